@@ -1,0 +1,1 @@
+"""The wire tables as layers of other tools: Scapy and Construct."""

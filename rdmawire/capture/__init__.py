@@ -1,0 +1,1 @@
+"""Capture files: records read from and written to pcap and pcapng."""

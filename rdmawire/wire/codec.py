@@ -1,0 +1,287 @@
+"""Codecs made from header tables: source text is written once per table and compiled.
+
+Interpreting a table per packet costs microseconds; the compiled form is one ``struct`` call and
+shifts. Rows are gathered into words that ``struct`` can read (8, 16, 32 and 64 bits); where a
+run of rows fits none of them, its octets are read as one big-endian number.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rdmawire.errors import WireError
+
+_LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a codec needs to know of a row: ``times`` numbers of ``width`` bits, or octets."""
+
+    name: str
+    width: int
+    times: int
+    octets: bool
+    default: int | bytes | tuple[int, ...]
+    bit: int
+
+    @property
+    def size(self) -> int:
+        """Bits taken on the wire."""
+        return self.width * self.times
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A run of rows that is read by one item of a ``struct`` format."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def size(self) -> int:
+        """Bits."""
+        return sum(field.size for field in self.fields)
+
+    @property
+    def cost(self) -> float:
+        """How dear the run is to read, in arbitrary units: what the words are chosen by."""
+        if self.size % 8:
+            return float("inf")
+        if len(self.fields) == 1 and (self.fields[0].octets or self.array):
+            return 1
+        if any(field.octets for field in self.fields):
+            return float("inf")
+        return 1 + self._cuts * (1 if self.size in _LETTERS and self.size <= 32 else 1.5)
+
+    @property
+    def _cuts(self) -> int:
+        """Shifts and masks that it takes to come from the word to the rows' values."""
+        whole = self.size in _LETTERS and len(self.fields) == 1
+        return 0 if whole else sum(field.times for field in self.fields)
+
+    @property
+    def array(self) -> bool:
+        """One row of many numbers that ``struct`` can read as they are."""
+        field = self.fields[0]
+        return len(self.fields) == 1 and field.times > 1 and field.width in _LETTERS
+
+    @property
+    def format(self) -> str:
+        """The item of the ``struct`` format."""
+        if self.array:
+            return f"{self.fields[0].times}{_LETTERS[self.fields[0].width]}"
+        if self.fields[0].octets or self.size not in _LETTERS:
+            return f"{self.size // 8}s"
+        return _LETTERS[self.size]
+
+
+def words(fields: Sequence[Field]) -> list[Word]:
+    """The cheapest way to cut the rows into words."""
+
+    @cache
+    def best(start: int) -> tuple[float, tuple[Word, ...]]:
+        if start == len(fields):
+            return 0, ()
+        cuts = [(word, best(start + len(word.fields))) for word in _from(start)]
+        costs = [(word.cost + rest[0], (word, *rest[1])) for word, rest in cuts]
+        return min(costs, key=lambda cut: cut[0])
+
+    def _from(start: int) -> Iterator[Word]:
+        for end in range(start + 1, len(fields) + 1):
+            word = Word(tuple(fields[start:end]))
+            if word.cost < float("inf"):
+                yield word
+            if word.size >= 64:
+                return
+
+    return list(best(0)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of a codec: how the values come out of the words, and go back in."""
+
+    format: str
+    values: tuple[str, ...]
+    words: tuple[str, ...]
+    checks: tuple[str, ...]
+    items: int
+    plain: bool
+
+
+def source(fields: Sequence[Field], first_item: int = 0, first_value: int = 0) -> Source:
+    """The codec's text; items and values are counted from the two numbers given."""
+    values: list[str] = []
+    packed: list[str] = []
+    checks: list[str] = []
+    item = first_item
+    run = words(fields)
+    for word in run:
+        index = first_value + len(values)
+        names = [f"v{index + i}" for i in range(len(word.fields))]
+        values += _take_apart(word, item)
+        packed.append(_put_together(word, names))
+        checks += _limits(word, names)
+        item += word.fields[0].times if word.array else 1
+    plain = all(len(word.fields) == 1 and word.fields[0].times == 1 for word in run) and not any(
+        word.format.endswith("s") and not word.fields[0].octets for word in run
+    )
+    text = "".join(word.format for word in run)
+    return Source(text, tuple(values), tuple(packed), tuple(checks), item - first_item, plain)
+
+
+def _take_apart(word: Word, item: int) -> list[str]:
+    """One expression per row of the word, over the items ``t0, t1, ..`` of the struct."""
+    if word.array:
+        return ["(" + "".join(f"t{item + i}, " for i in range(word.fields[0].times)) + ")"]
+    if word.fields[0].octets:
+        return [f"t{item}"]
+    number = f"t{item}" if word.size in _LETTERS else f'from_bytes(t{item}, "big")'
+    shift = word.size
+    parts = []
+    for field in word.fields:
+        shift -= field.size
+        parts.append(_cut(number, field, shift, shift + field.size == word.size))
+    return parts
+
+
+def _cut(number: str, field: Field, shift: int, uppermost: bool) -> str:
+    """The expression for one row of a number; the uppermost row needs no mask."""
+    if field.times > 1:
+        steps = range(field.size - field.width + shift, shift - 1, -field.width)
+        return (
+            "(" + "".join(_cut(number, _single(field), step, False) + ", " for step in steps) + ")"
+        )
+    shifted = f"{number} >> {shift}" if shift else number
+    return shifted if uppermost else f"{shifted} & {(1 << field.width) - 1}"
+
+
+def _single(field: Field) -> Field:
+    """One of the numbers of a row that has many."""
+    return Field(field.name, field.width, 1, False, 0, 0)
+
+
+def _put_together(word: Word, names: list[str]) -> str:
+    """The expression for the word, over the rows' values."""
+    if word.array:
+        return f"*{names[0]}"
+    if word.fields[0].octets:
+        return names[0]
+    shift = word.size
+    terms = []
+    for field, name in zip(word.fields, names, strict=True):
+        for i in range(field.times):
+            shift -= field.width
+            value = name if field.times == 1 else f"{name}[{i}]"
+            terms.append(f"{value} << {shift}" if shift else value)
+    number = " | ".join(terms)
+    return number if word.size in _LETTERS else f'({number}).to_bytes({word.size // 8}, "big")'
+
+
+def _limits(word: Word, names: list[str]) -> list[str]:
+    """What must hold of the values; whole words are checked by ``struct`` itself."""
+    checks = []
+    for field, name in zip(word.fields, names, strict=True):
+        if field.octets:
+            checks.append(f"len({name}) == {field.width // 8}")
+        elif field.times > 1:
+            checks.append(f"len({name}) == {field.times}")
+            checks += (
+                [] if word.array else [f"0 <= min({name})", f"max({name}) < {1 << field.width}"]
+            )
+        elif len(word.fields) > 1 or word.size not in _LETTERS:
+            checks.append(f"0 <= {name} < {1 << field.width}")
+    return checks
+
+
+_CODEC = """
+def parse(buffer, offset=0):
+    try:
+        {items} = unpack_from(buffer, offset)
+    except struct_error:
+        raise ends_early(cls, buffer, offset) from None
+    return new(cls, {values})
+
+def build(self):
+    {names}, = self
+    try:
+        if {checks}:
+            return pack({words})
+    except (struct_error, TypeError):
+        pass
+    raise does_not_fit(self)
+"""
+
+
+def attach(cls: Any, fields: Sequence[Field]) -> None:
+    """Give a header class its ``parse``, its ``build`` and its ``SIZE``."""
+    text = source(fields)
+    layout = struct.Struct(">" + text.format)
+    code = _CODEC.format(
+        items="t" if text.plain else "".join(f"t{i}, " for i in range(text.items)),
+        values="t" if text.plain else f"({', '.join(text.values)},)",
+        names=", ".join(f"v{i}" for i in range(len(fields))),
+        checks=" and ".join(text.checks) or "True",
+        words=", ".join(text.words),
+    )
+    functions = compiled(code, cls=cls, unpack_from=layout.unpack_from, pack=layout.pack)
+    cls.SIZE = layout.size
+    cls.parse = staticmethod(functions["parse"])
+    cls.build = functions["build"]
+
+
+def compiled(code: str, **names: object) -> dict[str, Callable[..., Any]]:
+    """The functions that the source text defines, with these names in reach."""
+    space: dict[str, Any] = {
+        "new": tuple.__new__,
+        "from_bytes": int.from_bytes,
+        "struct_error": struct.error,
+        "ends_early": ends_early,
+        "does_not_fit": does_not_fit,
+        **names,
+    }
+    exec(code, space)  # noqa: S102 - the text is made here, from tables
+    return space
+
+
+def ends_early(cls: Any, buffer: Any, offset: int) -> WireError:
+    """The error for a buffer that ends inside a header."""
+    left = max(len(buffer) - offset, 0)
+    return WireError(f"{cls.__name__} takes {cls.SIZE} octets, {left} are left", offset)
+
+
+def does_not_fit(header: Any) -> WireError:
+    """The error that names the first field whose value cannot be put on the wire."""
+    name = type(header).__name__
+    for field, value in zip(type(header).rows, header, strict=True):
+        if reason := _misfit(field, value):
+            return WireError(f"{name}.{field.name}: {reason}")
+    raise AssertionError(f"{header!r} fits, yet its codec refused it")
+
+
+def _misfit(field: Field, value: Any) -> str:
+    """Why the value cannot stand in this field, or nothing."""
+    if field.octets:
+        return _misfit_octets(value, field.width // 8)
+    if field.times == 1:
+        return _misfit_number(value, field.width)
+    if not isinstance(value, tuple | list) or len(value) != field.times:
+        return f"takes {field.times} numbers of {field.width} bits, found {value!r}"
+    wrong = (_misfit_number(number, field.width) for number in value)
+    return next(filter(None, wrong), "")
+
+
+def _misfit_octets(value: Any, length: int) -> str:
+    if not isinstance(value, bytes | bytearray):
+        return f"takes {length} octets, found {type(value).__name__} {value!r}"
+    return "" if len(value) == length else f"takes {length} octets, found {len(value)}"
+
+
+def _misfit_number(value: Any, width: int) -> str:
+    if not isinstance(value, int):
+        return f"takes a number of {width} bits, found {type(value).__name__} {value!r}"
+    if 0 <= value < 1 << width:
+        return ""
+    return f"{value} does not fit {width} bits (0 to {(1 << width) - 1})"

@@ -1,0 +1,249 @@
+"""One table per header.
+
+A header is a class whose body is its table: a row per field, in wire order, with the field's
+name in the words of the standard, its width, what Wireshark calls it, how it is written and
+what its numbers mean::
+
+    class RETH(Header, clause="IBA 9.3.3", wireshark="infiniband.reth"):
+        va: int = bits(64, "infiniband.reth.va", HEX)
+        rkey: int = bits(32, "infiniband.reth.r_key", HEX)
+        dmalen: int = bits(32, "infiniband.reth.dmalen")
+
+Instances are immutable tuples of the rows' values. ``parse`` and ``build`` are generated for
+each table by :mod:`rdmawire.wire.codec`; they take and give every bit pattern, reserved bits
+included, so that building what was parsed gives the same octets.
+"""
+
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from rdmawire.wire.codec import Field, attach
+from rdmawire.wire.show import BOOL, DEC, OCTETS, Show, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What the value of a row is called, how it is written and what its numbers say.
+
+    ``words`` turns a number into the standard's words for it where no enum lists them.
+    """
+
+    wireshark: str = ""
+    show: Show = DEC
+    enum: type[Enum] | None = None
+    words: Callable[[int], str] | None = None
+
+    def word(self, value: Value) -> str:
+        """The standard's word for this value, or nothing."""
+        if self.words is not None and isinstance(value, int):
+            return self.words(value)
+        if self.enum is None:
+            return ""
+        try:
+            return self.enum(value).name or ""
+        except ValueError:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Field):
+    """A field of a header.
+
+    ``cases`` is for fields that another row gives their meaning: the number in row ``by``
+    selects it. ``also`` lists further Wireshark names under which the value can be asked for.
+    """
+
+    meaning: Meaning = Meaning()
+    also: tuple[str, ...] = ()
+    clause: str = ""
+    by: str = ""
+    cases: Mapping[int, Meaning] | None = None
+
+    def meaning_in(self, header: "Header") -> Meaning:
+        """The meaning of this field in that header."""
+        if self.cases is None:
+            return self.meaning
+        return self.cases.get(getattr(header, self.by), self.meaning)
+
+    def meanings(self) -> Iterator[Meaning]:
+        """Every meaning the field can have."""
+        yield self.meaning
+        yield from (self.cases or {}).values()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that stand side by side and are also read as one number, such as ``ip.dsfield``."""
+
+    name: str
+    members: tuple[str, ...]
+    meaning: Meaning
+    width: int = 0
+    bit: int = 0
+
+    def value_in(self, header: "Header") -> int:
+        """The members' bits as one number, the first member uppermost."""
+        value = 0
+        for row in type(header).rows:
+            if row.name in self.members:
+                value = value << row.width | getattr(header, row.name)
+        return value
+
+
+def bits(
+    width: int,
+    wireshark: str = "",
+    show: Show = DEC,
+    *,
+    enum: type[Enum] | None = None,
+    words: Callable[[int], str] | None = None,
+    times: int = 1,
+    default: int | tuple[int, ...] = 0,
+    clause: str = "",
+    also: tuple[str, ...] = (),
+) -> Any:
+    """A row: a number of ``width`` bits, or a tuple of ``times`` such numbers."""
+    if times > 1 and default == 0:
+        default = (0,) * times
+    return Row(
+        "", width, times, False, default, 0, Meaning(wireshark, show, enum, words), also, clause
+    )
+
+
+def flag(wireshark: str = "", *, clause: str = "", also: tuple[str, ...] = ()) -> Any:
+    """A row: one bit, shown as true or false."""
+    return bits(1, wireshark, BOOL, clause=clause, also=also)
+
+
+def octets(
+    length: int,
+    wireshark: str = "",
+    show: Show = OCTETS,
+    *,
+    default: bytes = b"",
+    clause: str = "",
+    also: tuple[str, ...] = (),
+) -> Any:
+    """A row: ``length`` octets, as ``bytes``."""
+    value = default or bytes(length)
+    return Row("", 8 * length, 1, True, value, 0, Meaning(wireshark, show), also, clause)
+
+
+def choice(
+    width: int, by: str, cases: Mapping[int, Meaning], *, show: Show = DEC, clause: str = ""
+) -> Any:
+    """A row whose name, notation and numbers are chosen by the value of row ``by``."""
+    return Row("", width, 1, False, 0, 0, Meaning("", show), (), clause, by, cases)
+
+
+def group(wireshark: str, *members: str, show: Show = DEC, enum: type[Enum] | None = None) -> Any:
+    """Not a row but a second look at neighbouring rows: all of them as one number."""
+    return Group("", members, Meaning(wireshark, show, enum))
+
+
+class HeaderMeta(type):
+    """Turns the table in a class body into an immutable tuple type with its own codec."""
+
+    rows: tuple[Row, ...]
+    groups: tuple[Group, ...]
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        body: dict[str, Any],
+        *,
+        clause: str = "",
+        wireshark: str = "",
+        label: str = "",
+    ) -> "HeaderMeta":
+        rows = _placed(name, [replace(v, name=k) for k, v in body.items() if isinstance(v, Row)])
+        groups = [_spanned(name, k, v, rows) for k, v in body.items() if isinstance(v, Group)]
+        kept = {k: v for k, v in body.items() if not isinstance(v, Row | Group)}
+        kept |= {g.name: property(g.value_in) for g in groups} | {"__slots__": ()}
+        if rows:
+            defaults = [row.default for row in rows]
+            bases += (namedtuple(name, [row.name for row in rows], defaults=defaults),)  # noqa: PYI024
+        cls = super().__new__(mcs, name, bases, kept)
+        cls.rows, cls.groups = tuple(rows), tuple(groups)
+        cls.clause, cls.wireshark = clause, wireshark  # type: ignore[attr-defined]
+        cls.label = label or name.lower()  # type: ignore[attr-defined]
+        if rows:
+            attach(cls, rows)
+        return cls
+
+
+def _placed(name: str, rows: list[Row]) -> list[Row]:
+    """The rows with the bit at which each begins; a header is whole octets."""
+    bit = 0
+    placed = []
+    for row in rows:
+        placed.append(replace(row, bit=bit))
+        bit += row.width * row.times
+    if bit % 8:
+        raise TypeError(f"{name}: the rows add up to {bit} bits, which is no number of octets")
+    return placed
+
+
+def _spanned(header: str, name: str, group: Group, rows: list[Row]) -> Group:
+    """The group with its name, its first bit and its width."""
+    members = [row for row in rows if row.name in group.members]
+    if [row.name for row in members] != list(group.members):
+        raise TypeError(f"{header}.{name}: {group.members} are not rows in this order")
+    width = sum(row.width for row in members)
+    if members[-1].bit + members[-1].width != members[0].bit + width:
+        raise TypeError(f"{header}.{name}: {group.members} are not neighbours")
+    return replace(group, name=name, width=width, bit=members[0].bit)
+
+
+class Header(metaclass=HeaderMeta):
+    """Base of all header tables. ``SIZE`` is the length on the wire, in octets."""
+
+    __slots__ = ()
+
+    rows: ClassVar[tuple[Row, ...]]
+    groups: ClassVar[tuple[Group, ...]]
+    clause: ClassVar[str]
+    wireshark: ClassVar[str]
+    label: ClassVar[str]
+    SIZE: ClassVar[int] = 0
+
+    if TYPE_CHECKING:
+
+        def __new__(cls, *values: Value, **fields: Value) -> Self:
+            """A header with these values; a row left out keeps its default."""
+
+        @classmethod
+        def parse(cls, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Self:
+            """The header at ``offset`` octets; :class:`WireError` if the buffer ends before."""
+
+        def build(self) -> bytes:
+            """``SIZE`` octets; :class:`WireError` naming the field whose value does not fit."""
+
+        def __iter__(self) -> Iterator[Value]: ...
+
+        def _replace(self, **changes: Value) -> Self: ...
+
+    def replace(self, **changes: Value) -> Self:
+        """A copy with other values in the rows named."""
+        return self._replace(**changes)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and tuple.__eq__(self, other)  # type: ignore[operator]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self))
+
+
+def table(label: str) -> type[Header]:
+    """The header table with this label (``"bth"``), among those imported so far."""
+    for header in Header.__subclasses__():
+        if header.label == label:
+            return header
+    raise KeyError(label)

@@ -1,0 +1,28 @@
+"""Serial arithmetic of packet and message sequence numbers: 24 bits, IBA 9.7.1.
+
+Of two numbers less than half the circle apart, the later one is ahead. Nobody else writes
+``& 0xFFFFFF``.
+"""
+
+MODULUS = 1 << 24
+_HALF = MODULUS >> 1
+
+
+def add(psn: int, packets: int) -> int:
+    """The number ``packets`` after this one; before it where ``packets`` is negative."""
+    return (psn + packets) % MODULUS
+
+
+def distance(start: int, end: int) -> int:
+    """Packets from ``start`` to ``end``: -2**23 to 2**23 - 1, negative if ``end`` is behind."""
+    return (end - start + _HALF) % MODULUS - _HALF
+
+
+def is_before(first: int, second: int) -> bool:
+    """Whether ``first`` is behind ``second``."""
+    return distance(first, second) > 0
+
+
+def in_window(psn: int, start: int, packets: int) -> bool:
+    """Whether ``psn`` is one of the ``packets`` numbers that begin at ``start``."""
+    return (psn - start) % MODULUS < packets

@@ -1,0 +1,123 @@
+"""How a field's value is written for people, in the notation of Wireshark.
+
+A header table names one :class:`Show` per row; ``rdmawire dissect -T fields`` and the tree print
+values with it, so that a script sees what ``tshark -T fields`` would have printed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+Value = int | bytes | tuple[int, ...] | str
+
+
+class Kind(Enum):
+    """The notations."""
+
+    DEC = "decimal"
+    HEX = "hexadecimal"
+    BOOL = "true or false"
+    MAC = "Ethernet address"
+    IPV4 = "IPv4 address"
+    IPV6 = "IPv6 address or GID"
+    OCTETS = "octets"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """A notation.
+
+    ``digits`` fixes the hexadecimal digits where the field's width does not; ``scale`` is the
+    unit, for fields that count in fours or eights and are shown in ones.
+    """
+
+    kind: Kind
+    digits: int = 0
+    scale: int = 1
+
+
+DEC = Show(Kind.DEC)
+HEX = Show(Kind.HEX)
+BOOL = Show(Kind.BOOL)
+MAC = Show(Kind.MAC)
+IPV4 = Show(Kind.IPV4)
+IPV6 = Show(Kind.IPV6)
+OCTETS = Show(Kind.OCTETS)
+TEXT = Show(Kind.TEXT)
+
+
+def hex_digits(digits: int) -> Show:
+    """Hexadecimal with so many digits, for fields that Wireshark keeps in a wider type."""
+    return Show(Kind.HEX, digits)
+
+
+def scaled(scale: int) -> Show:
+    """Decimal, for a field that counts in units of ``scale``."""
+    return Show(Kind.DEC, scale=scale)
+
+
+def decimal(value: int) -> str:
+    """A number in base ten."""
+    return str(value)
+
+
+def boolean(value: int) -> str:
+    """``1`` or ``0``."""
+    return "1" if value else "0"
+
+
+def mac(value: bytes) -> str:
+    """Six octets as ``52:54:00:00:00:01``."""
+    return value.hex(":")
+
+
+def ipv4(value: bytes) -> str:
+    """Four octets as ``10.77.0.1``."""
+    return str(IPv4Address(value))
+
+
+def ipv6(value: bytes) -> str:
+    """Sixteen octets in the compressed form of RFC 5952, ``::ffff:10.77.0.1`` where mapped."""
+    address = IPv6Address(value)
+    mapped = address.ipv4_mapped
+    return f"::ffff:{mapped}" if mapped is not None else str(address)
+
+
+def octet_digits(value: bytes) -> str:
+    """Octets as hexadecimal digits without separators."""
+    return value.hex()
+
+
+def printable(value: bytes) -> str:
+    """Octets as text up to the first NUL; what is no UTF-8 becomes an escape."""
+    return value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+_WRITERS: dict[Kind, Callable[[Any], str]] = {
+    Kind.DEC: decimal,
+    Kind.BOOL: boolean,
+    Kind.MAC: mac,
+    Kind.IPV4: ipv4,
+    Kind.IPV6: ipv6,
+    Kind.OCTETS: octet_digits,
+    Kind.TEXT: printable,
+}
+
+
+def digits_for(width: int) -> int:
+    """Hexadecimal digits of a field of ``width`` bits: whole octets, as Wireshark counts."""
+    return 2 * -(-width // 8)
+
+
+@cache
+def writer(show: Show, width: int) -> Callable[[Any], str]:
+    """The function that writes one value of a field ``width`` bits wide in this notation."""
+    if show.kind is Kind.HEX:
+        return f"0x%0{show.digits or digits_for(width)}x".__mod__
+    if show.scale != 1:
+        return lambda value: str(value * show.scale)
+    return _WRITERS[show.kind]
