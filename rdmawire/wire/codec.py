@@ -111,16 +111,15 @@ class Source:
     plain: bool
 
 
-def source(fields: Sequence[Field], first_item: int = 0, first_value: int = 0) -> Source:
-    """The codec's text; items and values are counted from the two numbers given."""
+def source(fields: Sequence[Field], first_item: int = 0) -> Source:
+    """The codec's text; items of the struct are counted from ``first_item``."""
     values: list[str] = []
     packed: list[str] = []
     checks: list[str] = []
     item = first_item
     run = words(fields)
     for word in run:
-        index = first_value + len(values)
-        names = [f"v{index + i}" for i in range(len(word.fields))]
+        names = [f"v{len(values) + i}" for i in range(len(word.fields))]
         values += _take_apart(word, item)
         packed.append(_put_together(word, names))
         checks += _limits(word, names)
@@ -230,6 +229,70 @@ def attach(cls: Any, fields: Sequence[Field]) -> None:
     cls.SIZE = layout.size
     cls.parse = staticmethod(functions["parse"])
     cls.build = functions["build"]
+
+
+_FUSED = """
+def parse(buffer, offset=0):
+    try:
+        {items} = unpack_from(buffer, offset)
+    except struct_error:
+        raise ends_early(cls, buffer, offset) from None
+    return ({headers},)
+"""
+
+
+def fused(*tables: Any) -> Callable[..., tuple[Any, ...]]:
+    """One function that parses headers standing one behind the other: one ``struct`` call."""
+    texts: list[Source] = []
+    for table in tables:
+        texts.append(source(table.rows, first_item=sum(text.items for text in texts)))
+    layout = struct.Struct(">" + "".join(text.format for text in texts))
+    headers = [f"new(c{i}, ({', '.join(text.values)},))" for i, text in enumerate(texts)]
+    code = _FUSED.format(
+        items="".join(f"t{i}, " for i in range(sum(text.items for text in texts))),
+        headers=", ".join(headers),
+    )
+    classes = {f"c{i}": table for i, table in enumerate(tables)}
+    whole = type("+".join(t.__name__ for t in tables), (), {"SIZE": layout.size})
+    return compiled(code, cls=whole, unpack_from=layout.unpack_from, **classes)["parse"]
+
+
+_READER = """
+def read(buffer, offset=0):
+    try:
+        {items} = unpack_from(buffer, offset)
+    except struct_error:
+        raise ends_early(cls, buffer, offset) from None
+    return {values}
+"""
+
+
+@cache
+def reader(table: Any, *names: str) -> Callable[..., Any]:
+    """A function that reads some rows of a header and leaves the others alone.
+
+    It gives a tuple in the order of ``names``, or the value itself where there is one name.
+    """
+    formats: list[str] = []
+    found: dict[str, str] = {}
+    items = 0
+    for word in words(table.rows):
+        if not any(field.name in names for field in word.fields):
+            formats.append(f"{word.size // 8}x")
+            continue
+        formats.append(word.format)
+        fields = [field.name for field in word.fields]
+        found |= dict(zip(fields, _take_apart(word, items), strict=True))
+        items += word.fields[0].times if word.array else 1
+    if unknown := [name for name in names if name not in found]:
+        raise WireError(f"{table.__name__} has no field {unknown[0]!r}")
+    values = ", ".join(found[name] for name in names)
+    code = _READER.format(
+        items="".join(f"t{i}, " for i in range(items)),
+        values=f"({values},)" if len(names) > 1 else values,
+    )
+    layout = struct.Struct(">" + "".join(formats))
+    return compiled(code, cls=table, unpack_from=layout.unpack_from)["read"]
 
 
 def compiled(code: str, **names: object) -> dict[str, Callable[..., Any]]:

@@ -1,0 +1,44 @@
+"""The Internet checksum: IPv4 headers, and UDP and TCP with their pseudo header. RFC 1071."""
+
+from rdmawire.wire.inet import IPProtocol, IPv4, IPv6
+
+
+def internet_checksum(octets: bytes, start: int = 0) -> int:
+    """The checksum of these octets: the number to put in a field that counted as zero.
+
+    ``start`` is a sum to go on from, such as that of a pseudo header. An odd last octet counts
+    as followed by a zero one.
+    """
+    padded = octets + b"\0" if len(octets) % 2 else octets
+    # Words of 16 bits add up, with the carry brought round, to the number modulo 65535.
+    total = start + int.from_bytes(padded, "big")
+    folded = total % 0xFFFF
+    if not folded and total:
+        folded = 0xFFFF
+    return folded ^ 0xFFFF
+
+
+def pseudo_header(ip: IPv4 | IPv6, protocol: IPProtocol, length: int) -> int:
+    """The pseudo header's sum for an upper-layer packet of ``length`` octets.
+
+    RFC 768 and 9293 over IPv4, RFC 8200 section 8.1 over IPv6: the same sum.
+    """
+    addresses = int.from_bytes(ip.src + ip.dst, "big")
+    return addresses + protocol + length
+
+
+def ipv4_header_checksum(header: bytes) -> int:
+    """The checksum that an IPv4 header with its options must carry, whatever it carries now."""
+    return internet_checksum(header[:10] + b"\0\0" + header[12:])
+
+
+def udp_checksum(ip: IPv4 | IPv6, datagram: bytes) -> int:
+    """The checksum of a UDP datagram, never zero: zero says that there is none."""
+    start = pseudo_header(ip, IPProtocol.UDP, len(datagram))
+    return internet_checksum(datagram[:6] + b"\0\0" + datagram[8:], start) or 0xFFFF
+
+
+def tcp_checksum(ip: IPv4 | IPv6, segment: bytes) -> int:
+    """The checksum of a TCP segment."""
+    start = pseudo_header(ip, IPProtocol.TCP, len(segment))
+    return internet_checksum(segment[:16] + b"\0\0" + segment[18:], start)

@@ -1,0 +1,65 @@
+"""Transport packets on InfiniBand's own links: LRH, perhaps GRH, packet, ICRC, VCRC."""
+
+from typing import NamedTuple
+
+from rdmawire.errors import WireError
+from rdmawire.wire.ib import GRH, ICRC, LNH, LRH, VCRC
+from rdmawire.wire.icrc import icrc_lrh, vcrc
+from rdmawire.wire.packet import Packet
+
+IBA_TRANSPORT = 0x1B
+"""The next header that a GRH names before a BTH. IBA 8.3.5."""
+
+
+class NativePacket(NamedTuple):
+    """A link packet of IBA transport. The CRCs are their octets in wire order."""
+
+    lrh: LRH
+    grh: GRH | None
+    packet: Packet
+    icrc: int = 0
+    vcrc: int = 0
+
+    def build(self) -> bytes:
+        """The octets of the packet, with the lengths and CRCs that stand in it."""
+        return self._up_to_icrc() + ICRC(self.icrc).build() + VCRC(self.vcrc).build()
+
+    def _up_to_icrc(self) -> bytes:
+        grh = self.grh.build() if self.grh else b""
+        return self.lrh.build() + grh + self.packet.build()
+
+    def seal(self) -> "NativePacket":
+        """The packet with lengths, next headers and CRCs that fit the rest."""
+        length = len(self.packet.build()) + ICRC.SIZE
+        grh = self.grh.replace(paylen=length, nxthdr=IBA_TRANSPORT) if self.grh else None
+        words = (LRH.SIZE + (GRH.SIZE if grh else 0) + length) // 4
+        lrh = self.lrh.replace(pktlen=words, lnh=LNH.IBA_GLOBAL if grh else LNH.IBA_LOCAL)
+        sealed = self._replace(lrh=lrh, grh=grh)
+        sealed = sealed._replace(icrc=sealed.expected_icrc())
+        return sealed._replace(vcrc=sealed.expected_vcrc())
+
+    def expected_icrc(self) -> int:
+        """The ICRC that the packet must carry."""
+        return icrc_lrh(self._up_to_icrc())
+
+    def expected_vcrc(self) -> int:
+        """The VCRC that the packet must carry on this link."""
+        return vcrc(self._up_to_icrc() + ICRC(self.icrc).build())
+
+
+def parse(buffer: bytes) -> NativePacket:
+    """The packet in ``buffer``, from the LRH to the VCRC; :class:`WireError` for anything else."""
+    lrh = LRH.parse(buffer)
+    grh = GRH.parse(buffer, LRH.SIZE) if lrh.lnh == LNH.IBA_GLOBAL else None
+    if lrh.lnh not in (LNH.IBA_LOCAL, LNH.IBA_GLOBAL):
+        raise WireError(f"LRH.lnh {lrh.lnh}: no IBA transport follows (IBA 7.7.5)", 0)
+    end = lrh.pktlen * 4
+    bth = LRH.SIZE + (GRH.SIZE if grh else 0)
+    if end < bth + ICRC.SIZE or end + VCRC.SIZE != len(buffer):
+        raise WireError(
+            f"LRH.pktlen announces {end} octets up to the VCRC, {len(buffer) - VCRC.SIZE} are there",
+            0,
+        )
+    packet = Packet.parse(buffer, bth, end - ICRC.SIZE)
+    icrc = ICRC.parse(buffer, end - ICRC.SIZE).crc
+    return NativePacket(lrh, grh, packet, icrc, VCRC.parse(buffer, end).crc)

@@ -1,0 +1,155 @@
+"""One packet of the InfiniBand transport: from the BTH to the pad.
+
+A :class:`Packet` holds only what the standard can mean: the headers that its opcode calls for,
+a payload that the opcode allows, and a pad that fills it to a multiple of four octets. Octets
+become a packet, and a packet octets, once: here. Which packets follow one another, how long the
+payload may be for the path, and whose queue pair it is are questions for a NIC.
+"""
+
+from typing import NamedTuple, TypeVar
+
+from rdmawire.errors import WireError
+from rdmawire.wire import ib
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH
+from rdmawire.wire.opcode import SHAPES, Payload, Shape, is_vendor, opcode_word
+
+_H = TypeVar("_H", bound=Header)
+
+_TABLES: dict[str, type[Header]] = {
+    header.label: header
+    for header in (
+        *(ib.RDETH, ib.DETH, ib.XRCETH, ib.RETH, ib.AtomicETH, ib.AETH),
+        *(ib.AtomicAckETH, ib.ImmDt, ib.IETH, ib.FETH, ib.CNP),
+    )
+}
+
+
+class Layout(NamedTuple):
+    """What follows the BTH: the headers, how many octets they take, and the opcode's shape."""
+
+    headers: tuple[type[Header], ...]
+    size: int
+    shape: Shape | None
+
+
+def _layout(shape: Shape) -> Layout:
+    headers = tuple(_TABLES[label] for label in shape.headers)
+    return Layout(headers, sum(header.SIZE for header in headers), shape)
+
+
+LAYOUTS: dict[int, Layout] = {opcode: _layout(shape) for opcode, shape in SHAPES.items()}
+LAYOUTS.update({opcode: Layout((), 0, None) for opcode in range(256) if is_vendor(opcode)})
+"""Opcode to layout. Of vendors' opcodes only the BTH is known; the rest is their payload."""
+
+
+def layout(opcode: int) -> Layout:
+    """The layout of an opcode's packets; :class:`WireError` for reserved opcodes."""
+    found = LAYOUTS.get(opcode)
+    if found is None:
+        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)", 0)
+    return found
+
+
+class Packet(NamedTuple):
+    """A transport packet. ``extended`` are the headers after the BTH, in wire order."""
+
+    bth: BTH
+    extended: tuple[Header, ...] = ()
+    payload: bytes = b""
+    pad: bytes = b""
+
+    def header(self, kind: type[_H]) -> _H | None:
+        """The extended transport header of this kind, or ``None``."""
+        for header in self.extended:
+            if type(header) is kind:
+                return header
+        return None
+
+    @classmethod
+    def make(cls, opcode: int, *extended: Header, payload: bytes = b"", **bth: int) -> "Packet":
+        """A packet with these headers and this payload; pad and pad count are worked out.
+
+        ``bth`` are other fields of the BTH. :class:`WireError` if the opcode calls for other
+        headers or another payload.
+        """
+        padcnt = 0 if is_vendor(opcode) else -len(payload) % 4
+        packet = cls(
+            BTH(opcode=opcode, padcnt=padcnt, **bth), extended, bytes(payload), bytes(padcnt)
+        )
+        packet.check()
+        return packet
+
+    @classmethod
+    def parse(cls, buffer: bytes, start: int = 0, end: int | None = None) -> "Packet":
+        """The packet whose BTH is at ``start`` and whose pad ends at ``end`` (octets).
+
+        :class:`WireError`, with the offset, for what the standard gives no meaning.
+        """
+        limit = len(buffer) if end is None else end
+        bth = BTH.parse(buffer, start)
+        headers, size, _ = layout(bth.opcode)
+        offset = start + BTH.SIZE
+        if offset + size > limit:
+            raise WireError(
+                f"{opcode_word(bth.opcode)} needs {size} octets of headers after the BTH, "
+                f"{max(limit - offset, 0)} are left",
+                offset,
+            )
+        extended = []
+        for header in headers:
+            extended.append(header.parse(buffer, offset))
+            offset += header.SIZE
+        check_payload(bth, limit - offset, offset)
+        pad = limit - bth.padcnt
+        return cls(bth, tuple(extended), bytes(buffer[offset:pad]), bytes(buffer[pad:limit]))
+
+    def build(self) -> bytes:
+        """The octets from the BTH to the pad."""
+        head = [header.build() for header in (self.bth, *self.extended)]
+        return b"".join([*head, self.payload, self.pad])
+
+    def check(self) -> None:
+        """:class:`WireError` if this is no packet that the standard gives a meaning."""
+        wanted = layout(self.bth.opcode)
+        found = tuple(type(header) for header in self.extended)
+        if found != wanted.headers:
+            raise WireError(
+                f"{opcode_word(self.bth.opcode)} has {_names(wanted.headers)} after the BTH, "
+                f"found {_names(found)}"
+            )
+        if len(self.pad) != self.bth.padcnt:
+            raise WireError(
+                f"BTH.padcnt says {self.bth.padcnt} octets of pad, found {len(self.pad)}"
+            )
+        check_payload(self.bth, len(self.payload) + len(self.pad))
+
+
+def check_payload(bth: BTH, length: int, offset: int | None = None) -> None:
+    """:class:`WireError` unless ``length`` octets may follow the headers, pad included."""
+    shape = LAYOUTS[bth.opcode].shape
+    if shape is None:
+        allowed = bth.padcnt <= length
+    else:
+        allowed = bth.padcnt <= length and length % 4 == 0
+        if shape.payload is not Payload.ANY:
+            allowed = bth.padcnt == 0 and length == (8 if shape.payload is Payload.EIGHT else 0)
+    if not allowed:
+        raise WireError(_payload_reason(bth, length), offset)
+
+
+def _payload_reason(bth: BTH, length: int) -> str:
+    name = opcode_word(bth.opcode)
+    shape = LAYOUTS[bth.opcode].shape
+    if shape is not None and shape.payload is not Payload.ANY:
+        return (
+            f"{name} carries {shape.payload.value} after its headers, "
+            f"found {length} octets and pad count {bth.padcnt}"
+        )
+    if bth.padcnt > length:
+        return f"BTH.padcnt {bth.padcnt} exceeds the {length} octets that follow the headers"
+    return f"payload and pad of {name} make {length} octets, no multiple of four (IBA 9.2.5)"
+
+
+def _names(headers: tuple[type[Header], ...]) -> str:
+    return " ".join(header.__name__ for header in headers) or "no header"

@@ -1,0 +1,287 @@
+"""RDMA on Ethernet: transport packets in frames, RoCEv2 over UDP and RoCE over EtherType 0x8915.
+
+A :class:`Frame` keeps every octet, so building what was parsed gives the same frame. ``seal``
+fills in what follows from the rest: lengths, checksums and the ICRC.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from rdmawire.errors import WireError
+from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
+from rdmawire.wire.codec import fused
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6
+from rdmawire.wire.inet import (
+    ROCE_PORT,
+    UDP,
+    VLAN,
+    Ethernet,
+    EtherType,
+    IPProtocol,
+    IPv4,
+    IPv6,
+    ServiceVLAN,
+)
+from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
+
+Piece = Header | bytes
+
+
+class Frame(NamedTuple):
+    """A frame that carries one transport packet.
+
+    ``headers`` stand before the BTH, outermost first; options of an IPv4 header follow it as
+    plain octets. ``icrc`` is the CRC's octets in wire order. ``trailer`` is what the link
+    added after the packet, such as the padding of a short Ethernet frame.
+    """
+
+    headers: tuple[Piece, ...]
+    packet: Packet
+    icrc: int = 0
+    trailer: bytes = b""
+
+    def build(self) -> bytes:
+        """The octets of the frame, with the lengths and checksums that stand in it."""
+        transport = self.packet.build() + ICRC(self.icrc).build()
+        return _joined(self.headers) + transport + self.trailer
+
+    def seal(self) -> "Frame":
+        """The frame with lengths, checksums and ICRC that fit the rest.
+
+        A UDP checksum of zero says that there is none (RFC 768), and stays.
+        """
+        transport = self.packet.build()
+        headers = _with_lengths(self.headers, len(transport) + ICRC.SIZE)
+        icrc = self._replace(headers=headers).expected_icrc()
+        return self._replace(
+            headers=_with_checksums(headers, transport + ICRC(icrc).build()), icrc=icrc
+        )
+
+    def expected_icrc(self) -> int:
+        """The ICRC that the frame must carry."""
+        before = _joined(self.headers)
+        octets = before + self.packet.build()
+        network = next(
+            (i for i in range(len(self.headers) - 1, -1, -1) if _is_network(self.headers[i])), None
+        )
+        if network is None:
+            raise WireError("the frame has no IPv4, IPv6 or GRH header for an ICRC to begin with")
+        start = len(_joined(self.headers[:network]))
+        return icrc_of(octets, start, len(before), len(octets))
+
+
+def icrc_of(buffer: bytes, network: int, bth: int, end: int) -> int:
+    """ICRC of the packet whose IPv4 header, IPv6 header or GRH is at ``network``.
+
+    ``bth`` is where the BTH stands (right behind a GRH), ``end`` where the pad ends.
+    """
+    if buffer[network] >> 4 == 4:
+        return icrc_ipv4(buffer, network, end)
+    if bth == network + GRH.SIZE:
+        return icrc_grh(buffer, network, end)
+    return icrc_ipv6(buffer, network, end, bth)
+
+
+def parse(frame: bytes, port: int = ROCE_PORT) -> Frame:
+    """The frame of a RoCEv2 (to UDP ``port``) or RoCE packet.
+
+    :class:`WireError` says what the frame is instead, or where it breaks the standard. The
+    checksums are kept, not judged: compare ``frame.icrc`` with ``frame.expected_icrc()``.
+    """
+    return _parse_plain(frame, port) or _parse_any(frame, port)
+
+
+def bth_offset(buffer: bytes, start: int, end: int, port: int = ROCE_PORT) -> int:
+    """Where the BTH stands in the Ethernet frame at ``start`` to ``end``; -1 if it has none.
+
+    For walks over many frames: it looks at what leads to the BTH and judges nothing else.
+    """
+    if (
+        end - start >= _PLAIN_BTH + BTH.SIZE
+        and buffer[start + 12 : start + 15] == _IPV4_PLAIN
+        and buffer[start + 23] == IPProtocol.UDP
+    ):
+        found = buffer[start + 36] << 8 | buffer[start + 37]
+        unfragmented = not (buffer[start + 20] & 0x3F or buffer[start + 21])
+        return start + _PLAIN_BTH if found == port and unfragmented else -1
+    try:
+        frame = buffer[start:end]
+        _, ethertype, offset = _link(frame)
+        network, offset, _ = _network(frame, ethertype, offset)
+        if not isinstance(network[0], GRH):
+            _udp(frame, offset, port)
+            offset += UDP.SIZE
+    except WireError:
+        return -1
+    return start + offset if offset + BTH.SIZE <= len(frame) else -1
+
+
+_IPV4_PLAIN = b"\x08\x00\x45"  # EtherType of IPv4, then version 4 and a header without options
+_PLAIN_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
+
+
+@cache
+def _plain(opcode: int) -> Callable[..., tuple[Any, ...]]:
+    return fused(Ethernet, IPv4, UDP, BTH, *LAYOUTS[opcode].headers)
+
+
+def _parse_plain(frame: bytes, port: int) -> Frame | None:
+    """The common case, all headers read at once; ``None`` for everything else."""
+    if bth_offset(frame, 0, len(frame), port) != _PLAIN_BTH or frame[14] != 0x45:
+        return None
+    opcode = frame[_PLAIN_BTH]
+    size = _PLAIN_BTH + BTH.SIZE + (LAYOUTS[opcode].size if opcode in LAYOUTS else 0)
+    length = min(frame[16] << 8 | frame[17], IPv4.SIZE + (frame[38] << 8 | frame[39]))
+    end = Ethernet.SIZE + length
+    pad_end = end - ICRC.SIZE
+    if opcode not in LAYOUTS or end > len(frame) or pad_end < size:
+        return None
+    eth, ip, udp, bth, *extended = _plain(opcode)(frame)
+    check_payload(bth, pad_end - size, size)
+    pad = pad_end - bth.padcnt
+    packet = Packet(bth, tuple(extended), frame[size:pad], frame[pad:pad_end])
+    return Frame((eth, ip, udp), packet, int.from_bytes(frame[pad_end:end], "big"), frame[end:])
+
+
+def _parse_any(frame: bytes, port: int) -> Frame:
+    link, ethertype, offset = _link(frame)
+    network, offset, end = _network(frame, ethertype, offset)
+    if isinstance(network[0], GRH):
+        udp: tuple[Header, ...] = ()
+    else:
+        udp = (_udp(frame, offset, port),)
+        end = min(end, offset + udp[0].length)
+        offset += UDP.SIZE
+    pad_end = end - ICRC.SIZE
+    packet = Packet.parse(frame, offset, pad_end)
+    icrc = int.from_bytes(frame[pad_end:end], "big")
+    return Frame((*link, *network, *udp), packet, icrc, frame[end:])
+
+
+_TAGS: dict[int, type[VLAN] | type[ServiceVLAN]] = {
+    EtherType.VLAN: VLAN,
+    EtherType.QINQ: ServiceVLAN,
+    EtherType.QINQ_OLD: VLAN,
+}
+
+
+def _link(frame: bytes) -> tuple[list[Header], int, int]:
+    """The Ethernet header and tags, the EtherType they end with, and where they end."""
+    header = Ethernet.parse(frame)
+    link: list[Header] = [header]
+    ethertype, offset = header.type, Ethernet.SIZE
+    while ethertype in _TAGS:
+        tag = _TAGS[ethertype].parse(frame, offset)
+        link.append(tag)
+        ethertype, offset = tag.type, offset + tag.SIZE
+    return link, ethertype, offset
+
+
+def _network(frame: bytes, ethertype: int, offset: int) -> tuple[list[Piece], int, int]:
+    """The IP header or GRH, where it ends and where its packet ends."""
+    if ethertype == EtherType.IPV4:
+        return _ipv4(frame, offset)
+    if ethertype == EtherType.IPV6:
+        ipv6 = IPv6.parse(frame, offset)
+        return [ipv6], *_packet_end(frame, ipv6.next_header, offset + 40, ipv6.payload_length)
+    if ethertype == EtherType.ROCE:
+        grh = GRH.parse(frame, offset)
+        return [grh], offset + 40, _within(frame, offset + 40, grh.paylen)
+    raise WireError(f"EtherType 0x{ethertype:04x} carries no RoCE", offset - 2)
+
+
+def _ipv4(frame: bytes, offset: int) -> tuple[list[Piece], int, int]:
+    ip = IPv4.parse(frame, offset)
+    size = ip.ihl * 4
+    if ip.version != 4 or size < IPv4.SIZE:
+        raise WireError(f"IPv4 version {ip.version} with a header of {size} octets", offset)
+    if ip.mf or ip.fragment_offset:
+        raise WireError("a fragment of an IPv4 packet: RoCEv2 is never fragmented", offset)
+    options: list[Piece] = [frame[offset + IPv4.SIZE : offset + size]] if size > IPv4.SIZE else []
+    start, end = _packet_end(frame, ip.protocol, offset + size, ip.total_length - size)
+    return [ip, *options], start, end
+
+
+def _packet_end(frame: bytes, protocol: int, start: int, length: int) -> tuple[int, int]:
+    """Where the UDP datagram of an IP packet begins and ends."""
+    if protocol != IPProtocol.UDP:
+        raise WireError(f"IP protocol {protocol} carries no RoCEv2", start)
+    return start, _within(frame, start, length)
+
+
+def _within(frame: bytes, start: int, length: int) -> int:
+    """The end of ``length`` octets from ``start``, if the frame has them and an ICRC fits."""
+    if length < ICRC.SIZE or start + length > len(frame):
+        raise WireError(f"{length} octets announced, {len(frame) - start} are there", start)
+    return start + length
+
+
+def _udp(frame: bytes, offset: int, port: int) -> UDP:
+    udp = UDP.parse(frame, offset)
+    if udp.dstport != port:
+        raise WireError(f"UDP port {udp.dstport} is not RoCEv2's {port}", offset)
+    if udp.length < UDP.SIZE + ICRC.SIZE:
+        raise WireError(f"UDP length {udp.length} holds no packet", offset)
+    return udp
+
+
+def _is_network(piece: Piece) -> bool:
+    return isinstance(piece, IPv4 | IPv6 | GRH)
+
+
+def _joined(pieces: tuple[Piece, ...]) -> bytes:
+    return b"".join(piece if isinstance(piece, bytes) else piece.build() for piece in pieces)
+
+
+def _size(piece: Piece) -> int:
+    return len(piece) if isinstance(piece, bytes) else piece.SIZE
+
+
+_ANNOUNCE: dict[type, Callable[[Any, int], Header]] = {
+    UDP: lambda udp, length: udp.replace(length=UDP.SIZE + length),
+    IPv4: lambda ip, length: ip.replace(total_length=IPv4.SIZE + length),
+    IPv6: lambda ip, length: ip.replace(payload_length=length),
+    GRH: lambda grh, length: grh.replace(paylen=length),
+}
+
+
+def _with_lengths(headers: tuple[Piece, ...], length: int) -> tuple[Piece, ...]:
+    """The headers announcing what follows them; ``length`` octets follow the last one."""
+    fitted: list[Piece] = []
+    for piece in reversed(headers):
+        announce = _ANNOUNCE.get(type(piece))
+        fitted.append(announce(piece, length) if announce else piece)
+        length += _size(piece)
+    return tuple(reversed(fitted))
+
+
+def _with_checksums(headers: tuple[Piece, ...], octets: bytes) -> tuple[Piece, ...]:
+    """The headers with checksums; ``octets`` follow the last one."""
+    fitted: list[Piece] = []
+    for i in range(len(headers) - 1, -1, -1):
+        piece = _with_checksum(headers[: i + 1], octets)
+        octets = _joined((piece,)) + octets
+        fitted.append(piece)
+    return tuple(reversed(fitted))
+
+
+def _with_checksum(headers: tuple[Piece, ...], octets: bytes) -> Piece:
+    """The last of these headers with its checksum, if it has one; ``octets`` follow it."""
+    piece = headers[-1]
+    if isinstance(piece, UDP) and piece.checksum:
+        return piece.replace(checksum=udp_checksum(_ip_of(headers), piece.build() + octets))
+    if isinstance(piece, IPv4):
+        with_options = (piece.build() + octets)[: piece.ihl * 4]
+        return piece.replace(checksum=ipv4_header_checksum(with_options))
+    return piece
+
+
+def _ip_of(headers: tuple[Piece, ...]) -> IPv4 | IPv6:
+    """The innermost IP header."""
+    for piece in reversed(headers):
+        if isinstance(piece, IPv4 | IPv6):
+            return piece
+    raise WireError("a UDP header without an IP header before it")
