@@ -20,7 +20,7 @@ def icrc_ipv4(buffer: bytes | bytearray, start: int = 0, end: int | None = None)
 
     Masked (A17.5): type of service, time to live, header checksum, UDP checksum, BTH resv8a.
     """
-    bth = start + (buffer[start] & 15) * 4 + 8
+    bth = start + (_octet(buffer, start) & 15) * 4 + 8
     head = _head(buffer, start, bth, end)
     head[1] = head[8] = head[10] = head[11] = head[-7] = head[-6] = 0xFF
     return _finish(head, buffer, bth, end)

@@ -48,7 +48,7 @@ class NativePacket(NamedTuple):
 
 
 def parse(buffer: bytes) -> NativePacket:
-    """The packet in ``buffer``, from the LRH to the VCRC; :class:`WireError` for anything else."""
+    """The packet in ``buffer``, from LRH to VCRC; :class:`WireError` for anything else."""
     lrh = LRH.parse(buffer)
     grh = GRH.parse(buffer, LRH.SIZE) if lrh.lnh == LNH.IBA_GLOBAL else None
     if lrh.lnh not in (LNH.IBA_LOCAL, LNH.IBA_GLOBAL):
@@ -57,7 +57,7 @@ def parse(buffer: bytes) -> NativePacket:
     bth = LRH.SIZE + (GRH.SIZE if grh else 0)
     if end < bth + ICRC.SIZE or end + VCRC.SIZE != len(buffer):
         raise WireError(
-            f"LRH.pktlen announces {end} octets up to the VCRC, {len(buffer) - VCRC.SIZE} are there",
+            f"LRH.pktlen says {end} octets before the VCRC, {len(buffer) - VCRC.SIZE} are there",
             0,
         )
     packet = Packet.parse(buffer, bth, end - ICRC.SIZE)

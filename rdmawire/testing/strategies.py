@@ -1,0 +1,115 @@
+"""Hypothesis strategies made from the wire tables: headers, packets and frames.
+
+    @given(headers(RETH))
+    def test_my_parser(reth): ...
+
+Needs hypothesis: ``pip install 'rdmawire[test]'``.
+"""
+
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from rdmawire.wire import ib
+from rdmawire.wire.header import Header, Row
+from rdmawire.wire.inet import (
+    ROCE_PORT,
+    UDP,
+    VLAN,
+    Ethernet,
+    EtherType,
+    IPProtocol,
+    IPv4,
+    IPv6,
+    ServiceVLAN,
+)
+from rdmawire.wire.native import NativePacket
+from rdmawire.wire.opcode import SHAPES, Payload
+from rdmawire.wire.packet import LAYOUTS, Packet
+from rdmawire.wire.roce import Frame, Piece
+
+_H = TypeVar("_H", bound=Header)
+
+
+def values(row: Row) -> st.SearchStrategy[Any]:
+    """Every value that a row can hold."""
+    if row.octets:
+        return st.binary(min_size=row.width // 8, max_size=row.width // 8)
+    number = st.integers(0, (1 << row.width) - 1)
+    if row.times == 1:
+        return number
+    return st.tuples(*[number] * row.times)
+
+
+def headers(table: type[_H], **fixed: Any) -> st.SearchStrategy[_H]:
+    """Headers of one table with any bit pattern, but for the rows ``fixed``."""
+    free = {row.name: values(row) for row in table.rows if row.name not in fixed}
+    return st.builds(table, **free, **{name: st.just(value) for name, value in fixed.items()})
+
+
+def payloads(kind: Payload, longest: int) -> st.SearchStrategy[bytes]:
+    """Payloads that an opcode with this rule may carry."""
+    if kind is Payload.ANY:
+        return st.binary(max_size=longest)
+    length = 8 if kind is Payload.EIGHT else 0
+    return st.binary(min_size=length, max_size=length)
+
+
+@st.composite
+def packets(draw: st.DrawFn, longest: int = 64) -> Packet:
+    """Legal transport packets of every opcode, with up to ``longest`` octets of payload."""
+    opcode = draw(st.sampled_from(sorted(SHAPES)))
+    extended = [draw(headers(table)) for table in LAYOUTS[opcode].headers]
+    payload = draw(payloads(SHAPES[opcode].payload, longest))
+    bth = draw(headers(ib.BTH, opcode=opcode, padcnt=-len(payload) % 4))
+    pad = draw(st.binary(min_size=bth.padcnt, max_size=bth.padcnt))
+    return Packet(bth, tuple(extended), payload, pad)
+
+
+_TAGS = {VLAN: EtherType.VLAN, ServiceVLAN: EtherType.QINQ}
+
+
+@st.composite
+def _link(draw: st.DrawFn, ethertype: int) -> list[Piece]:
+    """An Ethernet header with up to two tags, ending with this EtherType."""
+    tags = draw(st.lists(st.sampled_from(sorted(_TAGS, key=str)), max_size=2))
+    link: list[Piece] = []
+    for tag in reversed(tags):
+        link.insert(0, draw(headers(tag, type=ethertype)))
+        ethertype = _TAGS[tag]
+    return [draw(headers(Ethernet, type=ethertype)), *link]
+
+
+@st.composite
+def _ipv4(draw: st.DrawFn) -> list[Piece]:
+    options = draw(st.integers(0, 10).flatmap(lambda n: st.binary(min_size=4 * n, max_size=4 * n)))
+    ip = draw(
+        headers(
+            IPv4, version=4, ihl=5 + len(options) // 4, mf=0, fragment_offset=0,
+            protocol=IPProtocol.UDP,
+        )
+    )  # fmt: skip
+    return [ip, options] if options else [ip]
+
+
+@st.composite
+def frames(draw: st.DrawFn, longest: int = 64) -> Frame:
+    """Sealed RoCEv2 (IPv4 with options, IPv6) and RoCE frames, tagged or not."""
+    packet = draw(packets(longest))
+    udp = headers(UDP, dstport=ROCE_PORT)
+    carriage = draw(st.sampled_from([EtherType.IPV4, EtherType.IPV6, EtherType.ROCE]))
+    if carriage is EtherType.IPV4:
+        network = [*draw(_ipv4()), draw(udp)]
+    elif carriage is EtherType.IPV6:
+        network = [draw(headers(IPv6, version=6, next_header=IPProtocol.UDP)), draw(udp)]
+    else:
+        network = [draw(headers(ib.GRH, ipver=6))]
+    trailer = draw(st.binary(max_size=18))
+    return Frame((*draw(_link(carriage)), *network), packet, 0, trailer).seal()
+
+
+@st.composite
+def native_packets(draw: st.DrawFn, longest: int = 64) -> NativePacket:
+    """Sealed packets of InfiniBand's own links, with and without a GRH."""
+    grh = draw(st.none() | headers(ib.GRH, ipver=6))
+    return NativePacket(draw(headers(ib.LRH)), grh, draw(packets(longest))).seal()

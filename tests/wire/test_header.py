@@ -1,0 +1,172 @@
+"""Header tables: codecs, errors, groups and choices."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.errors import WireError
+from rdmawire.testing.strategies import headers
+from rdmawire.wire import ib, inet
+from rdmawire.wire.codec import fused, reader
+from rdmawire.wire.header import Header, HeaderMeta, bits, group, octets
+
+TABLES = [
+    table
+    for module in (ib, inet)
+    for table in vars(module).values()
+    if isinstance(table, type) and issubclass(table, Header) and table.rows
+]
+
+
+class Mixed(Header):
+    """Everything a row can be: arrays, odd widths, octets."""
+
+    nibbles: tuple[int, ...] = bits(4, times=16)
+    shorts: tuple[int, ...] = bits(16, times=3)
+    key: bytes = octets(3)
+    upper: int = bits(24)
+    lower: int = bits(40)
+    both: int = group("", "three", "five")
+    three: int = bits(3)
+    five: int = bits(5)
+
+
+def shift_and_mask(table: type[Header], raw: bytes) -> list[object]:
+    """The slow reading of a table that the generated codecs must agree with."""
+    number, total = int.from_bytes(raw[: table.SIZE], "big"), table.SIZE * 8
+    found: list[object] = []
+    for row in table.rows:
+        parts = [
+            number >> total - row.bit - row.width * (i + 1) & (1 << row.width) - 1
+            for i in range(row.times)
+        ]
+        value = parts[0].to_bytes(row.width // 8, "big") if row.octets else parts[0]
+        found.append(tuple(parts) if row.times > 1 else value)
+    return found
+
+
+@pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
+@given(data=st.data())
+def test_generated_codec_reads_what_shift_and_mask_reads(
+    table: type[Header], data: st.DataObject
+) -> None:
+    before = data.draw(st.binary(max_size=5))
+    raw = data.draw(st.binary(min_size=table.SIZE, max_size=table.SIZE + 3))
+    header = table.parse(before + raw, len(before))
+    assert list(header) == shift_and_mask(table, raw)
+    assert header.build() == raw[: table.SIZE]
+
+
+@pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
+@given(data=st.data())
+def test_parse_is_the_inverse_of_build(table: type[Header], data: st.DataObject) -> None:
+    header = data.draw(headers(table))
+    assert table.parse(header.build()) == header
+
+
+@pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
+def test_every_shorter_buffer_is_a_wire_error(table: type[Header]) -> None:
+    for length in range(table.SIZE):
+        with pytest.raises(WireError, match=f"{table.SIZE} octets, {length} are left"):
+            table.parse(bytes(length))
+
+
+@pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
+def test_a_value_too_big_for_its_field_is_an_error_that_names_the_field(
+    table: type[Header],
+) -> None:
+    for row in table.rows:
+        wrong: list[object] = ["text", None]
+        if row.octets:
+            wrong += [bytes(row.width // 8 + 1), bytes(row.width // 8 - 1), 5]
+        elif row.times > 1:
+            wrong += [(0,), (*(0,) * (row.times - 1), 1 << row.width), (-1,) * row.times]
+        else:
+            wrong += [1 << row.width, -1, 0.5]
+        for value in wrong:
+            header = table()._replace(**{row.name: value})  # type: ignore[arg-type]
+            with pytest.raises(WireError, match=rf"{table.__name__}\.{row.name}: "):
+                header.build()
+
+
+def test_error_says_what_was_found_and_what_is_allowed() -> None:
+    with pytest.raises(WireError, match=r"^BTH.psn: 16777216 does not fit 24 bits \(0 to 167772"):
+        ib.BTH(psn=1 << 24).build()
+
+
+def test_rows_left_out_keep_their_defaults() -> None:
+    assert ib.BTH(opcode=4) == ib.BTH.parse(bytes.fromhex("0400ffff0000000000000000"))
+
+
+def test_headers_of_different_tables_are_never_equal() -> None:
+    assert ib.RDETH(0, 5) != ib.XRCETH(0, 5)
+    assert ib.RDETH(0, 5) == ib.RDETH(0, 5)
+    assert len({ib.RDETH(0, 5), ib.XRCETH(0, 5), ib.RDETH(0, 5)}) == 2
+
+
+def test_headers_cannot_be_changed() -> None:
+    header = ib.RDETH(0, 5)
+    with pytest.raises(AttributeError):
+        header.eecnxt = 6
+    assert header.replace(eecnxt=6) == ib.RDETH(0, 6)
+
+
+@given(headers(inet.IPv4))
+def test_a_group_is_its_members_side_by_side(ip: inet.IPv4) -> None:
+    assert ip.dsfield == ip.build()[1]
+    assert ip.flags == ip.build()[6] >> 5
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"a": bits(3)}, "3 bits"),
+        ({"a": bits(8), "b": bits(8), "g": group("", "b", "a")}, "order"),
+        ({"a": bits(8), "b": bits(8), "c": bits(8), "g": group("", "a", "c")}, "neighbours"),
+    ],
+)
+def test_a_table_that_makes_no_header_is_refused(body: dict[str, object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        HeaderMeta("Wrong", (Header,), body)
+
+
+STACKS = [
+    (inet.Ethernet, inet.IPv4, inet.UDP, ib.BTH),
+    (inet.Ethernet, inet.IPv6, inet.UDP, ib.BTH, ib.RETH, ib.ImmDt),
+    (ib.LRH, ib.GRH, ib.BTH, Mixed, ib.AETH, ib.AtomicAckETH),
+]
+
+
+@pytest.mark.parametrize("tables", STACKS, ids=lambda tables: "+".join(t.__name__ for t in tables))
+@given(data=st.data())
+def test_fused_headers_are_those_parsed_one_by_one(
+    tables: tuple[type[Header], ...], data: st.DataObject
+) -> None:
+    size = sum(table.SIZE for table in tables)
+    raw = data.draw(st.binary(min_size=size + 2, max_size=size + 2))
+    offset, expected = 1, []
+    for table in tables:
+        expected.append(table.parse(raw, offset))
+        offset += table.SIZE
+    assert fused(*tables)(raw, 1) == tuple(expected)
+    with pytest.raises(WireError):
+        fused(*tables)(raw, 3)
+
+
+@pytest.mark.parametrize("table", [ib.BTH, ib.LRH, inet.TCP, Mixed], ids=lambda t: t.__name__)
+@given(data=st.data())
+def test_a_reader_gives_the_values_of_the_rows_asked_for(
+    table: type[Header], data: st.DataObject
+) -> None:
+    names = data.draw(
+        st.lists(st.sampled_from([r.name for r in table.rows]), min_size=1, unique=True)
+    )
+    header = data.draw(headers(table))
+    expected = tuple(getattr(header, name) for name in names)
+    found = reader(table, *names)(b"\xff" + header.build(), 1)
+    assert found == (expected if len(names) > 1 else expected[0])
+
+
+def test_a_reader_refuses_a_field_that_the_table_lacks() -> None:
+    with pytest.raises(WireError, match="BTH has no field 'psm'"):
+        reader(ib.BTH, "psm")

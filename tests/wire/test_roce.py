@@ -1,0 +1,143 @@
+"""Frames of RoCEv2 and RoCE, and packets of native links."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.errors import WireError
+from rdmawire.testing.strategies import frames, native_packets, packets
+from rdmawire.wire import native, roce
+from rdmawire.wire.checksum import internet_checksum, ipv4_header_checksum
+from rdmawire.wire.ib import BTH, LRH
+from rdmawire.wire.inet import UDP, Ethernet, IPv4
+from rdmawire.wire.native import NativePacket
+from rdmawire.wire.packet import Packet
+from rdmawire.wire.roce import Frame
+
+
+@given(frames())
+def test_parse_is_the_inverse_of_build(frame: Frame) -> None:
+    octets = frame.build()
+    parsed = roce.parse(octets)
+    assert parsed == frame
+    assert parsed.build() == octets
+
+
+@given(frames())
+def test_sealing_a_sealed_frame_changes_nothing(frame: Frame) -> None:
+    assert frame.seal() == frame
+    assert frame.expected_icrc() == frame.icrc
+
+
+@given(packets(), st.integers(0, 255))
+def test_the_plain_path_reads_what_the_general_one_reads(packet: Packet, port: int) -> None:
+    headers = (Ethernet(type=0x0800), IPv4(protocol=17), UDP(7, port, 0, 1))
+    octets = Frame(headers, packet, 0, b"padding").seal().build()
+    assert roce._parse_plain(octets, port) == roce._parse_any(octets, port)
+
+
+@given(frames(), st.data())
+def test_bth_offset_finds_the_bth(frame: Frame, data: st.DataObject) -> None:
+    octets = frame.build()
+    start = data.draw(st.integers(0, 3))
+    found = roce.bth_offset(bytes(start) + octets, start, start + len(octets))
+    assert BTH.parse(bytes(start) + octets, found) == frame.packet.bth
+    assert roce.bth_offset(bytes(start) + octets, start, found + BTH.SIZE - 1) == -1
+    assert roce.bth_offset(octets, 0, len(octets), port=1) in (-1, found - start)
+
+
+@given(frames(), st.data())
+def test_any_change_gives_a_frame_or_a_wire_error(frame: Frame, data: st.DataObject) -> None:
+    octets = bytearray(frame.build())
+    for place in data.draw(st.lists(st.integers(0, len(octets) - 1), max_size=4)):
+        octets[place] = data.draw(st.integers(0, 255))
+    changed = bytes(octets)[: data.draw(st.integers(0, len(octets)))]
+    try:
+        parsed = roce.parse(changed)
+    except WireError:
+        return
+    assert parsed.build() == changed
+
+
+@given(st.binary(max_size=160))
+def test_any_octets_are_a_frame_or_a_wire_error(octets: bytes) -> None:
+    for read in (roce.parse, native.parse):
+        try:
+            parsed = read(octets)
+        except WireError:
+            continue
+        assert parsed.build() == octets
+
+
+@given(native_packets())
+def test_native_packets(packet: NativePacket) -> None:
+    octets = packet.build()
+    assert native.parse(octets) == packet
+    assert packet.seal() == packet
+    with pytest.raises(WireError, match="pktlen says"):
+        native.parse(octets + b"\0")
+
+
+def test_native_raw_packets_are_no_transport_packets() -> None:
+    with pytest.raises(WireError, match=r"LRH.lnh 0: no IBA transport follows"):
+        native.parse(LRH(lnh=0, pktlen=4).build() + bytes(10))
+
+
+def test_seal_keeps_a_udp_checksum_of_zero() -> None:
+    packet = Packet.make(0x64 - 0x60, payload=b"abc")
+    headers = (Ethernet(type=0x0800), IPv4(protocol=17), UDP(7, 4791))
+    sealed = Frame(headers, packet).seal()
+    assert isinstance(sealed.headers[2], UDP)
+    assert sealed.headers[2].checksum == 0
+    assert sealed.headers[2].length == 8 + 16 + 4
+
+
+def test_a_frame_without_a_network_header_cannot_be_sealed() -> None:
+    with pytest.raises(WireError, match="no IPv4, IPv6 or GRH"):
+        Frame((Ethernet(),), Packet.make(4)).seal()
+
+
+@pytest.mark.parametrize(
+    ("octets", "message"),
+    [
+        (b"", "Ethernet takes 14 octets, 0 are left"),
+        (Ethernet(type=0x0806).build(), "EtherType 0x0806 carries no RoCE"),
+        (Ethernet(type=0x0800).build() + IPv4(protocol=6).build(), "IP protocol 6 carries no"),
+        (Ethernet(type=0x0800).build() + IPv4(ihl=4).build(), "a header of 16 octets"),
+        (Ethernet(type=0x0800).build() + IPv4(mf=1).build(), "a fragment"),
+        (
+            Ethernet(type=0x0800).build() + IPv4(protocol=17, total_length=80).build() + bytes(9),
+            "60 octets announced, 9 are there",
+        ),
+        (
+            Ethernet(type=0x0800).build()
+            + IPv4(protocol=17, total_length=80).build()
+            + UDP(dstport=53).build()
+            + bytes(60),
+            "UDP port 53 is not RoCEv2's 4791",
+        ),
+    ],
+)
+def test_errors_say_what_the_frame_is_instead(octets: bytes, message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        roce.parse(octets)
+
+
+def sum_of_words(octets: bytes) -> int:
+    """RFC 1071's own way: ones' complement addition of 16-bit words."""
+    total = 0
+    for i in range(0, len(octets), 2):
+        total += int.from_bytes(octets[i : i + 2].ljust(2, b"\0"), "big")
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+@given(st.binary(max_size=40))
+def test_internet_checksum(octets: bytes) -> None:
+    assert internet_checksum(octets) == sum_of_words(octets)
+
+
+def test_ipv4_header_checksum_of_a_known_header() -> None:
+    # captures/linux/rxe61_vt_rc_all_1024.pcap, frame 40.
+    header = bytes.fromhex("450000306e4e40004011b7d20a4d00010a4d0002")
+    assert ipv4_header_checksum(header) == 0xB7D2
