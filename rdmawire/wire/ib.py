@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from rdmawire.wire.header import Header, Meaning, bits, choice, flag, group, octets
 from rdmawire.wire.opcode import Opcode, opcode_word
-from rdmawire.wire.show import HEX, IPV6, hex_digits
+from rdmawire.wire.show import DIGITS, HEX, IPV6, hex_digits
 
 
 class LNH(IntEnum):
@@ -181,13 +181,13 @@ class AtomicAckETH(Header, clause="IBA 5.2.10", wireshark="infiniband.atomicacke
 class ImmDt(Header, clause="IBA 5.2.11", wireshark="infiniband.immdt"):
     """Immediate Data, handed to the receive completion as it is."""
 
-    immdt: int = bits(32, "", HEX)
+    immdt: int = bits(32, "infiniband.immdt", DIGITS)
 
 
 class IETH(Header, clause="IBA 5.2.12", wireshark="infiniband.ieth"):
     """Invalidate Extended Transport Header: the R_Key to invalidate."""
 
-    rkey: int = bits(32, "", HEX)
+    rkey: int = bits(32, "infiniband.ieth", DIGITS)
 
 
 class Placement(IntEnum):

@@ -144,11 +144,11 @@ class IPv4(Header, clause="RFC 791, 3.1", label="ip"):
 class IPv6(Header, clause="RFC 8200, 3"):
     """IPv6, without its extension headers."""
 
-    version: int = bits(4, "ipv6.version", default=6)
+    version: int = bits(4, "ipv6.version", default=6, also=("ip.version",))
     tclass: int = group("ipv6.tclass", "dscp", "ecn", show=hex_digits(8))
     dscp: int = bits(6, "ipv6.tclass.dscp", clause="RFC 2474")
     ecn: int = bits(2, "ipv6.tclass.ecn", enum=ECN, clause="RFC 3168, 5")
-    flow: int = bits(20, "ipv6.flow", hex_digits(8))
+    flow: int = bits(20, "ipv6.flow", HEX)
     payload_length: int = bits(16, "ipv6.plen")
     next_header: int = bits(8, "ipv6.nxt", enum=IPProtocol)
     hop_limit: int = bits(8, "ipv6.hlim", default=64)

@@ -32,6 +32,8 @@ class NativePacket(NamedTuple):
         """The packet with lengths, next headers and CRCs that fit the rest."""
         length = len(self.packet.build()) + ICRC.SIZE
         grh = self.grh.replace(paylen=length, nxthdr=IBA_TRANSPORT) if self.grh else None
+        if length % 4:
+            raise WireError(f"{length} octets up to the ICRC: LRH.pktlen counts words of four")
         words = (LRH.SIZE + (GRH.SIZE if grh else 0) + length) // 4
         lrh = self.lrh.replace(pktlen=words, lnh=LNH.IBA_GLOBAL if grh else LNH.IBA_LOCAL)
         sealed = self._replace(lrh=lrh, grh=grh)

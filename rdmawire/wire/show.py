@@ -24,6 +24,7 @@ class Kind(Enum):
     IPV4 = "IPv4 address"
     IPV6 = "IPv6 address or GID"
     OCTETS = "octets"
+    DIGITS = "number, written like octets"
     TEXT = "text"
 
 
@@ -47,6 +48,7 @@ MAC = Show(Kind.MAC)
 IPV4 = Show(Kind.IPV4)
 IPV6 = Show(Kind.IPV6)
 OCTETS = Show(Kind.OCTETS)
+DIGITS = Show(Kind.DIGITS)
 TEXT = Show(Kind.TEXT)
 
 
@@ -118,6 +120,8 @@ def writer(show: Show, width: int) -> Callable[[Any], str]:
     """The function that writes one value of a field ``width`` bits wide in this notation."""
     if show.kind is Kind.HEX:
         return f"0x%0{show.digits or digits_for(width)}x".__mod__
+    if show.kind is Kind.DIGITS:
+        return f"%0{digits_for(width)}x".__mod__
     if show.scale != 1:
         return lambda value: str(value * show.scale)
     return _WRITERS[show.kind]

@@ -1,0 +1,98 @@
+"""Every field by name: the rows of the header tables, and what is derived beside them.
+
+A row goes by its Wireshark name where Wireshark knows it, and by ``rdmawire.<header>.<row>``
+where not.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import NamedTuple
+
+from rdmawire.analysis import derived
+from rdmawire.analysis.frame import FRAME_FIELDS
+from rdmawire.analysis.node import Derived
+from rdmawire.wire.header import Group, Header, Meaning, Row
+from rdmawire.wire.show import OCTETS, Show
+
+_MODULES = ("inet", "erf", "ib")
+
+
+class FieldInfo(NamedTuple):
+    """What is known of a field. ``width`` is in bits; zero where it varies."""
+
+    name: str
+    show: Show
+    width: int
+    header: str
+    row: str
+    doc: str
+    clause: str
+
+
+def tables() -> list[type[Header]]:
+    """All header tables, in the order of their modules."""
+    found: list[type[Header]] = []
+    for name in _MODULES:
+        module = import_module(f"rdmawire.wire.{name}")
+        found += [
+            table
+            for table in vars(module).values()
+            if isinstance(table, type) and issubclass(table, Header) and table.rows
+            if table.__module__ == module.__name__
+        ]
+    return found
+
+
+def row_name(table: type[Header], row: Row | Group, meaning: Meaning) -> str:
+    """The name that a row goes by when it has this meaning."""
+    return meaning.wireshark or f"rdmawire.{table.label}.{row.name}"
+
+
+def _row_fields(table: type[Header]) -> Iterator[FieldInfo]:
+    if table.wireshark:
+        yield FieldInfo(
+            table.wireshark,
+            OCTETS,
+            table.SIZE * 8,
+            table.label,
+            "",
+            _first_line(table),
+            table.clause,
+        )
+    for group in table.groups:
+        yield _info(table, group, group.meaning, table.clause)
+    for row in table.rows:
+        for meaning in row.meanings():
+            if meaning.wireshark or row.cases is None:
+                yield _info(table, row, meaning, row.clause or table.clause)
+        for name in row.also:
+            yield _info(table, row, row.meaning, row.clause or table.clause)._replace(name=name)
+
+
+def _info(table: type[Header], row: Row | Group, meaning: Meaning, clause: str) -> FieldInfo:
+    name = row_name(table, row, meaning)
+    return FieldInfo(
+        name, meaning.show, row.width, table.label, row.name, _first_line(table), clause
+    )
+
+
+def _first_line(table: type[Header]) -> str:
+    return (table.__doc__ or "").split("\n")[0]
+
+
+def derived_fields() -> list[Derived]:
+    """The fields that no row holds."""
+    return [field for field in vars(derived).values() if isinstance(field, Derived)]
+
+
+def fields() -> list[FieldInfo]:
+    """Every field, each once, sorted by name."""
+    found: dict[str, FieldInfo] = {}
+    for table in tables():
+        for info in _row_fields(table):
+            found.setdefault(info.name, info)
+    for field in [*(frame.field for frame in FRAME_FIELDS), *derived_fields()]:
+        found[field.name] = FieldInfo(
+            field.name, field.show, field.width, "", "", field.doc, field.clause
+        )
+    return [found[name] for name in sorted(found)]

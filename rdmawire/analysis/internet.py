@@ -1,0 +1,112 @@
+"""Steps of the Internet protocols: IPv4, IPv6, UDP, VXLAN."""
+
+from rdmawire.analysis import derived
+from rdmawire.analysis.node import Check
+from rdmawire.analysis.walk import By, Following, Walk
+from rdmawire.errors import WireError
+from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
+from rdmawire.wire.icrc import icrc_ipv4, icrc_ipv6
+from rdmawire.wire.inet import (
+    UDP,
+    VXLAN,
+    VXLAN_PORT,
+    IPProtocol,
+    IPv4,
+    IPv6,
+    IPv6Extension,
+    IPv6Fragment,
+)
+
+_CHECKED = (derived.BAD, derived.GOOD)
+
+
+def ipv4(walk: Walk) -> Following:
+    """IPv4 and its options. Fragments are not put together: RDMA is never fragmented."""
+    start = walk.offset
+    ip = walk.take(IPv4)
+    size = ip.ihl * 4
+    if ip.version != 4 or size < IPv4.SIZE:
+        raise WireError(f"IPv4.version {ip.version} and ihl {ip.ihl}: 4 and at least 5", start)
+    walk.network, walk.network_offset = ip, start
+    _check_ipv4(walk, ip, start + size)
+    if size > IPv4.SIZE:
+        walk.take_octets("ip options", size - IPv4.SIZE, derived.IP_OPTIONS)
+    if ip.total_length:  # zero: a host's own capture of what its NIC will cut up
+        walk.narrow(ip.total_length - size, "IPv4.total_length")
+    walk.icrc = lambda _bth, end: icrc_ipv4(walk.data, start, end)
+    return (By.DATA, 0) if ip.mf or ip.fragment_offset else (By.IP, ip.protocol)
+
+
+def _check_ipv4(walk: Walk, ip: IPv4, end: int) -> None:
+    if end > walk.end:
+        walk.nodes[-1].add(derived.IP_CHECKSUM_STATUS, derived.UNVERIFIED)
+        return
+    expected = ipv4_header_checksum(walk.data[walk.network_offset : end])
+    check = Check("IPv4 header checksum", ip.checksum, expected, 4)
+    walk.check(check, derived.IP_CHECKSUM_STATUS, derived.CHECKSUM_EXPECTED, _CHECKED)
+
+
+def ipv6(walk: Walk) -> Following:
+    """IPv6; its extension headers are steps of their own."""
+    start = walk.offset
+    ip = walk.take(IPv6)
+    if ip.version != 6:
+        raise WireError(f"IPv6.version {ip.version}: 6", start)
+    walk.network, walk.network_offset = ip, start
+    walk.narrow(ip.payload_length, "IPv6.payload_length")
+    walk.icrc = lambda bth, end: icrc_ipv6(walk.data, start, end, bth)
+    return By.IP, ip.next_header
+
+
+def ipv6_extension(walk: Walk) -> Following:
+    """Hop-by-hop, routing and destination options."""
+    extension = walk.take(IPv6Extension)
+    walk.take_octets("ipv6 options", 6 + extension.length * 8, derived.IPV6_OPTIONS)
+    return By.IP, extension.next_header
+
+
+def ipv6_fragment(walk: Walk) -> Following:
+    """A fragment; whole packets may have this header too."""
+    fragment = walk.take(IPv6Fragment)
+    whole = not (fragment.offset or fragment.more)
+    return (By.IP, fragment.next_header) if whole else (By.DATA, 0)
+
+
+def udp(walk: Walk) -> Following:
+    """UDP. The destination port alone says what is inside, whoever owns the source port."""
+    start = walk.offset
+    header = walk.take(UDP)
+    node = walk.nodes[-1]
+    if header.length or not isinstance(walk.network, IPv6):
+        walk.narrow(header.length - UDP.SIZE, "UDP.length")
+    _check_udp(walk, header, start)
+    node.add(derived.UDP_STREAM, walk.session.udp_stream(walk.network, header))
+    if walk.left > 0:
+        node.add(derived.UDP_PAYLOAD, walk.data[walk.offset : walk.end])
+    if header.dstport in walk.session.roce_ports:
+        return By.TRANSPORT, 0
+    return By.UDP, header.dstport
+
+
+def _check_udp(walk: Walk, header: UDP, start: int) -> None:
+    if not header.checksum:
+        # RFC 8200, 8.1: over IPv6 only tunnels may leave it out (RFC 6935). RoCEv2 does.
+        illegal = isinstance(walk.network, IPv6)
+        status = derived.ILLEGAL if illegal else derived.NOT_PRESENT
+        walk.nodes[-1].add(derived.UDP_CHECKSUM_STATUS, status)
+    elif walk.short or walk.network is None:
+        walk.nodes[-1].add(derived.UDP_CHECKSUM_STATUS, derived.UNVERIFIED)
+    else:
+        expected = udp_checksum(walk.network, walk.data[start : walk.end])
+        check = Check("UDP checksum", header.checksum, expected, 4)
+        walk.check(check, derived.UDP_CHECKSUM_STATUS, derived.CHECKSUM_EXPECTED, _CHECKED)
+
+
+def vxlan(walk: Walk) -> Following:
+    """VXLAN: an Ethernet frame inside."""
+    walk.take(VXLAN)
+    return By.LINK, 1
+
+
+EXTENSIONS = (IPProtocol.HOP_BY_HOP, IPProtocol.ROUTING, IPProtocol.DESTINATION_OPTIONS)
+TUNNELS = (VXLAN_PORT,)

@@ -1,0 +1,180 @@
+"""Steps of the link layers: Ethernet and its tags, cooked captures, ERF, InfiniBand's own links."""
+
+from functools import partial
+
+from rdmawire.analysis import derived
+from rdmawire.analysis.node import Check
+from rdmawire.analysis.walk import By, Following, Walk
+from rdmawire.errors import WireError
+from rdmawire.wire.erf import ERF, ERFEthernetPad, ERFExtension, ERFType
+from rdmawire.wire.ib import GRH, LRH, RWH, VCRC, FlowControl
+from rdmawire.wire.icrc import icrc_grh, icrc_lrh, vcrc
+from rdmawire.wire.inet import (
+    ARP,
+    PFC,
+    SLL,
+    SLL2,
+    VLAN,
+    Ethernet,
+    Ethernet8023,
+    EtherType,
+    MACControlOpcode,
+    Pause,
+    ServiceVLAN,
+)
+from rdmawire.wire.native import IBA_TRANSPORT
+
+_LEAST_ETHERTYPE = 0x0600
+
+
+def ethernet(walk: Walk) -> Following:
+    """Ethernet II, or IEEE 802.3 with a length."""
+    if walk.left >= Ethernet.SIZE:
+        ethertype = int.from_bytes(walk.data[walk.offset + 12 : walk.offset + 14], "big")
+        if ethertype < _LEAST_ETHERTYPE:
+            walk.narrow(Ethernet8023.SIZE + walk.take(Ethernet8023).length, "IEEE 802.3 length")
+            return By.DATA, 0
+    return By.ETHERTYPE, walk.take(Ethernet).type
+
+
+def vlan(walk: Walk) -> Following:
+    """A customer's tag."""
+    return By.ETHERTYPE, walk.take(VLAN).type
+
+
+def service_vlan(walk: Walk) -> Following:
+    """A provider's tag."""
+    return By.ETHERTYPE, walk.take(ServiceVLAN).type
+
+
+def sll(walk: Walk) -> Following:
+    """Linux cooked capture, version 1."""
+    return By.ETHERTYPE, walk.take(SLL).type
+
+
+def sll2(walk: Walk) -> Following:
+    """Linux cooked capture, version 2."""
+    return By.ETHERTYPE, walk.take(SLL2).type
+
+
+def raw_ip(walk: Walk) -> Following:
+    """No link header: the version says which IP it is."""
+    version = walk.data[walk.offset] >> 4 if walk.left else 0
+    ethertype = {4: EtherType.IPV4, 6: EtherType.IPV6}.get(version)
+    if ethertype is None:
+        raise WireError(f"IP version {version}: neither 4 nor 6")
+    return By.ETHERTYPE, ethertype
+
+
+def arp(walk: Walk) -> Following:
+    """Address resolution; for other hardware than Ethernet, or protocols than IPv4, as data."""
+    kind = walk.data[walk.offset : walk.offset + 6]
+    if kind != bytes.fromhex("000108000604"):
+        return By.DATA, 0
+    walk.take(ARP)
+    return By.TRAILER, 0
+
+
+def mac_control(walk: Walk) -> Following:
+    """Pause, priority flow control, and whatever else is sent between two ports."""
+    return By.MAC_CONTROL, walk.take(MACControlOpcode).opcode
+
+
+def pause(walk: Walk) -> Following:
+    """PAUSE; a frame is padded to sixty octets behind it."""
+    walk.take(Pause)
+    return By.TRAILER, 0
+
+
+def pfc(walk: Walk) -> Following:
+    """Priority-based flow control."""
+    walk.take(PFC)
+    return By.TRAILER, 0
+
+
+def trailer(walk: Walk) -> Following:
+    """What follows a packet that does not say how long it is: padding."""
+    if walk.left:
+        walk.take_octets("trailer", walk.left, derived.TRAILER)
+    return None
+
+
+def erf(walk: Walk) -> Following:
+    """A record of Endace's format, with its extension headers; its time is the finer one."""
+    record = walk.take(ERF)
+    more = record.ext_header
+    while more:
+        more = walk.take(ERFExtension).more
+    extended = walk.offset
+    if record.type == ERFType.ETHERNET:
+        walk.take(ERFEthernetPad)
+    frame = walk.dissection
+    frame.lead, frame.interface, frame.time_ns = walk.offset, record.cap, record.time_ns
+    walk.narrow(min(record.wlen, record.rlen - extended), "ERF.wlen")
+    return By.ERF, record.type
+
+
+def flow_control(walk: Walk) -> Following:
+    """A link packet with credits."""
+    walk.take(FlowControl)
+    return None
+
+
+def roce_grh(walk: Walk) -> Following:
+    """The GRH of a RoCE packet, right behind the Ethernet header."""
+    start = walk.offset
+    return _grh(walk, walk.take(GRH), lambda _bth, end: icrc_grh(walk.data, start, end))
+
+
+def local_route(walk: Walk) -> Following:
+    """The LRH: the VCRC ends the packet, and is not counted in its length."""
+    start = walk.offset
+    lrh = walk.take(LRH)
+    _expect_vcrc(walk, start, lrh.pktlen * 4)
+    walk.icrc = lambda _bth, end: icrc_lrh(walk.data, start, end)
+    return By.LNH, lrh.lnh
+
+
+def _expect_vcrc(walk: Walk, start: int, length: int) -> None:
+    end = start + length
+    if end + VCRC.SIZE <= walk.end:
+        walk.narrow(end + VCRC.SIZE - walk.offset, "LRH.pktlen")
+        walk.end = end
+        walk.closers.append(partial(_take_vcrc, start=start, end=end))
+    else:
+        walk.narrow(end - walk.offset, "LRH.pktlen")
+        walk.closers.append(_miss_vcrc)
+
+
+def _take_vcrc(walk: Walk, start: int, end: int) -> None:
+    walk.offset, walk.end = end, end + VCRC.SIZE
+    found = walk.take(VCRC).crc
+    check = Check("VCRC", found, vcrc(walk.data, start, end), 4)
+    walk.check(check, derived.VCRC_STATUS, derived.VCRC_EXPECTED, ("bad", "good"))
+
+
+def _miss_vcrc(walk: Walk) -> None:
+    walk.nodes[0].add(derived.VCRC_STATUS, "absent")
+
+
+def global_route(walk: Walk) -> Following:
+    """The GRH behind an LRH."""
+    return _grh(walk, walk.take(GRH), walk.icrc)
+
+
+def _grh(walk: Walk, grh: GRH, icrc: object) -> Following:
+    walk.icrc = icrc  # type: ignore[assignment]
+    walk.narrow(grh.paylen, "GRH.paylen")
+    return (By.TRANSPORT, 0) if grh.nxthdr == IBA_TRANSPORT else (By.IP, grh.nxthdr)
+
+
+def raw_packet(walk: Walk) -> Following:
+    """A raw packet: no transport of IBA, and no ICRC."""
+    walk.icrc = None
+    return By.ETHERTYPE, walk.take(RWH).etype
+
+
+def raw_ipv6(walk: Walk) -> Following:
+    """IPv6 right behind an LRH: no transport of IBA, and no ICRC."""
+    walk.icrc = None
+    return By.ETHERTYPE, EtherType.IPV6

@@ -1,0 +1,49 @@
+"""A dissection as plain objects for JSON.
+
+Fields go by the names of ``rdmawire fields``. Numbers are numbers (of up to 64 bits), flags are
+``true`` or ``false``, addresses and octets are text.
+"""
+
+from typing import Any
+
+from rdmawire.analysis.frame import seconds
+from rdmawire.analysis.item import Item, items
+from rdmawire.analysis.node import Dissection, Node
+from rdmawire.wire.show import BOOL
+
+
+def as_object(frame: Dissection) -> dict[str, Any]:
+    """The frame with a list of its layers, the state of its checksums, and what is wrong."""
+    malformed = frame.malformed
+    return {
+        "number": frame.number,
+        "time": seconds(frame.time_ns),
+        "length": frame.length,
+        "captured": len(frame.data),
+        "comments": list(frame.comments),
+        "layers": [_layer(node) for node in frame.nodes],
+        "bad_checksums": [str(check) for check in frame.bad_checks],
+        "malformed": malformed.reason if malformed else None,
+    }
+
+
+def _layer(node: Node) -> dict[str, Any]:
+    found = list(items(node))
+    layer = {
+        "name": node.name,
+        "offset": node.offset,
+        "length": len(node.octets),
+        "fields": {item.name: _value(item) for item in found},
+        "words": {item.name: item.word for item in found if item.word},
+    }
+    if node.reassembled:
+        layer["reassembled"] = True
+    return layer
+
+
+def _value(item: Item) -> Any:
+    if isinstance(item.value, tuple):
+        return list(item.value)
+    if item.show is BOOL:
+        return bool(item.value)
+    return item.value if isinstance(item.value, int) else item.text

@@ -1,0 +1,78 @@
+"""Which step follows which number: the dispatch of the walk, as data."""
+
+from collections.abc import Mapping
+
+from rdmawire.analysis import internet, link, transport
+from rdmawire.analysis.walk import By, Step
+from rdmawire.wire.erf import ERFType
+from rdmawire.wire.ib import LNH
+from rdmawire.wire.inet import EtherType, IPProtocol, MACControl
+
+ETHERNET, RAW, LINUX_SLL, ERF, IPV4, IPV6, INFINIBAND, LINUX_SLL2 = (
+    *(1, 101, 113, 197, 228, 229, 247, 276),
+)
+_RAW_BSD = (12, 14)
+
+LINK_STEPS: Mapping[int, Step] = {
+    ETHERNET: link.ethernet,
+    RAW: link.raw_ip,
+    LINUX_SLL: link.sll,
+    LINUX_SLL2: link.sll2,
+    ERF: link.erf,
+    IPV4: internet.ipv4,
+    IPV6: internet.ipv6,
+    INFINIBAND: link.local_route,
+    **dict.fromkeys(_RAW_BSD, link.raw_ip),
+}
+"""Link type of the capture (tcpdump's registry) to the first step."""
+
+ETHERTYPE_STEPS: Mapping[int, Step] = {
+    EtherType.IPV4: internet.ipv4,
+    EtherType.IPV6: internet.ipv6,
+    EtherType.ARP: link.arp,
+    EtherType.VLAN: link.vlan,
+    EtherType.QINQ: link.service_vlan,
+    EtherType.QINQ_OLD: link.vlan,
+    EtherType.MAC_CONTROL: link.mac_control,
+    EtherType.ROCE: link.roce_grh,
+}
+
+MAC_CONTROL_STEPS: Mapping[int, Step] = {MACControl.PAUSE: link.pause, MACControl.PFC: link.pfc}
+
+IP_STEPS: Mapping[int, Step] = {
+    IPProtocol.UDP: internet.udp,
+    IPProtocol.FRAGMENT: internet.ipv6_fragment,
+    **dict.fromkeys(internet.EXTENSIONS, internet.ipv6_extension),
+}
+
+UDP_STEPS: Mapping[int, Step] = dict.fromkeys(internet.TUNNELS, internet.vxlan)
+
+ERF_STEPS: Mapping[int, Step] = {
+    ERFType.ETHERNET: link.ethernet,
+    ERFType.INFINIBAND: link.local_route,
+    ERFType.INFINIBAND_LINK: link.flow_control,
+}
+
+LNH_STEPS: Mapping[int, Step] = {
+    LNH.RAW: link.raw_packet,
+    LNH.IP_NON_IBA: link.raw_ipv6,
+    LNH.IBA_LOCAL: transport.transport,
+    LNH.IBA_GLOBAL: link.global_route,
+}
+
+_TABLES: dict[By, Mapping[int, Step]] = {
+    By.LINK: LINK_STEPS,
+    By.ETHERTYPE: ETHERTYPE_STEPS,
+    By.MAC_CONTROL: MAC_CONTROL_STEPS,
+    By.IP: IP_STEPS,
+    By.UDP: UDP_STEPS,
+    By.ERF: ERF_STEPS,
+    By.LNH: LNH_STEPS,
+    By.TRANSPORT: {0: transport.transport},
+    By.TRAILER: {0: link.trailer},
+}
+
+NEXT: dict[tuple[By, int], Step] = {
+    (selector, key): step for selector, steps in _TABLES.items() for key, step in steps.items()
+}
+"""What is not here is data."""

@@ -1,0 +1,57 @@
+"""Steps of the IBA transport: the BTH, what its opcode calls for, the ICRC, and MADs inside."""
+
+from rdmawire.analysis import derived
+from rdmawire.analysis.node import Check
+from rdmawire.analysis.walk import By, Following, Walk
+from rdmawire.errors import WireError
+from rdmawire.wire.ib import BTH, ICRC
+from rdmawire.wire.opcode import SHAPES, Service
+from rdmawire.wire.packet import check_payload, layout
+
+MANAGEMENT_QPS = (0, 1)
+"""The queue pairs of subnet management and of general services. IBA 3.9."""
+
+
+def transport(walk: Walk) -> Following:
+    """One transport packet, from the BTH to the ICRC."""
+    start = walk.offset
+    bth = walk.take(BTH)
+    _expect_icrc(walk, start)
+    tables, _, shape = layout(bth.opcode)
+    for table in tables:
+        walk.take(table)
+    if shape is None:
+        walk.take_octets("vendor", walk.left, derived.VENDOR)
+        return None
+    if not walk.short:
+        check_payload(bth, walk.left, walk.offset)
+    return _payload(walk, bth)
+
+
+def _expect_icrc(walk: Walk, bth: int) -> None:
+    """The ICRC is checked last, and also where the headers do not parse."""
+    if walk.short:
+        walk.nodes[-1].add(derived.ICRC_STATUS, "absent")
+        return
+    if walk.left < ICRC.SIZE:
+        raise WireError(f"no room for the ICRC: {walk.left} octets follow the BTH")
+    walk.end -= ICRC.SIZE
+    end, icrc = walk.end, walk.icrc
+    if icrc is None:
+        raise WireError("no IP header, GRH or LRH before the BTH for an ICRC to begin with")
+
+    def take_icrc(walk: Walk) -> None:
+        walk.offset, walk.end = end, end + ICRC.SIZE
+        found, expected = walk.take(ICRC).crc, icrc(bth, end)
+        check = Check("ICRC", found, expected, 8)
+        walk.check(check, derived.ICRC_STATUS, derived.ICRC_EXPECTED, ("bad", "good"))
+
+    walk.closers.append(take_icrc)
+
+
+def _payload(walk: Walk, bth: BTH) -> Following:
+    service = SHAPES[bth.opcode].service
+    if service is Service.UD and bth.destqp in MANAGEMENT_QPS and not walk.short:
+        return By.MAD, bth.padcnt
+    walk.take_data(0 if walk.short else bth.padcnt)
+    return None

@@ -1,0 +1,185 @@
+"""The walk through one frame, from the link inwards.
+
+Each protocol is a step: a function that takes its header from the walk and says what follows,
+by a selector (which table of numbers) and a key (the number). :data:`rdmawire.analysis.steps.NEXT`
+maps both to the next step, so what can follow what is data. A step that meets octets it cannot
+read raises ``WireError``; the walk keeps what stood before and ends with a node that says why.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rdmawire.analysis import derived
+from rdmawire.analysis.node import Check, Derived, Dissection, Extra, Node
+from rdmawire.errors import WireError
+from rdmawire.wire.header import Header
+from rdmawire.wire.inet import IPv4, IPv6
+
+if TYPE_CHECKING:
+    from rdmawire.analysis.session import Session
+
+_H = TypeVar("_H", bound=Header)
+
+
+class By(Enum):
+    """What selects the next step."""
+
+    LINK = "link type"
+    ETHERTYPE = "EtherType"
+    MAC_CONTROL = "MAC control opcode"
+    IP = "IP protocol"
+    UDP = "UDP port"
+    TCP = "TCP"
+    ERF = "ERF type"
+    LNH = "link next header"
+    TRANSPORT = "IBA transport"
+    MAD = "management queue pair"
+    DATA = "data"
+    TRAILER = "trailer"
+
+
+Following = tuple[By, int] | None
+Step = Callable[["Walk"], Following]
+Closer = Callable[["Walk"], None]
+
+
+class Walk:
+    """Where a dissection stands: the next octet, the end of the layer at hand, what is owed.
+
+    ``closers`` are what still has to be read behind the layers inside: trailers and CRCs.
+    ``icrc`` computes the ICRC that the frame should have, given where its pad ends; ``short``
+    says that octets are missing, so that nothing behind them can be checked.
+    """
+
+    __slots__ = (
+        *("closers", "complaint", "cut", "data", "dissection", "end", "icrc"),
+        *("network", "network_offset", "nodes", "offset", "session", "short"),
+    )
+
+    def __init__(self, dissection: Dissection, session: "Session") -> None:
+        self.dissection = dissection
+        self.session = session
+        self.nodes = dissection.nodes
+        self.data = dissection.data
+        self.offset = 0
+        self.end = len(self.data)
+        self.cut = dissection.length > len(self.data)
+        self.short = False
+        self.closers: list[Closer] = []
+        self.complaint: Node | None = None
+        self.network: IPv4 | IPv6 | None = None
+        self.network_offset = 0
+        self.icrc: Callable[[int, int], int] | None = None
+
+    @property
+    def left(self) -> int:
+        """Octets left in the layer at hand."""
+        return self.end - self.offset
+
+    def take(self, table: type[_H]) -> _H:
+        """The next header, which becomes a node."""
+        start, self.offset = self.offset, self.offset + table.SIZE
+        if self.offset > self.end:
+            self.offset = start
+            raise WireError(f"{table.__name__} takes {table.SIZE} octets, {self.left} are left")
+        header = table.parse(self.data, start)
+        self.nodes.append(Node(table.label, start, self.data[start : self.offset], header))
+        return header
+
+    def take_octets(self, name: str, length: int, field: Derived) -> bytes:
+        """The next ``length`` octets, which become a node without a header."""
+        octets = self.data[self.offset : min(self.offset + length, self.end)]
+        node = Node(name, self.offset, octets, None, (Extra(field, octets),))
+        self.nodes.append(node)
+        self.offset += len(octets)
+        return octets
+
+    def take_data(self, pad: int = 0) -> None:
+        """All that is left, as payload; the last ``pad`` octets fill it up.
+
+        Wireshark counts the pad as data, so ``data.data`` does as well.
+        """
+        octets = self.data[self.offset : self.end]
+        if not octets:
+            return
+        self.take_octets("payload", len(octets) - pad, derived.PAYLOAD)
+        self.nodes[-1].add(derived.DATA, octets)
+        self.nodes[-1].add(derived.DATA_LENGTH, len(octets))
+        if pad:
+            self.take_octets("pad", pad, derived.PAD)
+
+    def narrow(self, length: int, who: str) -> None:
+        """``who`` says that ``length`` octets follow; what is behind them is a trailer."""
+        end = self.offset + length
+        if length < 0 or end > self.end:
+            self.short = True
+            if length < 0 or not self.cut:
+                self.complain(f"{who} says that {length} octets follow, {self.left} are there")
+        elif end < self.end:
+            self.owe("trailer", end, self.end, derived.TRAILER)
+            self.end = end
+
+    def owe(self, name: str, start: int, end: int, field: Derived) -> None:
+        """Octets from ``start`` to ``end`` that become a node after the layers inside."""
+
+        def pay(walk: Walk) -> None:
+            walk.offset, walk.end = start, end
+            walk.take_octets(name, end - start, field)
+
+        self.closers.append(pay)
+
+    def complain(self, reason: str, octets: bytes = b"", offset: int | None = None) -> None:
+        """Remember why the frame is malformed, for its last node; the first reason counts."""
+        if self.complaint is None:
+            at = self.offset if offset is None else offset
+            self.complaint = Node("malformed", at, octets, reason=reason)
+            self.complaint.add(derived.MALFORMED, f"{reason} (at octet {at})")
+
+    def give_up(self, error: WireError) -> None:
+        """End the layer at hand: what is left of it does not parse."""
+        at = self.offset if error.offset is None else error.offset
+        self.complain(error.reason, self.data[at : self.end], at)
+
+    def check(
+        self, check: Check, status: Derived, expected: Derived, values: tuple[Any, Any]
+    ) -> None:
+        """Put a computed checksum beside the last node: ``values`` are its states, bad and good."""
+        self.dissection.checks.append(check)
+        self.nodes[-1].add(status, values[check.good])
+        if not check.good:
+            self.nodes[-1].add(expected, check.expected)
+
+    def run(self, start: Following, steps: Mapping[tuple[By, int], Step]) -> None:
+        """Walk to the end of the frame. Whatever the octets, this raises nothing."""
+        try:
+            self._follow(start, steps)
+        except WireError as error:
+            self.give_up(error)
+        self._close()
+        if self.cut:
+            self._note_cut()
+        if self.complaint is not None:
+            self.nodes.append(self.complaint)
+
+    def _follow(self, following: Following, steps: Mapping[tuple[By, int], Step]) -> None:
+        while following is not None:
+            step = steps.get(following)
+            if step is None:
+                self.take_data()
+                return
+            following = step(self)
+
+    def _close(self) -> None:
+        """Read what stands behind the layers, the innermost first."""
+        for closer in reversed(self.closers):
+            try:
+                closer(self)
+            except WireError as error:
+                self.give_up(error)
+
+    def _note_cut(self) -> None:
+        kept, length = len(self.data), self.dissection.length
+        node = Node("cut", kept, b"")
+        node.add(derived.CUT, f"the capture kept {kept} of {length} octets")
+        self.nodes.append(node)
