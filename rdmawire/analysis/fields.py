@@ -12,9 +12,21 @@ from rdmawire.analysis import derived
 from rdmawire.analysis.frame import FRAME_FIELDS
 from rdmawire.analysis.node import Derived
 from rdmawire.wire.header import Group, Header, Meaning, Row
-from rdmawire.wire.show import OCTETS, Show
+from rdmawire.wire.show import OCTETS, Kind, Show
 
 _MODULES = ("inet", "erf", "ib")
+
+
+_TYPES = {
+    Kind.BOOL: "FT_BOOLEAN",
+    Kind.MAC: "FT_ETHER",
+    Kind.IPV4: "FT_IPv4",
+    Kind.IPV6: "FT_IPv6",
+    Kind.OCTETS: "FT_BYTES",
+    Kind.DIGITS: "FT_BYTES",
+    Kind.TEXT: "FT_STRING",
+}
+_INTEGERS = (8, 16, 24, 32, 40, 48, 56, 64, 128)
 
 
 class FieldInfo(NamedTuple):
@@ -27,6 +39,14 @@ class FieldInfo(NamedTuple):
     row: str
     doc: str
     clause: str
+
+    @property
+    def type(self) -> str:
+        """The type in Wireshark's words: ``FT_UINT24``, ``FT_BOOLEAN``, ``FT_IPv6``, ..."""
+        if self.show.kind in _TYPES:
+            return _TYPES[self.show.kind]
+        digits = self.show.digits * 4
+        return f"FT_UINT{next(bits for bits in _INTEGERS if bits >= max(self.width, digits))}"
 
 
 def tables() -> list[type[Header]]:
@@ -71,9 +91,8 @@ def _row_fields(table: type[Header]) -> Iterator[FieldInfo]:
 
 def _info(table: type[Header], row: Row | Group, meaning: Meaning, clause: str) -> FieldInfo:
     name = row_name(table, row, meaning)
-    return FieldInfo(
-        name, meaning.show, row.width, table.label, row.name, _first_line(table), clause
-    )
+    doc = f"{row.name}: {_first_line(table)}"
+    return FieldInfo(name, meaning.show, row.width, table.label, row.name, doc, clause)
 
 
 def _first_line(table: type[Header]) -> str:

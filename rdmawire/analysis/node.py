@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rdmawire.wire.header import Header
-from rdmawire.wire.show import Show, Value, writer
+from rdmawire.wire.show import Show, Value, safe, writer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,7 @@ class Derived:
 
     def text(self, value: Value) -> str:
         """The value as Wireshark would write it."""
-        return value if isinstance(value, str) else writer(self.show, self.width)(value)
+        return safe(value) if isinstance(value, str) else writer(self.show, self.width)(value)
 
     def word(self, value: Value) -> str:
         """What a number says, where it stands for something."""

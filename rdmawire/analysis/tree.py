@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rdmawire.analysis.frame import calendar, seconds
 from rdmawire.analysis.item import Item, items
 from rdmawire.analysis.node import Dissection, Node
-from rdmawire.wire.show import Kind
+from rdmawire.wire.show import Kind, safe
 
 _LONGEST = 64
 """Octets of a field shown in a tree; the rest is counted."""
@@ -27,7 +27,7 @@ def _heading(frame: Dissection) -> str:
     text = (
         f"Frame {frame.number}: {frame.length} octets{kept}, {calendar(frame.time_ns)} (+{after})"
     )
-    return text + "".join(f"\n        comment: {comment}" for comment in frame.comments)
+    return text + "".join(f"\n        comment: {safe(comment)}" for comment in frame.comments)
 
 
 def _title(node: Node) -> str:

@@ -25,7 +25,8 @@ from rdmawire.wire.inet import (
     IPv6,
     ServiceVLAN,
 )
-from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
+from rdmawire.wire.opcode import Payload
+from rdmawire.wire.packet import LAYOUTS, Packet, check_payload, layout
 
 Piece = Header | bytes
 
@@ -85,13 +86,14 @@ def icrc_of(buffer: bytes, network: int, bth: int, end: int) -> int:
     return icrc_ipv6(buffer, network, end, bth)
 
 
-def parse(frame: bytes, port: int = ROCE_PORT) -> Frame:
-    """The frame of a RoCEv2 (to UDP ``port``) or RoCE packet.
+def parse(buffer: bytes, port: int = ROCE_PORT, start: int = 0, end: int | None = None) -> Frame:
+    """The RoCEv2 (to UDP ``port``) or RoCE frame at octets ``start`` to ``end`` of a buffer.
 
     :class:`WireError` says what the frame is instead, or where it breaks the standard. The
     checksums are kept, not judged: compare ``frame.icrc`` with ``frame.expected_icrc()``.
     """
-    return _parse_plain(frame, port) or _parse_any(frame, port)
+    limit = len(buffer) if end is None else end
+    return _parse_plain(buffer, port, start, limit) or _parse_any(buffer[start:limit], port)
 
 
 def bth_offset(buffer: bytes, start: int, end: int, port: int = ROCE_PORT) -> int:
@@ -124,26 +126,45 @@ _PLAIN_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
 
 
 @cache
-def _plain(opcode: int) -> Callable[..., tuple[Any, ...]]:
-    return fused(Ethernet, IPv4, UDP, BTH, *LAYOUTS[opcode].headers)
+def _plain(opcode: int) -> tuple[Callable[..., tuple[Any, ...]], int, bool]:
+    """What reads all headers of a plain frame at once, their size, and if any payload goes."""
+    headers, size, shape = layout(opcode)
+    any_payload = shape is not None and shape.payload is Payload.ANY
+    return fused(Ethernet, IPv4, UDP, BTH, *headers), _PLAIN_BTH + BTH.SIZE + size, any_payload
 
 
-def _parse_plain(frame: bytes, port: int) -> Frame | None:
-    """The common case, all headers read at once; ``None`` for everything else."""
-    if bth_offset(frame, 0, len(frame), port) != _PLAIN_BTH or frame[14] != 0x45:
+def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | None:
+    """The common case, all headers read at once; ``None`` for everything else.
+
+    This is the path of nearly every frame, so it is one piece: a call costs as much as a header.
+    """
+    if limit - start < _PLAIN_BTH + BTH.SIZE or buffer[start + 12 : start + 15] != _IPV4_PLAIN:
         return None
-    opcode = frame[_PLAIN_BTH]
-    size = _PLAIN_BTH + BTH.SIZE + (LAYOUTS[opcode].size if opcode in LAYOUTS else 0)
-    length = min(frame[16] << 8 | frame[17], IPv4.SIZE + (frame[38] << 8 | frame[39]))
-    end = Ethernet.SIZE + length
+    opcode = buffer[start + _PLAIN_BTH]
+    if opcode not in LAYOUTS:
+        return None
+    read, size, any_payload = _plain(opcode)
+    payload = start + size
+    if payload > limit - ICRC.SIZE:
+        return None
+    eth, ip, udp, bth, *extended = read(buffer, start)
+    if udp.dstport != port or ip.protocol != _UDP or ip.mf or ip.fragment_offset:
+        return None
+    length = min(ip.total_length, IPv4.SIZE + udp.length)
+    end = start + Ethernet.SIZE + length
     pad_end = end - ICRC.SIZE
-    if opcode not in LAYOUTS or end > len(frame) or pad_end < size:
+    if end > limit or pad_end < payload:
         return None
-    eth, ip, udp, bth, *extended = _plain(opcode)(frame)
-    check_payload(bth, pad_end - size, size)
+    if not any_payload or (pad_end - payload) % 4 or bth.padcnt > pad_end - payload:
+        check_payload(bth, pad_end - payload, size)
     pad = pad_end - bth.padcnt
-    packet = Packet(bth, tuple(extended), frame[size:pad], frame[pad:pad_end])
-    return Frame((eth, ip, udp), packet, int.from_bytes(frame[pad_end:end], "big"), frame[end:])
+    packet = _new(Packet, (bth, tuple(extended), buffer[payload:pad], buffer[pad:pad_end]))
+    icrc = int.from_bytes(buffer[pad_end:end], "big")
+    return _new(Frame, ((eth, ip, udp), packet, icrc, buffer[end:limit]))
+
+
+_new = tuple.__new__
+_UDP = int(IPProtocol.UDP)
 
 
 def _parse_any(frame: bytes, port: int) -> Frame:

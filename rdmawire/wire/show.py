@@ -94,9 +94,16 @@ def octet_digits(value: bytes) -> str:
     return value.hex()
 
 
+def safe(text: str) -> str:
+    """Text that harms no terminal and no table: control characters become escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def printable(value: bytes) -> str:
-    """Octets as text up to the first NUL; what is no UTF-8 becomes an escape."""
-    return value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+    """Octets as text up to the first NUL; what is no printable UTF-8 becomes an escape."""
+    return safe(value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
 
 
 _WRITERS: dict[Kind, Callable[[Any], str]] = {

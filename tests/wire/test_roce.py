@@ -33,7 +33,10 @@ def test_sealing_a_sealed_frame_changes_nothing(frame: Frame) -> None:
 def test_the_plain_path_reads_what_the_general_one_reads(packet: Packet, port: int) -> None:
     headers = (Ethernet(type=0x0800), IPv4(protocol=17), UDP(7, port, 0, 1))
     octets = Frame(headers, packet, 0, b"padding").seal().build()
-    assert roce._parse_plain(octets, port) == roce._parse_any(octets, port)
+    plain = roce._parse_plain(b"x" + octets + b"y", port, 1, 1 + len(octets))
+    assert plain == roce._parse_any(octets, port)
+    assert type(plain) is Frame
+    assert type(plain.packet) is Packet
 
 
 @given(frames(), st.data())

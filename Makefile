@@ -1,0 +1,48 @@
+# Everything a newcomer needs: `make demo` shows what rdmawire does, `make test` proves it.
+
+PYTHON_MODULES := rdmawire layers tests tools
+BIN := .venv/bin
+
+.PHONY: help demo test check unit docs bench fuzz captures clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/installed  ## install, then dissect and verify a real capture
+	@tools/demo
+
+test: .venv/installed-dev .venv/packages check unit docs  ## everything: style, types, floors, tests, docs
+	@echo "make test: all passed"
+
+check: .venv/installed-dev  ## style, types and floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+unit: .venv/installed-dev .venv/packages  ## the tests alone
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+docs: .venv/installed-dev  ## the documentation site, into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: .venv/installed-dev  ## figures and ratios, measured here and now
+	$(BIN)/python -m tools.bench
+
+fuzz: .venv/installed-dev  ## ten minutes of hostile octets
+	$(BIN)/python -m tools.fuzz --minutes $(or $(MINUTES),10)
+
+captures: .venv/installed-dev  ## make the generated captures anew
+	$(BIN)/python -m tools.make_captures
+
+.venv/installed: pyproject.toml tools/install
+	@tools/install run
+
+.venv/installed-dev: pyproject.toml tools/install
+	@tools/install dev
+
+.venv/packages: tools/install
+	@tools/install packages
+
+clean:  ## forget what was installed and built
+	rm -rf .venv build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

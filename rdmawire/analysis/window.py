@@ -1,0 +1,83 @@
+"""A part of a capture, from one frame or time to another."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rdmawire.analysis.node import Dissection
+from rdmawire.errors import RdmaError
+
+_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_DURATION = re.compile(r"(\d+)(?:\.(\d{1,9}))?(s|ms|us|ns)")
+_FRACTION = re.compile(r"\.(\d{1,9})")
+
+
+class BoundError(RdmaError):
+    """A bound that is no frame number and no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A frame number, nanoseconds since the first frame, or nanoseconds since the epoch."""
+
+    number: int | None = None
+    relative_ns: int | None = None
+    epoch_ns: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Bound":
+        """``17`` is a frame, ``1.5s`` a time since the first, ``2026-11-21T02:15:59Z`` a date.
+
+        Durations are in s, ms, us or ns; a date without a zone is in local time.
+        """
+        if text.isascii() and text.isdigit():
+            return cls(number=int(text))
+        if found := _DURATION.fullmatch(text):
+            return cls(relative_ns=_nanoseconds(*found.groups()))
+        try:
+            return cls(epoch_ns=_epoch(text))
+        except (ValueError, OverflowError, OSError):
+            raise BoundError(
+                f"{text!r} is no frame number (17), no time since the first frame "
+                "(1.5s, 20ms), and no date (2026-11-21T02:15:59Z)"
+            ) from None
+
+    def compare(self, frame: Dissection) -> int:
+        """Less than, equal to or more than zero: the frame is before, at or after the bound."""
+        if self.number is not None:
+            return frame.number - self.number
+        if self.relative_ns is not None:
+            return frame.time_ns - frame.first_ns - self.relative_ns
+        return frame.time_ns - (self.epoch_ns or 0)
+
+
+def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int:
+    return int(whole) * _UNITS[unit] + int((fraction or "0").ljust(9, "0")) * _UNITS[unit] // 10**9
+
+
+def _epoch(text: str) -> int:
+    """Nanoseconds since the epoch; datetime itself knows only microseconds."""
+    fraction = _FRACTION.search(text)
+    date = datetime.fromisoformat(_FRACTION.sub("", text))
+    whole = int((date if date.tzinfo else date.astimezone()).astimezone(UTC).timestamp())
+    return whole * 10**9 + int(fraction.group(1).ljust(9, "0") if fraction else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The frames from ``start`` to ``end``, both included; no bound is no limit."""
+
+    start: Bound | None = None
+    end: Bound | None = None
+
+    def __contains__(self, frame: Dissection) -> bool:
+        after_start = self.start is None or self.start.compare(frame) >= 0
+        return after_start and (self.end is None or self.end.compare(frame) <= 0)
+
+    def is_past(self, frame: Dissection) -> bool:
+        """Whether neither this frame nor any later one is in the window.
+
+        Numbers only go up; times may go back, so they never tell.
+        """
+        numbered = self.end is not None and self.end.number is not None
+        return numbered and self.end.compare(frame) > 0  # type: ignore[union-attr]

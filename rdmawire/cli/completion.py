@@ -1,0 +1,22 @@
+"""`rdmawire completion`: shell completion, by click."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from rdmawire.cli.main import cli
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    r"""Print the lines that make SHELL complete commands, options and field names.
+
+    \b
+    Examples:
+      echo 'eval "$(rdmawire completion bash)"' >> ~/.bashrc
+      rdmawire completion fish > ~/.config/fish/completions/rdmawire.fish
+    """
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise click.ClickException(f"this click has no completion for {shell}")
+    click.echo(completion(cli, {}, "rdmawire", "_RDMAWIRE_COMPLETE").source())

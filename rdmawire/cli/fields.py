@@ -1,0 +1,44 @@
+"""`rdmawire fields`: the list of all fields."""
+
+import json
+
+import click
+
+from rdmawire.analysis.fields import FieldInfo, fields
+
+
+@click.command("fields")
+@click.argument("pattern", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def command(pattern: str, as_json: bool) -> None:
+    r"""List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
+
+    PATTERN keeps the names that contain it.
+
+    \b
+    Examples:
+      rdmawire fields
+      rdmawire fields aeth
+      rdmawire fields --json | jq '.[].name'
+    """
+    found = [info for info in fields() if pattern in info.name]
+    if as_json:
+        click.echo(json.dumps([_as_object(info) for info in found], indent=1))
+    else:
+        click.echo("".join(f"{_line(info)}\n" for info in found), nl=False)
+
+
+def _line(info: FieldInfo) -> str:
+    return f"{info.name}\t{info.type}\t{info.clause}\t{info.doc}"
+
+
+def _as_object(info: FieldInfo) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "type": info.type,
+        "bits": info.width,
+        "header": info.header,
+        "row": info.row,
+        "clause": info.clause,
+        "doc": info.doc,
+    }

@@ -1,0 +1,112 @@
+"""The command `rdmawire`: a group whose commands are loaded when they are called."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from rdmawire import __version__
+from rdmawire.errors import RdmaError
+
+_COMMANDS = {
+    "dissect": ("rdmawire.cli.dissect", "Show the frames of captures, decoded and checked."),
+    "fields": ("rdmawire.cli.fields", "List every field by name, with its type and clause."),
+    "completion": ("rdmawire.cli.completion", "Print what makes your shell complete rdmawire."),
+}
+"""Commands: the module that has each, and its line in the help."""
+
+_INTERRUPTED = 130
+_INTERNAL_ERROR = 70
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only to run it, so that starting stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(_COMMANDS[name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.command(
+    cls=_LazyGroup,
+    no_args_is_help=True,
+    epilog="Example: rdmawire dissect capture.pcapng",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="rdmawire")
+def cli() -> None:
+    """Read, check and take apart RDMA traffic: RoCE, InfiniBand and iWARP."""
+
+
+def main() -> NoReturn:
+    """Run the command line; every failure is one line on standard error and an exit status.
+
+    1: a file or its contents; 2: wrong usage; 70: a mistake in rdmawire itself.
+    """
+    sys.exit(_run())
+
+
+def _run() -> int:
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        status = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as error:
+        if isinstance(error, SystemExit | GeneratorExit):
+            raise
+        reaction = next(react for kind, react in _REACTIONS if isinstance(error, kind))
+        return reaction(error)
+    return status if isinstance(status, int) else 0
+
+
+def _usage(error: click.UsageError) -> int:
+    command = error.ctx.command_path if error.ctx else "rdmawire"
+    return _complain(f"{error.format_message().rstrip('.')}; see `{command} --help`", 2)
+
+
+def _complain(text: str, status: int) -> int:
+    click.echo(f"rdmawire: {' '.join(text.split())}", err=True)
+    return status
+
+
+def _leave_quietly() -> int:
+    """Whoever read the output has enough; the interpreter must not try to flush the rest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _own_mistake(error: BaseException) -> int:
+    if os.environ.get("RDMAWIRE_TRACEBACK"):
+        raise error
+    return _complain(
+        f"a mistake in rdmawire: {type(error).__name__}: {error}. Please report it with the "
+        "capture; RDMAWIRE_TRACEBACK=1 shows where",
+        _INTERNAL_ERROR,
+    )
+
+
+_REACTIONS: tuple[tuple[type[BaseException], Callable[[Any], int]], ...] = (
+    (click.UsageError, _usage),
+    (click.ClickException, lambda error: _complain(error.format_message(), error.exit_code)),
+    (RdmaError, lambda error: _complain(str(error), 1)),
+    (BrokenPipeError, lambda _: _leave_quietly()),
+    (KeyboardInterrupt, lambda _: _complain("interrupted", _INTERRUPTED)),
+    (click.Abort, lambda _: _complain("interrupted", _INTERRUPTED)),
+    (OSError, lambda error: _complain(f"cannot write the output: {error.strerror or error}", 1)),
+    (MemoryError, lambda _: _complain("out of memory", 1)),
+    (BaseException, _own_mistake),
+)
+"""What each kind of failure comes to; the first that fits counts."""

@@ -1,0 +1,75 @@
+"""A run over captures: frames to standard output, what they amount to beside it."""
+
+import sys
+
+import click
+
+from rdmawire.analysis.node import Dissection
+from rdmawire.analysis.output import Output
+from rdmawire.analysis.tally import Tally
+from rdmawire.analysis.window import Window
+from rdmawire.cli.source import dissected
+from rdmawire.errors import CaptureError
+
+
+class Run:
+    """Writes the frames of files, and counts them.
+
+    ``count`` is how many frames to show at most. ``quiet`` shows none and counts only;
+    ``talkative`` says on standard error what each file amounts to.
+    """
+
+    def __init__(
+        self, output: Output, window: Window, count: int | None, *, quiet: bool, talkative: bool
+    ) -> None:
+        self._output = output
+        self._window = window
+        self._left = count
+        self._quiet = quiet
+        self._talkative = talkative
+
+    def files(
+        self, paths: tuple[str, ...], ports: tuple[int, ...], *, progress: bool, strict: bool
+    ) -> int:
+        """All files, one after the other; the exit status."""
+        status = 0
+        if not self._quiet:
+            sys.stdout.write(self._output.head())
+        for path in paths:
+            tally = Tally()
+            try:
+                self._file(path, ports, tally, progress=progress)
+            except CaptureError as error:
+                sys.stdout.flush()
+                click.echo(f"rdmawire: {error}", err=True)
+                status = 1
+            status |= self._conclude(path, tally, strict=strict)
+        if not self._quiet:
+            sys.stdout.write(self._output.tail())
+        return status
+
+    def _file(self, path: str, ports: tuple[int, ...], tally: Tally, *, progress: bool) -> None:
+        for frame in dissected(path, ports, progress=progress):
+            if self._left == 0 or self._window.is_past(frame):
+                return
+            if frame in self._window:
+                tally.add(frame)
+                self._show(frame)
+
+    def _show(self, frame: Dissection) -> None:
+        if self._left is not None:
+            self._left -= 1
+        if not self._quiet:
+            sys.stdout.writelines(self._output.frame(frame))
+
+    def _conclude(self, path: str, tally: Tally, *, strict: bool) -> int:
+        if self._quiet or self._talkative:
+            sys.stdout.flush()
+            click.echo(f"{path}: {tally}", err=not self._quiet)
+        if strict and tally.first_bad:
+            click.echo(
+                f"rdmawire: {path}: {tally.bad.total()} bad checksums, the first in "
+                f"{tally.first_bad}", err=True,
+            )  # fmt: skip
+            return 1
+        return 0

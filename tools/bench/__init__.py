@@ -1,0 +1,1 @@
+"""Benchmarks: figures and ratios against peers, measured in one run on one machine."""

@@ -1,0 +1,52 @@
+"""Run all benchmarks: ``python -m tools.bench [--frames N] [--json FILE]``."""
+
+import json
+import os
+import platform
+import tempfile
+from pathlib import Path
+
+import click
+
+from tools.bench import dissecting
+from tools.bench.traffic import large_frames, small_frames, write
+
+
+def _machine() -> str:
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{os.cpu_count()} x {model}, {python}"
+
+
+@click.command()
+@click.option("--small", default=1_000_000, show_default=True, help="Small frames to read.")
+@click.option("--large", default=200_000, show_default=True, help="Frames of 4 KiB to read.")
+@click.option("--peer", default=5_000, show_default=True, help="Frames that Scapy reads.")
+@click.option("--json", "report", type=click.Path(path_type=Path), help="Also write JSON here.")
+def bench(small: int, large: int, peer: int, report: Path | None) -> None:
+    """Measure reading, dissecting and checking against Scapy and tshark, here and now."""
+    click.echo(_machine())
+    with tempfile.TemporaryDirectory() as folder:
+        captures = {"small": Path(folder, "small.pcap"), "large": Path(folder, "large.pcap")}
+        click.echo(f"writing {small} small and {large} large frames ...")
+        write(captures["small"], list(small_frames()), small)
+        write(captures["large"], list(large_frames()), large)
+        figures = [
+            figure
+            for name, path in captures.items()
+            for figure in dissecting.measure(name, path, peer)
+        ]
+    figures.append(dissecting.start_up())
+    if report:
+        report.write_text(json.dumps([figure._asdict() for figure in figures], indent=1))
+
+
+if __name__ == "__main__":
+    bench()
