@@ -1,1 +1,31 @@
-"""Capture files: records read from and written to pcap and pcapng."""
+"""Capture files: records read from and written to pcap and pcapng.
+
+::
+
+    with open_capture("in.pcapng.zst") as reader, create_capture("out.pcap") as writer:
+        for record in reader:
+            writer.write(record._replace(options=()))
+
+Files of any size stream through in constant memory. Damage, whatever it is, is a
+:class:`~rdmawire.errors.CaptureError` after the last complete record before it.
+"""
+
+from rdmawire.capture.interface import Interface
+from rdmawire.capture.linktype import MAX_RECORD, LinkType
+from rdmawire.capture.option import COMMENT
+from rdmawire.capture.reader import Reader, open_capture
+from rdmawire.capture.record import Record, Span
+from rdmawire.capture.writer import Writer, create_capture
+
+__all__ = [
+    "COMMENT",
+    "MAX_RECORD",
+    "Interface",
+    "LinkType",
+    "Reader",
+    "Record",
+    "Span",
+    "Writer",
+    "create_capture",
+    "open_capture",
+]

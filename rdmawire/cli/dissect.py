@@ -26,7 +26,8 @@ _STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
 )  # fmt: skip
 @click.option(
     "-e", "--field", "selection", multiple=True, metavar="FIELD", callback=option.selection,
-    shell_complete=option.complete_field, help="A field to print, by its name in `rdmawire fields`.",
+    shell_complete=option.complete_field,
+    help="A field to print, by its name in `rdmawire fields`.",
 )  # fmt: skip
 @click.option(
     "-E", "separators", multiple=True, metavar="NAME=VALUE", callback=option.separators,

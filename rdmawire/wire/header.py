@@ -133,10 +133,19 @@ def octets(
 
 
 def choice(
-    width: int, by: str, cases: Mapping[int, Meaning], *, show: Show = DEC, clause: str = ""
+    width: int,
+    by: str,
+    cases: Mapping[int, Meaning],
+    wireshark: str = "",
+    show: Show = DEC,
+    *,
+    clause: str = "",
 ) -> Any:
-    """A row whose name, notation and numbers are chosen by the value of row ``by``."""
-    return Row("", width, 1, False, 0, 0, Meaning("", show), (), clause, by, cases)
+    """A row whose name, notation and numbers are chosen by the value of row ``by``.
+
+    ``wireshark`` and ``show`` are for values that no case lists.
+    """
+    return Row("", width, 1, False, 0, 0, Meaning(wireshark, show), (), clause, by, cases)
 
 
 def group(wireshark: str, *members: str, show: Show = DEC, enum: type[Enum] | None = None) -> Any:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -151,7 +152,7 @@ def measure(name: str, path: Path, peer_frames: int) -> Iterator[Figure]:
         ("verify every ICRC, one by one", verify_icrc, ""),
         ("dissect into trees", dissect, "all"),
     ):
-        rate = _rate(lambda run=run: run(path))
+        rate = _rate(partial(run, path))
         ratio = rate / scapy[peer] if peer else None
         figure = Figure(f"{name}: {label}", rate, ratio, f"Scapy, {peer} fields" if peer else "")
         figure.show()
