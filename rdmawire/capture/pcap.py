@@ -1,0 +1,149 @@
+"""The pcap format: a header of 24 octets, then records with headers of 16.
+
+https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/. The first four octets tell the byte
+order and whether fractions of a second count in micro- or nanoseconds.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import NoReturn
+
+from rdmawire.capture.interface import SECOND, Interface
+from rdmawire.capture.linktype import longest_record
+from rdmawire.capture.misfit import check_data, check_number, check_time, most_octets
+from rdmawire.capture.octets import Octets
+from rdmawire.capture.record import Record, Span
+from rdmawire.errors import CaptureError
+
+MICRO, NANO = 1_000_000, SECOND
+_MAGICS = {MICRO: 0xA1B2C3D4, NANO: 0xA1B23C4D}
+MAGICS = {
+    struct.pack(f"{order}I", magic): (order, resolution)
+    for order in "<>"
+    for resolution, magic in _MAGICS.items()
+}
+"""First four octets of a file: byte order, units per second."""
+
+_HEADER = 24
+_RECORD = 16
+
+
+class PcapParser:
+    """Reads a pcap file, of which the first octet stands at the place of ``octets``."""
+
+    format = "pcap"
+
+    def __init__(self, octets: Octets) -> None:
+        left = octets.need(_HEADER)
+        if left < _HEADER:
+            raise octets.damage(f"a pcap header takes {_HEADER} octets, {left} are there")
+        self._order, self._resolution = MAGICS[octets.buffer[:4]]
+        major, minor, snap_length, link_type = struct.unpack_from(
+            f"{self._order}4xHH8xII", octets.buffer
+        )
+        if major != 2:
+            raise octets.damage(f"pcap version {major}.{minor}, known is 2", 4)
+        octets.at += _HEADER
+        # The upper half says whether and how long a frame checksum follows.
+        interface = Interface(link_type & 0xFFFF, snap_length, resolution=self._resolution)
+        self.interfaces = [interface]
+        self._octets = octets
+        self._longest = longest_record(interface.link_type)
+        self.spans = self._spans()
+        self.records = self._records()
+
+    def _spans(self) -> Iterator[Span]:
+        """One generator frame and no call but ``unpack``: 10 million records pass here."""
+        unpack = Struct(f"{self._order}8xI4x").unpack_from
+        longest = self._longest
+        while self._bring_record(unpack):
+            buffer, at = self._octets.buffer, self._octets.at
+            size = len(buffer)
+            last = size - _RECORD
+            while at <= last:
+                (captured,) = unpack(buffer, at)
+                start = at + 16
+                end = start + captured
+                if end > size or captured > longest:
+                    break
+                yield buffer, start, end
+                at = end
+            self._octets.at = at
+
+    def _bring_record(self, unpack: Callable[[bytes, int], tuple[int]]) -> bool:
+        """Have the next record stand whole in the buffer; false where the file ends."""
+        octets = self._octets
+        left = octets.need(_RECORD)
+        if left == 0:
+            return False
+        if left < _RECORD:
+            raise octets.damage(f"a record header takes {_RECORD} octets, {left} are there")
+        (captured,) = unpack(octets.buffer, octets.at)
+        if captured > self._longest:
+            raise octets.damage(f"a record claims {captured} octets, {self._longest} are allowed")
+        left = octets.need(_RECORD + captured) - _RECORD
+        if left < captured:
+            raise octets.damage(f"a record promises {captured} octets, {left} are there")
+        return True
+
+    def _records(self) -> Iterator[Record]:
+        """The spans, with what their headers say."""
+        unpack = Struct(f"{self._order}II4xI").unpack_from
+        new = tuple.__new__
+        unit = SECOND // self._resolution
+        link_type = self.interfaces[0].link_type
+        for buffer, start, end in self.spans:
+            seconds, fraction, length = unpack(buffer, start - 16)
+            time_ns = seconds * 1_000_000_000 + fraction * unit
+            yield new(Record, (buffer[start:end], time_ns, length, link_type, 0, ()))
+
+
+class PcapBuilder:
+    """Builds the octets of a pcap file; those not taken away yet are ``pending``."""
+
+    format = "pcap"
+
+    def __init__(self, order: str, interface: Interface) -> None:
+        check_number("link_type", interface.link_type, 0xFFFF)
+        check_number("snap_length", interface.snap_length, 0xFFFF_FFFF)
+        self.interfaces = [interface]
+        self._link_type = interface.link_type
+        self._most = most_octets(interface.link_type, interface.snap_length)
+        self._unit = SECOND // interface.resolution
+        self._pack = Struct(f"{order}IIII").pack
+        magic = _MAGICS[interface.resolution]
+        header = Struct(f"{order}IHHIIII")
+        self.pending = bytearray(
+            header.pack(magic, 2, 4, 0, 0, interface.snap_length, interface.link_type)
+        )
+
+    def add(self, _: Interface) -> int:
+        """A pcap file says nothing of interfaces but one link type."""
+        raise CaptureError("interfaces: a pcap cannot name any, a pcapng can")
+
+    def record(self, record: Record) -> None:
+        """Build a record; :class:`CaptureError` naming what does not fit."""
+        data, time_ns, length, link_type, _, options = record
+        captured = len(data)
+        if link_type != self._link_type or options or captured > self._most:
+            self._refuse(record)
+        try:
+            seconds, rest = divmod(time_ns, 1_000_000_000)
+            self.pending += self._pack(seconds, rest // self._unit, captured, length) + data
+        except (struct.error, TypeError):
+            self._refuse(record)
+
+    def _refuse(self, record: Record) -> NoReturn:
+        """Say what does not fit."""
+        if record.link_type != self._link_type:
+            raise CaptureError(
+                f"Record.link_type: {record.link_type} in a pcap of link type {self._link_type};"
+                " a file of several is a pcapng"
+            )
+        if record.options:
+            raise CaptureError("Record.options: a pcap has no place for them, a pcapng has")
+        check_data(record, self._most)
+        check_time(record, 0, (SECOND << 32) - 1)
+        check_number("Record.length", record.length, 0xFFFF_FFFF)
+        raise AssertionError(f"{record!r} fits, yet was refused")

@@ -1,0 +1,276 @@
+"""Reading pcapng: sections of blocks, each section with a byte order and interfaces of its own.
+
+What the fast loop in ``_spans`` does not take is taken by ``_block``, a block at a time: other
+blocks than enhanced packets, packets with options, packets that the buffer cuts, damage. Such
+a packet is left in ``_packet`` while its span is the current one; ``_records`` looks there.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from rdmawire.capture.block import (
+    DATA,
+    LAYOUTS,
+    LEAST,
+    LEAST_OF,
+    MAGIC,
+    MAX_INTERFACES,
+    ORDERS,
+    SIMPLE_DATA,
+    Block,
+)
+from rdmawire.capture.interface import LENGTHS, Clock, Interface, clock, described
+from rdmawire.capture.linktype import MAX_RECORD
+from rdmawire.capture.octets import Octets
+from rdmawire.capture.option import (
+    INTERFACE_NUMBERS,
+    MAX_OPTIONS,
+    PACKET_NUMBERS,
+    Options,
+    parse_options,
+)
+from rdmawire.capture.record import Record, Span
+from rdmawire.errors import CaptureError
+
+
+class Packet(NamedTuple):
+    """A packet that the fast loop left: where its data are, and the rest of its record."""
+
+    start: int
+    end: int
+    time_ns: int
+    length: int
+    link_type: int
+    interface: int
+    options: Options
+
+
+class PcapngParser:
+    """Reads a pcapng file, of which the first octet stands at the place of ``octets``."""
+
+    format = "pcapng"
+
+    def __init__(self, octets: Octets) -> None:
+        self.interfaces: list[Interface] = []
+        self._octets = octets
+        self._layout = LAYOUTS["<"]
+        self._clocks: list[Clock] = []  # of this section's interfaces
+        self._described = 0  # octets of all interface descriptions
+        self._bound = 0  # octets that a block of this section may claim
+        self._packet: Packet | None = None
+        self._takers: dict[int, Callable[[int, int], Packet | None]] = {
+            Block.INTERFACE: self._interface,
+            Block.PACKET: self._obsolete,
+            Block.SIMPLE: self._simple,
+            Block.ENHANCED: self._enhanced,
+        }
+        self._block()
+        self.spans = self._spans()
+        self.records = self._records()
+
+    def _spans(self) -> Iterator[Span]:
+        """One generator frame and no call but ``unpack`` for packets without options."""
+        octets = self._octets
+        while octets.need(1):
+            self._packet = self._block()
+            if self._packet is not None:
+                yield octets.buffer, self._packet.start, self._packet.end
+                self._packet = None
+            buffer, at = octets.buffer, octets.at
+            size = len(buffer)
+            last = size - 32
+            declared = len(self._clocks)
+            fields = self._layout.span.unpack_from
+            word = self._layout.word.unpack_from
+            while at <= last:
+                kind, total, interface, captured = fields(buffer, at)
+                after = at + total
+                if (
+                    kind != 6
+                    or total != captured + 35 & ~3
+                    or after > size
+                    or captured > MAX_RECORD
+                    or interface >= declared
+                    or word(buffer, after - 4)[0] != total
+                ):
+                    break
+                start = at + 28
+                yield buffer, start, start + captured
+                at = after
+            octets.at = at
+
+    def _records(self) -> Iterator[Record]:
+        """The spans, with what their blocks say."""
+        new = tuple.__new__
+        for buffer, start, end in self.spans:
+            packet = self._packet
+            if packet is not None:
+                yield new(Record, (buffer[start:end], *packet[2:]))
+                continue
+            number, high, low, length = self._layout.known.unpack_from(buffer, start - 20)
+            link_type, interface, multiplier, divisor, offset_ns, _ = self._clocks[number]
+            time_ns = (high << 32 | low) * multiplier // divisor + offset_ns
+            yield new(Record, (buffer[start:end], time_ns, length, link_type, interface, ()))
+
+    def _block(self) -> Packet | None:
+        """Take the next block; the packet, if it is one."""
+        kind, total = self._head()
+        if kind == Block.SECTION:
+            self._section()
+        taker = self._takers.get(kind)
+        if taker is None:
+            self._pass(kind, total)
+            return None
+        self._hold(kind, total)
+        at = self._octets.at
+        packet = taker(at, at + total - 4)
+        self._octets.at = at + total
+        return packet
+
+    def _head(self) -> tuple[int, int]:
+        """Type and total length of the block that follows."""
+        octets = self._octets
+        if (left := octets.need(LEAST)) < LEAST:
+            raise octets.damage(f"a pcapng block takes at least {LEAST} octets, {left} are there")
+        at = octets.at
+        if octets.buffer[at : at + 4] == MAGIC:
+            self._turn(octets.buffer[at + 8 : at + 12])
+        kind, total = self._layout.head.unpack_from(octets.buffer, at)
+        least = LEAST_OF.get(kind, LEAST)
+        if total % 4 or total < least:
+            raise octets.damage(
+                f"{_name(kind)} claims a length of {total} octets,"
+                f" multiples of 4 from {least} on are allowed"
+            )
+        return kind, total
+
+    def _turn(self, magic: bytes) -> None:
+        """Read on in the byte order that a section header tells."""
+        order = ORDERS.get(magic)
+        if order is None:
+            known = " and ".join(known.hex(" ") for known in ORDERS)
+            raise self._octets.damage(
+                f"a section header tells its byte order by {magic.hex(' ')}, known are {known}",
+                self._octets.at + 8,
+            )
+        self._layout = LAYOUTS[order]
+
+    def _pass(self, kind: int, total: int) -> None:
+        """Pass over a block without keeping it."""
+        octets, offset = self._octets, self._octets.offset
+        passed = octets.skip(total - 4)
+        passed += min(octets.need(4), 4) if passed == total - 4 else 0
+        if passed < total:
+            raise CaptureError(f"{octets.name}: {_cut(kind, total, passed)}", offset)
+        self._check_end(kind, total, octets.at)
+        octets.at += 4
+
+    def _hold(self, kind: int, total: int) -> None:
+        """Have the block that follows stand whole in the buffer."""
+        octets = self._octets
+        bound = MAX_OPTIONS if kind == Block.INTERFACE else self._bound
+        if total > bound:
+            raise octets.damage(f"{_name(kind)} claims {total} octets, {bound} are allowed")
+        left = octets.need(total)
+        if left < total:
+            raise octets.damage(_cut(kind, total, left))
+        self._check_end(kind, total, octets.at + total - 4)
+
+    def _check_end(self, kind: int, total: int, at: int) -> None:
+        """A block's total length stands at its end, too."""
+        (again,) = self._layout.word.unpack_from(self._octets.buffer, at)
+        if again != total:
+            raise self._octets.damage(
+                f"{_name(kind)} of {total} octets claims {again} at its end", at
+            )
+
+    def _section(self) -> None:
+        """Begin a section: its interfaces are counted from 0 again."""
+        octets = self._octets
+        least = LEAST_OF[Block.SECTION]
+        if (left := octets.need(least)) < least:
+            raise octets.damage(f"a section header takes {least} octets, {left} are there")
+        values = self._layout.section.unpack_from(octets.buffer, octets.at)
+        major, minor = values[3:5]
+        if major != 1:
+            raise octets.damage(f"pcapng version {major}.{minor}, known is 1", octets.at + 12)
+        self._clocks = []
+        self._bound = MAX_OPTIONS
+
+    def _interface(self, start: int, end: int) -> None:
+        """Take an interface description."""
+        self._described += end + 4 - start
+        if self._described > MAX_INTERFACES:
+            raise self._octets.damage(
+                f"interface descriptions of more than {MAX_INTERFACES} octets in all"
+            )
+        layout = self._layout
+        _, _, link_type, _, snap_length = layout.interface.unpack_from(self._octets.buffer, start)
+        options = parse_options(self._octets, start + 16, end, layout.order, INTERFACE_NUMBERS)
+        for code, value in options:
+            if len(value) != LENGTHS.get(code, len(value)):
+                raise self._octets.damage(
+                    f"option {code} of an interface has {len(value)} octets,"
+                    f" {LENGTHS[code]} are allowed"
+                )
+        interface = described(link_type, snap_length, options)
+        self._clocks.append(clock(interface, len(self.interfaces)))
+        self.interfaces.append(interface)
+        self._bound = max(self._bound, DATA + self._clocks[-1].longest + MAX_OPTIONS)
+
+    def _enhanced(self, start: int, end: int) -> Packet:
+        """Take an enhanced packet."""
+        fields = self._layout.enhanced.unpack_from(self._octets.buffer, start)
+        return self._packet_of(start, end, fields[2], fields[3:])
+
+    def _obsolete(self, start: int, end: int) -> Packet:
+        """Take a packet block, which counts dropped packets beside the interface."""
+        fields = self._layout.packet.unpack_from(self._octets.buffer, start)
+        return self._packet_of(start, end, fields[2], fields[4:])
+
+    def _packet_of(self, start: int, end: int, number: int, fields: tuple[int, ...]) -> Packet:
+        """The packet of this interface; ``fields`` are time, captured length and length."""
+        high, low, captured, length = fields
+        clock = self._clock(number, start + 8)
+        data = start + DATA
+        self._check_captured(captured, min(clock.longest, end - data), start + 20)
+        after = data + (captured + 3 & ~3)
+        options = parse_options(self._octets, after, end, self._layout.order, PACKET_NUMBERS)
+        time_ns = (high << 32 | low) * clock.multiplier // clock.divisor + clock.offset_ns
+        return Packet(data, data + captured, time_ns, length, *clock[:2], options)
+
+    def _simple(self, start: int, end: int) -> Packet:
+        """Take a simple packet: of the section's first interface, cut at its snap length."""
+        (_, _, length) = self._layout.simple.unpack_from(self._octets.buffer, start)
+        clock = self._clock(0, start)
+        snap_length = self.interfaces[clock.interface].snap_length
+        captured = min(length, snap_length) if snap_length else length
+        data = start + SIMPLE_DATA
+        self._check_captured(captured, min(clock.longest, end - data), start + 8)
+        return Packet(data, data + captured, 0, length, *clock[:2], ())
+
+    def _clock(self, number: int, at: int) -> Clock:
+        """The clock of an interface of this section."""
+        if number < len(self._clocks):
+            return self._clocks[number]
+        raise self._octets.damage(
+            f"a packet of interface {number}, {len(self._clocks)} are declared in its section", at
+        )
+
+    def _check_captured(self, captured: int, allowed: int, at: int) -> None:
+        if captured > allowed:
+            raise self._octets.damage(
+                f"a packet claims {captured} captured octets, {allowed} are allowed here", at
+            )
+
+
+def _name(kind: int) -> str:
+    """A block in words."""
+    try:
+        return f"{Block(kind).name.lower()} block"
+    except ValueError:
+        return f"block of type {kind:#x}"
+
+
+def _cut(kind: int, total: int, left: int) -> str:
+    return f"{_name(kind)} promises {total} octets, {left} are there"

@@ -1,0 +1,60 @@
+"""The buffer that moves along a file."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.capture.octets import Octets
+
+FILE = bytes(range(200))
+steps = st.lists(st.tuples(st.sampled_from(("need", "skip", "take")), st.integers(0, 90)))
+
+
+def chunks_of(sizes: list[int]) -> list[bytes]:
+    cuts = [0]
+    for size in sizes:
+        cuts.append(min(cuts[-1] + size, len(FILE)))
+    cuts.append(len(FILE))
+    chunks = [FILE[a:b] for a, b in pairwise(cuts)]
+    return [chunk for chunk in chunks if chunk]
+
+
+@given(st.lists(st.integers(1, 70)), steps)
+def test_it_stands_where_a_plain_file_would(sizes: list[int], moves: list[tuple[str, int]]) -> None:
+    octets = Octets(iter(chunks_of(sizes)), "sample")
+    place = 0
+    for move, count in moves:
+        left = min(count, len(FILE) - place)
+        if move == "skip":
+            assert octets.skip(count) == left
+            place += left
+        else:
+            assert min(octets.need(count), count) == left
+            assert octets.buffer[octets.at : octets.at + left] == FILE[place : place + left]
+            place += left if move == "take" else 0
+            octets.at += left if move == "take" else 0
+        assert octets.offset == place
+
+
+def test_buffers_are_not_changed_under_their_holder() -> None:
+    octets = Octets(iter([b"abcd", b"efgh"]), "sample")
+    octets.need(4)
+    held = octets.buffer
+    octets.at = 3
+    octets.need(4)
+    assert held == b"abcd"
+    assert octets.buffer == b"defgh"
+
+
+def test_what_was_passed_is_not_kept() -> None:
+    octets = Octets(iter([bytes(1000)] * 100), "sample")
+    assert octets.skip(99_500) == 99_500
+    assert len(octets.buffer) == 1000
+
+
+def test_damage_is_told_by_its_place_in_the_file() -> None:
+    octets = Octets(iter([bytes(10), bytes(10)]), "sample")
+    octets.skip(12)
+    assert octets.damage("wrong").offset == 12
+    assert str(octets.damage("wrong", octets.at + 1)) == "sample: wrong (at octet 13)"

@@ -1,0 +1,150 @@
+"""Where captures are written to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rdmawire.capture.sink import FileSink, StreamSink, open_sink
+from rdmawire.errors import CaptureError
+
+
+class Device:
+    """A file that takes as many octets as it is told to."""
+
+    def __init__(self, *takes: int | None) -> None:
+        self._takes = list(takes)
+        self.taken = b""
+        self.closed = False
+
+    def write(self, octets: memoryview) -> int | None:
+        takes = self._takes.pop(0)
+        self.taken += octets[: takes or 0]
+        return takes
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_octets_are_written_until_all_are_taken() -> None:
+    device = Device(1, 3, 2)
+    StreamSink(device).write(b"abcdef")
+    assert device.taken == b"abcdef"
+
+
+def test_a_file_that_takes_nothing_now_is_an_error() -> None:
+    with pytest.raises(OSError, match="takes no octets now"):
+        StreamSink(Device(2, None)).write(b"abcdef")
+
+
+def test_the_name_appears_when_all_is_written(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    sink, name = open_sink(target)
+    sink.write(b"abc")
+    assert name == str(target)
+    assert not target.exists()
+    sink.commit()
+    assert target.read_bytes() == b"abc"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_what_was_there_stays_until_then_and_if_it_is_given_up(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    target.write_bytes(b"old")
+    sink, _ = open_sink(target)
+    sink.write(b"new")
+    assert target.read_bytes() == b"old"
+    sink.discard()
+    assert target.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_permissions_are_those_of_any_new_file(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        sink, _ = open_sink(tmp_path / "x")
+    finally:
+        os.umask(before)
+    sink.commit()
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_what_a_link_points_at_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(folder / "file")
+    sink, _ = open_sink(link)
+    sink.write(b"abc")
+    sink.commit()
+    assert link.is_symlink()
+    assert (folder / "file").read_bytes() == b"abc"
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    sink, _ = open_sink("/dev/null")
+    assert isinstance(sink, StreamSink)
+    sink.write(b"abc")
+    sink.commit()
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reading:
+        sink, _ = open_sink(pipe)
+        sink.write(b"abc")
+        sink.commit()
+        assert reading.communicate()[0] == b"abc"
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("missing/x", "missing/x: its folder does not exist; create it first"),
+        (".", ".: is a folder; name a file in it"),
+        ("file/x", "file/x: a part of its path is no folder; check its name"),
+        ("e\0", "'e\\x00' is no name of a file: embedded null byte"),
+        ("n" * 300, "n" * 300 + ": File name too long"),
+    ],
+)
+def test_what_cannot_be_created_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(CaptureError) as caught:
+        open_sink(path)
+    assert caught.value.reason == reason
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_that_may_not_be_written_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "x"
+    target.write_bytes(b"old")
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
+    with pytest.raises(CaptureError, match="there is no permission to write it or in its folder"):
+        open_sink(target)
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_giving_up_is_never_an_error(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "x")
+    for part in tmp_path.iterdir():
+        part.unlink()
+    sink.discard()
+    sink.discard()
+
+
+@pytest.mark.parametrize("close", ["sys.stdout = None", "import os; os.close(1)"])
+def test_standard_output_that_is_closed_is_told(close: str) -> None:
+    script = f"import sys\n{close}\nfrom rdmawire.capture.sink import open_sink\nopen_sink('-')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert b"CaptureError: standard output: " in done.stderr
