@@ -14,7 +14,10 @@ from rdmawire.analysis.node import Derived
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import OCTETS, Kind, Show
 
-_MODULES = ("inet", "erf", "ib")
+_MODULES = (
+    *("inet", "erf", "ib", "management", "mad", "rmpp", "smp", "node_info", "port_info"),
+    *("forwarding", "notice", "sa", "sa_record", "perf", "cm", "cm_request", "ip_cm"),
+)
 
 
 _TYPES = {

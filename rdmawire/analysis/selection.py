@@ -12,31 +12,32 @@ from rdmawire.errors import RdmaError
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import writer
 
-Reading = Callable[[Node], str | None]
-"""The text of a field in a node of the right table; ``None`` if it has another meaning there."""
+Reading = Callable[[Node], list[str]]
+"""The values of a field in a node of the right table; none if it has another meaning there."""
 
 
 class FieldError(RdmaError):
     """A field name that nobody knows; the text offers the nearest ones."""
 
 
-def _whole(node: Node) -> str:
-    return node.octets.hex()
+def _whole(node: Node) -> list[str]:
+    return [node.octets.hex()]
 
 
 def _of_group(group: Group) -> Reading:
     write = writer(group.meaning.show, group.width)
-    return lambda node: write(group.value_in(cast(Header, node.header)))
+    return lambda node: [write(group.value_in(cast(Header, node.header)))]
 
 
 def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
     write = writer(meaning.show, row.width)
 
-    def read(node: Node) -> str | None:
+    def read(node: Node) -> list[str]:
         header: Any = node.header
         if row.cases is not None and row.meaning_in(header) is not meaning:
-            return None
-        return ",".join(map(write, header[index])) if row.times > 1 else write(header[index])
+            return []
+        value = header[index]
+        return list(map(write, value)) if row.times > 1 else [write(value)]
 
     return read
 
@@ -108,9 +109,7 @@ class Selection:
 
     def _of_node(self, node: Node, found: list[list[str]]) -> None:
         for column, reading in self._headers.get(type(node.header), ()):  # type: ignore[arg-type]
-            text = reading(node)
-            if text is not None:
-                found[column].append(text)
+            found[column] += reading(node)
         for field, value in node.extras:
             for column in self._derived.get(field, ()):
                 found[column].append(field.text(value))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rdmawire.analysis import internet, link, transport
+from rdmawire.analysis import internet, link, management, transport
 from rdmawire.analysis.walk import By, Step
 from rdmawire.wire.erf import ERFType
 from rdmawire.wire.ib import LNH
@@ -69,6 +69,7 @@ _TABLES: dict[By, Mapping[int, Step]] = {
     By.ERF: ERF_STEPS,
     By.LNH: LNH_STEPS,
     By.TRANSPORT: {0: transport.transport},
+    By.MAD: {0: management.management},
     By.TRAILER: {0: link.trailer},
 }
 

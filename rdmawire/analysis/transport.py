@@ -51,7 +51,10 @@ def _expect_icrc(walk: Walk, bth: int) -> None:
 
 def _payload(walk: Walk, bth: BTH) -> Following:
     service = SHAPES[bth.opcode].service
-    if service is Service.UD and bth.destqp in MANAGEMENT_QPS and not walk.short:
-        return By.MAD, bth.padcnt
-    walk.take_data(0 if walk.short else bth.padcnt)
-    return None
+    if walk.short or service is not Service.UD or bth.destqp not in MANAGEMENT_QPS:
+        walk.take_data(0 if walk.short else bth.padcnt)
+        return None
+    if bth.padcnt:
+        walk.owe("pad", walk.end - bth.padcnt, walk.end, derived.PAD)
+        walk.end -= bth.padcnt
+    return By.MAD, 0

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rdmawire.errors import CaptureError
 
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 """Octets that are read and written at once."""
 
 _SLICE = 1 << 9

@@ -36,6 +36,7 @@ from rdmawire.wire.native import NativePacket
 from rdmawire.wire.opcode import SHAPES, Opcode, Payload
 from rdmawire.wire.packet import LAYOUTS, Packet
 from rdmawire.wire.roce import Frame, Piece
+from tools.make_captures import management
 
 ALICE, BOB = bytes.fromhex("020000000a01"), bytes.fromhex("020000000b02")
 ALICE4, BOB4 = bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2])
@@ -267,7 +268,7 @@ def raw_packets() -> Iterator[bytes]:
         yield octets + ib.VCRC(vcrc(octets)).build()
 
 
-def other_protocols() -> Iterator[bytes]:
+def neighbours() -> Iterator[bytes]:
     """What stands beside RDMA on a wire: ARP, IEEE 802.3, UDP to another port from port 4791."""
     yield (
         ethernet(EtherType.ARP).build() + ARP(1, 0x0800, 6, 4, 2, ALICE, ALICE4, BOB, BOB4).build()
@@ -278,3 +279,25 @@ def other_protocols() -> Iterator[bytes]:
         ip, udp = ipv4(sent)
         assert isinstance(udp, UDP)
         yield Frame((ethernet(EtherType.IPV4), ip, udp.replace(srcport=port)), sent).seal().build()
+
+
+def datagrams() -> Iterator[Packet]:
+    """Every management datagram as a packet of unreliable datagram service."""
+    for psn, datagram in enumerate(management.packets()):
+        deth = ib.DETH(datagram.qkey, 0, datagram.qp)
+        yield Packet.make(
+            Opcode.UD_SEND_ONLY, deth, payload=datagram.octets, destqp=datagram.qp, psn=psn
+        )
+
+
+def management_roce() -> Iterator[bytes]:
+    """Every management datagram in RoCEv2 over IPv4."""
+    for sent in datagrams():
+        yield Frame((ethernet(EtherType.IPV4), *ipv4(sent)), sent).seal().build()
+
+
+def management_native() -> Iterator[bytes]:
+    """Every management datagram on InfiniBand's own links."""
+    for sent in datagrams():
+        lrh = ib.LRH(vl=15 if sent.bth.destqp == 0 else 0, dlid=0x0B02, slid=0x0A01)
+        yield NativePacket(lrh, None, sent).seal().build()

@@ -1,0 +1,238 @@
+"""Finding FPDUs in a stream whose start nobody saw, or that has lost octets.
+
+Every octet may be the first of an FPDU, and Markers may stand anywhere or nowhere. Heads are
+found by one pass of a regular expression; each one begins a chain or continues one. The search
+ends at an FPDU with a good CRC32c, or at a chain that is worth enough.
+
+Bounds: what is kept is at most ``WINDOW`` octets and ``CHAINS`` chains. Work is paid from a
+credit that grows with the octets received: reading a head costs ``HEAD_COST``, checking a CRC
+what it covers. What the credit does not pay is not looked at, so time per octet is constant
+whatever the octets are.
+"""
+
+from bisect import bisect_left
+from heapq import heappop, heappush
+from itertools import count
+from struct import Struct
+from typing import NamedTuple
+
+from rdmawire.analysis.mpa_chain import CONTROL, HEAD, HEADS, Chain, Evidence, Head, read_head
+from rdmawire.wire.mpa import MARKER_SPACING, parse_fpdu
+
+ENOUGH = 56
+"""What a chain must be worth in a stream that may be anything."""
+
+ENOUGH_IF_IWARP = 40
+"""What it must be worth where the stream is known to be iWARP."""
+
+WINDOW = 128 << 10
+CHAINS = 64
+PATIENCE = 256 << 10
+"""Octets after which a stream without a sign of iWARP is taken for something else."""
+
+HEAD_COST = 64
+CREDIT_PER_OCTET = 4
+FIRST_CREDIT = 256 << 10
+
+_BEFORE = 4  # octets before a head where a Marker may stand
+_BOUNDARIES = 4096
+_WORDS = {n: Struct(f">{n}I") for n in range(MARKER_SPACING // 4 + 1)}
+
+
+class Found(NamedTuple):
+    """Where FPDUs begin. ``base`` is where Markers count from, ``None`` without Markers.
+
+    ``sure`` says that a CRC has proved it. Where no Markers were found, there is none in FPDUs
+    that begin before ``clear``, nor anywhere from ``MARKER_SPACING`` and four octets on.
+    """
+
+    position: int
+    base: int | None
+    sure: bool
+    clear: int
+
+
+class Search:
+    """The search in one direction, from stream position ``start`` on.
+
+    ``known`` says that the stream is iWARP; ``base`` where its Markers count from, if that is
+    known too. ``crc`` is whether CRCs are in use, ``None`` if nobody knows. ``patience`` is how
+    many octets more an unknown stream may take.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        *,
+        known: bool,
+        crc: bool | None = None,
+        base: int | None = None,
+        patience: int = PATIENCE,
+    ) -> None:
+        self.origin = self.start = start
+        self.buffer = bytearray()
+        self.known, self.crc, self.base = known, crc, base
+        self.patience = patience
+        self._scanned = start
+        self._credit = FIRST_CREDIT
+        self._boundaries: list[int] = []
+        self._chains: dict[int, list[Chain]] = {}
+        self._waiting: list[int] = []
+        self._due: list[tuple[int, int, Chain]] = []
+        self._order = count()
+
+    @property
+    def end(self) -> int:
+        """Where the octets at hand end."""
+        return self.start + len(self.buffer)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the stream is to be taken for something else."""
+        return not self.known and self.patience <= 0
+
+    def feed(self, octets: bytes) -> Found | None:
+        """Take in the next octets, those of a segment."""
+        self._boundaries.append(self.end)
+        self.patience -= len(octets)
+        self.buffer += octets
+        self._credit += CREDIT_PER_OCTET * len(octets)
+        found = self._scan()
+        if found is None:
+            self._trim()
+        return found
+
+    def _scan(self) -> Found | None:
+        limit = len(self.buffer) - HEAD + CONTROL + 1
+        for match in HEADS.finditer(self.buffer, self._scanned - self.start + CONTROL):
+            index = match.start()
+            if index >= limit:
+                break
+            position = self.start + index - CONTROL
+            found = self._settle(position) or self._look_at(position)
+            if found is not None:
+                return found
+        self._scanned = max(self._scanned, self.start + limit - CONTROL)
+        return self._settle(self.end)
+
+    def _look_at(self, position: int) -> Found | None:
+        """A head, perhaps: it continues chains, or begins them."""
+        if not self._pay(HEAD_COST):
+            return None
+        head = read_head(self.buffer, position - self.start, position)
+        if head is None:
+            return None
+        chains = [
+            chain
+            for chain in self._chains.pop(position, [])
+            if chain.first >= self.start and chain.extend(head, self._is_aligned(chain.end))
+        ]
+        chains += self._begun(head, {chain.base for chain in chains})
+        for chain in chains:
+            found = self._found(chain)
+            if found is not None:
+                return found
+            self._expect(chain)
+        return None
+
+    def _begun(self, head: Head, bases: set[int | None]) -> list[Chain]:
+        """Chains that this head may begin, for places of Markers that no chain stands for yet."""
+        before = head.position - _BEFORE
+        chains = []
+        if self.base is None and None not in bases:
+            chains.append(self._chain(head, head.position, None))
+        elif self.base is not None and not bases and (before - self.base) % 4 == 0:
+            leading = (before - self.base) % MARKER_SPACING == 0
+            chains.append(self._chain(head, before if leading else head.position, self.base))
+        if self.base is None and self._is_zero_marker(before):
+            chains.append(self._chain(head, before, before))
+        return [chain for chain in chains if chain.start >= self.start]
+
+    def _chain(self, head: Head, start: int, base: int | None) -> Chain:
+        return Chain(head, start, base, self._is_aligned(start))
+
+    def _expect(self, chain: Chain) -> None:
+        """Wait for the end of the chain's last FPDU, and for the head behind it."""
+        if len(self._waiting) < CHAINS:
+            heappush(self._due, (chain.end, next(self._order), chain))
+            heappush(self._waiting, chain.next_head)
+            self._chains.setdefault(chain.next_head, []).append(chain)
+
+    def _settle(self, position: int) -> Found | None:
+        """Judge the FPDUs that end before ``position``; forget chains that did not go on."""
+        while self._due and self._due[0][0] <= position:
+            chain = heappop(self._due)[2]
+            if chain.first >= self.start and chain.end <= self.end:
+                found = self._judge(chain)
+                if found is not None:
+                    return found
+        while self._waiting and self._waiting[0] < position:
+            self._chains.pop(heappop(self._waiting), None)
+        return None
+
+    def _judge(self, chain: Chain) -> Found | None:
+        """Look at an FPDU that is whole: its CRC, its pad, its Markers."""
+        octets = bytes(self.buffer[chain.start - self.start : chain.end - self.start])
+        if not self._pay(len(octets)):
+            return None
+        fpdu = parse_fpdu(octets, position=chain.stream_position)
+        fits = not any(fpdu.pad) and all(marker.reserved == 0 for _, marker in fpdu.markers)
+        fits = fits and not any(fpdu.wrong_markers())
+        if fits:
+            chain.evidence += Evidence.MARKER * sum(m.fpduptr > 0 for _, m in fpdu.markers)
+            if fpdu.good and self.crc is not False:
+                return Found(chain.start, chain.base, True, chain.start)
+        if chain.base is None:
+            self._try_markers(chain, octets)
+        if not fits:
+            self._drop(chain)
+        return self._found(chain) if fits else None
+
+    def _found(self, chain: Chain) -> Found | None:
+        """The chain, if it is worth enough."""
+        enough = ENOUGH_IF_IWARP if self.known else ENOUGH
+        if chain.evidence < enough:
+            return None
+        return Found(chain.first, chain.base, False, chain.start)
+
+    def _try_markers(self, chain: Chain, octets: bytes) -> None:
+        """Begin chains for Markers found inside an FPDU that was read as if it had none."""
+        if not self._pay(HEAD_COST):
+            return
+        words = min(len(octets), MARKER_SPACING) // 4
+        found = _WORDS[words].unpack_from(octets)
+        for index, word in enumerate(found):
+            if word == 4 * index and index:
+                head, start = chain.head, chain.start
+                self._expect(self._chain(head, start, start + 4 * index))
+
+    def _drop(self, chain: Chain) -> None:
+        waiting = self._chains.get(chain.next_head, [])
+        if chain in waiting:
+            waiting.remove(chain)
+
+    def _is_aligned(self, position: int) -> bool:
+        """Whether a TCP segment begins here."""
+        index = bisect_left(self._boundaries, position)
+        return index < len(self._boundaries) and self._boundaries[index] == position
+
+    def _is_zero_marker(self, position: int) -> bool:
+        index = position - self.start
+        return index >= 0 and not any(self.buffer[index : index + 4])
+
+    def _pay(self, cost: int) -> bool:
+        if cost > self._credit:
+            return False
+        self._credit -= cost
+        return True
+
+    def _trim(self) -> None:
+        """Forget octets that no chain needs any more."""
+        firsts = [chain.first for chains in self._chains.values() for chain in chains]
+        needed = min([self._scanned - _BEFORE, *firsts])
+        start = max(self.start, needed, self.end - WINDOW)
+        del self.buffer[: start - self.start]
+        self.start = start
+        self._scanned = max(self._scanned, start)
+        del self._boundaries[: bisect_left(self._boundaries, start)]
+        del self._boundaries[:-_BOUNDARIES]

@@ -1,0 +1,165 @@
+"""Management datagrams: the common header, and what follows it in each class. IBA 13.4.
+
+:func:`layout` takes a whole datagram apart. The classes are rows of :data:`CLASSES`; what they
+carry stands in their own modules.
+"""
+
+from collections.abc import Callable, Iterator
+
+from rdmawire.errors import WireError
+from rdmawire.wire import cm, perf, sa, smp
+from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.header import Header, Meaning, bits, choice, group
+from rdmawire.wire.layout import Piece, Placed, area, joined, plain, size
+from rdmawire.wire.management import (
+    VENDOR_OUI_CLASSES,
+    CommonAttribute,
+    ManagementClass,
+    Method,
+    class_word,
+    sa_status_words,
+    status_words,
+)
+from rdmawire.wire.perf import PerfAttribute
+from rdmawire.wire.rmpp import OUI, RMPP
+from rdmawire.wire.sa import SAAttribute
+from rdmawire.wire.show import HEX
+from rdmawire.wire.smp import SMAttribute
+
+SIZE = 256
+"""Octets of a management datagram. IBA 13.4.1."""
+
+BASE_VERSION = 1
+"""The only base version that this is the layout of. IBA 13.4.2."""
+
+_STATUS = "infiniband.mad.status"
+_ATTRIBUTE = "infiniband.mad.attributeid"
+
+_STATUSES: dict[int, Meaning] = {
+    **{number: Meaning(_STATUS, HEX, words=status_words) for number in ManagementClass},
+    ManagementClass.SUBN_ADM: Meaning(_STATUS, HEX, words=sa_status_words),
+}
+
+_ATTRIBUTES: dict[int, Meaning] = {
+    ManagementClass.SUBN_LID_ROUTED: Meaning(_ATTRIBUTE, HEX, SMAttribute),
+    ManagementClass.SUBN_ADM: Meaning(_ATTRIBUTE, HEX, SAAttribute),
+    ManagementClass.PERF_MGT: Meaning(_ATTRIBUTE, HEX, PerfAttribute),
+    ManagementClass.BM: Meaning(_ATTRIBUTE, HEX, CommonAttribute),
+    ManagementClass.DEV_MGT: Meaning(_ATTRIBUTE, HEX, CommonAttribute),
+    ManagementClass.COM_MGT: Meaning(_ATTRIBUTE, HEX, CMAttribute),
+    ManagementClass.SNMP: Meaning(_ATTRIBUTE, HEX, CommonAttribute),
+}
+
+
+class MAD(Header, clause="IBA 13.4.2", label="mad"):
+    """The common header of management datagrams."""
+
+    base_version: int = bits(8, "infiniband.mad.baseversion", HEX, default=BASE_VERSION)
+    mgmt_class: int = bits(8, "infiniband.mad.mgmtclass", HEX, words=class_word)
+    class_version: int = bits(8, "infiniband.mad.classversion", HEX, default=1)
+    method: int = bits(8, "infiniband.mad.method", HEX, enum=Method)
+    status: int = choice(16, "mgmt_class", _STATUSES, _STATUS, HEX)
+    class_specific: int = bits(16, "infiniband.mad.classspecific", HEX)
+    transaction_id: int = bits(64, "infiniband.mad.transactionid", HEX)
+    attribute_id: int = choice(16, "mgmt_class", _ATTRIBUTES, _ATTRIBUTE, HEX)
+    resv16: int = bits(16)
+    attribute_modifier: int = bits(32, "infiniband.mad.attributemodifier", HEX)
+
+
+class DirectedMAD(Header, clause="IBA 14.2.1.2", label="directed_mad"):
+    """The common header where the route is directed: ``d`` is set on the way back."""
+
+    base_version: int = bits(8, "infiniband.mad.baseversion", HEX, default=BASE_VERSION)
+    mgmt_class: int = bits(
+        8,
+        "infiniband.mad.mgmtclass",
+        HEX,
+        words=class_word,
+        default=ManagementClass.SUBN_DIRECTED_ROUTE,
+    )
+    class_version: int = bits(8, "infiniband.mad.classversion", HEX, default=1)
+    method: int = bits(8, "infiniband.mad.method", HEX, enum=Method)
+    d_and_status: int = group("infiniband.smpdirected.smpstatus", "d", "status", show=HEX)
+    mad_status: int = group(_STATUS, "d", "status", show=HEX)
+    d: int = bits(1, "infiniband.smpdirected.d", HEX)
+    status: int = bits(15, "", HEX, words=status_words)
+    class_specific: int = group(
+        "infiniband.mad.classspecific", "hop_pointer", "hop_count", show=HEX
+    )
+    hop_pointer: int = bits(8, "infiniband.smpdirected.hoppointer", HEX)
+    hop_count: int = bits(8, "infiniband.smpdirected.hopcount", HEX)
+    transaction_id: int = bits(64, "infiniband.mad.transactionid", HEX)
+    attribute_id: int = bits(16, _ATTRIBUTE, HEX, enum=SMAttribute)
+    resv16: int = bits(16)
+    attribute_modifier: int = bits(32, "infiniband.mad.attributemodifier", HEX)
+
+
+DATA = SIZE - MAD.SIZE
+"""Octets behind the common header."""
+
+Body = Callable[[bytes, int, int, int], Iterator[Placed]]
+"""Finds the pieces behind the common header: buffer, offset, method, attribute id."""
+
+
+def _unknown(buffer: bytes, offset: int, _: int, __: int) -> Iterator[Placed]:
+    return area(buffer, offset, DATA, plain)
+
+
+def _vendor(buffer: bytes, offset: int, _: int, __: int) -> Iterator[Placed]:
+    """RMPP header and OUI, then the vendor's own. IBA 16.5."""
+    yield offset, RMPP.parse(buffer, offset)
+    yield offset + RMPP.SIZE, OUI.parse(buffer, offset + RMPP.SIZE)
+    head = RMPP.SIZE + OUI.SIZE
+    yield from area(buffer, offset + head, DATA - head, plain)
+
+
+CLASSES: dict[int, Body] = {
+    ManagementClass.SUBN_LID_ROUTED: smp.lid_routed,
+    ManagementClass.SUBN_DIRECTED_ROUTE: smp.directed,
+    ManagementClass.SUBN_ADM: sa.body,
+    ManagementClass.PERF_MGT: perf.body,
+    ManagementClass.COM_MGT: cm.body,
+    **dict.fromkeys(VENDOR_OUI_CLASSES, _vendor),
+}
+"""Management class to what follows the common header; of others that is plain octets."""
+
+_HEADERS: dict[int, type[MAD] | type[DirectedMAD]] = {
+    ManagementClass.SUBN_DIRECTED_ROUTE: DirectedMAD
+}
+
+
+def header(buffer: bytes, start: int = 0) -> MAD | DirectedMAD:
+    """The common header at ``start``."""
+    found = MAD.parse(buffer, start)
+    return _HEADERS.get(found.mgmt_class, MAD).parse(buffer, start)
+
+
+def layout(buffer: bytes, start: int = 0, end: int | None = None) -> Iterator[Placed]:
+    """Everything in the datagram from ``start`` to ``end``: each piece with its offset.
+
+    Plain ``bytes`` stand where there is no table: reserved tails, attributes and classes that
+    have none. :class:`WireError`, after what stood before, where the datagram cannot go on.
+    """
+    octets = buffer if end is None else buffer[:end]
+    at = start
+    for offset, piece in _pieces(octets, start):
+        yield offset, piece
+        at = offset + size(piece)
+    if at < len(octets):
+        yield at, bytes(octets[at:])
+
+
+def _pieces(buffer: bytes, start: int) -> Iterator[Placed]:
+    head = header(buffer, start)
+    yield start, head
+    known = CLASSES if head.base_version == BASE_VERSION else {}
+    body = known.get(head.mgmt_class, _unknown)
+    yield from body(buffer, start + head.SIZE, head.method, head.attribute_id)
+
+
+def build(*pieces: Piece) -> bytes:
+    """The datagram made of these pieces, filled up with zeros; too many are a ``WireError``."""
+    octets = joined(*pieces)
+    if len(octets) > SIZE:
+        raise WireError(f"a MAD has {SIZE} octets (IBA 13.4.1), these pieces take {len(octets)}")
+    return octets.ljust(SIZE, b"\0")

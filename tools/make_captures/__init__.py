@@ -1,0 +1,1 @@
+"""Generators of the captures under captures/."""

@@ -1,0 +1,56 @@
+"""Make the generated captures and their manifest: ``python -m tools.make_captures [FOLDER]``.
+
+The same octets come out every time, on every machine; a test holds them against the manifest.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from rdmawire.capture import Record, create_capture
+from tools.make_captures.pack import PACK, Capture
+
+FOLDER = Path("captures/generated")
+_START_NS = 1_700_000_000_000_000_000
+_STEP_NS = 1_000_000
+
+
+def write(capture: Capture, folder: Path) -> int:
+    """Write one capture, its frames a millisecond apart; how many there are."""
+    count = 0
+    with create_capture(folder / capture.name, link_type=capture.link_type) as writer:
+        for count, frame in enumerate(capture.frames(), 1):
+            time_ns = _START_NS + (count - 1) * _STEP_NS
+            writer.write(Record(frame, time_ns, len(frame), capture.link_type))
+    return count
+
+
+def _entry(capture: Capture, folder: Path, frames: int) -> Iterator[str]:
+    digest = hashlib.sha256((folder / capture.name).read_bytes()).hexdigest()
+    yield "[[capture]]"
+    yield f"file = {json.dumps(capture.name)}"
+    yield f"frames = {frames}"
+    yield f'sha256 = "{digest}"'
+    yield 'origin = "generated: make captures"'
+    yield f"shows = {json.dumps(capture.shows)}"
+    yield ""
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=FOLDER)
+def make(folder: Path) -> None:
+    """Write all generated captures into FOLDER."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["# Captures that `make captures` makes, octet for octet the same every time.", ""]
+    for capture in PACK:
+        frames = write(capture, folder)
+        lines += _entry(capture, folder, frames)
+        click.echo(f"{capture.name}: {frames} frames")
+    (folder / "manifest.toml").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    make()

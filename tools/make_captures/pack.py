@@ -1,0 +1,91 @@
+"""What is in the pack of generated captures: file names, link types, and what each shows."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from rdmawire.capture import LinkType
+from rdmawire.wire.erf import ERFType
+from tools.make_captures import transport
+
+
+class Capture(NamedTuple):
+    """A capture to make: its frames, in order, each with a comment where there is one."""
+
+    name: str
+    link_type: int
+    shows: str
+    frames: Callable[[], Iterable[bytes]]
+
+
+def _records(kind: ERFType, frames: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
+    return lambda: (transport.erf(kind, frame, i) for i, frame in enumerate(frames()))
+
+
+_ETHERNET = LinkType.ETHERNET
+
+PACK = (
+    Capture("roce_v2_ipv4.pcap", _ETHERNET, "every opcode over IPv4", transport.roce_v2_ipv4),
+    Capture("roce_v2_ipv6.pcap", _ETHERNET, "every opcode over IPv6", transport.roce_v2_ipv6),
+    Capture("roce_v1.pcap", _ETHERNET, "every opcode over EtherType 0x8915", transport.roce_v1),
+    Capture(
+        "native.pcap",
+        LinkType.INFINIBAND,
+        "every opcode on InfiniBand's own links",
+        transport.native,
+    ),
+    Capture(
+        "native_erf.pcap",
+        LinkType.ERF,
+        "the same in records of Endace's format",
+        _records(ERFType.INFINIBAND, transport.native),
+    ),
+    Capture(
+        "ethernet_erf.pcap",
+        LinkType.ERF,
+        "Ethernet in records of Endace's format",
+        _records(ERFType.ETHERNET, transport.tagged),
+    ),
+    Capture(
+        "link_packets_erf.pcap",
+        LinkType.ERF,
+        "link packets with credits",
+        _records(ERFType.INFINIBAND_LINK, transport.link_packets),
+    ),
+    Capture(
+        "raw_packets_erf.pcap",
+        LinkType.ERF,
+        "raw packets on InfiniBand's own links",
+        _records(ERFType.INFINIBAND, transport.raw_packets),
+    ),
+    Capture("syndromes.pcap", _ETHERNET, "every syndrome of an AETH", transport.syndromes),
+    Capture("congestion.pcap", _ETHERNET, "ECN, FECN, BECN and a CNP", transport.congestion),
+    Capture("tagged.pcap", _ETHERNET, "VLAN and QinQ tags", transport.tagged),
+    Capture("vxlan.pcap", _ETHERNET, "RoCEv2 inside VXLAN", transport.tunnelled),
+    Capture("flow_control.pcap", _ETHERNET, "PAUSE and PFC", transport.flow_control),
+    Capture(
+        "raw_ip.pcap",
+        LinkType.RAW,
+        "no link header, IPv4 options, IPv6 extension headers",
+        transport.raw_ip,
+    ),
+    Capture("cooked.pcap", LinkType.LINUX_SLL, "Linux cooked, version 1", transport.cooked),
+    Capture("cooked2.pcap", LinkType.LINUX_SLL2, "Linux cooked, version 2", transport.cooked2),
+    Capture(
+        "management.pcap",
+        _ETHERNET,
+        "every management datagram, in RoCEv2",
+        transport.management_roce,
+    ),
+    Capture(
+        "management_erf.pcap",
+        LinkType.ERF,
+        "every management datagram on InfiniBand's own links",
+        _records(ERFType.INFINIBAND, transport.management_native),
+    ),
+    Capture(
+        "neighbours.pcap",
+        _ETHERNET,
+        "ARP, IEEE 802.3, and source ports that other protocols own",
+        transport.neighbours,
+    ),
+)
