@@ -1,0 +1,50 @@
+"""Every field of every capture, frame by frame, against tshark."""
+
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.interop.blind_spots import BLIND_SPOTS, BlindSpot
+from tests.interop.tshark import Values, ours, shared_fields, theirs
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+FILES = sorted([*CAPTURES.rglob("*.pcap"), *CAPTURES.rglob("*.pcapng")])
+FIELDS = shared_fields()
+
+pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+
+
+def differing(one: Values, other: Values) -> set[str]:
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+
+
+def spots_used(path: Path) -> tuple[Counter[BlindSpot], list[str]]:
+    """The blind spots that a capture shows, and the differences that none of them covers."""
+    used: Counter[BlindSpot] = Counter()
+    unexplained = []
+    for (frame, mine), their in zip(ours(path, FIELDS), theirs(path, FIELDS), strict=True):
+        for name in sorted(differing(mine, their)):
+            covering = [spot for spot in BLIND_SPOTS if spot.covers(name, frame)]
+            used.update(covering[:1])
+            if not covering:
+                found = f"{mine.get(name)} here, {their.get(name)} in tshark"
+                unexplained.append(f"frame {frame.number}: {name}: {found[:300]}")
+    return used, unexplained
+
+
+@pytest.fixture(scope="session")
+def readable() -> set[Path]:
+    """The captures whose link type tshark knows."""
+    return {path for path in FILES if subprocess.run(
+        ["tshark", "-r", str(path), "-c", "1"], capture_output=True, check=False).returncode == 0}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_field_is_what_tshark_finds(path: Path, readable: set[Path]) -> None:
+    if path not in readable:
+        pytest.skip("tshark cannot open this link type")
+    _, unexplained = spots_used(path)
+    assert not unexplained, "\n".join(unexplained[:20])

@@ -1,0 +1,66 @@
+"""What tshark finds in a capture, through pyshark: per frame, each field's values as text."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyshark
+
+from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.fields import FieldInfo, fields
+from rdmawire.analysis.node import Dissection
+from rdmawire.analysis.selection import Selection
+from rdmawire.capture import open_capture
+
+Values = dict[str, list[str]]
+
+# tshark verifies these checksums, and puts segments in order, only when asked to.
+PREFERENCES = (
+    "ip.check_checksum:TRUE",
+    "udp.check_checksum:TRUE",
+    "tcp.check_checksum:TRUE",
+    "tcp.reassemble_out_of_order:TRUE",
+)
+_SETTINGS = [word for preference in PREFERENCES for word in ("-o", preference)]
+
+
+def shared_fields() -> list[FieldInfo]:
+    """Our fields that have a Wireshark name."""
+    return [info for info in fields() if not info.name.startswith("rdmawire.")]
+
+
+def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
+    """What tshark says of each frame, for these fields."""
+    octets = {info.name for info in infos if info.type == "FT_BYTES"}
+    names = {info.name for info in infos}
+    packets = pyshark.FileCapture(str(path), keep_packets=False, custom_parameters=_SETTINGS)
+    try:
+        for packet in packets:
+            found: Values = {}
+            for layer in [packet.frame_info, *packet.layers]:
+                for name, field in layer._all_fields.items():
+                    if name in names:
+                        shown = [each.show or "" for each in field.fields]
+                        found.setdefault(name, []).extend(
+                            text.replace(":", "") if name in octets else text for text in shown
+                        )
+            yield found
+    finally:
+        packets.close()
+
+
+def ours(path: Path, infos: list[FieldInfo]) -> Iterator[tuple[Dissection, Values]]:
+    """Each frame's dissection, and what we say of these fields."""
+    selection = Selection(info.name for info in infos)
+    dissector = Dissector()
+    with open_capture(path) as capture:
+        for record in capture:
+            frame = dissector.dissect(
+                record.data,
+                link_type=record.link_type,
+                time_ns=record.time_ns,
+                length=record.length,
+            )
+            if capture.format == "pcapng":
+                frame.interface, frame.comments = record.interface, record.comments
+            values = dict(zip(selection.names, selection.values(frame), strict=True))
+            yield frame, {name: found for name, found in values.items() if found}
