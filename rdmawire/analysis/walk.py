@@ -150,8 +150,10 @@ class Walk:
         if not check.good:
             self.nodes[-1].add(expected, check.expected)
 
-    def run(self, start: Following, steps: Mapping[tuple[By, int], Step]) -> None:
+    def run(self, start: tuple[By, int], steps: Mapping[tuple[By, int], Step]) -> None:
         """Walk to the end of the frame. Whatever the octets, this raises nothing."""
+        if start not in steps:
+            self.complain(f"{start[0].value} {start[1]} is not known")
         try:
             self._follow(start, steps)
         except WireError as error:

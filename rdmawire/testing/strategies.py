@@ -23,7 +23,7 @@ from rdmawire.wire.inet import (
     IPv6,
     ServiceVLAN,
 )
-from rdmawire.wire.native import NativePacket
+from rdmawire.wire.native import IBA_TRANSPORT, NativePacket
 from rdmawire.wire.opcode import SHAPES, Payload
 from rdmawire.wire.packet import LAYOUTS, Packet
 from rdmawire.wire.roce import Frame, Piece
@@ -103,7 +103,7 @@ def frames(draw: st.DrawFn, longest: int = 64) -> Frame:
     elif carriage is EtherType.IPV6:
         network = [draw(headers(IPv6, version=6, next_header=IPProtocol.UDP)), draw(udp)]
     else:
-        network = [draw(headers(ib.GRH, ipver=6))]
+        network = [draw(headers(ib.GRH, ipver=6, nxthdr=IBA_TRANSPORT))]
     trailer = draw(st.binary(max_size=18))
     return Frame((*draw(_link(carriage)), *network), packet, 0, trailer).seal()
 

@@ -47,7 +47,7 @@ def layout(opcode: int) -> Layout:
     """The layout of an opcode's packets; :class:`WireError` for reserved opcodes."""
     found = LAYOUTS.get(opcode)
     if found is None:
-        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)", 0)
+        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)")
     return found
 
 

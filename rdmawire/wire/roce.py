@@ -25,6 +25,7 @@ from rdmawire.wire.inet import (
     IPv6,
     ServiceVLAN,
 )
+from rdmawire.wire.native import IBA_TRANSPORT
 from rdmawire.wire.opcode import Payload
 from rdmawire.wire.packet import LAYOUTS, Packet, check_payload, layout
 
@@ -210,6 +211,8 @@ def _network(frame: bytes, ethertype: int, offset: int) -> tuple[list[Piece], in
         return [ipv6], *_packet_end(frame, ipv6.next_header, offset + 40, ipv6.payload_length)
     if ethertype == EtherType.ROCE:
         grh = GRH.parse(frame, offset)
+        if grh.nxthdr != IBA_TRANSPORT:
+            raise WireError(f"GRH.nxthdr {grh.nxthdr} is not the IBA transport's 0x1b", offset)
         return [grh], offset + 40, _within(frame, offset + 40, grh.paylen)
     raise WireError(f"EtherType 0x{ethertype:04x} carries no RoCE", offset - 2)
 

@@ -1,0 +1,167 @@
+"""Dissection: complete, never raising, keeping what stood before the trouble."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.analysis import derived
+from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.node import Dissection, Node
+from rdmawire.analysis.steps import LINK_STEPS
+from rdmawire.testing.strategies import frames, native_packets
+from rdmawire.wire import ib, inet
+from rdmawire.wire.header import Header
+from rdmawire.wire.native import NativePacket
+from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.packet import Packet
+from rdmawire.wire.roce import Frame
+
+LINK_TYPES = [*LINK_STEPS, 147]
+
+
+def plain_frame(packet: Packet, **udp: int) -> Frame:
+    ip = inet.IPv4(protocol=17, src=b"\x0a\0\0\1", dst=b"\x0a\0\0\2")
+    headers = (inet.Ethernet(type=0x0800), ip, inet.UDP(**{"srcport": 7, "dstport": 4791} | udp))
+    return Frame(headers, packet).seal()
+
+
+def kinds(found: Dissection) -> list[type[Header]]:
+    return [type(header) for header in found.headers()]
+
+
+def last(found: Dissection) -> Node:
+    assert found.malformed is not None
+    return found.malformed
+
+
+def place_of(node: Node) -> tuple[str, int, bytes]:
+    return node.name, node.offset + len(node.octets), node.octets
+
+
+def status(found: Dissection, field: object) -> object:
+    values = [extra.value for node in found.nodes for extra in node.extras if extra.field is field]
+    return values[0] if values else None
+
+
+@given(frames())
+def test_every_octet_of_a_good_frame_stands_in_one_node(frame: Frame) -> None:
+    octets = frame.build()
+    found = Dissector().dissect(octets)
+    assert found.malformed is None
+    assert not found.bad_checks
+    covered = sorted((node.offset, node.octets) for node in found.nodes)
+    assert b"".join(part for _, part in covered) == octets
+    assert status(found, derived.ICRC_STATUS) == "good"
+
+
+@given(native_packets())
+def test_native_packets(packet: NativePacket) -> None:
+    found = Dissector().dissect(packet.build(), link_type=247)
+    assert found.malformed is None
+    assert status(found, derived.ICRC_STATUS) == "good"
+    assert status(found, derived.VCRC_STATUS) == "good"
+
+
+@given(st.binary(max_size=300), st.sampled_from(LINK_TYPES), st.integers(0, 400))
+def test_any_octets_dissect(octets: bytes, link_type: int, length: int) -> None:
+    found = Dissector().dissect(octets, link_type=link_type, length=length)
+    for node in found.nodes:
+        assert 0 <= node.offset <= len(octets)
+        assert octets[node.offset : node.offset + len(node.octets)] == node.octets
+
+
+@given(frames(), st.data())
+def test_a_damaged_frame_keeps_what_stood_before(frame: Frame, data: st.DataObject) -> None:
+    octets = bytearray(frame.build())
+    place = data.draw(st.integers(0, len(octets) - 1))
+    octets[place] = data.draw(st.integers(0, 255))
+    whole = Dissector().dissect(frame.build())
+    found = Dissector().dissect(bytes(octets))
+    before = {place_of(node) for node in whole.nodes if place_of(node)[1] <= place and node.header}
+    assert before <= {place_of(node) for node in found.nodes}
+
+
+@given(frames(), st.data())
+def test_a_frame_cut_by_the_capture_is_not_malformed_for_that(
+    frame: Frame, data: st.DataObject
+) -> None:
+    octets = frame.build()
+    kept = data.draw(st.integers(54, len(octets) - len(frame.trailer) - 1))
+    found = Dissector().dissect(octets[:kept], length=len(octets))
+    assert status(found, derived.CUT) == f"the capture kept {kept} of {len(octets)} octets"
+    assert not found.bad_checks
+    assert status(found, derived.ICRC_STATUS) in ("absent", None)
+
+
+def test_a_frame_that_ends_early_says_who_promised_more() -> None:
+    octets = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")).build()
+    found = Dissector().dissect(octets[:-6])
+    assert last(found).reason == "IPv4.total_length says that 28 octets follow, 22 are there"
+    assert last(found).offset == 34
+    assert ib.BTH in kinds(found)
+    assert status(found, derived.ICRC_STATUS) == "absent"
+
+
+def test_a_reserved_opcode_ends_the_frame_and_its_icrc_is_still_checked() -> None:
+    packet = Packet(ib.BTH(opcode=0x1F), (), b"12345678")
+    headers = plain_frame(Packet.make(Opcode.RC_SEND_ONLY)).headers
+    found = Dissector().dissect(Frame(headers, packet).seal().build())
+    assert last(found).reason == "opcode 0x1f is reserved (IBA 9.2.1)"
+    assert last(found).octets == b"12345678"
+    assert last(found).offset == 54
+    assert status(found, derived.ICRC_STATUS) == "good"
+
+
+def test_a_bad_icrc_says_what_was_found_and_what_was_expected() -> None:
+    frame = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd"))
+    found = Dissector().dissect(frame._replace(icrc=frame.icrc ^ 1).build())
+    assert status(found, derived.ICRC_STATUS) == "bad"
+    assert status(found, derived.ICRC_EXPECTED) == frame.icrc
+    (check,) = found.bad_checks
+    assert str(check) == (f"ICRC bad: found 0x{frame.icrc ^ 1:08x}, expected 0x{frame.icrc:08x}")
+
+
+@pytest.mark.parametrize("place", [24, 40])
+def test_bad_ip_and_udp_checksums(place: int) -> None:
+    frame = plain_frame(Packet.make(Opcode.RC_SEND_ONLY), checksum=1)
+    octets = bytearray(frame.build())
+    octets[place] ^= 0xFF
+    found = Dissector().dissect(bytes(octets))
+    assert [check.name for check in found.bad_checks] == [
+        "IPv4 header checksum" if place == 24 else "UDP checksum"
+    ]
+
+
+@pytest.mark.parametrize("port", [53, 69, 319, 4789, 4791])
+def test_the_source_port_does_not_change_what_a_datagram_is(port: int) -> None:
+    packet = Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")
+    found = Dissector().dissect(plain_frame(packet, srcport=port).build())
+    assert kinds(found)[-2:] == [ib.BTH, ib.ICRC]
+
+
+def test_other_ports_carry_roce_when_asked_to() -> None:
+    packet = Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")
+    octets = plain_frame(packet, dstport=14791).build()
+    assert ib.BTH not in kinds(Dissector().dissect(octets))
+    assert ib.BTH in kinds(Dissector(roce_ports=[4791, 14791]).dissect(octets))
+
+
+def test_a_link_type_that_is_not_known_is_said() -> None:
+    found = Dissector().dissect(b"abc", link_type=147)
+    assert "link type 147" in last(found).reason
+
+
+def test_a_vendors_opcode_keeps_its_octets() -> None:
+    packet = Packet(ib.BTH(opcode=0xC7), (), b"any octets at all...")
+    headers = plain_frame(Packet.make(Opcode.RC_SEND_ONLY)).headers
+    found = Dissector().dissect(Frame(headers, packet).seal().build())
+    assert status(found, derived.VENDOR) == b"any octets at all..."
+    assert found.malformed is None
+
+
+def test_frames_are_numbered_and_timed() -> None:
+    dissector = Dissector()
+    first = dissector.dissect(b"", time_ns=1_000)
+    second = dissector.dissect(b"", time_ns=5_000)
+    assert (first.number, second.number) == (1, 2)
+    assert (second.first_ns, second.previous_ns) == (1_000, 1_000)
