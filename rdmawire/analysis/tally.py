@@ -30,6 +30,12 @@ class Tally:
         malformed = f"{self.malformed} malformed" if self.malformed else "none malformed"
         return "; ".join([_counted(self.frames, "frame"), *checks, malformed])
 
+    @property
+    def verdict(self) -> str:
+        """How many checksums do not hold, and the first of them; nothing if all hold."""
+        bad = _counted(self.bad.total(), "bad checksum")
+        return f"{bad}, the first in {self.first_bad}" if self.first_bad else ""
+
     def _states(self, name: str) -> str:
         counts = ((self.good[name], "good"), (self.bad[name], "BAD"))
         return ", ".join(f"{count} {word}" for count, word in counts if count)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from rdmawire import __version__
 from rdmawire.errors import RdmaError
@@ -18,6 +19,7 @@ _COMMANDS = {
 }
 """Commands: the module that has each, and its line in the help."""
 
+_COMPLETE = "_RDMAWIRE_COMPLETE"
 _INTERRUPTED = 130
 _INTERNAL_ERROR = 70
 
@@ -62,7 +64,7 @@ def _run() -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = cli.main(standalone_mode=False)
+        status = _invoke(sys.argv[1:])
         sys.stdout.flush()
     except BaseException as error:
         if isinstance(error, SystemExit | GeneratorExit):
@@ -72,9 +74,25 @@ def _run() -> int:
     return status if isinstance(status, int) else 0
 
 
+def _invoke(words: list[str]) -> object:
+    """Run the command that the words name, or complete them for the shell.
+
+    click's own ``main`` does both, but ends the process its own way on a closed pipe.
+    """
+    if instruction := os.environ.get(_COMPLETE):
+        return shell_complete(cli, {}, "rdmawire", _COMPLETE, instruction)
+    with cli.make_context("rdmawire", words) as context:
+        return cli.invoke(context)
+
+
 def _usage(error: click.UsageError) -> int:
     command = error.ctx.command_path if error.ctx else "rdmawire"
     return _complain(f"{error.format_message().rstrip('.')}; see `{command} --help`", 2)
+
+
+def _help(error: click.UsageError) -> int:
+    click.echo(error.format_message())
+    return 0
 
 
 def _complain(text: str, status: int) -> int:
@@ -99,6 +117,8 @@ def _own_mistake(error: BaseException) -> int:
 
 
 _REACTIONS: tuple[tuple[type[BaseException], Callable[[Any], int]], ...] = (
+    (click.exceptions.Exit, lambda error: error.exit_code),
+    (click.exceptions.NoArgsIsHelpError, _help),
     (click.UsageError, _usage),
     (click.ClickException, lambda error: _complain(error.format_message(), error.exit_code)),
     (RdmaError, lambda error: _complain(str(error), 1)),

@@ -43,6 +43,8 @@ class Run:
                 sys.stdout.flush()
                 click.echo(f"rdmawire: {error}", err=True)
                 status = 1
+                if not tally.frames:
+                    continue
             status |= self._conclude(path, tally, strict=strict)
         if not self._quiet:
             sys.stdout.write(self._output.tail())
@@ -66,10 +68,7 @@ class Run:
         if self._quiet or self._talkative:
             sys.stdout.flush()
             click.echo(f"{path}: {tally}", err=not self._quiet)
-        if strict and tally.first_bad:
-            click.echo(
-                f"rdmawire: {path}: {tally.bad.total()} bad checksums, the first in "
-                f"{tally.first_bad}", err=True,
-            )  # fmt: skip
+        if strict and tally.verdict:
+            click.echo(f"rdmawire: {path}: {tally.verdict}", err=True)
             return 1
         return 0

@@ -1,0 +1,307 @@
+"""The command line as people meet it: output, one-line errors, exit statuses."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
+RDMAWIRE = [sys.executable, "-c", "from rdmawire.cli.main import main; main()"]
+
+
+def rdmawire(
+    *words: str, stdin: bytes = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*RDMAWIRE, *words],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "TZ": "UTC", **(env or {})},
+    )
+    assert b"Traceback" not in done.stderr
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def refused(*words: str, status: int, stdin: bytes = b"") -> str:
+    """The one line that an error comes to."""
+    done = rdmawire(*words, stdin=stdin)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("rdmawire: ")]
+    assert done.returncode == status, done.stderr
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_a_line_per_frame() -> None:
+    done = rdmawire("dissect", "--from", "17", "--to", "18", RNR)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert len(lines) == 2
+    assert lines[0].split()[:7] == [
+        *("17", "0.041039000", "10.77.0.2", "→", "10.77.0.1", "RoCEv2", "RC_SEND_ONLY")
+    ]
+    assert "RNR_NAK 1.28 ms" in lines[1]
+    assert "2 frames; ICRC 2 good" in done.stderr
+
+
+def test_tree_has_offsets_and_words() -> None:
+    done = rdmawire("dissect", "-V", "--from", "18", "-c", "1", RNR)
+    assert "    42  BTH, 12 octets: Base Transport Header" in done.stdout
+    assert "    42    opcode: 17  RC_ACKNOWLEDGE" in done.stdout
+    assert "    54      value: 14  1.28 ms" in done.stdout
+    assert "          icrc.status: good" in done.stdout
+
+
+def test_hex_shows_the_octets() -> None:
+    done = rdmawire("dissect", "-x", "-c", "1", RNR)
+    assert done.stdout.splitlines()[1].startswith("0000  52 54 00 00 00 01 52 54  00 00 00 02")
+
+
+def test_fields_as_tshark_prints_them() -> None:
+    names = ["frame.number", "ip.addr", "infiniband.bth.opcode", "infiniband.aeth.syndrome.timer"]
+    words = [word for name in names for word in ("-e", name)]
+    done = rdmawire("dissect", *words, "--from", "17", "-c", "2", RNR)
+    assert done.stdout == "17\t10.77.0.2,10.77.0.1\t4\t\n18\t10.77.0.1,10.77.0.2\t17\t14\n"
+    assert done.stderr == ""
+
+
+def test_separators_of_fields() -> None:
+    settings = ("header=y", "separator=;", "aggregator=/s", "quote=d", "occurrence=f")
+    words = [word for setting in settings for word in ("-E", setting)]
+    done = rdmawire("dissect", "-T", "fields", "-e", "ip.addr", "-e", "ip.ttl", *words, "-c1", RNR)
+    assert done.stdout == 'ip.addr;ip.ttl\n"10.77.0.2";"64"\n'
+
+
+def test_json_is_an_array_and_ndjson_a_line_each() -> None:
+    array = json.loads(rdmawire("dissect", "-T", "json", "-c", "20", RNR).stdout)
+    lines = rdmawire("dissect", "-T", "ndjson", "-c", "20", RNR).stdout.splitlines()
+    assert [json.loads(line) for line in lines] == array
+    assert len(array) == 20
+    bth = next(layer for layer in array[17]["layers"] if layer["name"] == "bth")
+    assert bth["fields"]["infiniband.bth.opcode"] == 17
+    assert bth["words"]["infiniband.bth.opcode"] == "RC_ACKNOWLEDGE"
+    assert array[17]["malformed"] is None
+
+
+def test_json_of_chosen_fields() -> None:
+    done = rdmawire(
+        "dissect", "-T", "ndjson", "-e", "ip.src", "-e", "infiniband.bth.psn", "-c1", RNR
+    )
+    assert json.loads(done.stdout) == {"ip.src": ["10.77.0.2"]}
+
+
+def test_json_of_no_frames_is_still_json() -> None:
+    assert json.loads(rdmawire("dissect", "-T", "json", "--from", "9999", RNR).stdout) == []
+
+
+def test_standard_input_is_read() -> None:
+    octets = Path(RNR).read_bytes()
+    assert (
+        rdmawire("dissect", stdin=octets).stdout
+        == rdmawire("dissect", "-", RNR, stdin=octets).stdout[
+            : len(rdmawire("dissect", RNR).stdout)
+        ]
+    )
+
+
+def test_quiet_counts_only() -> None:
+    done = rdmawire("dissect", "-q", RNR)
+    assert done.stdout.startswith(f"{RNR}: 152 frames; ICRC 137 good;")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "numbers"),
+    [
+        ("3", "5", ["3", "4", "5"]),
+        ("0.0410s", "41.1ms", ["17"]),
+        ("2026-11-21T02:25:37.0Z", "2026-11-21T02:25:38Z", None),
+    ],
+)
+def test_windows(start: str, end: str, numbers: list[str] | None) -> None:
+    done = rdmawire("dissect", "--from", start, "--to", end, "-e", "frame.number", RNR)
+    assert done.returncode == 0
+    assert numbers is None or done.stdout.split() == numbers
+
+
+def broken(tmp_path: Path, octets: bytes) -> str:
+    path = tmp_path / "broken.pcap"
+    path.write_bytes(octets)
+    return str(path)
+
+
+def test_bad_checksums_fail_only_when_asked_to(tmp_path: Path) -> None:
+    octets = bytearray(Path(RNR).read_bytes())
+    octets[octets.index(bytes.fromhex("1100ffff0000003a")) + 15] ^= 1  # the first ACK's AETH
+    path = broken(tmp_path, bytes(octets))
+    assert rdmawire("dissect", path).returncode == 0
+    line = refused("dissect", "--fail-on-bad-checksum", path, status=1)
+    assert ": 1 bad checksum, the first in frame 12: ICRC bad: found 0x" in line
+
+
+def test_a_file_cut_in_a_record_shows_all_before_it(tmp_path: Path) -> None:
+    octets = Path(RNR).read_bytes()
+    path = broken(tmp_path, octets[:-10])
+    done = rdmawire("dissect", path)
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 151
+    assert "promises" in refused("dissect", path, status=1)
+
+
+@pytest.mark.parametrize(
+    ("octets", "message"),
+    [
+        (b"", "is empty"),
+        (b"not a capture at all", "is no capture: its first octets are 6e 6f 74 20"),
+        (b"\xd4\xc3\xb2\xa1\x02\x00", "header"),
+    ],
+)
+def test_files_that_are_no_captures(tmp_path: Path, octets: bytes, message: str) -> None:
+    assert message in refused("dissect", broken(tmp_path, octets), status=1)
+
+
+def test_a_record_that_claims_four_gigabytes(tmp_path: Path) -> None:
+    header = Path(RNR).read_bytes()[:24]
+    path = broken(tmp_path, header + b"\0" * 8 + b"\xff\xff\xff\xff" * 2)
+    assert "claims 4294967295 octets" in refused("dissect", path, status=1)
+
+
+def test_a_link_type_that_is_not_known(tmp_path: Path) -> None:
+    octets = bytearray(Path(RNR).read_bytes())
+    octets[20:24] = (147).to_bytes(4, "little")
+    line = refused("dissect", broken(tmp_path, bytes(octets)), status=1)
+    assert "link type 147 is not known; known are ETHERNET (1)" in line
+
+
+def test_folders_and_missing_files(tmp_path: Path) -> None:
+    assert "is a folder" in refused("dissect", str(tmp_path), status=1)
+    assert "no such file" in refused("dissect", str(tmp_path / "nowhere"), status=1)
+
+
+def test_the_other_files_are_read_all_the_same(tmp_path: Path) -> None:
+    done = rdmawire("dissect", "-q", str(tmp_path / "nowhere"), RNR)
+    assert done.returncode == 1
+    assert "152 frames" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("dissect", "-e", "infiniband.bth.opcod", RNR), "the nearest are infiniband.bth.opcode"),
+        (("dissect", "-T", "fields", RNR), "-T fields needs at least one -e FIELD"),
+        (("dissect", "-T", "text", "-e", "ip.src", RNR), "-e FIELD goes with -T fields"),
+        (("dissect", "--from", "yesterday", RNR), "'yesterday' is no frame number"),
+        (("dissect", "-E", "colour=red", "-e", "ip.src", RNR), "header=y|n"),
+        (("dissect", "-c", "0", RNR), "0 is not in the range"),
+        (("dissect", "--nope"), "No such option"),
+        (("disect",), "No such command 'disect'"),
+    ],
+)
+def test_wrong_usage_is_status_two_and_names_the_help(words: tuple[str, ...], message: str) -> None:
+    line = refused(*words, status=2)
+    assert message in line
+    assert line.endswith("--help`")
+
+
+def test_a_closed_pipe_is_silent() -> None:
+    command = " ".join(f"'{word}'" for word in [*RDMAWIRE, "dissect", "-V", RNR]) + " | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, check=False, timeout=60
+    )
+    assert done.stderr == b""
+    assert done.returncode == 0
+
+
+def test_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*RDMAWIRE, "dissect", "-V", RNR], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == (
+        "rdmawire: cannot write the output: No space left on device"
+    )
+
+
+def test_colour_only_when_asked_for_or_in_a_terminal() -> None:
+    assert "\x1b[" not in rdmawire("dissect", RNR).stdout
+    assert "\x1b[" in rdmawire("dissect", "--color", "always", RNR).stdout
+
+
+def test_hostile_text_harms_no_terminal(tmp_path: Path) -> None:
+    from rdmawire.capture import COMMENT, Record, create_capture
+
+    path = tmp_path / "comment.pcapng"
+    with create_capture(path) as writer:
+        writer.write(Record(b"x", 0, 1, 1, options=((COMMENT, b"red \x1b[31m\nnext"),)))
+    for words in (("-V",), ("-e", "frame.comment")):
+        shown = rdmawire("dissect", *words, str(path)).stdout
+        assert "\x1b" not in shown
+        assert r"red \x1b[31m\nnext" in shown
+
+
+def test_fields_are_listed() -> None:
+    lines = rdmawire("fields").stdout.splitlines()
+    names = [line.split("\t")[0] for line in lines]
+    assert names == sorted(set(names))
+    assert {"infiniband.bth.psn", "rdmawire.bth.fecn", "frame.number"} <= set(names)
+    assert "infiniband.bth.psn\tFT_UINT24\tIBA 9.2.9" in "\n".join(lines)
+    found = json.loads(rdmawire("fields", "--json", "bth.fecn").stdout)
+    assert [info["name"] for info in found] == ["rdmawire.bth.fecn"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    assert "_RDMAWIRE_COMPLETE" in rdmawire("completion", shell).stdout
+
+
+def test_completion_knows_the_fields() -> None:
+    done = rdmawire(
+        env={
+            "_RDMAWIRE_COMPLETE": "bash_complete",
+            "COMP_WORDS": "rdmawire dissect -e infiniband.bth.ps",
+            "COMP_CWORD": "3",
+        }
+    )
+    assert "infiniband.bth.psn" in done.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["dissect"], ["fields"], ["completion"]])
+def test_help_has_examples(command: list[str]) -> None:
+    done = rdmawire(*command, "--help")
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+
+
+def test_starting_loads_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *RDMAWIRE[1:], "--help"],
+        capture_output=True,
+        check=True,
+    )
+    loaded = {line.split("|")[-1].strip() for line in done.stderr.decode().splitlines()}
+    heavy = {"rich", "scapy", "numpy", "hypothesis", "zstandard", "lz4", "rdmawire.wire.ib"}
+    assert not heavy & loaded
+
+
+def test_an_interrupt_is_one_line() -> None:
+    running = subprocess.Popen(
+        [*RDMAWIRE, "dissect", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert running.stdin is not None
+    running.stdin.write(Path(RNR).read_bytes())
+    running.stdin.flush()
+    time.sleep(1)
+    running.send_signal(2)
+    _, errors = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert errors.decode().strip() == "rdmawire: interrupted"
