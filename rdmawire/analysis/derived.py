@@ -45,6 +45,19 @@ PAYLOAD = Derived("rdmawire.payload", OCTETS, "payload, without its pad", 0)
 DATA = Derived("data.data", OCTETS, "payload and, like Wireshark, its pad", 0, hidden=True)
 DATA_LENGTH = Derived("data.len", DEC, "octets of payload and pad", hidden=True)
 PAD = Derived("rdmawire.pad", OCTETS, "pad after the payload", 0, "IBA 9.2.5")
+SEGMENT = Derived(
+    "rdmawire.tcp.segment", OCTETS, "octets of a message that lies in several segments", 0
+)
+PRIVATE_DATA = Derived(
+    "iwarp_mpa.privatedata",
+    OCTETS,
+    "private data of a start-up frame",
+    0,
+    "RFC 5044, 7.1.1",
+    hidden=True,
+)
+MPA_PAD = Derived("iwarp_mpa.pad", OCTETS, "pad of an FPDU", 0, "RFC 5044, 4.1")
+MPA_NOTE = Derived("rdmawire.mpa.note", TEXT, "what is missing from an iWARP stream", 0)
 TRAILER = Derived("rdmawire.trailer", OCTETS, "what the link added after the packet", 0)
 VENDOR = Derived("infiniband.vendor", OCTETS, "what follows a vendor's opcode", 0, "IBA 9.2.1")
 

@@ -12,11 +12,12 @@ from rdmawire.analysis import derived
 from rdmawire.analysis.frame import FRAME_FIELDS
 from rdmawire.analysis.node import Derived
 from rdmawire.wire.header import Group, Header, Meaning, Row
-from rdmawire.wire.show import OCTETS, Kind, Show
+from rdmawire.wire.show import Kind, Show
 
 _MODULES = (
     *("inet", "erf", "ib", "management", "mad", "rmpp", "smp", "node_info", "port_info"),
     *("forwarding", "notice", "sa", "sa_record", "perf", "cm", "cm_request", "ip_cm"),
+    *("mpa", "ddp", "rdmap", "terminate"),
 )
 
 
@@ -28,6 +29,7 @@ _TYPES = {
     Kind.OCTETS: "FT_BYTES",
     Kind.DIGITS: "FT_BYTES",
     Kind.TEXT: "FT_STRING",
+    Kind.PRESENCE: "FT_NONE",
 }
 _INTEGERS = (8, 16, 24, 32, 40, 48, 56, 64, 128)
 
@@ -75,7 +77,7 @@ def _row_fields(table: type[Header]) -> Iterator[FieldInfo]:
     if table.wireshark:
         yield FieldInfo(
             table.wireshark,
-            OCTETS,
+            table.show,
             table.SIZE * 8,
             table.label,
             "",

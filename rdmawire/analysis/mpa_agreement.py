@@ -8,13 +8,14 @@ class Agreement:
     """What both directions share.
 
     ``known`` says that the connection is iWARP: a start-up frame or FPDUs were found. ``crc`` is
-    whether CRCs are in use, ``None`` while nobody knows.
+    whether CRCs are in use, ``None`` while nobody knows; ``rejected`` that the responder has
+    refused the connection.
     """
 
-    __slots__ = ("_headers", "crc", "known")
+    __slots__ = ("_headers", "crc", "known", "rejected")
 
     def __init__(self) -> None:
-        self.known = False
+        self.known = self.rejected = False
         self.crc: bool | None = None
         self._headers: list[StartUpHeader | None] = [None, None]
 
@@ -28,15 +29,11 @@ class Agreement:
         """The responder's start-up frame, if it was seen."""
         return next((one for one in self._headers if isinstance(one, MPAReply)), None)
 
-    @property
-    def rejected(self) -> bool:
-        """Whether the responder has refused the connection."""
-        return self.reply is not None and bool(self.reply.r)
-
     def start_up(self, way: int, header: StartUpHeader) -> None:
         """A start-up frame has come."""
         self.known = True
         self._headers[way] = header
+        self.rejected = self.rejected or (isinstance(header, MPAReply) and bool(header.r))
         # RFC 5044, section 7.1.1: CRCs are in use if either side asks for them.
         asked = [one is not None and bool(one.c) for one in self._headers]
         if any(asked) or None not in self._headers:

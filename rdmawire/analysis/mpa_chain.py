@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from rdmawire.wire.mpa import MARKER_SPACING, Marker, fpdu_size
-from rdmawire.wire.rdmap import SHAPES, RDMAPControlInvalidate, Shape
+from rdmawire.wire.rdmap import SHAPES, Payload, RDMAPControlInvalidate, Shape
 
 HEAD = 20
 """Octets of a head that are looked at: no FPDU is shorter."""
@@ -34,7 +34,8 @@ class Evidence(IntEnum):
 
     Tagged heads have few fixed bits, and arrays of numbers are full of them (``81 40`` and
     ``C1 40`` end floating-point numbers between 4 and 7): a head equal to the one before it is
-    worth nothing, one with an STag not met before little.
+    worth nothing, one with an STag not met before little. What senders of anything else do not
+    do is to make FPDUs and TCP segments begin and end together.
     """
 
     UNTAGGED = 16
@@ -44,6 +45,7 @@ class Evidence(IntEnum):
     KNOWN_STAG = 14
     CONTINUED = 48
     ALIGNED = 8
+    FILLS_SEGMENT = 32
     MARKER = 24
 
 
@@ -57,6 +59,11 @@ class Head(NamedTuple):
     last: bool
     shape: Shape
     numbers: tuple[int, ...]
+
+    @property
+    def identity(self) -> bytes:
+        """The octets in which two heads can be told apart."""
+        return self.octets[: _TAGGED.size]
 
     @property
     def payload(self) -> int:
@@ -104,24 +111,26 @@ def _is_possible(head: Head) -> bool:
 
 
 def _has_one_size(shape: Shape) -> bool:
-    return shape.payload.name == "NONE"
+    return shape.payload is Payload.NONE
 
 
 class Chain:
     """FPDUs that follow one another, as far as known, and what speaks for them.
 
     ``first`` is where the first one begins, ``start`` and ``end`` are the last one's bounds.
-    ``base`` is where Markers count from, ``None`` without Markers.
+    ``base`` is where Markers count from, ``None`` without Markers; ``fresh`` says that the last
+    head is not that of the FPDU before.
     """
 
     __slots__ = (
-        *("base", "end", "evidence", "first", "head", "start"),
+        *("base", "end", "evidence", "first", "fresh", "head", "links", "start"),
         *("_queues", "_stags", "_tagged"),
     )
 
     def __init__(self, head: Head, start: int, base: int | None, aligned: bool) -> None:
         self.first, self.base = start, base
-        self.evidence = 0
+        self.evidence = self.links = 0
+        self.head, self.fresh = head, True
         self._stags: set[int] = set()
         self._tagged: dict[int, tuple[int, int]] = {}
         self._queues: dict[int, tuple[int, int]] = {}
@@ -147,9 +156,11 @@ class Chain:
         return True
 
     def _add(self, head: Head, start: int, worth: int) -> None:
+        self.fresh = not self.links or head.identity != self.head.identity
         self.head, self.start = head, start
         self.end = start + fpdu_size(head.length, self.stream_position)
         self.evidence += worth
+        self.links += 1
         if head.shape.tagged:
             stag, to = head.numbers
             self._stags.add(stag)
@@ -169,7 +180,7 @@ class Chain:
         continued = self._tagged.get(head.opcode)
         if continued is not None:
             return Evidence.CONTINUED if continued == head.numbers else None
-        if head.octets[:16] == self.head.octets[:16]:
+        if head.identity == self.head.identity:
             return 0
         return Evidence.KNOWN_STAG if head.numbers[0] in self._stags else Evidence.NEW_STAG
 

@@ -11,19 +11,20 @@ whatever the octets are.
 """
 
 from bisect import bisect_left
+from collections import deque
 from heapq import heappop, heappush
 from itertools import count
 from struct import Struct
 from typing import NamedTuple
 
 from rdmawire.analysis.mpa_chain import CONTROL, HEAD, HEADS, Chain, Evidence, Head, read_head
-from rdmawire.wire.mpa import MARKER_SPACING, parse_fpdu
+from rdmawire.wire.mpa import MARKER_SPACING, Marker, parse_fpdu
 
 ENOUGH = 56
-"""What a chain must be worth in a stream that may be anything."""
+"""What a chain must be worth in a stream that may be anything. It has two heads at least."""
 
 ENOUGH_IF_IWARP = 40
-"""What it must be worth where the stream is known to be iWARP."""
+"""What a chain, or a single head, must be worth where the stream is known to be iWARP."""
 
 WINDOW = 128 << 10
 CHAINS = 64
@@ -34,7 +35,6 @@ HEAD_COST = 64
 CREDIT_PER_OCTET = 4
 FIRST_CREDIT = 256 << 10
 
-_BEFORE = 4  # octets before a head where a Marker may stand
 _BOUNDARIES = 4096
 _WORDS = {n: Struct(f">{n}I") for n in range(MARKER_SPACING // 4 + 1)}
 
@@ -56,8 +56,9 @@ class Search:
     """The search in one direction, from stream position ``start`` on.
 
     ``known`` says that the stream is iWARP; ``base`` where its Markers count from, if that is
-    known too. ``crc`` is whether CRCs are in use, ``None`` if nobody knows. ``patience`` is how
-    many octets more an unknown stream may take.
+    known too, and ``settled`` that otherwise it has none. ``crc`` is whether CRCs are in use,
+    ``None`` if nobody knows. ``patience`` is how many octets more an unknown stream may take;
+    ``aligned`` says that a TCP segment begins at ``start``.
     """
 
     def __init__(
@@ -67,15 +68,19 @@ class Search:
         known: bool,
         crc: bool | None = None,
         base: int | None = None,
+        settled: bool = False,
         patience: int = PATIENCE,
+        aligned: bool = True,
     ) -> None:
         self.origin = self.start = start
         self.buffer = bytearray()
         self.known, self.crc, self.base = known, crc, base
-        self.patience = patience
+        self.patience, self._aligned = patience, aligned
+        self._guesses = base is None and not settled
         self._scanned = start
         self._credit = FIRST_CREDIT
         self._boundaries: list[int] = []
+        self._likely = deque([start])
         self._chains: dict[int, list[Chain]] = {}
         self._waiting: list[int] = []
         self._due: list[tuple[int, int, Chain]] = []
@@ -93,7 +98,10 @@ class Search:
 
     def feed(self, octets: bytes) -> Found | None:
         """Take in the next octets, those of a segment."""
-        self._boundaries.append(self.end)
+        if self._aligned:
+            self._boundaries.append(self.end)
+            self._likely.append(self.end)
+        self._aligned = True
         self.patience -= len(octets)
         self.buffer += octets
         self._credit += CREDIT_PER_OCTET * len(octets)
@@ -103,12 +111,14 @@ class Search:
         return found
 
     def _scan(self) -> Found | None:
+        while self._likely and self._likely[0] + HEAD + Marker.SIZE <= self.end:
+            self._look_behind_marker(self._likely.popleft())
         limit = len(self.buffer) - HEAD + CONTROL + 1
         for match in HEADS.finditer(self.buffer, self._scanned - self.start + CONTROL):
             index = match.start()
             if index >= limit:
                 break
-            position = self.start + index - CONTROL
+            position = self._scanned = self.start + index - CONTROL
             found = self._settle(position) or self._look_at(position)
             if found is not None:
                 return found
@@ -125,7 +135,7 @@ class Search:
         chains = [
             chain
             for chain in self._chains.pop(position, [])
-            if chain.first >= self.start and chain.extend(head, self._is_aligned(chain.end))
+            if chain.first >= self.start and chain.extend(head, self._is_aligned(chain.end, head))
         ]
         chains += self._begun(head, {chain.base for chain in chains})
         for chain in chains:
@@ -135,21 +145,45 @@ class Search:
             self._expect(chain)
         return None
 
+    def _look_behind_marker(self, position: int) -> None:
+        """A head with a Marker inside, which no pattern finds, where an FPDU is likely to begin."""
+        index = position - self.start
+        octets = bytes(self.buffer[index : index + HEAD + Marker.SIZE])
+        for place in range(Marker.SIZE, HEAD, Marker.SIZE):
+            behind = place + Marker.SIZE
+            base = position + place
+            if self._may_count_from(base) and octets[place:behind] == place.to_bytes(
+                Marker.SIZE, "big"
+            ):
+                head = read_head(octets[:place] + octets[behind:], 0, position)
+                if head is not None:
+                    self._expect(self._chain(head, position, base))
+
+    def _may_count_from(self, base: int) -> bool:
+        """Whether a Marker may stand here."""
+        return self._guesses if self.base is None else (base - self.base) % MARKER_SPACING == 0
+
     def _begun(self, head: Head, bases: set[int | None]) -> list[Chain]:
         """Chains that this head may begin, for places of Markers that no chain stands for yet."""
-        before = head.position - _BEFORE
-        chains = []
-        if self.base is None and None not in bases:
-            chains.append(self._chain(head, head.position, None))
-        elif self.base is not None and not bases and (before - self.base) % 4 == 0:
-            leading = (before - self.base) % MARKER_SPACING == 0
-            chains.append(self._chain(head, before if leading else head.position, self.base))
-        if self.base is None and self._is_zero_marker(before):
+        if self.base is not None:
+            return [] if bases else self._begun_at_base(head, self.base)
+        before = head.position - Marker.SIZE
+        chains = [] if None in bases else [self._chain(head, head.position, None)]
+        if self._guesses and self._is_zero_marker(before):
             chains.append(self._chain(head, before, before))
-        return [chain for chain in chains if chain.start >= self.start]
+        return chains
+
+    def _begun_at_base(self, head: Head, base: int) -> list[Chain]:
+        """The same where it is known that Markers count from ``base``."""
+        place = (head.position - base) % MARKER_SPACING
+        # FPDUs and Markers are multiples of four octets, and this head is no Marker.
+        if place % Marker.SIZE or place == 0:
+            return []
+        start = head.position - (Marker.SIZE if place == Marker.SIZE else 0)
+        return [self._chain(head, start, base)] if start >= self.start else []
 
     def _chain(self, head: Head, start: int, base: int | None) -> Chain:
-        return Chain(head, start, base, self._is_aligned(start))
+        return Chain(head, start, base, self._is_aligned(start, head))
 
     def _expect(self, chain: Chain) -> None:
         """Wait for the end of the chain's last FPDU, and for the head behind it."""
@@ -160,15 +194,14 @@ class Search:
 
     def _settle(self, position: int) -> Found | None:
         """Judge the FPDUs that end before ``position``; forget chains that did not go on."""
-        while self._due and self._due[0][0] <= position:
+        found = None
+        while found is None and self._due and self._due[0][0] <= position:
             chain = heappop(self._due)[2]
             if chain.first >= self.start and chain.end <= self.end:
                 found = self._judge(chain)
-                if found is not None:
-                    return found
-        while self._waiting and self._waiting[0] < position:
+        while self._waiting and self._waiting[0] < min(position, self._scanned):
             self._chains.pop(heappop(self._waiting), None)
-        return None
+        return found
 
     def _judge(self, chain: Chain) -> Found | None:
         """Look at an FPDU that is whole: its CRC, its pad, its Markers."""
@@ -180,9 +213,10 @@ class Search:
         fits = fits and not any(fpdu.wrong_markers())
         if fits:
             chain.evidence += Evidence.MARKER * sum(m.fpduptr > 0 for _, m in fpdu.markers)
+            chain.evidence += Evidence.FILLS_SEGMENT * self._fills_segment(chain)
             if fpdu.good and self.crc is not False:
                 return Found(chain.start, chain.base, True, chain.start)
-        if chain.base is None:
+        if chain.base is None and self._guesses:
             self._try_markers(chain, octets)
         if not fits:
             self._drop(chain)
@@ -191,7 +225,7 @@ class Search:
     def _found(self, chain: Chain) -> Found | None:
         """The chain, if it is worth enough."""
         enough = ENOUGH_IF_IWARP if self.known else ENOUGH
-        if chain.evidence < enough:
+        if chain.evidence < enough or (chain.links < 2 and not self.known):
             return None
         return Found(chain.first, chain.base, False, chain.start)
 
@@ -200,10 +234,10 @@ class Search:
         if not self._pay(HEAD_COST):
             return
         words = min(len(octets), MARKER_SPACING) // 4
-        found = _WORDS[words].unpack_from(octets)
-        for index, word in enumerate(found):
-            if word == 4 * index and index:
-                head, start = chain.head, chain.start
+        head, start = chain.head, chain.start
+        for index, word in enumerate(_WORDS[words].unpack_from(octets)):
+            # A Marker further ahead would stand in the head, which was read without one.
+            if word == 4 * index and 4 * index >= HEAD:
                 self._expect(self._chain(head, start, start + 4 * index))
 
     def _drop(self, chain: Chain) -> None:
@@ -211,14 +245,26 @@ class Search:
         if chain in waiting:
             waiting.remove(chain)
 
-    def _is_aligned(self, position: int) -> bool:
-        """Whether a TCP segment begins here."""
-        index = bisect_left(self._boundaries, position)
-        return index < len(self._boundaries) and self._boundaries[index] == position
+    def _is_aligned(self, start: int, head: Head) -> bool:
+        """Whether a TCP segment begins here, and holds the FPDU or much of it."""
+        end = self._segment_end(start)
+        return end is not None and end - start >= min(head.length, MARKER_SPACING)
+
+    def _fills_segment(self, chain: Chain) -> bool:
+        """Whether the last FPDU is just what one TCP segment holds, and none like it before."""
+        return chain.fresh and self._segment_end(chain.start) == chain.end
+
+    def _segment_end(self, start: int) -> int | None:
+        """Where the TCP segment ends that begins here; ``None`` if none does."""
+        index = bisect_left(self._boundaries, start)
+        if index == len(self._boundaries) or self._boundaries[index] != start:
+            return None
+        after = self._boundaries[index + 1 : index + 2]
+        return after[0] if after else self.end
 
     def _is_zero_marker(self, position: int) -> bool:
         index = position - self.start
-        return index >= 0 and not any(self.buffer[index : index + 4])
+        return index >= 0 and not any(self.buffer[index : index + Marker.SIZE])
 
     def _pay(self, cost: int) -> bool:
         if cost > self._credit:
@@ -229,7 +275,7 @@ class Search:
     def _trim(self) -> None:
         """Forget octets that no chain needs any more."""
         firsts = [chain.first for chains in self._chains.values() for chain in chains]
-        needed = min([self._scanned - _BEFORE, *firsts])
+        needed = min([self._scanned - Marker.SIZE, *firsts])
         start = max(self.start, needed, self.end - WINDOW)
         del self.buffer[: start - self.start]
         self.start = start

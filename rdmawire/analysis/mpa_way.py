@@ -31,12 +31,13 @@ from rdmawire.analysis.mpa_event import (
     Torn,
 )
 from rdmawire.analysis.mpa_search import PATIENCE, Found, Search
-from rdmawire.analysis.tcp_stream import Data, Hole
+from rdmawire.analysis.tcp_stream import Data, Hole, Piece, Segment
 from rdmawire.wire.mpa import (
     MARKER_SPACING,
     MOST_PRIVATE_DATA,
     REPLY_KEY,
     REQUEST_KEY,
+    FPDULength,
     Marker,
     MPAEnhanced,
     MPAReply,
@@ -73,72 +74,99 @@ class Way:
         self._start, self._buffer = position, bytearray()
         self._missing = 0
         self._base: int | None = None
-        self._settled = self._certain = False
+        self._settled = self._negotiated = self._certain = False
         self._senseless = 0
-        self._clear = self._proof = self._checked = position
+        self._clear = self._proof = position
+        self._doubted = position - 1
         self._search: Search | None = None
         self._patience = PATIENCE
+        self._segment = Segment(position, 0)
 
-    def take(self, data: Data) -> list[Event]:
+    def receive(self, piece: Piece, segment: Segment) -> list[Event]:
+        """What the next piece of the stream brings; ``segment`` is the one that brought it."""
+        self._segment = segment
+        if isinstance(piece, Hole):
+            return self._lose(piece)
+        return self._take(piece)
+
+    def _take(self, data: Data) -> list[Event]:
         """The next octets."""
-        octets = data.octets
+        events: list[Event] = []
+        octets: bytes | None = data.octets[self._missing :]
+        self._missing -= len(data.octets) - len(octets or b"")
+        while octets is not None:
+            octets = self._step(octets, events)
+        return events
+
+    def _step(self, octets: bytes, events: list[Event]) -> bytes | None:
+        """Do what the phase does; what the next phase has to look at, if there is one."""
         if self._agreement.rejected:
-            return _skipped(data.position, data.position + len(octets))
-        if self._missing:
-            octets = octets[self._missing :]
-            self._missing -= len(data.octets) - len(octets)
-            if not octets:
-                return []
-        return _STEPS[self.phase](self, octets)
+            at_hand = self._search.end if self._search else self._start + len(self._buffer)
+            self._pass_over(at_hand + len(octets), events)
+            return None
+        return _STEPS[self.phase](self, octets, events)
+
+    def _begin(self, position: int) -> int | None:
+        """Where in the current segment something begins, if it does."""
+        begin = position - self._segment.position
+        return begin if 0 <= begin < self._segment.captured else None
+
+    def _pass_over(self, end: int, events: list[Event]) -> None:
+        """What comes before ``end`` belongs to no FPDU, for the connection was rejected."""
+        events += _skipped(self._search.origin if self._search else self._start, end)
+        self._start, self._buffer, self._search = end, bytearray(), None
 
     # OPENING
 
-    def _open(self, octets: bytes) -> list[Event]:
+    def _open(self, octets: bytes, events: list[Event]) -> bytes | None:
         self._buffer += octets
         table = _table(self._buffer)
+        if table is None and self._joined:
+            return self._begin_search(0, aligned=True)
         if table is None:
-            return self._search_again(0) if self._joined else [NotIwarp()]
+            events.append(NotIwarp())
+            return None
         if len(self._buffer) < table.SIZE:
-            return []
+            return None
         header = table.parse(self._buffer)
         # RFC 5044, section 7.1.1: a receiver ends the connection for more.
         length = header.pd_length if header.pd_length <= MOST_PRIVATE_DATA else 0
         if len(self._buffer) < table.SIZE + length:
-            return []
-        return self._opened(header, length)
+            return None
+        events.append(self._opened(header, length))
+        return b"" if header.pd_length == length else self._begin_search(0)
 
-    def _opened(self, header: StartUpHeader, length: int) -> list[Event]:
+    def _opened(self, header: StartUpHeader, length: int) -> StartUp:
         """The start-up frame is whole; FPDUs follow."""
         end = header.SIZE + length
-        private, rest = bytes(self._buffer[header.SIZE : end]), bytes(self._buffer[end:])
+        private = bytes(self._buffer[header.SIZE : end])
         enhanced = MPAEnhanced.parse(private) if header.s and length >= MPAEnhanced.SIZE else None
-        started = StartUp(self._start, None, header, private, enhanced)
+        started = StartUp(self._start, self._begin(self._start), header, private, enhanced)
         self._agreement.start_up(self._number, header)
+        del self._buffer[:end]
         self._start += end
-        self._buffer = bytearray()
-        if header.pd_length > MOST_PRIVATE_DATA:
-            self._begin_search(self._start)
-        else:
-            self.phase, self._certain, self._base = Phase.FRAMED, True, self._start
-        return [started, *(self.take(Data(self._start, rest)) if rest else [])]
+        self.phase, self._certain, self._base = Phase.FRAMED, True, self._start
+        return started
 
     # FRAMED
 
-    def _read(self, octets: bytes) -> list[Event]:
+    def _read(self, octets: bytes, events: list[Event]) -> bytes | None:
         self._buffer += octets
         if not self._settled and not self._settle():
-            return []
-        events: list[Event] = []
+            return None
         at = 0
-        while at + (size := self._size(at)) <= len(self._buffer) and size:
-            event = self._fpdu(bytes(self._buffer[at : at + size]), self._start + at)
+        while size := self._size(at):
+            whole = at + size <= len(self._buffer)
+            event = self._fpdu(at, size) if whole else None
+            if self._is_doubtful(at, event):
+                return self._begin_search(at)
             if event is None:
-                return events + self._search_again(at)
+                break
             events.append(event)
             at += size
         del self._buffer[:at]
         self._start += at
-        return events
+        return None
 
     def _settle(self) -> bool:
         """Find out whether the stream has Markers, and whether that can be known now."""
@@ -149,7 +177,7 @@ class Way:
             # The first Marker is zero (RFC 5044, 4.3); no DDP segment begins with zeros.
             wanted = not any(self._buffer[: Marker.SIZE])
         self._base = self._base if wanted else None
-        self._settled = True
+        self._settled = self._negotiated = True
         return True
 
     def _size(self, at: int) -> int:
@@ -160,106 +188,131 @@ class Way:
         """A position as MPA counts it; ``None`` if the stream has no Markers."""
         return None if self._base is None else (position - self._base) % MARKER_SPACING
 
-    def _fpdu(self, octets: bytes, position: int) -> Fpdu | None:
-        """The FPDU, unless it says that the framing is wrong."""
+    def _fpdu(self, at: int, size: int) -> Fpdu:
+        """The FPDU at this index of the buffer, where it is whole."""
+        position, octets = self._start + at, bytes(self._buffer[at : at + size])
         fpdu = parse_fpdu(octets, position=self._in_stream(position))
-        event = Fpdu(position, None, octets, fpdu, self._agreement.judge(fpdu))
-        if event.crc is CRCStatus.GOOD:
-            self._senseless = 0
-            return event
-        trusted = self._is_sensible(event) if self._certain else self._is_plausible(event)
-        return event if trusted else None
+        status = self._agreement.judge(fpdu)
+        return Fpdu(position, self._begin(position), octets, fpdu, status)
 
-    def _is_sensible(self, event: Fpdu) -> bool:
-        """Whether certain framing stays so."""
+    def _is_doubtful(self, at: int, event: Fpdu | None) -> bool:
+        """Whether the framing seems to be wrong; each place is doubted once at most."""
+        if self._certain:
+            return event is not None and self._is_senseless(event)
+        position = self._start + at
+        doubtful = position > self._doubted and (
+            self._is_implausible(at) or (event is not None and self._is_unproved(event))
+        )
+        self._doubted = position if doubtful else self._doubted
+        return doubtful
+
+    def _is_unproved(self, event: Fpdu) -> bool:
+        """Whether an FPDU without a good CRC is none, or hides a Marker nobody knows of."""
+        if event.crc is CRCStatus.GOOD:
+            return False
+        unclear = self._base is None and self._clear <= event.position < self._proof
+        return (unclear and _may_hold_marker(event)) or _contradicts_itself(event)
+
+    def _is_senseless(self, event: Fpdu) -> bool:
+        """Whether too many FPDUs in a row made no sense."""
         control = event.fpdu.ulpdu[:2]
         versions = len(control) == 2 and control[0] & 0x03 == 1 and control[1] & 0xC0 == 0x40
-        self._senseless = 0 if versions else self._senseless + 1
-        return self._senseless <= SENSELESS
+        sensible = versions or event.crc is CRCStatus.GOOD
+        self._senseless = 0 if sensible else self._senseless + 1
+        return self._senseless > SENSELESS
 
-    def _is_plausible(self, event: Fpdu) -> bool:
-        """Whether framing that was found holds good."""
-        unproved = self._base is None and self._clear <= event.position < self._proof
-        if unproved and event.position != self._checked and _may_hold_marker(event):
-            self._checked = event.position
+    def _is_implausible(self, at: int) -> bool:
+        """Whether the head at this index of the buffer, as far as it has come, is none."""
+        place = self._in_stream(self._start + at)
+        if at + HEAD > len(self._buffer) or (place is not None and -place % MARKER_SPACING < HEAD):
             return False
-        index = event.fpdu.header
-        if len(event.octets) < index + HEAD:
-            return False
-        return read_head(event.octets, index, event.position) is not None
-
-    def _search_again(self, at: int) -> list[Event]:
-        """Look for FPDUs from this index of the buffer on."""
-        rest = bytes(self._buffer[at:])
-        self._begin_search(self._start + at)
-        return self._look(rest)
+        return read_head(self._buffer, at, self._start + at) is None
 
     # SEARCHING
 
-    def _begin_search(self, position: int) -> None:
-        base = self._base if self._settled else None
+    def _begin_search(self, at: int, *, aligned: bool = False) -> bytes:
+        """Look for FPDUs from this index of the buffer on: the octets to look at."""
+        rest = bytes(self._buffer[at:])
+        self._start += at
+        self._buffer = bytearray()
+        self.phase, self._certain, self._missing = Phase.SEARCHING, False, 0
+        # A place of Markers that a search has found may be wrong; that of the start-up is not.
+        self._settled = self._settled and self._negotiated
         self._search = Search(
-            position,
+            self._start,
             known=self._agreement.known,
             crc=self._agreement.crc,
-            base=base,
+            base=self._base if self._settled else None,
+            settled=self._settled,
             patience=self._patience,
+            aligned=aligned,
         )
-        self.phase = Phase.SEARCHING
-        self._start, self._buffer, self._missing = position, bytearray(), 0
-        self._certain = False
+        return rest
 
-    def _look(self, octets: bytes) -> list[Event]:
+    def _look(self, octets: bytes, events: list[Event]) -> bytes | None:
         search = self._search
         assert search is not None
         search.known = self._agreement.known
         found = search.feed(octets)
         self._patience = search.patience
         if found is not None:
-            return self._found(search, found)
-        return [NotIwarp()] if search.hopeless else []
+            events += _skipped(search.origin, found.position)
+            self._found(search, found)
+            return b""
+        if search.hopeless:
+            events.append(NotIwarp())
+        return None
 
-    def _found(self, search: Search, found: Found) -> list[Event]:
+    def _found(self, search: Search, found: Found) -> None:
         self._agreement.found(crc=found.sure)
         self.phase, self._search = Phase.FRAMED, None
-        self._base, self._settled = found.base, True
+        if not self._negotiated:
+            self._base, self._settled = found.base, True
         self._clear, self._proof = found.clear, found.position + MARKER_SPACING + Marker.SIZE
         self._start = found.position
         self._buffer = search.buffer[found.position - search.start :]
-        return _skipped(search.origin, found.position) + self._read(b"")
 
     # holes
 
-    def lose(self, hole: Hole) -> list[Event]:
+    def _lose(self, hole: Hole) -> list[Event]:
         """Octets that will not come."""
         events: list[Event] = []
-        if not self._agreement.rejected:
-            events = self._tear(hole.position, hole.position + hole.length)
+        end = hole.position + hole.length
+        if self._agreement.rejected:
+            self._pass_over(hole.position, events)
+            self._start = end
+        else:
+            self._tear(hole.position, end, events)
         if self._agreement.known:
             events.append(Lost(hole.position, hole.length))
         return events
 
-    def _tear(self, start: int, end: int) -> list[Event]:
+    def _tear(self, start: int, end: int, events: list[Event]) -> None:
         """What octets from ``start`` to ``end`` that are missing do to the framing."""
         if self._missing:
             self._go_on(start + self._missing, end)
-            return []
+            return
         size = self._size(0) if self.phase is Phase.FRAMED and self._settled else 0
         if size:
-            torn = Torn(self._start, None, bytes(self._buffer), size)
+            begin = self._begin(self._start)
+            events.append(Torn(self._start, begin, bytes(self._buffer), size))
             self._go_on(self._start + size, end)
-            return [torn]
-        origin = self._search.origin if self._search else self._start
-        self._begin_search(end)
-        return _skipped(origin, start) if self._agreement.known else []
+            return
+        if self._agreement.known:
+            events += _skipped(self._search.origin if self._search else self._start, start)
+        self._search_behind(end)
 
     def _go_on(self, torn_end: int, end: int) -> None:
         """Framing goes on behind a torn FPDU, unless a hole up to ``end`` goes further."""
         if torn_end < end:
-            self._begin_search(end)
+            self._search_behind(end)
         else:
             self._start, self._buffer = torn_end, bytearray()
             self._missing = torn_end - end
+
+    def _search_behind(self, end: int) -> None:
+        self._start, self._buffer = end, bytearray()
+        self._begin_search(0, aligned=True)
 
 
 _STEPS = {
@@ -281,6 +334,14 @@ def _may_hold_marker(event: Fpdu) -> bool:
     return event.crc is CRCStatus.BAD or any(
         int.from_bytes(event.octets[at : at + 4], "big") == at for at in words
     )
+
+
+def _contradicts_itself(event: Fpdu) -> bool:
+    """Whether an FPDU without a good CRC is none that a conforming sender makes."""
+    fpdu = event.fpdu
+    content = FPDULength(len(fpdu.ulpdu)).build() + fpdu.ulpdu
+    short = len(content) < HEAD
+    return short or any(fpdu.wrong_markers()) or read_head(content, 0, event.position) is None
 
 
 def _skipped(start: int, end: int) -> list[Event]:

@@ -89,7 +89,7 @@ class Fields:
 
     def _cell(self, values: list[str]) -> str:
         chosen = {"a": values, "f": values[:1], "l": values[-1:]}[self._how.occurrence]
-        quote = self._how.quote
+        quote = self._how.quote if chosen else ""
         return f"{quote}{self._how.aggregator.join(chosen)}{quote}"
 
     def tail(self) -> str:

@@ -20,8 +20,9 @@ class FieldError(RdmaError):
     """A field name that nobody knows; the text offers the nearest ones."""
 
 
-def _whole(node: Node) -> list[str]:
-    return [node.octets.hex()]
+def _whole(table: type[Header]) -> Reading:
+    write = writer(table.show, table.SIZE * 8)
+    return lambda node: [write(node.octets)]
 
 
 def _of_group(group: Group) -> Reading:
@@ -34,7 +35,7 @@ def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
 
     def read(node: Node) -> list[str]:
         header: Any = node.header
-        if row.cases is not None and row.meaning_in(header) is not meaning:
+        if row.cases is not None and row.meaning_in(header) != meaning:
             return []
         value = header[index]
         return list(map(write, value)) if row.times > 1 else [write(value)]
@@ -45,11 +46,11 @@ def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
 def _readings(table: type[Header]) -> Iterator[tuple[str, Reading]]:
     """Every name that a header has a value under, and how it is read."""
     if table.wireshark:
-        yield table.wireshark, _whole
+        yield table.wireshark, _whole(table)
     for group in table.groups:
         yield row_name(table, group, group.meaning), _of_group(group)
     for index, row in enumerate(table.rows):
-        for meaning in row.meanings():
+        for meaning in dict.fromkeys(row.meanings()):
             yield row_name(table, row, meaning), _of_row(row, index, meaning)
         for name in row.also:
             yield name, _of_row(row, index, row.meaning)

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 
+from rdmawire.analysis.mpa_stream import Streams
 from rdmawire.analysis.rmpp import RMPPReassembly
 from rdmawire.wire.inet import ROCE_PORT, UDP, IPv4, IPv6
 
@@ -41,6 +42,7 @@ class Session:
     def __init__(self, roce_ports: Iterable[int] = (ROCE_PORT,)) -> None:
         self.roce_ports = frozenset(roce_ports)
         self.rmpp = RMPPReassembly()
+        self.streams = Streams()
         self._udp = Conversations()
 
     def udp_stream(self, ip: IPv4 | IPv6 | None, udp: UDP) -> int:

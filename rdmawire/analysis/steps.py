@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rdmawire.analysis import internet, link, management, transport
+from rdmawire.analysis import internet, link, management, stream, transport
 from rdmawire.analysis.walk import By, Step
 from rdmawire.wire.erf import ERFType
 from rdmawire.wire.ib import LNH
@@ -41,6 +41,7 @@ MAC_CONTROL_STEPS: Mapping[int, Step] = {MACControl.PAUSE: link.pause, MACContro
 
 IP_STEPS: Mapping[int, Step] = {
     IPProtocol.UDP: internet.udp,
+    IPProtocol.TCP: stream.tcp,
     IPProtocol.FRAGMENT: internet.ipv6_fragment,
     **dict.fromkeys(internet.EXTENSIONS, internet.ipv6_extension),
 }

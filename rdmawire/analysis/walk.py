@@ -49,12 +49,13 @@ class Walk:
 
     ``closers`` are what still has to be read behind the layers inside: trailers and CRCs.
     ``icrc`` computes the ICRC that the frame should have, given where its pad ends; ``short``
-    says that octets are missing, so that nothing behind them can be checked.
+    says that octets are missing, so that nothing behind them can be checked; ``missing`` counts
+    those of the layer at hand.
     """
 
     __slots__ = (
         *("closers", "complaint", "cut", "data", "dissection", "end", "icrc"),
-        *("network", "network_offset", "nodes", "offset", "session", "short"),
+        *("missing", "network", "network_offset", "nodes", "offset", "session", "short"),
     )
 
     def __init__(self, dissection: Dissection, session: "Session") -> None:
@@ -66,6 +67,7 @@ class Walk:
         self.end = len(self.data)
         self.cut = dissection.length > len(self.data)
         self.short = False
+        self.missing = 0
         self.closers: list[Closer] = []
         self.complaint: Node | None = None
         self.network: IPv4 | IPv6 | None = None
@@ -96,7 +98,7 @@ class Walk:
         return octets
 
     def take_data(self, pad: int = 0) -> None:
-        """All that is left, as payload; the last ``pad`` octets fill it up.
+        """All that is left, as the payload of RDMA or TCP; the last ``pad`` octets fill it up.
 
         Wireshark counts the pad as data, so ``data.data`` does as well.
         """
@@ -109,11 +111,17 @@ class Walk:
         if pad:
             self.take_octets("pad", pad, derived.PAD)
 
+    def take_rest(self) -> None:
+        """All that is left, as what some other protocol means something by."""
+        if self.left > 0:
+            self.take_octets("payload", self.left, derived.PAYLOAD)
+
     def narrow(self, length: int, who: str) -> None:
         """``who`` says that ``length`` octets follow; what is behind them is a trailer."""
         end = self.offset + length
         if length < 0 or end > self.end:
             self.short = True
+            self.missing = max(end - self.end, 0)
             if length < 0 or not self.cut:
                 self.complain(f"{who} says that {length} octets follow, {self.left} are there")
         elif end < self.end:
@@ -168,7 +176,7 @@ class Walk:
         while following is not None:
             step = steps.get(following)
             if step is None:
-                self.take_data()
+                self.take_rest()
                 return
             following = step(self)
 

@@ -167,6 +167,7 @@ class HeaderMeta(type):
         *,
         clause: str = "",
         wireshark: str = "",
+        show: Show = OCTETS,
         label: str = "",
     ) -> "HeaderMeta":
         rows = _placed(name, [replace(v, name=k) for k, v in body.items() if isinstance(v, Row)])
@@ -179,6 +180,7 @@ class HeaderMeta(type):
         cls = super().__new__(mcs, name, bases, kept)
         cls.rows, cls.groups = tuple(rows), tuple(groups)
         cls.clause, cls.wireshark = clause, wireshark  # type: ignore[attr-defined]
+        cls.show = show  # type: ignore[attr-defined]
         cls.label = label or name.lower()  # type: ignore[attr-defined]
         if rows:
             attach(cls, rows)
@@ -209,7 +211,12 @@ def _spanned(header: str, name: str, group: Group, rows: list[Row]) -> Group:
 
 
 class Header(metaclass=HeaderMeta):
-    """Base of all header tables. ``SIZE`` is the length on the wire, in octets."""
+    """Base of all header tables.
+
+    ``SIZE`` is the length on the wire, in octets. ``wireshark`` is the name of the header as a
+    whole where Wireshark has one, and ``show`` how it is written: its octets, or only that it is
+    there.
+    """
 
     __slots__ = ()
 
@@ -217,6 +224,7 @@ class Header(metaclass=HeaderMeta):
     groups: ClassVar[tuple[Group, ...]]
     clause: ClassVar[str]
     wireshark: ClassVar[str]
+    show: ClassVar[Show]
     label: ClassVar[str]
     SIZE: ClassVar[int] = 0
 

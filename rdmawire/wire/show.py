@@ -25,6 +25,7 @@ class Kind(Enum):
     IPV6 = "IPv6 address or GID"
     OCTETS = "octets"
     DIGITS = "number, written like octets"
+    PRESENCE = "1 where it is"
     TEXT = "text"
 
 
@@ -49,6 +50,7 @@ IPV4 = Show(Kind.IPV4)
 IPV6 = Show(Kind.IPV6)
 OCTETS = Show(Kind.OCTETS)
 DIGITS = Show(Kind.DIGITS)
+PRESENCE = Show(Kind.PRESENCE)
 TEXT = Show(Kind.TEXT)
 
 
@@ -89,6 +91,11 @@ def ipv6(value: bytes) -> str:
     return f"::ffff:{mapped}" if mapped is not None else str(address)
 
 
+def present(_: object) -> str:
+    """``1``, as tshark prints what has no value of its own."""
+    return "1"
+
+
 def octet_digits(value: bytes) -> str:
     """Octets as hexadecimal digits without separators."""
     return value.hex()
@@ -114,6 +121,7 @@ _WRITERS: dict[Kind, Callable[[Any], str]] = {
     Kind.IPV6: ipv6,
     Kind.OCTETS: octet_digits,
     Kind.TEXT: printable,
+    Kind.PRESENCE: present,
 }
 
 

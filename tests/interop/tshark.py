@@ -31,6 +31,7 @@ def shared_fields() -> list[FieldInfo]:
 def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
     """What tshark says of each frame, for these fields."""
     octets = {info.name for info in infos if info.type == "FT_BYTES"}
+    presences = {info.name for info in infos if info.type == "FT_NONE"}
     names = {info.name for info in infos}
     packets = pyshark.FileCapture(str(path), keep_packets=False, custom_parameters=_SETTINGS)
     try:
@@ -39,7 +40,7 @@ def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
             for layer in [packet.frame_info, *packet.layers]:
                 for name, field in layer._all_fields.items():
                     if name in names:
-                        shown = [each.show or "" for each in field.fields]
+                        shown = ["1" if name in presences else each.show for each in field.fields]
                         found.setdefault(name, []).extend(
                             text.replace(":", "") if name in octets else text for text in shown
                         )

@@ -5,15 +5,15 @@ The same octets come out every time, on every machine; a test holds them against
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from rdmawire.capture import Record, create_capture
-from tools.make_captures.pack import PACK, Capture
+from tools.make_captures.pack import FAULTY, PACK, Capture
 
-FOLDER = Path("captures/generated")
+FOLDER = Path("captures")
 _START_NS = 1_700_000_000_000_000_000
 _STEP_NS = 1_000_000
 
@@ -39,17 +39,24 @@ def _entry(capture: Capture, folder: Path, frames: int) -> Iterator[str]:
     yield ""
 
 
+def make_pack(captures: Sequence[Capture], folder: Path, title: str) -> None:
+    """Write these captures and their manifest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"# {title}", ""]
+    for capture in captures:
+        frames = write(capture, folder)
+        lines += _entry(capture, folder, frames)
+        click.echo(f"{folder.name}/{capture.name}: {frames} frames")
+    (folder / "manifest.toml").write_text("\n".join(lines))
+
+
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=FOLDER)
 def make(folder: Path) -> None:
     """Write all generated captures into FOLDER."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = ["# Captures that `make captures` makes, octet for octet the same every time.", ""]
-    for capture in PACK:
-        frames = write(capture, folder)
-        lines += _entry(capture, folder, frames)
-        click.echo(f"{capture.name}: {frames} frames")
-    (folder / "manifest.toml").write_text("\n".join(lines))
+    same = "octet for octet the same every time."
+    make_pack(PACK, folder / "generated", f"Captures that `make captures` makes, {same}")
+    make_pack(FAULTY, folder / "faulty", f"Captures with something wrong in them, {same}")
 
 
 if __name__ == "__main__":

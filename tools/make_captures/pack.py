@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rdmawire.capture import LinkType
 from rdmawire.wire.erf import ERFType
-from tools.make_captures import transport
+from tools.make_captures import faulty, iwarp, iwarp_streams, transport
 
 
 class Capture(NamedTuple):
@@ -19,6 +19,11 @@ class Capture(NamedTuple):
 
 def _records(kind: ERFType, frames: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
     return lambda: (transport.erf(kind, frame, i) for i, frame in enumerate(frames()))
+
+
+def _shows(frames: Callable[[], Iterable[bytes]]) -> str:
+    """What the function that makes the frames says of them."""
+    return (frames.__doc__ or "").split("\n")[0].rstrip(".")
 
 
 _ETHERNET = LinkType.ETHERNET
@@ -88,4 +93,20 @@ PACK = (
         "ARP, IEEE 802.3, and source ports that other protocols own",
         transport.neighbours,
     ),
+    *(
+        Capture(f"{name}.pcap", _ETHERNET, _shows(frames) or name.replace("_", " "), frames)
+        for name, frames in (iwarp.SCENARIOS | iwarp_streams.STREAMS).items()
+    ),
 )
+
+FAULTY = (
+    Capture("bad_icrc.pcap", _ETHERNET, "the second frame's ICRC is wrong", faulty.bad_icrc),
+    Capture("bad_checksums.pcap", _ETHERNET, _shows(faulty.bad_checksums), faulty.bad_checksums),
+    Capture("bad_vcrc.pcap", LinkType.INFINIBAND, "the VCRC is wrong", faulty.bad_vcrc),
+    Capture("malformed.pcap", _ETHERNET, _shows(faulty.malformed), faulty.malformed),
+    Capture(
+        "iwarp_bad_crc.pcap", _ETHERNET, _shows(iwarp_streams.conflict), iwarp_streams.conflict
+    ),
+    Capture("iwarp_reserved.pcap", _ETHERNET, _shows(iwarp.reserved_bits), iwarp.reserved_bits),
+)
+"""Captures with something wrong in them, to see what is said of it."""

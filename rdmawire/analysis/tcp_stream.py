@@ -1,0 +1,347 @@
+"""TCP streams put together again: segments in any order become octets in order.
+
+Each direction of a connection counts its octets from zero: the first one after the SYN, or the
+first one captured where nobody saw a SYN. Segments that come early are held; octets that come
+twice count once, and where they differ the first ones stay. A hole is given up, and reported,
+when the other side has acknowledged what is behind it, or when more is held than the limits
+allow. Octets handed on are not kept, so a retransmission is compared only with what is held.
+
+What a segment costs is bounded: by its own length and by the number of segments held.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from rdmawire.wire.inet import TCP
+
+MODULUS = 1 << 32
+_HALF = MODULUS >> 1
+
+HELD_SEGMENTS = 256
+HELD_OCTETS = 1 << 20
+"""Most that one direction holds behind a hole: past either, the hole is given up."""
+
+CONNECTIONS = 4096
+"""Connections remembered; past that, the one longest silent is forgotten."""
+
+HELD_IN_ALL = 64 << 20
+"""Octets that all directions hold together."""
+
+
+class Data(NamedTuple):
+    """Octets of a stream, the next ones in order."""
+
+    position: int
+    octets: bytes
+
+
+class Hole(NamedTuple):
+    """Octets of a stream that will not come."""
+
+    position: int
+    length: int
+
+
+Piece = Data | Hole
+
+
+class Segment(NamedTuple):
+    """What became of a TCP segment.
+
+    ``position`` is where in the stream its payload begins, ``length`` what it had on the wire,
+    ``captured`` what of that is there. ``pieces`` are what is now known of the stream, in order:
+    more than the segment's own octets if it filled a hole, nothing if it left one before it.
+    ``repeated`` of its octets had come before, or come before the first one captured;
+    ``conflict`` says that some of those that could be compared were others.
+    """
+
+    position: int
+    length: int
+    captured: int = 0
+    pieces: tuple[Piece, ...] = ()
+    repeated: int = 0
+    conflict: bool = False
+
+
+class _Held(NamedTuple):
+    """Octets that wait for those before them; none where the capture cut the segment."""
+
+    position: int
+    length: int
+    octets: bytes
+
+    @property
+    def end(self) -> int:
+        return self.position + self.length
+
+    def from_position(self, position: int) -> "_Held":
+        """What of it begins at ``position``."""
+        skip = position - self.position
+        return _Held(position, self.length - skip, self.octets[skip:])
+
+    def up_to(self, position: int) -> "_Held":
+        """What of it ends at ``position``."""
+        length = position - self.position
+        return _Held(self.position, length, self.octets[:length])
+
+
+class Direction:
+    """One direction of a connection. ``joined`` says that its SYN was not seen."""
+
+    __slots__ = ("_acknowledged", "_base", "_held", "_next", "held", "joined")
+
+    def __init__(self) -> None:
+        self.joined = False
+        self.held = 0
+        self._base: int | None = None
+        self._next = 0
+        self._acknowledged = 0
+        self._held: list[_Held] = []
+
+    def segment(
+        self, seq: int, payload: bytes, *, syn: bool = False, length: int | None = None
+    ) -> Segment:
+        """Take in a segment; ``length`` is that of its payload if the capture cut it short."""
+        if self._base is None:
+            self._base = (seq + syn) % MODULUS
+            self.joined = not syn
+        start = self._position(seq + syn)
+        size = len(payload) if length is None else max(length, len(payload))
+        if start == self._next and not self._held and size == len(payload):
+            self._next += size
+            return Segment(start, size, size, (Data(start, payload),) if size else ())
+        return self._disorderly(start, payload, size)
+
+    def acknowledged(self, ack: int) -> None:
+        """The other side has everything before ``ack``, wherever the capture lost it."""
+        if self._base is not None:
+            self._acknowledged = max(self._acknowledged, self._position(ack))
+
+    def give_up(self) -> tuple[Piece, ...]:
+        """Wait no longer: all that is held, with the holes before it."""
+        pieces: list[Piece] = []
+        while self._held:
+            self._skip_hole(pieces)
+        return tuple(pieces)
+
+    def _position(self, seq: int) -> int:
+        """Where in the stream a sequence number is: the place nearest to what comes next."""
+        assert self._base is not None
+        return self._next + (seq - self._base - self._next + _HALF) % MODULUS - _HALF
+
+    def _disorderly(self, start: int, payload: bytes, size: int) -> Segment:
+        repeated, conflict = self._hold(_Held(start, len(payload), payload))
+        if size > len(payload):
+            self._hold(_Held(start + len(payload), size - len(payload), b""))
+        pieces: list[Piece] = []
+        self._drain(pieces)
+        while self._held and self._is_hopeless():
+            self._skip_hole(pieces)
+        return Segment(start, size, len(payload), tuple(pieces), repeated, conflict)
+
+    def _hold(self, new: _Held) -> tuple[int, bool]:
+        """Keep what is new of these octets; how many were not, and whether they differed."""
+        repeated, conflict = 0, False
+        if new.position < self._next:
+            repeated = min(self._next, new.end) - new.position
+            new = new.from_position(min(self._next, new.end))
+        index = bisect_right(self._held, new.position, key=lambda held: held.end)
+        while new.length:
+            held = self._held[index] if index < len(self._held) else None
+            if held is None or new.end <= held.position:
+                self._keep(index, new)
+                break
+            if new.position < held.position:
+                self._keep(index, new.up_to(held.position))
+                index, new = index + 1, new.from_position(held.position)
+            end = min(new.end, held.end)
+            conflict |= _differ(new, held, end)
+            repeated += end - new.position
+            index, new = index + 1, new.from_position(end)
+        return repeated, conflict
+
+    def _keep(self, index: int, new: _Held) -> None:
+        self._held.insert(index, new)
+        self.held += len(new.octets)
+
+    def _drain(self, pieces: list[Piece]) -> None:
+        """Hand on what is held and has nothing missing before it."""
+        taken = 0
+        for held in self._held:
+            if held.position != self._next:
+                break
+            whole = len(held.octets) == held.length
+            pieces.append(
+                Data(held.position, held.octets) if whole else Hole(held.position, held.length)
+            )
+            self.held -= len(held.octets)
+            self._next = held.end
+            taken += 1
+        del self._held[:taken]
+
+    def _is_hopeless(self) -> bool:
+        """Whether the hole before what is held will not be filled."""
+        return (
+            self._held[0].position <= self._acknowledged
+            or len(self._held) > HELD_SEGMENTS
+            or self.held > HELD_OCTETS
+        )
+
+    def _skip_hole(self, pieces: list[Piece]) -> None:
+        first = self._held[0].position
+        pieces.append(Hole(self._next, first - self._next))
+        self._next = first
+        self._drain(pieces)
+
+
+def _differ(new: _Held, held: _Held, end: int) -> bool:
+    """Whether two runs of octets differ where they overlap, up to ``end``."""
+    start = max(new.position, held.position)
+    first = new.octets[start - new.position : end - new.position]
+    second = held.octets[start - held.position : end - held.position]
+    return bool(first and second) and first != second
+
+
+T = TypeVar("T")
+
+
+class Connection(Generic[T]):
+    """A TCP connection: its number, its directions, and the state of the protocol above."""
+
+    __slots__ = ("bases", "deaf", "directions", "stream", "upper")
+
+    def __init__(self, stream: int, upper: T) -> None:
+        self.stream = stream
+        self.upper = upper
+        self.deaf = False
+        self.directions = (Direction(), Direction())
+        self.bases: list[int | None] = [None, None]
+
+    def number(self, way: int, tcp: TCP) -> None:
+        """Fix what relative numbers count from, once for each direction."""
+        if self.bases[way] is None:
+            self.bases[way] = tcp.seq if tcp.syn else tcp.seq - 1
+        if tcp.ack and self.bases[1 - way] is None:
+            self.bases[1 - way] = tcp.acknowledgment - 1
+
+    def restart(self, way: int, upper: T) -> None:
+        """A direction begins anew: the answer to the SYN came with another number."""
+        self.upper = upper
+        ways = list(self.directions)
+        ways[way] = Direction()
+        self.directions = (ways[0], ways[1])
+        self.bases[way] = None
+
+    def deafen(self) -> None:
+        """Nobody cares for the octets any more: hold none."""
+        self.deaf = True
+        self.directions = (Direction(), Direction())
+
+
+class Arrival(NamedTuple, Generic[T]):
+    """A TCP segment in its connection, with the numbers that Wireshark prints.
+
+    ``way`` is 0 for the side that spoke first. ``seq``, ``ack`` and ``nxtseq`` are relative:
+    ``tcp.seq``, ``tcp.ack`` and ``tcp.nxtseq``.
+    """
+
+    connection: Connection[T]
+    way: int
+    seq: int
+    ack: int
+    nxtseq: int
+    segment: Segment
+
+
+_Key = tuple[tuple[bytes, int], tuple[bytes, int]]
+
+
+class Tracker(Generic[T]):
+    """All connections of a capture, numbered like Wireshark's ``tcp.stream``.
+
+    ``upper`` makes the state of the protocol above, once for each connection. A connection that
+    was forgotten gets a new number when it speaks again.
+    """
+
+    def __init__(
+        self, upper: Callable[[], T], most: int = CONNECTIONS, held: int = HELD_IN_ALL
+    ) -> None:
+        self._upper = upper
+        self._most, self._most_held = most, held
+        self._connections: OrderedDict[_Key, Connection[T]] = OrderedDict()
+        self._next = 0
+        self._held = 0
+
+    def segment(
+        self, src: bytes, dst: bytes, tcp: TCP, payload: bytes, length: int | None = None
+    ) -> Arrival[T]:
+        """Take in a segment; ``length`` is that of its payload if the capture cut it short."""
+        connection, way = self._connection((src, tcp.srcport), (dst, tcp.dstport), tcp)
+        connection.number(way, tcp)
+        own, other = connection.bases[way] or 0, connection.bases[1 - way] or 0
+        size = len(payload) if length is None else length
+        seq = (tcp.seq - own) % MODULUS
+        ack = (tcp.acknowledgment - other) % MODULUS if tcp.ack else tcp.acknowledgment
+        nxtseq = (seq + size + (tcp.syn | tcp.fin)) % MODULUS
+        segment = self._put(connection, way, tcp, payload, length)
+        return Arrival(connection, way, seq, ack, nxtseq, segment)
+
+    def _put(
+        self, connection: Connection[T], way: int, tcp: TCP, payload: bytes, length: int | None
+    ) -> Segment:
+        if connection.deaf:
+            size = len(payload) if length is None else length
+            return Segment(0, size, len(payload))
+        direction = connection.directions[way]
+        before = direction.held
+        segment = direction.segment(tcp.seq, payload, syn=bool(tcp.syn), length=length)
+        if tcp.ack:
+            connection.directions[1 - way].acknowledged(tcp.acknowledgment)
+        self._held += direction.held - before
+        if self._held > self._most_held:
+            self._held -= direction.held
+            segment = segment._replace(pieces=segment.pieces + direction.give_up())
+        return segment
+
+    def deafen(self, connection: Connection[T]) -> None:
+        """Put no more octets of this connection together."""
+        self._held -= sum(direction.held for direction in connection.directions)
+        connection.deafen()
+
+    def _connection(
+        self, source: tuple[bytes, int], sink: tuple[bytes, int], tcp: TCP
+    ) -> tuple[Connection[T], int]:
+        key, way = ((source, sink), 0)
+        connection = self._connections.get(key)
+        if connection is None:
+            connection = self._connections.get((sink, source))
+            if connection is not None:
+                key, way = (sink, source), 1
+        if connection is None or self._is_another(connection, way, tcp):
+            return self._new((source, sink), key), 0
+        self._connections.move_to_end(key)
+        return connection, way
+
+    def _is_another(self, connection: Connection[T], way: int, tcp: TCP) -> bool:
+        """Whether a SYN opens another connection between the same ports."""
+        base = connection.bases[way]
+        if not tcp.syn or base is None or base % MODULUS == tcp.seq:
+            return False
+        if tcp.ack:
+            self._held -= connection.directions[way].held
+            connection.restart(way, self._upper())
+        return not tcp.ack
+
+    def _new(self, key: _Key, old: _Key) -> Connection[T]:
+        self._forget(self._connections.pop(old, None))
+        connection = self._connections[key] = Connection(self._next, self._upper())
+        self._next += 1
+        if len(self._connections) > self._most:
+            self._forget(self._connections.popitem(last=False)[1])
+        return connection
+
+    def _forget(self, connection: Connection[T] | None) -> None:
+        if connection is not None:
+            self._held -= sum(direction.held for direction in connection.directions)

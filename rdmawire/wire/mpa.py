@@ -1,0 +1,287 @@
+"""MPA: how DDP segments stand in a TCP stream. RFC 5044, with the start-up of RFC 6581.
+
+A connection begins with one start-up frame in each direction; FPDUs follow. An FPDU is the
+length of a ULPDU, the ULPDU, a pad to a multiple of four octets and a CRC32c. Where the receiver
+has asked for Markers, four octets stand in the stream at every 512th, whatever they cut apart.
+Positions are octets of the stream counted from the first Marker, which comes right before the
+first FPDU (RFC 5044, section 4.3).
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from rdmawire.errors import WireError
+from rdmawire.wire.header import Header, bits, flag, group, octets
+from rdmawire.wire.show import HEX, PRESENCE
+
+REQUEST_KEY = b"MPA ID Req Frame"
+REPLY_KEY = b"MPA ID Rep Frame"
+"""What the initiator's and the responder's start-up frames begin with. RFC 5044, 7.1.1."""
+
+MOST_PRIVATE_DATA = 512
+"""Octets of private data that a start-up frame may carry. RFC 5044, 7.1.1."""
+
+MARKER_SPACING = 512
+"""Octets of the stream from one Marker to the next. RFC 5044, 4.3."""
+
+NOT_NEGOTIATED = 0x3FFF
+"""An IRD or ORD with which its sender takes no part in the negotiation. RFC 6581, 9.1."""
+
+PRIVATE_DATA = "iwarp_mpa.privatedata"
+PAD = "iwarp_mpa.pad"
+"""Wireshark's names for octets whose length varies, so that no row can hold them."""
+
+
+class MPARequest(
+    Header, clause="RFC 5044, 7.1.1", wireshark="iwarp_mpa.req", label="mpa_request", show=PRESENCE
+):
+    """Start-up frame of the initiator; ``pd_length`` octets of private data follow."""
+
+    key: bytes = octets(16, "iwarp_mpa.key.req", default=REQUEST_KEY)
+    m: int = flag("iwarp_mpa.marker_flag")
+    c: int = flag("iwarp_mpa.crc_flag")
+    r: int = flag("iwarp_mpa.rej_flag")
+    reserved: int = group("iwarp_mpa.res", "s", "res", show=HEX)
+    s: int = flag(clause="RFC 6581, 6")
+    res: int = bits(4, "", HEX)
+    rev: int = bits(8, "iwarp_mpa.rev", default=1)
+    pd_length: int = bits(16, "iwarp_mpa.pdlength")
+
+
+class MPAReply(
+    Header, clause="RFC 5044, 7.1.1", wireshark="iwarp_mpa.rep", label="mpa_reply", show=PRESENCE
+):
+    """Start-up frame of the responder; ``pd_length`` octets of private data follow."""
+
+    key: bytes = octets(16, "iwarp_mpa.key.rep", default=REPLY_KEY)
+    m: int = flag("iwarp_mpa.marker_flag")
+    c: int = flag("iwarp_mpa.crc_flag")
+    r: int = flag("iwarp_mpa.rej_flag")
+    reserved: int = group("iwarp_mpa.res", "s", "res", show=HEX)
+    s: int = flag(clause="RFC 6581, 6")
+    res: int = bits(4, "", HEX)
+    rev: int = bits(8, "iwarp_mpa.rev", default=1)
+    pd_length: int = bits(16, "iwarp_mpa.pdlength")
+
+
+StartUpHeader = MPARequest | MPAReply
+
+
+def depth_words(depth: int) -> str:
+    """What an IRD or ORD says beyond its number."""
+    return "NOT_NEGOTIATED" if depth == NOT_NEGOTIATED else ""
+
+
+class MPAEnhanced(Header, clause="RFC 6581, 9", label="mpa_enhanced"):
+    """Enhanced connection data: the private data of a frame with ``s`` set begins with it.
+
+    ``a`` asks for the peer-to-peer model; ``b``, ``c`` and ``d`` offer an empty Send, RDMA Write
+    and RDMA Read as the message that says ready to receive.
+    """
+
+    a: int = flag()
+    b: int = flag()
+    ird: int = bits(14, words=depth_words, clause="RFC 6581, 9.1")
+    c: int = flag()
+    d: int = flag()
+    ord: int = bits(14, words=depth_words, clause="RFC 6581, 9.1")
+
+
+class Marker(
+    Header, clause="RFC 5044, 4.2", wireshark="iwarp_mpa.markers", label="mpa_marker", show=PRESENCE
+):
+    """Marker: octets from the ULPDU length to here; zero where it stands between FPDUs."""
+
+    reserved: int = bits(16, "iwarp_mpa.marker_res", HEX)
+    fpduptr: int = bits(16, "iwarp_mpa.marker_fpduptr")
+
+
+class FPDULength(
+    Header, clause="RFC 5044, 4.1", wireshark="iwarp_mpa.fpdu", label="mpa_fpdu", show=PRESENCE
+):
+    """The header of an FPDU: octets of its ULPDU."""
+
+    ulpdu_length: int = bits(16, "iwarp_mpa.ulpdulength")
+
+
+class FPDUCRC(Header, clause="RFC 5044, 4.4", label="mpa_crc"):
+    """CRC32c in use; the number is its octets as they stand on the wire."""
+
+    crc: int = bits(32, "iwarp_mpa.crc_check", HEX)
+
+
+class UnusedCRC(Header, clause="RFC 5044, 4.1", label="mpa_unused_crc"):
+    """The same octets where CRCs are not in use: any value, never checked."""
+
+    crc: int = bits(32, "iwarp_mpa.crc", HEX)
+
+
+_LENGTH, _CRC = FPDULength.SIZE, FPDUCRC.SIZE
+_BETWEEN = MARKER_SPACING - Marker.SIZE
+
+
+class FPDU(NamedTuple):
+    """An FPDU. ``offset`` is where it begins in its buffer, ``size`` its octets, Markers included.
+
+    ``crc`` is the number in its CRC field and ``expected`` the one that its octets give.
+    ``markers`` are those inside it, with their offsets in the buffer.
+    """
+
+    offset: int
+    size: int
+    ulpdu: bytes
+    pad: bytes
+    crc: int
+    expected: int
+    markers: tuple[tuple[int, Marker], ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether the CRC fits. Where CRCs are not in use this says nothing."""
+        return self.crc == self.expected
+
+    @property
+    def header(self) -> int:
+        """Offset of the ULPDU length: behind the Marker, if the FPDU begins with one."""
+        return self.offset + (self._first_marker == 0) * Marker.SIZE
+
+    @property
+    def _first_marker(self) -> int:
+        """Octets before the first Marker; as many as there are where it has none."""
+        return self.markers[0][0] - self.offset if self.markers else self.size
+
+    def offset_of(self, octet: int) -> int:
+        """Where an octet stands in the buffer, counted without Markers from the ULPDU length."""
+        return self.offset + with_markers(octet, self._first_marker)
+
+    def wrong_markers(self) -> Iterator[tuple[int, int]]:
+        """Offsets of Markers that do not point to the ULPDU length, with what they should say."""
+        for offset, marker in self.markers:
+            # RFC 5044, section 4.2: the two lowest bits count as zero.
+            expected = max(offset - self.header, 0)
+            if marker.fpduptr & ~3 != expected:
+                yield offset, expected
+
+
+def with_markers(octet: int, first: int) -> int:
+    """Where an octet of an FPDU stands once Markers are in, the first one after ``first`` octets.
+
+    It is counted from the FPDU's first octet, as ``octet`` is without Markers.
+    """
+    if octet < first:
+        return octet
+    return octet + Marker.SIZE * (1 + (octet - first) // _BETWEEN)
+
+
+def fpdu_size(ulpdu_length: int, position: int | None = None) -> int:
+    """Octets that an FPDU takes at this position of the stream; without Markers at ``None``."""
+    # RFC 5044, section 4.1: the pad makes the FPDU a multiple of four octets.
+    size = (_LENGTH + ulpdu_length + 3) // 4 * 4 + _CRC
+    if position is None:
+        return size
+    # A Marker right behind the CRC belongs to the next FPDU (section 4.3).
+    return with_markers(size - 1, -position % MARKER_SPACING) + 1
+
+
+def mulpdu(emss: int, markers: bool = False) -> int:
+    """MULPDU: the longest ULPDU that fits a TCP segment of ``emss`` octets. RFC 5044, 4.5."""
+    overhead = _LENGTH + _CRC + emss % 4
+    return emss - overhead - (Marker.SIZE * -(-emss // MARKER_SPACING) if markers else 0)
+
+
+def size_at(buffer: bytes | bytearray, offset: int, end: int, position: int | None = None) -> int:
+    """Octets that the FPDU at ``offset`` takes; 0 if its length has not come before ``end``."""
+    header = offset + _leading(position)
+    if header + _LENGTH > end:
+        return 0
+    return fpdu_size(buffer[header] << 8 | buffer[header + 1], position)
+
+
+def parse_fpdu(
+    buffer: bytes | bytearray, offset: int = 0, end: int | None = None, position: int | None = None
+) -> FPDU:
+    """The FPDU that begins at ``offset``; ``end`` is where the octets at hand end.
+
+    ``position`` is where in the stream it begins, or ``None`` if the stream has no Markers.
+    :class:`WireError` if it is not whole. The CRC is read and computed, not judged: whether it
+    is in use was settled at start-up.
+    """
+    limit = len(buffer) if end is None else end
+    size = size_at(buffer, offset, limit, _aligned(position))
+    if not size or offset + size > limit:
+        needs = f"takes {size}" if size else f"header takes {_leading(position) + _LENGTH}"
+        raise WireError(f"FPDU {needs} octets, {max(limit - offset, 0)} are left", offset)
+    crc = offset + size - _CRC
+    covered = bytes(buffer[offset:crc])
+    found = int.from_bytes(buffer[crc : offset + size], "big")
+    markers, content = _without_markers(covered, position, offset)
+    ulpdu = _LENGTH + (content[0] << 8 | content[1])
+    return FPDU(
+        offset, size, content[_LENGTH:ulpdu], content[ulpdu:], found, crc_of(covered), markers
+    )
+
+
+def build_fpdu(ulpdu: bytes, *, crc: bool = True, position: int | None = None) -> bytes:
+    """The FPDU with this ULPDU; ``position`` as for :func:`parse_fpdu`.
+
+    Without ``crc`` the CRC field is zero. :class:`WireError` if the ULPDU is too long.
+    """
+    content = FPDULength(len(ulpdu)).build() + ulpdu
+    content += bytes(-len(content) % 4)
+    covered = b"".join(_marked(content, _aligned(position)))
+    return covered + FPDUCRC(crc_of(covered) if crc else 0).build()
+
+
+def crc_of(covered: bytes) -> int:
+    """The number in the CRC field of an FPDU whose other octets are these, Markers included.
+
+    RFC 5044, section 4.4, with section 4.3: a Marker counts with the FPDU that holds it, one
+    between FPDUs with the later of the two.
+    """
+    # The CRC's lowest octet is sent first, as captures of Linux's siw show.
+    return int.from_bytes(_crc32c()(covered).to_bytes(4, "little"), "big")
+
+
+@cache
+def _crc32c() -> Callable[[bytes], int]:
+    from crc32c import crc32c  # takes 20 ms to import
+
+    return crc32c
+
+
+def _leading(position: int | None) -> int:
+    """Octets of a Marker that stands before the ULPDU length of the FPDU at this position."""
+    return Marker.SIZE if position is not None and position % MARKER_SPACING == 0 else 0
+
+
+def _aligned(position: int | None) -> int | None:
+    # RFC 5044, section 4.3: FPDUs and Markers are multiples of four octets.
+    if position is not None and position % 4:
+        raise WireError(f"an FPDU at position {position} of the stream: not a multiple of four")
+    return position
+
+
+_Markers = tuple[tuple[int, Marker], ...]
+
+
+def _without_markers(covered: bytes, position: int | None, offset: int) -> tuple[_Markers, bytes]:
+    """The Markers in an FPDU that begins at ``offset``, and what stands between them."""
+    first = len(covered) if position is None else -position % MARKER_SPACING
+    if first >= len(covered):
+        return (), covered
+    places = range(first, len(covered), MARKER_SPACING)
+    between = (covered[at + Marker.SIZE : at + MARKER_SPACING] for at in places)
+    markers = tuple((offset + at, Marker.parse(covered, at)) for at in places)
+    return markers, b"".join([covered[:first], *between])
+
+
+def _marked(content: bytes, position: int | None) -> Iterator[bytes]:
+    """What an FPDU holds before its CRC, with Markers put in."""
+    # The CRC field counts when Markers are placed: one may stand right before it.
+    first = len(content) + _CRC if position is None else -position % MARKER_SPACING
+    yield content[:first]
+    for at in range(first, len(content) + _CRC, _BETWEEN):
+        pointer = with_markers(at, first) - Marker.SIZE
+        yield Marker(0, pointer - (Marker.SIZE if first == 0 and at else 0)).build()
+        yield content[at : at + _BETWEEN]

@@ -1,0 +1,155 @@
+"""Makes the reference pages while MkDocs builds the site; nothing here is written twice."""
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+import mkdocs_gen_files
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from rdmawire.analysis.fields import fields, row_name  # noqa: E402
+from rdmawire.cli.main import cli  # noqa: E402
+from rdmawire.wire.header import Header, Row  # noqa: E402
+from rdmawire.wire.opcode import SHAPES  # noqa: E402
+from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
+from tools.docs.figure import figure  # noqa: E402
+
+_HEADER_PAGES = {
+    "infiniband": ("InfiniBand headers", ("ib",)),
+    "iwarp": ("iWARP headers", ("mpa", "ddp", "rdmap", "terminate")),
+    "carriage": ("Carriage", ("inet", "erf")),
+    "management": (
+        "Management datagrams",
+        *(("management", "mad", "rmpp", "smp", "node_info", "port_info", "forwarding", "notice",
+        "sa", "sa_record", "perf"),),
+    ),
+    "connections": ("Connection management", ("cm", "cm_request", "ip_cm")),
+}  # fmt: skip
+
+
+def write(name: str, lines: Iterator[str]) -> None:
+    """Add a page to the site."""
+    with mkdocs_gen_files.open(f"reference/{name}.md", "w") as page:
+        page.write("\n".join(lines) + "\n")
+
+
+def _tables(module: str) -> list[type[Header]]:
+    found = import_module(f"rdmawire.wire.{module}")
+    return [
+        table
+        for table in vars(found).values()
+        if isinstance(table, type) and issubclass(table, Header) and table.rows
+        if table.__module__ == found.__name__
+    ]
+
+
+def _headers(title: str, modules: tuple[str, ...]) -> Iterator[str]:
+    yield f"# {title}"
+    yield ""
+    yield "Made from the tables in `rdmawire.wire`: what is drawn here is what the codecs read."
+    for module in modules:
+        for table in _tables(module):
+            yield from _header(table)
+
+
+def _header(table: type[Header]) -> Iterator[str]:
+    yield f"\n## {table.__name__}\n"
+    yield f"{(table.__doc__ or '').strip()}\n"
+    yield f"*{table.SIZE} octets. {table.clause}.*\n"
+    yield figure(table)
+    yield "| bits | row | what it says | field name |"
+    yield "|---|---|---|---|"
+    for row in table.rows:
+        yield f"| {_bits(row)} | `{row.name}` | {_meaning(row)} | {_names(table, row)} |"
+
+
+def _bits(row: Row) -> str:
+    return f"{row.width}" if row.times == 1 else f"{row.times} x {row.width}"
+
+
+def _names(table: type[Header], row: Row) -> str:
+    names = dict.fromkeys(row_name(table, row, meaning) for meaning in row.meanings())
+    return "<br>".join(f"`{name}`" for name in names)
+
+
+def _meaning(row: Row) -> str:
+    enums = {m.enum for m in row.meanings() if m.enum is not None}
+    said = [f"{m.name} {m.value}" for enum in enums for m in list(enum)[:8]]
+    more = any(len(enum) > 8 for enum in enums)
+    return ", ".join(said) + (", ..." if more else "") + (f" ({row.clause})" if row.clause else "")
+
+
+def _opcodes() -> Iterator[str]:
+    yield "# Opcodes\n"
+    yield "Every opcode of the standard, and what follows its BTH. IBA 9.2.1, A14, A17, A19.\n"
+    yield "| opcode | name | headers | payload |"
+    yield "|---|---|---|---|"
+    for opcode, shape in sorted(SHAPES.items()):
+        headers = " ".join(f"`{label}`" for label in shape.headers) or "none"
+        yield f"| 0x{opcode:02X} | `{shape.opcode.name}` | {headers} | {shape.payload.value} |"
+
+
+def _fields() -> Iterator[str]:
+    yield "# Fields\n"
+    yield "What `rdmawire fields` lists: the names that `dissect -e` takes.\n"
+    yield "| name | type | clause | meaning |"
+    yield "|---|---|---|---|"
+    for info in fields():
+        yield f"| `{info.name}` | {info.type} | {info.clause} | {info.doc} |"
+
+
+def _commands() -> Iterator[str]:
+    yield "# Commands\n"
+    context = click.Context(cli, info_name="rdmawire", terminal_width=90, max_content_width=90)
+    yield f"```text\n{cli.get_help(context)}\n```\n"
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        inner = click.Context(
+            command, info_name=name, parent=context, terminal_width=90, max_content_width=90
+        )
+        yield f"## rdmawire {name}\n\n```text\n{command.get_help(inner)}\n```\n"
+
+
+def _wireshark() -> Iterator[str]:
+    yield "# Where Wireshark differs\n"
+    yield (
+        "Every field that has a Wireshark name is compared with tshark 4.0.17, on every shipped "
+        "capture and in every frame. These are all the differences; the test that compares "
+        "fails on any other, and on a row that is no longer needed. tshark runs with "
+        "`ip.check_checksum`, `udp.check_checksum`, `tcp.check_checksum` and "
+        "`tcp.reassemble_out_of_order` on: rdmawire always does what these ask for.\n"
+    )
+    yield "| fields | where | why | seen in |"
+    yield "|---|---|---|---|"
+    for spot in BLIND_SPOTS:
+        names = ", ".join(f"`{field}`" for field in spot.fields)
+        yield f"| {names} | {spot.where} | {spot.reason} | `{spot.seen_in}` |"
+
+
+def _captures() -> Iterator[str]:
+    yield "# Shipped captures\n"
+    yield "Under `captures/`, each folder with a manifest of frames, SHA-256 and origin.\n"
+    for manifest in sorted((ROOT / "captures").glob("*/manifest.toml")):
+        yield f"\n## {manifest.parent.name}\n"
+        yield "| file | frames | origin | shows |"
+        yield "|---|---|---|---|"
+        for entry in tomllib.loads(manifest.read_text())["capture"]:
+            shows = entry.get("shows") or entry.get("packets", "")
+            client = f" `{entry['client']}`" if entry.get("client") else ""
+            origin = entry["origin"] + client.replace("|", "\\|")
+            yield f"| `{entry['file']}` | {entry['frames']} | {origin} | {shows} |"
+
+
+for page, (title, modules) in _HEADER_PAGES.items():
+    write(f"headers/{page}", _headers(title, modules))
+write("opcodes", _opcodes())
+write("fields", _fields())
+write("commands", _commands())
+write("wireshark", _wireshark())
+write("captures", _captures())
