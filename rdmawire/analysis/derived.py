@@ -58,6 +58,9 @@ PRIVATE_DATA = Derived(
 )
 MPA_PAD = Derived("iwarp_mpa.pad", OCTETS, "pad of an FPDU", 0, "RFC 5044, 4.1")
 MPA_NOTE = Derived("rdmawire.mpa.note", TEXT, "what is missing from an iWARP stream", 0)
+TERMINATE_NOTE = Derived(
+    "rdmawire.terminate.note", TEXT, "what a Terminate means that is written mirrored", 0
+)
 TRAILER = Derived("rdmawire.trailer", OCTETS, "what the link added after the packet", 0)
 VENDOR = Derived("infiniband.vendor", OCTETS, "what follows a vendor's opcode", 0, "IBA 9.2.1")
 

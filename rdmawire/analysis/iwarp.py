@@ -25,7 +25,7 @@ from rdmawire.errors import WireError
 from rdmawire.wire import rdmap
 from rdmawire.wire.header import Header
 from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAEnhanced, UnusedCRC
-from rdmawire.wire.terminate import TerminateControl
+from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
 
 
 def events(walk: Walk, found: list[Event], payload: bytes) -> None:
@@ -126,9 +126,11 @@ def _segment(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
     try:
         for at, piece in rdmap.layout(fpdu.ulpdu):
             offset = fpdu.offset_of(FPDULength.SIZE + at)
-            if isinstance(piece, Header):
+            if isinstance(piece, TerminateControl):
+                yield _terminate(piece, offset)
+                quoted = True
+            elif isinstance(piece, Header):
                 yield _header(piece, offset)
-                quoted = quoted or isinstance(piece, TerminateControl)
             elif quoted:
                 yield _octets("quoted", offset, piece, derived.PAYLOAD)
             else:
@@ -136,6 +138,16 @@ def _segment(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
     except WireError as error:
         at = fpdu.offset_of(FPDULength.SIZE + (error.offset or 0))
         walk.complain(error.reason, offset=where + at)
+
+
+def _terminate(control: TerminateControl, offset: int) -> Node:
+    """The control field of a Terminate, and what it means if it is written as siw does."""
+    node = _header(control, offset)
+    meant = mirrored(control)
+    if is_mirrored(control) and meant.layer != control.layer:
+        words = (meant.word(name) or "?" for name in ("layer", "etype", "error_code"))
+        node.add(derived.TERMINATE_NOTE, f"bits mirrored, as siw writes it: {' '.join(words)}")
+    return node
 
 
 def _payload(octets: bytes, offset: int) -> Node:

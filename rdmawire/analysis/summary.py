@@ -1,16 +1,17 @@
 """A dissection in one line: who, to whom, what, and what is wrong with it."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from rdmawire.analysis.derived import CUT
+from rdmawire.analysis.derived import CUT, MPA_NOTE, TERMINATE_NOTE
 from rdmawire.analysis.frame import seconds
 from rdmawire.analysis.node import Dissection
-from rdmawire.wire import ib, inet
+from rdmawire.analysis.saying import SAYINGS, SILENCED_BY
+from rdmawire.wire import ib, inet, mpa
 from rdmawire.wire.header import Header
-from rdmawire.wire.opcode import opcode_word
 from rdmawire.wire.show import ipv4, ipv6, mac
+from rdmawire.wire.terminate import TerminateControl
 
 
 class Mood(Enum):
@@ -39,46 +40,6 @@ class Summary(NamedTuple):
         return f"{self.number:>6} {self.time:>13} {way:<28} {self.protocol:<8} {self.info}"
 
 
-def _bth(bth: ib.BTH) -> str:
-    marks = [name for name in ("se", "ackreq", "fecn", "becn") if getattr(bth, name)]
-    words = [opcode_word(bth.opcode), f"qp 0x{bth.destqp:06x}", f"psn {bth.psn}", *marks]
-    return " ".join(words)
-
-
-def _aeth(aeth: ib.AETH) -> str:
-    word = type(aeth).rows[2].meaning_in(aeth).word(aeth.value)
-    said = "" if aeth.ack == ib.Ack.ACK else f" {word}"
-    return f"{ib.Ack(aeth.ack).name}{said} msn {aeth.msn}"
-
-
-_SAYINGS: dict[type[Header], Callable[[Any], str]] = {
-    ib.BTH: _bth,
-    ib.AETH: _aeth,
-    ib.RETH: lambda h: f"va 0x{h.va:x} rkey 0x{h.rkey:08x} dmalen {h.dmalen}",
-    ib.AtomicETH: lambda h: (
-        f"va 0x{h.va:x} rkey 0x{h.rkey:08x} swap 0x{h.swapdt:x} compare 0x{h.cmpdt:x}"
-    ),
-    ib.AtomicAckETH: lambda h: f"was 0x{h.origremdt:x}",
-    ib.DETH: lambda h: f"from qp 0x{h.srcqp:06x}",
-    ib.ImmDt: lambda h: f"immediate 0x{h.immdt:08x}",
-    ib.IETH: lambda h: f"invalidate 0x{h.rkey:08x}",
-    ib.XRCETH: lambda h: f"srq 0x{h.xrcsrq:06x}",
-    ib.FlowControl: lambda h: f"vl {h.vl} fctbs {h.fctbs} fccl {h.fccl}",
-    inet.ARP: lambda h: (
-        f"who has {ipv4(h.dst_proto)}? tell {ipv4(h.src_proto)}"
-        if h.opcode == 1
-        else f"{ipv4(h.src_proto)} is at {mac(h.src_hw)}"
-    ),
-    inet.UDP: lambda h: f"{h.srcport} → {h.dstport}",
-    inet.TCP: lambda h: f"{h.srcport} → {h.dstport}{_flags(h)}",
-    inet.Pause: lambda h: f"{h.pause_time} quanta",
-    inet.PFC: lambda h: "priorities " + _priorities(h),
-}
-"""What each header has to say in its frame's line."""
-
-_SILENT_BEFORE_BTH = (inet.UDP,)
-"""Headers that say nothing of interest once a BTH follows them."""
-
 _PROTOCOLS: dict[type[Header], str] = {
     inet.Ethernet: "Ethernet",
     inet.Ethernet8023: "802.3",
@@ -89,20 +50,13 @@ _PROTOCOLS: dict[type[Header], str] = {
     inet.TCP: "TCP",
     inet.Pause: "PAUSE",
     inet.PFC: "PFC",
+    mpa.MPARequest: "MPA",
+    mpa.MPAReply: "MPA",
+    mpa.FPDULength: "iWARP",
     ib.LRH: "IB",
     ib.FlowControl: "IB link",
 }
 """What a frame is called by its innermost header; a BTH is named by what carries it."""
-
-
-def _flags(tcp: inet.TCP) -> str:
-    names = ("syn", "fin", "rst", "psh", "ack", "urg")
-    return "".join(f" {name.upper()}" for name in names if getattr(tcp, name))
-
-
-def _priorities(pfc: inet.PFC) -> str:
-    stopped = [i for i in range(8) if getattr(pfc, f"c{i}")]
-    return ", ".join(f"{i}: {getattr(pfc, f'time{i}')}" for i in stopped) or "none"
 
 
 def _addresses(headers: list[Header]) -> tuple[str, str]:
@@ -128,30 +82,43 @@ def _protocol(headers: list[Header]) -> str:
     return next((_PROTOCOLS[kind] for kind in reversed(kinds) if kind in _PROTOCOLS), "")
 
 
-def _info(frame: Dissection, headers: list[Header]) -> str:
-    has_bth = any(type(header) is ib.BTH for header in headers)
-    said = [
-        _SAYINGS[type(header)](header)
-        for header in headers
-        if type(header) in _SAYINGS and not (has_bth and type(header) in _SILENT_BEFORE_BTH)
-    ]
-    said += [f"{len(n.octets)} octets" for n in frame.nodes if n.name == "payload"]
-    said += [f"[{check}]" for check in frame.bad_checks]
-    said += [f"[{e.field.text(e.value)}]" for n in frame.nodes for e in n.extras if e.field is CUT]
+def _info(frame: Dissection) -> str:
+    said = [*_said(frame), *(f"[{check}]" for check in frame.bad_checks), *_notes(frame)]
     if frame.malformed:
         said.append(f"[malformed: {frame.malformed.reason} (at octet {frame.malformed.offset})]")
-    return ", ".join(filter(None, said))
+    return ", ".join(said)
+
+
+def _said(frame: Dissection) -> Iterator[str]:
+    """What the headers have to say, and how long payloads are, in order."""
+    kinds = {type(header) for header in frame.headers()}
+    for node in frame.nodes:
+        if node.name == "payload":
+            yield f"{len(node.octets)} octets"
+        elif node.header is not None and not SILENCED_BY.get(type(node.header), set()) & kinds:
+            saying = SAYINGS.get(type(node.header))
+            if saying and (text := saying(node.header)):
+                yield text
+
+
+def _notes(frame: Dissection) -> Iterator[str]:
+    """What is missing, and what a peer does its own way."""
+    for node in frame.nodes:
+        for field, value in node.extras:
+            if field in (CUT, MPA_NOTE, TERMINATE_NOTE):
+                yield f"[{field.text(value)}]"
 
 
 def _mood(frame: Dissection, headers: list[Header]) -> Mood:
     if frame.malformed or frame.bad_checks:
         return Mood.BAD
-    for header in headers:
-        if isinstance(header, ib.AETH) and header.ack != ib.Ack.ACK:
-            return Mood.TROUBLE
-        if isinstance(header, ib.CNP):
-            return Mood.TROUBLE
-    return Mood.RDMA if any(isinstance(header, ib.BTH) for header in headers) else Mood.PLAIN
+    kinds = {type(header) for header in headers}
+    refused = any(isinstance(header, ib.AETH) and header.ack for header in headers)
+    if refused or kinds & {ib.CNP, TerminateControl}:
+        return Mood.TROUBLE
+    return (
+        Mood.RDMA if kinds & {ib.BTH, mpa.FPDULength, mpa.MPARequest, mpa.MPAReply} else Mood.PLAIN
+    )
 
 
 def summary(frame: Dissection) -> Summary:
@@ -165,6 +132,6 @@ def summary(frame: Dissection) -> Summary:
         source,
         destination,
         _protocol(headers),
-        _info(frame, headers),
+        _info(frame),
         _mood(frame, headers),
     )

@@ -248,6 +248,11 @@ class Header(metaclass=HeaderMeta):
         """A copy with other values in the rows named."""
         return self._replace(**changes)
 
+    def word(self, name: str) -> str:
+        """The standard's word for the value of this row, or nothing."""
+        row = next(row for row in self.rows if row.name == name)
+        return row.meaning_in(self).word(getattr(self, name))
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and tuple.__eq__(self, other)  # type: ignore[operator]
 
