@@ -237,24 +237,42 @@ def parse(buffer, offset=0):
         {items} = unpack_from(buffer, offset)
     except struct_error:
         raise ends_early(cls, buffer, offset) from None
-    return ({headers},)
+    return {headers}
 """
 
 
 def fused(*tables: Any) -> Callable[..., tuple[Any, ...]]:
-    """One function that parses headers standing one behind the other: one ``struct`` call."""
+    """One function that parses headers standing one behind the other: one ``struct`` call.
+
+    Tables may stand in tuples; the headers come in tuples of the same shape.
+    """
+    flat = _flattened(tables)
     texts: list[Source] = []
-    for table in tables:
+    for table in flat:
         texts.append(source(table.rows, first_item=sum(text.items for text in texts)))
     layout = struct.Struct(">" + "".join(text.format for text in texts))
-    headers = [f"new(c{i}, ({', '.join(text.values)},))" for i, text in enumerate(texts)]
+    made = iter([f"new(c{i}, ({', '.join(t.values)},))" for i, t in enumerate(texts)])
     code = _FUSED.format(
         items="".join(f"t{i}, " for i in range(sum(text.items for text in texts))),
-        headers=", ".join(headers),
+        headers=_shaped(tables, made),
     )
-    classes = {f"c{i}": table for i, table in enumerate(tables)}
-    whole = type("+".join(t.__name__ for t in tables), (), {"SIZE": layout.size})
+    classes = {f"c{i}": table for i, table in enumerate(flat)}
+    whole = type("+".join(t.__name__ for t in flat), (), {"SIZE": layout.size})
     return compiled(code, cls=whole, unpack_from=layout.unpack_from, **classes)["parse"]
+
+
+def _flattened(tables: tuple[Any, ...]) -> list[Any]:
+    """The tables without the tuples that they stand in."""
+    found: list[Any] = []
+    for table in tables:
+        found += _flattened(table) if isinstance(table, tuple) else [table]
+    return found
+
+
+def _shaped(tables: tuple[Any, ...], made: Iterator[str]) -> str:
+    """The text of tuples of the same shape, with what makes each header."""
+    parts = (_shaped(t, made) if isinstance(t, tuple) else next(made) for t in tables)
+    return "(" + "".join(f"{part}, " for part in parts) + ")"
 
 
 _READER = """

@@ -5,7 +5,7 @@ fills in what follows from the rest: lengths, checksums and the ICRC.
 """
 
 from collections.abc import Callable
-from functools import cache
+from struct import Struct
 from typing import Any, NamedTuple
 
 from rdmawire.errors import WireError
@@ -27,7 +27,7 @@ from rdmawire.wire.inet import (
 )
 from rdmawire.wire.native import IBA_TRANSPORT
 from rdmawire.wire.opcode import Payload
-from rdmawire.wire.packet import LAYOUTS, Packet, check_payload, layout
+from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
 
 Piece = Header | bytes
 
@@ -102,14 +102,10 @@ def bth_offset(buffer: bytes, start: int, end: int, port: int = ROCE_PORT) -> in
 
     For walks over many frames: it looks at what leads to the BTH and judges nothing else.
     """
-    if (
-        end - start >= _PLAIN_BTH + BTH.SIZE
-        and buffer[start + 12 : start + 15] == _IPV4_PLAIN
-        and buffer[start + 23] == IPProtocol.UDP
-    ):
-        found = buffer[start + 36] << 8 | buffer[start + 37]
-        unfragmented = not (buffer[start + 20] & 0x3F or buffer[start + 21])
-        return start + _PLAIN_BTH if found == port and unfragmented else -1
+    if end - start >= _PLAIN_BTH + BTH.SIZE:
+        ethertype, version_ihl, fragment, protocol, dstport = _read_path(buffer, start)
+        if ethertype == 0x0800 and version_ihl == 0x45 and protocol == 17:
+            return start + _PLAIN_BTH if dstport == port and not fragment & 0x3FFF else -1
     try:
         frame = buffer[start:end]
         _, ethertype, offset = _link(frame)
@@ -123,15 +119,23 @@ def bth_offset(buffer: bytes, start: int, end: int, port: int = ROCE_PORT) -> in
 
 
 _IPV4_PLAIN = b"\x08\x00\x45"  # EtherType of IPv4, then version 4 and a header without options
+_read_path = Struct(">12xHB5xHxB12xH").unpack_from  # what leads to a BTH behind plain IPv4
 _PLAIN_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
 
 
-@cache
-def _plain(opcode: int) -> tuple[Callable[..., tuple[Any, ...]], int, bool]:
+_Plain = tuple[Callable[..., tuple[Any, ...]], int, bool]
+_PLAIN: dict[int, _Plain] = {}
+
+
+def _plain(opcode: int) -> _Plain | None:
     """What reads all headers of a plain frame at once, their size, and if any payload goes."""
-    headers, size, shape = layout(opcode)
-    any_payload = shape is not None and shape.payload is Payload.ANY
-    return fused(Ethernet, IPv4, UDP, BTH, *headers), _PLAIN_BTH + BTH.SIZE + size, any_payload
+    found = LAYOUTS.get(opcode)
+    if found is None:
+        return None
+    any_payload = found.shape is not None and found.shape.payload is Payload.ANY
+    size = _PLAIN_BTH + BTH.SIZE + found.size
+    _PLAIN[opcode] = fused((Ethernet, IPv4, UDP), BTH, found.headers), size, any_payload
+    return _PLAIN[opcode]
 
 
 def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | None:
@@ -141,30 +145,30 @@ def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | No
     """
     if limit - start < _PLAIN_BTH + BTH.SIZE or buffer[start + 12 : start + 15] != _IPV4_PLAIN:
         return None
-    opcode = buffer[start + _PLAIN_BTH]
-    if opcode not in LAYOUTS:
+    plain = _PLAIN.get(buffer[start + _PLAIN_BTH]) or _plain(buffer[start + _PLAIN_BTH])
+    if plain is None or start + plain[1] > limit - ICRC.SIZE:
         return None
-    read, size, any_payload = _plain(opcode)
+    read, size, any_payload = plain
+    headers, bth, extended = read(buffer, start)
+    _, ip, udp = headers
+    if udp.dstport != port or ip.protocol != _UDP or ip.fragment_offset or ip.mf:
+        return None
     payload = start + size
-    if payload > limit - ICRC.SIZE:
-        return None
-    eth, ip, udp, bth, *extended = read(buffer, start)
-    if udp.dstport != port or ip.protocol != _UDP or ip.mf or ip.fragment_offset:
-        return None
-    length = min(ip.total_length, IPv4.SIZE + udp.length)
-    end = start + Ethernet.SIZE + length
+    end = start + Ethernet.SIZE + min(ip.total_length, IPv4.SIZE + udp.length)
     pad_end = end - ICRC.SIZE
     if end > limit or pad_end < payload:
         return None
-    if not any_payload or (pad_end - payload) % 4 or bth.padcnt > pad_end - payload:
+    padcnt = bth.padcnt
+    if not any_payload or (pad_end - payload) % 4 or padcnt > pad_end - payload:
         check_payload(bth, pad_end - payload, size)
-    pad = pad_end - bth.padcnt
-    packet = _new(Packet, (bth, tuple(extended), buffer[payload:pad], buffer[pad:pad_end]))
-    icrc = int.from_bytes(buffer[pad_end:end], "big")
-    return _new(Frame, ((eth, ip, udp), packet, icrc, buffer[end:limit]))
+    pad = pad_end - padcnt
+    packet = _new(Packet, (bth, extended, buffer[payload:pad], buffer[pad:pad_end]))
+    (icrc,) = _read_icrc(buffer, pad_end)
+    return _new(Frame, (headers, packet, icrc, buffer[end:limit]))
 
 
 _new = tuple.__new__
+_read_icrc = Struct(">I").unpack_from
 _UDP = int(IPProtocol.UDP)
 
 

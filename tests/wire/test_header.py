@@ -149,6 +149,8 @@ def test_fused_headers_are_those_parsed_one_by_one(
         expected.append(table.parse(raw, offset))
         offset += table.SIZE
     assert fused(*tables)(raw, 1) == tuple(expected)
+    first, rest = fused(tables[:1], tables[1:])(raw, 1)
+    assert first + rest == tuple(expected)
     with pytest.raises(WireError):
         fused(*tables)(raw, 3)
 
