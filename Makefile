@@ -24,7 +24,7 @@ unit: .venv/installed-dev .venv/packages  ## the tests alone
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 docs: .venv/installed-dev  ## the documentation site, into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/installed-dev  ## figures and ratios, measured here and now
 	$(BIN)/python -m tools.bench

@@ -81,7 +81,7 @@ def _row_fields(table: type[Header]) -> Iterator[FieldInfo]:
             table.SIZE * 8,
             table.label,
             "",
-            _first_line(table),
+            first_line(table),
             table.clause,
         )
     for group in table.groups:
@@ -96,12 +96,13 @@ def _row_fields(table: type[Header]) -> Iterator[FieldInfo]:
 
 def _info(table: type[Header], row: Row | Group, meaning: Meaning, clause: str) -> FieldInfo:
     name = row_name(table, row, meaning)
-    doc = f"{row.name}: {_first_line(table)}"
+    doc = f"{row.name}: {first_line(table)}"
     return FieldInfo(name, meaning.show, row.width, table.label, row.name, doc, clause)
 
 
-def _first_line(table: type[Header]) -> str:
-    return (table.__doc__ or "").split("\n")[0]
+def first_line(table: type[Header]) -> str:
+    """What a header is, in one sentence."""
+    return (table.__doc__ or "").split("\n")[0].replace("``", "")
 
 
 def derived_fields() -> list[Derived]:

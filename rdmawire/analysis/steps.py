@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rdmawire.analysis import internet, link, management, stream, transport
-from rdmawire.analysis.walk import By, Step
+from rdmawire.analysis.walk import By, Selected, Step
 from rdmawire.wire.erf import ERFType
 from rdmawire.wire.ib import LNH
 from rdmawire.wire.inet import EtherType, IPProtocol, MACControl
@@ -61,7 +61,7 @@ LNH_STEPS: Mapping[int, Step] = {
     LNH.IBA_GLOBAL: link.global_route,
 }
 
-_TABLES: dict[By, Mapping[int, Step]] = {
+_TABLES: dict[str, Mapping[int, Step]] = {
     By.LINK: LINK_STEPS,
     By.ETHERTYPE: ETHERTYPE_STEPS,
     By.MAC_CONTROL: MAC_CONTROL_STEPS,
@@ -74,7 +74,7 @@ _TABLES: dict[By, Mapping[int, Step]] = {
     By.TRAILER: {0: link.trailer},
 }
 
-NEXT: dict[tuple[By, int], Step] = {
+NEXT: dict[Selected, Step] = {
     (selector, key): step for selector, steps in _TABLES.items() for key, step in steps.items()
 }
 """What is not here is data."""

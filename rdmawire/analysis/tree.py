@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rdmawire.analysis.fields import first_line
 from rdmawire.analysis.frame import calendar, seconds
 from rdmawire.analysis.item import Item, items
 from rdmawire.analysis.node import Dissection, Node
@@ -33,7 +34,7 @@ def _heading(frame: Dissection) -> str:
 def _title(node: Node) -> str:
     table = type(node.header) if node.header is not None else None
     name = table.__name__ if table else node.name
-    about = (table.__doc__ or "").split("\n")[0].rstrip(".") if table else node.reason
+    about = first_line(table).rstrip(".") if table else node.reason
     reassembled = ", reassembled" if node.reassembled else ""
     return f"{name}, {len(node.octets)} octets{reassembled}" + (f": {about}" if about else "")
 
