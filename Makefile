@@ -30,6 +30,7 @@ bench: .venv/installed-dev  ## figures and ratios, measured here and now
 	$(BIN)/python -m tools.bench
 
 fuzz: .venv/installed-dev  ## ten minutes of hostile octets
+	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python -m tools.fuzz --minutes $(or $(MINUTES),10)
 
 captures: .venv/installed-dev  ## make the generated captures anew

@@ -1,0 +1,40 @@
+"""The fuzz targets, for a short while: any octets, and seeds with a few octets changed."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tools.fuzz.seeds import SEEDS
+from tools.fuzz.targets import TARGETS
+
+
+@cache
+def seeds(name: str) -> list[bytes]:
+    return [octets[:2048] for octets in SEEDS[name]()]
+
+
+def changed(octets: bytes) -> st.SearchStrategy[bytes]:
+    """A few octets replaced, then perhaps cut short."""
+    change = st.tuples(st.integers(0, max(len(octets) - 1, 0)), st.integers(0, 255))
+
+    def apply(changes: list[tuple[int, int]], length: int) -> bytes:
+        copy = bytearray(octets)
+        for place, value in changes:
+            copy[place : place + 1] = bytes([value])
+        return bytes(copy[:length])
+
+    return st.builds(apply, st.lists(change, max_size=4), st.integers(0, len(octets)))
+
+
+@pytest.mark.parametrize(("name", "target"), TARGETS.items(), ids=TARGETS)
+@given(data=st.data())
+def test_nothing_but_wire_and_capture_errors(
+    name: str, target: Callable[[bytes], None], data: st.DataObject
+) -> None:
+    any_octets = st.binary(max_size=300)
+    seeded = st.sampled_from(seeds(name)).flatmap(changed)
+    target(data.draw(any_octets | seeded))
+    assert name in SEEDS

@@ -1,0 +1,74 @@
+"""The shipped captures: what their manifests say, sound where they claim to be, repeatable."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rdmawire.analysis.dissect import Dissector
+from rdmawire.capture import open_capture
+from rdmawire.wire import native, roce
+
+ROOT = Path(__file__).parents[2]
+CAPTURES = ROOT / "captures"
+
+
+def entries() -> list[tuple[Path, dict[str, Any]]]:
+    return [
+        (manifest.parent / entry["file"], entry)
+        for manifest in sorted(CAPTURES.glob("*/manifest.toml"))
+        for entry in tomllib.loads(manifest.read_text())["capture"]
+    ]
+
+
+ENTRIES = entries()
+SOUND = [path for path, _ in ENTRIES if path.parent.name != "faulty"]
+
+
+def test_every_capture_has_a_line_in_its_manifest() -> None:
+    assert {path for path, _ in ENTRIES} == set(CAPTURES.rglob("*.pcap*"))
+    assert len([path for path in SOUND if path.parent.name == "linux"]) == 52
+
+
+@pytest.mark.parametrize(("path", "entry"), ENTRIES, ids=lambda value: getattr(value, "name", ""))
+def test_the_manifest_is_true(path: Path, entry: dict[str, Any]) -> None:
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
+    with open_capture(path) as reader:
+        assert sum(1 for _ in reader) == entry["frames"]
+
+
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: path.name)
+def test_every_checksum_is_good_and_nothing_malformed(path: Path) -> None:
+    dissector = Dissector()
+    with open_capture(path) as reader:
+        for record in reader:
+            frame = dissector.dissect(record.data, link_type=record.link_type, length=record.length)
+            assert not frame.bad_checks, f"frame {frame.number}: {frame.bad_checks[0]}"
+            assert frame.malformed is None, f"frame {frame.number}: {frame.malformed}"
+
+
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: path.name)
+def test_parse_then_build_gives_the_same_octets(path: Path) -> None:
+    with open_capture(path) as reader:
+        for record in reader:
+            if record.link_type == 247:
+                assert native.parse(record.data).build() == record.data
+            elif roce.bth_offset(record.data, 0, len(record.data)) >= 0 and record.link_type == 1:
+                frame = roce.parse(record.data)
+                assert frame.build() == record.data
+                assert frame.seal() == frame
+
+
+def test_generated_captures_are_the_same_whatever_the_environment(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONHASHSEED": "77", "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
+    command = [sys.executable, "-m", "tools.make_captures", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True)
+    for folder in ("generated", "faulty"):
+        made = {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
+        shipped = {path.name: path.read_bytes() for path in (CAPTURES / folder).iterdir()}
+        assert made == shipped

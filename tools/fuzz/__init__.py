@@ -1,0 +1,1 @@
+"""Hostile octets for everything that reads octets, guided by coverage."""

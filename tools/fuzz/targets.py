@@ -1,0 +1,108 @@
+"""What is fuzzed: everything that reads octets, and what must hold of it.
+
+A target takes any octets. It may raise ``WireError`` or ``CaptureError``; whatever else comes
+out of it is a finding, and so is an assertion that does not hold.
+"""
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.fields import fields, tables
+from rdmawire.analysis.output import Lines, Objects
+from rdmawire.analysis.selection import Selection
+from rdmawire.analysis.steps import LINK_STEPS
+from rdmawire.capture.compression import recognised
+from rdmawire.capture.octets import Octets
+from rdmawire.capture.reader import _parser
+from rdmawire.errors import CaptureError, WireError
+from rdmawire.wire import mad, mpa, native, rdmap, roce
+from rdmawire.wire.layout import Piece, joined
+from rdmawire.wire.packet import Packet
+
+_TABLES = tables()
+_LINK_TYPES = sorted(LINK_STEPS)
+_EVERYTHING = Selection(info.name for info in fields())
+_OUTPUTS = (Lines(trees=True), Lines(), Objects(None, array=False))
+
+
+def headers(octets: bytes) -> None:
+    """Each table: what parses must build the same octets."""
+    for table in _TABLES:
+        with suppress(WireError):
+            header = table.parse(octets)
+            assert header.build() == octets[: table.SIZE], table
+
+
+def packets(octets: bytes) -> None:
+    """Packets and frames: what parses must build the same octets."""
+    for parse in (Packet.parse, roce.parse, native.parse):
+        with suppress(WireError):
+            assert parse(octets).build() == octets, parse
+
+
+def layouts(octets: bytes) -> None:
+    """Management datagrams and DDP segments: their pieces are their octets."""
+    for layout in (mad.layout, rdmap.layout):
+        pieces: list[Piece] = []
+        try:
+            for offset, piece in layout(octets):
+                assert offset == len(joined(*pieces))
+                pieces.append(piece)
+        except WireError:
+            continue
+        assert joined(*pieces) == octets, layout
+
+
+def fpdus(octets: bytes) -> None:
+    """FPDUs with and without Markers."""
+    for position in (None, 0, 4, 508):
+        with suppress(WireError):
+            fpdu = mpa.parse_fpdu(octets, position=position)
+            assert fpdu.size <= len(octets)
+
+
+def frames(octets: bytes) -> None:
+    """A frame of any link type: dissected, printed and selected from, without an error."""
+    if not octets:
+        return
+    link_type = _LINK_TYPES[octets[0] % len(_LINK_TYPES)]
+    _show(Dissector(), octets[1:], link_type)
+
+
+def streams(octets: bytes) -> None:
+    """Several frames of a capture, each behind its length: what is remembered between them."""
+    dissector = Dissector()
+    at = 0
+    while at + 2 <= len(octets):
+        (length,) = struct.unpack_from(">H", octets, at)
+        _show(dissector, octets[at + 2 : at + 2 + length], 1)
+        at += 2 + length
+
+
+def _show(dissector: Dissector, octets: bytes, link_type: int) -> None:
+    frame = dissector.dissect(octets, link_type=link_type)
+    for output in _OUTPUTS:
+        for _ in output.frame(frame):
+            pass
+    _EVERYTHING.values(frame)
+
+
+def captures(octets: bytes) -> None:
+    """A capture file, packed or not: records, then perhaps the reason why there are no more."""
+    with suppress(CaptureError):
+        _, chunks = recognised(iter((octets,)), "fuzz")
+        for record in _parser(Octets(chunks, "fuzz")).records:
+            assert len(record.data) <= len(octets) << 12
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "headers": headers,
+    "packets": packets,
+    "layouts": layouts,
+    "fpdus": fpdus,
+    "frames": frames,
+    "streams": streams,
+    "captures": captures,
+}
