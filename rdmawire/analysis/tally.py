@@ -24,6 +24,13 @@ class Tally:
             if not check.good and not self.first_bad:
                 self.first_bad = f"frame {frame.number}: {check}"
 
+    def include(self, other: "Tally") -> None:
+        """Count what another has counted as well."""
+        self.frames += other.frames
+        self.malformed += other.malformed
+        self.good += other.good
+        self.bad += other.bad
+
     def __str__(self) -> str:
         names = sorted(set(self.good) | set(self.bad))
         checks = [f"{name} {self._states(name)}" for name in names]

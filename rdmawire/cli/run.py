@@ -33,6 +33,7 @@ class Run:
     ) -> int:
         """All files, one after the other; the exit status."""
         status = 0
+        total = Tally()
         if not self._quiet:
             sys.stdout.write(self._output.head())
         for path in paths:
@@ -45,9 +46,12 @@ class Run:
                 status = 1
                 if not tally.frames:
                     continue
+            total.include(tally)
             status |= self._conclude(path, tally, strict=strict)
         if not self._quiet:
             sys.stdout.write(self._output.tail())
+        if len(paths) > 1:
+            self._say(f"{len(paths)} files", total)
         return status
 
     def _file(self, path: str, ports: tuple[int, ...], tally: Tally, *, progress: bool) -> None:
@@ -65,10 +69,14 @@ class Run:
             sys.stdout.writelines(self._output.frame(frame))
 
     def _conclude(self, path: str, tally: Tally, *, strict: bool) -> int:
-        if self._quiet or self._talkative:
-            sys.stdout.flush()
-            click.echo(f"{path}: {tally}", err=not self._quiet)
+        self._say(path, tally)
         if strict and tally.verdict:
             click.echo(f"rdmawire: {path}: {tally.verdict}", err=True)
             return 1
         return 0
+
+    def _say(self, what: str, tally: Tally) -> None:
+        """What something amounts to."""
+        if self._quiet or self._talkative:
+            sys.stdout.flush()
+            click.echo(f"{what}: {tally}", err=not self._quiet)

@@ -118,6 +118,12 @@ def test_quiet_counts_only() -> None:
     assert done.stderr == ""
 
 
+def test_several_files_are_counted_together() -> None:
+    lines = rdmawire("dissect", "-q", RNR, RNR).stdout.splitlines()
+    assert len(lines) == 3
+    assert lines[2].startswith("2 files: 304 frames; ICRC 274 good;")
+
+
 @pytest.mark.parametrize(
     ("start", "end", "numbers"),
     [
