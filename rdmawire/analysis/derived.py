@@ -1,7 +1,7 @@
 """The derived fields: checks, reassembly, and what is known of a frame as a whole."""
 
 from rdmawire.analysis.node import Derived
-from rdmawire.wire.show import BOOL, DEC, HEX, OCTETS, TEXT
+from rdmawire.wire.show import DEC, HEX, OCTETS, TEXT
 
 # Wireshark's numbers for the state of a checksum.
 BAD, GOOD, UNVERIFIED, NOT_PRESENT, ILLEGAL = range(5)
@@ -27,6 +27,12 @@ VCRC_STATUS = Derived(
 )
 VCRC_EXPECTED = Derived(
     "rdmawire.vcrc.expected", HEX, "the VCRC that a bad one should have been", 16, "IBA 7.8.2"
+)
+LPCRC_STATUS = Derived(
+    "rdmawire.lpcrc.status", TEXT, "whether a link packet's CRC holds: good or bad", 0, "IBA 7.9.4"
+)
+LPCRC_EXPECTED = Derived(
+    "rdmawire.lpcrc.expected", HEX, "the LPCRC that a bad one should have been", 16, "IBA 7.9.4"
 )
 MPA_CRC_STATUS = Derived(
     "rdmawire.mpa.crc.status", TEXT, "whether the CRC holds: good, bad or absent", 0, "RFC 5044, 4"
@@ -77,5 +83,3 @@ TCP_NEXT_SEQ = Derived("tcp.nxtseq", DEC, "the sequence number that comes next")
 TCP_ACK = Derived("tcp.ack", DEC, "acknowledgment number from the stream's start")
 TCP_PAYLOAD = Derived("tcp.payload", OCTETS, "octets of the segment", 0, hidden=True)
 UDP_PAYLOAD = Derived("udp.payload", OCTETS, "octets of the datagram", 0, hidden=True)
-
-REASSEMBLED = Derived("rdmawire.reassembled", BOOL, "put together from several frames", 1)

@@ -73,31 +73,25 @@ def row_name(table: type[Header], row: Row | Group, meaning: Meaning) -> str:
     return meaning.wireshark or f"rdmawire.{table.label}.{row.name}"
 
 
-def _row_fields(table: type[Header]) -> Iterator[FieldInfo]:
-    if table.wireshark:
-        yield FieldInfo(
-            table.wireshark,
-            table.show,
-            table.SIZE * 8,
-            table.label,
-            "",
-            first_line(table),
-            table.clause,
-        )
+def named_rows(table: type[Header]) -> Iterator[tuple[str, Row | Group, Meaning]]:
+    """Every name that a value of the header goes by, with its row or group and its meaning."""
     for group in table.groups:
-        yield _info(table, group, group.meaning, table.clause)
+        yield row_name(table, group, group.meaning), group, group.meaning
     for row in table.rows:
-        for meaning in row.meanings():
-            if meaning.wireshark or row.cases is None:
-                yield _info(table, row, meaning, row.clause or table.clause)
+        for meaning in dict.fromkeys(row.meanings()):
+            yield row_name(table, row, meaning), row, meaning
         for name in row.also:
-            yield _info(table, row, row.meaning, row.clause or table.clause)._replace(name=name)
+            yield name, row, row.meaning
 
 
-def _info(table: type[Header], row: Row | Group, meaning: Meaning, clause: str) -> FieldInfo:
-    name = row_name(table, row, meaning)
-    doc = f"{row.name}: {first_line(table)}"
-    return FieldInfo(name, meaning.show, row.width, table.label, row.name, doc, clause)
+def _infos(table: type[Header]) -> Iterator[FieldInfo]:
+    doc, clause = first_line(table), table.clause
+    if table.wireshark:
+        yield FieldInfo(table.wireshark, table.show, table.SIZE * 8, table.label, "", doc, clause)
+    for name, row, meaning in named_rows(table):
+        clause = (row.clause if isinstance(row, Row) else "") or table.clause
+        said = f"{row.name}: {doc}"
+        yield FieldInfo(name, meaning.show, row.width, table.label, row.name, said, clause)
 
 
 def first_line(table: type[Header]) -> str:
@@ -114,7 +108,7 @@ def fields() -> list[FieldInfo]:
     """Every field, each once, sorted by name."""
     found: dict[str, FieldInfo] = {}
     for table in tables():
-        for info in _row_fields(table):
+        for info in _infos(table):
             found.setdefault(info.name, info)
     for field in [*(frame.field for frame in FRAME_FIELDS), *derived_fields()]:
         found[field.name] = FieldInfo(

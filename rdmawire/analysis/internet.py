@@ -1,7 +1,6 @@
 """Steps of the Internet protocols: IPv4, IPv6, UDP, VXLAN."""
 
-from rdmawire.analysis import derived
-from rdmawire.analysis.node import Check
+from rdmawire.analysis import checksum, derived
 from rdmawire.analysis.walk import By, Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
@@ -16,8 +15,6 @@ from rdmawire.wire.inet import (
     IPv6Extension,
     IPv6Fragment,
 )
-
-_CHECKED = (derived.BAD, derived.GOOD)
 
 
 def ipv4(walk: Walk) -> Following:
@@ -42,8 +39,7 @@ def _check_ipv4(walk: Walk, ip: IPv4, end: int) -> None:
         walk.nodes[-1].add(derived.IP_CHECKSUM_STATUS, derived.UNVERIFIED)
         return
     expected = ipv4_header_checksum(walk.data[walk.network_offset : end])
-    check = Check("IPv4 header checksum", ip.checksum, expected, 4)
-    walk.check(check, derived.IP_CHECKSUM_STATUS, derived.CHECKSUM_EXPECTED, _CHECKED)
+    walk.check(checksum.IPV4, ip.checksum, expected)
 
 
 def ipv6(walk: Walk) -> Following:
@@ -53,7 +49,8 @@ def ipv6(walk: Walk) -> Following:
     if ip.version != 6:
         raise WireError(f"IPv6.version {ip.version}: 6", start)
     walk.network, walk.network_offset = ip, start
-    walk.narrow(ip.payload_length, "IPv6.payload_length")
+    if ip.payload_length:  # zero: as in IPv4, above
+        walk.narrow(ip.payload_length, "IPv6.payload_length")
     walk.icrc = lambda bth, end: icrc_ipv6(walk.data, start, end, bth)
     return By.IP, ip.next_header
 
@@ -98,8 +95,7 @@ def _check_udp(walk: Walk, header: UDP, start: int) -> None:
         walk.nodes[-1].add(derived.UDP_CHECKSUM_STATUS, derived.UNVERIFIED)
     else:
         expected = udp_checksum(walk.network, walk.data[start : walk.end])
-        check = Check("UDP checksum", header.checksum, expected, 4)
-        walk.check(check, derived.UDP_CHECKSUM_STATUS, derived.CHECKSUM_EXPECTED, _CHECKED)
+        walk.check(checksum.UDP, header.checksum, expected)
 
 
 def vxlan(walk: Walk) -> Following:

@@ -1,6 +1,7 @@
 """The fields of one node, in order, with their names, texts and words: for trees and JSON."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from rdmawire.analysis.fields import row_name
@@ -33,17 +34,24 @@ def items(node: Node) -> Iterator[Item]:
         yield Item(field.name, title, value, field.show, field.text(value), field.word(value), -1)
 
 
-def _of_header(header: Header, offset: int) -> Iterator[Item]:
-    table = type(header)
-    groups = {group.members[0]: group for group in table.groups}
+@cache
+def _layout(table: type[Header]) -> tuple[tuple[Row | Group, int], ...]:
+    """Rows and groups in order, a group before its members, each with its depth."""
     grouped = {name for group in table.groups for name in group.members}
+    ordered: list[tuple[Row | Group, int]] = []
     for row in table.rows:
-        if group := groups.get(row.name):
-            yield _item(header, group, group.value_in(header), offset)
-        yield _item(header, row, getattr(header, row.name), offset, int(row.name in grouped))
+        ordered += [(group, 0) for group in table.groups if group.members[0] == row.name]
+        ordered.append((row, int(row.name in grouped)))
+    return tuple(ordered)
 
 
-def _item(header: Header, row: Row | Group, value: Value, offset: int, depth: int = 0) -> Item:
+def _of_header(header: Header, offset: int) -> Iterator[Item]:
+    for row, depth in _layout(type(header)):
+        value = row.value_in(header) if isinstance(row, Group) else getattr(header, row.name)
+        yield _item(header, row, value, offset, depth)
+
+
+def _item(header: Header, row: Row | Group, value: Value, offset: int, depth: int) -> Item:
     meaning = row.meaning_in(header) if isinstance(row, Row) else row.meaning
     write = writer(meaning.show, row.width)
     text = ",".join(map(write, value)) if isinstance(value, tuple) else write(value)

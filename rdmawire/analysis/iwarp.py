@@ -8,7 +8,7 @@ and the frame's part of it is a node of plain octets.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rdmawire.analysis import derived
+from rdmawire.analysis import checksum, derived
 from rdmawire.analysis.mpa_event import (
     CRCStatus,
     Event,
@@ -19,7 +19,8 @@ from rdmawire.analysis.mpa_event import (
     StartUp,
     Torn,
 )
-from rdmawire.analysis.node import Check, Derived, Extra, Node
+from rdmawire.analysis.node import Derived, Extra, Node
+from rdmawire.analysis.saying import SAYINGS
 from rdmawire.analysis.walk import Walk
 from rdmawire.errors import WireError
 from rdmawire.wire import rdmap
@@ -90,18 +91,11 @@ def _start_up_nodes(event: StartUp) -> Iterator[Node]:
 
 
 def _fpdu(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
-    walk.dissection.checks += _checked(event)
-    nodes = [*_framing(event), *_segment(walk, event, base)]
+    nodes = [*_framing(walk, event), *_segment(walk, event, base)]
     return _placed(event, base, iter(sorted(nodes, key=lambda node: node.offset)))
 
 
-def _checked(event: Fpdu) -> list[Check]:
-    if event.crc is CRCStatus.ABSENT:
-        return []
-    return [Check("MPA CRC", event.fpdu.crc, event.fpdu.expected, 8)]
-
-
-def _framing(event: Fpdu) -> Iterator[Node]:
+def _framing(walk: Walk, event: Fpdu) -> Iterator[Node]:
     """What MPA puts around and into a DDP segment: length, Markers, pad and CRC."""
     fpdu = event.fpdu
     yield _header(FPDULength(len(fpdu.ulpdu)), fpdu.header)
@@ -110,12 +104,14 @@ def _framing(event: Fpdu) -> Iterator[Node]:
     pad = fpdu.offset_of(FPDULength.SIZE + len(fpdu.ulpdu))
     if fpdu.pad:
         yield _octets("pad", pad, fpdu.pad, derived.MPA_PAD)
-    table = UnusedCRC if event.crc is CRCStatus.ABSENT else FPDUCRC
-    crc = _header(table(fpdu.crc), len(event.octets) - table.SIZE)
-    crc.add(derived.MPA_CRC_STATUS, event.crc.value)
-    if event.crc is CRCStatus.BAD:
-        crc.add(derived.MPA_CRC_EXPECTED, fpdu.expected)
-    yield crc
+    at = len(event.octets) - FPDUCRC.SIZE
+    if event.crc is CRCStatus.ABSENT:
+        node = _header(UnusedCRC(fpdu.crc), at)
+        node.add(derived.MPA_CRC_STATUS, event.crc.value)
+    else:
+        node = _header(FPDUCRC(fpdu.crc), at)
+        walk.dissection.checks.append(checksum.MPA_CRC.judge(node, fpdu.crc, fpdu.expected))
+    yield node
 
 
 def _segment(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
@@ -145,8 +141,8 @@ def _terminate(control: TerminateControl, offset: int) -> Node:
     node = _header(control, offset)
     meant = mirrored(control)
     if is_mirrored(control) and meant.layer != control.layer:
-        words = (meant.word(name) or "?" for name in ("layer", "etype", "error_code"))
-        node.add(derived.TERMINATE_NOTE, f"bits mirrored, as siw writes it: {' '.join(words)}")
+        said = SAYINGS[TerminateControl](meant)
+        node.add(derived.TERMINATE_NOTE, f"bits mirrored, as siw writes it: {said}")
     return node
 
 

@@ -1,10 +1,7 @@
 """Steps of the link layers: Ethernet and its tags, cooked captures, ERF, InfiniBand's own links."""
 
-from functools import partial
-
-from rdmawire.analysis import derived
-from rdmawire.analysis.node import Check
-from rdmawire.analysis.walk import By, Following, Walk
+from rdmawire.analysis import checksum, derived
+from rdmawire.analysis.walk import By, ComputeICRC, Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire.erf import ERF, ERFEthernetPad, ERFExtension, ERFType
 from rdmawire.wire.ib import GRH, LRH, RWH, VCRC, FlowControl
@@ -18,6 +15,7 @@ from rdmawire.wire.inet import (
     Ethernet,
     Ethernet8023,
     EtherType,
+    Loopback,
     MACControlOpcode,
     Pause,
     ServiceVLAN,
@@ -64,6 +62,19 @@ def raw_ip(walk: Walk) -> Following:
     if ethertype is None:
         raise WireError(f"IP version {version}: neither 4 nor 6")
     return By.ETHERTYPE, ethertype
+
+
+# Systems number IPv6 differently; the registry of link types lists these.
+_FAMILIES = {2: EtherType.IPV4} | dict.fromkeys((10, 24, 28, 30), EtherType.IPV6)
+
+
+def loopback(walk: Walk) -> Following:
+    """BSD loopback: the address family, in the byte order of the host that captured."""
+    family = walk.take(Loopback).family
+    number = min(int.from_bytes(family, order) for order in ("little", "big"))
+    if number not in _FAMILIES:
+        raise WireError(f"Loopback.family {number}: 2 for IPv4, or 10, 24, 28, 30 for IPv6")
+    return By.ETHERTYPE, _FAMILIES[number]
 
 
 def arp(walk: Walk) -> Following:
@@ -115,9 +126,11 @@ def erf(walk: Walk) -> Following:
 
 
 def flow_control(walk: Walk) -> Following:
-    """A link packet with credits."""
-    walk.take(FlowControl)
-    return None
+    """A link packet with credits. IBA 7.9.4: its CRC is that of a VCRC."""
+    start = walk.offset
+    found = walk.take(FlowControl).lpcrc
+    walk.check(checksum.LPCRC, found, vcrc(walk.data, start, walk.offset - VCRC.SIZE))
+    return By.TRAILER, 0
 
 
 def roce_grh(walk: Walk) -> Following:
@@ -140,17 +153,10 @@ def _expect_vcrc(walk: Walk, start: int, length: int) -> None:
     if end + VCRC.SIZE <= walk.end:
         walk.narrow(end + VCRC.SIZE - walk.offset, "LRH.pktlen")
         walk.end = end
-        walk.closers.append(partial(_take_vcrc, start=start, end=end))
+        walk.owe_crc(VCRC, end, checksum.VCRC, lambda: vcrc(walk.data, start, end))
     else:
         walk.narrow(end - walk.offset, "LRH.pktlen")
         walk.closers.append(_miss_vcrc)
-
-
-def _take_vcrc(walk: Walk, start: int, end: int) -> None:
-    walk.offset, walk.end = end, end + VCRC.SIZE
-    found = walk.take(VCRC).crc
-    check = Check("VCRC", found, vcrc(walk.data, start, end), 4)
-    walk.check(check, derived.VCRC_STATUS, derived.VCRC_EXPECTED, ("bad", "good"))
 
 
 def _miss_vcrc(walk: Walk) -> None:
@@ -162,8 +168,8 @@ def global_route(walk: Walk) -> Following:
     return _grh(walk, walk.take(GRH), walk.icrc)
 
 
-def _grh(walk: Walk, grh: GRH, icrc: object) -> Following:
-    walk.icrc = icrc  # type: ignore[assignment]
+def _grh(walk: Walk, grh: GRH, icrc: ComputeICRC | None) -> Following:
+    walk.icrc = icrc
     walk.narrow(grh.paylen, "GRH.paylen")
     return (By.TRANSPORT, 0) if grh.nxthdr == IBA_TRANSPORT else (By.IP, grh.nxthdr)
 

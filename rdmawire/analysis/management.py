@@ -1,13 +1,15 @@
 """The step of management datagrams: their pieces, and transfers put together."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from rdmawire.analysis import derived
 from rdmawire.analysis.node import Extra, Node
 from rdmawire.analysis.walk import Following, Walk
 from rdmawire.wire import mad, sa
+from rdmawire.wire.header import Header
 from rdmawire.wire.layout import Piece, joined
 from rdmawire.wire.mad import MAD
+from rdmawire.wire.rmpp import RMPP
 from rdmawire.wire.sa import SAHeader
 
 
@@ -33,7 +35,7 @@ def _node(piece: Piece, offset: int, *, reassembled: bool = False) -> Node:
 def _reassemble(walk: Walk, start: int, nodes: list[Node]) -> None:
     heads = {type(node.header): node.header for node in nodes}
     common, subnet = heads.get(MAD), heads.get(SAHeader)
-    if not isinstance(common, MAD) or not isinstance(subnet, SAHeader):
+    if not isinstance(common, MAD) or not isinstance(subnet, SAHeader) or _is_alone(heads):
         return
     key = _ends(walk), common.mgmt_class, common.transaction_id
     data = walk.session.rmpp.feed(key, walk.data[start : walk.end])
@@ -43,6 +45,12 @@ def _reassemble(walk: Walk, start: int, nodes: list[Node]) -> None:
         common.attribute_id, subnet.attribute_offset, data, common.method
     ):
         walk.nodes.append(_node(piece, offset, reassembled=True))
+
+
+def _is_alone(heads: Mapping[type, Header | None]) -> bool:
+    """Whether a segment is a whole transfer: its records stand in place."""
+    rmpp = heads.get(RMPP)
+    return isinstance(rmpp, RMPP) and bool(rmpp.first and rmpp.last)
 
 
 def _ends(walk: Walk) -> Hashable:

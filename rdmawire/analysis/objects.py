@@ -1,9 +1,11 @@
 """A dissection as plain objects for JSON.
 
 Fields go by the names of ``rdmawire fields``. Numbers are numbers (of up to 64 bits), flags are
-``true`` or ``false``, addresses and octets are text.
+``true`` or ``false``, addresses and octets are text. A field that a layer has several times is a
+list.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from rdmawire.analysis.frame import seconds
@@ -33,12 +35,20 @@ def _layer(node: Node) -> dict[str, Any]:
         "name": node.name,
         "offset": node.offset,
         "length": len(node.octets),
-        "fields": {item.name: _value(item) for item in found},
-        "words": {item.name: item.word for item in found if item.word},
+        "fields": _gathered((item.name, _value(item)) for item in found),
+        "words": _gathered((item.name, item.word) for item in found if item.word),
     }
     if node.reassembled:
         layer["reassembled"] = True
     return layer
+
+
+def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Values by name; a name that comes several times has a list of them."""
+    found: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).extend(value if isinstance(value, list) else [value])
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def _value(item: Item) -> Any:

@@ -6,19 +6,30 @@ from typing import Any
 from rdmawire.wire import cm_request, ddp, ib, inet, mad, mpa, rdmap, terminate
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import ManagementClass
-from rdmawire.wire.opcode import opcode_word
+from rdmawire.wire.opcode import SHAPES, opcode_word
 from rdmawire.wire.show import ipv4, mac
 
 
+def _named(header: Header, name: str) -> str:
+    """The standard's word for a row's value; the number where it has none."""
+    return header.word(name) or f"{name} 0x{getattr(header, name):02x}"
+
+
 def _bth(bth: ib.BTH) -> str:
+    name = opcode_word(bth.opcode)
+    if bth.opcode not in SHAPES:
+        name += f" opcode 0x{bth.opcode:02x}"
     marks = [name for name in ("se", "ackreq", "fecn", "becn") if getattr(bth, name)]
-    words = [opcode_word(bth.opcode), f"qp 0x{bth.destqp:06x}", f"psn {bth.psn}", *marks]
-    return " ".join(words)
+    return " ".join([name, f"qp 0x{bth.destqp:06x}", f"psn {bth.psn}", *marks])
 
 
 def _aeth(aeth: ib.AETH) -> str:
-    said = "" if aeth.ack == ib.Ack.ACK else f" {aeth.word('value')}"
+    said = "" if aeth.ack == ib.Ack.ACK else f" {_named(aeth, 'value')}"
     return f"{ib.Ack(aeth.ack).name}{said} msn {aeth.msn}"
+
+
+def _congestion(ip: inet.IPv4 | inet.IPv6) -> str:
+    return "congestion experienced" if ip.ecn == inet.ECN.CE else ""
 
 
 def _flags(tcp: inet.TCP) -> str:
@@ -32,11 +43,10 @@ def _priorities(pfc: inet.PFC) -> str:
 
 
 def _management(head: Any) -> str:
-    attribute = head.word("attribute_id") or f"attribute 0x{head.attribute_id:04x}"
+    attribute = _named(head, "attribute_id")
     if head.mgmt_class == ManagementClass.COM_MGT:
         return f"CM {attribute}"
-    method = head.word("method") or f"method 0x{head.method:02x}"
-    return f"{head.word('mgmt_class')} {method} {attribute}"
+    return " ".join((_named(head, "mgmt_class"), _named(head, "method"), attribute))
 
 
 def _start_up(name: str, head: mpa.MPARequest | mpa.MPAReply) -> str:
@@ -46,8 +56,12 @@ def _start_up(name: str, head: mpa.MPARequest | mpa.MPAReply) -> str:
 
 
 def _terminate(control: terminate.TerminateControl) -> str:
-    words = (control.word(name) for name in ("layer", "etype", "error_code"))
-    return " ".join(filter(None, words))
+    return " ".join(_named(control, name) for name in ("layer", "etype", "error_code"))
+
+
+def _rdmap(control: rdmap.Control) -> str:
+    name = control.word("opcode")
+    return name if control.opcode in rdmap.SHAPES else f"{name} opcode 0x{control.opcode:x}"
 
 
 SAYINGS: dict[type[Header], Callable[[Any], str]] = {
@@ -68,6 +82,8 @@ SAYINGS: dict[type[Header], Callable[[Any], str]] = {
         if h.opcode == 1
         else f"{ipv4(h.src_proto)} is at {mac(h.src_hw)}"
     ),
+    inet.IPv4: _congestion,
+    inet.IPv6: _congestion,
     inet.UDP: lambda h: f"{h.srcport} → {h.dstport}",
     inet.TCP: lambda h: f"{h.srcport} → {h.dstport}{_flags(h)}",
     inet.Pause: lambda h: f"{h.pause_time} quanta",
@@ -77,9 +93,9 @@ SAYINGS: dict[type[Header], Callable[[Any], str]] = {
     mad.DirectedMAD: _management,
     mpa.MPARequest: lambda h: _start_up("request", h),
     mpa.MPAReply: lambda h: _start_up("reply", h),
-    rdmap.RDMAPControl: lambda h: h.word("opcode"),
-    rdmap.RDMAPControlReserved: lambda h: h.word("opcode"),
-    rdmap.RDMAPControlInvalidate: lambda h: f"{h.word('opcode')} 0x{h.invalidate_stag:08x}",
+    rdmap.RDMAPControl: _rdmap,
+    rdmap.RDMAPControlReserved: _rdmap,
+    rdmap.RDMAPControlInvalidate: lambda h: f"{_rdmap(h)} 0x{h.invalidate_stag:08x}",
     ddp.TaggedHeader: lambda h: f"stag 0x{h.stag:08x} to 0x{h.to:x}",
     ddp.UntaggedHeader: lambda h: f"msn {h.msn}" + (f" mo {h.mo}" if h.mo else ""),
     rdmap.ReadRequestHeader: lambda h: (

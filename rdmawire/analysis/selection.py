@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, cast
 
-from rdmawire.analysis.fields import derived_fields, fields, row_name, tables
+from rdmawire.analysis.fields import derived_fields, fields, named_rows, tables
 from rdmawire.analysis.frame import FRAME_FIELDS, FrameField
 from rdmawire.analysis.node import Derived, Dissection, Node
 from rdmawire.errors import RdmaError
@@ -47,13 +47,11 @@ def _readings(table: type[Header]) -> Iterator[tuple[str, Reading]]:
     """Every name that a header has a value under, and how it is read."""
     if table.wireshark:
         yield table.wireshark, _whole(table)
-    for group in table.groups:
-        yield row_name(table, group, group.meaning), _of_group(group)
-    for index, row in enumerate(table.rows):
-        for meaning in dict.fromkeys(row.meanings()):
-            yield row_name(table, row, meaning), _of_row(row, index, meaning)
-        for name in row.also:
-            yield name, _of_row(row, index, row.meaning)
+    for name, row, meaning in named_rows(table):
+        if isinstance(row, Group):
+            yield name, _of_group(row)
+        else:
+            yield name, _of_row(row, table.rows.index(row), meaning)
 
 
 @cache
@@ -114,10 +112,6 @@ class Selection:
         for field, value in node.extras:
             for column in self._derived.get(field, ()):
                 found[column].append(field.text(value))
-
-    def line(self, frame: Dissection) -> str:
-        """The values as ``tshark -T fields`` prints them: tabs between, commas inside."""
-        return "\t".join(map(",".join, self.values(frame)))
 
 
 def _unknown(name: str) -> str:

@@ -4,27 +4,25 @@ from collections.abc import Mapping
 
 from rdmawire.analysis import internet, link, management, stream, transport
 from rdmawire.analysis.walk import By, Selected, Step
+from rdmawire.capture.linktype import LinkType
 from rdmawire.wire.erf import ERFType
 from rdmawire.wire.ib import LNH
 from rdmawire.wire.inet import EtherType, IPProtocol, MACControl
 
-ETHERNET, RAW, LINUX_SLL, ERF, IPV4, IPV6, INFINIBAND, LINUX_SLL2 = (
-    *(1, 101, 113, 197, 228, 229, 247, 276),
-)
-_RAW_BSD = (12, 14)
-
 LINK_STEPS: Mapping[int, Step] = {
-    ETHERNET: link.ethernet,
-    RAW: link.raw_ip,
-    LINUX_SLL: link.sll,
-    LINUX_SLL2: link.sll2,
-    ERF: link.erf,
-    IPV4: internet.ipv4,
-    IPV6: internet.ipv6,
-    INFINIBAND: link.local_route,
-    **dict.fromkeys(_RAW_BSD, link.raw_ip),
+    LinkType.NULL: link.loopback,
+    LinkType.ETHERNET: link.ethernet,
+    LinkType.RAW_BSD: link.raw_ip,
+    LinkType.RAW_OPENBSD: link.raw_ip,
+    LinkType.RAW: link.raw_ip,
+    LinkType.LINUX_SLL: link.sll,
+    LinkType.ERF: link.erf,
+    LinkType.IPV4: internet.ipv4,
+    LinkType.IPV6: internet.ipv6,
+    LinkType.INFINIBAND: link.local_route,
+    LinkType.LINUX_SLL2: link.sll2,
 }
-"""Link type of the capture (tcpdump's registry) to the first step."""
+"""Link type of the capture to the first step."""
 
 ETHERTYPE_STEPS: Mapping[int, Step] = {
     EtherType.IPV4: internet.ipv4,
@@ -61,7 +59,7 @@ LNH_STEPS: Mapping[int, Step] = {
     LNH.IBA_GLOBAL: link.global_route,
 }
 
-_TABLES: dict[str, Mapping[int, Step]] = {
+TABLES: dict[str, Mapping[int, Step]] = {
     By.LINK: LINK_STEPS,
     By.ETHERTYPE: ETHERTYPE_STEPS,
     By.MAC_CONTROL: MAC_CONTROL_STEPS,
@@ -75,6 +73,6 @@ _TABLES: dict[str, Mapping[int, Step]] = {
 }
 
 NEXT: dict[Selected, Step] = {
-    (selector, key): step for selector, steps in _TABLES.items() for key, step in steps.items()
+    (selector, key): step for selector, steps in TABLES.items() for key, step in steps.items()
 }
 """What is not here is data."""

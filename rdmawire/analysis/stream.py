@@ -1,8 +1,8 @@
 """The step of TCP: the segment in its connection, and what it completes of an iWARP stream."""
 
-from rdmawire.analysis import derived, iwarp
+from rdmawire.analysis import checksum, derived, iwarp
 from rdmawire.analysis.mpa_stream import Result
-from rdmawire.analysis.node import Check, Node
+from rdmawire.analysis.node import Node
 from rdmawire.analysis.walk import Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire.checksum import tcp_checksum
@@ -15,11 +15,9 @@ def tcp(walk: Walk) -> Following:
     header = walk.take(TCP)
     node = walk.nodes[-1]
     size = header.data_offset * 4
-    if size < TCP.SIZE or size - TCP.SIZE > walk.left:
-        raise WireError(
-            f"TCP.data_offset {header.data_offset}: at least 5, and {walk.left} octets follow",
-            start,
-        )
+    if size < TCP.SIZE:
+        raise WireError(f"TCP.data_offset {header.data_offset}: at least 5", start)
+    walk.need(size - TCP.SIZE, "TCP options")
     _check(walk, header, start)
     if size > TCP.SIZE:
         walk.take_octets("tcp options", size - TCP.SIZE, derived.TCP_OPTIONS)
@@ -32,9 +30,7 @@ def _check(walk: Walk, header: TCP, start: int) -> None:
         walk.nodes[-1].add(derived.TCP_CHECKSUM_STATUS, derived.UNVERIFIED)
         return
     expected = tcp_checksum(walk.network, walk.data[start : walk.end])
-    check = Check("TCP checksum", header.checksum, expected, 4)
-    states = (derived.BAD, derived.GOOD)
-    walk.check(check, derived.TCP_CHECKSUM_STATUS, derived.CHECKSUM_EXPECTED, states)
+    walk.check(checksum.TCP, header.checksum, expected)
 
 
 def _payload(walk: Walk, header: TCP, node: Node) -> None:

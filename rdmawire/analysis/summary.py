@@ -1,8 +1,8 @@
 """A dissection in one line: who, to whom, what, and what is wrong with it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rdmawire.analysis.derived import CUT, MPA_NOTE, TERMINATE_NOTE
 from rdmawire.analysis.frame import seconds
@@ -40,7 +40,7 @@ class Summary(NamedTuple):
         return f"{self.number:>6} {self.time:>13} {way:<28} {self.protocol:<8} {self.info}"
 
 
-_PROTOCOLS: dict[type[Header], str] = {
+PROTOCOLS: dict[type[Header], str] = {
     inet.Ethernet: "Ethernet",
     inet.Ethernet8023: "802.3",
     inet.ARP: "ARP",
@@ -56,30 +56,36 @@ _PROTOCOLS: dict[type[Header], str] = {
     ib.LRH: "IB",
     ib.FlowControl: "IB link",
 }
-"""What a frame is called by its innermost header; a BTH is named by what carries it."""
+"""What a frame is called by its innermost header that stands here."""
+
+CARRIERS: dict[type[Header], str] = {inet.UDP: "RoCEv2", ib.LRH: "IB", inet.Ethernet: "RoCE"}
+"""What a frame with a BTH is called, by the innermost of these before it."""
+
+ADDRESSES: dict[type[Header], Callable[[Any], tuple[str, str]]] = {
+    inet.IPv4: lambda h: (ipv4(h.src), ipv4(h.dst)),
+    inet.IPv6: lambda h: (ipv6(h.src), ipv6(h.dst)),
+    ib.GRH: lambda h: (ipv6(h.sgid), ipv6(h.dgid)),
+    ib.LRH: lambda h: (f"lid {h.slid}", f"lid {h.dlid}"),
+    inet.Ethernet: lambda h: (mac(h.src), mac(h.dst)),
+    inet.Ethernet8023: lambda h: (mac(h.src), mac(h.dst)),
+}
+"""Who speaks to whom, by the innermost of these."""
 
 
 def _addresses(headers: list[Header]) -> tuple[str, str]:
-    """Who speaks to whom, by the innermost addresses."""
-    for header in reversed(headers):
-        if isinstance(header, inet.IPv4):
-            return ipv4(header.src), ipv4(header.dst)
-        if isinstance(header, inet.IPv6):
-            return ipv6(header.src), ipv6(header.dst)
-        if isinstance(header, ib.GRH):
-            return ipv6(header.sgid), ipv6(header.dgid)
-        if isinstance(header, ib.LRH):
-            return f"lid {header.slid}", f"lid {header.dlid}"
-        if isinstance(header, inet.Ethernet | inet.Ethernet8023):
-            return mac(header.src), mac(header.dst)
-    return "", ""
+    found = next((header for header in reversed(headers) if type(header) in ADDRESSES), None)
+    return ADDRESSES[type(found)](found) if found is not None else ("", "")
 
 
 def _protocol(headers: list[Header]) -> str:
     kinds = [type(header) for header in headers]
     if ib.BTH in kinds:
-        return "RoCEv2" if inet.UDP in kinds else "IB" if ib.LRH in kinds else "RoCE"
-    return next((_PROTOCOLS[kind] for kind in reversed(kinds) if kind in _PROTOCOLS), "")
+        return _innermost(kinds[: kinds.index(ib.BTH)], CARRIERS)
+    return _innermost(kinds, PROTOCOLS)
+
+
+def _innermost(kinds: list[type[Header]], names: dict[type[Header], str]) -> str:
+    return next((names[kind] for kind in reversed(kinds) if kind in names), "")
 
 
 def _info(frame: Dissection) -> str:

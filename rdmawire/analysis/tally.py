@@ -30,6 +30,7 @@ class Tally:
         self.malformed += other.malformed
         self.good += other.good
         self.bad += other.bad
+        self.first_bad = self.first_bad or other.first_bad
 
     def __str__(self) -> str:
         names = sorted(set(self.good) | set(self.bad))

@@ -1,7 +1,6 @@
 """Steps of the IBA transport: the BTH, what its opcode calls for, the ICRC, and MADs inside."""
 
-from rdmawire.analysis import derived
-from rdmawire.analysis.node import Check
+from rdmawire.analysis import checksum, derived
 from rdmawire.analysis.walk import By, Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire.ib import BTH, ICRC
@@ -40,13 +39,7 @@ def _expect_icrc(walk: Walk, bth: int) -> None:
     if icrc is None:
         raise WireError("no IP header, GRH or LRH before the BTH for an ICRC to begin with")
 
-    def take_icrc(walk: Walk) -> None:
-        walk.offset, walk.end = end, end + ICRC.SIZE
-        found, expected = walk.take(ICRC).crc, icrc(bth, end)
-        check = Check("ICRC", found, expected, 8)
-        walk.check(check, derived.ICRC_STATUS, derived.ICRC_EXPECTED, ("bad", "good"))
-
-    walk.closers.append(take_icrc)
+    walk.owe_crc(ICRC, end, checksum.ICRC, lambda: icrc(bth, end))
 
 
 def _payload(walk: Walk, bth: BTH) -> Following:

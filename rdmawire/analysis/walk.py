@@ -7,16 +7,16 @@ read raises ``WireError``; the walk keeps what stood before and ends with a node
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from rdmawire.analysis import derived
-from rdmawire.analysis.node import Check, Derived, Dissection, Extra, Node
+from rdmawire.analysis.checksum import Checksum
+from rdmawire.analysis.node import Derived, Dissection, Extra, Node
+from rdmawire.analysis.session import Session
 from rdmawire.errors import WireError
 from rdmawire.wire.header import Header
+from rdmawire.wire.ib import ICRC, VCRC
 from rdmawire.wire.inet import IPv4, IPv6
-
-if TYPE_CHECKING:
-    from rdmawire.analysis.session import Session
 
 _H = TypeVar("_H", bound=Header)
 
@@ -39,8 +39,14 @@ class By:
 
 Selected = tuple[str, int]
 Following = Selected | None
+ComputeICRC = Callable[[int, int], int]
+"""The ICRC that a frame should have, given where its BTH stands and where its pad ends."""
 Step = Callable[["Walk"], Following]
 Closer = Callable[["Walk"], None]
+
+
+class _NotCapturedError(Exception):
+    """The capture kept no more of the frame: no fault of the frame's."""
 
 
 class Walk:
@@ -57,7 +63,7 @@ class Walk:
         *("missing", "network", "network_offset", "nodes", "offset", "session", "short"),
     )
 
-    def __init__(self, dissection: Dissection, session: "Session") -> None:
+    def __init__(self, dissection: Dissection, session: Session) -> None:
         self.dissection = dissection
         self.session = session
         self.nodes = dissection.nodes
@@ -71,21 +77,28 @@ class Walk:
         self.complaint: Node | None = None
         self.network: IPv4 | IPv6 | None = None
         self.network_offset = 0
-        self.icrc: Callable[[int, int], int] | None = None
+        self.icrc: ComputeICRC | None = None
 
     @property
     def left(self) -> int:
         """Octets left in the layer at hand."""
         return self.end - self.offset
 
+    def need(self, length: int, who: str) -> None:
+        """End the layer at hand unless it has ``length`` more octets, which ``who`` takes."""
+        if length > self.end - self.offset:
+            if self.cut and self.end == len(self.data):
+                raise _NotCapturedError
+            raise WireError(f"{who} takes {length} octets, {self.left} are left")
+
     def take(self, table: type[_H]) -> _H:
         """The next header, which becomes a node."""
-        start, self.offset = self.offset, self.offset + table.SIZE
-        if self.offset > self.end:
-            self.offset = start
-            raise WireError(f"{table.__name__} takes {table.SIZE} octets, {self.left} are left")
+        start, end = self.offset, self.offset + table.SIZE
+        if end > self.end:
+            self.need(table.SIZE, table.__name__)
         header = table.parse(self.data, start)
-        self.nodes.append(Node(table.label, start, self.data[start : self.offset], header))
+        self.nodes.append(Node(table.label, start, self.data[start:end], header))
+        self.offset = end
         return header
 
     def take_octets(self, name: str, length: int, field: Derived) -> bytes:
@@ -136,6 +149,17 @@ class Walk:
 
         self.closers.append(pay)
 
+    def owe_crc(
+        self, table: type[ICRC | VCRC], end: int, kind: Checksum, expected: Callable[[], int]
+    ) -> None:
+        """A CRC at octet ``end`` that is read and judged after the layers inside."""
+
+        def pay(walk: Walk) -> None:
+            walk.offset, walk.end = end, end + table.SIZE
+            walk.check(kind, walk.take(table).crc, expected())
+
+        self.closers.append(pay)
+
     def complain(self, reason: str, octets: bytes = b"", offset: int | None = None) -> None:
         """Remember why the frame is malformed, for its last node; the first reason counts."""
         if self.complaint is None:
@@ -148,14 +172,9 @@ class Walk:
         at = self.offset if error.offset is None else error.offset
         self.complain(error.reason, self.data[at : self.end], at)
 
-    def check(
-        self, check: Check, status: Derived, expected: Derived, values: tuple[Any, Any]
-    ) -> None:
-        """Put a computed checksum beside the last node: ``values`` are its states, bad and good."""
-        self.dissection.checks.append(check)
-        self.nodes[-1].add(status, values[check.good])
-        if not check.good:
-            self.nodes[-1].add(expected, check.expected)
+    def check(self, kind: Checksum, found: int, expected: int) -> None:
+        """Judge the checksum that stands in the last node."""
+        self.dissection.checks.append(kind.judge(self.nodes[-1], found, expected))
 
     def run(self, start: Selected, steps: Mapping[Selected, Step]) -> None:
         """Walk to the end of the frame. Whatever the octets, this raises nothing."""
@@ -165,6 +184,8 @@ class Walk:
             self._follow(start, steps)
         except WireError as error:
             self.give_up(error)
+        except _NotCapturedError:
+            self.take_rest()
         self._close()
         if self.cut:
             self._note_cut()
@@ -186,6 +207,8 @@ class Walk:
                 closer(self)
             except WireError as error:
                 self.give_up(error)
+            except _NotCapturedError:
+                continue
 
     def _note_cut(self) -> None:
         kept, length = len(self.data), self.dissection.length

@@ -9,7 +9,7 @@ from rdmawire.errors import RdmaError
 
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DURATION = re.compile(r"(\d+)(?:\.(\d{1,9}))?(s|ms|us|ns)")
-_FRACTION = re.compile(r"\.(\d{1,9})")
+_FRACTION = re.compile(r"[.,](\d{1,9})")
 
 
 class BoundError(RdmaError):
@@ -74,10 +74,10 @@ class Window:
         after_start = self.start is None or self.start.compare(frame) >= 0
         return after_start and (self.end is None or self.end.compare(frame) <= 0)
 
-    def is_past(self, frame: Dissection) -> bool:
-        """Whether neither this frame nor any later one is in the window.
+    def is_over(self, frame: Dissection) -> bool:
+        """Whether no later frame is in the window.
 
         Numbers only go up; times may go back, so they never tell.
         """
-        numbered = self.end is not None and self.end.number is not None
-        return numbered and self.end.compare(frame) > 0  # type: ignore[union-attr]
+        end = self.end
+        return end is not None and end.number is not None and end.compare(frame) >= 0

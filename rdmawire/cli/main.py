@@ -61,6 +61,8 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
+    if sys.stdout is None:
+        return _complain("standard output is closed; there is nowhere to print to", 1)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

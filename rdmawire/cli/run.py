@@ -1,6 +1,7 @@
 """A run over captures: frames to standard output, what they amount to beside it."""
 
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -32,41 +33,45 @@ class Run:
         self, paths: tuple[str, ...], ports: tuple[int, ...], *, progress: bool, strict: bool
     ) -> int:
         """All files, one after the other; the exit status."""
-        status = 0
-        total = Tally()
-        if not self._quiet:
-            sys.stdout.write(self._output.head())
+        status, total = 0, Tally()
+        self._write((self._output.head(),))
         for path in paths:
+            if self._left == 0:
+                break
             tally = Tally()
-            try:
-                self._file(path, ports, tally, progress=progress)
-            except CaptureError as error:
-                sys.stdout.flush()
-                click.echo(f"rdmawire: {error}", err=True)
-                status = 1
-                if not tally.frames:
-                    continue
+            damaged = self._file(path, ports, tally, progress=progress)
+            if tally.frames or not damaged:
+                status |= self._conclude(path, tally, strict=strict)
+            status |= damaged
             total.include(tally)
-            status |= self._conclude(path, tally, strict=strict)
-        if not self._quiet:
-            sys.stdout.write(self._output.tail())
+        self._write((self._output.tail(),))
         if len(paths) > 1:
             self._say(f"{len(paths)} files", total)
         return status
 
-    def _file(self, path: str, ports: tuple[int, ...], tally: Tally, *, progress: bool) -> None:
-        for frame in dissected(path, ports, progress=progress):
-            if self._left == 0 or self._window.is_past(frame):
-                return
-            if frame in self._window:
-                tally.add(frame)
-                self._show(frame)
+    def _file(self, path: str, ports: tuple[int, ...], tally: Tally, *, progress: bool) -> int:
+        """One file; 1 if it is damaged, after what stands before the damage."""
+        try:
+            for frame in dissected(path, ports, progress=progress):
+                if frame in self._window:
+                    tally.add(frame)
+                    self._show(frame)
+                if self._left == 0 or self._window.is_over(frame):
+                    break
+        except CaptureError as error:
+            sys.stdout.flush()
+            click.echo(f"rdmawire: {error}", err=True)
+            return 1
+        return 0
 
     def _show(self, frame: Dissection) -> None:
         if self._left is not None:
             self._left -= 1
+        self._write(self._output.frame(frame))
+
+    def _write(self, pieces: Iterable[str]) -> None:
         if not self._quiet:
-            sys.stdout.writelines(self._output.frame(frame))
+            sys.stdout.writelines(pieces)
 
     def _conclude(self, path: str, tally: Tally, *, strict: bool) -> int:
         self._say(path, tally)

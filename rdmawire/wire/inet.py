@@ -81,6 +81,12 @@ class ServiceVLAN(Header, clause="IEEE 802.1Q, 9.6", label="svlan"):
     type: int = bits(16, "", HEX, enum=EtherType)
 
 
+class Loopback(Header, clause="LINKTYPE_NULL"):
+    """BSD loopback: an address family, in the byte order of the host that captured."""
+
+    family: bytes = octets(4)
+
+
 class SLL(Header, clause="LINKTYPE_LINUX_SLL"):
     """Linux cooked capture, version 1."""
 

@@ -324,9 +324,12 @@ def segment(opcode: int, payload: bytes = b"", *headers: Header, **fields: int) 
     """The octets of a DDP segment: the headers of its opcode, then ``headers``, then payload.
 
     ``fields`` are rows of the DDP header and the RDMAP control field; what is left out is what
-    the opcode asks for, in a message of one segment.
+    the opcode asks for, in a message of one segment. :class:`WireError` for reserved opcodes,
+    for fields that there are not, and for values that do not fit.
     """
-    shape = SHAPES[opcode]
+    shape = SHAPES.get(opcode)
+    if shape is None:
+        raise WireError(f"opcode {opcode:#x} is reserved (RFC 5040, 4.1)")
     rest: type[Header] = TaggedHeader if shape.tagged else UntaggedHeader
     given = {"t": int(shape.tagged), "l": 1, "opcode": opcode, "qn": shape.queue or 0, **fields}
     pieces = []

@@ -154,9 +154,10 @@ def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | No
     if udp.dstport != port or ip.protocol != _UDP or ip.fragment_offset or ip.mf:
         return None
     payload = start + size
-    end = start + Ethernet.SIZE + min(ip.total_length, IPv4.SIZE + udp.length)
+    ip_end = start + Ethernet.SIZE + ip.total_length
+    end = min(ip_end, start + _PLAIN_BTH + udp.length - UDP.SIZE)
     pad_end = end - ICRC.SIZE
-    if end > limit or pad_end < payload:
+    if ip_end > limit or pad_end < payload:
         return None
     padcnt = bth.padcnt
     if not any_payload or (pad_end - payload) % 4 or padcnt > pad_end - payload:

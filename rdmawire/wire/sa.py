@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from enum import IntEnum
 
-from rdmawire.errors import WireError
 from rdmawire.wire import sa_record
 from rdmawire.wire.header import Header, bits
 from rdmawire.wire.layout import Placed, Reader, area, chain, plain, tables
@@ -170,25 +169,14 @@ def body(buffer: bytes, offset: int, method: int, attribute_id: int) -> Iterator
 def _segment(rmpp: RMPP, attribute_offset: int, reader: Reader) -> Reader:
     """A reader of the data in one datagram.
 
-    Only a transfer's first segment begins with a record; where it is not the last as well, the
-    record that its end cuts is given as far as whole tables go.
+    A transfer of one segment has its records in place. Of a longer one the segments are plain
+    octets: records lie across them, and stand in what all of them bring together.
     """
     if not rmpp.active:
         return reader
-    if rmpp.continues:
+    if not (rmpp.first and rmpp.last):
         return plain
     valid = max(rmpp.transferred - SAHeader.SIZE, 0)
-
-    def read(buffer: bytes, offset: int) -> Iterator[Placed]:
-        found = _records(buffer[: offset + valid], offset, attribute_offset, reader)
-        return found if rmpp.last else _whole(found)
-
-    return read
-
-
-def _whole(pieces: Iterator[Placed]) -> Iterator[Placed]:
-    """The pieces up to the first that is not there in full."""
-    try:
-        yield from pieces
-    except WireError:
-        return
+    return lambda buffer, offset: _records(
+        buffer[: offset + valid], offset, attribute_offset, reader
+    )

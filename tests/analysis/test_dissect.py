@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.analysis import derived
-from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.node import Dissection, Node
 from rdmawire.analysis.steps import LINK_STEPS
 from rdmawire.testing.strategies import frames, native_packets

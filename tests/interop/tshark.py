@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyshark
 
-from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.fields import FieldInfo, fields
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.selection import Selection
@@ -54,14 +54,6 @@ def ours(path: Path, infos: list[FieldInfo]) -> Iterator[tuple[Dissection, Value
     selection = Selection(info.name for info in infos)
     dissector = Dissector()
     with open_capture(path) as capture:
-        for record in capture:
-            frame = dissector.dissect(
-                record.data,
-                link_type=record.link_type,
-                time_ns=record.time_ns,
-                length=record.length,
-            )
-            if capture.format == "pcapng":
-                frame.interface, frame.comments = record.interface, record.comments
+        for frame in dissector.capture(capture):
             values = dict(zip(selection.names, selection.values(frame), strict=True))
             yield frame, {name: found for name, found in values.items() if found}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture import open_capture
 from rdmawire.wire import native, roce
 

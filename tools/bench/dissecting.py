@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture import open_capture
 from rdmawire.wire import roce
 from rdmawire.wire.codec import reader

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from rdmawire.analysis.dissect import Dissector
+from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.fields import fields, tables
 from rdmawire.analysis.output import Lines, Objects
 from rdmawire.analysis.selection import Selection

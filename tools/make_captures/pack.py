@@ -73,6 +73,7 @@ PACK = (
         "no link header, IPv4 options, IPv6 extension headers",
         transport.raw_ip,
     ),
+    Capture("loopback.pcap", LinkType.NULL, "BSD loopback", transport.loopback),
     Capture("cooked.pcap", LinkType.LINUX_SLL, "Linux cooked, version 1", transport.cooked),
     Capture("cooked2.pcap", LinkType.LINUX_SLL2, "Linux cooked, version 2", transport.cooked2),
     Capture(

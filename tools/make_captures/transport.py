@@ -221,10 +221,20 @@ def flow_control() -> Iterator[bytes]:
         yield (to_all + body).ljust(60, b"\0")
 
 
+def loopback() -> Iterator[bytes]:
+    """BSD loopback, with the families of IPv4 and of three systems' IPv6."""
+    ip4, ip6 = list(raw_ip())[:2]
+    yield (2).to_bytes(4, "little") + ip4
+    yield (2).to_bytes(4, "big") + ip4
+    for family in (24, 28, 30):
+        yield family.to_bytes(4, "little") + ip6
+
+
 def link_packets() -> Iterator[bytes]:
     """InfiniBand's link packets with credits: normal, and of link initialisation."""
     for op in (0, 2):
-        yield ib.FlowControl(op, 0x123, 2, 0x456, 0x789A).build()
+        credit = ib.FlowControl(op, 0x123, 2, 0x456)
+        yield credit.replace(lpcrc=vcrc(credit.build(), 0, 4)).build()
 
 
 def raw_ip() -> Iterator[bytes]:

@@ -1,0 +1,72 @@
+"""Frames to dissections, one after the other, remembering what connects them."""
+
+from collections.abc import Iterable, Iterator
+
+from rdmawire.analysis.node import Dissection
+from rdmawire.analysis.session import Session
+from rdmawire.analysis.steps import LINK_STEPS, NEXT
+from rdmawire.analysis.walk import By, Walk
+from rdmawire.capture import LinkType, Reader
+from rdmawire.errors import CaptureError
+from rdmawire.wire.inet import ROCE_PORT
+
+
+class Dissector:
+    """Dissects the frames of one capture, in order.
+
+    ``roce_ports`` are the UDP destination ports that carry RoCEv2. Dissecting never raises:
+    what does not parse is the last node of its dissection.
+    """
+
+    def __init__(self, roce_ports: Iterable[int] = (ROCE_PORT,)) -> None:
+        self._session = Session(roce_ports)
+        self._number = 0
+        self._first_ns: int | None = None
+        self._previous_ns = 0
+
+    def dissect(
+        self, data: bytes, *, link_type: int = 1, time_ns: int = 0, length: int | None = None
+    ) -> Dissection:
+        """Dissect one frame.
+
+        ``data`` are the captured octets, ``length`` counts those on the wire, ``time_ns`` is
+        nanoseconds since the epoch, ``link_type`` is the capture's (tcpdump's registry).
+        """
+        self._number += 1
+        found = Dissection(self._number, data, len(data) if length is None else length, time_ns)
+        Walk(found, self._session).run((By.LINK, link_type), NEXT)
+        if self._first_ns is None:
+            self._first_ns = self._previous_ns = found.time_ns
+        found.first_ns, found.previous_ns = self._first_ns, self._previous_ns
+        self._previous_ns = found.time_ns
+        return found
+
+    def capture(self, reader: Reader) -> Iterator[Dissection]:
+        """Dissect all records of a capture, with their interfaces and comments.
+
+        :class:`~rdmawire.errors.CaptureError` for damage, after the last record before it; for
+        link types that are not known, at once where all records have one, else at the end.
+        """
+        if reader.format == "pcap":
+            _check_known(reader, {reader.interfaces[0].link_type})
+        link_types = set()
+        for record in reader:
+            frame = self.dissect(
+                record.data,
+                link_type=record.link_type,
+                time_ns=record.time_ns,
+                length=record.length,
+            )
+            if reader.format == "pcapng":
+                frame.interface, frame.comments = record.interface, record.comments
+            link_types.add(record.link_type)
+            yield frame
+        _check_known(reader, link_types)
+
+
+def _check_known(reader: Reader, link_types: set[int]) -> None:
+    """:class:`CaptureError` naming the link types that say nothing to us."""
+    if unknown := sorted(link_types - LINK_STEPS.keys()):
+        known = ", ".join(f"{LinkType(number).name} ({number})" for number in sorted(LINK_STEPS))
+        said = " and ".join(map(str, unknown))
+        raise CaptureError(f"{reader.name}: link type {said} is not known; known are {known}")
