@@ -9,7 +9,7 @@ from rdmawire.wire.show import Value
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A kind of checksum; ``bad`` and ``good`` are the values of its ``status`` field."""
+    """A kind of checksum; ``bad``, ``good`` and ``absent`` are values of its ``status`` field."""
 
     name: str
     status: Derived
@@ -17,6 +17,7 @@ class Checksum:
     digits: int
     bad: Value = "bad"
     good: Value = "good"
+    absent: Value = "absent"
 
     def judge(self, node: Node, found: int, expected: int) -> Check:
         """Hold what stands in a node against what should, and say so beside it."""
@@ -28,7 +29,8 @@ class Checksum:
 
 
 def _internet(name: str, status: Derived) -> Checksum:
-    return Checksum(name, status, derived.CHECKSUM_EXPECTED, 4, derived.BAD, derived.GOOD)
+    states = derived.BAD, derived.GOOD, derived.UNVERIFIED
+    return Checksum(name, status, derived.CHECKSUM_EXPECTED, 4, *states)
 
 
 IPV4 = _internet("IPv4 header checksum", derived.IP_CHECKSUM_STATUS)

@@ -35,31 +35,41 @@ class FrameField(NamedTuple):
     values: Callable[[Dissection], list[Value]]
 
 
-def _one(name: str, doc: str, value: Callable[[Dissection], Value]) -> FrameField:
-    """A field that every frame has once."""
-    show = TEXT if ".time" in name else DEC
-    return FrameField(Derived(name, show, doc, 32), lambda frame: [value(frame)])
+def _number(name: str, doc: str, value: Callable[[Dissection], Value]) -> FrameField:
+    """A number that every frame has once."""
+    return FrameField(Derived(name, DEC, doc, 32), lambda frame: [value(frame)])
+
+
+def _time(name: str, doc: str, value: Callable[[Dissection], Value]) -> FrameField:
+    """A time that every frame has once, as text."""
+    return FrameField(Derived(name, TEXT, doc, 0), lambda frame: [value(frame)])
 
 
 FRAME_FIELDS = (
-    _one("frame.number", "frames counted from one", lambda frame: frame.number),
-    _one("frame.time", "when it was captured, local time", lambda f: calendar(f.time_ns)),
-    _one("frame.time_epoch", "seconds since the epoch", lambda f: seconds(f.time_ns)),
-    _one(
+    _number("frame.number", "frames counted from one", lambda frame: frame.number),
+    _time("frame.time", "when it was captured, local time", lambda f: calendar(f.time_ns)),
+    _time("frame.time_epoch", "seconds since the epoch", lambda f: seconds(f.time_ns)),
+    _time(
         "frame.time_delta",
         "seconds since the frame before",
         lambda f: seconds(f.time_ns - f.previous_ns),
     ),
-    _one(
+    _time(
         "frame.time_relative",
         "seconds since the first frame",
         lambda f: seconds(f.time_ns - f.first_ns),
     ),
-    _one("frame.len", "octets on the wire", lambda f: f.length - f.lead),
-    _one("frame.cap_len", "octets captured", lambda f: len(f.data) - f.lead),
+    _number("frame.len", "octets on the wire", lambda f: f.length - f.lead),
+    _number("frame.cap_len", "octets captured", lambda f: len(f.data) - f.lead),
     FrameField(
         Derived("frame.interface_id", DEC, "number of the interface, in pcapng"),
         lambda frame: [] if frame.interface is None else [frame.interface],
+    ),
+    FrameField(
+        Derived(
+            "rdmawire.file", TEXT, "the file that the frame is from, where there are several", 0
+        ),
+        lambda frame: [frame.file] if frame.file else [],
     ),
     FrameField(
         Derived("frame.comment", TEXT, "comments on the frame, in pcapng", 0),

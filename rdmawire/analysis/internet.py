@@ -36,7 +36,7 @@ def ipv4(walk: Walk) -> Following:
 
 def _check_ipv4(walk: Walk, ip: IPv4, end: int) -> None:
     if end > walk.end:
-        walk.nodes[-1].add(derived.IP_CHECKSUM_STATUS, derived.UNVERIFIED)
+        walk.leave(checksum.IPV4, walk.nodes[-1])
         return
     expected = ipv4_header_checksum(walk.data[walk.network_offset : end])
     walk.check(checksum.IPV4, ip.checksum, expected)
@@ -92,7 +92,7 @@ def _check_udp(walk: Walk, header: UDP, start: int) -> None:
         status = derived.ILLEGAL if illegal else derived.NOT_PRESENT
         walk.nodes[-1].add(derived.UDP_CHECKSUM_STATUS, status)
     elif walk.short or walk.network is None:
-        walk.nodes[-1].add(derived.UDP_CHECKSUM_STATUS, derived.UNVERIFIED)
+        walk.leave(checksum.UDP, walk.nodes[-1])
     else:
         expected = udp_checksum(walk.network, walk.data[start : walk.end])
         walk.check(checksum.UDP, header.checksum, expected)

@@ -1,22 +1,27 @@
 """The fields of one node, in order, with their names, texts and words: for trees and JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rdmawire.analysis.fields import row_name
 from rdmawire.analysis.node import Node
-from rdmawire.wire.header import Group, Header, Row
-from rdmawire.wire.show import BOOL, Show, Value, writer
+from rdmawire.wire.header import Group, Header, Meaning, Row
+from rdmawire.wire.show import BOOL, Kind, Show, Value, writer
 
 
 class Item(NamedTuple):
-    """One field of a node. ``offset`` counts octets like the node's; -1 for derived fields."""
+    """One field of a node. ``offset`` counts octets like the node's; -1 for derived fields.
+
+    ``text`` is for people: where Wireshark pads a number to a wider type, or shows one unit for
+    another, it says what stands in the header.
+    """
 
     name: str
     title: str
     value: Value
     show: Show
+    width: int
     text: str
     word: str
     offset: int
@@ -25,39 +30,82 @@ class Item(NamedTuple):
 
 def items(node: Node) -> Iterator[Item]:
     """The rows of the node's header, groups before their members, then the derived fields."""
-    if node.header is not None:
-        yield from _of_header(node.header, node.offset)
+    header = node.header
+    if header is not None:
+        for place in _layout(type(header)):
+            yield place.item(header, node.offset)
     for field, value in node.extras:
-        if field.hidden:
-            continue
-        title = field.name.removeprefix("rdmawire.")
-        yield Item(field.name, title, value, field.show, field.text(value), field.word(value), -1)
+        if not field.hidden:
+            text, word = field.text(value), field.word(value)
+            yield Item(field.name, field.name, value, field.show, field.width, text, word, -1)
+
+
+class _Said(NamedTuple):
+    """What a meaning of a row comes to: its name, notation, writer, and words."""
+
+    name: str
+    show: Show
+    write: Callable[[Any], str]
+    word: Callable[[Any], str]
+
+
+class _Place(NamedTuple):
+    """A row or group of a table, with all that does not change from header to header."""
+
+    row: Row | Group
+    place: int
+    depth: int
+    octet: int
+    said: dict[Meaning, _Said]
+    usual: _Said
+
+    def item(self, header: Header, offset: int) -> Item:
+        row, said = self.row, self.usual
+        if isinstance(row, Group):
+            value: Any = row.value_in(header)
+        else:
+            value = header[self.place]  # type: ignore[index]
+            if row.cases is not None:
+                said = self.said[row.meaning_in(header)]
+        name, show, write, word = said
+        text = ",".join(map(write, value)) if isinstance(value, tuple) else write(value)
+        at = offset + self.octet
+        return Item(name, row.name, value, show, row.width, text, word(value), at, self.depth)
+
+
+def _place(table: type[Header], row: Row | Group, place: int, depth: int) -> _Place:
+    meanings = list(row.meanings()) if isinstance(row, Row) else [row.meaning]
+    said = {meaning: _say(table, row, meaning) for meaning in meanings}
+    return _Place(row, place, depth, row.bit // 8, said, said[row.meaning])
+
+
+def _say(table: type[Header], row: Row | Group, meaning: Meaning) -> _Said:
+    word = meaning.word if meaning.enum or meaning.words else _wordless
+    write = _for_people(meaning, row.width)
+    return _Said(row_name(table, row, meaning), meaning.show, write, word)
+
+
+def _wordless(_: Value) -> str:
+    return ""
+
+
+def _for_people(meaning: Meaning, width: int) -> Callable[[Any], str]:
+    """What writes a value in a tree."""
+    show = meaning.tree or meaning.show
+    if show is BOOL:
+        return lambda value: "set" if value else "not set"
+    if show.scale != 1:
+        return lambda value: f"{value} ({value * show.scale} octets)"
+    return writer(Show(Kind.HEX), width) if show.kind is Kind.HEX else writer(show, width)
 
 
 @cache
-def _layout(table: type[Header]) -> tuple[tuple[Row | Group, int], ...]:
-    """Rows and groups in order, a group before its members, each with its depth."""
+def _layout(table: type[Header]) -> tuple[_Place, ...]:
+    """Rows and groups in order, a group before its members."""
     grouped = {name for group in table.groups for name in group.members}
-    ordered: list[tuple[Row | Group, int]] = []
-    for row in table.rows:
-        ordered += [(group, 0) for group in table.groups if group.members[0] == row.name]
-        ordered.append((row, int(row.name in grouped)))
-    return tuple(ordered)
-
-
-def _of_header(header: Header, offset: int) -> Iterator[Item]:
-    for row, depth in _layout(type(header)):
-        value = row.value_in(header) if isinstance(row, Group) else getattr(header, row.name)
-        yield _item(header, row, value, offset, depth)
-
-
-def _item(header: Header, row: Row | Group, value: Value, offset: int, depth: int) -> Item:
-    meaning = row.meaning_in(header) if isinstance(row, Row) else row.meaning
-    write = writer(meaning.show, row.width)
-    text = ",".join(map(write, value)) if isinstance(value, tuple) else write(value)
-    if meaning.show is BOOL:
-        text = "set" if value else "not set"
-    name = row_name(type(header), row, meaning)
-    return Item(
-        name, row.name, value, meaning.show, text, meaning.word(value), offset + row.bit // 8, depth
-    )
+    places: list[_Place] = []
+    for index, row in enumerate(table.rows):
+        begun = (group for group in table.groups if group.members[0] == row.name)
+        places += [_place(table, group, -1, 0) for group in begun]
+        places.append(_place(table, row, index, int(row.name in grouped)))
+    return tuple(places)

@@ -107,7 +107,7 @@ def _framing(walk: Walk, event: Fpdu) -> Iterator[Node]:
     at = len(event.octets) - FPDUCRC.SIZE
     if event.crc is CRCStatus.ABSENT:
         node = _header(UnusedCRC(fpdu.crc), at)
-        node.add(derived.MPA_CRC_STATUS, event.crc.value)
+        walk.leave(checksum.MPA_CRC, node)
     else:
         node = _header(FPDUCRC(fpdu.crc), at)
         walk.dissection.checks.append(checksum.MPA_CRC.judge(node, fpdu.crc, fpdu.expected))

@@ -160,7 +160,7 @@ def _expect_vcrc(walk: Walk, start: int, length: int) -> None:
 
 
 def _miss_vcrc(walk: Walk) -> None:
-    walk.nodes[0].add(derived.VCRC_STATUS, "absent")
+    walk.leave(checksum.VCRC, walk.nodes[0])
 
 
 def global_route(walk: Walk) -> Following:

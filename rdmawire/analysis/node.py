@@ -108,12 +108,13 @@ class Dissection:
 
     ``data`` are the captured octets, ``length`` counts those on the wire, ``number`` counts
     frames from one. Times are nanoseconds; ``time_ns`` since the epoch. ``lead`` octets of the
-    data are a capturing card's own header, which is not part of the frame.
+    data are a capturing card's own header, which is not part of the frame. ``checks`` are the
+    checksums that were computed, ``unverified`` the names of those that could not be.
     """
 
     __slots__ = (
-        *("checks", "comments", "data", "first_ns", "interface", "lead", "length"),
-        *("nodes", "number", "previous_ns", "time_ns"),
+        *("checks", "comments", "data", "file", "first_ns", "interface", "lead", "length"),
+        *("nodes", "number", "previous_ns", "time_ns", "unverified"),
     )
 
     def __init__(self, number: int, data: bytes, length: int, time_ns: int) -> None:
@@ -126,6 +127,8 @@ class Dissection:
         self.comments: tuple[str, ...] = ()
         self.nodes: list[Node] = []
         self.checks: list[Check] = []
+        self.unverified: list[str] = []
+        self.file = ""
 
     @property
     def malformed(self) -> Node | None:

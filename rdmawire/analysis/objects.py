@@ -1,8 +1,8 @@
 """A dissection as plain objects for JSON.
 
-Fields go by the names of ``rdmawire fields``. Numbers are numbers (of up to 64 bits), flags are
-``true`` or ``false``, addresses and octets are text. A field that a layer has several times is a
-list.
+Fields go by the names of ``rdmawire fields``. Numbers are numbers, those of more than 53 bits
+hexadecimal text; flags are ``true`` or ``false``, addresses and octets are text. A field that a
+layer has several times is a list.
 """
 
 from collections.abc import Iterable
@@ -56,4 +56,7 @@ def _value(item: Item) -> Any:
         return list(item.value)
     if item.show is BOOL:
         return bool(item.value)
-    return item.value if isinstance(item.value, int) else item.text
+    if not isinstance(item.value, int):
+        return item.text
+    # A double, which is what many readers of JSON keep numbers in, has 53 bits.
+    return item.value if item.width <= 53 else f"0x{item.value:0{-(-item.width // 4)}x}"

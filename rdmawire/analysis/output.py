@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.objects import as_object
 from rdmawire.analysis.selection import Selection
-from rdmawire.analysis.summary import Mood, summary
+from rdmawire.analysis.summary import summary
 from rdmawire.analysis.tree import hex_dump, tree
 
 
@@ -47,8 +48,8 @@ class Lines:
 
     def frame(self, frame: Dissection) -> Iterator[str]:
         if self._trees:
-            for line in tree(frame):
-                yield f"{line}\n"
+            for mood, line in tree(frame):
+                yield f"{self._paint(mood, line)}\n"
         else:
             found = summary(frame)
             yield f"{self._paint(found.mood, found.line())}\n"

@@ -27,7 +27,7 @@ def tcp(walk: Walk) -> Following:
 
 def _check(walk: Walk, header: TCP, start: int) -> None:
     if walk.short or walk.network is None:
-        walk.nodes[-1].add(derived.TCP_CHECKSUM_STATUS, derived.UNVERIFIED)
+        walk.leave(checksum.TCP, walk.nodes[-1])
         return
     expected = tcp_checksum(walk.network, walk.data[start : walk.end])
     walk.check(checksum.TCP, header.checksum, expected)

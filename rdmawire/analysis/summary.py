@@ -1,26 +1,17 @@
 """A dissection in one line: who, to whom, what, and what is wrong with it."""
 
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import Any, NamedTuple
 
 from rdmawire.analysis.derived import CUT, MPA_NOTE, TERMINATE_NOTE
 from rdmawire.analysis.frame import seconds
+from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.saying import SAYINGS, SILENCED_BY
 from rdmawire.wire import ib, inet, mpa
 from rdmawire.wire.header import Header
 from rdmawire.wire.show import ipv4, ipv6, mac
 from rdmawire.wire.terminate import TerminateControl
-
-
-class Mood(Enum):
-    """How much a frame wants to be looked at."""
-
-    PLAIN = "plain"
-    RDMA = "rdma"
-    TROUBLE = "trouble"
-    BAD = "bad"
 
 
 class Summary(NamedTuple):

@@ -149,6 +149,11 @@ class Walk:
 
         self.closers.append(pay)
 
+    def leave(self, kind: Checksum, node: Node) -> None:
+        """Say beside a node that a checksum cannot be verified: it is not there, or cut off."""
+        self.dissection.unverified.append(kind.name)
+        node.add(kind.status, kind.absent)
+
     def owe_crc(
         self, table: type[ICRC | VCRC], end: int, kind: Checksum, expected: Callable[[], int]
     ) -> None:

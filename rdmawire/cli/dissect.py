@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import click
 
+from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.output import Fields, Lines, Objects, Output, Separators, plain
 from rdmawire.analysis.selection import Selection
-from rdmawire.analysis.summary import Mood
 from rdmawire.analysis.window import Bound, Window
 from rdmawire.cli import option
 from rdmawire.cli.run import Run

@@ -18,7 +18,7 @@ from rdmawire.wire.cm_request import request, sidr_request
 from rdmawire.wire.header import Header, bits, octets
 from rdmawire.wire.layout import Placed, Reader, area, plain, tables
 from rdmawire.wire.management import ClassPortInfo, rate_words, time_words
-from rdmawire.wire.show import HEX, IPV6
+from rdmawire.wire.show import DEC, HEX, IPV6
 
 DATA = 232
 """Octets of a message. IBA 12.6.1."""
@@ -66,7 +66,7 @@ class REP(Header, clause="IBA 12.6.8", label="cm_rep"):
     vendor_id_high: int = bits(8, "", HEX)
     local_ee_context_number: int = bits(24, f"{_P}.localeecn", HEX)
     vendor_id_middle: int = bits(8, "", HEX)
-    starting_psn: int = bits(24, f"{_P}.startpsn", HEX)
+    starting_psn: int = bits(24, f"{_P}.startpsn", HEX, tree=DEC)
     vendor_id_low: int = bits(8, "", HEX)
     responder_resources: int = bits(8, f"{_P}.respres", HEX)
     initiator_depth: int = bits(8, f"{_P}.initdepth", HEX)

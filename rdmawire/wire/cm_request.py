@@ -10,7 +10,7 @@ from rdmawire.wire.cm_code import ExtendedTransport, TransportService
 from rdmawire.wire.header import Header, Meaning, bits, choice, group, octets
 from rdmawire.wire.layout import Placed, chain, tables
 from rdmawire.wire.management import MTU, rate_words, time_words
-from rdmawire.wire.show import DIGITS, HEX, IPV4, IPV6, hex_digits
+from rdmawire.wire.show import DEC, DIGITS, HEX, IPV4, IPV6, hex_digits
 
 _Q = "infiniband.cm.req"
 
@@ -45,7 +45,7 @@ class REQ(Header, clause="IBA 12.6.5", label="cm_req"):
     remote_cm_response_timeout: int = bits(5, f"{_Q}.remoteresptout", HEX, words=time_words)
     transport_service_type: int = bits(2, f"{_Q}.transpsvctype", HEX, enum=TransportService)
     end_to_end_flow_control: int = bits(1, f"{_Q}.e2eflowctrl", HEX)
-    starting_psn: int = bits(24, f"{_Q}.startpsn", HEX)
+    starting_psn: int = bits(24, f"{_Q}.startpsn", HEX, tree=DEC)
     local_cm_response_timeout: int = bits(5, f"{_Q}.localresptout", HEX, words=time_words)
     retry_count: int = bits(3, f"{_Q}.retrcount", HEX)
     p_key: int = bits(16, f"{_Q}.pkey", HEX)

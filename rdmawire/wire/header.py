@@ -4,7 +4,7 @@ A header is a class whose body is its table: a row per field, in wire order, wit
 name in the words of the standard, its width, what Wireshark calls it, how it is written and
 what its numbers mean::
 
-    class RETH(Header, clause="IBA 9.3.3", wireshark="infiniband.reth"):
+    class RETH(Header, clause="IBA 5.2.7", wireshark="infiniband.reth"):
         va: int = bits(64, "infiniband.reth.va", HEX)
         rkey: int = bits(32, "infiniband.reth.r_key", HEX)
         dmalen: int = bits(32, "infiniband.reth.dmalen")
@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from rdmawire.errors import WireError
 from rdmawire.wire.codec import Field, attach
 from rdmawire.wire.show import BOOL, DEC, OCTETS, Show, Value
 
@@ -28,13 +29,15 @@ from rdmawire.wire.show import BOOL, DEC, OCTETS, Show, Value
 class Meaning:
     """What the value of a row is called, how it is written and what its numbers say.
 
-    ``words`` turns a number into the standard's words for it where no enum lists them.
+    ``words`` turns a number into the standard's words for it where no enum lists them. ``tree``
+    is how people want it written, where that is not how Wireshark writes it.
     """
 
     wireshark: str = ""
     show: Show = DEC
     enum: type[Enum] | None = None
     words: Callable[[int], str] | None = None
+    tree: Show | None = None
 
     def word(self, value: Value) -> str:
         """The standard's word for this value, or nothing."""
@@ -100,6 +103,7 @@ def bits(
     *,
     enum: type[Enum] | None = None,
     words: Callable[[int], str] | None = None,
+    tree: Show | None = None,
     times: int = 1,
     default: int | tuple[int, ...] = 0,
     clause: str = "",
@@ -108,9 +112,8 @@ def bits(
     """A row: a number of ``width`` bits, or a tuple of ``times`` such numbers."""
     if times > 1 and default == 0:
         default = (0,) * times
-    return Row(
-        "", width, times, False, default, 0, Meaning(wireshark, show, enum, words), also, clause
-    )
+    meaning = Meaning(wireshark, show, enum, words, tree)
+    return Row("", width, times, False, default, 0, meaning, also, clause)
 
 
 def flag(wireshark: str = "", *, clause: str = "", also: tuple[str, ...] = ()) -> Any:
@@ -123,13 +126,15 @@ def octets(
     wireshark: str = "",
     show: Show = OCTETS,
     *,
+    tree: Show | None = None,
     default: bytes = b"",
     clause: str = "",
     also: tuple[str, ...] = (),
 ) -> Any:
     """A row: ``length`` octets, as ``bytes``."""
     value = default or bytes(length)
-    return Row("", 8 * length, 1, True, value, 0, Meaning(wireshark, show), also, clause)
+    meaning = Meaning(wireshark, show, tree=tree)
+    return Row("", 8 * length, 1, True, value, 0, meaning, also, clause)
 
 
 def choice(
@@ -148,9 +153,15 @@ def choice(
     return Row("", width, 1, False, 0, 0, Meaning(wireshark, show), (), clause, by, cases)
 
 
-def group(wireshark: str, *members: str, show: Show = DEC, enum: type[Enum] | None = None) -> Any:
+def group(
+    wireshark: str,
+    *members: str,
+    show: Show = DEC,
+    enum: type[Enum] | None = None,
+    tree: Show | None = None,
+) -> Any:
     """Not a row but a second look at neighbouring rows: all of them as one number."""
-    return Group("", members, Meaning(wireshark, show, enum))
+    return Group("", members, Meaning(wireshark, show, enum, None, tree))
 
 
 class HeaderMeta(type):
@@ -250,8 +261,10 @@ class Header(metaclass=HeaderMeta):
 
     def word(self, name: str) -> str:
         """The standard's word for the value of this row, or nothing."""
-        row = next(row for row in self.rows if row.name == name)
-        return row.meaning_in(self).word(getattr(self, name))
+        for row in self.rows:
+            if row.name == name:
+                return row.meaning_in(self).word(getattr(self, name))
+        raise WireError(f"{type(self).__name__} has no field {name!r}")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and tuple.__eq__(self, other)  # type: ignore[operator]
@@ -261,11 +274,3 @@ class Header(metaclass=HeaderMeta):
 
     def __hash__(self) -> int:
         return hash((type(self), *self))
-
-
-def table(label: str) -> type[Header]:
-    """The header table with this label (``"bth"``), among those imported so far."""
-    for header in Header.__subclasses__():
-        if header.label == label:
-            return header
-    raise KeyError(label)

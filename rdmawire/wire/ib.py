@@ -55,7 +55,10 @@ class RWH(Header, clause="IBA 5.3", wireshark="infiniband.rwh"):
 
 
 class BTH(Header, clause="IBA 5.2.3, 9.2", wireshark="infiniband.bth"):
-    """Base Transport Header. FECN and BECN are RoCEv2's, annex A17.9."""
+    """Base Transport Header.
+
+    FECN and BECN are RoCEv2's, annex A17.9.
+    """
 
     opcode: int = bits(
         8, "infiniband.bth.opcode", enum=Opcode, words=opcode_word, clause="IBA 9.2.1"
@@ -64,7 +67,7 @@ class BTH(Header, clause="IBA 5.2.3, 9.2", wireshark="infiniband.bth"):
     migreq: int = flag("infiniband.bth.m", clause="IBA 9.2.4")
     padcnt: int = bits(2, "infiniband.bth.padcnt", clause="IBA 9.2.5")
     tver: int = bits(4, "infiniband.bth.tver", clause="IBA 9.2.2")
-    pkey: int = bits(16, "infiniband.bth.p_key", default=0xFFFF, clause="IBA 9.2.6")
+    pkey: int = bits(16, "infiniband.bth.p_key", tree=HEX, default=0xFFFF, clause="IBA 9.2.6")
     fecn: int = flag(clause="IBA A17.9")
     becn: int = flag(clause="IBA A17.9")
     resv6: int = bits(6)
@@ -165,7 +168,7 @@ _SYNDROME: dict[int, Meaning] = {
 class AETH(Header, clause="IBA 5.2.9, 9.7.5.2", wireshark="infiniband.aeth"):
     """ACK Extended Transport Header: accepted, come later, or refused; and how far."""
 
-    syndrome: int = group("infiniband.aeth.syndrome", "resv1", "ack", "value")
+    syndrome: int = group("infiniband.aeth.syndrome", "resv1", "ack", "value", tree=HEX)
     resv1: int = bits(1, "infiniband.aeth.syndrome.reserved")
     ack: int = bits(2, "infiniband.aeth.syndrome.opcode", enum=Ack)
     value: int = choice(5, "ack", _SYNDROME)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rdmawire.errors import WireError
 from rdmawire.wire.header import Header, bits, flag, group, octets
-from rdmawire.wire.show import HEX, PRESENCE
+from rdmawire.wire.show import HEX, PRESENCE, TEXT
 
 REQUEST_KEY = b"MPA ID Req Frame"
 REPLY_KEY = b"MPA ID Rep Frame"
@@ -38,7 +38,7 @@ class MPARequest(
 ):
     """Start-up frame of the initiator; ``pd_length`` octets of private data follow."""
 
-    key: bytes = octets(16, "iwarp_mpa.key.req", default=REQUEST_KEY)
+    key: bytes = octets(16, "iwarp_mpa.key.req", tree=TEXT, default=REQUEST_KEY)
     m: int = flag("iwarp_mpa.marker_flag")
     c: int = flag("iwarp_mpa.crc_flag")
     r: int = flag("iwarp_mpa.rej_flag")
@@ -54,7 +54,7 @@ class MPAReply(
 ):
     """Start-up frame of the responder; ``pd_length`` octets of private data follow."""
 
-    key: bytes = octets(16, "iwarp_mpa.key.rep", default=REPLY_KEY)
+    key: bytes = octets(16, "iwarp_mpa.key.rep", tree=TEXT, default=REPLY_KEY)
     m: int = flag("iwarp_mpa.marker_flag")
     c: int = flag("iwarp_mpa.crc_flag")
     r: int = flag("iwarp_mpa.rej_flag")
