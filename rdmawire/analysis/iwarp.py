@@ -20,7 +20,7 @@ from rdmawire.analysis.mpa_event import (
     Torn,
 )
 from rdmawire.analysis.node import Derived, Extra, Node
-from rdmawire.analysis.saying import SAYINGS
+from rdmawire.analysis.saying import terminate_words
 from rdmawire.analysis.walk import Walk
 from rdmawire.errors import WireError
 from rdmawire.wire import rdmap
@@ -141,8 +141,8 @@ def _terminate(control: TerminateControl, offset: int) -> Node:
     node = _header(control, offset)
     meant = mirrored(control)
     if is_mirrored(control) and meant.layer != control.layer:
-        said = SAYINGS[TerminateControl](meant)
-        node.add(derived.TERMINATE_NOTE, f"bits mirrored, as siw writes it: {said}")
+        note = f"bits mirrored, as siw writes it: {terminate_words(meant)}"
+        node.add(derived.TERMINATE_NOTE, note)
     return node
 
 

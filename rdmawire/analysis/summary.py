@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from rdmawire.analysis.derived import CUT, MPA_NOTE, TERMINATE_NOTE
 from rdmawire.analysis.frame import seconds
 from rdmawire.analysis.mood import Mood
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.saying import SAYINGS, SILENCED_BY
-from rdmawire.wire import ib, inet, mpa
+from rdmawire.analysis.node import Dissection, Node
+from rdmawire.analysis.saying import SAYINGS, SILENCED_BY, Others
+from rdmawire.wire import cm, ib, inet, mad, mpa
 from rdmawire.wire.header import Header
-from rdmawire.wire.show import ipv4, ipv6, mac
+from rdmawire.wire.show import ipv4, ipv6, mac, octet_count
 from rdmawire.wire.terminate import TerminateControl
 
 
@@ -80,22 +80,41 @@ def _innermost(kinds: list[type[Header]], names: dict[type[Header], str]) -> str
 
 
 def _info(frame: Dissection) -> str:
-    said = [*_said(frame), *(f"[{check}]" for check in frame.bad_checks), *_notes(frame)]
+    said = [" | ".join(", ".join(part) for part in _parts(frame) if part)]
+    said += [f"[{check}]" for check in frame.bad_checks] + [*_notes(frame)]
     if frame.malformed:
         said.append(f"[malformed: {frame.malformed.reason} (at octet {frame.malformed.offset})]")
-    return ", ".join(said)
+    return ", ".join(filter(None, said))
 
 
-def _said(frame: Dissection) -> Iterator[str]:
-    """What the headers have to say, and how long payloads are, in order."""
-    kinds = {type(header) for header in frame.headers()}
+def _parts(frame: Dissection) -> list[list[str]]:
+    """What the nodes have to say, in order; each FPDU is a part of its own."""
+    others = {type(header): header for header in reversed(list(frame.headers()))}
+    parts: list[list[str]] = [[]]
     for node in frame.nodes:
-        if node.name == "payload":
-            yield f"{len(node.octets)} octets"
-        elif node.header is not None and not SILENCED_BY.get(type(node.header), set()) & kinds:
-            saying = SAYINGS.get(type(node.header))
-            if saying and (text := saying(node.header)):
-                yield text
+        if type(node.header) is mpa.FPDULength:
+            parts.append([])
+        if text := _saying(frame, node, others):
+            parts[-1].append(text)
+    return parts
+
+
+def _saying(frame: Dissection, node: Node, others: Others) -> str:
+    if node.header is None:
+        return _length(frame, node)
+    kind = type(node.header)
+    if SILENCED_BY.get(kind, set()) & others.keys() or kind not in SAYINGS:
+        return ""
+    return SAYINGS[kind](node.header, others)
+
+
+def _length(frame: Dissection, node: Node) -> str:
+    """How long a payload is; of a frame that the capture cut, how much of it was kept."""
+    if node.name == "segment":
+        return f"{octet_count(len(node.octets))} of a longer FPDU"
+    if node.name != "payload":
+        return ""
+    return octet_count(len(node.octets)) + (" captured" if frame.length > len(frame.data) else "")
 
 
 def _notes(frame: Dissection) -> Iterator[str]:
@@ -106,12 +125,28 @@ def _notes(frame: Dissection) -> Iterator[str]:
                 yield f"[{field.text(value)}]"
 
 
+_TROUBLING: set[type[Header]] = {ib.CNP, TerminateControl, cm.REJ}
+
+
+def _is_trouble(header: Header) -> bool:
+    """A refusal, a mark of congestion, or a status that is no success."""
+    match header:
+        case ib.AETH():
+            return header.ack != ib.Ack.ACK
+        case ib.BTH():
+            return bool(header.fecn or header.becn)
+        case inet.IPv4() | inet.IPv6():
+            return header.ecn == inet.ECN.CE
+        case mad.MAD() | mad.DirectedMAD():
+            return header.status != 0
+    return False
+
+
 def _mood(frame: Dissection, headers: list[Header]) -> Mood:
     if frame.malformed or frame.bad_checks:
         return Mood.BAD
     kinds = {type(header) for header in headers}
-    refused = any(isinstance(header, ib.AETH) and header.ack for header in headers)
-    if refused or kinds & {ib.CNP, TerminateControl}:
+    if kinds & _TROUBLING or any(map(_is_trouble, headers)):
         return Mood.TROUBLE
     return (
         Mood.RDMA if kinds & {ib.BTH, mpa.FPDULength, mpa.MPARequest, mpa.MPAReply} else Mood.PLAIN

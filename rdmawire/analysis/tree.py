@@ -7,7 +7,7 @@ from rdmawire.analysis.frame import calendar, seconds
 from rdmawire.analysis.item import Item, items
 from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.node import Dissection, Node
-from rdmawire.wire.show import Kind, safe
+from rdmawire.wire.show import Kind, octet_count, safe
 
 _LONGEST = 64
 """Octets of a field shown in a tree; the rest is counted."""
@@ -21,11 +21,6 @@ def tree(frame: Dissection) -> Iterator[tuple[Mood, str]]:
         for item in items(node):
             yield _mood(item), _line(item)
     yield Mood.PLAIN, ""
-
-
-def octet_count(number: int) -> str:
-    """So many octets, in words."""
-    return "1 octet" if number == 1 else f"{number} octets"
 
 
 def _heading(frame: Dissection) -> str:

@@ -101,6 +101,11 @@ def octet_digits(value: bytes) -> str:
     return value.hex()
 
 
+def octet_count(number: int) -> str:
+    """So many octets, in words."""
+    return "1 octet" if number == 1 else f"{number} octets"
+
+
 def safe(text: str) -> str:
     """Text that harms no terminal and no table: control characters become escapes."""
     if text.isprintable():

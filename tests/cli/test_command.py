@@ -57,7 +57,7 @@ def test_tree_has_offsets_and_words() -> None:
     assert "    42  BTH, 12 octets: Base Transport Header" in done.stdout
     assert "    42    opcode: 17  RC_ACKNOWLEDGE" in done.stdout
     assert "    54      value: 14  1.28 ms" in done.stdout
-    assert "          icrc.status: good" in done.stdout
+    assert "          rdmawire.icrc.status: good" in done.stdout
 
 
 def test_hex_shows_the_octets() -> None:
@@ -184,7 +184,7 @@ def test_a_link_type_that_is_not_known(tmp_path: Path) -> None:
     octets = bytearray(Path(RNR).read_bytes())
     octets[20:24] = (147).to_bytes(4, "little")
     line = refused("dissect", broken(tmp_path, bytes(octets)), status=1)
-    assert "link type 147 is not known; known are ETHERNET (1)" in line
+    assert "link type 147 is not known; known are NULL (0)" in line
 
 
 def test_folders_and_missing_files(tmp_path: Path) -> None:

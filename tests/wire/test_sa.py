@@ -157,18 +157,10 @@ def test_a_transfer_without_records_has_only_plain_data() -> None:
         assert data_pieces(octets) == [(0, bytes(200))]
 
 
-def test_a_first_segment_gives_its_last_record_as_far_as_whole_tables_go() -> None:
-    first = RMPP(type=RMPPType.DATA, active=1, first=1, data1=1, data2=4000)
-    record = joined(NodeRecord(lid=1), NodeInfo(num_ports=2), NodeDescription())
-    table = record.ljust(112, b"\0") + record.ljust(112, b"\0")
-    octets = mad.build(answer(0x11), first, SAHeader(attribute_offset=14), table[:200])
-    types = [type(piece) for _, piece in data_pieces(octets)]
-    assert types == [NodeRecord, NodeInfo, NodeDescription, bytes, NodeRecord, NodeInfo, bytes]
-
-
-def test_a_later_segment_is_plain() -> None:
-    later = RMPP(type=RMPPType.DATA, active=1, data1=2)
-    octets = mad.build(answer(0x35), later, SAHeader(attribute_offset=8), bytes(range(200)))
+@pytest.mark.parametrize("segment", [RMPP(data1=1, first=1), RMPP(data1=2), RMPP(data1=3, last=1)])
+def test_a_segment_of_many_is_plain(segment: RMPP) -> None:
+    rmpp = segment.replace(type=RMPPType.DATA, active=1)
+    octets = mad.build(answer(0x35), rmpp, SAHeader(attribute_offset=8), bytes(range(200)))
     assert data_pieces(octets) == [(0, bytes(range(200)))]
 
 
