@@ -33,7 +33,12 @@ magics = st.sampled_from([octets[:6] for octets in FILES + PACKED])
 @given(st.binary(max_size=80) | st.builds(bytes.__add__, starts | magics, st.binary(max_size=200)))
 @settings(max_examples=300, deadline=None)
 def test_any_octets_give_records_or_a_capture_error(octets: bytes) -> None:
-    read(octets)
+    records, damage = read(octets)
+    if damage is not None:
+        assert str(damage).startswith("sample: ")
+    if opened_plain(octets):
+        assert sum(len(record.data) for record in records) <= len(octets)
+        assert damage is None or damage.offset is None or damage.offset <= len(octets)
 
 
 @st.composite

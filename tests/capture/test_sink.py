@@ -137,10 +137,13 @@ def test_a_file_that_may_not_be_written_is_not_replaced(
 
 def test_giving_up_is_never_an_error(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "x")
-    for part in tmp_path.iterdir():
-        part.unlink()
+    (part,) = tmp_path.iterdir()
+    part.unlink()
     sink.discard()
     sink.discard()
+    with pytest.raises(ValueError, match="closed file"):
+        sink.write(b"abc")
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("close", ["sys.stdout = None", "import os; os.close(1)"])

@@ -269,7 +269,9 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing(tmp_path: Path) -> None:
         assert writing.stdout.readline() == b"writing\n"
         assert len(os.listdir(tmp_path)) == 1
         writing.send_signal(signal.SIGINT)
-        writing.communicate()
+        _, errors = writing.communicate()
+    assert writing.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith(b"KeyboardInterrupt")
     assert os.listdir(tmp_path) == []
 
 

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rdmawire.analysis.dissector import Dissector
+from rdmawire.capture.pcap import PcapParser
+from rdmawire.wire import ib, mad, mpa, roce
 from tools.fuzz.seeds import SEEDS
 from tools.fuzz.targets import TARGETS
 
@@ -37,4 +41,36 @@ def test_nothing_but_wire_and_capture_errors(
     any_octets = st.binary(max_size=300)
     seeded = st.sampled_from(seeds(name)).flatmap(changed)
     target(data.draw(any_octets | seeded))
-    assert name in SEEDS
+
+
+def test_every_target_has_seeds_and_takes_them() -> None:
+    assert SEEDS.keys() == TARGETS.keys()
+    for name, target in TARGETS.items():
+        first = seeds(name)[:40]
+        assert first, name
+        for octets in first:
+            target(octets)
+
+
+MISTAKES = {
+    "headers": (ib.BTH, "build"),
+    "packets": (roce, "parse"),
+    "layouts": (mad, "layout"),
+    "fpdus": (mpa, "parse_fpdu"),
+    "frames": (Dissector, "dissect"),
+    "streams": (Dissector, "dissect"),
+    "captures": (PcapParser, "__init__"),
+}
+"""What each target calls, for a mistake to be made in it."""
+
+
+@pytest.mark.parametrize(("name", "target"), TARGETS.items(), ids=TARGETS)
+def test_a_mistake_in_what_is_fuzzed_is_found(
+    name: str, target: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(*_: object, **__: object) -> NoReturn:
+        raise IndexError
+
+    monkeypatch.setattr(*MISTAKES[name], mistaken)
+    with pytest.raises(IndexError):
+        target(seeds(name)[0])
