@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -25,6 +26,12 @@ def _machine() -> str:
     return f"{os.cpu_count()} x {model}, {python}"
 
 
+def _capture(folder: str, name: str, frames: Iterator[bytes], count: int) -> Path:
+    path = Path(folder, f"{name}.pcap")
+    write(path, list(frames), count)
+    return path
+
+
 @click.command()
 @click.option("--small", default=1_000_000, show_default=True, help="Small frames to read.")
 @click.option("--large", default=200_000, show_default=True, help="Frames of 4 KiB to read.")
@@ -34,14 +41,15 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
     """Measure reading, dissecting and checking against Scapy and tshark, here and now."""
     click.echo(_machine())
     with tempfile.TemporaryDirectory() as folder:
-        captures = {"small": Path(folder, "small.pcap"), "large": Path(folder, "large.pcap")}
         click.echo(f"writing {small} small and {large} large frames ...")
-        write(captures["small"], list(small_frames()), small)
-        write(captures["large"], list(large_frames()), large)
+        captures = (
+            ("small", _capture(folder, "small", small_frames(), small), small),
+            ("large", _capture(folder, "large", large_frames(), large), large),
+        )
         figures = [
             figure
-            for name, path in captures.items()
-            for figure in dissecting.measure(name, path, peer)
+            for name, path, frames in captures
+            for figure in dissecting.measure(name, path, frames, peer)
         ]
     figures.append(dissecting.start_up())
     if report:

@@ -1,14 +1,11 @@
 """Reading captures: walking, parsing, verifying, dissecting; beside Scapy and tshark."""
 
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
@@ -19,36 +16,13 @@ from rdmawire.wire.codec import reader
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.icrc import icrc_ipv4
 from rdmawire.wire.inet import ROCE_PORT
+from tools.bench import peer
+from tools.bench.rate import Figure, best_rate
 
 _DISSECTED = 100_000
 """Frames that are dissected in full; more would only take longer."""
-
-
-class Figure(NamedTuple):
-    """A measurement: frames each second, and how many times a peer's."""
-
-    name: str
-    frames_per_second: float
-    ratio: float | None = None
-    peer: str = ""
-
-    def show(self) -> None:
-        """Print the figure."""
-        times = f"{self.ratio:8.1f} x {self.peer}" if self.ratio else ""
-        click.echo(f"{self.name:<44} {self.frames_per_second:>12,.0f} frames/s {times}")
-
-
-_RUNS = 3
-
-
-def _rate(count: Callable[[], int]) -> float:
-    """Frames each second of something that says how many it has done: the best of three."""
-    rates = []
-    for _ in range(_RUNS):
-        start = time.perf_counter()
-        done = count()
-        rates.append(done / (time.perf_counter() - start))
-    return max(rates)
+_SHOWN = 20_000
+"""Frames of which everything is printed."""
 
 
 def walk_two_fields(path: Path) -> int:
@@ -87,91 +61,69 @@ def verify_icrc(path: Path) -> int:
     return count
 
 
-def dissect(path: Path) -> int:
-    """Dissect frames into trees."""
+def dissect(path: Path, frames: int) -> int:
+    """Dissect the first frames into trees."""
     dissector = Dissector()
     count = 0
     with open_capture(path) as capture:
-        for record in islice(capture, _DISSECTED):
+        for record in islice(capture, frames):
             dissector.dissect(record.data, time_ns=record.time_ns)
             count += 1
     return count
 
 
-def _scapy(path: Path, frames: int) -> Iterator[tuple[str, float]]:
-    """Scapy's rates for two fields and for all fields of each frame."""
-    from scapy.contrib import roce as scapy_roce
-    from scapy.utils import PcapReader
-
-    def two_fields() -> int:
-        count = 0
-        for packet in islice(PcapReader(str(path)), frames):
-            bth = packet[scapy_roce.BTH]
-            count += (bth.opcode + bth.psn) >= 0
-        return count
-
-    def all_fields() -> int:
-        count = 0
-        for packet in islice(PcapReader(str(path)), frames):
-            layer = packet
-            while layer:
-                for field in layer.fields_desc:
-                    getattr(layer, field.name)
-                layer = layer.payload
-            count += 1
-        return count
-
-    yield "two", _rate(two_fields)
-    yield "all", _rate(all_fields)
+Job = tuple[str, Callable[[Path], int], str]
+"""What is measured: its name, what does it, and the peer that it is held against."""
 
 
-def _tshark(path: Path) -> float | None:
-    """The rate of tshark for two fields of each frame, if there is a tshark."""
-    if not shutil.which("tshark"):
-        return None
-    command = ["tshark", "-r", str(path), "-T", "fields", "-e", "infiniband.bth.opcode"]
-    command += ["-e", "infiniband.bth.psn", "-c", str(_DISSECTED)]
-
-    def run() -> int:
-        done = subprocess.run(command, capture_output=True, check=True)
-        return done.stdout.count(b"\n")
-
-    return _rate(run)
-
-
-def measure(name: str, path: Path, peer_frames: int) -> Iterator[Figure]:
-    """All figures for one capture, printed as they come."""
-    scapy = dict(_scapy(path, peer_frames))
-    tshark = _tshark(path)
-    rows = [
-        Figure(f"{name}: Scapy, two fields", scapy["two"]),
-        Figure(f"{name}: Scapy, all fields", scapy["all"]),
-    ]
-    if tshark:
-        rows.append(Figure(f"{name}: tshark -T fields, two fields", tshark))
-    for figure in rows:
-        figure.show()
-        yield figure
-    for label, run, peer in (
-        ("walk, two fields", walk_two_fields, "two"),
-        ("parse, all fields", parse_all_fields, "all"),
-        ("verify every ICRC, one by one", verify_icrc, ""),
-        ("dissect into trees", dissect, "all"),
+def jobs(frames: int) -> Iterator[Job]:
+    """Everything that is measured on a capture of so many frames."""
+    dissected, shown = min(frames, _DISSECTED), min(frames, _SHOWN)
+    yield "walk, two fields", walk_two_fields, "Scapy, two fields"
+    yield "parse, all fields", parse_all_fields, "Scapy, all fields"
+    yield "verify every ICRC, one by one", verify_icrc, ""
+    yield "dissect into trees", partial(dissect, frames=dissected), "Scapy, all fields"
+    for label, count, options, rival in (
+        ("rdmawire dissect -q", dissected, ("-q",), ""),
+        ("rdmawire dissect", dissected, (), ""),
+        (
+            "rdmawire dissect -T fields, two fields",
+            dissected,
+            peer.TWO_FIELDS,
+            "tshark -T fields, two fields",
+        ),
+        ("rdmawire dissect -T ndjson", shown, ("-T", "ndjson"), ""),
+        ("rdmawire dissect -V", shown, ("-V",), ""),
     ):
-        rate = _rate(partial(run, path))
-        ratio = rate / scapy[peer] if peer else None
-        figure = Figure(f"{name}: {label}", rate, ratio, f"Scapy, {peer} fields" if peer else "")
-        figure.show()
-        yield figure
+        yield label, partial(_command, frames=count, options=options), rival
+
+
+def _command(path: Path, frames: int, options: tuple[str, ...]) -> int:
+    return peer.dissect(path, frames, *options)
+
+
+def measure(name: str, path: Path, frames: int, peer_frames: int) -> Iterator[Figure]:
+    """All figures for one capture of so many frames, printed as they come."""
+    peers = peer.scapy(path, peer_frames) | peer.tshark(path, min(frames, _DISSECTED))
+    for label, rate in peers.items():
+        yield _shown(Figure(f"{name}: {label}", rate))
+    for label, run, rival in jobs(frames):
+        rate = best_rate(partial(run, path))
+        ratio = rate / peers[rival] if rival in peers else None
+        yield _shown(Figure(f"{name}: {label}", rate, ratio, rival))
+
+
+def _shown(figure: Figure) -> Figure:
+    figure.show()
+    return figure
 
 
 def start_up() -> Figure:
     """How long `rdmawire --help` takes: the best of five."""
-    command = [str(Path(sys.executable).with_name("rdmawire")), "--help"]
     times = []
     for _ in range(5):
         start = time.perf_counter()
-        subprocess.run(command, capture_output=True, check=True)
+        subprocess.run((peer.RDMAWIRE, "--help"), capture_output=True, check=True)
         times.append(time.perf_counter() - start)
-    click.echo(f"{'rdmawire --help':<44} {min(times):>12.3f} s")
+    click.echo(f"{'rdmawire --help':<48} {min(times):>12.3f} s")
     return Figure("rdmawire --help, starts per second", 1 / min(times))
