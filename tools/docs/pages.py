@@ -78,7 +78,7 @@ def _names(table: type[Header], row: Row) -> str:
 
 
 def _meaning(row: Row) -> str:
-    enums = {m.enum for m in row.meanings() if m.enum is not None}
+    enums = dict.fromkeys(m.enum for m in row.meanings() if m.enum is not None)
     said = [f"{m.name} {m.value}" for enum in enums for m in list(enum)[:8]]
     more = any(len(enum) > 8 for enum in enums)
     return ", ".join(said) + (", ..." if more else "") + (f" ({row.clause})" if row.clause else "")
