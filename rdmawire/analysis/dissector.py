@@ -59,6 +59,7 @@ class Dissector:
             )
             if reader.format == "pcapng":
                 frame.interface, frame.comments = record.interface, record.comments
+            frame.file = reader.name
             link_types.add(record.link_type)
             yield frame
         _check_known(reader, link_types)

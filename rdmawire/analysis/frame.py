@@ -67,7 +67,7 @@ FRAME_FIELDS = (
     ),
     FrameField(
         Derived(
-            "rdmawire.file", TEXT, "the file that the frame is from, where there are several", 0
+            "rdmawire.file", TEXT, "the file that the frame is from", 0
         ),
         lambda frame: [frame.file] if frame.file else [],
     ),

@@ -18,6 +18,7 @@ def as_object(frame: Dissection) -> dict[str, Any]:
     """The frame with a list of its layers, the state of its checksums, and what is wrong."""
     malformed = frame.malformed
     return {
+        "file": frame.file,
         "number": frame.number,
         "time": seconds(frame.time_ns),
         "length": frame.length,

@@ -18,6 +18,9 @@ class Output(Protocol):
 
     def head(self) -> str: ...
 
+    def heading(self, name: str) -> str:
+        """What comes before the frames of one file of several."""
+
     def frame(self, frame: Dissection) -> Iterator[str]:
         """The pieces of text for one frame, line ends included."""
 
@@ -42,6 +45,7 @@ class Lines:
         self._trees = trees
         self._octets = octets
         self._paint = paint
+        self._between = ""
 
     def head(self) -> str:
         return ""
@@ -56,6 +60,10 @@ class Lines:
         if self._octets:
             for line in hex_dump(frame.data):
                 yield f"{line}\n"
+
+    def heading(self, name: str) -> str:
+        between, self._between = self._between, "\n"
+        return f"{between}==> {name} <==\n"
 
     def tail(self) -> str:
         return ""
@@ -88,6 +96,9 @@ class Fields:
         cells = map(self._cell, self._selection.values(frame))
         yield self._how.separator.join(cells) + "\n"
 
+    def heading(self, name: str) -> str:  # noqa: ARG002 - the field rdmawire.file says it
+        return ""
+
     def _cell(self, values: list[str]) -> str:
         chosen = {"a": values, "f": values[:1], "l": values[-1:]}[self._how.occurrence]
         quote = self._how.quote if chosen else ""
@@ -98,15 +109,19 @@ class Fields:
 
 
 class Objects:
-    """JSON: an array of objects, or an object per line."""
+    """JSON: an array of objects, or an object per line, with their octets if wanted."""
 
-    def __init__(self, selection: Selection | None, *, array: bool) -> None:
+    def __init__(self, selection: Selection | None, *, array: bool, octets: bool = False) -> None:
         self._selection = selection
         self._array = array
+        self._octets = octets
         self._between = ""
 
     def head(self) -> str:
         return "[\n" if self._array else ""
+
+    def heading(self, name: str) -> str:  # noqa: ARG002 - each object says it
+        return ""
 
     def frame(self, frame: Dissection) -> Iterator[str]:
         yield self._between + json.dumps(self._object(frame), ensure_ascii=False)
@@ -116,10 +131,11 @@ class Objects:
             yield "\n"
 
     def _object(self, frame: Dissection) -> dict[str, object]:
+        octets = {"octets": frame.data.hex()} if self._octets else {}
         if self._selection is None:
-            return as_object(frame)
+            return {**as_object(frame), **octets}
         values = zip(self._selection.names, self._selection.values(frame), strict=True)
-        return {name: found for name, found in values if found}
+        return {**{name: found for name, found in values if found}, **octets}
 
     def tail(self) -> str:
         return "\n]\n" if self._array else ""

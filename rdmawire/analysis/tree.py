@@ -26,8 +26,7 @@ def tree(frame: Dissection) -> Iterator[tuple[Mood, str]]:
 def _heading(frame: Dissection) -> str:
     kept = "" if len(frame.data) == frame.length else f", {len(frame.data)} captured"
     after = seconds(frame.time_ns - frame.first_ns)
-    where = f"{frame.file}: " if frame.file else ""
-    text = f"{where}Frame {frame.number}: {octet_count(frame.length)}{kept}"
+    text = f"Frame {frame.number}: {octet_count(frame.length)}{kept}"
     text += f", {calendar(frame.time_ns)} (+{after})"
     return text + "".join(f"\n        comment: {safe(comment)}" for comment in frame.comments)
 

@@ -1,28 +1,45 @@
 """A part of a capture, from one frame or time to another."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 
 from rdmawire.analysis.node import Dissection
 from rdmawire.errors import RdmaError
 
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-_DURATION = re.compile(r"(\d+)(?:\.(\d{1,9}))?(s|ms|us|ns)")
-_FRACTION = re.compile(r"[.,](\d{1,9})")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_DURATION = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?(s|ms|us|ns)")
+_FRACTION = re.compile(r"[.,]([0-9]{1,9})")
 
 
 class BoundError(RdmaError):
     """A bound that is no frame number and no time."""
 
 
+class BoundKind(Enum):
+    """What a bound counts."""
+
+    NUMBER = "frame number"
+    RELATIVE = "time since the first frame"
+    EPOCH = "date"
+
+
+_MEASURES: dict[BoundKind, Callable[[Dissection], int]] = {
+    BoundKind.NUMBER: lambda frame: frame.number,
+    BoundKind.RELATIVE: lambda frame: frame.time_ns - frame.first_ns,
+    BoundKind.EPOCH: lambda frame: frame.time_ns,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A frame number, nanoseconds since the first frame, or nanoseconds since the epoch."""
 
-    number: int | None = None
-    relative_ns: int | None = None
-    epoch_ns: int | None = None
+    kind: BoundKind
+    value: int
 
     @classmethod
     def parse(cls, text: str) -> "Bound":
@@ -30,12 +47,12 @@ class Bound:
 
         Durations are in s, ms, us or ns; a date without a zone is in local time.
         """
-        if text.isascii() and text.isdigit():
-            return cls(number=int(text))
+        if _NUMBER.fullmatch(text):
+            return cls(BoundKind.NUMBER, int(text))
         if found := _DURATION.fullmatch(text):
-            return cls(relative_ns=_nanoseconds(*found.groups()))
+            return cls(BoundKind.RELATIVE, _nanoseconds(*found.groups()))
         try:
-            return cls(epoch_ns=_epoch(text))
+            return cls(BoundKind.EPOCH, _epoch(text))
         except (ValueError, OverflowError, OSError):
             raise BoundError(
                 f"{text!r} is no frame number (17), no time since the first frame "
@@ -44,11 +61,7 @@ class Bound:
 
     def compare(self, frame: Dissection) -> int:
         """Less than, equal to or more than zero: the frame is before, at or after the bound."""
-        if self.number is not None:
-            return frame.number - self.number
-        if self.relative_ns is not None:
-            return frame.time_ns - frame.first_ns - self.relative_ns
-        return frame.time_ns - (self.epoch_ns or 0)
+        return _MEASURES[self.kind](frame) - self.value
 
 
 def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int:
@@ -65,10 +78,18 @@ def _epoch(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The frames from ``start`` to ``end``, both included; no bound is no limit."""
+    """The frames from ``start`` to ``end``, both included; no bound is no limit.
+
+    :class:`BoundError` if the end is before the start.
+    """
 
     start: Bound | None = None
     end: Bound | None = None
+
+    def __post_init__(self) -> None:
+        start, end = self.start, self.end
+        if start and end and start.kind is end.kind and start.value > end.value:
+            raise BoundError("the window ends before it begins")
 
     def __contains__(self, frame: Dissection) -> bool:
         after_start = self.start is None or self.start.compare(frame) >= 0
@@ -80,4 +101,4 @@ class Window:
         Numbers only go up; times may go back, so they never tell.
         """
         end = self.end
-        return end is not None and end.number is not None and end.compare(frame) >= 0
+        return end is not None and end.kind is BoundKind.NUMBER and end.compare(frame) >= 0

@@ -9,13 +9,13 @@ from rdmawire.cli.main import cli
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    r"""Print the lines that make SHELL complete commands, options and field names.
+    """Print the lines that make SHELL complete commands, options and field names.
 
     \b
     Examples:
       echo 'eval "$(rdmawire completion bash)"' >> ~/.bashrc
       rdmawire completion fish > ~/.config/fish/completions/rdmawire.fish
-    """
+    """  # noqa: D301 - click keeps the lines behind a backspace
     completion = get_completion_class(shell)
     if completion is None:
         raise click.ClickException(f"this click has no completion for {shell}")

@@ -1,25 +1,30 @@
 """`rdmawire dissect`: the frames of captures, decoded and checked."""
 
-import os
 import sys
-from collections.abc import Callable
 
 import click
 
-from rdmawire.analysis.mood import Mood
-from rdmawire.analysis.output import Fields, Lines, Objects, Output, Separators, plain
+from rdmawire.analysis.output import Separators
 from rdmawire.analysis.selection import Selection
-from rdmawire.analysis.window import Bound, Window
+from rdmawire.analysis.window import Bound, BoundError, Window
+from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
-from rdmawire.cli.run import Run
-
-_STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
+from rdmawire.cli.form import Form
+from rdmawire.cli.run import Demands, Run
 
 
 @click.command("dissect")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option(
+    "-r",
+    "--read",
+    "read",
+    multiple=True,
+    metavar="FILE",
+    help="Another FILE, as tshark asks for it.",
+)
 @click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with octet offsets.")
-@click.option("-x", "--hex", "octets", is_flag=True, help="The octets below each frame.")
+@click.option("-x", "--hex", "octets", is_flag=True, help="The octets of each frame as well.")
 @click.option(
     "-T", "--format", "form", type=click.Choice(["text", "fields", "json", "ndjson"]),
     help="text (a line per frame), fields (the -e fields, with tabs), json, ndjson.",
@@ -33,7 +38,12 @@ _STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
     "-E", "separators", multiple=True, metavar="NAME=VALUE", callback=option.separators,
     help="For fields: header=y, separator=CHAR, aggregator=CHAR, occurrence=a|f|l, quote=d|s|n.",
 )  # fmt: skip
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many frames.")
+@click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(min=1),
+    help="Stop after so many frames, of all files together.",
+)
 @click.option(
     "--from", "start", metavar="WHERE", callback=option.bound,
     help="First frame: a number, a time since the first (1.5s, 20ms), or a date.",
@@ -46,7 +56,16 @@ _STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
 @click.option(
     "--fail-on-bad-checksum", is_flag=True, help="Exit with 1 if any checksum does not hold."
 )
-@click.option("-q", "--quiet", is_flag=True, help="Only count: a line per file.")
+@click.option(
+    "--checksums", "checksums", metavar="KIND,...", callback=option.checksums, default="all",
+    help=f"What --fail-on-bad-checksum minds: {', '.join(option.CHECKSUMS)}; all if not given.",
+)  # fmt: skip
+@click.option(
+    "--fail-on-malformed", is_flag=True, help="Exit with 1 if any frame does not parse to its end."
+)
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Only count: a line per file, or an object with -T json."
+)
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
@@ -54,21 +73,24 @@ _STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
 def command(
     files: tuple[str, ...],
     *,
+    read: tuple[str, ...],
     trees: bool,
     octets: bool,
     form: str | None,
     selection: Selection | None,
-    separators: Separators,
+    separators: Separators | None,
     count: int | None,
     start: Bound | None,
     end: Bound | None,
     ports: tuple[int, ...],
     fail_on_bad_checksum: bool,
+    checksums: tuple[str, ...],
+    fail_on_malformed: bool,
     quiet: bool,
     color: str,
     progress: bool | None,
 ) -> int:
-    r"""Show the frames of each FILE (pcap or pcapng, also compressed; - is standard input).
+    """Show the frames of each FILE (pcap or pcapng, also compressed; - is standard input).
 
     Every checksum is verified: ICRC, VCRC, MPA's CRC, and those of IPv4, UDP and TCP. What does
     not parse is shown up to where it breaks, with the reason.
@@ -79,39 +101,26 @@ def command(
       rdmawire dissect -V --from 17 --to 17 capture.pcapng
       rdmawire dissect -T fields -e frame.number -e infiniband.bth.psn capture.pcap
       rdmawire dissect -T ndjson capture.pcap.zst | jq .malformed
+      rdmawire dissect -q --fail-on-bad-checksum --checksums icrc,mpa *.pcap
       tcpdump -i eth0 -w - udp port 4791 | rdmawire dissect -
-    """
+    """  # noqa: D301 - click keeps the lines behind a backspace
     form = form or ("fields" if selection else "text")
-    lines = Lines(trees=trees, octets=octets, paint=_painter(color))
-    output = _output(form, selection, separators, lines)
+    show = Form(form, trees, octets, selection, separators, quiet, color).show()
+    demands = Demands(checksums if fail_on_bad_checksum else (), fail_on_malformed)
     bar = progress if progress is not None else sys.stderr.isatty() and not sys.stdout.isatty()
-    run = Run(output, Window(start, end), count, quiet=quiet, talkative=form == "text")
-    return run.files(files or ("-",), ports, progress=bar, strict=fail_on_bad_checksum)
+    run = Run(show, _window(start, end), count, ports, demands)
+    return run.files(_paths(read + files), progress=bar)
 
 
-def _output(form: str, selection: Selection | None, separators: Separators, lines: Lines) -> Output:
-    """The format asked for, if it goes with the fields asked for."""
-    if form == "text":
-        if selection is not None:
-            raise click.UsageError("-e FIELD goes with -T fields, json or ndjson")
-        return lines
-    if form == "fields":
-        if selection is None:
-            raise click.UsageError("-T fields needs at least one -e FIELD")
-        return Fields(selection, separators)
-    return Objects(selection, array=form == "json")
+def _window(start: Bound | None, end: Bound | None) -> Window:
+    try:
+        return Window(start, end)
+    except BoundError as error:
+        raise click.BadParameter(str(error), param_hint="--from and --to") from None
 
 
-def _painter(color: str) -> Callable[[Mood, str], str]:
-    """What colours lines: only in a terminal, unless asked for."""
-    wanted = (
-        sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        if color == "auto"
-        else color == "always"
-    )
-    if not wanted:
-        return plain
-    from rich.style import Style
-
-    styles = {mood: Style.parse(style) for mood, style in _STYLES.items()}
-    return lambda mood, text: styles[mood].render(text) if mood in styles else text
+def _paths(named: tuple[str, ...]) -> tuple[str, ...]:
+    """The files asked for; standard input if none is, unless somebody would have to type it."""
+    if not named and sys.stdin is not None and sys.stdin.isatty():
+        raise click.UsageError("no FILE is given, and standard input is a terminal")
+    return named or (STREAM,)

@@ -10,22 +10,30 @@ from rdmawire.analysis.fields import FieldInfo, fields
 @click.command("fields")
 @click.argument("pattern", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def command(pattern: str, as_json: bool) -> None:
-    r"""List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
+def command(pattern: str, as_json: bool) -> int:
+    """List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
 
-    PATTERN keeps the names that contain it.
+    PATTERN keeps the fields whose name or meaning contains it, in capitals or not.
 
     \b
     Examples:
       rdmawire fields
       rdmawire fields aeth
+      rdmawire fields 'retry count'
       rdmawire fields --json | jq '.[].name'
-    """
-    found = [info for info in fields() if pattern in info.name]
+    """  # noqa: D301 - click keeps the lines behind a backspace
+    found = [info for info in fields() if _matches(info, pattern.lower())]
     if as_json:
         click.echo(json.dumps([_as_object(info) for info in found], indent=1))
     else:
         click.echo("".join(f"{_line(info)}\n" for info in found), nl=False)
+    if not found:
+        click.echo(f"rdmawire: no field's name or meaning contains {pattern!r}", err=True)
+    return 0 if found else 1
+
+
+def _matches(info: FieldInfo, pattern: str) -> bool:
+    return any(pattern in text.lower() for text in (info.name, info.doc))
 
 
 def _line(info: FieldInfo) -> str:

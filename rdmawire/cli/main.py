@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -36,6 +37,13 @@ class _LazyGroup(click.Group):
         command: click.Command = import_module(_COMMANDS[name][0]).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(_no_command(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
@@ -50,6 +58,21 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="rdmawire")
 def cli() -> None:
     """Read, check and take apart RDMA traffic: RoCE, InfiniBand and iWARP."""
+
+
+def _no_command(word: str) -> str:
+    """What to say to a word in a command's place: the nearest command, or one for a file."""
+    if Path(word).exists():
+        return f"{word!r} is no command; to see what the file holds: rdmawire dissect {word}"
+    near = [name for name in _COMMANDS if _alike(name, word)]
+    hint = f"; the nearest is {near[0]}" if near else ""
+    return f"no command is named {word!r}{hint}"
+
+
+def _alike(name: str, word: str) -> bool:
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, name, word).ratio() >= 0.6
 
 
 def main() -> NoReturn:

@@ -1,10 +1,12 @@
 """Options of commands that read captures: what their texts mean."""
 
 from collections.abc import Callable
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from rdmawire.analysis import checksum
 from rdmawire.analysis.output import Separators
 from rdmawire.analysis.selection import FieldError, Selection
 from rdmawire.analysis.window import Bound, BoundError
@@ -37,30 +39,58 @@ def complete_field(
     return [CompletionItem(info.name) for info in fields() if info.name.startswith(start)]
 
 
+CHECKSUMS = {
+    "icrc": checksum.ICRC,
+    "vcrc": checksum.VCRC,
+    "lpcrc": checksum.LPCRC,
+    "mpa": checksum.MPA_CRC,
+    "ip": checksum.IPV4,
+    "udp": checksum.UDP,
+    "tcp": checksum.TCP,
+}
+"""The kinds of checksums, by what the command line calls them."""
+
+
+def checksums(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+    """The names of kinds of checksums, which a list of ours stands for."""
+    words = list(CHECKSUMS) if text == "all" else text.split(",")
+    for word in words:
+        if word not in CHECKSUMS:
+            known = ", ".join(CHECKSUMS)
+            raise click.BadParameter(f"{word!r} is none of {known}, all", ctx, option)
+    return tuple(CHECKSUMS[word].name for word in words)
+
+
 _CHARACTERS = {"/t": "\t", "/s": " ", "/n": "\n"}
+
+
+def _character(text: str) -> str:
+    """One character, or the name of one; :class:`KeyError` for anything else."""
+    return text if len(text) == 1 else _CHARACTERS[text]
+
+
 _READERS: dict[str, Callable[[str], object]] = {
     "header": {"y": True, "n": False}.__getitem__,
-    "separator": lambda text: _CHARACTERS.get(text, text),
-    "aggregator": lambda text: _CHARACTERS.get(text, text),
+    "separator": _character,
+    "aggregator": _character,
     "occurrence": {"a": "a", "f": "f", "l": "l"}.__getitem__,
     "quote": {"d": '"', "s": "'", "n": ""}.__getitem__,
 }
+_SETTINGS = (
+    "header=y|n, separator=CHAR, aggregator=CHAR (a character, /t, /s or /n), "
+    "occurrence=a|f|l or quote=d|s|n"
+)
 
 
 def separators(
     ctx: click.Context, option: click.Parameter, settings: tuple[str, ...]
-) -> Separators:
-    """The ``-E`` settings, each ``name=value`` as in tshark."""
-    chosen: dict[str, object] = {}
+) -> Separators | None:
+    """The ``-E`` settings, each ``name=value`` as in tshark; ``None`` if there is none."""
+    chosen: dict[str, Any] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
         try:
             chosen[name] = _READERS[name](value)
         except KeyError:
-            raise click.BadParameter(
-                f"{setting!r}: header=y|n, separator=CHAR, aggregator=CHAR, "
-                "occurrence=a|f|l or quote=d|s|n",
-                ctx,
-                option,
-            ) from None
-    return Separators(**chosen)  # type: ignore[arg-type]
+            raise click.BadParameter(f"{setting!r}: {_SETTINGS}", ctx, option) from None
+    return Separators(**chosen) if chosen else None

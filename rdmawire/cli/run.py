@@ -1,87 +1,131 @@
-"""A run over captures: frames to standard output, what they amount to beside it."""
+"""A run over captures: their frames to standard output, what they amount to beside them."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TextIO
 
 import click
 
+from rdmawire.analysis.counts import Counts
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.output import Output
 from rdmawire.analysis.tally import Tally
 from rdmawire.analysis.window import Window
+from rdmawire.capture import Reader, open_capture
 from rdmawire.cli.source import dissected
 from rdmawire.errors import CaptureError
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What makes a run fail: bad checksums of these names, and frames that do not parse."""
+
+    checksums: Collection[str] = ()
+    malformed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """What a run prints: frames, unless they are only counted, and counts with a place for them."""
+
+    frames: Output | None
+    counts: Counts | None
+    counts_to: TextIO
 
 
 class Run:
     """Writes the frames of files, and counts them.
 
-    ``count`` is how many frames to show at most. ``quiet`` shows none and counts only;
-    ``talkative`` says on standard error what each file amounts to.
+    ``count`` is how many frames to show at most, over all files; ``ports`` are the UDP ports of
+    RoCEv2.
     """
 
     def __init__(
-        self, output: Output, window: Window, count: int | None, *, quiet: bool, talkative: bool
+        self,
+        show: Show,
+        window: Window,
+        count: int | None,
+        ports: Collection[int],
+        demands: Demands,
     ) -> None:
-        self._output = output
+        self._show = show
         self._window = window
         self._left = count
-        self._quiet = quiet
-        self._talkative = talkative
+        self._ports = ports
+        self._demands = demands
+        self._progress = False
+        self._read = 0
 
-    def files(
-        self, paths: tuple[str, ...], ports: tuple[int, ...], *, progress: bool, strict: bool
-    ) -> int:
+    def files(self, paths: Collection[str], *, progress: bool) -> int:
         """All files, one after the other; the exit status."""
+        self._progress = progress
+        self._begin()
         status, total = 0, Tally()
-        self._write((self._output.head(),))
         for path in paths:
             if self._left == 0:
                 break
             tally = Tally()
-            damaged = self._file(path, ports, tally, progress=progress)
-            if tally.frames or not damaged:
-                status |= self._conclude(path, tally, strict=strict)
-            status |= damaged
+            status |= self._file(path, tally, alone=len(paths) == 1)
             total.include(tally)
-        self._write((self._output.tail(),))
-        if len(paths) > 1:
-            self._say(f"{len(paths)} files", total)
+        self._end(total)
         return status
 
-    def _file(self, path: str, ports: tuple[int, ...], tally: Tally, *, progress: bool) -> int:
-        """One file; 1 if it is damaged, after what stands before the damage."""
-        try:
-            for frame in dissected(path, ports, progress=progress):
-                if frame in self._window:
-                    tally.add(frame)
-                    self._show(frame)
-                if self._left == 0 or self._window.is_over(frame):
-                    break
-        except CaptureError as error:
-            sys.stdout.flush()
-            click.echo(f"rdmawire: {error}", err=True)
-            return 1
-        return 0
+    def _begin(self) -> None:
+        if self._show.frames:
+            sys.stdout.write(self._show.frames.head())
+        if self._show.counts:
+            self._show.counts_to.write(self._show.counts.head())
 
-    def _show(self, frame: Dissection) -> None:
+    def _end(self, total: Tally) -> None:
+        if self._show.frames:
+            sys.stdout.write(self._show.frames.tail())
+        if self._show.counts:
+            self._count(self._show.counts.total(self._read, total) + self._show.counts.tail())
+
+    def _file(self, path: str, tally: Tally, *, alone: bool) -> int:
+        """One file; 1 if it is damaged, after what stands before the damage, or objected to."""
+        name, damage = path, ""
+        try:
+            with open_capture(path) as reader:
+                name = reader.name
+                self._read += 1
+                if self._show.frames and not alone:
+                    sys.stdout.write(self._show.frames.heading(name))
+                self._frames(reader, tally)
+        except CaptureError as error:
+            damage = str(error)
+        return self._conclude(name, tally, damage)
+
+    def _frames(self, reader: Reader, tally: Tally) -> None:
+        for frame in dissected(reader, self._ports, progress=self._progress):
+            if frame in self._window:
+                tally.add(frame)
+                self._frame(frame)
+            if self._left == 0 or self._window.is_over(frame):
+                break
+
+    def _frame(self, frame: Dissection) -> None:
         if self._left is not None:
             self._left -= 1
-        self._write(self._output.frame(frame))
+        if self._show.frames:
+            sys.stdout.writelines(self._show.frames.frame(frame))
 
-    def _write(self, pieces: Iterable[str]) -> None:
-        if not self._quiet:
-            sys.stdout.writelines(pieces)
-
-    def _conclude(self, path: str, tally: Tally, *, strict: bool) -> int:
-        self._say(path, tally)
-        if strict and tally.verdict:
-            click.echo(f"rdmawire: {path}: {tally.verdict}", err=True)
-            return 1
-        return 0
-
-    def _say(self, what: str, tally: Tally) -> None:
-        """What something amounts to."""
-        if self._quiet or self._talkative:
+    def _conclude(self, name: str, tally: Tally, damage: str) -> int:
+        if self._show.counts:
+            self._count(self._show.counts.of(name, tally, damage))
+        demands = self._demands
+        found = tally.objections(demands.checksums, malformed=demands.malformed)
+        complaints = [f"{name}: {objection}" for objection in found]
+        complaints += [damage] if damage else []
+        for complaint in complaints:
             sys.stdout.flush()
-            click.echo(f"{what}: {tally}", err=not self._quiet)
+            click.echo(f"rdmawire: {complaint}", err=True)
+        return 1 if complaints else 0
+
+    def _count(self, text: str) -> None:
+        """Counts, behind the frames that they are of."""
+        if text:
+            sys.stdout.flush()
+            self._show.counts_to.write(text)
+            self._show.counts_to.flush()

@@ -1,24 +1,23 @@
-"""Captures from the command line: their frames dissected, with progress where it takes long."""
+"""The frames of a capture, with progress on standard error where it takes long."""
 
 import sys
 from collections.abc import Iterable, Iterator
 
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.node import Dissection
-from rdmawire.capture import Reader, open_capture
+from rdmawire.capture import Reader
 
 _LONG = 8 << 20
 """Octets of a file that are worth a progress bar."""
 _FRAMES_PER_UPDATE = 512
 
 
-def dissected(path: str, ports: Iterable[int], *, progress: bool) -> Iterator[Dissection]:
+def dissected(reader: Reader, ports: Iterable[int], *, progress: bool) -> Iterator[Dissection]:
     """The frames of one capture; ``progress`` draws a bar on standard error for long files."""
-    with open_capture(path) as reader:
-        frames = Dissector(ports).capture(reader)
-        if progress and (reader.size or 0) >= _LONG:
-            frames = _with_progress(frames, reader)
-        yield from frames
+    frames = Dissector(ports).capture(reader)
+    if progress and (reader.size or 0) >= _LONG:
+        return _with_progress(frames, reader)
+    return frames
 
 
 def _with_progress(frames: Iterator[Dissection], reader: Reader) -> Iterator[Dissection]:

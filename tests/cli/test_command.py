@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
+WRITE = str(CAPTURES / "linux" / "rxe61_write_bw.pcap")
 RDMAWIRE = [sys.executable, "-c", "from rdmawire.cli.main import main; main()"]
 
 
@@ -104,12 +104,11 @@ def test_json_of_no_frames_is_still_json() -> None:
 
 def test_standard_input_is_read() -> None:
     octets = Path(RNR).read_bytes()
-    assert (
-        rdmawire("dissect", stdin=octets).stdout
-        == rdmawire("dissect", "-", RNR, stdin=octets).stdout[
-            : len(rdmawire("dissect", RNR).stdout)
-        ]
-    )
+    of_file = rdmawire("dissect", RNR).stdout
+    assert len(of_file.splitlines()) == 152
+    assert rdmawire("dissect", stdin=octets).stdout == of_file
+    assert rdmawire("dissect", "-", stdin=octets).stdout == of_file
+    assert rdmawire("dissect", "-q", stdin=octets).stdout.startswith("standard input: 152 frames;")
 
 
 def test_quiet_counts_only() -> None:
@@ -124,18 +123,67 @@ def test_several_files_are_counted_together() -> None:
     assert lines[2].startswith("2 files: 304 frames; ICRC 274 good;")
 
 
+def test_only_files_that_were_read_are_counted() -> None:
+    done = rdmawire("dissect", "-c", "2", RNR, WRITE, WRITE)
+    assert done.stderr.startswith(f"{RNR}: 2 frames;")
+    assert "files" not in done.stderr
+    done = rdmawire("dissect", "-q", RNR, "/nowhere", WRITE)
+    assert done.stdout.splitlines()[-1].startswith("2 files: ")
+
+
+def test_lines_of_several_files_stand_under_their_names() -> None:
+    lines = rdmawire("dissect", "-c", "153", RNR, WRITE).stdout.splitlines()
+    assert lines[0] == f"==> {RNR} <=="
+    assert lines[153:155] == ["", f"==> {WRITE} <=="]
+    assert lines[155].split()[0] == "1"
+
+
+def test_each_object_and_each_row_can_say_its_file() -> None:
+    done = rdmawire("dissect", "-T", "ndjson", "-c", "153", RNR, WRITE)
+    files = [json.loads(line)["file"] for line in done.stdout.splitlines()]
+    assert files == [RNR] * 152 + [WRITE]
+    done = rdmawire("dissect", "-e", "rdmawire.file", "-c", "153", RNR, WRITE)
+    assert done.stdout.splitlines() == files
+
+
+def test_a_file_may_be_named_as_for_tshark() -> None:
+    assert rdmawire("dissect", "-q", "-r", RNR).stdout == rdmawire("dissect", "-q", RNR).stdout
+
+
+def test_counts_as_json(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    done = rdmawire("dissect", "-q", "-T", "json", RNR, nowhere)
+    first, second = json.loads(done.stdout)
+    assert first["file"] == RNR
+    assert first["frames"] == 152
+    assert first["malformed"] == 0
+    assert first["checksums"]["ICRC"] == {"good": 137, "bad": 0, "not_verified": 0}
+    assert first["damaged"] is None
+    assert second["frames"] == 0
+    assert "there is no such file" in second["damaged"]
+    lines = rdmawire("dissect", "-q", "-T", "ndjson", RNR, nowhere).stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [first, second]
+
+
+def test_json_has_the_octets_if_asked_to() -> None:
+    (plain,) = json.loads(rdmawire("dissect", "-T", "json", "-c1", RNR).stdout)
+    (whole,) = json.loads(rdmawire("dissect", "-T", "json", "-x", "-c1", RNR).stdout)
+    assert len(whole.pop("octets")) == 2 * whole["captured"]
+    assert whole == plain
+
+
 @pytest.mark.parametrize(
     ("start", "end", "numbers"),
     [
         ("3", "5", ["3", "4", "5"]),
         ("0.0410s", "41.1ms", ["17"]),
-        ("2026-11-21T02:25:37.0Z", "2026-11-21T02:25:38Z", None),
+        ("2026-11-21T02:16:38.037Z", "2026-11-21T03:16:38.037972+01:00", ["17", "18"]),
     ],
 )
-def test_windows(start: str, end: str, numbers: list[str] | None) -> None:
+def test_windows(start: str, end: str, numbers: list[str]) -> None:
     done = rdmawire("dissect", "--from", start, "--to", end, "-e", "frame.number", RNR)
     assert done.returncode == 0
-    assert numbers is None or done.stdout.split() == numbers
+    assert done.stdout.split() == numbers
 
 
 def broken(tmp_path: Path, octets: bytes) -> str:
@@ -151,6 +199,20 @@ def test_bad_checksums_fail_only_when_asked_to(tmp_path: Path) -> None:
     assert rdmawire("dissect", path).returncode == 0
     line = refused("dissect", "--fail-on-bad-checksum", path, status=1)
     assert ": 1 bad checksum, the first in frame 12: ICRC bad: found 0x" in line
+
+
+def test_only_the_checksums_that_matter_make_it_fail() -> None:
+    path = str(CAPTURES / "faulty" / "bad_icrc.pcap")
+    demand = ("dissect", "-q", "--fail-on-bad-checksum", "--checksums")
+    assert rdmawire(*demand, "ip,udp", path).returncode == 0
+    assert "frame 2: ICRC bad: found 0xe8b9a491" in refused(*demand, "ip,icrc", path, status=1)
+
+
+def test_malformed_frames_fail_only_when_asked_to() -> None:
+    path = str(CAPTURES / "faulty" / "malformed.pcap")
+    assert rdmawire("dissect", "-q", path).returncode == 0
+    line = refused("dissect", "-q", "--fail-on-malformed", path, status=1)
+    assert ": 3 malformed frames, first frame 1: opcode 0x1f is reserved (IBA 9.2.1)" in line
 
 
 def test_a_file_cut_in_a_record_shows_all_before_it(tmp_path: Path) -> None:
@@ -206,9 +268,19 @@ def test_the_other_files_are_read_all_the_same(tmp_path: Path) -> None:
         (("dissect", "-T", "text", "-e", "ip.src", RNR), "-e FIELD goes with -T fields"),
         (("dissect", "--from", "yesterday", RNR), "'yesterday' is no frame number"),
         (("dissect", "-E", "colour=red", "-e", "ip.src", RNR), "header=y|n"),
+        (("dissect", "--from", "9" * 5000, RNR), "9' is no frame number"),
+        (("dissect", "--from", "7", "--to", "6", RNR), "the window ends before it begins"),
+        (("dissect", "--from", "2ms", "--to", "1ms", RNR), "the window ends before it begins"),
+        (("dissect", "-e", "ip.src", "-E", "separator=::", RNR), "separator=CHAR"),
+        (("dissect", "-E", "header=y", RNR), "-E goes with -T fields"),
+        (("dissect", "-V", "-T", "json", RNR), "-V goes with -T text"),
+        (("dissect", "-x", "-e", "ip.src", RNR), "-x goes with -T text, json or ndjson"),
+        (("dissect", "-q", "-V", RNR), "-q only counts frames"),
+        (("dissect", "--checksums", "icrc,crc", RNR), "'crc' is none of icrc, vcrc"),
         (("dissect", "-c", "0", RNR), "0 is not in the range"),
         (("dissect", "--nope"), "No such option"),
-        (("disect",), "No such command 'disect'"),
+        (("disect",), "no command is named 'disect'; the nearest is dissect"),
+        ((RNR,), f"to see what the file holds: rdmawire dissect {RNR}"),
     ],
 )
 def test_wrong_usage_is_status_two_and_names_the_help(words: tuple[str, ...], message: str) -> None:
@@ -264,6 +336,12 @@ def test_fields_are_listed() -> None:
     assert [info["name"] for info in found] == ["rdmawire.bth.fecn"]
 
 
+def test_fields_are_found_by_what_they_mean_too() -> None:
+    lines = rdmawire("fields", "SHOULD have been").stdout.splitlines()
+    assert "rdmawire.icrc.expected" in [line.split("\t")[0] for line in lines]
+    assert "contains 'nonsuch'" in refused("fields", "nonsuch", status=1)
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     assert "_RDMAWIRE_COMPLETE" in rdmawire("completion", shell).stdout
@@ -284,7 +362,21 @@ def test_completion_knows_the_fields() -> None:
 def test_help_has_examples(command: list[str]) -> None:
     done = rdmawire(*command, "--help")
     assert done.returncode == 0
-    assert "Example" in done.stdout
+    examples = done.stdout.split("Example")[1].split("Options:")[0]
+    assert all(len(line.split("rdmawire")) <= 3 for line in examples.splitlines())
+    assert "rdmawire" in examples
+    assert "\\" not in done.stdout
+
+
+def test_a_terminal_is_not_waited_for() -> None:
+    control, terminal = os.openpty()
+    done = subprocess.run(
+        [*RDMAWIRE, "dissect"], stdin=terminal, capture_output=True, check=False, timeout=60
+    )
+    os.close(control)
+    os.close(terminal)
+    assert done.returncode == 2
+    assert b"no FILE is given, and standard input is a terminal" in done.stderr
 
 
 def test_starting_loads_nothing_heavy() -> None:
@@ -304,9 +396,10 @@ def test_an_interrupt_is_one_line() -> None:
         stderr=subprocess.PIPE,
     )  # fmt: skip
     assert running.stdin is not None
+    assert running.stdout is not None
     running.stdin.write(Path(RNR).read_bytes())
     running.stdin.flush()
-    time.sleep(1)
+    running.stdout.read(1)  # it is at work
     running.send_signal(2)
     _, errors = running.communicate(timeout=30)
     assert running.returncode == 130
