@@ -6,24 +6,61 @@ change replaced by ones. Where there is no LRH, or a router may change it, ones 
 Numbers are the CRC's octets read in wire order, so 78 F3 53 F3 on the wire is 0x78F353F3.
 """
 
+from functools import lru_cache
+
 from isal.isal_zlib import crc32
 
 from rdmawire.errors import WireError
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, GRH, LNH, LRH
+from rdmawire.wire.inet import UDP, IPv4, IPv6
 
-_ONES_FOR_LRH = crc32(b"\xff" * 8)
-_RESV8A = 4  # the octet of the BTH with FECN, BECN and the reserved bits beside them
-_BTH = 12
+VARIANT: dict[type[Header], tuple[str, ...]] = {
+    LRH: ("vl",),
+    GRH: ("tclass", "flowlabel", "hoplmt"),
+    IPv4: ("dscp", "ecn", "ttl", "checksum"),
+    IPv6: ("dscp", "ecn", "flow", "hop_limit"),
+    UDP: ("checksum",),
+    BTH: ("fecn", "becn", "resv6"),
+}
+"""The rows that may change on the way: ones stand for them. IBA 7.8.1, A16.3, A17.5."""
+
+_ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
+_BTH_SIZE = BTH.SIZE
+_IPV6_BTH = IPv6.SIZE + UDP.SIZE
+_IBA_GLOBAL = int(LNH.IBA_GLOBAL)
+
+
+def _ones(part: type[Header] | int) -> str:
+    """The bits of a header, ones in the rows that may change; of so many octets between, zeros."""
+    if isinstance(part, int):
+        return "0" * 8 * part
+    return "".join(("1" if row.name in VARIANT[part] else "0") * row.size for row in part.rows)
+
+
+def _mask(*parts: type[Header] | int) -> int:
+    """The ones over headers that stand one behind the other, as one number in wire order."""
+    return int("".join(map(_ones, parts)), 2)
+
+
+@lru_cache(maxsize=64)
+def _ipv6_mask(between: int) -> int:
+    """The ones over IPv6 and UDP with so many octets of extension headers between them."""
+    return _mask(IPv6, between, UDP, BTH)
+
+
+# By IHL: a header shorter than five words is no header and is refused before.
+_IPV4_MASKS = [_mask(IPv4, max(4 * ihl - IPv4.SIZE, 0), UDP, BTH) for ihl in range(16)]
+_GRH_MASK = _mask(GRH, BTH)
+_LRH_MASK = _mask(LRH, BTH)
 
 
 def icrc_ipv4(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
-    """ICRC of the RoCEv2 packet whose IPv4 header is at ``start`` and whose pad ends at ``end``.
-
-    Masked (A17.5): type of service, time to live, header checksum, UDP checksum, BTH resv8a.
-    """
-    bth = start + (_octet(buffer, start) & 15) * 4 + 8
-    head = _head(buffer, start, bth, end)
-    head[1] = head[8] = head[10] = head[11] = head[-7] = head[-6] = 0xFF
-    return _finish(head, buffer, bth, end)
+    """ICRC of the RoCEv2 packet whose IPv4 header is at ``start`` and whose pad ends at ``end``."""
+    ihl = _octet(buffer, start) & 15
+    if ihl < 5:
+        raise WireError(f"IPv4.ihl {ihl} is less than the 5 words of the least header", start)
+    return _icrc(buffer, start, start + ihl * 4 + UDP.SIZE, end, _IPV4_MASKS[ihl])
 
 
 def icrc_ipv6(
@@ -31,26 +68,18 @@ def icrc_ipv6(
 ) -> int:
     """ICRC of the RoCEv2 packet whose IPv6 header is at ``start`` and whose pad ends at ``end``.
 
-    ``bth`` is where the BTH stands, if extension headers come before the UDP header. Masked
-    (A17.5): traffic class, flow label, hop limit, UDP checksum, BTH resv8a.
+    ``bth`` is where the BTH stands, if extension headers come before the UDP header.
     """
-    bth = start + 48 if bth is None else bth
-    head = _head(buffer, start, bth, end)
-    head[0] |= 0x0F
-    head[1] = head[2] = head[3] = head[7] = head[-7] = head[-6] = 0xFF
-    return _finish(head, buffer, bth, end)
+    least = start + _IPV6_BTH
+    bth = least if bth is None else bth
+    if bth < least:
+        raise WireError(f"no room for IPv6 and UDP before a BTH at octet {bth}", start)
+    return _icrc(buffer, start, bth, end, _ipv6_mask(bth - least))
 
 
 def icrc_grh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
-    """ICRC of the packet whose GRH is at ``start``: RoCE, and native packets that have a GRH.
-
-    Masked: traffic class, flow label, hop limit, BTH resv8a; ones stand for the LRH.
-    """
-    bth = start + 40
-    head = _head(buffer, start, bth, end)
-    head[0] |= 0x0F
-    head[1] = head[2] = head[3] = head[7] = 0xFF
-    return _finish(head, buffer, bth, end)
+    """ICRC of the packet whose GRH is at ``start``: RoCE, and native packets that have a GRH."""
+    return _icrc(buffer, start, start + GRH.SIZE, end, _GRH_MASK)
 
 
 def icrc_lrh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
@@ -58,12 +87,9 @@ def icrc_lrh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) 
 
     Without a GRH the LRH counts, but for its virtual lane.
     """
-    if _octet(buffer, start + 1) & 3 == 3:
-        return icrc_grh(buffer, start + 8, end)
-    bth = start + 8
-    head = _head(buffer, start, bth, end)
-    head[0] |= 0xF0
-    return _finish(head, buffer, bth, end, 0)
+    if _octet(buffer, start + 1) & 3 == _IBA_GLOBAL:
+        return icrc_grh(buffer, start + LRH.SIZE, end)
+    return _icrc(buffer, start, start + LRH.SIZE, end, _LRH_MASK, crc=0)
 
 
 def _octet(buffer: bytes | bytearray, offset: int) -> int:
@@ -73,24 +99,23 @@ def _octet(buffer: bytes | bytearray, offset: int) -> int:
         raise WireError(f"the packet ends before octet {offset}", len(buffer)) from None
 
 
-def _head(buffer: bytes | bytearray, start: int, bth: int, end: int | None) -> bytearray:
-    """A copy to mask, from ``start`` to just before the BTH's resv8a."""
-    limit = len(buffer) if end is None else end
-    if limit < bth + _BTH:
-        raise WireError(f"no BTH before octet {limit}: an ICRC covers at least one", bth)
-    return bytearray(buffer[start : bth + _RESV8A + 1])
-
-
-def _finish(
-    head: bytearray,
+def _icrc(
     buffer: bytes | bytearray,
+    start: int,
     bth: int,
     end: int | None,
+    mask: int,
+    *,
     crc: int = _ONES_FOR_LRH,
 ) -> int:
-    head[-1] = 0xFF
-    rest = memoryview(buffer)[bth + _RESV8A + 1 : end]
-    return int.from_bytes(crc32(rest, crc32(head, crc)).to_bytes(4, "little"), "big")
+    """The CRC of headers from ``start`` on with the mask over them, and of the rest as it is."""
+    limit = len(buffer) if end is None else end
+    rest = bth + _BTH_SIZE
+    if limit < rest:
+        raise WireError(f"no BTH before octet {limit}: an ICRC covers at least one", bth)
+    head = int.from_bytes(buffer[start:rest], "big") | mask
+    crc = crc32(head.to_bytes(rest - start, "big"), crc)
+    return int.from_bytes(crc32(memoryview(buffer)[rest:end], crc).to_bytes(4, "little"), "big")
 
 
 def _vcrc_table() -> tuple[int, ...]:

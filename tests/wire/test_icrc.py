@@ -9,9 +9,11 @@ from hypothesis import given
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.wire import native, roce
+from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, LRH
-from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6, icrc_lrh, vcrc
+from rdmawire.wire.icrc import VARIANT, icrc_grh, icrc_ipv4, icrc_ipv6, icrc_lrh, vcrc
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
+from rdmawire.wire.layout import Piece, joined
 from rdmawire.wire.native import NativePacket
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
@@ -118,7 +120,7 @@ def ones(*places: int) -> dict[int, int]:
     return dict.fromkeys(places, 0xFF)
 
 
-def octets_of(pieces: tuple[roce.Piece, ...]) -> int:
+def octets_of(pieces: tuple[Piece, ...]) -> int:
     return sum(len(p) if isinstance(p, bytes) else p.SIZE for p in pieces)
 
 
@@ -160,6 +162,59 @@ def test_what_switches_may_change_does_not_change_the_icrc() -> None:
         _UC_SEND._replace(bth=bth),
     )
     assert changed.expected_icrc() == 0x78F353F3
+
+
+STACKS: list[tuple[Callable[[bytes], int], tuple[Piece, ...]]] = [
+    (icrc_ipv4, (IPv4(protocol=17), UDP(), BTH())),
+    (icrc_ipv4, (IPv4(ihl=15, protocol=17), bytes(40), UDP(), BTH())),
+    (icrc_ipv6, (IPv6(next_header=17), UDP(), BTH())),
+    (lambda octets: icrc_ipv6(octets, bth=40 + 16 + 8), (IPv6(), bytes(16), UDP(), BTH())),
+    (icrc_grh, (GRH(), BTH())),
+    (icrc_lrh, (LRH(), BTH())),
+]
+
+
+@pytest.mark.parametrize(("of", "pieces"), STACKS)
+def test_the_icrc_depends_on_every_bit_but_those_of_the_rows_listed(
+    of: Callable[[bytes], int], pieces: tuple[Piece, ...]
+) -> None:
+    octets = joined(*pieces, b"payload.")
+    good = of(octets)
+    for bit, counts in enumerate(counted(pieces)):
+        if bit in WHERE_THE_BTH_IS.get(type(pieces[0]), ()):
+            continue
+        changed = int.from_bytes(octets, "big") ^ 1 << 8 * len(octets) - 1 - bit
+        assert (of(changed.to_bytes(len(octets), "big")) != good) == counts, f"bit {bit}"
+
+
+WHERE_THE_BTH_IS: dict[type, range] = {IPv4: range(4, 8), LRH: range(14, 16)}
+"""Bits that cannot be flipped alone, as they say where the BTH stands."""
+
+
+def counted(pieces: tuple[Piece, ...]) -> list[bool]:
+    counts: list[bool] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            counts += [True] * 8 * len(piece)
+        else:
+            for row in piece.rows:
+                counts += [row.name not in VARIANT[type(piece)]] * row.size
+    return [*counts, *[True] * 64]
+
+
+@pytest.mark.parametrize("table", VARIANT, ids=lambda table: table.__name__)
+def test_what_may_change_are_rows_of_their_tables(table: type[Header]) -> None:
+    assert {row.name for row in table.rows}.issuperset(VARIANT[table])
+
+
+def test_an_ipv4_header_too_short_to_be_one_has_no_icrc() -> None:
+    with pytest.raises(WireError, match=r"IPv4.ihl 4 is less than the 5 words"):
+        icrc_ipv4(IPv4(ihl=4).build() + bytes(40))
+
+
+def test_a_bth_inside_the_ipv6_header_has_no_icrc() -> None:
+    with pytest.raises(WireError, match=r"no room for IPv6 and UDP before a BTH at octet 47"):
+        icrc_ipv6(bytes(80), bth=47)
 
 
 @pytest.mark.parametrize("of", [icrc_ipv4, icrc_ipv6, icrc_grh, icrc_lrh])
