@@ -23,10 +23,11 @@ from rdmawire.wire.inet import (
     IPv6,
     ServiceVLAN,
 )
+from rdmawire.wire.layout import Piece
 from rdmawire.wire.native import IBA_TRANSPORT, NativePacket
 from rdmawire.wire.opcode import SHAPES, Payload
 from rdmawire.wire.packet import LAYOUTS, Packet
-from rdmawire.wire.roce import Frame, Piece
+from rdmawire.wire.roce import Frame
 
 _H = TypeVar("_H", bound=Header)
 

@@ -25,11 +25,10 @@ from rdmawire.wire.inet import (
     IPv6,
     ServiceVLAN,
 )
+from rdmawire.wire.layout import Piece, joined, size
 from rdmawire.wire.native import IBA_TRANSPORT
 from rdmawire.wire.opcode import Payload
 from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
-
-Piece = Header | bytes
 
 
 class Frame(NamedTuple):
@@ -48,7 +47,7 @@ class Frame(NamedTuple):
     def build(self) -> bytes:
         """The octets of the frame, with the lengths and checksums that stand in it."""
         transport = self.packet.build() + ICRC(self.icrc).build()
-        return _joined(self.headers) + transport + self.trailer
+        return joined(*self.headers) + transport + self.trailer
 
     def seal(self) -> "Frame":
         """The frame with lengths, checksums and ICRC that fit the rest.
@@ -64,14 +63,14 @@ class Frame(NamedTuple):
 
     def expected_icrc(self) -> int:
         """The ICRC that the frame must carry."""
-        before = _joined(self.headers)
+        before = joined(*self.headers)
         octets = before + self.packet.build()
         network = next(
             (i for i in range(len(self.headers) - 1, -1, -1) if _is_network(self.headers[i])), None
         )
         if network is None:
             raise WireError("the frame has no IPv4, IPv6 or GRH header for an ICRC to begin with")
-        start = len(_joined(self.headers[:network]))
+        start = len(joined(*self.headers[:network]))
         return icrc_of(octets, start, len(before), len(octets))
 
 
@@ -261,14 +260,6 @@ def _is_network(piece: Piece) -> bool:
     return isinstance(piece, IPv4 | IPv6 | GRH)
 
 
-def _joined(pieces: tuple[Piece, ...]) -> bytes:
-    return b"".join(piece if isinstance(piece, bytes) else piece.build() for piece in pieces)
-
-
-def _size(piece: Piece) -> int:
-    return len(piece) if isinstance(piece, bytes) else piece.SIZE
-
-
 _ANNOUNCE: dict[type, Callable[[Any, int], Header]] = {
     UDP: lambda udp, length: udp.replace(length=UDP.SIZE + length),
     IPv4: lambda ip, length: ip.replace(total_length=IPv4.SIZE + length),
@@ -283,7 +274,7 @@ def _with_lengths(headers: tuple[Piece, ...], length: int) -> tuple[Piece, ...]:
     for piece in reversed(headers):
         announce = _ANNOUNCE.get(type(piece))
         fitted.append(announce(piece, length) if announce else piece)
-        length += _size(piece)
+        length += size(piece)
     return tuple(reversed(fitted))
 
 
@@ -292,7 +283,7 @@ def _with_checksums(headers: tuple[Piece, ...], octets: bytes) -> tuple[Piece, .
     fitted: list[Piece] = []
     for i in range(len(headers) - 1, -1, -1):
         piece = _with_checksum(headers[: i + 1], octets)
-        octets = _joined((piece,)) + octets
+        octets = joined(piece) + octets
         fitted.append(piece)
     return tuple(reversed(fitted))
 

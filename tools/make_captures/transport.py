@@ -32,10 +32,11 @@ from rdmawire.wire.inet import (
     Pause,
     ServiceVLAN,
 )
+from rdmawire.wire.layout import Piece
 from rdmawire.wire.native import NativePacket
 from rdmawire.wire.opcode import SHAPES, Opcode, Payload
 from rdmawire.wire.packet import LAYOUTS, Packet
-from rdmawire.wire.roce import Frame, Piece
+from rdmawire.wire.roce import Frame
 from tools.make_captures import management
 
 ALICE, BOB = bytes.fromhex("020000000a01"), bytes.fromhex("020000000b02")
