@@ -18,7 +18,9 @@ COMMENT = 1
 MAX_OPTIONS = 1 << 20
 """The most octets that the options of one block may take."""
 
-_PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
+PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
+"""What fills a value up to a multiple of four octets, by its length modulo four."""
+
 # A custom option begins with the number of the enterprise that defines it.
 _CUSTOM = dict.fromkeys((2988, 2989, 19372, 19373), (0, 4))
 # Number of the option: at which octet of the value a number stands, and how many it has.
@@ -80,7 +82,7 @@ def _option(code: int, value: bytes, order: str, numbers: Mapping[int, tuple[int
     if len(value) >= 1 << 16:
         raise CaptureError(f"options: option {code} has {len(value)} octets, 65535 are allowed")
     swapped = _swapped(value, code, order, numbers)
-    return _HEADS[order].pack(code, len(value)) + swapped + _PADS[len(value) % 4]
+    return _HEADS[order].pack(code, len(value)) + swapped + PADS[len(value) % 4]
 
 
 def _swapped(value: bytes, code: int, order: str, numbers: Mapping[int, tuple[int, int]]) -> bytes:

@@ -7,10 +7,8 @@ from typing import NamedTuple, NoReturn
 from rdmawire.capture.block import BYTE_ORDER, LAYOUTS, LEAST_OF, MAX_INTERFACES, Block
 from rdmawire.capture.interface import SECOND, Interface, description
 from rdmawire.capture.misfit import check_data, check_number, check_time, most_octets
-from rdmawire.capture.option import INTERFACE_NUMBERS, PACKET_NUMBERS, build_options
+from rdmawire.capture.option import INTERFACE_NUMBERS, PACKET_NUMBERS, PADS, build_options
 from rdmawire.capture.record import Record
-
-_PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
 
 
 class Route(NamedTuple):
@@ -92,7 +90,7 @@ class PcapngBuilder:
             head = self._enhanced(
                 6, size, route.number, ticks >> 32, ticks & 0xFFFF_FFFF, captured, length
             )
-            self.pending += b"".join((head, data, _PADS[captured & 3], list_, self._word(size)))
+            self.pending += b"".join((head, data, PADS[captured & 3], list_, self._word(size)))
         except (struct.error, TypeError):
             self._refuse(record, route)
 

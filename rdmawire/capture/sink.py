@@ -10,6 +10,7 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import Protocol
 
+from rdmawire.capture.borrowed import Borrowed
 from rdmawire.capture.refusal import shown, write_refusal
 from rdmawire.capture.source import STREAM
 from rdmawire.errors import CaptureError
@@ -124,13 +125,3 @@ def _standard_output() -> Sink:
         return StreamSink(Borrowed(sys.stdout.buffer))
     except OSError as error:
         raise write_refusal(error, name) from error
-
-
-class Borrowed:
-    """A stream that stands in for standard output, and is not ours to close."""
-
-    def __init__(self, stream: Writable) -> None:
-        self.write = stream.write
-
-    def close(self) -> None:
-        """Leave it open."""

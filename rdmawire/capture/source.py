@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from io import UnsupportedOperation
 from typing import Protocol
 
+from rdmawire.capture.borrowed import Borrowed
 from rdmawire.capture.compression import CHUNK
 from rdmawire.capture.refusal import read_refusal, shown
 from rdmawire.errors import CaptureError
@@ -97,13 +98,3 @@ def _standard_input() -> Source:
     except (OSError, ValueError) as error:
         raise CaptureError(f"{name}: cannot be read: {error}") from error
     return Source(file, name, _size(descriptor))
-
-
-class Borrowed:
-    """A stream that stands in for standard input, and is not ours to close."""
-
-    def __init__(self, stream: Readable) -> None:
-        self.read = stream.read
-
-    def close(self) -> None:
-        """Leave it open."""
