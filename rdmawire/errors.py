@@ -10,29 +10,28 @@ class RdmaError(Exception):
     """Root of all errors that rdmawire raises on purpose."""
 
 
-class WireError(RdmaError):
+class PlacedError(RdmaError):
+    """An error that may say where: ``offset`` octets from a start, or ``None`` for nowhere."""
+
+    def __init__(self, reason: str, offset: int | None = None) -> None:
+        super().__init__(reason if offset is None else f"{reason} (at octet {offset})")
+        self.reason = reason
+        self.offset = offset
+
+
+class WireError(PlacedError):
     """Octets, or values for octets, that the standard gives no meaning.
 
-    ``offset`` is where in the given buffer the trouble stands (octets from its start), or
-    ``None`` where there is no place to point at, as when a value does not fit its field.
+    ``offset`` counts from the start of the given buffer; it is ``None`` where there is no place
+    to point at, as when a value does not fit its field.
     """
 
-    def __init__(self, reason: str, offset: int | None = None) -> None:
-        super().__init__(reason if offset is None else f"{reason} (at octet {offset})")
-        self.reason = reason
-        self.offset = offset
 
-
-class CaptureError(RdmaError):
+class CaptureError(PlacedError):
     """A capture file that is damaged, unknown or cannot be read or written.
 
-    ``offset`` is where in the uncompressed file the trouble stands, in octets, or ``None``.
+    ``offset`` counts from the start of the uncompressed file.
     """
-
-    def __init__(self, reason: str, offset: int | None = None) -> None:
-        super().__init__(reason if offset is None else f"{reason} (at octet {offset})")
-        self.reason = reason
-        self.offset = offset
 
 
 class MemoryFault(RdmaError):
