@@ -139,10 +139,11 @@ def _segment(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
 def _terminate(control: TerminateControl, offset: int) -> Node:
     """The control field of a Terminate, and what it means if it is written as siw does."""
     node = _header(control, offset)
-    meant = mirrored(control)
-    if is_mirrored(control) and meant.layer != control.layer:
-        note = f"bits mirrored, as siw writes it: {terminate_words(meant)}"
-        node.add(derived.TERMINATE_NOTE, note)
+    if is_mirrored(control):
+        meant = mirrored(control)
+        flags = " ".join(name.upper() for name in ("m", "d", "r") if getattr(meant, name))
+        said = f"{terminate_words(meant)}, flags {flags}"
+        node.add(derived.TERMINATE_NOTE, f"bits mirrored, as siw writes it: {said}")
     return node
 
 

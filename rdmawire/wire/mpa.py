@@ -9,11 +9,11 @@ first FPDU (RFC 5044, section 4.3).
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rdmawire.errors import WireError
 from rdmawire.wire.header import Header, bits, flag, group, octets
-from rdmawire.wire.show import HEX, PRESENCE, TEXT
+from rdmawire.wire.show import BOOL, HEX, PRESENCE, TEXT
 
 REQUEST_KEY = b"MPA ID Req Frame"
 REPLY_KEY = b"MPA ID Rep Frame"
@@ -28,44 +28,58 @@ MARKER_SPACING = 512
 NOT_NEGOTIATED = 0x3FFF
 """An IRD or ORD with which its sender takes no part in the negotiation. RFC 6581, 9.1."""
 
-PRIVATE_DATA = "iwarp_mpa.privatedata"
-PAD = "iwarp_mpa.pad"
-"""Wireshark's names for octets whose length varies, so that no row can hold them."""
+
+class StartUpHeader(Header):
+    """Start-up frames: a key, which says whose it is, and rows that both sides have."""
+
+    key: bytes
+    m: int
+    c: int
+    r: int
+    reserved: int
+    s: int
+    res: int
+    rev: int
+    pd_length: int
+
+
+_START_UP = (
+    flag("iwarp_mpa.marker_flag"),
+    flag("iwarp_mpa.crc_flag"),
+    flag("iwarp_mpa.rej_flag"),
+    group("iwarp_mpa.res", "s", "res", show=HEX),
+    flag(clause="RFC 6581, 6"),
+    bits(4, "", HEX),
+    bits(8, "iwarp_mpa.rev", default=1),
+    bits(16, "iwarp_mpa.pdlength"),
+)
+"""What follows the key."""
 
 
 class MPARequest(
-    Header, clause="RFC 5044, 7.1.1", wireshark="iwarp_mpa.req", label="mpa_request", show=PRESENCE
+    StartUpHeader,
+    clause="RFC 5044, 7.1.1",
+    wireshark="iwarp_mpa.req",
+    label="mpa_request",
+    show=PRESENCE,
 ):
     """Start-up frame of the initiator; ``pd_length`` octets of private data follow."""
 
-    key: bytes = octets(16, "iwarp_mpa.key.req", tree=TEXT, default=REQUEST_KEY)
-    m: int = flag("iwarp_mpa.marker_flag")
-    c: int = flag("iwarp_mpa.crc_flag")
-    r: int = flag("iwarp_mpa.rej_flag")
-    reserved: int = group("iwarp_mpa.res", "s", "res", show=HEX)
-    s: int = flag(clause="RFC 6581, 6")
-    res: int = bits(4, "", HEX)
-    rev: int = bits(8, "iwarp_mpa.rev", default=1)
-    pd_length: int = bits(16, "iwarp_mpa.pdlength")
+    key = octets(16, "iwarp_mpa.key.req", tree=TEXT, default=REQUEST_KEY)
+    m, c, r, reserved, s, res, rev, pd_length = _START_UP
 
 
 class MPAReply(
-    Header, clause="RFC 5044, 7.1.1", wireshark="iwarp_mpa.rep", label="mpa_reply", show=PRESENCE
+    StartUpHeader,
+    clause="RFC 5044, 7.1.1",
+    wireshark="iwarp_mpa.rep",
+    label="mpa_reply",
+    show=PRESENCE,
 ):
     """Start-up frame of the responder; ``pd_length`` octets of private data follow."""
 
-    key: bytes = octets(16, "iwarp_mpa.key.rep", tree=TEXT, default=REPLY_KEY)
-    m: int = flag("iwarp_mpa.marker_flag")
-    c: int = flag("iwarp_mpa.crc_flag")
-    r: int = flag("iwarp_mpa.rej_flag")
-    reserved: int = group("iwarp_mpa.res", "s", "res", show=HEX)
-    s: int = flag(clause="RFC 6581, 6")
-    res: int = bits(4, "", HEX)
-    rev: int = bits(8, "iwarp_mpa.rev", default=1)
-    pd_length: int = bits(16, "iwarp_mpa.pdlength")
-
-
-StartUpHeader = MPARequest | MPAReply
+    key = octets(16, "iwarp_mpa.key.rep", tree=TEXT, default=REPLY_KEY)
+    m, c, r, reserved, s, res, rev, pd_length = _START_UP
 
 
 def depth_words(depth: int) -> str:
@@ -73,18 +87,25 @@ def depth_words(depth: int) -> str:
     return "NOT_NEGOTIATED" if depth == NOT_NEGOTIATED else ""
 
 
-class MPAEnhanced(Header, clause="RFC 6581, 9", label="mpa_enhanced"):
-    """Enhanced connection data: the private data of a frame with ``s`` set begins with it.
+def _offer(words: str) -> Any:
+    """A row: a control flag, with what its sender says by setting it."""
+    return bits(1, "", BOOL, words=lambda value: words if value else "", clause="RFC 6581, 9.2")
 
-    ``a`` asks for the peer-to-peer model; ``b``, ``c`` and ``d`` offer an empty Send, RDMA Write
-    and RDMA Read as the message that says ready to receive.
+
+class MPAEnhanced(Header, clause="RFC 6581, 9", label="mpa_enhanced"):
+    """Enhanced data: a peer-to-peer; b Send, c Write, d Read as ready to receive; ird, ord.
+
+    The private data of a frame with ``s`` set begins with it. In the peer-to-peer model the
+    initiator's first message is empty and says that it is ready to receive (RTR): ``b``, ``c``
+    and ``d`` are the kinds of message offered for it. ``ird`` and ``ord`` are how many RDMA Reads
+    the sender takes at once, and how many it makes.
     """
 
-    a: int = flag()
-    b: int = flag()
+    a: int = _offer("PEER_TO_PEER")
+    b: int = _offer("RTR_BY_ZERO_LENGTH_FULPDU")
     ird: int = bits(14, words=depth_words, clause="RFC 6581, 9.1")
-    c: int = flag()
-    d: int = flag()
+    c: int = _offer("RTR_BY_RDMA_WRITE")
+    d: int = _offer("RTR_BY_RDMA_READ")
     ord: int = bits(14, words=depth_words, clause="RFC 6581, 9.1")
 
 

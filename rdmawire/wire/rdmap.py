@@ -12,14 +12,18 @@ from rdmawire.errors import WireError
 from rdmawire.wire.ddp import VERSION as DDP_VERSION
 from rdmawire.wire.ddp import DDPControl, TaggedHeader, UntaggedHeader
 from rdmawire.wire.header import Header, Meaning, bits, choice, group, octets
+from rdmawire.wire.layout import Placed
 from rdmawire.wire.show import DIGITS, HEX, OCTETS, PRESENCE
 from rdmawire.wire.terminate import (
     TerminateControl,
     TerminatedAtomicRequest,
     TerminatedLength,
     TerminatedReadRequest,
+    TerminatedSegment,
     TerminatedTagged,
     TerminatedUntagged,
+    is_mirrored,
+    mirrored,
 )
 
 VERSION = 1
@@ -60,41 +64,47 @@ class Queue(IntEnum):
 _CONTROL = "iwarp_rdma.control_field"
 
 
+class Control(Header):
+    """RDMAP control field, with what stands in DDP's octets for its ULP (RsvdULP)."""
+
+    rv: int
+    rsv: int
+    opcode: int
+
+
+_CONTROL_ROWS = (
+    bits(2, "iwarp_rdma.version", default=VERSION),
+    bits(2, "iwarp_rdma.rsv", HEX),
+    bits(4, "iwarp_rdma.opcode", HEX, enum=RDMAPOpcode, words=opcode_word),
+)
+
+
 class RDMAPControl(
-    Header, clause="RFC 5040, 4.1", wireshark=_CONTROL, label="rdmap", show=PRESENCE
+    Control, clause="RFC 5040, 4.1", wireshark=_CONTROL, label="rdmap", show=PRESENCE
 ):
     """RDMAP control field of tagged segments."""
 
-    rv: int = bits(2, "iwarp_rdma.version", default=VERSION)
-    rsv: int = bits(2, "iwarp_rdma.rsv", HEX)
-    opcode: int = bits(4, "iwarp_rdma.opcode", HEX, enum=RDMAPOpcode, words=opcode_word)
+    rv, rsv, opcode = _CONTROL_ROWS
 
 
 class RDMAPControlReserved(
-    Header, clause="RFC 5040, 4.1", wireshark=_CONTROL, label="rdmap_untagged", show=PRESENCE
+    Control, clause="RFC 5040, 4.1", wireshark=_CONTROL, label="rdmap_untagged", show=PRESENCE
 ):
     """RDMAP control field of untagged segments that invalidate nothing."""
 
     rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", "rsv", "opcode", "reserved", show=DIGITS)
-    rv: int = bits(2, "iwarp_rdma.version", default=VERSION)
-    rsv: int = bits(2, "iwarp_rdma.rsv", HEX)
-    opcode: int = bits(4, "iwarp_rdma.opcode", HEX, enum=RDMAPOpcode, words=opcode_word)
+    rv, rsv, opcode = _CONTROL_ROWS
     reserved: int = bits(32, "iwarp_rdma.reserved", DIGITS)
 
 
 class RDMAPControlInvalidate(
-    Header, clause="RFC 5040, 4.1", wireshark=_CONTROL, label="rdmap_invalidate", show=PRESENCE
+    Control, clause="RFC 5040, 4.1", wireshark=_CONTROL, label="rdmap_invalidate", show=PRESENCE
 ):
     """RDMAP control field of untagged segments, with the STag to invalidate."""
 
     rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", "rsv", "opcode", "invalidate_stag", show=DIGITS)
-    rv: int = bits(2, "iwarp_rdma.version", default=VERSION)
-    rsv: int = bits(2, "iwarp_rdma.rsv", HEX)
-    opcode: int = bits(4, "iwarp_rdma.opcode", HEX, enum=RDMAPOpcode, words=opcode_word)
+    rv, rsv, opcode = _CONTROL_ROWS
     invalidate_stag: int = bits(32, "iwarp_rdma.inval_stag")
-
-
-Control = RDMAPControl | RDMAPControlReserved | RDMAPControlInvalidate
 
 
 class ReadRequestHeader(
@@ -217,8 +227,6 @@ SHAPES: dict[int, Shape] = {
 }
 """Opcode to shape. RFC 5040 and RFC 7306, sections 4.1 and 4.2. The rest is reserved."""
 
-Placed = tuple[int, Header | bytes]
-
 
 def layout(ulpdu: bytes, start: int = 0, end: int | None = None) -> Iterator[Placed]:
     """What stands in the DDP segment from ``start`` to ``end``, piece by piece, with offsets.
@@ -236,7 +244,7 @@ def layout(ulpdu: bytes, start: int = 0, end: int | None = None) -> Iterator[Pla
         found.append(piece)
         offset += piece.SIZE
     if isinstance(found[-1], TerminateControl):
-        for at, piece in _terminated(segment, offset, found[-1]):
+        for at, piece in _quoted(segment, offset, found[-1]):
             yield at, piece
             offset = at + piece.SIZE
     if offset < len(segment):
@@ -260,15 +268,37 @@ def _headers(segment: bytes, start: int) -> Iterator[type[Header]]:
         yield shape.header
 
 
+_Table = tuple[int, Header]
+
 _TERMINATED_REQUESTS: dict[int, type[Header]] = {
     RDMAPOpcode.RDMA_READ_REQUEST: TerminatedReadRequest,
     RDMAPOpcode.ATOMIC_REQUEST: TerminatedAtomicRequest,
 }
 
 
-def _terminated(
-    segment: bytes, offset: int, control: TerminateControl
-) -> Iterator[tuple[int, Header]]:
+def _quoted(segment: bytes, offset: int, control: TerminateControl) -> Iterator[_Table]:
+    """The headers that a Terminate quotes, also where its control field is mirrored."""
+    meant = mirrored(control)
+    if is_mirrored(control) and _fits(segment, offset, meant):
+        return _terminated(segment, offset, meant)
+    return _terminated(segment, offset, control)
+
+
+def _fits(segment: bytes, offset: int, control: TerminateControl) -> bool:
+    """Whether just the headers stand here that this control field announces."""
+    try:
+        pieces = [piece for _, piece in _terminated(segment, offset, control)]
+    except WireError:
+        return False
+    whole = offset + sum(piece.SIZE for piece in pieces) == len(segment)
+    return whole and all(
+        (piece.dv, piece.rv) == (DDP_VERSION, VERSION)
+        for piece in pieces
+        if isinstance(piece, TerminatedSegment)
+    )
+
+
+def _terminated(segment: bytes, offset: int, control: TerminateControl) -> Iterator[_Table]:
     """The headers that a Terminate quotes. RFC 5040, 4.8."""
     opcode: int = RDMAPOpcode.RDMA_READ_REQUEST
     if control.m or control.d:

@@ -160,7 +160,26 @@ class TerminatedLength(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_l
     ddp_segment_length: int = bits(16)
 
 
-class TerminatedTagged(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_tagged"):
+class TerminatedSegment(Header):
+    """What both kinds of DDP header begin with, RDMAP's control field included."""
+
+    t: int
+    l: int  # noqa: E741 - the standard's name
+    rsvd: int
+    dv: int
+    rv: int
+    rsv: int
+    opcode: int
+
+
+_CONTROLS = (
+    *(flag(), flag(), bits(4, "", HEX), bits(2)),
+    *(bits(2), bits(2, "", HEX), bits(4, "", HEX)),
+)
+"""DDP's control field and RDMAP's."""
+
+
+class TerminatedTagged(TerminatedSegment, clause="RFC 5040, 4.8", label="rdmap_terminated_tagged"):
     """The tagged DDP header of the segment with the error."""
 
     octets: int = group(
@@ -168,18 +187,14 @@ class TerminatedTagged(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_t
         *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "stag", "to"),
         show=DIGITS,
     )
-    t: int = flag()
-    l: int = flag()  # noqa: E741 - the standard's name
-    rsvd: int = bits(4, "", HEX)
-    dv: int = bits(2)
-    rv: int = bits(2)
-    rsv: int = bits(2, "", HEX)
-    opcode: int = bits(4, "", HEX)
+    t, l, rsvd, dv, rv, rsv, opcode = _CONTROLS  # noqa: E741 - the standard's names
     stag: int = bits(32, "", HEX)
     to: int = bits(64, "", HEX)
 
 
-class TerminatedUntagged(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_untagged"):
+class TerminatedUntagged(
+    TerminatedSegment, clause="RFC 5040, 4.8", label="rdmap_terminated_untagged"
+):
     """The untagged DDP header of the segment with the error."""
 
     octets: int = group(
@@ -187,13 +202,7 @@ class TerminatedUntagged(Header, clause="RFC 5040, 4.8", label="rdmap_terminated
         *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "invalidate_stag", "qn", "msn", "mo"),
         show=DIGITS,
     )
-    t: int = flag()
-    l: int = flag()  # noqa: E741 - the standard's name
-    rsvd: int = bits(4, "", HEX)
-    dv: int = bits(2)
-    rv: int = bits(2)
-    rsv: int = bits(2, "", HEX)
-    opcode: int = bits(4, "", HEX)
+    t, l, rsvd, dv, rv, rsv, opcode = _CONTROLS  # noqa: E741 - the standard's names
     invalidate_stag: int = bits(32, "", HEX)
     qn: int = bits(32)
     msn: int = bits(32)

@@ -19,7 +19,7 @@ from rdmawire.wire.management import VENDOR_OUI_CLASSES, ManagementClass
 from rdmawire.wire.notice import Notice
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service, is_vendor
 from rdmawire.wire.rmpp import RMPP
-from rdmawire.wire.terminate import TerminateControl
+from rdmawire.wire.terminate import TerminateControl, is_mirrored
 
 Applies = Callable[[Dissection], bool]
 
@@ -106,11 +106,13 @@ def send_in_segments(frame: Dissection) -> bool:
     )
 
 
+_QUOTED = ("iwarp_rdma.term_ddp_h", "iwarp_rdma.term_rdma_h", "iwarp_rdma.term_ddp_seg_len")
 _IWARP = ("iwarp_*", "data.*")
-_SENDS = tuple(
-    rdmap.RDMAPOpcode[name]
-    for name in ("SEND", "SEND_WITH_INVALIDATE", "SEND_WITH_SE", "SEND_WITH_SE_AND_INVALIDATE")
-    if name in rdmap.RDMAPOpcode.__members__
+_SENDS = (
+    rdmap.RDMAPOpcode.SEND,
+    rdmap.RDMAPOpcode.SEND_WITH_INVALIDATE,
+    rdmap.RDMAPOpcode.SEND_WITH_SE,
+    rdmap.RDMAPOpcode.SEND_WITH_SE_AND_INVALIDATE,
 )
 _RECORDS = (
     *("infiniband.pathrecord.*", "infiniband.nodeinfo.*", "infiniband.nodedescription.*"),
@@ -309,7 +311,14 @@ BLIND_SPOTS = (
         has(rdmap.AtomicRequestHeader),
     ),
     BlindSpot(
-        ("iwarp_rdma.term_ddp_h", "iwarp_rdma.term_rdma_h", "iwarp_rdma.term_ddp_seg_len"),
+        _QUOTED,
+        "Terminate of Linux's siw, with its control field mirrored",
+        "the quoted headers are not shown: the flags that announce them stand where none belong",
+        "siw61_err_badstag_write.pcap",
+        lambda frame: any(map(is_mirrored, found(frame, TerminateControl))),  # type: ignore[arg-type]
+    ),
+    BlindSpot(
+        _QUOTED,
         "Terminate with quoted headers",
         "their kind is taken from the error type, not from the quoted T bit; and no M without D",
         "iwarp_terminate.pcap",

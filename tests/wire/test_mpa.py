@@ -74,6 +74,20 @@ def test_a_reply_is_read_as_siw_sent_it() -> None:
     assert MPAReply.parse(REPLY) == MPAReply(c=1, s=1, rev=2, pd_length=4)
 
 
+def test_a_control_flag_that_is_set_says_what_is_offered() -> None:
+    header, silent = MPAEnhanced(1, 1, 2, 1, 1, 3), MPAEnhanced()
+    assert [header.word(flag) for flag in "abcd"] == [
+        *("PEER_TO_PEER", "RTR_BY_ZERO_LENGTH_FULPDU", "RTR_BY_RDMA_WRITE", "RTR_BY_RDMA_READ"),
+    ]
+    assert {silent.word(flag) for flag in "abcd"} == {""}
+
+
+def test_start_up_frames_differ_in_their_key_alone() -> None:
+    assert [row.name for row in MPARequest.rows] == [row.name for row in MPAReply.rows]
+    assert MPARequest.rows[1:] == MPAReply.rows[1:]
+    assert not issubclass(MPAReply, MPARequest)
+
+
 def test_a_depth_of_all_ones_is_not_negotiated() -> None:
     assert [depth_words(depth) for depth in (0, 1, NOT_NEGOTIATED)] == ["", "", "NOT_NEGOTIATED"]
 

@@ -300,6 +300,44 @@ def test_a_mirrored_terminate_of_siw_is_recognised(octets: str, meant: Terminate
     assert not is_mirrored(meant)
 
 
+MIRRORED: list[tuple[str, list[Header]]] = [
+    # siw61_err_badstag_write, frame 12
+    ("110003000064c140b66d035a00007fb99c756000", [LENGTH, TAGGED]),
+    # siw61_err_no_recv, frame 10
+    ("210203000064414300000000000000000000000100000000", [LENGTH, UNTAGGED]),
+    # siw61_err_badstag_read, frame 11
+    (
+        (
+            "10000700000041410000000000000001000000640000000052e70d00"
+            "00007f71411a91000000006450fed25a00007f3535e64000"
+        ),
+        [
+            TerminatedLength(0),
+            TerminatedUntagged(0, 1, 0, 1, 1, 0, 1, 0, 1, 100, 0),
+            TerminatedReadRequest(0x52E70D00, 0x7F71411A9100, 100, 0x50FED25A, 0x7F3535E64000),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("octets", "quoted"), MIRRORED)
+def test_headers_are_also_quoted_behind_a_mirrored_control_field(
+    octets: str, quoted: list[Header]
+) -> None:
+    control = TerminateControl.parse(bytes.fromhex(octets))
+    ulpdu = segment(RDMAPOpcode.TERMINATE, bytes.fromhex(octets), msn=1)
+    assert pieces(ulpdu)[3:] == [control, *quoted]
+
+
+@pytest.mark.parametrize("octets", [octets for octets, _ in MIRRORED])
+def test_a_mirrored_control_field_counts_only_if_just_its_headers_follow(octets: str) -> None:
+    whole = bytes.fromhex(octets)
+    version = whole[:6] + bytes([whole[6] ^ 2]) + whole[7:]
+    for wrong in (whole + b"x", whole[:-1], version):
+        ulpdu = segment(RDMAPOpcode.TERMINATE, wrong, msn=1)
+        assert pieces(ulpdu)[4:] == [wrong[4:]]
+
+
 def test_tagged_and_untagged_segments_have_their_own_control_tables() -> None:
     assert RDMAPControl.SIZE == 1
     assert {SHAPES[opcode].size for opcode in (0, 2)} == {14}
