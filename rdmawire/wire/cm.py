@@ -25,7 +25,7 @@ DATA = 232
 
 
 class MRA(Header, clause="IBA 12.6.6", label="cm_mra"):
-    """A message has come; its answer takes time."""
+    """Message Receipt Acknowledgment: a message has come, its answer takes time."""
 
     local_comm_id: int = bits(32, "", HEX)
     remote_comm_id: int = bits(32, "", HEX)
@@ -40,7 +40,7 @@ _J = "infiniband.cm.rej"
 
 
 class REJ(Header, clause="IBA 12.6.7", label="cm_rej"):
-    """Refuses, or gives up, a connection."""
+    """Reject: refuses or gives up a connection, and says why."""
 
     local_comm_id: int = bits(32, f"{_J}.localcommid", HEX)
     remote_comm_id: int = bits(32, f"{_J}.remotecommid", HEX)
@@ -57,7 +57,7 @@ _P = "infiniband.cm.rep"
 
 
 class REP(Header, clause="IBA 12.6.8", label="cm_rep"):
-    """Accepts a connection."""
+    """Reply to Request for Communication: accepts a connection."""
 
     local_comm_id: int = bits(32, _P, HEX)
     remote_comm_id: int = bits(32, f"{_P}.remotecommid", HEX)
@@ -81,7 +81,7 @@ class REP(Header, clause="IBA 12.6.8", label="cm_rep"):
 
 
 class RTU(Header, clause="IBA 12.6.9", label="cm_rtu"):
-    """The connection is ready to use."""
+    """Ready To Use: the connection stands."""
 
     local_comm_id: int = bits(32, "infiniband.cm.rtu.localcommid", HEX)
     remote_comm_id: int = bits(32, "infiniband.cm.rtu.remotecommid", HEX)
@@ -89,7 +89,7 @@ class RTU(Header, clause="IBA 12.6.9", label="cm_rtu"):
 
 
 class DREQ(Header, clause="IBA 12.6.10", label="cm_dreq"):
-    """Ends a connection."""
+    """Request for Communication Release: ends a connection."""
 
     local_comm_id: int = bits(32, "infiniband.cm.dreq.localcommid", HEX)
     remote_comm_id: int = bits(32, "infiniband.cm.dreq.remotecommid", HEX)
@@ -99,7 +99,7 @@ class DREQ(Header, clause="IBA 12.6.10", label="cm_dreq"):
 
 
 class DREP(Header, clause="IBA 12.6.11", label="cm_drep"):
-    """The connection has ended."""
+    """Reply to Request for Communication Release: the connection has ended."""
 
     local_comm_id: int = bits(32, "infiniband.cm.drsp.localcommid", HEX)
     remote_comm_id: int = bits(32, "infiniband.cm.drsp.remotecommid", HEX)
@@ -107,7 +107,7 @@ class DREP(Header, clause="IBA 12.6.11", label="cm_drep"):
 
 
 class LAP(Header, clause="IBA 12.8.1", label="cm_lap"):
-    """Proposes another alternate path."""
+    """Load Alternate Path: proposes another alternate path."""
 
     local_comm_id: int = bits(32, "", HEX)
     remote_comm_id: int = bits(32, "", HEX)
@@ -135,7 +135,7 @@ class LAP(Header, clause="IBA 12.8.1", label="cm_lap"):
 
 
 class APR(Header, clause="IBA 12.8.2", label="cm_apr"):
-    """Answers a LAP."""
+    """Alternate Path Response: takes or refuses the path of a LAP."""
 
     local_comm_id: int = bits(32, "", HEX)
     remote_comm_id: int = bits(32, "", HEX)
@@ -147,7 +147,7 @@ class APR(Header, clause="IBA 12.8.2", label="cm_apr"):
 
 
 class SIDRREP(Header, clause="IBA 12.11.2", label="cm_sidr_rep"):
-    """The queue pair that serves, or why there is none."""
+    """Service ID Resolution Response: the queue pair that serves, or why there is none."""
 
     request_id: int = bits(32, "", HEX)
     status: int = bits(8, enum=SIDRStatus)

@@ -20,9 +20,10 @@ _PORT = {ip_cm.SERVICE_PREFIX: Meaning(f"{_Q}.serviceid.dport", HEX)}
 
 
 class REQ(Header, clause="IBA 12.6.5", label="cm_req"):
-    """Asks for a connection; both paths and the private data follow.
+    """Request for Communication: asks for a connection.
 
-    A service id with the prefix of IBA A11.2 stands for an IP protocol and port.
+    Both paths and the private data follow. A service id with the prefix of IBA A11.2 stands for
+    an IP protocol and port.
     """
 
     local_comm_id: int = bits(32, _Q, HEX)
@@ -58,7 +59,7 @@ class REQ(Header, clause="IBA 12.6.5", label="cm_req"):
 
 
 class PrimaryPath(Header, clause="IBA 12.6.5", label="cm_primary_path"):
-    """The path that a connection takes first."""
+    """Primary path of a REQ: the one that the connection takes first."""
 
     local_lid: int = bits(16, f"{_Q}.prim_locallid")
     remote_lid: int = bits(16, f"{_Q}.prim_remotelid")
@@ -77,7 +78,7 @@ class PrimaryPath(Header, clause="IBA 12.6.5", label="cm_primary_path"):
 
 
 class PrimaryPathIPv4(Header, clause="IBA 12.6.5, A17.4", label="cm_primary_path_ipv4"):
-    """The same, where the GIDs are IPv4 addresses: ``::ffff:`` and four octets."""
+    """Primary path of a REQ whose GIDs are IPv4 addresses: ``::ffff:`` and four octets."""
 
     local_lid: int = bits(16, f"{_Q}.prim_locallid")
     remote_lid: int = bits(16, f"{_Q}.prim_remotelid")
@@ -98,7 +99,7 @@ class PrimaryPathIPv4(Header, clause="IBA 12.6.5, A17.4", label="cm_primary_path
 
 
 class AlternatePath(Header, clause="IBA 12.6.5", label="cm_alternate_path"):
-    """The path that a connection migrates to."""
+    """Alternate path of a REQ: the one that the connection migrates to."""
 
     local_lid: int = bits(16, f"{_Q}.alt_locallid")
     remote_lid: int = bits(16, f"{_Q}.alt_remotelid")
@@ -123,13 +124,16 @@ class REQPrivateData(Header, clause="IBA 12.6.5", label="cm_req_private"):
 
 
 class REQConsumerData(Header, clause="IBA A11.4", label="cm_req_consumer"):
-    """What the consumer put behind the IP header of a REQ."""
+    """Private data of a REQ that the consumer put behind the IP header."""
 
     private_data: bytes = octets(56, f"{_Q}.ip_cm.private")
 
 
 class SIDRREQ(Header, clause="IBA 12.11.1", label="cm_sidr_req"):
-    """Asks which queue pair serves a service id; private data follow."""
+    """Service ID Resolution Request: asks which queue pair serves.
+
+    Private data follow.
+    """
 
     request_id: int = bits(32, "", HEX)
     p_key: int = bits(16, "", HEX)
@@ -144,7 +148,7 @@ class SIDRREQPrivateData(Header, clause="IBA 12.11.1", label="cm_sidr_req_privat
 
 
 class SIDRREQConsumerData(Header, clause="IBA A11.4", label="cm_sidr_req_consumer"):
-    """What the consumer put behind the IP header of a SIDR_REQ."""
+    """Private data of a SIDR_REQ that the consumer put behind the IP header."""
 
     private_data: bytes = octets(180)
 

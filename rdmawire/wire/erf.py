@@ -15,7 +15,10 @@ class ERFType(IntEnum):
 
 
 class ERF(Header, clause="LINKTYPE_ERF"):
-    """The header of a record. The timestamp is little-endian: seconds, then their fraction."""
+    """Extensible record of Endace: its header.
+
+    The timestamp is little-endian: seconds, then their fraction.
+    """
 
     ts: bytes = octets(8)
     types: int = group("erf.types", "ext_header", "type", show=HEX)
@@ -39,7 +42,7 @@ class ERF(Header, clause="LINKTYPE_ERF"):
 
 
 class ERFExtension(Header, clause="LINKTYPE_ERF"):
-    """An extension header of eight octets."""
+    """Extension header of an extensible record."""
 
     more: int = flag()
     type: int = bits(7)
@@ -47,7 +50,7 @@ class ERFExtension(Header, clause="LINKTYPE_ERF"):
 
 
 class ERFEthernetPad(Header, clause="LINKTYPE_ERF"):
-    """What precedes the frame in an Ethernet record."""
+    """Pad before the frame in an extensible record of Ethernet."""
 
     offset: int = bits(8)
     pad: int = bits(8)

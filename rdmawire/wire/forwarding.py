@@ -16,7 +16,7 @@ _ODD = "infiniband.sltovlmappingtable.sltovllowbits"
 
 
 class SLtoVLMappingTable(Header, clause="IBA 14.2.5.8"):
-    """The virtual lane of each service level."""
+    """Virtual lane of each service level."""
 
     sl0_to_vl: int = bits(4, _EVEN, HEX)
     sl1_to_vl: int = bits(4, _ODD, HEX)
@@ -45,13 +45,13 @@ class VLArbitrationEntry(Header, clause="IBA 14.2.5.9"):
 
 
 class LinearForwardingTable(Header, clause="IBA 14.2.5.10"):
-    """The ports that a block of 64 LIDs is forwarded to."""
+    """Ports that a block of 64 LIDs is forwarded to."""
 
     port: tuple[int, ...] = bits(8, "infiniband.linearforwardingtable.port", HEX, times=64)
 
 
 class RandomForwardingEntry(Header, clause="IBA 14.2.5.11"):
-    """The port that some LIDs are forwarded to; a RandomForwardingTable has 16 of them."""
+    """Port that some LIDs are forwarded to; a RandomForwardingTable has 16 of them."""
 
     lid: int = bits(16, "infiniband.randomforwardingtable.lid", HEX)
     valid: int = bits(1, "infiniband.randomforwardingtable.valid", HEX)
@@ -61,7 +61,7 @@ class RandomForwardingEntry(Header, clause="IBA 14.2.5.11"):
 
 
 class MulticastForwardingTable(Header, clause="IBA 14.2.5.12"):
-    """The ports, 16 of them as bits, that a block of 32 multicast LIDs is forwarded to."""
+    """Ports, 16 as bits, that a block of 32 multicast LIDs is forwarded to."""
 
     port_mask: tuple[int, ...] = bits(
         16, "infiniband.multicastforwardingtable.portmask", HEX, times=32

@@ -35,7 +35,7 @@ class LRH(Header, clause="IBA 5.2.1, 7.7", wireshark="infiniband.lrh"):
 
 
 class GRH(Header, clause="IBA 5.2.2, 8.3", wireshark="infiniband.grh"):
-    """Global Route Header: the layout of an IPv6 header."""
+    """Global Route Header: from port to port across subnets, laid out as IPv6."""
 
     ipver: int = bits(4, "infiniband.grh.ipver", default=6)
     tclass: int = bits(8, "infiniband.grh.tclass")
@@ -48,7 +48,7 @@ class GRH(Header, clause="IBA 5.2.2, 8.3", wireshark="infiniband.grh"):
 
 
 class RWH(Header, clause="IBA 5.3", wireshark="infiniband.rwh"):
-    """Raw Header: names the protocol that a raw packet carries."""
+    """Raw Header: the EtherType of what a raw packet carries."""
 
     resv16: int = bits(16)
     etype: int = bits(16, "infiniband.rwh.etype", HEX)
@@ -85,7 +85,7 @@ class RDETH(Header, clause="IBA 5.2.4", wireshark="infiniband.rdeth"):
 
 
 class DETH(Header, clause="IBA 5.2.5", wireshark="infiniband.deth"):
-    """Datagram Extended Transport Header: the key of the queue and who sends."""
+    """Datagram Extended Transport Header: the Q_Key, and the sender's queue pair."""
 
     qkey: int = bits(32, "infiniband.deth.q_key", hex_digits(16))
     resv8: int = bits(8)
@@ -93,7 +93,7 @@ class DETH(Header, clause="IBA 5.2.5", wireshark="infiniband.deth"):
 
 
 class XRCETH(Header, clause="IBA 5.2.6, A14"):
-    """XRC Extended Transport Header: the shared receive queue meant."""
+    """XRC Extended Transport Header: the shared receive queue that the packet is for."""
 
     resv8: int = bits(8)
     xrcsrq: int = bits(24, "", HEX)
@@ -108,7 +108,10 @@ class RETH(Header, clause="IBA 5.2.7", wireshark="infiniband.reth"):
 
 
 class AtomicETH(Header, clause="IBA 5.2.8", wireshark="infiniband.atomiceth"):
-    """ATOMIC Extended Transport Header; FetchAdd adds ``swapdt`` and ignores ``cmpdt``."""
+    """ATOMIC Extended Transport Header: where in remote memory, and what to add or swap in.
+
+    FetchAdd adds ``swapdt`` and ignores ``cmpdt``.
+    """
 
     va: int = bits(64, "infiniband.reth.va", HEX)
     rkey: int = bits(32, "infiniband.reth.r_key", HEX)
@@ -166,7 +169,7 @@ _SYNDROME: dict[int, Meaning] = {
 
 
 class AETH(Header, clause="IBA 5.2.9, 9.7.5.2", wireshark="infiniband.aeth"):
-    """ACK Extended Transport Header: accepted, come later, or refused; and how far."""
+    """ACK Extended Transport Header: ACK, RNR NAK or NAK, and how far requests are done."""
 
     syndrome: int = group("infiniband.aeth.syndrome", "resv1", "ack", "value", tree=HEX)
     resv1: int = bits(1, "infiniband.aeth.syndrome.reserved")
@@ -182,7 +185,7 @@ class AtomicAckETH(Header, clause="IBA 5.2.10", wireshark="infiniband.atomicacke
 
 
 class ImmDt(Header, clause="IBA 5.2.11", wireshark="infiniband.immdt"):
-    """Immediate Data, handed to the receive completion as it is."""
+    """Immediate Data: 32 bits handed to the receive completion as they are."""
 
     immdt: int = bits(32, "infiniband.immdt", DIGITS)
 
@@ -209,7 +212,7 @@ class Selectivity(IntEnum):
 
 
 class FETH(Header, clause="IBA A19"):
-    """FLUSH Extended Transport Header: how far placed, and how much of the region."""
+    """FLUSH Extended Transport Header: how far to place data, and how much of the region."""
 
     resv26: int = bits(26)
     sel: int = bits(2, enum=Selectivity)
@@ -217,25 +220,31 @@ class FETH(Header, clause="IBA A19"):
 
 
 class CNP(Header, clause="IBA A17.9"):
-    """The sixteen reserved octets of a Congestion Notification Packet."""
+    """Congestion Notification Packet: its sixteen reserved octets."""
 
     resv128: bytes = octets(16)
 
 
 class ICRC(Header, clause="IBA 5.2.14, 7.8.1"):
-    """Invariant CRC; the number is its four octets read as they stand on the wire."""
+    """Invariant CRC: over all that switches and routers leave as it is.
+
+    The number is its four octets read as they stand on the wire.
+    """
 
     crc: int = bits(32, "infiniband.invariant.crc", HEX)
 
 
 class VCRC(Header, clause="IBA 7.8.2"):
-    """Variant CRC of native links; the number is its two octets as they stand on the wire."""
+    """Variant CRC: over the whole packet on a native link.
+
+    The number is its two octets read as they stand on the wire.
+    """
 
     crc: int = bits(16, "infiniband.variant.crc", HEX)
 
 
 class FlowControl(Header, clause="IBA 7.9.4"):
-    """Link packet with a virtual lane's credits."""
+    """Flow control packet of a native link: the credits of a virtual lane."""
 
     op: int = bits(4, "infiniband_link.op")
     fctbs: int = bits(12, "infiniband_link.fctbs")

@@ -112,7 +112,7 @@ class SLL2(Header, clause="LINKTYPE_LINUX_SLL2"):
 
 
 class ARP(Header, clause="RFC 826"):
-    """Address resolution, for IPv4 over Ethernet."""
+    """Address Resolution Protocol, for IPv4 over Ethernet."""
 
     hw_type: int = bits(16, "arp.hw.type")
     proto_type: int = bits(16, "arp.proto.type", HEX, enum=EtherType)
@@ -126,7 +126,7 @@ class ARP(Header, clause="RFC 826"):
 
 
 class IPv4(Header, clause="RFC 791, 3.1", label="ip"):
-    """IPv4, without its options."""
+    """Internet Protocol version 4, without its options."""
 
     version: int = bits(4, "ip.version", default=4)
     ihl: int = bits(4, "ip.hdr_len", scaled(4), default=5)
@@ -148,7 +148,7 @@ class IPv4(Header, clause="RFC 791, 3.1", label="ip"):
 
 
 class IPv6(Header, clause="RFC 8200, 3"):
-    """IPv6, without its extension headers."""
+    """Internet Protocol version 6, without its extension headers."""
 
     version: int = bits(4, "ipv6.version", default=6, also=("ip.version",))
     tclass: int = group("ipv6.tclass", "dscp", "ecn", show=hex_digits(8))
@@ -163,7 +163,7 @@ class IPv6(Header, clause="RFC 8200, 3"):
 
 
 class IPv6Extension(Header, clause="RFC 8200, 4.3 to 4.6", label="ipv6ext"):
-    """The start that hop-by-hop, routing and destination options headers share.
+    """Start of an IPv6 extension header: hop-by-hop, routing or destination options.
 
     ``length`` counts units of eight octets after the first eight.
     """
@@ -173,7 +173,7 @@ class IPv6Extension(Header, clause="RFC 8200, 4.3 to 4.6", label="ipv6ext"):
 
 
 class IPv6Fragment(Header, clause="RFC 8200, 4.5", label="ipv6frag"):
-    """Fragment header."""
+    """IPv6 fragment header: which part of the whole packet this is."""
 
     next_header: int = bits(8, "ipv6.fraghdr.nxt", enum=IPProtocol)
     reserved: int = bits(8, "ipv6.fraghdr.reserved_octet", hex_digits(4))
@@ -184,7 +184,7 @@ class IPv6Fragment(Header, clause="RFC 8200, 4.5", label="ipv6frag"):
 
 
 class UDP(Header, clause="RFC 768"):
-    """UDP."""
+    """User Datagram Protocol."""
 
     srcport: int = bits(16, "udp.srcport", also=("udp.port",))
     dstport: int = bits(16, "udp.dstport", also=("udp.port",))
@@ -193,7 +193,7 @@ class UDP(Header, clause="RFC 768"):
 
 
 class TCP(Header, clause="RFC 9293, 3.1"):
-    """TCP, without its options."""
+    """Transmission Control Protocol, without its options."""
 
     srcport: int = bits(16, "tcp.srcport", also=("tcp.port",))
     dstport: int = bits(16, "tcp.dstport", also=("tcp.port",))
@@ -221,7 +221,7 @@ class TCP(Header, clause="RFC 9293, 3.1"):
 
 
 class VXLAN(Header, clause="RFC 7348, 5"):
-    """VXLAN, with the bits of its group policy extension."""
+    """Virtual eXtensible LAN, with the bits of its group policy extension."""
 
     gbp_extension: int = flag("vxlan.flag_g")
     reserved3: int = bits(3)
@@ -244,7 +244,7 @@ class MACControl(IntEnum):
 
 
 class MACControlOpcode(Header, clause="IEEE 802.3, 31.4", label="macc"):
-    """What a MAC control frame (EtherType 0x8808) begins with."""
+    """Opcode of a MAC control frame (EtherType 0x8808)."""
 
     opcode: int = bits(16, "macc.opcode", HEX, enum=MACControl)
 

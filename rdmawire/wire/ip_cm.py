@@ -17,7 +17,10 @@ _IP = "infiniband.cm.req.ip_cm"
 
 
 class IPCM4(Header, clause="IBA A11.4"):
-    """Header with IPv4 addresses, each in the last four of sixteen octets."""
+    """IP header of a connection manager's private data: port and IPv4 addresses.
+
+    Each address stands in the last four of sixteen octets.
+    """
 
     major_version: int = bits(4, f"{_IP}.majv", HEX)
     minor_version: int = bits(4, f"{_IP}.minv", HEX)
@@ -31,7 +34,7 @@ class IPCM4(Header, clause="IBA A11.4"):
 
 
 class IPCM6(Header, clause="IBA A11.4"):
-    """Header with IPv6 addresses."""
+    """IP header of a connection manager's private data: port and IPv6 addresses."""
 
     major_version: int = bits(4, f"{_IP}.majv", HEX)
     minor_version: int = bits(4, f"{_IP}.minv", HEX)

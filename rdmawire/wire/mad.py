@@ -52,7 +52,7 @@ _ATTRIBUTES: dict[int, Meaning] = {
 
 
 class MAD(Header, clause="IBA 13.4.2", label="mad"):
-    """The common header of management datagrams."""
+    """Common header of a management datagram."""
 
     base_version: int = bits(8, "infiniband.mad.baseversion", HEX, default=BASE_VERSION)
     mgmt_class: int = bits(8, "infiniband.mad.mgmtclass", HEX, words=class_word)
@@ -67,7 +67,7 @@ class MAD(Header, clause="IBA 13.4.2", label="mad"):
 
 
 class DirectedMAD(Header, clause="IBA 14.2.1.2", label="directed_mad"):
-    """The common header where the route is directed: ``d`` is set on the way back."""
+    """Common header of a directed route datagram: ``d`` is set on the way back."""
 
     base_version: int = bits(8, "infiniband.mad.baseversion", HEX, default=BASE_VERSION)
     mgmt_class: int = bits(

@@ -153,7 +153,7 @@ class NodeType(IntEnum):
 
 
 class ClassPortInfo(Header, clause="IBA 13.4.8.1"):
-    """How to reach a management class at a port, and where its traps go."""
+    """Management class at a port: its abilities, how to reach it, where its traps go."""
 
     base_version: int = bits(8, "infiniband.classportinfo.baseversion", HEX)
     class_version: int = bits(8, "infiniband.classportinfo.classversion", HEX)

@@ -6,13 +6,13 @@ from rdmawire.wire.show import HEX, TEXT
 
 
 class NodeDescription(Header, clause="IBA 14.2.5.2"):
-    """A name for people, in UTF-8."""
+    """Name of a node for people, in UTF-8."""
 
     node_string: bytes = octets(64, "infiniband.nodedescription.nodestring", TEXT)
 
 
 class NodeInfo(Header, clause="IBA 14.2.5.3"):
-    """What kind of node it is, and who made it."""
+    """Kind of a node, its GUIDs, and who made it."""
 
     base_version: int = bits(8, "infiniband.nodeinfo.baseversion", HEX)
     class_version: int = bits(8, "infiniband.nodeinfo.classversion", HEX)
@@ -29,7 +29,7 @@ class NodeInfo(Header, clause="IBA 14.2.5.3"):
 
 
 class SwitchInfo(Header, clause="IBA 14.2.5.4"):
-    """What a switch can do, and how it forwards what its tables do not list."""
+    """Tables and abilities of a switch, and where it forwards what they do not list."""
 
     linear_fdb_cap: int = bits(16, "infiniband.switchinfo.linearfdbcap", HEX)
     random_fdb_cap: int = bits(16, "infiniband.switchinfo.randomfdbcap", HEX)
@@ -60,6 +60,6 @@ class SwitchInfo(Header, clause="IBA 14.2.5.4"):
 
 
 class GUIDInfo(Header, clause="IBA 14.2.5.5"):
-    """A block of a port's GUIDs."""
+    """Block of eight GUIDs of a port."""
 
     guid: tuple[int, ...] = bits(64, "infiniband.switchinfo.guid", HEX, times=8)

@@ -50,7 +50,7 @@ _TRAP = "infiniband.notice.trapnumberdeviceid"
 
 
 class Notice(Header, clause="IBA 13.4.8.2", label="notice"):
-    """Something happened.
+    """Notice of an event: what kind it is, who produced it, and about which LID.
 
     A vendor's notice has vendor and device where a generic one has the producer's type and the
     trap's number.
@@ -70,13 +70,13 @@ class Notice(Header, clause="IBA 13.4.8.2", label="notice"):
 
 
 class DataDetails(Header, clause="IBA 13.4.8.2"):
-    """Details of notices that no table here knows."""
+    """Details of a notice that no table here knows."""
 
     data_details: bytes = octets(DETAILS, _DETAILS)
 
 
 class IssuerGID(Header, clause="IBA 13.4.8.2"):
-    """Who issued the notice; only in classes other than subnet management."""
+    """GID of a notice's issuer; only in classes other than subnet management."""
 
     issuer_gid: bytes = octets(16, "", IPV6)
 
@@ -238,7 +238,7 @@ _INFORM_PRODUCER = "infiniband.informinfo.producertypevendorid"
 
 
 class InformInfo(Header, clause="IBA 13.4.8.3"):
-    """Subscribes to notices, or ends it."""
+    """Subscription to notices, begun or ended."""
 
     gid: bytes = octets(16, "infiniband.informinfo.gid", IPV6)
     lid_range_begin: int = bits(16, "infiniband.informinfo.lidrangebegin", HEX)

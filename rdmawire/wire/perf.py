@@ -42,7 +42,10 @@ class SampleStatus(IntEnum):
 
 
 class PortSamplesControl(Header, clause="IBA 16.1.3.2"):
-    """When and what to sample. Start and interval count ticks."""
+    """Sampling of a port's counters: when, and of what.
+
+    Start and interval count ticks.
+    """
 
     op_code: int = bits(8, "", HEX)
     port_select: int = bits(8)
@@ -68,7 +71,7 @@ class PortSamplesControl(Header, clause="IBA 16.1.3.2"):
 
 
 class PortSamplesResult(Header, clause="IBA 16.1.3.4"):
-    """What was sampled."""
+    """Result of sampling a port's counters."""
 
     tag: int = bits(16, "", HEX)
     resv14: int = bits(14)
@@ -80,7 +83,7 @@ _PC = "infiniband.portcounters"
 
 
 class PortCounters(Header, clause="IBA 16.1.3.5"):
-    """Counters that stop when they are full. Data count units of four octets."""
+    """Counters of a port that stop when they are full. Data count units of four octets."""
 
     resv8: int = bits(8)
     port_select: int = bits(8, f"{_PC}.portselect", HEX)
@@ -110,7 +113,7 @@ _PCE = "infiniband.portcounters_ext"
 
 
 class PortCountersExtended(Header, clause="IBA 16.1.4.11"):
-    """The same in 64 bits. Data count units of four octets."""
+    """Counters of a port, in 64 bits. Data count units of four octets."""
 
     resv8: int = bits(8)
     port_select: int = bits(8, f"{_PCE}.portselect", HEX)

@@ -59,7 +59,7 @@ _DATA2: dict[int, Meaning] = {
 
 
 class RMPP(Header, clause="IBA 13.6.2.1", wireshark="infiniband.rmpp"):
-    """The RMPP header.
+    """Reliable Multi-Packet Transaction Protocol: what a datagram is in its transfer.
 
     ``data1`` and ``data2`` are what the type says: segment number and payload length of DATA,
     segment number and new window last of ACK.
@@ -93,13 +93,13 @@ class RMPP(Header, clause="IBA 13.6.2.1", wireshark="infiniband.rmpp"):
 
 
 class ExtendedErrorData(Header, clause="IBA 13.6.2.4"):
-    """What a STOP or ABORT may add to its status."""
+    """Extended error data of an RMPP STOP or ABORT."""
 
     data: bytes = octets(PAYLOAD, "infiniband.rmpp.extendederrordata")
 
 
 class OUI(Header, clause="IBA 16.5"):
-    """Whose datagram it is, in vendors' classes."""
+    """Organisation that a vendor's management datagram belongs to."""
 
     resv8: int = bits(8)
     oui: int = bits(24, "", hex_digits(6))

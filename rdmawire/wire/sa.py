@@ -50,7 +50,7 @@ class SAAttribute(IntEnum):
 
 
 class SAHeader(Header, clause="IBA 15.2.1.1", label="sa"):
-    """What follows the RMPP header.
+    """Header of subnet administration: SM_Key, size of records, component mask.
 
     ``attribute_offset`` counts units of eight octets from one record to the next.
     """

@@ -21,14 +21,14 @@ class Selector(IntEnum):
 
 
 class NodeRecord(Header, clause="IBA 15.2.5.2"):
-    """Whose NodeInfo and NodeDescription follow."""
+    """Record identifier: whose NodeInfo and NodeDescription follow."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     resv16: int = bits(16)
 
 
 class PortInfoRecord(Header, clause="IBA 15.2.5.3"):
-    """Whose PortInfo follows."""
+    """Record identifier: whose PortInfo follows."""
 
     endport_lid: int = bits(16, "infiniband.sa.endportlid", HEX)
     port_num: int = bits(8, "infiniband.sa.portnum", HEX)
@@ -36,7 +36,7 @@ class PortInfoRecord(Header, clause="IBA 15.2.5.3"):
 
 
 class SLtoVLMappingTableRecord(Header, clause="IBA 15.2.5.4"):
-    """Whose SLtoVLMappingTable follows."""
+    """Record identifier: whose SLtoVLMappingTable follows."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     input_port_num: int = bits(8, "infiniband.sa.inputportnum", HEX)
@@ -45,14 +45,14 @@ class SLtoVLMappingTableRecord(Header, clause="IBA 15.2.5.4"):
 
 
 class SwitchInfoRecord(Header, clause="IBA 15.2.5.5"):
-    """Whose SwitchInfo follows."""
+    """Record identifier: whose SwitchInfo follows."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     resv16: int = bits(16)
 
 
 class LinearForwardingTableRecord(Header, clause="IBA 15.2.5.6"):
-    """Whose LinearForwardingTable follows, and which block of it."""
+    """Record identifier: whose LinearForwardingTable follows, and which block of it."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     block_num: int = bits(16, "infiniband.sa.blocknum_sixteenbit", HEX)
@@ -60,7 +60,7 @@ class LinearForwardingTableRecord(Header, clause="IBA 15.2.5.6"):
 
 
 class RandomForwardingTableRecord(Header, clause="IBA 15.2.5.7"):
-    """Whose RandomForwardingTable follows, and which block of it."""
+    """Record identifier: whose RandomForwardingTable follows, and which block of it."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     block_num: int = bits(16, "infiniband.sa.blocknum_sixteenbit", HEX)
@@ -68,7 +68,7 @@ class RandomForwardingTableRecord(Header, clause="IBA 15.2.5.7"):
 
 
 class MulticastForwardingTableRecord(Header, clause="IBA 15.2.5.8"):
-    """Whose MulticastForwardingTable follows, and which ports and block of it."""
+    """Record identifier: whose MulticastForwardingTable follows, which ports and block."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     position: int = bits(4, "infiniband.sa.position", HEX)
@@ -78,7 +78,7 @@ class MulticastForwardingTableRecord(Header, clause="IBA 15.2.5.8"):
 
 
 class VLArbitrationTableRecord(Header, clause="IBA 15.2.5.9"):
-    """Whose VLArbitrationTable follows, and which block of it."""
+    """Record identifier: whose VLArbitrationTable follows, and which block of it."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     output_port_num: int = bits(8, "infiniband.sa.outputportnum", HEX)
@@ -87,14 +87,14 @@ class VLArbitrationTableRecord(Header, clause="IBA 15.2.5.9"):
 
 
 class SMInfoRecord(Header, clause="IBA 15.2.5.10"):
-    """Whose SMInfo follows."""
+    """Record identifier: whose SMInfo follows."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     resv16: int = bits(16)
 
 
 class PKeyTableRecord(Header, clause="IBA 15.2.5.11"):
-    """Whose P_KeyTable follows, and which block of it."""
+    """Record identifier: whose P_KeyTable follows, and which block of it."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     block_num: int = bits(16, "infiniband.sa.blocknum_sixteenbit", HEX)
@@ -103,7 +103,7 @@ class PKeyTableRecord(Header, clause="IBA 15.2.5.11"):
 
 
 class InformInfoRecord(Header, clause="IBA 15.2.5.12"):
-    """Whose InformInfo follows."""
+    """Record identifier: whose InformInfo follows."""
 
     subscriber_gid: bytes = octets(16, "infiniband.informinforecord.subscribergid", IPV6)
     enum: int = bits(16, "infiniband.informinforecord.enum", HEX)
@@ -120,7 +120,10 @@ class LinkRecord(Header, clause="IBA 15.2.5.13"):
 
 
 class ServiceRecord(Header, clause="IBA 15.2.5.14"):
-    """A service that a port offers. The data are numbers of 8, 16, 32 and 64 bits."""
+    """Service that a port offers.
+
+    The data are numbers of 8, 16, 32 and 64 bits.
+    """
 
     service_id: int = bits(64, "infiniband.linkrecord.serviceid", HEX)
     service_gid: bytes = octets(16, "infiniband.linkrecord.servicegid", IPV6)
@@ -201,7 +204,7 @@ class MCMemberRecord(Header, clause="IBA 15.2.5.17"):
 
 
 class GuidInfoRecord(Header, clause="IBA 15.2.5.18"):
-    """Whose GUIDInfo follows, and which block of it."""
+    """Record identifier: whose GUIDInfo follows, and which block of it."""
 
     lid: int = bits(16, "infiniband.sa.lid", HEX)
     block_num: int = bits(8, "infiniband.sa.blocknum_eightbit", HEX)

@@ -48,14 +48,14 @@ class SMAttribute(IntEnum):
 
 
 class SMP(Header, clause="IBA 14.2.1.1"):
-    """What follows the common header of a LID routed packet."""
+    """M_Key of a LID routed subnet management packet."""
 
     m_key: int = bits(64, "infiniband.smplid.mkey", HEX)
     resv256: bytes = octets(32)
 
 
 class DirectedSMP(Header, clause="IBA 14.2.1.2"):
-    """What follows the common header of a directed route packet."""
+    """M_Key and LIDs of a directed route subnet management packet."""
 
     m_key: int = bits(64, "infiniband.smplid.mkey", HEX)
     drslid: int = bits(16, "infiniband.smpdirected.drslid", HEX)
@@ -64,7 +64,7 @@ class DirectedSMP(Header, clause="IBA 14.2.1.2"):
 
 
 class DirectedPath(Header, clause="IBA 14.2.1.2"):
-    """The ports by which a directed route packet goes, and by which the answer comes."""
+    """Ports by which a directed route packet goes, and by which its answer comes."""
 
     initial_path: bytes = octets(64, "infiniband.smpdirected.initialpath")
     return_path: bytes = octets(64, "infiniband.smpdirected.returnpath")
@@ -80,7 +80,7 @@ class SMState(IntEnum):
 
 
 class SMInfo(Header, clause="IBA 14.2.5.13"):
-    """A subnet manager, and how it stands with the others."""
+    """State of a subnet manager, and how it stands with the others."""
 
     guid: int = bits(64, "infiniband.sminfo.guid", HEX)
     sm_key: int = bits(64, "infiniband.sminfo.sm_key", HEX)
@@ -90,14 +90,14 @@ class SMInfo(Header, clause="IBA 14.2.5.13"):
 
 
 class VendorDiag(Header, clause="IBA 14.2.5.14"):
-    """A vendor's diagnosis, and where it goes on."""
+    """Diagnosis in a vendor's own terms, and where it goes on."""
 
     next_index: int = bits(16, "infiniband.vendordiag.nextindex", HEX)
     diag_data: bytes = octets(62, "infiniband.vendordiag.diagdata")
 
 
 class LedInfo(Header, clause="IBA 14.2.5.15"):
-    """Whether the port's LED is on."""
+    """State of a port's LED."""
 
     led_mask: int = bits(1, "infiniband.ledinfo.ledmask", HEX)
     resv31: int = bits(31)
@@ -107,7 +107,7 @@ _SPEED = "infiniband.linkspeedwidthpairstable.speed"
 
 
 class LinkSpeedWidthPairsTable(Header, clause="IBA 14.2.5.16"):
-    """Which ports have which link widths at which speeds."""
+    """Link widths that ports have at each link speed."""
 
     num_tables: int = bits(8, "infiniband.linkspeedwidthpairstable.numtables", HEX)
     port_mask: bytes = octets(32, "infiniband.linkspeedwidthpairstable.portmask")
