@@ -1,0 +1,83 @@
+"""The fast path of plain frames and the general one: the same frame or the same error."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rdmawire.errors import WireError
+from rdmawire.testing.strategies import frames, headers, packets
+from rdmawire.wire import roce
+from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4
+from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.roce import Frame
+
+_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
+
+
+@st.composite
+def plain_frames(draw: st.DrawFn) -> Frame:
+    """What the fast path is for: Ethernet, IPv4 without options, UDP."""
+    ethernet = draw(headers(Ethernet, type=EtherType.IPV4))
+    whole = {"version": 4, "ihl": 5, "mf": 0, "fragment_offset": 0}
+    ip = draw(headers(IPv4, protocol=IPProtocol.UDP, **whole))
+    udp = draw(headers(UDP, dstport=ROCE_PORT))
+    trailer = draw(st.binary(max_size=6))
+    return Frame((ethernet, ip, udp), draw(packets()), 0, trailer).seal()
+
+
+@st.composite
+def changed(draw: st.DrawFn) -> bytes:
+    """A frame with a few octets changed, most of them where parsers look, and perhaps cut."""
+    octets = bytearray(draw(plain_frames() | frames()).build())
+    telling = st.integers(12, _BTH + 12) | st.sampled_from([16, 17, 38, 39, _BTH, _BTH + 1])
+    places = st.lists(telling | st.integers(0, len(octets) - 1), max_size=3)
+    for place in draw(places):
+        octets[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
+    return bytes(octets[: draw(st.integers(0, len(octets)) | st.just(len(octets)))])
+
+
+def outcome(octets: bytes, *, general: bool) -> Frame | tuple[str, int | None]:
+    """The frame; or the error, whose offset counts from the frame's start."""
+    try:
+        if general:
+            return roce._parse_any(octets, ROCE_PORT)
+        return roce.parse(b"before" + octets + b"behind", start=6, end=6 + len(octets))
+    except WireError as error:
+        return error.reason, error.offset
+
+
+@settings(max_examples=300)
+@given(changed())
+def test_both_paths_come_to_the_same(octets: bytes) -> None:
+    assert outcome(octets, general=False) == outcome(octets, general=True)
+
+
+@pytest.mark.parametrize("opcode", range(256))
+@settings(max_examples=5)
+@given(frame=plain_frames(), data=st.data())
+def test_both_paths_come_to_the_same_for_every_opcode_and_length(
+    frame: Frame, data: st.DataObject, opcode: int
+) -> None:
+    """The packet begins with any opcode and is as long as it happens to be."""
+    octets = bytearray(frame.build())
+    octets[_BTH] = opcode
+    length = data.draw(st.integers(0, len(octets) - _BTH + UDP.SIZE))
+    octets[38:40] = length.to_bytes(2, "big")
+    result = outcome(bytes(octets), general=False)
+    assert result == outcome(bytes(octets), general=True)
+    if opcode not in LAYOUTS and length >= UDP.SIZE + 12 + 4:
+        assert result[0] == f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)"
+
+
+@given(changed())
+def test_what_parses_has_its_bth_where_a_walk_finds_it(octets: bytes) -> None:
+    found = outcome(octets, general=True)
+    if isinstance(found, Frame):
+        head = sum(len(p) if isinstance(p, bytes) else p.SIZE for p in found.headers)
+        assert roce.bth_offset(octets, 0, len(octets)) == head
+
+
+@given(plain_frames())
+def test_plain_frames_take_the_fast_path(frame: Frame) -> None:
+    octets = frame.build()
+    assert roce._parse_plain(octets, ROCE_PORT, 0, len(octets)) == frame
