@@ -3,6 +3,7 @@
 import errno
 
 from rdmawire.errors import CaptureError
+from rdmawire.wire.show import safe
 
 _READING = {
     errno.ENOENT: "there is no such file; check its name",
@@ -34,8 +35,8 @@ def write_refusal(error: OSError, name: str) -> CaptureError:
 
 
 def shown(path: str) -> str:
-    """A path with what cannot be written on a screen replaced."""
-    return path.encode(errors="replace").decode()
+    """A path on one line, with what a screen cannot show as escapes."""
+    return safe(path) or "''"
 
 
 def _refusal(error: OSError, name: str, words: dict[int, str]) -> CaptureError:

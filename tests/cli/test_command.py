@@ -326,6 +326,17 @@ def test_hostile_text_harms_no_terminal(tmp_path: Path) -> None:
         assert r"red \x1b[31m\nnext" in shown
 
 
+def test_odd_file_names_harm_no_terminal(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/red\x1b[31m\n\xff"
+    Path(os.fsdecode(path)).write_bytes(Path(RNR).read_bytes())
+    done = subprocess.run(
+        [*RDMAWIRE, "dissect", "-q", path, path + b"?"], capture_output=True, check=False
+    )
+    first, *_ = done.stdout.decode().splitlines()
+    assert first.startswith(f"{tmp_path}/red\\x1b[31m\\n\\udcff: 152 frames;")
+    assert done.stderr.decode().endswith("\\udcff?: there is no such file; check its name\n")
+
+
 def test_fields_are_listed() -> None:
     lines = rdmawire("fields").stdout.splitlines()
     names = [line.split("\t")[0] for line in lines]
