@@ -57,7 +57,8 @@ def sll2(walk: Walk) -> Following:
 
 def raw_ip(walk: Walk) -> Following:
     """No link header: the version says which IP it is."""
-    version = walk.data[walk.offset] >> 4 if walk.left else 0
+    walk.need(1, "the version of IP")
+    version = walk.data[walk.offset] >> 4
     ethertype = {4: EtherType.IPV4, 6: EtherType.IPV6}.get(version)
     if ethertype is None:
         raise WireError(f"IP version {version}: neither 4 nor 6")

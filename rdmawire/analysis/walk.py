@@ -17,6 +17,7 @@ from rdmawire.errors import WireError
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
 from rdmawire.wire.inet import IPv4, IPv6
+from rdmawire.wire.show import octet_count
 
 _H = TypeVar("_H", bound=Header)
 
@@ -89,7 +90,7 @@ class Walk:
         if length > self.end - self.offset:
             if self.cut and self.end == len(self.data):
                 raise _NotCapturedError
-            raise WireError(f"{who} takes {length} octets, {self.left} are left")
+            raise WireError(f"{who} takes {octet_count(length)}, {self.left} are left")
 
     def take(self, table: type[_H]) -> _H:
         """The next header, which becomes a node."""
