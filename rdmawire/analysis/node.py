@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rdmawire.screen import safe
 from rdmawire.wire.header import Header
-from rdmawire.wire.show import Show, Value, safe, writer
+from rdmawire.wire.show import Show, Value, writer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,8 @@ from rdmawire.analysis.frame import calendar, seconds
 from rdmawire.analysis.item import Item, items
 from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.node import Dissection, Node
-from rdmawire.wire.show import Kind, octet_count, safe
+from rdmawire.screen import safe
+from rdmawire.wire.show import Kind, octet_count
 
 _LONGEST = 64
 """Octets of a field shown in a tree; the rest is counted."""

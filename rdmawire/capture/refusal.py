@@ -3,7 +3,7 @@
 import errno
 
 from rdmawire.errors import CaptureError
-from rdmawire.wire.show import safe
+from rdmawire.screen import safe
 
 _READING = {
     errno.ENOENT: "there is no such file; check its name",

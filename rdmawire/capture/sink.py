@@ -98,7 +98,7 @@ def open_sink(path: str | os.PathLike[str]) -> tuple[Sink, str]:
     except OSError as error:
         raise write_refusal(error, name) from error
     except ValueError as error:
-        raise CaptureError(f"{name!r} is no name of a file: {error}") from error
+        raise CaptureError(f"{place!r} is no name of a file: {error}") from error
 
 
 def _sink(target: Path) -> Sink:

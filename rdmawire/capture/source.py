@@ -76,7 +76,7 @@ def open_source(path: str | os.PathLike[str]) -> Source:
     except OSError as error:
         raise read_refusal(error, name) from error
     except ValueError as error:
-        raise CaptureError(f"{name!r} is no name of a file: {error}") from error
+        raise CaptureError(f"{place!r} is no name of a file: {error}") from error
     return Source(file, name, _size(file.fileno()))
 
 

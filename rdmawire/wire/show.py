@@ -11,6 +11,8 @@ from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
+from rdmawire.screen import safe
+
 Value = int | bytes | tuple[int, ...] | str
 
 
@@ -104,13 +106,6 @@ def octet_digits(value: bytes) -> str:
 def octet_count(number: int) -> str:
     """So many octets, in words."""
     return "1 octet" if number == 1 else f"{number} octets"
-
-
-def safe(text: str) -> str:
-    """Text that harms no terminal and no table: control characters become escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def printable(value: bytes) -> str:
