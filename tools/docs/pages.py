@@ -17,6 +17,7 @@ from rdmawire.cli.main import cli  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
+from tests.interop.tshark import PREFERENCES  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
 
 _HEADER_PAGES = {
@@ -119,11 +120,16 @@ def _commands() -> Iterator[str]:
 def _wireshark() -> Iterator[str]:
     yield "# Where Wireshark differs\n"
     yield (
-        "Every field that has a Wireshark name is compared with tshark 4.0.17, on every shipped "
-        "capture and in every frame. These are all the differences; the test that compares "
-        "fails on any other, and on a row that is no longer needed. tshark runs with "
-        "`ip.check_checksum`, `udp.check_checksum`, `tcp.check_checksum` and "
-        "`tcp.reassemble_out_of_order` on: rdmawire always does what these ask for.\n"
+        "Every field that has a Wireshark name is compared with tshark 4.0.17, in every frame of "
+        "the shipped captures but `native.pcap` and `bad_vcrc.pcap`, whose link type (247) that "
+        "tshark cannot open. These are all the differences; the test that compares fails on any "
+        "other, and on a row that is no longer needed. tshark runs with these preferences, which "
+        "ask for what rdmawire always does:\n"
+    )
+    yield "".join(f"- `{preference}`\n" for preference in PREFERENCES)
+    yield (
+        "Left out are fields that only tshark has: "
+        "[Move from tshark](../howto/move-from-tshark.md) says which.\n"
     )
     yield "| fields | where | why | seen in |"
     yield "|---|---|---|---|"
