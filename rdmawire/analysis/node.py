@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rdmawire.screen import safe
 from rdmawire.wire.header import Header
 from rdmawire.wire.show import Show, Value, writer
+
+HeaderT = TypeVar("HeaderT", bound=Header)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +133,12 @@ class Dissection:
         self.unverified: list[str] = []
         self.file = ""
 
+    def __str__(self) -> str:
+        """The frame's line, as ``rdmawire dissect`` prints it."""
+        from rdmawire.analysis.summary import summary
+
+        return summary(self).line()
+
     @property
     def malformed(self) -> Node | None:
         """The last node, if the frame does not parse to its end."""
@@ -144,3 +152,7 @@ class Dissection:
     def headers(self) -> Iterator[Header]:
         """The headers found, outermost first."""
         return (node.header for node in self.nodes if node.header is not None)
+
+    def header(self, table: type[HeaderT]) -> HeaderT | None:
+        """The outermost header of this table, if the frame has one."""
+        return next((header for header in self.headers() if isinstance(header, table)), None)

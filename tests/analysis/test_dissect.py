@@ -165,3 +165,12 @@ def test_frames_are_numbered_and_timed() -> None:
     second = dissector.dissect(b"", time_ns=5_000)
     assert (first.number, second.number) == (1, 2)
     assert (second.first_ns, second.previous_ns) == (1_000, 1_000)
+
+
+def test_a_frame_gives_its_headers_and_its_line() -> None:
+    ack = ib.AETH(ack=ib.Ack.ACK, value=31, msn=7)
+    packet = Packet.make(Opcode.RC_ACKNOWLEDGE, ack, destqp=0x11, psn=5)
+    found = Dissector().dissect(plain_frame(packet).build())
+    assert found.header(ib.AETH) == ack
+    assert found.header(ib.RETH) is None
+    assert str(found).endswith("RC_ACKNOWLEDGE qp 0x000011 psn 5, ACK msn 7")
