@@ -5,6 +5,7 @@ shifts. Rows are gathered into words that ``struct`` can read (8, 16, 32 and 64 
 run of rows fits none of them, its octets are read as one big-endian number.
 """
 
+import reprlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -208,7 +209,7 @@ def build(self):
     try:
         if {checks}:
             return pack({words})
-    except (struct_error, TypeError):
+    except (struct_error, TypeError, AttributeError):
         pass
     raise does_not_fit(self)
 """
@@ -349,20 +350,36 @@ def _misfit(field: Field, value: Any) -> str:
     if field.times == 1:
         return _misfit_number(value, field.width)
     if not isinstance(value, tuple | list) or len(value) != field.times:
-        return f"takes {field.times} numbers of {field.width} bits, found {value!r}"
+        return f"takes {field.times} numbers of {field.width} bits, found {found(value)}"
     wrong = (_misfit_number(number, field.width) for number in value)
     return next(filter(None, wrong), "")
 
 
 def _misfit_octets(value: Any, length: int) -> str:
     if not isinstance(value, bytes | bytearray):
-        return f"takes {length} octets, found {type(value).__name__} {value!r}"
+        return f"takes {length} octets, found {found(value)}"
     return "" if len(value) == length else f"takes {length} octets, found {len(value)}"
 
 
 def _misfit_number(value: Any, width: int) -> str:
     if not isinstance(value, int):
-        return f"takes a number of {width} bits, found {type(value).__name__} {value!r}"
+        return f"takes a number of {width} bits, found {found(value)}"
     if 0 <= value < 1 << width:
         return ""
-    return f"{value} does not fit {width} bits (0 to {(1 << width) - 1})"
+    return f"{_SHORT.repr_int(int(value), 1)} does not fit {width} bits (0 to {(1 << width) - 1})"
+
+
+class _Short(reprlib.Repr):
+    """Values for errors, cut short; Python itself refuses to write very long numbers."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        size = x.bit_length()
+        return f"a number of {size} bits" if size > 256 else super().repr_int(x, level)
+
+
+_SHORT = _Short()
+
+
+def found(value: object) -> str:
+    """A value that was found where it cannot stand, for an error: its type, and it in short."""
+    return f"{type(value).__name__} {_SHORT.repr(value)}"

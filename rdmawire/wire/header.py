@@ -198,6 +198,15 @@ class HeaderMeta(type):
         return cls
 
 
+def _no_row(table: type["Header"], names: Mapping[str, object]) -> TypeError:
+    """The error that names what the table does not have, or has only as a group of rows."""
+    rows = {row.name for row in table.rows}
+    name = next(name for name in names if name not in rows)
+    members = next((group.members for group in table.groups if group.name == name), ())
+    instead = f"; it is made of {', '.join(members)}" if members else ""
+    return TypeError(f"{table.__name__} has no row {name!r}{instead}")
+
+
 def _placed(name: str, rows: list[Row]) -> list[Row]:
     """The rows with the bit at which each begins; a header is whole octets."""
     bit = 0
@@ -256,8 +265,11 @@ class Header(metaclass=HeaderMeta):
         def _replace(self, **changes: Value) -> Self: ...
 
     def replace(self, **changes: Value) -> Self:
-        """A copy with other values in the rows named."""
-        return self._replace(**changes)
+        """A copy with other values in the rows named; ``TypeError`` for what is no row."""
+        try:
+            return self._replace(**changes)
+        except (TypeError, ValueError):
+            raise _no_row(type(self), changes) from None
 
     def word(self, name: str) -> str:
         """The standard's word for the value of this row, or nothing."""
