@@ -4,10 +4,14 @@ A reader is a function that finds pieces from an offset on. Readers put together
 of a whole message; whatever they find, the pieces follow one another without gap or overlap.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from rdmawire.errors import WireError
+from rdmawire.wire.codec import found
 from rdmawire.wire.header import Header
+
+_Parts = TypeVar("_Parts", bound=NamedTuple)
 
 Piece = Header | bytes
 Placed = tuple[int, Piece]
@@ -21,7 +25,38 @@ def size(piece: Piece) -> int:
 
 def joined(*pieces: Piece) -> bytes:
     """The octets of pieces that stand one behind the other."""
-    return b"".join(piece if isinstance(piece, bytes) else piece.build() for piece in pieces)
+    try:
+        return b"".join(piece if isinstance(piece, bytes) else piece.build() for piece in pieces)
+    except AttributeError:
+        wrong = next(piece for piece in pieces if not isinstance(piece, Piece))
+        raise WireError(f"a header or octets belong here, found {found(wrong)}") from None
+
+
+def replaced(value: _Parts, parts: Mapping[str, Any]) -> _Parts:
+    """A copy of a named tuple with other parts; ``TypeError`` for one that it does not have."""
+    if unknown := sorted(parts.keys() - set(value._fields)):
+        raise TypeError(f"{type(value).__name__} has no part {unknown[0]!r}")
+    return value._replace(**parts)
+
+
+def wrong_part(value: Any) -> WireError:
+    """The error that names the first part of a named tuple that is not what it is declared as."""
+    for name, kind in get_type_hints(type(value)).items():
+        for part, allowed in _parts(getattr(value, name), kind):
+            if not isinstance(part, allowed):
+                what = " or ".join(one.__name__ for one in get_args(allowed) or (allowed,))
+                return WireError(f"{type(value).__name__}.{name} takes {what}, found {found(part)}")
+    raise AssertionError(f"{value!r} is as declared, yet could not be built")
+
+
+def _parts(part: object, kind: Any) -> Iterator[tuple[object, Any]]:
+    """The part with its kind; what is in it, where it is declared as a tuple of one kind."""
+    if get_origin(kind) is not tuple:
+        yield part, kind
+    elif not isinstance(part, tuple):
+        yield part, tuple
+    else:
+        yield from ((inner, get_args(kind)[0]) for inner in part)
 
 
 def tables(*kinds: type[Header]) -> Reader:

@@ -1,14 +1,25 @@
 """Transport packets on InfiniBand's own links: LRH, perhaps GRH, packet, ICRC, VCRC."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 from rdmawire.errors import WireError
 from rdmawire.wire.ib import GRH, ICRC, LNH, LRH, VCRC
 from rdmawire.wire.icrc import icrc_lrh, vcrc
+from rdmawire.wire.layout import replaced, wrong_part
 from rdmawire.wire.packet import Packet
 
 IBA_TRANSPORT = 0x1B
 """The next header that a GRH names before a BTH. IBA 8.3.5."""
+
+
+class NativeParts(TypedDict, total=False):
+    """What :meth:`NativePacket.replace` takes."""
+
+    lrh: LRH
+    grh: GRH | None
+    packet: Packet
+    icrc: int
+    vcrc: int
 
 
 class NativePacket(NamedTuple):
@@ -25,8 +36,21 @@ class NativePacket(NamedTuple):
         return self._up_to_icrc() + ICRC(self.icrc).build() + VCRC(self.vcrc).build()
 
     def _up_to_icrc(self) -> bytes:
-        grh = self.grh.build() if self.grh else b""
-        return self.lrh.build() + grh + self.packet.build()
+        try:
+            grh = self.grh.build() if self.grh else b""
+            return self.lrh.build() + grh + self.packet.build()
+        except (AttributeError, TypeError):
+            raise wrong_part(self) from None
+
+    def replace(self, **parts: Unpack[NativeParts]) -> "NativePacket":
+        """A copy with other parts, not sealed again.
+
+        :class:`WireError` for what cannot stand there.
+        """
+        packet = replaced(self, parts)
+        packet.build()
+        packet.packet.check()
+        return packet
 
     def seal(self) -> "NativePacket":
         """The packet with lengths, next headers and CRCs that fit the rest."""

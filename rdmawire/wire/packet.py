@@ -12,7 +12,9 @@ from rdmawire.errors import WireError
 from rdmawire.wire import ib
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
+from rdmawire.wire.layout import wrong_part
 from rdmawire.wire.opcode import SHAPES, Payload, Shape, is_vendor, opcode_word
+from rdmawire.wire.show import octet_count
 
 _H = TypeVar("_H", bound=Header)
 
@@ -71,12 +73,42 @@ class Packet(NamedTuple):
         """A packet with these headers and this payload; pad and pad count are worked out.
 
         ``bth`` are other fields of the BTH. :class:`WireError` if the opcode calls for other
-        headers or another payload.
+        headers or another payload, or a value does not fit.
         """
-        padcnt = 0 if is_vendor(opcode) else -len(payload) % 4
-        packet = cls(
-            BTH(opcode=opcode, padcnt=padcnt, **bth), extended, bytes(payload), bytes(padcnt)
+        if "padcnt" in bth:
+            raise TypeError("Packet.make works out BTH.padcnt from the payload: leave it out")
+        packet = cls(BTH(opcode=opcode, **bth), extended, payload)
+        packet.build()
+        return packet._padded()
+
+    def replace(
+        self,
+        *,
+        bth: BTH | None = None,
+        extended: tuple[Header, ...] | None = None,
+        payload: bytes | None = None,
+    ) -> "Packet":
+        """A copy with other parts; pad and pad count are worked out for a new payload.
+
+        :class:`WireError` if this is no packet that the standard gives a meaning.
+        """
+        packet = Packet(
+            self.bth if bth is None else bth,
+            self.extended if extended is None else tuple(extended),
+            self.payload if payload is None else payload,
+            self.pad if payload is None else b"",
         )
+        packet.build()
+        if payload is not None:
+            return packet._padded()
+        packet.check()
+        return packet
+
+    def _padded(self) -> "Packet":
+        """The packet with the pad that its payload needs; vendors' packets get none."""
+        payload = bytes(self.payload)
+        padcnt = 0 if is_vendor(self.bth.opcode) else -len(payload) % 4
+        packet = Packet(self.bth.replace(padcnt=padcnt), self.extended, payload, bytes(padcnt))
         packet.check()
         return packet
 
@@ -105,9 +137,12 @@ class Packet(NamedTuple):
         return cls(bth, tuple(extended), bytes(buffer[offset:pad]), bytes(buffer[pad:limit]))
 
     def build(self) -> bytes:
-        """The octets from the BTH to the pad."""
-        head = [header.build() for header in (self.bth, *self.extended)]
-        return b"".join([*head, self.payload, self.pad])
+        """The octets from the BTH to the pad; :class:`WireError` naming what does not fit."""
+        try:
+            head = [header.build() for header in (self.bth, *self.extended)]
+            return b"".join([*head, self.payload, self.pad])
+        except (AttributeError, TypeError):
+            raise wrong_part(self) from None
 
     def check(self) -> None:
         """:class:`WireError` if this is no packet that the standard gives a meaning."""
@@ -119,9 +154,8 @@ class Packet(NamedTuple):
                 f"found {_names(found)}"
             )
         if len(self.pad) != self.bth.padcnt:
-            raise WireError(
-                f"BTH.padcnt says {self.bth.padcnt} octets of pad, found {len(self.pad)}"
-            )
+            said = octet_count(self.bth.padcnt)
+            raise WireError(f"BTH.padcnt says {said} of pad, found {len(self.pad)}")
         check_payload(self.bth, len(self.payload) + len(self.pad))
 
 
@@ -141,13 +175,12 @@ def check_payload(bth: BTH, length: int, offset: int | None = None) -> None:
 def _payload_reason(bth: BTH, length: int) -> str:
     name = opcode_word(bth.opcode)
     shape = LAYOUTS[bth.opcode].shape
-    if shape is not None and shape.payload is not Payload.ANY:
-        return (
-            f"{name} carries {shape.payload.value} after its headers, "
-            f"found {length} octets and pad count {bth.padcnt}"
-        )
     if bth.padcnt > length:
         return f"BTH.padcnt {bth.padcnt} exceeds the {length} octets that follow the headers"
+    if shape is not None and shape.payload is not Payload.ANY:
+        pad = f" and {bth.padcnt} of pad" if bth.padcnt else ""
+        found = octet_count(length - bth.padcnt)
+        return f"{name} carries {shape.payload.value} after its headers, found {found}{pad}"
     return f"payload and pad of {name} make {length} octets, no multiple of four (IBA 9.2.5)"
 
 

@@ -6,7 +6,7 @@ fills in what follows from the rest: lengths, checksums and the ICRC.
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from rdmawire.errors import WireError
 from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
@@ -25,10 +25,19 @@ from rdmawire.wire.inet import (
     IPv6,
     ServiceVLAN,
 )
-from rdmawire.wire.layout import Piece, joined, size
+from rdmawire.wire.layout import Piece, joined, replaced, size, wrong_part
 from rdmawire.wire.native import IBA_TRANSPORT
 from rdmawire.wire.opcode import Payload
 from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
+
+
+class FrameParts(TypedDict, total=False):
+    """What :meth:`Frame.replace` takes."""
+
+    headers: tuple[Piece, ...]
+    packet: Packet
+    icrc: int
+    trailer: bytes
 
 
 class Frame(NamedTuple):
@@ -46,8 +55,21 @@ class Frame(NamedTuple):
 
     def build(self) -> bytes:
         """The octets of the frame, with the lengths and checksums that stand in it."""
-        transport = self.packet.build() + ICRC(self.icrc).build()
-        return joined(*self.headers) + transport + self.trailer
+        try:
+            transport = self.packet.build() + ICRC(self.icrc).build()
+            return joined(*self.headers) + transport + self.trailer
+        except (AttributeError, TypeError):
+            raise wrong_part(self) from None
+
+    def replace(self, **parts: Unpack[FrameParts]) -> "Frame":
+        """A copy with other parts, not sealed again.
+
+        :class:`WireError` for what cannot stand there.
+        """
+        frame = replaced(self, parts)
+        frame.build()
+        frame.packet.check()
+        return frame
 
     def seal(self) -> "Frame":
         """The frame with lengths, checksums and ICRC that fit the rest.

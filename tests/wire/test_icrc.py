@@ -159,7 +159,7 @@ def test_what_switches_may_change_does_not_change_the_icrc() -> None:
     bth = _UC_SEND.bth.replace(fecn=1, becn=1, resv6=63)
     changed = Frame(
         (ip.replace(dscp=26, ecn=3, ttl=1, checksum=7), udp.replace(checksum=9)),
-        _UC_SEND._replace(bth=bth),
+        _UC_SEND.replace(bth=bth),
     )
     assert changed.expected_icrc() == 0x78F353F3
 

@@ -1,5 +1,7 @@
 """Readers, and areas that they fill in part."""
 
+from typing import Any
+
 import pytest
 
 from rdmawire.errors import WireError
@@ -43,3 +45,9 @@ def test_an_area_that_the_buffer_cuts_gives_what_is_there_then_an_error() -> Non
 def test_joined_pieces_are_their_octets() -> None:
     assert joined(PKeyEntry(1, 2), b"abc", PKeyEntry(0, 1)) == b"\x80\x02abc\x00\x01"
     assert (size(b"abc"), size(PKeyEntry())) == (3, 2)
+
+
+def test_what_is_no_piece_cannot_be_joined() -> None:
+    wrong: Any = bytearray(b"abc")
+    with pytest.raises(WireError, match=r"^a header or octets belong here, found bytearray"):
+        joined(PKeyEntry(1, 2), wrong)

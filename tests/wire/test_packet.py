@@ -1,5 +1,7 @@
 """Transport packets: what the standard can mean, and nothing else."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,8 +61,11 @@ def test_header_finds_what_the_packet_has() -> None:
     [
         (Opcode.RC_SEND_ONLY, (RETH(),), b"", "has no header after the BTH, found RETH"),
         (Opcode.RC_RDMA_WRITE_ONLY, (), b"", "has RETH after the BTH, found no header"),
-        (Opcode.RC_ACKNOWLEDGE, (AETH(),), b"abcd", "carries nothing after its headers, found 4"),
-        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"abcd", "carries eight octets after its headers"),
+        (Opcode.RC_ACKNOWLEDGE, (AETH(),), b"abcd", "nothing after its headers, found 4 octets$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"", "eight octets after its headers, found 0 octets$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"1", "headers, found 1 octet and 3 of pad$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"12345", "headers, found 5 octets and 3 of pad$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), bytes(16), "headers, found 16 octets$"),
         (0x1F, (), b"", "opcode 0x1f is reserved"),
     ],
 )
@@ -69,6 +74,87 @@ def test_what_the_opcode_does_not_allow_is_refused(
 ) -> None:
     with pytest.raises(WireError, match=message):
         Packet.make(opcode, *headers, payload=payload)
+
+
+def test_the_payload_of_an_atomic_write_is_eight_octets() -> None:
+    packet = Packet.make(Opcode.RC_ATOMIC_WRITE, RETH(dmalen=8), payload=b"8 octets")
+    assert Packet.parse(packet.build()) == packet
+    padded = BTH(opcode=Opcode.RC_ATOMIC_WRITE, padcnt=3).build() + RETH(dmalen=8).build()
+    with pytest.raises(WireError, match=r"found 5 octets and 3 of pad \(at octet 28\)$"):
+        Packet.parse(padded + bytes(8))
+    with pytest.raises(WireError, match=r"padcnt 3 exceeds the 2 octets"):
+        Packet.parse(padded + bytes(2))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "parts", "message"),
+    [
+        (256, {}, r"^BTH.opcode: 256 does not fit 8 bits"),
+        (-1, {}, r"^BTH.opcode: -1 does not fit"),
+        ("4", {}, r"^BTH.opcode: takes a number of 8 bits, found str '4'"),
+        (4.0, {}, r"^BTH.opcode: takes a number of 8 bits, found float"),
+        (None, {}, r"^BTH.opcode: takes a number"),
+        (4, {"psn": 1 << 24}, r"^BTH.psn: 16777216 does not fit 24 bits"),
+        (4, {"destqp": "17"}, r"^BTH.destqp: takes a number"),
+        (4, {"payload": "text"}, r"^Packet.payload takes bytes, found str 'text'$"),
+        (4, {"payload": None}, r"^Packet.payload takes bytes, found NoneType None$"),
+        (4, {"payload": 5}, r"^Packet.payload takes bytes, found int 5$"),
+    ],
+)
+def test_make_names_what_does_not_fit(opcode: Any, parts: Any, message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        Packet.make(opcode, **parts)
+
+
+def test_make_refuses_a_header_that_is_none_and_a_header_that_does_not_fit() -> None:
+    wrong: Any = b"reth"
+    with pytest.raises(WireError, match=r"^Packet.extended takes Header, found bytes b'reth'$"):
+        Packet.make(Opcode.RC_RDMA_WRITE_ONLY, wrong)
+    with pytest.raises(WireError, match=r"^RETH.rkey: 4294967296 does not fit 32 bits"):
+        Packet.make(Opcode.RC_RDMA_WRITE_ONLY, RETH(rkey=1 << 32))
+
+
+def test_make_says_that_it_works_out_the_pad_count() -> None:
+    with pytest.raises(TypeError, match=r"works out BTH.padcnt from the payload: leave it out"):
+        Packet.make(Opcode.RC_SEND_ONLY, payload=b"hello", padcnt=3)
+    with pytest.raises(TypeError, match=r"BTH.*'psm'"):
+        Packet.make(Opcode.RC_SEND_ONLY, psm=3)
+
+
+@pytest.mark.parametrize("payload", [bytearray(b"hello"), memoryview(b"hello")])
+def test_make_takes_any_octets(payload: Any) -> None:
+    packet = Packet.make(Opcode.RC_SEND_ONLY, payload=payload)
+    assert packet == Packet.make(Opcode.RC_SEND_ONLY, payload=b"hello")
+    assert type(packet.payload) is bytes
+
+
+@given(packets())
+def test_replacing_nothing_changes_nothing(packet: Packet) -> None:
+    assert packet.replace() == packet
+
+
+def test_replace_works_out_the_pad_of_a_new_payload() -> None:
+    packet = Packet.make(Opcode.RC_SEND_ONLY, payload=b"hello", psn=7)
+    shorter = packet.replace(payload=b"hi", bth=packet.bth.replace(psn=8))
+    assert shorter == Packet.make(Opcode.RC_SEND_ONLY, payload=b"hi", psn=8)
+    assert packet.replace(bth=packet.bth.replace(psn=9)).pad == bytes(3)
+    with_immediate = packet.bth.replace(opcode=Opcode.RC_SEND_ONLY_WITH_IMMEDIATE)
+    assert packet.replace(bth=with_immediate, extended=(ImmDt(5),)).header(ImmDt) == ImmDt(5)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"extended": (RETH(),)}, "RC_SEND_ONLY has no header after the BTH, found RETH"),
+        ({"bth": BTH(opcode=4, padcnt=1)}, "padcnt says 1 octet of pad, found 3"),
+        ({"bth": BTH(opcode=4, padcnt=3, psn=-1)}, "BTH.psn: -1 does not fit"),
+        ({"bth": b"bth"}, "Packet.bth takes BTH, found bytes b'bth'"),
+        ({"payload": "text"}, "Packet.payload takes bytes, found str 'text'"),
+    ],
+)
+def test_replace_refuses_what_makes_no_packet(parts: Any, message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        Packet.make(Opcode.RC_SEND_ONLY, payload=b"hello").replace(**parts)
 
 
 def test_a_pad_count_that_the_octets_contradict_is_refused() -> None:

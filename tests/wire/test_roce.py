@@ -1,5 +1,7 @@
 """Frames of RoCEv2 and RoCE, and packets of native links."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from rdmawire.errors import WireError
 from rdmawire.testing.strategies import frames, native_packets, packets
 from rdmawire.wire import native, roce
 from rdmawire.wire.checksum import internet_checksum, ipv4_header_checksum
-from rdmawire.wire.ib import BTH, LRH
+from rdmawire.wire.ib import BTH, GRH, LNH, LRH
 from rdmawire.wire.inet import UDP, Ethernet, IPv4
 from rdmawire.wire.native import NativePacket
 from rdmawire.wire.packet import Packet
@@ -124,6 +126,77 @@ def test_a_frame_without_a_network_header_cannot_be_sealed() -> None:
 def test_errors_say_what_the_frame_is_instead(octets: bytes, message: str) -> None:
     with pytest.raises(WireError, match=message):
         roce.parse(octets)
+
+
+SEND = Packet.make(4, payload=b"abc")
+FRAME = Frame((Ethernet(type=0x0800), IPv4(protocol=17), UDP(7, 4791, 0, 1)), SEND).seal()
+NATIVE = NativePacket(LRH(dlid=2), None, SEND).seal()
+
+
+@given(frames(), native_packets())
+def test_replacing_nothing_changes_nothing(frame: Frame, packet: NativePacket) -> None:
+    assert frame.replace() == frame
+    assert packet.replace() == packet
+
+
+def test_replace_keeps_the_rest_and_seals_nothing() -> None:
+    other = FRAME.replace(packet=SEND.replace(payload=b"xyz"), trailer=b"t")
+    assert (other.headers, other.icrc, other.trailer) == (FRAME.headers, FRAME.icrc, b"t")
+    assert other.icrc != other.expected_icrc()
+    assert other.seal().icrc == other.expected_icrc()
+    with_grh = NATIVE.replace(grh=GRH())
+    assert with_grh.lrh.lnh == LNH.IBA_LOCAL
+    assert with_grh.seal().lrh.lnh == LNH.IBA_GLOBAL
+    assert with_grh.replace(grh=None) == NATIVE
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"icrc": 1 << 32}, r"^ICRC.crc: 4294967296 does not fit 32 bits"),
+        ({"icrc": "0"}, r"^ICRC.crc: takes a number of 32 bits, found str '0'"),
+        ({"trailer": "text"}, r"^Frame.trailer takes bytes, found str 'text'$"),
+        ({"headers": None}, r"^Frame.headers takes tuple, found NoneType None$"),
+        ({"headers": ("eth",)}, r"^a header or octets belong here, found str 'eth'$"),
+        ({"headers": (IPv4(src="10.0.0.1"),)}, r"^IPv4.src: takes 4 octets, found str '10.0.0.1'$"),
+        ({"packet": b"packet"}, r"^Frame.packet takes Packet, found bytes b'packet'$"),
+        ({"packet": Packet(BTH(opcode=4), (), b"abc")}, "make 3 octets, no multiple of four"),
+    ],
+)
+def test_a_frame_refuses_parts_that_cannot_stand_there(parts: Any, message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        FRAME.replace(**parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"vcrc": 1 << 16}, r"^VCRC.crc: 65536 does not fit 16 bits"),
+        ({"lrh": None}, r"^NativePacket.lrh takes LRH, found NoneType None$"),
+        ({"grh": b"grh"}, r"^NativePacket.grh takes GRH or NoneType, found bytes b'grh'$"),
+        ({"packet": None}, r"^NativePacket.packet takes Packet, found NoneType None$"),
+        ({"lrh": LRH(vl=16)}, r"^LRH.vl: 16 does not fit 4 bits"),
+        ({"packet": Packet(BTH(opcode=0x1F))}, "opcode 0x1f is reserved"),
+    ],
+)
+def test_a_native_packet_refuses_parts_that_cannot_stand_there(parts: Any, message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        NATIVE.replace(**parts)
+
+
+def test_replacing_a_part_that_is_none_is_a_type_error_that_names_it() -> None:
+    for value in (FRAME, NATIVE, SEND):
+        parts: Any = {"psn": 3}
+        with pytest.raises(TypeError, match=rf"{type(value).__name__}.*'psn'"):
+            value.replace(**parts)
+
+
+def test_what_is_too_long_to_announce_cannot_be_sealed() -> None:
+    long = SEND.replace(payload=bytes(1 << 16))
+    with pytest.raises(WireError, match=r"^IPv4.total_length: 65580 does not fit 16 bits"):
+        FRAME.replace(packet=long).seal()
+    with pytest.raises(WireError, match=r"^LRH.pktlen: 16390 does not fit 11 bits"):
+        NATIVE.replace(packet=long).seal()
 
 
 def sum_of_words(octets: bytes) -> int:

@@ -20,7 +20,7 @@ def bad_icrc() -> Iterator[bytes]:
     """A good frame, and the same with one bit of its ICRC flipped."""
     frame = _frame()
     yield frame.build()
-    yield frame._replace(icrc=frame.icrc ^ 1 << 24).build()
+    yield frame.replace(icrc=frame.icrc ^ 1 << 24).build()
 
 
 def bad_checksums() -> Iterator[bytes]:
@@ -34,7 +34,7 @@ def bad_checksums() -> Iterator[bytes]:
 def bad_vcrc() -> Iterator[bytes]:
     """A native packet whose VCRC was not computed."""
     sealed = NativePacket(ib.LRH(dlid=2, slid=1), None, packet(Opcode.RC_SEND_ONLY, 3)).seal()
-    yield sealed._replace(vcrc=sealed.vcrc ^ 0xFFFF).build()
+    yield sealed.replace(vcrc=sealed.vcrc ^ 0xFFFF).build()
 
 
 def malformed() -> Iterator[bytes]:

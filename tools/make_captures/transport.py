@@ -160,7 +160,7 @@ def congestion() -> Iterator[bytes]:
     """ECN codepoints on requests, FECN and BECN in the BTH, and a CNP."""
     for ecn in range(4):
         sent = packet(Opcode.RC_RDMA_WRITE_ONLY, 100 + ecn)
-        marked = sent._replace(bth=sent.bth.replace(fecn=ecn == 3, becn=ecn == 2))
+        marked = sent.replace(bth=sent.bth.replace(fecn=ecn == 3, becn=ecn == 2))
         yield Frame((ethernet(EtherType.IPV4), *ipv4(marked, ecn=ecn)), marked).seal().build()
     cnp = packet(Opcode.CNP, 0)
     yield Frame((ethernet(EtherType.IPV4), *ipv4(cnp, dscp=48, ecn=1)), cnp).seal().build()
