@@ -5,6 +5,7 @@ fills in what follows from the rest: lengths, checksums and the ICRC.
 """
 
 from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -144,19 +145,15 @@ _read_path = Struct(">12xHB5xHxB12xH").unpack_from  # what leads to a BTH behind
 _PLAIN_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
 
 
-_Plain = tuple[Callable[..., tuple[Any, ...]], int, bool]
-_PLAIN: dict[int, _Plain] = {}
-
-
-def _plain(opcode: int) -> _Plain | None:
+@cache
+def _plain(opcode: int) -> tuple[Callable[..., tuple[Any, ...]], int, bool] | None:
     """What reads all headers of a plain frame at once, their size, and if any payload goes."""
     found = LAYOUTS.get(opcode)
     if found is None:
         return None
     any_payload = found.shape is not None and found.shape.payload is Payload.ANY
     size = _PLAIN_BTH + BTH.SIZE + found.size
-    _PLAIN[opcode] = fused((Ethernet, IPv4, UDP), BTH, found.headers), size, any_payload
-    return _PLAIN[opcode]
+    return fused((Ethernet, IPv4, UDP), BTH, found.headers), size, any_payload
 
 
 def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | None:
@@ -166,7 +163,7 @@ def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | No
     """
     if limit - start < _PLAIN_BTH + BTH.SIZE or buffer[start + 12 : start + 15] != _IPV4_PLAIN:
         return None
-    plain = _PLAIN.get(buffer[start + _PLAIN_BTH]) or _plain(buffer[start + _PLAIN_BTH])
+    plain = _plain(buffer[start + _PLAIN_BTH])
     if plain is None or start + plain[1] > limit - ICRC.SIZE:
         return None
     read, size, any_payload = plain
