@@ -1,1 +1,1 @@
-"""For tests of code that uses rdmawire; needs the extra ``rdmawire[test]``."""
+"""For tests of code that uses rdmawire; needs the extra ``rdmawire[hypothesis]``."""

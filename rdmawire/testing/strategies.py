@@ -3,12 +3,20 @@
     @given(headers(RETH))
     def test_my_parser(reth): ...
 
-Needs hypothesis: ``pip install 'rdmawire[test]'``.
+Needs hypothesis: ``pip install "rdmawire[hypothesis]"``.
 """
 
 from typing import Any, TypeVar
 
-from hypothesis import strategies as st
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as error:
+    if error.name != "hypothesis":
+        raise
+    raise ImportError(
+        'rdmawire.testing.strategies needs Hypothesis: pip install "rdmawire[hypothesis]"',
+        name="hypothesis",
+    ) from None
 
 from rdmawire.wire import ib
 from rdmawire.wire.header import Header, Row

@@ -169,6 +169,10 @@ class HeaderMeta(type):
 
     rows: tuple[Row, ...]
     groups: tuple[Group, ...]
+    clause: str
+    wireshark: str
+    show: Show
+    label: str
 
     def __new__(
         mcs,
@@ -190,9 +194,8 @@ class HeaderMeta(type):
             bases += (namedtuple(name, [row.name for row in rows], defaults=defaults),)  # noqa: PYI024
         cls = super().__new__(mcs, name, bases, kept)
         cls.rows, cls.groups = tuple(rows), tuple(groups)
-        cls.clause, cls.wireshark = clause, wireshark  # type: ignore[attr-defined]
-        cls.show = show  # type: ignore[attr-defined]
-        cls.label = label or name.lower()  # type: ignore[attr-defined]
+        cls.clause, cls.wireshark = clause, wireshark
+        cls.show, cls.label = show, label or name.lower()
         if rows:
             attach(cls, rows)
         return cls
@@ -279,7 +282,7 @@ class Header(metaclass=HeaderMeta):
         raise WireError(f"{type(self).__name__} has no field {name!r}")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and tuple.__eq__(self, other)  # type: ignore[operator]
+        return type(self) is type(other) and super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

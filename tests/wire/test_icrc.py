@@ -129,11 +129,12 @@ def test_icrc_of_roce_is_ethernets_crc_with_ones_for_what_may_change(frame: Fram
     network = max(i for i, p in enumerate(frame.headers) if isinstance(p, IPv4 | IPv6 | GRH))
     start = octets_of(frame.headers[:network])
     at = octets_of(frame.headers[network:])
-    places = {
+    variant: dict[type, dict[int, int]] = {
         IPv4: ones(1, 8, 10, 11, at - 2, at - 1),
         IPv6: {0: 0x0F} | ones(1, 2, 3, 7, at - 2, at - 1),
         GRH: {0: 0x0F} | ones(1, 2, 3, 7),
-    }[type(frame.headers[network])]  # type: ignore[index]
+    }
+    places = variant[type(frame.headers[network])]
     covered = frame.build()[start : start + at + len(frame.packet.build())]
     expected = bitwise_crc(b"\xff" * 8 + masked(covered, places | ones(at + 4)), 32, 0x04C11DB7)
     assert frame.icrc == expected
