@@ -69,7 +69,7 @@ def test_a_name_that_nobody_knows_is_an_error_with_its_neighbours(name: str, mes
 def test_columns_keep_their_order_and_may_repeat() -> None:
     path = next(path for path in CAPTURES if path.stem == "rxe61_rnr")
     frame = list(dissections(path))[16]
-    names = ["ip.dst", "frame.number", "ip.addr", "infiniband.deth.queue_key", "ip.dst"]
+    names = ["ip.dst", "frame.number", "ip.addr", "infiniband.deth.q_key", "ip.dst"]
     there, both = ["10.77.0.1"], ["10.77.0.2", "10.77.0.1"]
     assert Selection(names).values(frame) == [there, ["17"], both, [], there]
 
