@@ -29,6 +29,7 @@ _ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
 _BTH_SIZE = BTH.SIZE
 _IPV6_BTH = IPv6.SIZE + UDP.SIZE
 _IBA_GLOBAL = int(LNH.IBA_GLOBAL)
+_number = int.from_bytes
 
 
 def _ones(part: type[Header] | int) -> str:
@@ -57,7 +58,10 @@ _LRH_MASK = _mask(LRH, BTH)
 
 def icrc_ipv4(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
     """ICRC of the RoCEv2 packet whose IPv4 header is at ``start`` and whose pad ends at ``end``."""
-    ihl = _octet(buffer, start) & 15
+    try:
+        ihl = buffer[start] & 15
+    except IndexError:
+        raise _ends_before(buffer, start) from None
     if ihl < 5:
         raise WireError(f"IPv4.ihl {ihl} is less than the 5 words of the least header", start)
     return _icrc(buffer, start, start + ihl * 4 + UDP.SIZE, end, _IPV4_MASKS[ihl])
@@ -87,16 +91,17 @@ def icrc_lrh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) 
 
     Without a GRH the LRH counts, but for its virtual lane.
     """
-    if _octet(buffer, start + 1) & 3 == _IBA_GLOBAL:
+    try:
+        lnh = buffer[start + 1] & 3
+    except IndexError:
+        raise _ends_before(buffer, start + 1) from None
+    if lnh == _IBA_GLOBAL:
         return icrc_grh(buffer, start + LRH.SIZE, end)
     return _icrc(buffer, start, start + LRH.SIZE, end, _LRH_MASK, crc=0)
 
 
-def _octet(buffer: bytes | bytearray, offset: int) -> int:
-    try:
-        return buffer[offset]
-    except IndexError:
-        raise WireError(f"the packet ends before octet {offset}", len(buffer)) from None
+def _ends_before(buffer: bytes | bytearray, offset: int) -> WireError:
+    return WireError(f"the packet ends before octet {offset}", len(buffer))
 
 
 def _icrc(
@@ -113,9 +118,9 @@ def _icrc(
     rest = bth + _BTH_SIZE
     if limit < rest:
         raise WireError(f"no BTH before octet {limit}: an ICRC covers at least one", bth)
-    head = int.from_bytes(buffer[start:rest], "big") | mask
+    head = _number(buffer[start:rest], "big") | mask
     crc = crc32(head.to_bytes(rest - start, "big"), crc)
-    return int.from_bytes(crc32(memoryview(buffer)[rest:end], crc).to_bytes(4, "little"), "big")
+    return _number(crc32(memoryview(buffer)[rest:end], crc).to_bytes(4, "little"), "big")
 
 
 def _vcrc_table() -> tuple[int, ...]:
