@@ -12,7 +12,10 @@ from rdmawire.errors import RdmaError
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _DURATION = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?(s|ms|us|ns)")
-_FRACTION = re.compile(r"[.,]([0-9]{1,9})")
+_DATE = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
 
 
 class BoundError(RdmaError):
@@ -70,10 +73,13 @@ def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int:
 
 def _epoch(text: str) -> int:
     """Nanoseconds since the epoch; datetime itself knows only microseconds."""
-    fraction = _FRACTION.search(text)
-    date = datetime.fromisoformat(_FRACTION.sub("", text))
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    day, minute, second, fraction, zone = found.groups()
+    date = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone or ''}")
     whole = int((date if date.tzinfo else date.astimezone()).astimezone(UTC).timestamp())
-    return whole * 10**9 + int(fraction.group(1).ljust(9, "0") if fraction else 0)
+    return whole * 10**9 + int((fraction or "").ljust(9, "0"))
 
 
 @dataclass(frozen=True, slots=True)
