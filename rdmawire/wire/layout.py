@@ -5,6 +5,7 @@ of a whole message; whatever they find, the pieces follow one another without ga
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from rdmawire.errors import WireError
@@ -12,6 +13,8 @@ from rdmawire.wire.codec import found
 from rdmawire.wire.header import Header
 
 _Parts = TypeVar("_Parts", bound=NamedTuple)
+_Value = TypeVar("_Value")
+_Result = TypeVar("_Result")
 
 Piece = Header | bytes
 Placed = tuple[int, Piece]
@@ -39,14 +42,28 @@ def replaced(value: _Parts, parts: Mapping[str, Any]) -> _Parts:
     return value._replace(**parts)
 
 
-def wrong_part(value: Any) -> WireError:
-    """The error that names the first part of a named tuple that is not what it is declared as."""
+def parts_as_declared(method: Callable[[_Value], _Result]) -> Callable[[_Value], _Result]:
+    """For methods of named tuples: a part that is not as declared is a ``WireError`` naming it."""
+
+    @wraps(method)
+    def call(value: _Value) -> _Result:
+        try:
+            return method(value)
+        except (AttributeError, TypeError):
+            if error := _wrong_part(value):
+                raise error from None
+            raise
+
+    return call
+
+
+def _wrong_part(value: object) -> WireError | None:
     for name, kind in get_type_hints(type(value)).items():
         for part, allowed in _parts(getattr(value, name), kind):
             if not isinstance(part, allowed):
                 what = " or ".join(one.__name__ for one in get_args(allowed) or (allowed,))
                 return WireError(f"{type(value).__name__}.{name} takes {what}, found {found(part)}")
-    raise AssertionError(f"{value!r} is as declared, yet could not be built")
+    return None
 
 
 def _parts(part: object, kind: Any) -> Iterator[tuple[object, Any]]:

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypedDict, Unpack
 from rdmawire.errors import WireError
 from rdmawire.wire.ib import GRH, ICRC, LNH, LRH, VCRC
 from rdmawire.wire.icrc import icrc_lrh, vcrc
-from rdmawire.wire.layout import replaced, wrong_part
+from rdmawire.wire.layout import parts_as_declared, replaced
 from rdmawire.wire.packet import Packet
 
 IBA_TRANSPORT = 0x1B
@@ -31,16 +31,14 @@ class NativePacket(NamedTuple):
     icrc: int = 0
     vcrc: int = 0
 
+    @parts_as_declared
     def build(self) -> bytes:
         """The octets of the packet, with the lengths and CRCs that stand in it."""
         return self._up_to_icrc() + ICRC(self.icrc).build() + VCRC(self.vcrc).build()
 
     def _up_to_icrc(self) -> bytes:
-        try:
-            grh = self.grh.build() if self.grh else b""
-            return self.lrh.build() + grh + self.packet.build()
-        except (AttributeError, TypeError):
-            raise wrong_part(self) from None
+        grh = self.grh.build() if self.grh else b""
+        return self.lrh.build() + grh + self.packet.build()
 
     def replace(self, **parts: Unpack[NativeParts]) -> "NativePacket":
         """A copy with other parts, not sealed again.
@@ -52,6 +50,7 @@ class NativePacket(NamedTuple):
         packet.packet.check()
         return packet
 
+    @parts_as_declared
     def seal(self) -> "NativePacket":
         """The packet with lengths, next headers and CRCs that fit the rest."""
         length = len(self.packet.build()) + ICRC.SIZE
@@ -64,10 +63,12 @@ class NativePacket(NamedTuple):
         sealed = sealed._replace(icrc=sealed.expected_icrc())
         return sealed._replace(vcrc=sealed.expected_vcrc())
 
+    @parts_as_declared
     def expected_icrc(self) -> int:
         """The ICRC that the packet must carry."""
         return icrc_lrh(self._up_to_icrc())
 
+    @parts_as_declared
     def expected_vcrc(self) -> int:
         """The VCRC that the packet must carry on this link."""
         return vcrc(self._up_to_icrc() + ICRC(self.icrc).build())

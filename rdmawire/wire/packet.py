@@ -12,7 +12,7 @@ from rdmawire.errors import WireError
 from rdmawire.wire import ib
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
-from rdmawire.wire.layout import wrong_part
+from rdmawire.wire.layout import parts_as_declared
 from rdmawire.wire.opcode import SHAPES, Payload, Shape, is_vendor, opcode_word
 from rdmawire.wire.show import octet_count
 
@@ -47,10 +47,11 @@ LAYOUTS.update({opcode: Layout((), 0, None) for opcode in range(256) if is_vendo
 
 def layout(opcode: int) -> Layout:
     """The layout of an opcode's packets; :class:`WireError` for reserved opcodes."""
-    found = LAYOUTS.get(opcode)
-    if found is None:
-        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)")
-    return found
+    try:
+        return LAYOUTS[opcode]
+    except (KeyError, TypeError):
+        BTH(opcode=opcode).build()  # refuses what is no opcode at all
+        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)") from None
 
 
 class Packet(NamedTuple):
@@ -77,9 +78,7 @@ class Packet(NamedTuple):
         """
         if "padcnt" in bth:
             raise TypeError("Packet.make works out BTH.padcnt from the payload: leave it out")
-        packet = cls(BTH(opcode=opcode, **bth), extended, payload)
-        packet.build()
-        return packet._padded()
+        return cls(BTH(opcode=opcode, **bth), extended, payload)._padded()
 
     def replace(
         self,
@@ -98,16 +97,16 @@ class Packet(NamedTuple):
             self.payload if payload is None else payload,
             self.pad if payload is None else b"",
         )
-        packet.build()
         if payload is not None:
             return packet._padded()
         packet.check()
         return packet
 
+    @parts_as_declared
     def _padded(self) -> "Packet":
         """The packet with the pad that its payload needs; vendors' packets get none."""
-        payload = bytes(self.payload)
-        padcnt = 0 if is_vendor(self.bth.opcode) else -len(payload) % 4
+        payload = b"".join((self.payload,))
+        padcnt = -len(payload) % 4 if layout(self.bth.opcode).shape else 0
         packet = Packet(self.bth.replace(padcnt=padcnt), self.extended, payload, bytes(padcnt))
         packet.check()
         return packet
@@ -136,16 +135,16 @@ class Packet(NamedTuple):
         pad = limit - bth.padcnt
         return cls(bth, tuple(extended), bytes(buffer[offset:pad]), bytes(buffer[pad:limit]))
 
+    @parts_as_declared
     def build(self) -> bytes:
         """The octets from the BTH to the pad; :class:`WireError` naming what does not fit."""
-        try:
-            head = [header.build() for header in (self.bth, *self.extended)]
-            return b"".join([*head, self.payload, self.pad])
-        except (AttributeError, TypeError):
-            raise wrong_part(self) from None
+        head = [header.build() for header in (self.bth, *self.extended)]
+        return b"".join([*head, self.payload, self.pad])
 
+    @parts_as_declared
     def check(self) -> None:
         """:class:`WireError` if this is no packet that the standard gives a meaning."""
+        self.build()
         wanted = layout(self.bth.opcode)
         found = tuple(type(header) for header in self.extended)
         if found != wanted.headers:

@@ -26,7 +26,7 @@ from rdmawire.wire.inet import (
     IPv6,
     ServiceVLAN,
 )
-from rdmawire.wire.layout import Piece, joined, replaced, size, wrong_part
+from rdmawire.wire.layout import Piece, joined, parts_as_declared, replaced, size
 from rdmawire.wire.native import IBA_TRANSPORT
 from rdmawire.wire.opcode import Payload
 from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
@@ -54,13 +54,11 @@ class Frame(NamedTuple):
     icrc: int = 0
     trailer: bytes = b""
 
+    @parts_as_declared
     def build(self) -> bytes:
         """The octets of the frame, with the lengths and checksums that stand in it."""
-        try:
-            transport = self.packet.build() + ICRC(self.icrc).build()
-            return joined(*self.headers) + transport + self.trailer
-        except (AttributeError, TypeError):
-            raise wrong_part(self) from None
+        transport = self.packet.build() + ICRC(self.icrc).build()
+        return joined(*self.headers) + transport + self.trailer
 
     def replace(self, **parts: Unpack[FrameParts]) -> "Frame":
         """A copy with other parts, not sealed again.
@@ -72,6 +70,7 @@ class Frame(NamedTuple):
         frame.packet.check()
         return frame
 
+    @parts_as_declared
     def seal(self) -> "Frame":
         """The frame with lengths, checksums and ICRC that fit the rest.
 
@@ -84,6 +83,7 @@ class Frame(NamedTuple):
             headers=_with_checksums(headers, transport + ICRC(icrc).build()), icrc=icrc
         )
 
+    @parts_as_declared
     def expected_icrc(self) -> int:
         """The ICRC that the frame must carry."""
         before = joined(*self.headers)

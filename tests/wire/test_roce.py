@@ -1,5 +1,7 @@
 """Frames of RoCEv2 and RoCE, and packets of native links."""
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -182,6 +184,19 @@ def test_a_frame_refuses_parts_that_cannot_stand_there(parts: Any, message: str)
 def test_a_native_packet_refuses_parts_that_cannot_stand_there(parts: Any, message: str) -> None:
     with pytest.raises(WireError, match=message):
         NATIVE.replace(**parts)
+
+
+@pytest.mark.parametrize("value", [FRAME, NATIVE, SEND], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("wrong", [None, "text", 1.5, 7, b"octets", ("text",), object()], ids=repr)
+def test_whatever_stands_in_a_part_makes_octets_or_a_wire_error(
+    value: Frame | NativePacket | Packet, wrong: Any
+) -> None:
+    methods = ("build", "seal", "expected_icrc", "expected_vcrc", "check", "replace")
+    for part in value._fields:
+        changed: Any = value._replace(**{part: wrong})
+        for method in filter(partial(hasattr, value), methods):
+            with suppress(WireError):
+                getattr(changed, method)()
 
 
 def test_replacing_a_part_that_is_none_is_a_type_error_that_names_it() -> None:
