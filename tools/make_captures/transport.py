@@ -65,9 +65,8 @@ _TEXT = b"the quick brown fox jumps over the lazy dog"
 def packet(opcode: int, psn: int) -> Packet:
     """A packet of this opcode; the payload's length, and so the pad, varies with the PSN."""
     headers = [SAMPLES[table] for table in LAYOUTS[opcode].headers]
-    rule = SHAPES[opcode].payload if opcode in SHAPES else Payload.ANY
-    length = {Payload.NONE: 0, Payload.EIGHT: 8, Payload.ANY: 13 + psn % 13}[rule]
-    length = length if opcode in SHAPES else 24
+    lengths = {Payload.NONE: 0, Payload.EIGHT: 8, Payload.ANY: 13 + psn % 13}
+    length = lengths[SHAPES[opcode].payload] if opcode in SHAPES else 24
     bth = {"se": psn % 2, "migreq": 1, "ackreq": psn // 2 % 2, "destqp": 0x00D100 + psn % 256}
     if opcode == Opcode.CNP:
         bth = {"becn": 1, "migreq": 1, "destqp": 0x00D100}
