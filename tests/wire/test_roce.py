@@ -187,7 +187,7 @@ def test_a_native_packet_refuses_parts_that_cannot_stand_there(parts: Any, messa
 
 
 @pytest.mark.parametrize("value", [FRAME, NATIVE, SEND], ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("wrong", [None, "text", 1.5, 7, b"octets", ("text",), object()], ids=repr)
+@pytest.mark.parametrize("wrong", [None, "text", 1.5, 7, b"octets", ("text",), []], ids=repr)
 def test_whatever_stands_in_a_part_makes_octets_or_a_wire_error(
     value: Frame | NativePacket | Packet, wrong: Any
 ) -> None:
