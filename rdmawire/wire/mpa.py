@@ -7,6 +7,7 @@ Positions are octets of the stream counted from the first Marker, which comes ri
 first FPDU (RFC 5044, section 4.3).
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -175,6 +176,12 @@ class FPDU(NamedTuple):
     def offset_of(self, octet: int) -> int:
         """Where an octet stands in the buffer, counted without Markers from the ULPDU length."""
         return self.offset + with_markers(octet, self._first_marker)
+
+    def ulpdu_before(self, end: int) -> bytes:
+        """What of the ULPDU stands before ``end`` in the buffer."""
+        places = range(len(self.ulpdu))
+        length = bisect_left(places, end, key=lambda at: self.offset_of(_LENGTH + at))
+        return self.ulpdu[:length]
 
     def wrong_markers(self) -> Iterator[tuple[int, int]]:
         """Offsets of Markers that do not point to the ULPDU length, with what they should say."""

@@ -198,6 +198,13 @@ BLIND_SPOTS = (
         "malformed.pcap",
         lambda frame: frame.malformed is not None and has(ib.BTH)(frame),
     ),
+    BlindSpot(
+        ("data.*",),
+        "frames that the capture has cut",
+        "what is left of the payload is not shown",
+        "roce_v2_snapped.pcap",
+        lambda frame: frame.length > len(frame.data) and has(ib.BTH)(frame),
+    ),
     # Management datagrams.
     BlindSpot(
         ("infiniband.smpdirected.d",),
@@ -379,6 +386,13 @@ BLIND_SPOTS = (
         "nothing is dissected after the hole",
         "iwarp_hole.pcap",
         captures=("iwarp_hole*.pcap",),
+    ),
+    BlindSpot(
+        _IWARP,
+        "FPDUs that the capture has cut, and what follows them in the stream",
+        "no more than their length is shown, also where it is none; nothing is dissected behind",
+        "iwarp_snapped.pcap",
+        captures=("iwarp_snapped.pcap",),
     ),
     BlindSpot(
         _IWARP,

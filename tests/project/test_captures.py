@@ -55,7 +55,7 @@ def test_every_checksum_is_good_and_nothing_malformed(path: Path) -> None:
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: path.name)
 def test_parse_then_build_gives_the_same_octets(path: Path) -> None:
     with open_capture(path) as reader:
-        for record in reader:
+        for record in (record for record in reader if len(record.data) == record.length):
             if record.link_type == 247:
                 assert native.parse(record.data).build() == record.data
             elif roce.bth_offset(record.data, 0, len(record.data)) >= 0 and record.link_type == 1:

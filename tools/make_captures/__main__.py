@@ -20,11 +20,11 @@ _STEP_NS = 1_000_000
 
 def write(capture: Capture, folder: Path) -> int:
     """Write one capture, its frames a millisecond apart; how many there are."""
-    count = 0
-    with create_capture(folder / capture.name, link_type=capture.link_type) as writer:
+    count, link_type, most = 0, capture.link_type, capture.snap_length
+    with create_capture(folder / capture.name, link_type=link_type, snap_length=most) as writer:
         for count, frame in enumerate(capture.frames(), 1):
             time_ns = _START_NS + (count - 1) * _STEP_NS
-            writer.write(Record(frame, time_ns, len(frame), capture.link_type))
+            writer.write(Record(frame[:most], time_ns, len(frame), link_type))
     return count
 
 

@@ -126,6 +126,20 @@ def hole(crc: bool) -> Frames:
     return stream.close()
 
 
+def snapped() -> Frames:
+    """FPDUs of every opcode, longer than the capture keeps, and some that it keeps whole."""
+    stream = Stream(crc=True).open()
+    for opcode in RDMAPOpcode:
+        stream.say(opcode % 2, ulpdu(opcode, 600))
+    stream.say(0, ulpdu(RDMAPOpcode.SEND, 3), ulpdu(RDMAPOpcode.RDMA_WRITE, 400))
+    stream.say(0, *(ulpdu(RDMAPOpcode.SEND, 50) for _ in range(3)))
+    octets = stream.fpdu(0, ulpdu(RDMAPOpcode.SEND, 900))
+    for start in range(0, len(octets), 500):
+        stream.tcp.say(0, octets[start : start + 500])
+    stream.say(0, ulpdu(RDMAPOpcode.SEND, 5))
+    return stream.close()
+
+
 def version_6() -> Frames:
     """The same protocols over IPv6."""
     stream = Stream(Conversation(CLIENT_V6, SERVER_V6), crc=True).open(2, (ENHANCED, ENHANCED))

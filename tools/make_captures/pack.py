@@ -3,18 +3,22 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from rdmawire.capture import LinkType
+from rdmawire.capture import MAX_RECORD, LinkType
 from rdmawire.wire.erf import ERFType
 from tools.make_captures import faulty, iwarp, iwarp_streams, transport
 
 
 class Capture(NamedTuple):
-    """A capture to make: its frames, in order, each with a comment where there is one."""
+    """A capture to make: its frames, in order.
+
+    No more than ``snap_length`` octets of a frame are kept; its record tells how many it had.
+    """
 
     name: str
     link_type: int
     shows: str
     frames: Callable[[], Iterable[bytes]]
+    snap_length: int = MAX_RECORD
 
 
 def _records(kind: ERFType, frames: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
@@ -97,6 +101,20 @@ PACK = (
     *(
         Capture(f"{name}.pcap", _ETHERNET, _shows(frames) or name.replace("_", " "), frames)
         for name, frames in (iwarp.SCENARIOS | iwarp_streams.STREAMS).items()
+    ),
+    Capture(
+        "roce_v2_snapped.pcap",
+        _ETHERNET,
+        "every opcode, frames cut by the capture inside headers, payload and CRC",
+        transport.roce_v2_ipv4,
+        snap_length=68,
+    ),
+    Capture(
+        "iwarp_snapped.pcap",
+        _ETHERNET,
+        "FPDUs cut by the capture inside headers and payload",
+        iwarp_streams.snapped,
+        snap_length=90,
     ),
 )
 
