@@ -12,6 +12,7 @@ from rdmawire.analysis import checksum, derived
 from rdmawire.analysis.mpa_event import (
     CRCStatus,
     Event,
+    Forgotten,
     Fpdu,
     Lost,
     NotIwarp,
@@ -25,7 +26,7 @@ from rdmawire.analysis.walk import Walk
 from rdmawire.errors import WireError
 from rdmawire.wire import rdmap
 from rdmawire.wire.header import Header
-from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAEnhanced, UnusedCRC
+from rdmawire.wire.mpa import FPDU, FPDUCRC, FPDULength, Marker, MPAEnhanced, UnusedCRC
 from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
 
 
@@ -37,7 +38,7 @@ def events(walk: Walk, found: list[Event], payload: bytes) -> None:
         nodes += _NODES[type(event)](walk, event, base)
     for start, end in _gaps(found, len(payload)):
         octets = payload[start:end]
-        nodes.append(_octets("segment", base + start, octets, derived.SEGMENT))
+        nodes.append(_octets("segment", base + start, octets))
     nodes.sort(key=lambda node: (node.reassembled, node.offset))
     walk.nodes += nodes
     walk.offset = walk.end
@@ -57,7 +58,7 @@ def _gaps(found: list[Event], length: int) -> Iterator[tuple[int, int]]:
         yield at, length
 
 
-def _octets(name: str, offset: int, octets: bytes, field: Derived) -> Node:
+def _octets(name: str, offset: int, octets: bytes, field: Derived = derived.SEGMENT) -> Node:
     return Node(name, offset, octets, extras=(Extra(field, octets),))
 
 
@@ -67,10 +68,16 @@ def _header(header: Header, offset: int) -> Node:
 
 def _placed(event: StartUp | Fpdu | Torn, base: int, nodes: Iterator[Node]) -> Iterator[Node]:
     """Nodes whose offsets count from the event's start, put where it stands in the frame."""
+    where = _where(event, base)
     for node in nodes:
         node.reassembled = event.begin is None
-        node.offset += base + event.begin if event.begin is not None else 0
+        node.offset += where
         yield node
+
+
+def _where(event: StartUp | Fpdu | Torn, base: int) -> int:
+    """The frame's offset at which an event begins; 0 for what was put together."""
+    return 0 if event.begin is None else base + event.begin
 
 
 def _start_up(_: Walk, event: StartUp, base: int) -> Iterator[Node]:
@@ -91,49 +98,68 @@ def _start_up_nodes(event: StartUp) -> Iterator[Node]:
 
 
 def _fpdu(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
-    nodes = [*_framing(walk, event), *_segment(walk, event, base)]
-    return _placed(event, base, iter(sorted(nodes, key=lambda node: node.offset)))
+    fpdu, end = event.fpdu, len(event.octets)
+    nodes = [*_framing(fpdu, end), *_pad(fpdu), _crc(walk, event)]
+    try:
+        nodes.extend(_segment(fpdu, fpdu.ulpdu))
+    except WireError as error:
+        _complain(walk, fpdu, _where(event, base), error)
+    return _placed(event, base, iter(sorted(nodes, key=_offset)))
 
 
-def _framing(walk: Walk, event: Fpdu) -> Iterator[Node]:
-    """What MPA puts around and into a DDP segment: length, Markers, pad and CRC."""
-    fpdu = event.fpdu
+def _offset(node: Node) -> int:
+    return node.offset
+
+
+def _framing(fpdu: FPDU, end: int) -> Iterator[Node]:
+    """What MPA puts before and into a DDP segment: length and Markers, up to octet ``end``."""
     yield _header(FPDULength(len(fpdu.ulpdu)), fpdu.header)
     for offset, marker in fpdu.markers:
-        yield _header(marker, offset)
-    pad = fpdu.offset_of(FPDULength.SIZE + len(fpdu.ulpdu))
+        if offset + Marker.SIZE <= end:
+            yield _header(marker, offset)
+
+
+def _pad(fpdu: FPDU) -> Iterator[Node]:
     if fpdu.pad:
-        yield _octets("pad", pad, fpdu.pad, derived.MPA_PAD)
-    at = len(event.octets) - FPDUCRC.SIZE
+        at = fpdu.offset_of(FPDULength.SIZE + len(fpdu.ulpdu))
+        yield _octets("pad", at, fpdu.pad, derived.MPA_PAD)
+
+
+def _crc(walk: Walk, event: Fpdu) -> Node:
+    """The CRC, judged if CRCs are in use."""
+    fpdu, at = event.fpdu, len(event.octets) - FPDUCRC.SIZE
     if event.crc is CRCStatus.ABSENT:
         node = _header(UnusedCRC(fpdu.crc), at)
         walk.leave(checksum.MPA_CRC, node)
     else:
         node = _header(FPDUCRC(fpdu.crc), at)
         walk.dissection.checks.append(checksum.MPA_CRC.judge(node, fpdu.crc, fpdu.expected))
-    yield node
+    return node
 
 
-def _segment(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
-    """The DDP segment inside an FPDU."""
-    fpdu = event.fpdu
-    where = base + event.begin if event.begin is not None else 0
+def _segment(fpdu: FPDU, ulpdu: bytes, payload: str = "payload") -> Iterator[Node]:
+    """The DDP segment inside an FPDU, as far as ``ulpdu`` holds it; its payload by that name.
+
+    :class:`WireError`, with the offset in the ULPDU, after the nodes that stand before it.
+    """
     quoted = False
-    try:
-        for at, piece in rdmap.layout(fpdu.ulpdu):
-            offset = fpdu.offset_of(FPDULength.SIZE + at)
-            if isinstance(piece, TerminateControl):
-                yield _terminate(piece, offset)
-                quoted = True
-            elif isinstance(piece, Header):
-                yield _header(piece, offset)
-            elif quoted:
-                yield _octets("quoted", offset, piece, derived.PAYLOAD)
-            else:
-                yield _payload(piece, offset)
-    except WireError as error:
-        at = fpdu.offset_of(FPDULength.SIZE + (error.offset or 0))
-        walk.complain(error.reason, offset=where + at)
+    for at, piece in rdmap.layout(ulpdu):
+        offset = fpdu.offset_of(FPDULength.SIZE + at)
+        if isinstance(piece, TerminateControl):
+            yield _terminate(piece, offset)
+            quoted = True
+        elif isinstance(piece, Header):
+            yield _header(piece, offset)
+        elif quoted:
+            yield _octets("quoted", offset, piece, derived.PAYLOAD)
+        else:
+            yield _payload(payload, offset, piece)
+
+
+def _complain(walk: Walk, fpdu: FPDU, where: int, error: WireError) -> None:
+    """Say what is wrong with the DDP segment of an FPDU that begins at ``where``."""
+    at = fpdu.offset_of(FPDULength.SIZE + (error.offset or 0))
+    walk.complain(error.reason, offset=where + at)
 
 
 def _terminate(control: TerminateControl, offset: int) -> Node:
@@ -147,18 +173,56 @@ def _terminate(control: TerminateControl, offset: int) -> Node:
     return node
 
 
-def _payload(octets: bytes, offset: int) -> Node:
-    node = _octets("payload", offset, octets, derived.PAYLOAD)
+def _payload(name: str, offset: int, octets: bytes) -> Node:
+    node = _octets(name, offset, octets, derived.PAYLOAD)
     node.add(derived.DATA, octets)
     node.add(derived.DATA_LENGTH, len(octets))
     return node
 
 
-def _torn(_: Walk, event: Torn, base: int) -> Iterator[Node]:
-    node = _octets("torn", 0, event.octets, derived.SEGMENT)
-    note = f"{len(event.octets)} of {event.size} octets of an FPDU: the rest was never captured"
-    node.add(derived.MPA_NOTE, note)
-    return _placed(event, base, iter((node,)))
+def _torn(walk: Walk, event: Torn, base: int) -> Iterator[Node]:
+    """The headers that are there, then what is there of the payload, or of the next header."""
+    fpdu, kept = event.fpdu, len(event.octets)
+    ulpdu = fpdu.ulpdu_before(kept)
+    length, *markers = _framing(fpdu, kept)
+    pieces = _so_far(walk, fpdu, _where(event, base), ulpdu)
+    done = sum(len(node.octets) for node in pieces)
+    if done < len(ulpdu):
+        pieces.append(_octets("torn", fpdu.offset_of(FPDULength.SIZE + done), ulpdu[done:]))
+    length.add(derived.MPA_NOTE, _kept(event, len(fpdu.ulpdu), pieces))
+    nodes = [length, *markers, *pieces, *_behind(event, len(ulpdu), markers)]
+    return _placed(event, base, iter(sorted(nodes, key=_offset)))
+
+
+def _behind(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
+    """Octets behind so much of the ULPDU that are no Marker: pad, CRC, a Marker cut in two."""
+    start = event.fpdu.offset_of(FPDULength.SIZE + ulpdu - 1) + 1
+    for end in [*(node.offset for node in markers if node.offset >= start), len(event.octets)]:
+        if start < end:
+            yield _octets("torn", start, event.octets[start:end])
+        start = end + Marker.SIZE
+
+
+def _so_far(walk: Walk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
+    """What is whole of the DDP segment in a torn FPDU, and the beginning of its payload."""
+    nodes: list[Node] = []
+    try:
+        nodes.extend(_segment(fpdu, ulpdu, "torn"))
+    except WireError as error:
+        # A header that ends too early is the capture's fault; a wrong one is the sender's.
+        if (error.offset or 0) < sum(len(node.octets) for node in nodes):
+            _complain(walk, fpdu, where, error)
+    return nodes
+
+
+def _kept(event: Torn, ulpdu: int, pieces: list[Node]) -> str:
+    """How much is there of a torn FPDU and, if all headers are there, of its payload."""
+    said = f"{len(event.octets)} of {event.size} octets of an FPDU"
+    last = pieces[-1] if pieces else None
+    if last is not None and any(extra.field is derived.DATA for extra in last.extras):
+        payload = ulpdu - sum(len(node.octets) for node in pieces[:-1])
+        said += f", {len(last.octets)} of {payload} of its payload"
+    return f"{said}: the rest was never captured"
 
 
 def _lost(_: Walk, event: Lost, base: int) -> Iterator[Node]:
@@ -167,6 +231,10 @@ def _lost(_: Walk, event: Lost, base: int) -> Iterator[Node]:
 
 def _skipped(_: Walk, event: Skipped, base: int) -> Iterator[Node]:
     yield _note(base, f"{event.length} octets passed over: unknown where in them FPDUs begin")
+
+
+def _forgotten(_: Walk, event: Forgotten, base: int) -> Iterator[Node]:
+    yield _note(base, f"an FPDU of {event.length} octets was let go: too many streams at once")
 
 
 def _not_iwarp(_: Walk, __: NotIwarp, ___: int) -> Iterator[Node]:
@@ -183,6 +251,7 @@ _NODES: dict[type, Callable[[Walk, Any, int], Iterator[Node]]] = {
     Torn: _torn,
     Lost: _lost,
     Skipped: _skipped,
+    Forgotten: _forgotten,
     NotIwarp: _not_iwarp,
 }
 """What each kind of event looks like."""

@@ -50,11 +50,13 @@ class Agreement:
         self.known = True
         self.crc = crc or self.crc
 
-    def judge(self, fpdu: FPDU) -> CRCStatus:
-        """What is to be said of an FPDU's CRC."""
-        if self.crc is False:
-            return CRCStatus.ABSENT
-        if fpdu.good:
+    def learn(self, fpdu: FPDU) -> None:
+        """An FPDU has come: a good CRC shows that CRCs are in use, where nobody knew."""
+        if self.crc is None and fpdu.good:
             self.crc = True
-            return CRCStatus.GOOD
-        return CRCStatus.BAD if self.crc else CRCStatus.ABSENT
+
+    def status(self, fpdu: FPDU) -> CRCStatus:
+        """What is to be said of an FPDU's CRC."""
+        if not self.crc:
+            return CRCStatus.ABSENT
+        return CRCStatus.GOOD if fpdu.good else CRCStatus.BAD

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rdmawire.wire.mpa import MARKER_SPACING, Marker, fpdu_size
 from rdmawire.wire.rdmap import SHAPES, Payload, RDMAPControlInvalidate, Shape
+from rdmawire.wire.serial import BITS_32, BITS_64
 
 HEAD = 20
 """Octets of a head that are looked at: no FPDU is shorter."""
@@ -166,7 +167,7 @@ class Chain:
             self._stags.add(stag)
             self._tagged.pop(head.opcode, None)
             if not head.last:
-                self._tagged[head.opcode] = (stag, (to + head.payload) % (1 << 64))
+                self._tagged[head.opcode] = (stag, BITS_64.add(to, head.payload))
         else:
             self._queues[head.numbers[0]] = _next_numbers(head)
 
@@ -196,5 +197,5 @@ def _next_numbers(head: Head) -> tuple[int, int]:
     """MSN and MO of the next segment on the same queue. RFC 5041, 5.2 and 5.3."""
     _, msn, mo = head.numbers
     if head.last:
-        return (msn + 1) % (1 << 32), 0
-    return msn, (mo + head.payload) % (1 << 32)
+        return BITS_32.add(msn, 1), 0
+    return msn, BITS_32.add(mo, head.payload)

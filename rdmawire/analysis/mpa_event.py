@@ -3,13 +3,14 @@
 ``position`` counts octets of the direction's stream (see :mod:`rdmawire.analysis.tcp_stream`).
 ``begin`` is where in the payload of the current TCP segment the thing begins, or ``None`` if its
 first octet came in an earlier one. In a stream that is iWARP every octet from the first one on
-is in exactly one event, except that a :class:`Lost` may lie inside a :class:`Torn`.
+is in exactly one event, except that a :class:`Lost` may lie inside a :class:`Torn` or a
+:class:`Forgotten`.
 """
 
 from enum import Enum
 from typing import NamedTuple
 
-from rdmawire.wire.mpa import FPDU, MPAEnhanced, StartUpHeader
+from rdmawire.wire.mpa import FPDU, MPAEnhanced, StartUpHeader, parse_fpdu
 
 
 class CRCStatus(Enum):
@@ -51,12 +52,21 @@ class Fpdu(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """An FPDU that takes ``size`` octets, of which only the first ones are there."""
+    """An FPDU that takes ``size`` octets, of which only the first ones are there.
+
+    ``place`` is where it begins as MPA counts, for its Markers; ``None`` without Markers.
+    """
 
     position: int
     begin: int | None
     octets: bytes
     size: int
+    place: int | None = None
+
+    @property
+    def fpdu(self) -> FPDU:
+        """The FPDU, read as if the octets that are not there were zeros."""
+        return parse_fpdu(self.octets.ljust(self.size, b"\0"), position=self.place)
 
 
 class Lost(NamedTuple):
@@ -73,8 +83,15 @@ class Skipped(NamedTuple):
     length: int
 
 
+class Forgotten(NamedTuple):
+    """An FPDU of which the first octets were let go, for too many streams kept too many."""
+
+    position: int
+    length: int
+
+
 class NotIwarp(NamedTuple):
     """The connection is something else; no more events follow. The last one of its kind."""
 
 
-Event = StartUp | Fpdu | Torn | Lost | Skipped | NotIwarp
+Event = StartUp | Fpdu | Torn | Lost | Skipped | Forgotten | NotIwarp

@@ -4,7 +4,8 @@ Every octet may be the first of an FPDU, and Markers may stand anywhere or nowhe
 found by one pass of a regular expression; each one begins a chain or continues one. The search
 ends at an FPDU with a good CRC32c, or at a chain that is worth enough.
 
-Bounds: what is kept is at most ``WINDOW`` octets and ``CHAINS`` chains. Work is paid from a
+Bounds: what is kept is at most ``WINDOW`` octets and ``CHAINS`` chains, and may be let go at any
+time (:mod:`rdmawire.analysis.mpa_budget`). Work is paid from a
 credit that grows with the octets received: reading a head costs ``HEAD_COST``, checking a CRC
 what it covers. What the credit does not pay is not looked at, so time per octet is constant
 whatever the octets are.
@@ -36,6 +37,10 @@ CREDIT_PER_OCTET = 4
 FIRST_CREDIT = 256 << 10
 
 _BOUNDARIES = 4096
+_BOUNDARY_COST = 40
+_CHAIN_COST = 1200
+"""Octets of memory that one boundary, and one chain, take in CPython."""
+
 _WORDS = {n: Struct(f">{n}I") for n in range(MARKER_SPACING // 4 + 1)}
 
 
@@ -73,18 +78,22 @@ class Search:
         aligned: bool = True,
     ) -> None:
         self.origin = self.start = start
-        self.buffer = bytearray()
         self.known, self.crc, self.base = known, crc, base
         self.patience, self._aligned = patience, aligned
         self._guesses = base is None and not settled
-        self._scanned = start
         self._credit = FIRST_CREDIT
+        self._order = count()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin at ``start``, with nothing at hand."""
+        self.buffer = bytearray()
+        self._scanned = self.start
         self._boundaries: list[int] = []
-        self._likely = deque([start])
+        self._likely = deque([self.start])
         self._chains: dict[int, list[Chain]] = {}
         self._waiting: list[int] = []
         self._due: list[tuple[int, int, Chain]] = []
-        self._order = count()
 
     @property
     def end(self) -> int:
@@ -95,6 +104,17 @@ class Search:
     def hopeless(self) -> bool:
         """Whether the stream is to be taken for something else."""
         return not self.known and self.patience <= 0
+
+    @property
+    def kept(self) -> int:
+        """Octets of memory that letting go would free."""
+        chains, boundaries = len(self._waiting), len(self._boundaries)
+        return len(self.buffer) + chains * _CHAIN_COST + boundaries * _BOUNDARY_COST
+
+    def let_go(self) -> None:
+        """Forget all that is at hand, and go on with what comes next."""
+        self.start = self.end
+        self._begin()
 
     def feed(self, octets: bytes) -> Found | None:
         """Take in the next octets, those of a segment."""

@@ -3,12 +3,14 @@
 Each direction is a machine of its own (:mod:`rdmawire.analysis.mpa_way`); what both share is
 :class:`~rdmawire.analysis.mpa_agreement.Agreement`. Everything that happens is reported with the
 TCP segment that completes it. At most one FPDU, or the window of a search, is kept for each
-direction; each octet is looked at a bounded number of times.
+direction, and no more than a :class:`~rdmawire.analysis.mpa_budget.Budget` for all together; each
+octet is looked at a bounded number of times.
 """
 
 from typing import NamedTuple
 
 from rdmawire.analysis.mpa_agreement import Agreement
+from rdmawire.analysis.mpa_budget import KEPT_IN_ALL, Budget
 from rdmawire.analysis.mpa_event import Event, NotIwarp
 from rdmawire.analysis.mpa_way import Way
 from rdmawire.analysis.tcp_stream import CONNECTIONS, Arrival, Piece, Segment, Tracker
@@ -16,11 +18,15 @@ from rdmawire.wire.inet import TCP
 
 
 class MPAConnection:
-    """Both directions of a TCP connection that may be iWARP. ``over`` says that it is not."""
+    """Both directions of a TCP connection that may be iWARP. ``over`` says that it is not.
 
-    __slots__ = ("_ways", "agreement", "over")
+    What they keep is paid from ``budget``, which connections share.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_budget", "_ways", "agreement", "over")
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
         self.agreement = Agreement()
         self.over = False
         self._ways: list[Way | None] = [None, None]
@@ -41,10 +47,17 @@ class MPAConnection:
         if way is None:
             way = self._ways[number] = Way(number, self.agreement, piece.position, joined=joined)
         events = way.receive(piece, segment)
+        self._budget.settle(way)
         if events and isinstance(events[-1], NotIwarp):
-            self.over = True
-            self._ways = [None, None]
+            self.close()
         return events
+
+    def close(self) -> None:
+        """Nobody asks for this connection any more: keep nothing."""
+        self.over = True
+        for way in filter(None, self._ways):
+            self._budget.forget(way)
+        self._ways = [None, None]
 
 
 class Result(NamedTuple):
@@ -57,8 +70,14 @@ class Result(NamedTuple):
 class Streams:
     """All TCP connections of a capture, and MPA in those that are iWARP."""
 
-    def __init__(self, connections: int = CONNECTIONS) -> None:
-        self._tracker: Tracker[MPAConnection] = Tracker(MPAConnection, connections)
+    def __init__(self, connections: int = CONNECTIONS, kept: int = KEPT_IN_ALL) -> None:
+        self.budget = Budget(kept)
+        self._tracker: Tracker[MPAConnection] = Tracker(
+            self._connection, connections, drop=MPAConnection.close
+        )
+
+    def _connection(self) -> MPAConnection:
+        return MPAConnection(self.budget)
 
     def segment(
         self, src: bytes, dst: bytes, tcp: TCP, payload: bytes, length: int | None = None

@@ -8,21 +8,19 @@ The machine has three phases:
 - SEARCHING: nobody knows, because the start was not seen or octets are lost; see
   :mod:`rdmawire.analysis.mpa_search`.
 
-Beside the phases stands what is left of an FPDU that lost octets: it is dropped, and framing goes
-on behind it.
-
-Framing that began with a start-up frame is certain, and survives many FPDUs in a row that make no
-sense. Framing that a search has found survives none; and if the search found no Markers, it is
-clear of them only after as many octets as Markers are apart.
+Beside the phases stands what is left of an FPDU that lost octets, or was let go to save memory:
+it is dropped, and framing goes on behind it. Whether framing is still in step is the business of
+:mod:`rdmawire.analysis.mpa_doubt`.
 """
 
 from enum import Enum
 
 from rdmawire.analysis.mpa_agreement import Agreement
-from rdmawire.analysis.mpa_chain import HEAD, read_head
+from rdmawire.analysis.mpa_chain import HEAD
+from rdmawire.analysis.mpa_doubt import Doubt
 from rdmawire.analysis.mpa_event import (
-    CRCStatus,
     Event,
+    Forgotten,
     Fpdu,
     Lost,
     NotIwarp,
@@ -37,7 +35,6 @@ from rdmawire.wire.mpa import (
     MOST_PRIVATE_DATA,
     REPLY_KEY,
     REQUEST_KEY,
-    FPDULength,
     Marker,
     MPAEnhanced,
     MPAReply,
@@ -46,9 +43,6 @@ from rdmawire.wire.mpa import (
     parse_fpdu,
     size_at,
 )
-
-SENSELESS = 16
-"""FPDUs in a row without the versions of DDP and RDMAP that certain framing survives."""
 
 _TABLES: dict[bytes, type[StartUpHeader]] = {REQUEST_KEY: MPARequest, REPLY_KEY: MPAReply}
 _KEY = len(REQUEST_KEY)
@@ -74,20 +68,32 @@ class Way:
         self._start, self._buffer = position, bytearray()
         self._missing = 0
         self._base: int | None = None
-        self._settled = self._negotiated = self._certain = False
-        self._senseless = 0
-        self._clear = self._proof = position
-        self._doubted = position - 1
+        self._settled = self._negotiated = False
+        self._doubt = Doubt(position)
         self._search: Search | None = None
         self._patience = PATIENCE
-        self._segment = Segment(position, 0)
+        self._at_hand = range(position, position)
+        self._forgotten: list[Event] = []
 
     def receive(self, piece: Piece, segment: Segment) -> list[Event]:
         """What the next piece of the stream brings; ``segment`` is the one that brought it."""
-        self._segment = segment
-        if isinstance(piece, Hole):
-            return self._lose(piece)
-        return self._take(piece)
+        self._at_hand = range(segment.position, segment.position + segment.captured)
+        events, self._forgotten = self._forgotten, []
+        return events + (self._lose(piece) if isinstance(piece, Hole) else self._take(piece))
+
+    @property
+    def kept(self) -> int:
+        """Octets of memory that letting go would free."""
+        return self._search.kept if self._search else len(self._buffer)
+
+    def let_go(self) -> None:
+        """Keep nothing: a search goes on with what comes next, an FPDU is passed over."""
+        if self._search:
+            self._search.let_go()
+        elif self.phase is Phase.FRAMED and self._settled and (size := self._size(0)):
+            self._forgotten.append(Forgotten(self._start, size))
+            self._missing = size - len(self._buffer)
+            self._start, self._buffer = self._start + size, bytearray()
 
     def _take(self, data: Data) -> list[Event]:
         """The next octets."""
@@ -108,8 +114,7 @@ class Way:
 
     def _begin(self, position: int) -> int | None:
         """Where in the current segment something begins, if it does."""
-        begin = position - self._segment.position
-        return begin if 0 <= begin < self._segment.captured else None
+        return position - self._at_hand.start if position in self._at_hand else None
 
     def _pass_over(self, end: int, events: list[Event]) -> None:
         """What comes before ``end`` belongs to no FPDU, for the connection was rejected."""
@@ -145,20 +150,21 @@ class Way:
         self._agreement.start_up(self._number, header)
         del self._buffer[:end]
         self._start += end
-        self.phase, self._certain, self._base = Phase.FRAMED, True, self._start
+        self.phase, self._base = Phase.FRAMED, self._start
+        self._doubt.begin_certain()
         return started
 
     # FRAMED
 
     def _read(self, octets: bytes, events: list[Event]) -> bytes | None:
         self._buffer += octets
-        if not self._settled and not self._settle():
-            return None
+        if not self._settled:
+            self._settle()
         at = 0
-        while size := self._size(at):
-            whole = at + size <= len(self._buffer)
-            event = self._fpdu(at, size) if whole else None
-            if self._is_doubtful(at, event):
+        while self._settled and (size := self._size(at)):
+            event = self._fpdu(at, size) if at + size <= len(self._buffer) else None
+            self._weigh(at, event)
+            if not self._doubt.in_step:
                 return self._begin_search(at)
             if event is None:
                 break
@@ -168,17 +174,23 @@ class Way:
         self._start += at
         return None
 
-    def _settle(self) -> bool:
-        """Find out whether the stream has Markers, and whether that can be known now."""
+    def _settle(self) -> None:
+        """Find out whether the stream has Markers, if that can be known now."""
         wanted = self._agreement.wants_markers(self._number)
         if wanted is None and len(self._buffer) < Marker.SIZE:
-            return False
+            return
         if wanted is None:
             # The first Marker is zero (RFC 5044, 4.3); no DDP segment begins with zeros.
             wanted = not any(self._buffer[: Marker.SIZE])
         self._base = self._base if wanted else None
         self._settled = self._negotiated = True
-        return True
+
+    def _weigh(self, at: int, event: Fpdu | None) -> None:
+        """Let doubt know the FPDU at this index of the buffer, or as much of it as there is."""
+        position = self._start + at
+        self._doubt.take_head(position, self._buffer[at : at + HEAD], self._in_stream(position))
+        if event is not None:
+            self._doubt.take(event)
 
     def _size(self, at: int) -> int:
         """Octets of the FPDU at this index of the buffer; 0 if its length has not come."""
@@ -192,41 +204,9 @@ class Way:
         """The FPDU at this index of the buffer, where it is whole."""
         position, octets = self._start + at, bytes(self._buffer[at : at + size])
         fpdu = parse_fpdu(octets, position=self._in_stream(position))
-        status = self._agreement.judge(fpdu)
+        self._agreement.learn(fpdu)
+        status = self._agreement.status(fpdu)
         return Fpdu(position, self._begin(position), octets, fpdu, status)
-
-    def _is_doubtful(self, at: int, event: Fpdu | None) -> bool:
-        """Whether the framing seems to be wrong; each place is doubted once at most."""
-        if self._certain:
-            return event is not None and self._is_senseless(event)
-        position = self._start + at
-        doubtful = position > self._doubted and (
-            self._is_implausible(at) or (event is not None and self._is_unproved(event))
-        )
-        self._doubted = position if doubtful else self._doubted
-        return doubtful
-
-    def _is_unproved(self, event: Fpdu) -> bool:
-        """Whether an FPDU without a good CRC is none, or hides a Marker nobody knows of."""
-        if event.crc is CRCStatus.GOOD:
-            return False
-        unclear = self._base is None and self._clear <= event.position < self._proof
-        return (unclear and _may_hold_marker(event)) or _contradicts_itself(event)
-
-    def _is_senseless(self, event: Fpdu) -> bool:
-        """Whether too many FPDUs in a row made no sense."""
-        control = event.fpdu.ulpdu[:2]
-        versions = len(control) == 2 and control[0] & 0x03 == 1 and control[1] & 0xC0 == 0x40
-        sensible = versions or event.crc is CRCStatus.GOOD
-        self._senseless = 0 if sensible else self._senseless + 1
-        return self._senseless > SENSELESS
-
-    def _is_implausible(self, at: int) -> bool:
-        """Whether the head at this index of the buffer, as far as it has come, is none."""
-        place = self._in_stream(self._start + at)
-        if at + HEAD > len(self._buffer) or (place is not None and -place % MARKER_SPACING < HEAD):
-            return False
-        return read_head(self._buffer, at, self._start + at) is None
 
     # SEARCHING
 
@@ -235,7 +215,7 @@ class Way:
         rest = bytes(self._buffer[at:])
         self._start += at
         self._buffer = bytearray()
-        self.phase, self._certain, self._missing = Phase.SEARCHING, False, 0
+        self.phase, self._missing = Phase.SEARCHING, 0
         # A place of Markers that a search has found may be wrong; that of the start-up is not.
         self._settled = self._settled and self._negotiated
         self._search = Search(
@@ -268,7 +248,7 @@ class Way:
         self.phase, self._search = Phase.FRAMED, None
         if not self._negotiated:
             self._base, self._settled = found.base, True
-        self._clear, self._proof = found.clear, found.position + MARKER_SPACING + Marker.SIZE
+        self._doubt.begin_found(found)
         self._start = found.position
         self._buffer = search.buffer[found.position - search.start :]
 
@@ -294,8 +274,8 @@ class Way:
             return
         size = self._size(0) if self.phase is Phase.FRAMED and self._settled else 0
         if size:
-            begin = self._begin(self._start)
-            events.append(Torn(self._start, begin, bytes(self._buffer), size))
+            begin, place = self._begin(self._start), self._in_stream(self._start)
+            events.append(Torn(self._start, begin, bytes(self._buffer), size, place))
             self._go_on(self._start + size, end)
             return
         if self._agreement.known:
@@ -326,22 +306,6 @@ def _table(buffer: bytearray) -> type[StartUpHeader] | None:
     """The start-up frame that these octets begin, or can still begin."""
     begun = bytes(buffer[:_KEY])
     return next((table for key, table in _TABLES.items() if key.startswith(begun)), None)
-
-
-def _may_hold_marker(event: Fpdu) -> bool:
-    """Whether an FPDU read as one without Markers looks as if it had one."""
-    words = range(0, min(len(event.octets), MARKER_SPACING), 4)
-    return event.crc is CRCStatus.BAD or any(
-        int.from_bytes(event.octets[at : at + 4], "big") == at for at in words
-    )
-
-
-def _contradicts_itself(event: Fpdu) -> bool:
-    """Whether an FPDU without a good CRC is none that a conforming sender makes."""
-    fpdu = event.fpdu
-    content = FPDULength(len(fpdu.ulpdu)).build() + fpdu.ulpdu
-    short = len(content) < HEAD
-    return short or any(fpdu.wrong_markers()) or read_head(content, 0, event.position) is None
 
 
 def _skipped(start: int, end: int) -> list[Event]:

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from rdmawire.wire.inet import TCP
+from rdmawire.wire.serial import BITS_32
 
-MODULUS = 1 << 32
-_HALF = MODULUS >> 1
+SEQUENCE = BITS_32
+"""Sequence numbers. RFC 9293, 3.4."""
 
 HELD_SEGMENTS = 256
 HELD_OCTETS = 1 << 20
@@ -27,7 +28,10 @@ CONNECTIONS = 4096
 """Connections remembered; past that, the one longest silent is forgotten."""
 
 HELD_IN_ALL = 64 << 20
-"""Octets that all directions hold together."""
+"""Octets of memory that segments held take in all directions together."""
+
+SEGMENT_COST = 128
+"""Octets of memory that a segment held takes in CPython beside its own."""
 
 
 class Data(NamedTuple):
@@ -105,7 +109,7 @@ class Direction:
     ) -> Segment:
         """Take in a segment; ``length`` is that of its payload if the capture cut it short."""
         if self._base is None:
-            self._base = (seq + syn) % MODULUS
+            self._base = SEQUENCE.add(seq, syn)
             self.joined = not syn
         start = self._position(seq + syn)
         size = len(payload) if length is None else max(length, len(payload))
@@ -113,6 +117,11 @@ class Direction:
             self._next += size
             return Segment(start, size, size, (Data(start, payload),) if size else ())
         return self._disorderly(start, payload, size)
+
+    @property
+    def cost(self) -> int:
+        """Octets of memory that what is held takes."""
+        return self.held + SEGMENT_COST * len(self._held)
 
     def acknowledged(self, ack: int) -> None:
         """The other side has everything before ``ack``, wherever the capture lost it."""
@@ -129,7 +138,7 @@ class Direction:
     def _position(self, seq: int) -> int:
         """Where in the stream a sequence number is: the place nearest to what comes next."""
         assert self._base is not None
-        return self._next + (seq - self._base - self._next + _HALF) % MODULUS - _HALF
+        return self._next + SEQUENCE.distance(self._base + self._next, seq)
 
     def _disorderly(self, start: int, payload: bytes, size: int) -> Segment:
         repeated, conflict = self._hold(_Held(start, len(payload), payload))
@@ -219,12 +228,22 @@ class Connection(Generic[T]):
         self.directions = (Direction(), Direction())
         self.bases: list[int | None] = [None, None]
 
-    def number(self, way: int, tcp: TCP) -> None:
+    def fix_bases(self, way: int, tcp: TCP) -> None:
         """Fix what relative numbers count from, once for each direction."""
         if self.bases[way] is None:
-            self.bases[way] = tcp.seq if tcp.syn else tcp.seq - 1
+            self.bases[way] = SEQUENCE.add(tcp.seq, tcp.syn - 1)
         if tcp.ack and self.bases[1 - way] is None:
-            self.bases[1 - way] = tcp.acknowledgment - 1
+            self.bases[1 - way] = SEQUENCE.add(tcp.acknowledgment, -1)
+
+    @property
+    def cost(self) -> int:
+        """Octets of memory that what both directions hold takes."""
+        return sum(direction.cost for direction in self.directions)
+
+    def is_begun_anew(self, way: int, tcp: TCP) -> bool:
+        """Whether a SYN comes with another number than the direction has begun with."""
+        base = self.bases[way]
+        return bool(tcp.syn) and base is not None and base != tcp.seq
 
     def restart(self, way: int, upper: T) -> None:
         """A direction begins anew: the answer to the SYN came with another number."""
@@ -255,20 +274,30 @@ class Arrival(NamedTuple, Generic[T]):
     segment: Segment
 
 
-_Key = tuple[tuple[bytes, int], tuple[bytes, int]]
+_End = tuple[bytes, int]
+_Key = tuple[_End, _End]
+
+
+def _ignore(_: object) -> None:
+    """Nobody wants to know."""
 
 
 class Tracker(Generic[T]):
     """All connections of a capture, numbered like Wireshark's ``tcp.stream``.
 
-    ``upper`` makes the state of the protocol above, once for each connection. A connection that
-    was forgotten gets a new number when it speaks again.
+    ``upper`` makes the state of the protocol above, once for each connection, and ``drop`` is
+    told when it is not needed any more. A connection that was forgotten gets a new number when it
+    speaks again.
     """
 
     def __init__(
-        self, upper: Callable[[], T], most: int = CONNECTIONS, held: int = HELD_IN_ALL
+        self,
+        upper: Callable[[], T],
+        most: int = CONNECTIONS,
+        held: int = HELD_IN_ALL,
+        drop: Callable[[T], None] = _ignore,
     ) -> None:
-        self._upper = upper
+        self._upper, self._drop = upper, drop
         self._most, self._most_held = most, held
         self._connections: OrderedDict[_Key, Connection[T]] = OrderedDict()
         self._next = 0
@@ -278,13 +307,13 @@ class Tracker(Generic[T]):
         self, src: bytes, dst: bytes, tcp: TCP, payload: bytes, length: int | None = None
     ) -> Arrival[T]:
         """Take in a segment; ``length`` is that of its payload if the capture cut it short."""
-        connection, way = self._connection((src, tcp.srcport), (dst, tcp.dstport), tcp)
-        connection.number(way, tcp)
+        connection, way = self._take((src, tcp.srcport), (dst, tcp.dstport), tcp)
+        connection.fix_bases(way, tcp)
         own, other = connection.bases[way] or 0, connection.bases[1 - way] or 0
         size = len(payload) if length is None else length
-        seq = (tcp.seq - own) % MODULUS
-        ack = (tcp.acknowledgment - other) % MODULUS if tcp.ack else tcp.acknowledgment
-        nxtseq = (seq + size + (tcp.syn | tcp.fin)) % MODULUS
+        seq = SEQUENCE.add(tcp.seq, -own)
+        ack = SEQUENCE.add(tcp.acknowledgment, -other) if tcp.ack else tcp.acknowledgment
+        nxtseq = SEQUENCE.add(seq, size + (tcp.syn | tcp.fin))
         segment = self._put(connection, way, tcp, payload, length)
         return Arrival(connection, way, seq, ack, nxtseq, segment)
 
@@ -295,53 +324,54 @@ class Tracker(Generic[T]):
             size = len(payload) if length is None else length
             return Segment(0, size, len(payload))
         direction = connection.directions[way]
-        before = direction.held
+        before = direction.cost
         segment = direction.segment(tcp.seq, payload, syn=bool(tcp.syn), length=length)
         if tcp.ack:
             connection.directions[1 - way].acknowledged(tcp.acknowledgment)
-        self._held += direction.held - before
+        self._held += direction.cost - before
         if self._held > self._most_held:
-            self._held -= direction.held
+            self._held -= direction.cost
             segment = segment._replace(pieces=segment.pieces + direction.give_up())
         return segment
 
     def deafen(self, connection: Connection[T]) -> None:
         """Put no more octets of this connection together."""
-        self._held -= sum(direction.held for direction in connection.directions)
+        self._held -= connection.cost
         connection.deafen()
 
-    def _connection(
-        self, source: tuple[bytes, int], sink: tuple[bytes, int], tcp: TCP
-    ) -> tuple[Connection[T], int]:
-        key, way = ((source, sink), 0)
+    def _take(self, source: _End, sink: _End, tcp: TCP) -> tuple[Connection[T], int]:
+        """The connection that a segment belongs to, and its way; a new one if it begins one."""
+        key, way = self._find(source, sink)
         connection = self._connections.get(key)
         if connection is None:
-            connection = self._connections.get((sink, source))
-            if connection is not None:
-                key, way = (sink, source), 1
-        if connection is None or self._is_another(connection, way, tcp):
-            return self._new((source, sink), key), 0
+            return self._begin(key), 0
+        if connection.is_begun_anew(way, tcp):
+            if not tcp.ack:
+                self._forget(key)
+                return self._begin((source, sink)), 0
+            self._restart(connection, way)
         self._connections.move_to_end(key)
         return connection, way
 
-    def _is_another(self, connection: Connection[T], way: int, tcp: TCP) -> bool:
-        """Whether a SYN opens another connection between the same ports."""
-        base = connection.bases[way]
-        if not tcp.syn or base is None or base % MODULUS == tcp.seq:
-            return False
-        if tcp.ack:
-            self._held -= connection.directions[way].held
-            connection.restart(way, self._upper())
-        return not tcp.ack
+    def _find(self, source: _End, sink: _End) -> tuple[_Key, int]:
+        """The key of the connection between two ends, and the way from one to the other."""
+        back = (sink, source) in self._connections and (source, sink) not in self._connections
+        return ((sink, source), 1) if back else ((source, sink), 0)
 
-    def _new(self, key: _Key, old: _Key) -> Connection[T]:
-        self._forget(self._connections.pop(old, None))
+    def _begin(self, key: _Key) -> Connection[T]:
         connection = self._connections[key] = Connection(self._next, self._upper())
         self._next += 1
         if len(self._connections) > self._most:
-            self._forget(self._connections.popitem(last=False)[1])
+            self._forget(next(iter(self._connections)))
         return connection
 
-    def _forget(self, connection: Connection[T] | None) -> None:
-        if connection is not None:
-            self._held -= sum(direction.held for direction in connection.directions)
+    def _restart(self, connection: Connection[T], way: int) -> None:
+        """The answer to the SYN has come with another number."""
+        self._held -= connection.directions[way].cost
+        self._drop(connection.upper)
+        connection.restart(way, self._upper())
+
+    def _forget(self, key: _Key) -> None:
+        connection = self._connections.pop(key)
+        self._held -= connection.cost
+        self._drop(connection.upper)

@@ -18,7 +18,7 @@ from rdmawire.analysis.mpa_event import (
     Torn,
 )
 from rdmawire.analysis.mpa_stream import MPAConnection, Streams
-from rdmawire.analysis.mpa_way import SENSELESS
+from rdmawire.analysis.mpa_doubt import SENSELESS
 from rdmawire.analysis.tcp_stream import Data, Hole, Segment
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import MPAEnhanced, MPAReply, MPARequest, build_fpdu

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rdmawire.analysis.tcp_stream import (
     HELD_OCTETS,
     HELD_SEGMENTS,
-    MODULUS,
+    SEGMENT_COST,
+    SEQUENCE,
     Data,
     Direction,
     Hole,
@@ -21,6 +22,7 @@ from rdmawire.analysis.tcp_stream import (
 )
 from rdmawire.wire.inet import TCP
 
+MODULUS = SEQUENCE.modulus
 ISNS = (0, 1000, MODULUS - 1, MODULUS - 5, MODULUS // 2)
 CLIENT, SERVER = b"\x0a\x4d\x00\x02", b"\x0a\x4d\x00\x01"
 
@@ -252,7 +254,7 @@ def test_the_connection_longest_silent_is_forgotten() -> None:
 
 
 def test_all_directions_together_hold_no_more_than_allowed() -> None:
-    track = tracker(held=1000)
+    track = tracker(held=10 * (99 + SEGMENT_COST))
     found: list[Piece] = []
     for port in range(50):
         numbers(track, 0, TCP(seq=0, syn=1), b"", port)
