@@ -13,7 +13,7 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, LRH
 from rdmawire.wire.icrc import VARIANT, icrc_grh, icrc_ipv4, icrc_ipv6, icrc_lrh, vcrc
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
-from rdmawire.wire.layout import Piece, joined
+from rdmawire.wire.layout import Piece, joined, size
 from rdmawire.wire.native import NativePacket
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
@@ -120,15 +120,11 @@ def ones(*places: int) -> dict[int, int]:
     return dict.fromkeys(places, 0xFF)
 
 
-def octets_of(pieces: tuple[Piece, ...]) -> int:
-    return sum(len(p) if isinstance(p, bytes) else p.SIZE for p in pieces)
-
-
 @given(frames())
 def test_icrc_of_roce_is_ethernets_crc_with_ones_for_what_may_change(frame: Frame) -> None:
     network = max(i for i, p in enumerate(frame.headers) if isinstance(p, IPv4 | IPv6 | GRH))
-    start = octets_of(frame.headers[:network])
-    at = octets_of(frame.headers[network:])
+    start = sum(map(size, frame.headers[:network]))
+    at = sum(map(size, frame.headers[network:]))
     variant: dict[type, dict[int, int]] = {
         IPv4: ones(1, 8, 10, 11, at - 2, at - 1),
         IPv6: {0: 0x0F} | ones(1, 2, 3, 7, at - 2, at - 1),
