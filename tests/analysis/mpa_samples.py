@@ -6,6 +6,7 @@ from itertools import product
 from rdmawire.analysis.mpa_event import (
     CRCStatus,
     Event,
+    Forgotten,
     Fpdu,
     Lost,
     NotIwarp,
@@ -115,7 +116,7 @@ def size(event: Event) -> int:
         return len(event.octets)
     if isinstance(event, Torn):
         return event.size
-    assert isinstance(event, Lost | Skipped)
+    assert isinstance(event, Lost | Skipped | Forgotten)
     return event.length
 
 

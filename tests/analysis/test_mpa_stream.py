@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rdmawire.analysis.mpa_doubt import SENSELESS
 from rdmawire.analysis.mpa_event import (
     Event,
     Fpdu,
@@ -18,7 +19,6 @@ from rdmawire.analysis.mpa_event import (
     Torn,
 )
 from rdmawire.analysis.mpa_stream import MPAConnection, Streams
-from rdmawire.analysis.mpa_doubt import SENSELESS
 from rdmawire.analysis.tcp_stream import Data, Hole, Segment
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import MPAEnhanced, MPAReply, MPARequest, build_fpdu
@@ -331,12 +331,21 @@ def test_any_octets_give_events(
 
 
 @pytest.mark.parametrize(
-    "octets", [b"G", b"MPB", b"MPA ID Req Frame"[:15] + b"!", b"\x16\x03\x01", bytes(4)]
+    ("octets", "told"),
+    [
+        (b"G", 0),
+        (b"MPB", 2),
+        (b"MPA ID Req Frame"[:15] + b"!", 15),
+        (b"\x16\x03", 0),
+        (bytes(4), 0),
+    ],
 )
-def test_a_stream_that_does_not_begin_with_a_key_is_told_at_once(octets: bytes) -> None:
+def test_a_stream_that_does_not_begin_with_a_key_is_told_by_its_first_wrong_octet(
+    octets: bytes, told: int
+) -> None:
     connection = MPAConnection()
-    assert arrive(connection, 0, 0, octets[:-1]) == [] or len(octets) > 1
-    connection = MPAConnection()
-    assert arrive(connection, 0, 0, octets) == [NotIwarp()]
+    for position in range(told):
+        assert arrive(connection, 0, position, octets[position : position + 1]) == []
+    assert arrive(connection, 0, told, octets[told:]) == [NotIwarp()]
     assert connection.over
     assert arrive(connection, 1, 0, MPAReply().build()) == []
