@@ -1,0 +1,54 @@
+"""Captures from the command line: with a progress bar where it takes long."""
+
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from rdmawire.capture import Reader, open_capture
+from rdmawire.capture.source import Source
+from rdmawire.cli import source
+from rdmawire.cli.source import dissected
+
+CAPTURE = Path(__file__).parents[2] / "captures" / "linux" / "rxe61_rnr.pcap"
+FRAMES = 152
+
+
+SIZE = CAPTURE.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("progress", "long", "drawn"),
+    [(True, 1, True), (True, SIZE, True), (True, SIZE + 1, False), (False, 1, False)],
+)
+def test_a_bar_is_drawn_for_long_files_if_wanted(
+    progress: bool,
+    long: int,
+    drawn: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(source, "_LONG", long)
+    with open_capture(CAPTURE) as reader:
+        frames = list(dissected(reader, [4791], progress=progress))
+    assert [frame.number for frame in frames] == list(range(1, FRAMES + 1))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("rxe61_rnr" in err) == drawn
+
+
+def test_a_pipe_has_no_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(source, "_LONG", 1)
+    octets = CAPTURE.read_bytes()
+    piped = Reader(Source(BytesIO(octets), "pipe", None))
+    assert sum(1 for _ in dissected(piped, [4791], progress=True)) == FRAMES
+    assert capsys.readouterr().err == ""
+
+
+def test_the_ports_are_passed_on() -> None:
+    with open_capture(CAPTURE) as reader:
+        frames = list(dissected(reader, [1], progress=False))
+    assert not any(node.name == "bth" for frame in frames for node in frame.nodes)
