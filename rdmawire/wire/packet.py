@@ -45,13 +45,13 @@ LAYOUTS.update({opcode: Layout((), 0, None) for opcode in range(256) if is_vendo
 """Opcode to layout. Of vendors' opcodes only the BTH is known; the rest is their payload."""
 
 
-def layout(opcode: int) -> Layout:
-    """The layout of an opcode's packets; :class:`WireError` for reserved opcodes."""
+def layout(opcode: int, offset: int | None = None) -> Layout:
+    """The layout of an opcode's packets; :class:`WireError` at ``offset`` for reserved ones."""
     try:
         return LAYOUTS[opcode]
     except (KeyError, TypeError):
         BTH(opcode=opcode).build()  # refuses what is no opcode at all
-        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)") from None
+        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)", offset) from None
 
 
 class Packet(NamedTuple):
@@ -119,7 +119,7 @@ class Packet(NamedTuple):
         """
         limit = len(buffer) if end is None else end
         bth = BTH.parse(buffer, start)
-        headers, size, _ = layout(bth.opcode)
+        headers, size, _ = layout(bth.opcode, start)
         offset = start + BTH.SIZE
         if offset + size > limit:
             raise WireError(

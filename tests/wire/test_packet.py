@@ -184,3 +184,9 @@ def test_vendors_opcodes_keep_their_octets() -> None:
 def test_every_opcode_has_a_layout_or_is_reserved() -> None:
     for opcode in range(256):
         assert (opcode in LAYOUTS) == (opcode in SHAPES or is_vendor(opcode))
+
+
+def test_a_reserved_opcode_is_said_with_its_place() -> None:
+    octets = b"before" + BTH(opcode=0x1F).build()
+    with pytest.raises(WireError, match=r"opcode 0x1f is reserved \(IBA 9.2.1\) \(at octet 6\)"):
+        Packet.parse(octets, 6)
