@@ -30,7 +30,7 @@ def ethernet(walk: Walk) -> Following:
     if walk.left >= Ethernet.SIZE:
         ethertype = int.from_bytes(walk.data[walk.offset + 12 : walk.offset + 14], "big")
         if ethertype < _LEAST_ETHERTYPE:
-            walk.narrow(Ethernet8023.SIZE + walk.take(Ethernet8023).length, "IEEE 802.3 length")
+            walk.narrow(walk.take(Ethernet8023).length, "IEEE 802.3 length")
             return By.DATA, 0
     return By.ETHERTYPE, walk.take(Ethernet).type
 
