@@ -248,7 +248,8 @@ def test_a_file_that_may_grow_no_further_leaves_what_was_there(tmp_path: Path) -
 
 
 WAIT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 from rdmawire.capture import Record, create_capture
 with create_capture(sys.argv[1]) as writer:
     for _ in range(20_000):
