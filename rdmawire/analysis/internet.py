@@ -27,6 +27,7 @@ def ipv4(walk: Walk) -> Following:
     walk.network, walk.network_offset = ip, start
     _check_ipv4(walk, ip, start + size)
     if size > IPv4.SIZE:
+        walk.need(size - IPv4.SIZE, "IPv4 options")
         walk.take_octets("ip options", size - IPv4.SIZE, derived.IP_OPTIONS)
     if ip.total_length:  # zero: a host's own capture of what its NIC will cut up
         walk.narrow(ip.total_length - size, "IPv4.total_length")
@@ -58,7 +59,9 @@ def ipv6(walk: Walk) -> Following:
 def ipv6_extension(walk: Walk) -> Following:
     """Hop-by-hop, routing and destination options."""
     extension = walk.take(IPv6Extension)
-    walk.take_octets("ipv6 options", 6 + extension.length * 8, derived.IPV6_OPTIONS)
+    length = 6 + extension.length * 8
+    walk.need(length, "IPv6 extension")
+    walk.take_octets("ipv6 options", length, derived.IPV6_OPTIONS)
     return By.IP, extension.next_header
 
 

@@ -37,6 +37,7 @@ ETHER4, ETHER6 = inet.Ethernet(type=0x0800), inet.Ethernet(type=0x86DD)
 OTHER = ip4(200)
 """An IPv4 header of a protocol that nobody knows here."""
 AUTHENTICATION = 51
+UDP = inet.UDP(srcport=7, dstport=9, length=8)
 
 
 def test_every_selector_but_data_has_a_table() -> None:
@@ -124,6 +125,26 @@ def test_frames_of_a_fixed_length_have_trailers(
         (1, [ETHER4, ip4(17, -1)], "IPv4.total_length says that -1 octets follow, 0 are", 34),
         (1, [ETHER6, ip6(17, 9)], "IPv6.payload_length says that 9 octets follow, 0 are", 54),
         (1, [ETHER6, ip6(17).replace(version=4)], "IPv6.version 4: 6", 14),
+        (
+            1,
+            [ETHER4, ip4(17, ihl=15, total_length=0), b"ab"],
+            "IPv4 options takes 40 octets, 2 are left",
+            34,
+        ),
+        (
+            1,
+            [ETHER6, ip6(0), inet.IPv6Extension(next_header=59, length=1), bytes(6)],
+            "IPv6 extension takes 14 octets, 6 are left",
+            56,
+        ),
+        (1, [ETHER4, ip4(6, 20), inet.TCP(data_offset=4)], "TCP.data_offset 4: at least 5", 34),
+        (1, [ETHER4, ip4(6, 20), inet.TCP(data_offset=6)], "TCP options takes 4 octets, 0 are", 54),
+        (
+            1,
+            [ETHER4, ip4(17, 22), UDP.replace(dstport=4791, length=22), ib.BTH(4), b"\0\0"],
+            "no room for the ICRC: 2 octets follow the BTH",
+            54,
+        ),
         (1, [inet.Ethernet8023(length=9), b"ab"], "IEEE 802.3 length says that 9 octets", 14),
         (101, [b""], "the version of IP takes 1 octet, 0 are left", 0),
         (101, [b"\x50"], "IP version 5: neither 4 nor 6", 0),
@@ -138,9 +159,6 @@ def test_what_does_not_parse_says_why_and_where(
     assert malformed is not None
     assert malformed.reason.startswith(reason)
     assert malformed.offset == offset
-
-
-UDP = inet.UDP(srcport=7, dstport=9, length=8)
 
 
 @pytest.mark.parametrize(
