@@ -172,11 +172,8 @@ class TerminatedSegment(Header):
     opcode: int
 
 
-_CONTROLS = (
-    *(flag(), flag(), bits(4, "", HEX), bits(2)),
-    *(bits(2), bits(2, "", HEX), bits(4, "", HEX)),
-)
-"""DDP's control field and RDMAP's."""
+_DDP_CONTROL = (flag(), flag(), bits(4, "", HEX), bits(2))
+_RDMAP_CONTROL = (bits(2), bits(2, "", HEX), bits(4, "", HEX))
 
 
 class TerminatedTagged(TerminatedSegment, clause="RFC 5040, 4.8", label="rdmap_terminated_tagged"):
@@ -187,7 +184,8 @@ class TerminatedTagged(TerminatedSegment, clause="RFC 5040, 4.8", label="rdmap_t
         *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "stag", "to"),
         show=DIGITS,
     )
-    t, l, rsvd, dv, rv, rsv, opcode = _CONTROLS  # noqa: E741 - the standard's names
+    t, l, rsvd, dv = _DDP_CONTROL  # noqa: E741 - the standard's names
+    rv, rsv, opcode = _RDMAP_CONTROL
     stag: int = bits(32, "", HEX)
     to: int = bits(64, "", HEX)
 
@@ -202,7 +200,8 @@ class TerminatedUntagged(
         *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "invalidate_stag", "qn", "msn", "mo"),
         show=DIGITS,
     )
-    t, l, rsvd, dv, rv, rsv, opcode = _CONTROLS  # noqa: E741 - the standard's names
+    t, l, rsvd, dv = _DDP_CONTROL  # noqa: E741 - the standard's names
+    rv, rsv, opcode = _RDMAP_CONTROL
     invalidate_stag: int = bits(32, "", HEX)
     qn: int = bits(32)
     msn: int = bits(32)

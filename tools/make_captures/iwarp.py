@@ -9,11 +9,7 @@ from itertools import count, product
 
 from rdmawire.wire import rdmap
 from rdmawire.wire.mpa import MPAReply, MPARequest
-from rdmawire.wire.rdmap import (
-    AtomicOpcode,
-    RDMAPOpcode,
-    segment,
-)
+from rdmawire.wire.rdmap import AtomicOpcode, RDMAPOpcode, segment
 from rdmawire.wire.terminate import (
     DDPErrorType,
     Layer,

@@ -1,11 +1,11 @@
 """TCP conversations as Ethernet frames, with lengths and checksums right."""
 
+from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 from rdmawire.wire.checksum import ipv4_header_checksum, tcp_checksum
 from rdmawire.wire.inet import TCP, Ethernet, EtherType, IPProtocol, IPv4, IPv6
-
-_MODULUS = 1 << 32
+from rdmawire.wire.serial import BITS_32
 
 
 class Endpoint(NamedTuple):
@@ -16,10 +16,10 @@ class Endpoint(NamedTuple):
     port: int
 
 
-CLIENT = Endpoint(bytes.fromhex("525400000002"), bytes([10, 77, 0, 2]), 50001)
-SERVER = Endpoint(bytes.fromhex("525400000001"), bytes([10, 77, 0, 1]), 7174)
-CLIENT_V6 = CLIENT._replace(ip=bytes.fromhex("fd77000000000000000000000000000200")[:16])
-SERVER_V6 = SERVER._replace(ip=bytes.fromhex("fd77000000000000000000000000000100")[:16])
+CLIENT = Endpoint(b"\x52\x54\0\0\0\2", IPv4Address("10.77.0.2").packed, 50001)
+SERVER = Endpoint(b"\x52\x54\0\0\0\1", IPv4Address("10.77.0.1").packed, 7174)
+CLIENT_V6 = CLIENT._replace(ip=IPv6Address("fd77::2").packed)
+SERVER_V6 = SERVER._replace(ip=IPv6Address("fd77::1").packed)
 
 
 class Conversation:
@@ -70,10 +70,9 @@ class Conversation:
 
     def _add(self, way: int, payload: bytes, seq: int, **flags: int) -> None:
         source, sink = self._ends[way], self._ends[1 - way]
-        acknowledgment = self.seq[1 - way] % _MODULUS if flags.get("ack") else 0
-        tcp = TCP(source.port, sink.port, seq % _MODULUS, acknowledgment, window=0xFFF0).replace(
-            **flags
-        )
+        number = BITS_32.add(seq, 0)
+        acknowledgment = BITS_32.add(self.seq[1 - way], 0) if flags.get("ack") else 0
+        tcp = TCP(source.port, sink.port, number, acknowledgment, window=0xFFF0).replace(**flags)
         self._identification += 1
         self.frames.append(_frame(source, sink, tcp, payload, self._identification))
 
