@@ -99,6 +99,18 @@ def test_seal_keeps_a_udp_checksum_of_zero() -> None:
     assert sealed.headers[2].length == 8 + 16 + 4
 
 
+def test_a_udp_checksum_needs_an_ip_header_before_it() -> None:
+    headers = (Ethernet(type=0x8915), GRH(), UDP(checksum=1))
+    with pytest.raises(WireError, match="a UDP header without an IP header before it"):
+        Frame(headers, Packet.make(4)).seal()
+
+
+def test_a_native_packet_is_whole_words() -> None:
+    packet = NativePacket(LRH(), None, Packet(BTH(opcode=0xC7), (), b"abc"))
+    with pytest.raises(WireError, match="19 octets up to the ICRC: LRH.pktlen counts words"):
+        packet.seal()
+
+
 def test_a_frame_without_a_network_header_cannot_be_sealed() -> None:
     with pytest.raises(WireError, match="no IPv4, IPv6 or GRH"):
         Frame((Ethernet(),), Packet.make(4)).seal()
@@ -122,6 +134,10 @@ def test_a_frame_without_a_network_header_cannot_be_sealed() -> None:
             + UDP(dstport=53).build()
             + bytes(60),
             "UDP port 53 is not RoCEv2's 4791",
+        ),
+        (
+            Ethernet(type=0x8915).build() + GRH(nxthdr=17).build(),
+            "GRH.nxthdr 17 is not the IBA transport's 0x1b",
         ),
     ],
 )
