@@ -8,7 +8,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from rdmawire.wire.mpa import MPAReply, MPARequest, size_at
 from tests.analysis.stream_samples import (
@@ -88,23 +87,20 @@ def again_and_out_of_order(octets: bytes, chance: random.Random) -> Pieces:
     return [pieces[i] for i in sorted(range(len(pieces)), key=late.__getitem__)]
 
 
-WAYS: dict[str, Callable[[bytes, random.Random], Pieces]] = {
+Cut = Callable[[bytes, random.Random], Pieces]
+
+WAYS: dict[str, Cut] = {
     "joined": joined,
     "byte by byte": byte_by_byte,
     "at random": at_random,
-    "out of order": out_of_order,
     "sent again": sent_again,
-    "sent again, out of order": again_and_out_of_order,
 }
 """Ways to cut one turn into segments."""
 
-INTERLEAVED = "FPDUs that one segment completes and that began in earlier ones share their offsets"
-
-
-def _cut(name: str) -> ParameterSet:
-    marks = [pytest.mark.xfail(reason=INTERLEAVED, strict=False)] if "order" in name else []
-    return pytest.param(WAYS[name], marks=marks)
-
+OVERTAKING: dict[str, Cut] = {
+    "out of order": out_of_order,
+    "sent again, out of order": again_and_out_of_order,
+}
 
 NEAR_THE_WRAP = ((1 << 32) - 300, (1 << 32) - 70)
 """Initial sequence numbers, unlike those of any capture."""
@@ -117,15 +113,26 @@ def check(conversation: Conversation, said: list[tuple[int, Pieces]], expected: 
         assert not found[way] - expected[way], f"of way {way}, these were not said"
 
 
-@pytest.mark.parametrize("cut", [*map(_cut, WAYS)], ids=WAYS)
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_the_cutting_of_segments_changes_no_fpdu(
-    path: Path, cut: Callable[[bytes, random.Random], Pieces]
-) -> None:
+def check_cut(path: Path, cut: Cut) -> None:
     chance = random.Random(f"{SEED} {path.name}")
     for said, expected in sample(path):
         pieces = [(way, cut(octets, chance)) for way, octets in said]
         check(Conversation(isn=NEAR_THE_WRAP), pieces, expected)
+
+
+@pytest.mark.parametrize("cut", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_the_cutting_of_segments_changes_no_fpdu(path: Path, cut: Cut) -> None:
+    check_cut(path, cut)
+
+
+@pytest.mark.xfail(
+    reason="nodes of FPDUs that one segment completes, and that began in earlier ones, are mixed"
+)
+@pytest.mark.parametrize("cut", OVERTAKING.values(), ids=OVERTAKING)
+def test_the_order_of_segments_changes_no_fpdu(cut: Cut) -> None:
+    for path in STREAMS:
+        check_cut(path, cut)
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)

@@ -107,7 +107,7 @@ def test_a_udp_checksum_needs_an_ip_header_before_it() -> None:
 
 def test_a_native_packet_is_whole_words() -> None:
     packet = NativePacket(LRH(), None, Packet(BTH(opcode=0xC7), (), b"abc"))
-    with pytest.raises(WireError, match="19 octets up to the ICRC: LRH.pktlen counts words"):
+    with pytest.raises(WireError, match=r"19 octets up to the ICRC: LRH\.pktlen counts words"):
         packet.seal()
 
 
