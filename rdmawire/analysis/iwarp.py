@@ -39,7 +39,8 @@ def events(walk: Walk, found: list[Event], payload: bytes) -> None:
     for start, end in _gaps(found, len(payload)):
         octets = payload[start:end]
         nodes.append(_octets("segment", base + start, octets))
-    nodes.sort(key=lambda node: (node.reassembled, node.offset))
+    # What was put together counts from its own start: it stays together, in the stream's order.
+    nodes.sort(key=lambda node: (node.reassembled, 0 if node.reassembled else node.offset))
     walk.nodes += nodes
     walk.offset = walk.end
 

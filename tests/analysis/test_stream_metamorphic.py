@@ -126,9 +126,6 @@ def test_the_cutting_of_segments_changes_no_fpdu(path: Path, cut: Cut) -> None:
     check_cut(path, cut)
 
 
-@pytest.mark.xfail(
-    reason="nodes of FPDUs that one segment completes, and that began in earlier ones, are mixed"
-)
 @pytest.mark.parametrize("cut", OVERTAKING.values(), ids=OVERTAKING)
 def test_the_order_of_segments_changes_no_fpdu(cut: Cut) -> None:
     for path in STREAMS:
