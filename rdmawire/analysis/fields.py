@@ -5,7 +5,6 @@ where not.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import NamedTuple
 
 from rdmawire.analysis import derived
@@ -13,13 +12,7 @@ from rdmawire.analysis.frame import FRAME_FIELDS
 from rdmawire.analysis.node import Derived
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import Kind, Show
-
-_MODULES = (
-    *("inet", "erf", "ib", "management", "mad", "rmpp", "smp", "node_info", "port_info"),
-    *("forwarding", "notice", "sa", "sa_record", "perf", "cm", "cm_request", "ip_cm"),
-    *("mpa", "ddp", "rdmap", "terminate"),
-)
-
+from rdmawire.wire.tables import tables
 
 _TYPES = {
     Kind.BOOL: "FT_BOOLEAN",
@@ -52,20 +45,6 @@ class FieldInfo(NamedTuple):
             return _TYPES[self.show.kind]
         digits = self.show.digits * 4
         return f"FT_UINT{next(bits for bits in _INTEGERS if bits >= max(self.width, digits))}"
-
-
-def tables() -> list[type[Header]]:
-    """All header tables, in the order of their modules."""
-    found: list[type[Header]] = []
-    for name in _MODULES:
-        module = import_module(f"rdmawire.wire.{name}")
-        found += [
-            table
-            for table in vars(module).values()
-            if isinstance(table, type) and issubclass(table, Header) and table.rows
-            if table.__module__ == module.__name__
-        ]
-    return found
 
 
 def row_name(table: type[Header], row: Row | Group, meaning: Meaning) -> str:

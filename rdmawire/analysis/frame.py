@@ -66,9 +66,7 @@ FRAME_FIELDS = (
         lambda frame: [] if frame.interface is None else [frame.interface],
     ),
     FrameField(
-        Derived(
-            "rdmawire.file", TEXT, "the file that the frame is from", 0
-        ),
+        Derived("rdmawire.file", TEXT, "the file that the frame is from", 0),
         lambda frame: [frame.file] if frame.file else [],
     ),
     FrameField(

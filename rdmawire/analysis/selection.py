@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, cast
 
-from rdmawire.analysis.fields import derived_fields, fields, named_rows, tables
+from rdmawire.analysis.fields import derived_fields, fields, named_rows
 from rdmawire.analysis.frame import FRAME_FIELDS, FrameField
 from rdmawire.analysis.node import Derived, Dissection, Node
 from rdmawire.errors import RdmaError
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import writer
+from rdmawire.wire.tables import tables
 
 Reading = Callable[[Node], list[str]]
 """The values of a field in a node of the right table; none if it has another meaning there."""

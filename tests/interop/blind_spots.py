@@ -5,27 +5,31 @@ tell, as with a stream joined midway, the row names the captures that show it. A
 capture needs any more fails a test, so the table shrinks when tshark learns.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rdmawire.analysis.node import Dissection
 from rdmawire.wire import ib, inet, rdmap
 from rdmawire.wire.cm_code import CMAttribute
-from rdmawire.wire.ddp import UntaggedHeader
-from rdmawire.wire.header import Header
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import VENDOR_OUI_CLASSES, ManagementClass
 from rdmawire.wire.notice import Notice
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service, is_vendor
 from rdmawire.wire.rmpp import RMPP
 from rdmawire.wire.terminate import TerminateControl, is_mirrored
-
-Applies = Callable[[Dissection], bool]
-
-
-def everywhere(_: Dissection) -> bool:
-    return True
+from tests.interop.frames import (
+    Applies,
+    everywhere,
+    found,
+    has,
+    like_eoib,
+    of_class,
+    of_operation,
+    of_service,
+    opcode,
+    rdmap_opcode,
+    short_send,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,61 +53,6 @@ class BlindSpot:
             and any(fnmatchcase(capture, pattern) for pattern in self.captures)
             and self.applies(frame)
         )
-
-
-def found(frame: Dissection, *kinds: type[Header]) -> list[Header]:
-    return [header for header in frame.headers() if isinstance(header, kinds)]
-
-
-def has(*kinds: type[Header], **values: int) -> Applies:
-    """Frames with a header of one of these kinds that has these values."""
-    return lambda frame: any(
-        all(getattr(header, name) == value for name, value in values.items())
-        for header in found(frame, *kinds)
-    )
-
-
-def opcode(frame: Dissection) -> int:
-    """The BTH's opcode; -1 without a BTH."""
-    return next((bth.opcode for bth in found(frame, ib.BTH)), -1)  # type: ignore[attr-defined]
-
-
-def of_service(service: Service) -> Applies:
-    return lambda frame: opcode(frame) >= 0 and opcode(frame) >> 5 == service
-
-
-def of_operation(*operations: Operation) -> Applies:
-    return lambda frame: opcode(frame) in SHAPES and opcode(frame) & 31 in operations
-
-
-def payload(frame: Dissection) -> bytes:
-    """The first payload, with its pad."""
-    return b"".join(node.octets for node in frame.nodes if node.name in ("payload", "pad"))
-
-
-def short_send(frame: Dissection) -> bool:
-    only = of_operation(Operation.SEND_ONLY)(frame) and not has(MAD)(frame)
-    return only and len(payload(frame)) <= 12
-
-
-def like_eoib(frame: Dissection) -> bool:
-    datagram = opcode(frame) >> 5 == Service.UD and len(payload(frame)) > 4
-    return datagram and payload(frame)[0] >> 4 == 0xC
-
-
-def of_class(*classes: int) -> Applies:
-    return lambda frame: any(mad.mgmt_class in classes for mad in found(frame, MAD))  # type: ignore[attr-defined]
-
-
-def rdmap_opcode(*opcodes: int) -> Applies:
-    kinds = (rdmap.RDMAPControl, rdmap.RDMAPControlReserved, rdmap.RDMAPControlInvalidate)
-    return lambda frame: any(head.opcode in opcodes for head in found(frame, *kinds))  # type: ignore[attr-defined]
-
-
-def send_in_segments(frame: Dissection) -> bool:
-    return any(
-        isinstance(node.header, UntaggedHeader) and node.header.qn == 0 for node in frame.nodes
-    )
 
 
 _QUOTED = ("iwarp_rdma.term_ddp_h", "iwarp_rdma.term_rdma_h", "iwarp_rdma.term_ddp_seg_len")

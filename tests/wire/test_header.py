@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.analysis.fields import tables
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import headers
 from rdmawire.wire import ib, inet
 from rdmawire.wire.codec import fused, reader
 from rdmawire.wire.header import Header, HeaderMeta, bits, group, octets
+from rdmawire.wire.tables import tables
 
 TABLES = tables()
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rdmawire.analysis.fields import tables
 from rdmawire.errors import WireError
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.inet import IPv4
+from rdmawire.wire.tables import tables
 
 TABLES = tables()
 NO_NUMBERS: tuple[object, ...] = (None, "7", b"7", 1.0, float("nan"), float("inf"), (), object())

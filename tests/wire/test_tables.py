@@ -4,8 +4,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from rdmawire import wire
-from rdmawire.analysis.fields import tables
 from rdmawire.wire.header import Header
+from rdmawire.wire.tables import tables
 
 
 def defined() -> set[type[Header]]:

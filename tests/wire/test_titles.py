@@ -1,6 +1,6 @@
 """The first line of a table's docstring is its title in trees and pages: it must stand alone."""
 
-from rdmawire.analysis.fields import tables
+from rdmawire.wire.tables import tables
 
 TITLES = {table.__name__: (table.__doc__ or "").strip().split("\n") for table in tables()}
 

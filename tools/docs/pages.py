@@ -3,7 +3,6 @@
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from rdmawire.analysis.fields import fields, row_name  # noqa: E402
 from rdmawire.cli.main import cli  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
+from rdmawire.wire.tables import tables_of  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
 from tests.interop.tshark import PREFERENCES  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
@@ -39,22 +39,12 @@ def write(name: str, lines: Iterator[str]) -> None:
         page.write("\n".join(lines) + "\n")
 
 
-def _tables(module: str) -> list[type[Header]]:
-    found = import_module(f"rdmawire.wire.{module}")
-    return [
-        table
-        for table in vars(found).values()
-        if isinstance(table, type) and issubclass(table, Header) and table.rows
-        if table.__module__ == found.__name__
-    ]
-
-
 def _headers(title: str, modules: tuple[str, ...]) -> Iterator[str]:
     yield f"# {title}"
     yield ""
     yield "Made from the tables in `rdmawire.wire`: what is drawn here is what the codecs read."
     for module in modules:
-        for table in _tables(module):
+        for table in tables_of(module):
             yield from _header(table)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.fields import fields, tables
+from rdmawire.analysis.fields import fields
 from rdmawire.analysis.output import Lines, Objects
 from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.steps import LINK_STEPS
@@ -20,6 +20,7 @@ from rdmawire.errors import CaptureError, WireError
 from rdmawire.wire import mad, mpa, native, rdmap, roce
 from rdmawire.wire.layout import Piece, joined
 from rdmawire.wire.packet import Packet
+from rdmawire.wire.tables import tables
 
 _TABLES = tables()
 _LINK_TYPES = sorted(LINK_STEPS)

@@ -1,0 +1,71 @@
+"""Which frames a blind spot applies to: questions about a dissection."""
+
+from collections.abc import Callable
+
+from rdmawire.analysis.node import Dissection
+from rdmawire.wire import ib, rdmap
+from rdmawire.wire.ddp import UntaggedHeader
+from rdmawire.wire.header import Header
+from rdmawire.wire.mad import MAD
+from rdmawire.wire.opcode import SHAPES, Operation, Service
+
+Applies = Callable[[Dissection], bool]
+
+
+def everywhere(_: Dissection) -> bool:
+    return True
+
+
+def found(frame: Dissection, *kinds: type[Header]) -> list[Header]:
+    return [header for header in frame.headers() if isinstance(header, kinds)]
+
+
+def has(*kinds: type[Header], **values: int) -> Applies:
+    """Frames with a header of one of these kinds that has these values."""
+    return lambda frame: any(
+        all(getattr(header, name) == value for name, value in values.items())
+        for header in found(frame, *kinds)
+    )
+
+
+def opcode(frame: Dissection) -> int:
+    """The BTH's opcode; -1 without a BTH."""
+    return next((bth.opcode for bth in found(frame, ib.BTH)), -1)  # type: ignore[attr-defined]
+
+
+def of_service(service: Service) -> Applies:
+    return lambda frame: opcode(frame) >= 0 and opcode(frame) >> 5 == service
+
+
+def of_operation(*operations: Operation) -> Applies:
+    return lambda frame: opcode(frame) in SHAPES and opcode(frame) & 31 in operations
+
+
+def payload(frame: Dissection) -> bytes:
+    """The first payload, with its pad."""
+    return b"".join(node.octets for node in frame.nodes if node.name in ("payload", "pad"))
+
+
+def short_send(frame: Dissection) -> bool:
+    only = of_operation(Operation.SEND_ONLY)(frame) and not has(MAD)(frame)
+    return only and len(payload(frame)) <= 12
+
+
+def like_eoib(frame: Dissection) -> bool:
+    datagram = opcode(frame) >> 5 == Service.UD and len(payload(frame)) > 4
+    return datagram and payload(frame)[0] >> 4 == 0xC
+
+
+def of_class(*classes: int) -> Applies:
+    return lambda frame: any(mad.mgmt_class in classes for mad in found(frame, MAD))  # type: ignore[attr-defined]
+
+
+def rdmap_opcode(*opcodes: int) -> Applies:
+    kinds = (rdmap.RDMAPControl, rdmap.RDMAPControlReserved, rdmap.RDMAPControlInvalidate)
+    return lambda frame: any(head.opcode in opcodes for head in found(frame, *kinds))  # type: ignore[attr-defined]
+
+
+def send_in_segments(frame: Dissection) -> bool:
+    return any(
+        isinstance(node.header, UntaggedHeader) and node.header.qn == 0 for node in frame.nodes
+    )
