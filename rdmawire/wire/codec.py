@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from rdmawire.errors import WireError
+from rdmawire.wire.show import octet_count
 
 _LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
@@ -331,7 +332,7 @@ def compiled(code: str, **names: object) -> dict[str, Callable[..., Any]]:
 def ends_early(cls: Any, buffer: Any, offset: int) -> WireError:
     """The error for a buffer that ends inside a header."""
     left = max(len(buffer) - offset, 0)
-    return WireError(f"{cls.__name__} takes {cls.SIZE} octets, {left} are left", offset)
+    return WireError(f"{cls.__name__} takes {octet_count(cls.SIZE)}, {left} are left", offset)
 
 
 def does_not_fit(header: Any) -> WireError:
@@ -357,8 +358,8 @@ def _misfit(field: Field, value: Any) -> str:
 
 def _misfit_octets(value: Any, length: int) -> str:
     if not isinstance(value, bytes | bytearray):
-        return f"takes {length} octets, found {found(value)}"
-    return "" if len(value) == length else f"takes {length} octets, found {len(value)}"
+        return f"takes {octet_count(length)}, found {found(value)}"
+    return "" if len(value) == length else f"takes {octet_count(length)}, found {len(value)}"
 
 
 def _misfit_number(value: Any, width: int) -> str:

@@ -82,11 +82,6 @@ class RMPP(Header, clause="IBA 13.6.2.1", wireshark="infiniband.rmpp"):
         return self.type if self.active else RMPPType.NOT_USED
 
     @property
-    def continues(self) -> bool:
-        """Whether this is a segment after the first of a transfer."""
-        return self.kind == RMPPType.DATA and self.data1 > 1
-
-    @property
     def transferred(self) -> int:
         """Octets behind this header that belong to the transfer. IBA 13.6.2.2."""
         return min(self.data2, PAYLOAD) if self.last else PAYLOAD

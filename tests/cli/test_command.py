@@ -11,7 +11,9 @@ import pytest
 CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
 WRITE = str(CAPTURES / "linux" / "rxe61_write_bw.pcap")
-RDMAWIRE = [sys.executable, "-c", "from rdmawire.cli.main import main; main()"]
+# A job in the background ignores interrupts; what it starts does too, unless told otherwise.
+_HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+RDMAWIRE = [sys.executable, "-c", _HEEDING + "from rdmawire.cli.main import main; main()"]
 
 
 def rdmawire(
