@@ -1,0 +1,38 @@
+"""The wire tables as structs of Construct: every header by its name, and whole packets.
+
+>>> from rdmawire.layers.construct import BTH
+>>> BTH.build({"opcode": "RC_SEND_ONLY", "destqp": 17, "psn": 5}).hex()
+'0400ffff0000001100000005'
+>>> BTH.parse(bytes.fromhex("0400ffff0000001100000005")).psn
+5
+
+Construct is an extra: ``pip install "rdmawire[construct]"``.
+"""
+
+try:
+    import construct as _library  # noqa: F401 - only to say what is missing
+except ImportError as error:
+    raise ImportError(
+        "rdmawire.layers.construct needs Construct: pip install 'rdmawire[construct]'"
+    ) from error
+
+from rdmawire.layers.construct.frame import RoCEFrame
+from rdmawire.layers.construct.header import struct
+from rdmawire.layers.construct.iwarp import FPDU, Segment, StartUpReply, StartUpRequest
+from rdmawire.layers.construct.management import ManagementDatagram
+from rdmawire.layers.construct.packet import TransportPacket
+from rdmawire.wire.tables import tables as _tables
+
+globals().update({table.__name__: struct(table) for table in _tables()})
+
+__all__ = [  # noqa: PLE0604 - the names of tables are text
+    "FPDU",
+    "ManagementDatagram",
+    "RoCEFrame",
+    "Segment",
+    "StartUpReply",
+    "StartUpRequest",
+    "TransportPacket",
+    "struct",
+    *(table.__name__ for table in _tables()),
+]

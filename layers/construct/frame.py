@@ -1,0 +1,143 @@
+"""Frames that carry a transport packet: RoCEv2 over IPv4 and IPv6, and RoCE with a GRH."""
+
+from collections.abc import Callable
+from typing import Any
+
+from construct import (
+    Adapter,
+    Bytes,
+    Container,
+    Default,
+    Error,
+    FixedSized,
+    GreedyBytes,
+    If,
+    RepeatUntil,
+    Struct,
+    Switch,
+)
+
+from rdmawire.layers.construct.header import number, struct
+from rdmawire.layers.construct.packet import TransportPacket
+from rdmawire.wire.checksum import ipv4_header_checksum
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import GRH, ICRC
+from rdmawire.wire.inet import (
+    ROCE_PORT,
+    UDP,
+    VLAN,
+    Ethernet,
+    EtherType,
+    IPProtocol,
+    IPv4,
+    IPv6,
+)
+from rdmawire.wire.roce import icrc_of
+
+_TAGS = (EtherType.VLAN, EtherType.QINQ, EtherType.QINQ_OLD)
+
+
+def _type(header: Any) -> int:
+    return number(header["type"], EtherType)
+
+
+def _ethertype(frame: Any) -> int:
+    return _type(frame["tags"][-1] if frame["tags"] else frame["ethernet"])
+
+
+def _is_ip(frame: Any) -> bool:
+    return _ethertype(frame) != EtherType.ROCE
+
+
+def _options_size(frame: Any) -> int:
+    return frame["network"]["ihl"] * 4 - IPv4.SIZE if _ethertype(frame) == EtherType.IPV4 else 0
+
+
+def _transport_size(frame: Any) -> int:
+    announced = frame["udp"]["length"] - UDP.SIZE if _is_ip(frame) else frame["network"]["paylen"]
+    return int(announced) - ICRC.SIZE
+
+
+_FRAME = Struct(
+    "ethernet" / struct(Ethernet),
+    "tags"
+    / If(
+        lambda ctx: _type(ctx.ethernet) in _TAGS,
+        RepeatUntil(lambda tag, _all, _ctx: _type(tag) not in _TAGS, struct(VLAN)),
+    ),
+    "network"
+    / Switch(
+        _ethertype,
+        {
+            EtherType.IPV4: struct(IPv4),
+            EtherType.IPV6: struct(IPv6),
+            EtherType.ROCE: struct(GRH),
+        },
+        default=Error,
+    ),
+    "options" / Bytes(_options_size),
+    "udp" / If(_is_ip, struct(UDP)),
+    "transport" / FixedSized(_transport_size, TransportPacket),
+    "icrc" / struct(ICRC),
+    "trailer" / Default(GreedyBytes, b""),
+)
+
+
+class _Sealed(Adapter):
+    """Works out lengths, the IPv4 checksum and the ICRC where they are left out."""
+
+    def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
+        return obj
+
+    def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ARG002
+        frame = {"tags": [], "options": b"", "udp": {}, "network": {}, **obj}
+        transport = TransportPacket.build(frame["transport"])
+        size = len(transport) + ICRC.SIZE
+        if _is_ip(frame):
+            frame["udp"] = {"dstport": ROCE_PORT, "length": UDP.SIZE + size, **(frame["udp"] or {})}
+            size += UDP.SIZE
+        frame["network"] = _NETWORKS[_ethertype(frame)](frame, size)
+        return {"icrc": {"crc": _icrc(frame, transport)}, **frame}
+
+
+def _ipv4(frame: Any, size: int) -> dict[str, Any]:
+    options = frame["options"]
+    header = {
+        "ihl": (IPv4.SIZE + len(options)) // 4,
+        "total_length": IPv4.SIZE + len(options) + size,
+        "protocol": IPProtocol.UDP,
+        **frame["network"],
+    }
+    unchecked = struct(IPv4).build({**header, "checksum": 0}) + options
+    return {"checksum": ipv4_header_checksum(unchecked), **header}
+
+
+def _ipv6(frame: Any, size: int) -> dict[str, Any]:
+    return {"payload_length": size, "next_header": IPProtocol.UDP, **frame["network"]}
+
+
+def _grh(frame: Any, size: int) -> dict[str, Any]:
+    return {"paylen": size, **frame["network"]}
+
+
+_NETWORKS: dict[int, Callable[[Any, int], dict[str, Any]]] = {
+    EtherType.IPV4: _ipv4,
+    EtherType.IPV6: _ipv6,
+    EtherType.ROCE: _grh,
+}
+_TABLES: dict[int, type[Header]] = {EtherType.IPV4: IPv4, EtherType.IPV6: IPv6, EtherType.ROCE: GRH}
+
+
+def _icrc(frame: Any, transport: bytes) -> int:
+    network = struct(_TABLES[_ethertype(frame)]).build(frame["network"]) + frame["options"]
+    udp = struct(UDP).build(frame["udp"]) if _is_ip(frame) else b""
+    octets = network + udp + transport
+    return icrc_of(octets, 0, len(network + udp), len(octets))
+
+
+RoCEFrame = "RoCEFrame" / _Sealed(_FRAME)
+"""``ethernet``, ``tags``, ``network``, ``options``, ``udp``, ``transport``, ``icrc``, ``trailer``.
+
+``network`` is IPv4, IPv6 or a GRH, as the EtherType says; behind a GRH ``udp`` is ``None``.
+Building works out lengths, the IPv4 checksum and the ICRC where they are left out.
+"""

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The wire tables as layers of Scapy: every header, bound from Ethernet down to the payload.
+
+>>> from scapy.all import IP, UDP, Ether
+>>> from rdmawire.layers.scapy import BTH, RETH
+>>> packet = Ether() / IP() / UDP() / BTH(opcode="RC_RDMA_WRITE_ONLY", destqp=17) / RETH() / b"abc"
+
+Lengths, pad count and ICRC are worked out where they are left out. Ethernet, IP, UDP and TCP are
+Scapy's own. Importing this binds UDP port 4791 and EtherType 0x8915 before whatever else is
+bound to them; :func:`unbind` gives them back, to ``scapy.contrib.roce`` for one.
+
+Scapy is an extra: ``pip install "rdmawire[scapy]"``.
+"""
+
+try:
+    import scapy as _library  # noqa: F401 - only to say what is missing
+except ImportError as error:
+    raise ImportError("rdmawire.layers.scapy needs Scapy: pip install 'rdmawire[scapy]'") from error
+
+from rdmawire.layers.scapy.binding import bind, bind_iwarp, unbind, unbind_iwarp
+from rdmawire.layers.scapy.iwarp import FPDU
+from rdmawire.layers.scapy.layer import Octets, TableLayer, layers
+from rdmawire.layers.scapy.session import IWARPSession
+
+_LAYERS = layers(without=("inet",))
+globals().update(_LAYERS)
+bind()
+
+__all__ = [  # noqa: PLE0604 - the names of tables are text
+    "FPDU",
+    "IWARPSession",
+    "Octets",
+    "TableLayer",
+    "bind",
+    "bind_iwarp",
+    "unbind",
+    "unbind_iwarp",
+    *_LAYERS,
+]

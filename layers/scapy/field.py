@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Rows of the header tables as fields: the table's widths, words and notations."""
+
+import struct
+from difflib import get_close_matches
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+from scapy.fields import BitField, Field
+from scapy.packet import Packet
+from scapy.volatile import RandBin, RandField, RandNum
+
+from rdmawire.errors import WireError
+from rdmawire.wire.header import Row
+from rdmawire.wire.show import Kind, writer
+
+_ADDRESSES = {
+    Kind.MAC: lambda text: bytes.fromhex(text.replace(":", "")),
+    Kind.IPV4: lambda text: IPv4Address(text).packed,
+    Kind.IPV6: lambda text: IPv6Address(text).packed,
+}
+"""Notations that a value may be given in, and is shown in."""
+
+
+class NumberField(BitField):
+    """A row that is a number; the standard's words for it are taken and shown.
+
+    ``default`` of ``None`` is for numbers that are worked out when the packet is built.
+    """
+
+    __slots__ = ["row", "table"]
+
+    def __init__(self, table: str, row: Row, default: Any) -> None:
+        self.row, self.table = row, table
+        super().__init__(row.name, default, row.size)
+
+    def any2i(self, pkt: Packet | None, x: Any) -> Any:
+        """Internal form; :class:`WireError` for words that the row does not have."""
+        if not isinstance(x, str):
+            return super().any2i(pkt, x)
+        enum = self.row.meaning.enum if pkt is None else self.row.meaning_in(pkt).enum
+        words = {member.name: member.value for member in enum or ()}
+        if x not in words:
+            near = ", ".join(get_close_matches(x, words)) or "a number"
+            raise WireError(f"{self.table}.{self.name} has no word {x!r}; it takes {near}")
+        return words[x]
+
+    def i2m(self, pkt: Packet | None, x: Any) -> int:
+        """The number; :class:`WireError` for one that does not fit."""
+        value = super().i2m(pkt, x)
+        if not 0 <= value < 1 << self.size:
+            raise WireError(f"{self.table}.{self.name} {value} does not fit in {self.size} bits")
+        return int(value)
+
+    def i2repr(self, pkt: Packet | None, x: Any) -> str:
+        """The standard's word, or the number as trees show it."""
+        if not isinstance(x, int):
+            return repr(x)
+        meaning = self.row.meaning if pkt is None else self.row.meaning_in(pkt)
+        return meaning.word(x) or writer(meaning.tree or meaning.show, self.row.width)(x)
+
+
+class NumbersField(NumberField):
+    """A row of several numbers, as a list."""
+
+    islist = 1
+
+    def i2m(self, pkt: Packet | None, x: Any) -> int:  # noqa: ARG002
+        """All numbers as one."""
+        numbers, width = list(x or [0] * self.row.times), self.row.width
+        if len(numbers) != self.row.times or not all(0 <= n < 1 << width for n in numbers):
+            wanted = f"{self.row.times} numbers of {width} bits"
+            raise WireError(f"{self.table}.{self.name} takes {wanted}, found {numbers}")
+        return int("".join(f"{number:0{width}b}" for number in numbers), 2)
+
+    def m2i(self, pkt: Packet | None, x: int) -> list[int]:  # noqa: ARG002
+        """The numbers, first ones first."""
+        width, times = self.row.width, self.row.times
+        return [x >> width * place & (1 << width) - 1 for place in reversed(range(times))]
+
+    def i2repr(self, pkt: Packet | None, x: Any) -> str:
+        """The numbers, each as it is shown alone."""
+        return f"[{', '.join(super(NumbersField, self).i2repr(pkt, number) for number in x)}]"
+
+    def randval(self) -> RandField:
+        """Any numbers that fit."""
+        return _RandNumbers(self.row.times, self.row.width)
+
+
+class _RandNumbers(RandField):
+    """A list of random numbers."""
+
+    def __init__(self, times: int, width: int) -> None:
+        super().__init__()
+        self._numbers = [RandNum(0, (1 << width) - 1) for _ in range(times)]
+
+    def _fix(self) -> list[int]:
+        return [number._fix() for number in self._numbers]
+
+
+class OctetsField(Field):
+    """A row of octets; addresses are taken and shown in their notation."""
+
+    __slots__ = ["row", "table"]
+
+    def __init__(self, table: str, row: Row, default: Any) -> None:
+        self.row, self.table = row, table
+        super().__init__(row.name, default, f"{row.width // 8}s")
+
+    def any2i(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
+        """The octets of an address, or octets as they are."""
+        read = _ADDRESSES.get(self.row.meaning.show.kind)
+        return read(x) if read and isinstance(x, str) else x
+
+    def i2h(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
+        """An address as text; other octets as they are."""
+        known = self.row.meaning.show.kind in _ADDRESSES and isinstance(x, bytes)
+        return writer(self.row.meaning.show, self.row.width)(x) if known else x
+
+    def i2m(self, pkt: Packet | None, x: Any) -> bytes:  # noqa: ARG002
+        """The octets; :class:`WireError` for more or fewer than the row has."""
+        octets, wanted = bytes(x or bytes(self.sz)), int(self.sz)
+        if len(octets) != wanted:
+            raise WireError(f"{self.table}.{self.name} takes {wanted} octets, found {len(octets)}")
+        return octets
+
+    def i2repr(self, pkt: Packet | None, x: Any) -> str:
+        """As the field is given."""
+        shown = self.i2h(pkt, x)
+        return shown if isinstance(shown, str) else repr(shown)
+
+    def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, bytes]:
+        """Take the octets off the front; ``struct.error`` if they are not all there."""
+        if len(s) < self.sz:
+            raise struct.error(f"{self.table}.{self.name} takes {self.sz} octets")
+        return super().getfield(pkt, s)
+
+    def randval(self) -> RandBin:
+        """Any octets."""
+        return RandBin(int(self.sz))
+
+
+class BehindField(Field[Any, Any]):
+    """A value that stands behind the payload: octets, or a number of so many of them.
+
+    ``None`` is worked out when the packet is built.
+    """
+
+    __slots__ = ["size"]
+
+    def __init__(self, name: str, size: int = 0) -> None:
+        self.size = size
+        super().__init__(name, None)
+
+    def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, Any]:  # noqa: ARG002
+        """Nothing of the header is its own."""
+        return s, None
+
+    def addfield(self, pkt: Packet, s: bytes, val: Any) -> bytes:  # noqa: ARG002
+        """Nothing of the header is its own."""
+        return s
+
+    def i2repr(self, pkt: Packet | None, x: Any) -> str:  # noqa: ARG002
+        """A number in hexadecimal digits."""
+        return f"0x{x:0{2 * self.size}x}" if isinstance(x, int) else repr(x)
+
+    def octets(self, value: Any) -> bytes:
+        """A value as it stands in the packet."""
+        return value.to_bytes(self.size, "big") if isinstance(value, int) else value or b""
+
+
+def field(table: str, row: Row, default: Any) -> Field:
+    """The field of a row, of the kind that the row asks for."""
+    kind = OctetsField if row.octets else NumbersField if row.times > 1 else NumberField
+    return kind(table, row, list(default) if isinstance(default, tuple) else default)

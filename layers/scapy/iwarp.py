@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""iWARP: start-up frames of MPA, and FPDUs with a DDP segment in each."""
+
+from typing import Any
+
+from scapy.packet import Packet
+
+from rdmawire.layers.scapy.field import BehindField
+from rdmawire.layers.scapy.layer import Plan, Step, TableLayer, define
+from rdmawire.layers.scapy.transport import planned
+from rdmawire.wire import mpa, rdmap
+from rdmawire.wire.ddp import DDPControl
+
+_CRC = mpa.FPDUCRC.SIZE
+
+
+class StartUpLayer(TableLayer):
+    """A start-up frame: ``pd_length`` is worked out where it is left out."""
+
+    def planned(self, octets: bytes) -> Plan:
+        """What RFC 6581 puts before the private data, where S announces it."""
+        whole = len(octets) >= self.table.SIZE
+        header: Any = self.table.parse(octets) if whole else None
+        return (Step(mpa.MPAEnhanced, mpa.MPAEnhanced.SIZE),) if whole and header.s else ()
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """Part the private data from what comes after the frame."""
+        return s[: self.pd_length], s[self.pd_length :]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Say how long the private data is."""
+        if self.pd_length is None:
+            pkt = self.table.parse(pkt).replace(pd_length=len(pay)).build()
+        return pkt + pay
+
+
+class FPDULayer(TableLayer):
+    """The length of an FPDU: it, ``pad`` and ``crc`` are worked out where they are left out.
+
+    An FPDU has no Markers here: :class:`~rdmawire.layers.scapy.IWARPSession` takes them out.
+    """
+
+    def planned(self, octets: bytes) -> Plan:
+        """The headers of the DDP segment."""
+        start = mpa.FPDULength.SIZE
+        length = int.from_bytes(octets[:start], "big")
+        return planned(rdmap.layout(octets[start : start + length]))
+
+    def post_dissect(self, s: bytes) -> bytes:
+        """Take pad and CRC from behind the segment; what follows them is the next FPDU."""
+        self.raw_packet_cache = None
+        end = mpa.fpdu_size(self.ulpdu_length) - mpa.FPDULength.SIZE
+        if end > len(s):
+            self.fields |= {"pad": b"", "crc": b""}
+            return s
+        crc = end - _CRC
+        self.fields |= {"pad": s[self.ulpdu_length : crc], "crc": int.from_bytes(s[crc:end], "big")}
+        return s[: self.ulpdu_length] + s[end:]
+
+    def do_dissect_payload(self, s: bytes) -> None:
+        """The segment, then the FPDUs behind this one."""
+        super().do_dissect_payload(s[: self.ulpdu_length])
+        if rest := s[self.ulpdu_length :]:
+            self.add_payload(stream_layer(rest)(rest))
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Put pad and CRC behind the segment, and before the next FPDU."""
+        if self.ulpdu_length is None:
+            pkt = mpa.FPDULength(len(pay)).build()
+        length = int.from_bytes(pkt, "big")
+        octets, rest = pkt + pay[:length], pay[length:]
+        octets += bytes(-len(octets) % 4) if self.pad is None else self.pad
+        crc = mpa.crc_of(octets) if self.crc is None else self.crc
+        return octets + self.get_field("crc").octets(crc) + rest
+
+    def crc_expected(self) -> int:
+        """What the CRC must be."""
+        segment = bytes(self.payload)[: self.ulpdu_length]
+        return mpa.crc_of(self.self_build() + segment + self.pad)
+
+    def crc_good(self) -> bool:
+        """Whether the CRC is what it must be; says nothing where CRCs are not in use."""
+        return bool(self.crc == self.crc_expected())
+
+
+class SegmentLayer(TableLayer):
+    """The control field that a DDP segment begins with."""
+
+    def planned(self, octets: bytes) -> Plan:
+        """The other headers of the segment."""
+        return planned(rdmap.layout(octets))[1:]
+
+
+MPARequest = define(mpa.MPARequest, StartUpLayer, computed=("pd_length",))
+MPAReply = define(mpa.MPAReply, StartUpLayer, computed=("pd_length",))
+FPDU = define(
+    mpa.FPDULength,
+    FPDULayer,
+    more=(BehindField("pad"), BehindField("crc", _CRC)),
+    computed=("ulpdu_length",),
+)
+define(DDPControl, SegmentLayer)
+
+_KEYS = {mpa.REQUEST_KEY: MPARequest, mpa.REPLY_KEY: MPAReply}
+
+
+def stream_layer(octets: bytes) -> type[Packet]:
+    """What a piece of a stream begins with: a start-up frame, or an FPDU."""
+    return _KEYS.get(octets[: len(mpa.REQUEST_KEY)], FPDU)

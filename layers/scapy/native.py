@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""InfiniBand's own links, and RoCE's GRH: headers that say how long what follows is."""
+
+from typing import Any
+
+from rdmawire.layers.scapy.field import BehindField
+from rdmawire.layers.scapy.layer import Plan, Step, TableLayer, define
+from rdmawire.wire import erf, ib
+from rdmawire.wire.icrc import vcrc
+
+
+class GlobalRouteLayer(TableLayer):
+    """A GRH: ``paylen`` is worked out where it is left out."""
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Say how long the packet is."""
+        if self.paylen is None:
+            pkt = ib.GRH.parse(pkt).replace(paylen=len(pay)).build()
+        return pkt + pay
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """Part the packet from what the link put behind it."""
+        return s[: self.paylen], s[self.paylen :]
+
+
+class LocalRouteLayer(TableLayer):
+    """An LRH: ``pktlen`` and ``vcrc`` are worked out where they are left out."""
+
+    def post_dissect(self, s: bytes) -> bytes:
+        """Take the VCRC off the end."""
+        self.raw_packet_cache = None
+        end = max(self.pktlen * 4 - ib.LRH.SIZE, 0)
+        crc = s[end : end + ib.VCRC.SIZE]
+        whole = len(crc) == ib.VCRC.SIZE
+        self.fields["vcrc"] = int.from_bytes(crc, "big") if whole else crc
+        return s[:end] + s[end + len(crc) :]
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """Part the packet from what the link put behind it."""
+        end = max(self.pktlen * 4 - ib.LRH.SIZE, 0)
+        return s[:end], s[end:]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Say how long the packet is, and put the VCRC behind it."""
+        if self.pktlen is None:
+            words = (ib.LRH.SIZE + len(pay)) // 4
+            pkt = ib.LRH.parse(pkt).replace(pktlen=words).build()
+        octets = pkt + pay
+        value = vcrc(octets) if self.vcrc is None else self.vcrc
+        return octets + self.get_field("vcrc").octets(value)
+
+
+class RecordLayer(TableLayer):
+    """A record of Endace's format; its extension headers come before the packet."""
+
+    def planned(self, octets: bytes) -> Plan:
+        """Extension headers, and the pad before an Ethernet frame."""
+        steps, at, more = [], erf.ERF.SIZE, octets[8:9] > b"\x7f"
+        while more and at < len(octets):
+            steps.append(Step(erf.ERFExtension, erf.ERFExtension.SIZE))
+            more, at = bool(octets[at] & 0x80), at + erf.ERFExtension.SIZE
+        kind = octets[8] & 0x7F if len(octets) > 8 else 0
+        inner = _INNER.get(kind, ())
+        return (*steps, *(Step(table, table.SIZE) for table in inner))
+
+
+_INNER: dict[int, tuple[Any, ...]] = {
+    erf.ERFType.ETHERNET: (erf.ERFEthernetPad,),
+    erf.ERFType.INFINIBAND: (ib.LRH,),
+    erf.ERFType.INFINIBAND_LINK: (ib.FlowControl,),
+}
+"""What a record of each type begins with, behind the extension headers."""
+
+GRH = define(ib.GRH, GlobalRouteLayer, computed=("paylen",))
+LRH = define(
+    ib.LRH, LocalRouteLayer, more=(BehindField("vcrc", ib.VCRC.SIZE),), computed=("pktlen",)
+)
+ERF = define(erf.ERF, RecordLayer)

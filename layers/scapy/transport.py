@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The InfiniBand transport: a BTH with its headers, its payload and pad, and the ICRC behind."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from rdmawire.errors import WireError
+from rdmawire.layers.scapy.field import BehindField
+from rdmawire.layers.scapy.layer import Plan, Step, TableLayer, define
+from rdmawire.layers.scapy.routing import icrc, is_cut
+from rdmawire.wire import ib, mad
+from rdmawire.wire.layout import Placed, size
+from rdmawire.wire.mad import SIZE as DATAGRAM
+from rdmawire.wire.opcode import SHAPES, Service, is_vendor
+from rdmawire.wire.packet import LAYOUTS
+
+_MANAGEMENT_QPS = (0, 1)
+
+
+def planned(pieces: Iterator[Placed]) -> Plan:
+    """A layout as a plan, up to where it cannot go on: from there on octets are raw."""
+    steps: list[Step] = []
+    with suppress(WireError):
+        for _, piece in pieces:
+            table = None if isinstance(piece, bytes) else type(piece)
+            steps.append(Step(table, size(piece)))
+    return tuple(steps)
+
+
+class TransportLayer(TableLayer):
+    """A BTH: ``padcnt``, ``pad`` and ``icrc`` are worked out where they are left out."""
+
+    def planned(self, octets: bytes) -> Plan:
+        """The headers of the opcode, and those of a management datagram behind them."""
+        found = LAYOUTS.get(octets[0]) if octets else None
+        if found is None:
+            return ()
+        start = ib.BTH.SIZE + found.size
+        steps = tuple(Step(table, table.SIZE) for table in found.headers)
+        return steps + _datagram(octets, start)
+
+    def post_dissect(self, s: bytes) -> bytes:
+        """Take ICRC and pad off the end."""
+        self.raw_packet_cache = None  # what is behind the payload is not in it
+        self.fields |= {"pad": b"", "icrc": b""}
+        if len(s) < ib.ICRC.SIZE or is_cut(self, ib.BTH.SIZE + len(s)):
+            return s
+        rest, self.fields["icrc"] = s[: -ib.ICRC.SIZE], int.from_bytes(s[-ib.ICRC.SIZE :], "big")
+        end = len(rest) - min(self.padcnt, len(rest))
+        self.fields["pad"] = rest[end:]
+        return rest[:end]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Put pad and ICRC behind the payload."""
+        padcnt = 0 if is_vendor(pkt[0]) else -len(pay) % 4
+        pad = bytes(padcnt) if self.pad is None else self.pad
+        if self.padcnt is None:
+            pkt = ib.BTH.parse(pkt).replace(padcnt=len(pad) & 3).build()
+        octets = pkt + pay + pad
+        return octets + self._icrc_octets(octets)
+
+    def _icrc_octets(self, octets: bytes) -> bytes:
+        value = self.icrc if self.icrc is not None else icrc(self, octets) or 0
+        return self.get_field("icrc").octets(value)
+
+    def icrc_expected(self) -> int | None:
+        """What the ICRC must be; ``None`` without IP header, GRH or LRH below."""
+        octets = self.copy()
+        octets.fields["icrc"] = b""
+        return icrc(self, bytes(octets))
+
+    def icrc_good(self) -> bool:
+        """Whether the ICRC is what it must be."""
+        return bool(self.icrc == self.icrc_expected())
+
+
+def _datagram(octets: bytes, start: int) -> Plan:
+    """What a management datagram holds, if the packet is for a queue pair that takes them."""
+    bth = ib.BTH.parse(octets) if len(octets) >= ib.BTH.SIZE else None
+    shape = SHAPES.get(octets[0])
+    if bth is None or shape is None or shape.service is not Service.UD:
+        return ()
+    if bth.destqp not in _MANAGEMENT_QPS:
+        return ()
+    return planned(mad.layout(octets[start : start + DATAGRAM]))
+
+
+class DatagramLayer(TableLayer):
+    """The common header of a management datagram; zeros fill it up to 256 octets."""
+
+    def planned(self, octets: bytes) -> Plan:
+        """What class and attribute put behind the header."""
+        return planned(mad.layout(octets))[1:]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Fill up what is shorter than a datagram."""
+        return (pkt + pay).ljust(DATAGRAM, b"\0")
+
+
+BTH = define(
+    ib.BTH,
+    TransportLayer,
+    more=(BehindField("pad"), BehindField("icrc", ib.ICRC.SIZE)),
+    computed=("padcnt",),
+)
+MAD = define(mad.MAD, DatagramLayer)
+DirectedMAD = define(mad.DirectedMAD, DatagramLayer)

@@ -1,0 +1,153 @@
+"""Where the records of a pcap begin, found by walking from many places at once.
+
+A record says only where the next one begins, so a walk is one step after the other. Lanes begin
+at places that look like records, spread over the file, and take their steps together, each step
+one array operation. What makes the result exact and not a guess: every lane must end on the very
+octet where the next one began, and the first begins where a record is known to begin. If one
+does not, the guess was wrong, and the walk is done again, one record after the other.
+"""
+
+from mmap import mmap
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Octets = bytes | mmap
+Places = NDArray[np.int64]
+
+_HEADER = 16
+_LANE = 48 << 10
+"""Octets of a lane: so many that guessing where it begins costs little beside walking it."""
+_CONVINCED = 3
+"""So many records in a row must look like records for a lane to begin at the first of them."""
+_TRIES = 64
+"""Places that are looked at for the beginning of a lane; one that has none is left out."""
+
+
+class RecordForm(NamedTuple):
+    """How record headers are written: byte order, units per second, the longest record."""
+
+    order: str
+    resolution: int
+    longest: int
+
+
+class Stretch(NamedTuple):
+    """Places of the headers of whole records, and the place behind the last of them."""
+
+    places: Places
+    end: int
+
+
+class Lanes:
+    """Finds the records of a pcap that lies in memory."""
+
+    def __init__(self, octets: Octets, form: RecordForm) -> None:
+        self._octets = octets
+        self._size = len(octets)
+        self._form = form
+        self._read = Struct(f"{form.order}IIII").unpack_from
+        # The upper half of the seconds changes every 18 hours: a mark of record headers.
+        self._mark_at = 2 if form.order == "<" else 0
+        self._captured = np.ndarray(
+            (max(self._size - 3, 0),), f"{form.order}u4", octets, strides=(1,)
+        )
+
+    def walk(self, start: int, end: int) -> Stretch:
+        """The whole records that begin from ``start``, where one begins, up to before ``end``.
+
+        The stretch ends before ``end`` if what stands there is no whole record.
+        """
+        return self._in_step(self._beginnings(start, end), end) or self._one_by_one(start, end)
+
+    def _beginnings(self, start: int, end: int) -> Places:
+        """Where lanes begin: the known place first, then places that look like records."""
+        mark = self._mark(start)
+        guesses = [
+            self._guess(mark, place, min(place + _LANE, end))
+            for place in range(start + _LANE, end, _LANE)
+        ]
+        return np.array([start, *(guess for guess in guesses if guess)], np.int64)
+
+    def _mark(self, place: int) -> bytes:
+        return self._octets[place + self._mark_at : place + self._mark_at + 2]
+
+    def _guess(self, mark: bytes, start: int, end: int) -> int:
+        """The first place that looks like records; 0, where the file's header is, for none."""
+        at = start
+        for _ in range(_TRIES):
+            at = self._octets.find(mark, at, end)
+            if at < 0:
+                return 0
+            if self._looks_like_records(at - self._mark_at, mark):
+                return at - self._mark_at
+            at += 1
+        return 0
+
+    def _looks_like_records(self, place: int, mark: bytes) -> bool:
+        for _ in range(_CONVINCED):
+            if place + _HEADER > self._size:
+                return place == self._size
+            _, fraction, captured, _ = self._read(self._octets, place)
+            fits = fraction < self._form.resolution and captured <= self._form.longest
+            if not fits or self._mark(place) != mark:
+                return False
+            place += _HEADER + captured
+        return True
+
+    def _in_step(self, at: Places, end: int) -> Stretch | None:
+        """Walk all lanes together; ``None`` if one does not end where the next one began."""
+        stops = np.append(at[1:], end)
+        lanes = np.arange(len(at))
+        steps: list[tuple[NDArray[np.int64], Places]] = []
+        last = end
+        while at.size:
+            following = self._following(at)
+            if following is None:
+                return None
+            steps.append((lanes, at))
+            going = following < stops
+            if not going.all():
+                arrived = following[~going]
+                missed = arrived != stops[~going]
+                if lanes[-1] == len(steps[0][0]) - 1 and not going[-1]:
+                    last, missed[-1] = int(arrived[-1]), False
+                if missed.any():
+                    return None
+                lanes, following, stops = lanes[going], following[going], stops[going]
+            at = following
+        return Stretch(_in_order(steps), last)
+
+    def _following(self, at: Places) -> Places | None:
+        """Where the records behind these begin; ``None`` if one of these is not whole."""
+        if int(at.max()) + _HEADER > self._size:
+            return None
+        captured = self._captured[at + 8]
+        following: Places = at + captured + _HEADER
+        whole = int(captured.max()) <= self._form.longest and int(following.max()) <= self._size
+        return following if whole else None
+
+    def _one_by_one(self, place: int, end: int) -> Stretch:
+        """The same, one record after the other."""
+        places = []
+        while place < end and place + _HEADER <= self._size:
+            captured = self._read(self._octets, place)[2]
+            following = place + _HEADER + captured
+            if captured > self._form.longest or following > self._size:
+                break
+            places.append(place)
+            place = following
+        return Stretch(np.array(places, np.int64), place)
+
+
+def _in_order(steps: list[tuple[NDArray[np.int64], Places]]) -> Places:
+    """The places of all steps, those of the first lane first."""
+    lanes = np.concatenate([lanes for lanes, _ in steps])
+    counts = np.bincount(lanes)
+    begins = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    places = np.empty(len(lanes), np.int64)
+    for number, (of, at) in enumerate(steps):
+        places[begins[of] + number] = at
+    return places
