@@ -27,7 +27,8 @@ def imported(source: str) -> Iterator[str]:
 
 
 def needs_scapy(source: str) -> bool:
-    return any(name.split(".")[0] == "scapy" for name in imported(source))
+    roots = ("scapy.", "rdmawire.layers.scapy.")
+    return any(f"{name}.".startswith(roots) for name in imported(source))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,8 @@ def needs_scapy(source: str) -> bool:
         (LICENCE + "import os, scapy.fields", True),
         ("from rdmawire.wire import ib  # scapy", False),
         ("import scapylike", False),
+        ("from rdmawire.layers.scapy.layer import layer", True),
+        ("from rdmawire.layers import construct", False),
     ],
 )
 def test_an_import_of_scapy_is_found_wherever_it_stands(source: str, needs: bool) -> None:
