@@ -3,64 +3,84 @@
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rdmawire.analysis.fields import derived_fields, fields, named_rows
 from rdmawire.analysis.frame import FRAME_FIELDS, FrameField
 from rdmawire.analysis.node import Derived, Dissection, Node
 from rdmawire.errors import RdmaError
 from rdmawire.wire.header import Group, Header, Meaning, Row
-from rdmawire.wire.show import writer
+from rdmawire.wire.show import Show, writer
 from rdmawire.wire.tables import tables
 
-Reading = Callable[[Node], list[str]]
+Reading = Callable[[Node], list[Any]]
 """The values of a field in a node of the right table; none if it has another meaning there."""
+
+
+class Source(NamedTuple):
+    """Where a field's values come from in a node, and the notation that they are written in."""
+
+    read: Reading
+    show: Show
+    width: int
+
+
+class _Place(NamedTuple):
+    """A column, and how a node of one table gives its values."""
+
+    column: int
+    read: Reading
+    write: Callable[[Any], str]
+
+
+Form = Callable[[list[Any], Callable[[Any], str]], list[Any]]
+"""What becomes of values, given what writes one."""
 
 
 class FieldError(RdmaError):
     """A field name that nobody knows; the text offers the nearest ones."""
 
 
-def _whole(table: type[Header]) -> Reading:
-    write = writer(table.show, table.SIZE * 8)
-    return lambda node: [write(node.octets)]
-
-
 def _of_group(group: Group) -> Reading:
-    write = writer(group.meaning.show, group.width)
-    return lambda node: [write(group.value_in(cast(Header, node.header)))]
+    return lambda node: [group.value_in(cast(Header, node.header))]
 
 
 def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
-    write = writer(meaning.show, row.width)
+    several = row.times > 1
 
-    def read(node: Node) -> list[str]:
+    def read(node: Node) -> list[Any]:
         header: Any = node.header
         if row.cases is not None and row.meaning_in(header) != meaning:
             return []
         value = header[index]
-        return list(map(write, value)) if row.times > 1 else [write(value)]
+        return list(value) if several else [value]
 
     return read
 
 
-def _readings(table: type[Header]) -> Iterator[tuple[str, Reading]]:
+def _sources(table: type[Header]) -> Iterator[tuple[str, Source]]:
     """Every name that a header has a value under, and how it is read."""
     if table.wireshark:
-        yield table.wireshark, _whole(table)
+        yield table.wireshark, Source(lambda node: [node.octets], table.show, table.SIZE * 8)
     for name, row, meaning in named_rows(table):
         if isinstance(row, Group):
-            yield name, _of_group(row)
+            read = _of_group(row)
         else:
-            yield name, _of_row(row, table.rows.index(row), meaning)
+            read = _of_row(row, table.rows.index(row), meaning)
+        yield name, Source(read, meaning.show, row.width)
+
+
+def sources(name: str) -> list[tuple[type[Header], Source]]:
+    """The headers that have values under this name, and how each is read."""
+    return _by_name().get(name, [])
 
 
 @cache
-def _by_name() -> dict[str, list[tuple[type[Header], Reading]]]:
-    found: dict[str, list[tuple[type[Header], Reading]]] = {}
+def _by_name() -> dict[str, list[tuple[type[Header], Source]]]:
+    found: dict[str, list[tuple[type[Header], Source]]] = {}
     for table in tables():
-        for name, reading in _readings(table):
-            found.setdefault(name, []).append((table, reading))
+        for name, source in _sources(table):
+            found.setdefault(name, []).append((table, source))
     return found
 
 
@@ -74,7 +94,7 @@ class Selection:
         self.names = list(names)
         self._frame: list[tuple[int, FrameField]] = []
         self._derived: dict[Derived, list[int]] = {}
-        self._headers: dict[type[Header], list[tuple[int, Reading]]] = {}
+        self._headers: dict[type[Header], list[_Place]] = {}
         for column, name in enumerate(self.names):
             places = (self._from_frame, self._from_derived, self._from_headers)
             found = [place(column, name) for place in places]
@@ -93,26 +113,42 @@ class Selection:
         return bool(found)
 
     def _from_headers(self, column: int, name: str) -> bool:
-        found = _by_name().get(name, [])
-        for table, reading in found:
-            self._headers.setdefault(table, []).append((column, reading))
+        found = sources(name)
+        for table, source in found:
+            place = _Place(column, source.read, writer(source.show, source.width))
+            self._headers.setdefault(table, []).append(place)
         return bool(found)
 
     def values(self, frame: Dissection) -> list[list[str]]:
-        """One list per field: its values in this frame, in the order of their octets."""
-        found: list[list[str]] = [[] for _ in self.names]
+        """One list per field: its values in this frame, as text, in the order of their octets."""
+        return self._gathered(frame, _written)
+
+    def numbers(self, frame: Dissection) -> list[list[Any]]:
+        """The same, as headers hold them: numbers, octets, and text only where it is text."""
+        return self._gathered(frame, _as_held)
+
+    def _gathered(self, frame: Dissection, form: Form) -> list[list[Any]]:
+        found: list[list[Any]] = [[] for _ in self.names]
         for column, field in self._frame:
-            found[column] = [field.field.text(value) for value in field.values(frame)]
+            found[column] = form(field.values(frame), field.field.text)
         for node in frame.nodes:
-            self._of_node(node, found)
+            self._of_node(node, found, form)
         return found
 
-    def _of_node(self, node: Node, found: list[list[str]]) -> None:
-        for column, reading in self._headers.get(type(node.header), ()):  # type: ignore[arg-type]
-            found[column] += reading(node)
+    def _of_node(self, node: Node, found: list[list[Any]], form: Form) -> None:
+        for column, read, write in self._headers.get(type(node.header), ()):  # type: ignore[arg-type]
+            found[column] += form(read(node), write)
         for field, value in node.extras:
             for column in self._derived.get(field, ()):
-                found[column].append(field.text(value))
+                found[column] += form([value], field.text)
+
+
+def _written(values: list[Any], write: Callable[[Any], str]) -> list[Any]:
+    return list(map(write, values))
+
+
+def _as_held(values: list[Any], _: Callable[[Any], str]) -> list[Any]:
+    return values
 
 
 def _unknown(name: str) -> str:
