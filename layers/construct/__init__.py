@@ -11,10 +11,13 @@ Construct is an extra: ``pip install "rdmawire[construct]"``.
 
 try:
     import construct as _library  # noqa: F401 - only to say what is missing
-except ImportError as error:
+except ModuleNotFoundError as error:
+    if error.name != "construct":
+        raise
     raise ImportError(
-        "rdmawire.layers.construct needs Construct: pip install 'rdmawire[construct]'"
-    ) from error
+        'rdmawire.layers.construct needs Construct: pip install "rdmawire[construct]"',
+        name="construct",
+    ) from None
 
 from rdmawire.layers.construct.frame import RoCEFrame
 from rdmawire.layers.construct.header import struct

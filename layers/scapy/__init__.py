@@ -8,17 +8,22 @@
 Lengths, pad count and ICRC are worked out where they are left out. Ethernet, IP, UDP and TCP are
 Scapy's own. Importing this binds UDP port 4791 and EtherType 0x8915 before whatever else is
 bound to them; :func:`unbind` gives them back, to ``scapy.contrib.roce`` for one.
+:func:`bind` takes further ports, :func:`bind_iwarp` those of iWARP.
 
 Scapy is an extra: ``pip install "rdmawire[scapy]"``.
 """
 
 try:
     import scapy as _library  # noqa: F401 - only to say what is missing
-except ImportError as error:
-    raise ImportError("rdmawire.layers.scapy needs Scapy: pip install 'rdmawire[scapy]'") from error
+except ModuleNotFoundError as error:
+    if error.name != "scapy":
+        raise
+    raise ImportError(
+        'rdmawire.layers.scapy needs Scapy: pip install "rdmawire[scapy]"', name="scapy"
+    ) from None
 
 from rdmawire.layers.scapy.binding import bind, bind_iwarp, unbind, unbind_iwarp
-from rdmawire.layers.scapy.iwarp import FPDU
+from rdmawire.layers.scapy.iwarp import MPA
 from rdmawire.layers.scapy.layer import Octets, TableLayer, layers
 from rdmawire.layers.scapy.session import IWARPSession
 
@@ -27,7 +32,7 @@ globals().update(_LAYERS)
 bind()
 
 __all__ = [  # noqa: PLE0604 - the names of tables are text
-    "FPDU",
+    "MPA",
     "IWARPSession",
     "Octets",
     "TableLayer",

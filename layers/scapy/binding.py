@@ -4,12 +4,19 @@
 from typing import Any
 
 from scapy.config import conf
-from scapy.layers.inet import TCP, UDP
+from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import Ether
-from scapy.packet import Packet, bind_layers, bind_top_down, split_bottom_up, split_top_down
+from scapy.layers.l2 import ARP, Ether, Loopback
+from scapy.packet import (
+    Packet,
+    bind_bottom_up,
+    bind_layers,
+    bind_top_down,
+    split_bottom_up,
+    split_top_down,
+)
 
-from rdmawire.layers.scapy.iwarp import FPDU
+from rdmawire.layers.scapy.iwarp import FPDU, MPA
 from rdmawire.layers.scapy.layer import layer
 from rdmawire.layers.scapy.native import ERF, GRH, LRH
 from rdmawire.layers.scapy.transport import BTH
@@ -17,49 +24,71 @@ from rdmawire.wire import erf, ib
 from rdmawire.wire.inet import ROCE_PORT, EtherType
 from rdmawire.wire.native import IBA_TRANSPORT
 
+_Fields = dict[str, Any]
+
 _LINKS: dict[int, type[Packet]] = {247: LRH, 197: ERF}
 """Link types of captures that Scapy does not know, or not down to the packet."""
 
+_ETHERTYPES = {EtherType.IPV4: IP, EtherType.IPV6: IPv6, EtherType.ARP: ARP, EtherType.ROCE: GRH}
+
+_FAMILIES_OF_IPV6 = (10, 24, 28, 30)
+"""Numbers for IPv6 where BSD's loopback is captured: each system has its own."""
+
 
 def bind(port: int = ROCE_PORT) -> None:
-    """Bind RoCEv2 to a UDP port, and RoCE to its EtherType, before what is bound already."""
-    unbind(port)
-    _bind_first(UDP, BTH, dport=port)
-    _bind_first(Ether, GRH, type=int(EtherType.ROCE))
+    """Bind RoCEv2 to a UDP port, and RoCE to its EtherType, before what is bound already.
+
+    Packets that are built get the port bound last.
+    """
+    _bind_first(UDP, BTH, {"dport": port})
+    _bind_first(Ether, GRH, {"type": int(EtherType.ROCE)})
 
 
-def unbind(port: int = ROCE_PORT) -> None:
-    """Take back what :func:`bind` did; what others bound stays."""
-    _unbind(UDP, BTH, dport=port)
-    _unbind(Ether, GRH, type=int(EtherType.ROCE))
+def unbind(port: int | None = None) -> None:
+    """Take back what :func:`bind` did for a port; for all ports and RoCE, if none is given."""
+    for fields in _bound(UDP, BTH):
+        if port in (None, fields["dport"]):
+            _unbind(UDP, BTH, fields)
+    if port is None:
+        _unbind(Ether, GRH, {"type": int(EtherType.ROCE)})
 
 
 def bind_iwarp(port: int) -> None:
     """Read TCP segments from and to a port as iWARP, each for itself.
 
-    Where FPDUs do not begin with segments, :class:`~rdmawire.layers.scapy.IWARPSession` is what
-    finds them.
+    Where FPDUs do not begin with segments, or Markers stand in them,
+    :class:`~rdmawire.layers.scapy.IWARPSession` is what finds them.
     """
-    unbind_iwarp(port)
-    _bind_first(TCP, FPDU, dport=port)
-    _bind_first(TCP, FPDU, sport=port)
+    for side in ("sport", "dport"):
+        _bind_first(TCP, MPA, {side: port})
+    bind_top_down(TCP, FPDU, dport=port)
 
 
 def unbind_iwarp(port: int) -> None:
     """Take back what :func:`bind_iwarp` did."""
-    _unbind(TCP, FPDU, dport=port)
-    _unbind(TCP, FPDU, sport=port)
+    for side in ("sport", "dport"):
+        _unbind(TCP, MPA, {side: port})
+    split_top_down(TCP, FPDU, dport=port)
 
 
-def _bind_first(lower: type[Packet], upper: type[Packet], **fields: Any) -> None:
+def _bound(lower: type[Packet], upper: type[Packet]) -> list[_Fields]:
+    """The fields that have one layer follow the other, the last bound first."""
+    return [fields for fields, follows in lower.payload_guess if follows is upper]
+
+
+def _bind_first(lower: type[Packet], upper: type[Packet], fields: _Fields) -> None:
     """Bind as Scapy does, but before all that is bound."""
-    bind_top_down(lower, upper, **fields)
+    split_bottom_up(lower, upper, **fields)
     lower.payload_guess.insert(0, (fields, upper))
+    bind_top_down(lower, upper, **fields)
 
 
-def _unbind(lower: type[Packet], upper: type[Packet], **fields: Any) -> None:
+def _unbind(lower: type[Packet], upper: type[Packet], fields: _Fields) -> None:
+    """Take a binding back; packets that are built get the one that is the last now."""
     split_bottom_up(lower, upper, **fields)
     split_top_down(lower, upper, **fields)
+    for left in _bound(lower, upper)[:1]:
+        bind_top_down(lower, upper, **left)
 
 
 def _bind_links() -> None:
@@ -69,6 +98,10 @@ def _bind_links() -> None:
     bind_layers(LRH, layer(ib.RWH), lnh=int(ib.LNH.RAW))
     bind_layers(GRH, BTH, nxthdr=IBA_TRANSPORT)
     bind_layers(layer(erf.ERFEthernetPad), Ether)
+    for number, upper in _ETHERTYPES.items():
+        bind_layers(layer(ib.RWH), upper, etype=int(number))
+    for family in _FAMILIES_OF_IPV6:
+        bind_bottom_up(Loopback, IPv6, type=family)
     for number, link in _LINKS.items():
         conf.l2types.register(number, link)
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """iWARP: start-up frames of MPA, and FPDUs with a DDP segment in each."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+from scapy.fields import PacketListField
+from scapy.layers.inet import TCP
 from scapy.packet import Packet
 
 from rdmawire.layers.scapy.field import BehindField
@@ -12,6 +14,8 @@ from rdmawire.wire import mpa, rdmap
 from rdmawire.wire.ddp import DDPControl
 
 _CRC = mpa.FPDUCRC.SIZE
+_MOST_FRAMES = (1 << 16) // (mpa.FPDULength.SIZE + _CRC)
+"""Frames that the payload of an IP packet has room for."""
 
 
 class StartUpLayer(TableLayer):
@@ -35,9 +39,9 @@ class StartUpLayer(TableLayer):
 
 
 class FPDULayer(TableLayer):
-    """The length of an FPDU: it, ``pad`` and ``crc`` are worked out where they are left out.
+    """An FPDU: ``ulpdu_length``, ``pad`` and ``crc`` are worked out where they are left out.
 
-    An FPDU has no Markers here: :class:`~rdmawire.layers.scapy.IWARPSession` takes them out.
+    It has no Markers here: :class:`~rdmawire.layers.scapy.IWARPSession` takes them out.
     """
 
     def planned(self, octets: bytes) -> Plan:
@@ -47,8 +51,8 @@ class FPDULayer(TableLayer):
         return planned(rdmap.layout(octets[start : start + length]))
 
     def post_dissect(self, s: bytes) -> bytes:
-        """Take pad and CRC from behind the segment; what follows them is the next FPDU."""
-        self.raw_packet_cache = None
+        """Take pad and CRC from behind the segment."""
+        self.raw_packet_cache = None  # what is behind the segment is not in it
         end = mpa.fpdu_size(self.ulpdu_length) - mpa.FPDULength.SIZE
         if end > len(s):
             self.fields |= {"pad": b"", "crc": b""}
@@ -57,26 +61,24 @@ class FPDULayer(TableLayer):
         self.fields |= {"pad": s[self.ulpdu_length : crc], "crc": int.from_bytes(s[crc:end], "big")}
         return s[: self.ulpdu_length] + s[end:]
 
-    def do_dissect_payload(self, s: bytes) -> None:
-        """The segment, then the FPDUs behind this one."""
-        super().do_dissect_payload(s[: self.ulpdu_length])
-        if rest := s[self.ulpdu_length :]:
-            self.add_payload(stream_layer(rest)(rest))
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """Part the segment from what comes after the FPDU."""
+        return s[: self.ulpdu_length], s[self.ulpdu_length :]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Put pad and CRC behind the segment, and before the next FPDU."""
+        """Put pad and CRC behind the segment."""
         if self.ulpdu_length is None:
             pkt = mpa.FPDULength(len(pay)).build()
-        length = int.from_bytes(pkt, "big")
-        octets, rest = pkt + pay[:length], pay[length:]
+        octets = pkt + pay
         octets += bytes(-len(octets) % 4) if self.pad is None else self.pad
         crc = mpa.crc_of(octets) if self.crc is None else self.crc
-        return octets + self.get_field("crc").octets(crc) + rest
+        return octets + self.get_field("crc").octets(crc)
 
     def crc_expected(self) -> int:
         """What the CRC must be."""
-        segment = bytes(self.payload)[: self.ulpdu_length]
-        return mpa.crc_of(self.self_build() + segment + self.pad)
+        octets = self.copy()
+        octets.fields["crc"] = b""
+        return mpa.crc_of(octets.do_build())
 
     def crc_good(self) -> bool:
         """Whether the CRC is what it must be; says nothing where CRCs are not in use."""
@@ -98,12 +100,32 @@ FPDU = define(
     FPDULayer,
     more=(BehindField("pad"), BehindField("crc", _CRC)),
     computed=("ulpdu_length",),
+    name="FPDU",
 )
 define(DDPControl, SegmentLayer)
 
 _KEYS = {mpa.REQUEST_KEY: MPARequest, mpa.REPLY_KEY: MPAReply}
 
 
-def stream_layer(octets: bytes) -> type[Packet]:
-    """What a piece of a stream begins with: a start-up frame, or an FPDU."""
+def frame_layer(octets: bytes) -> type[Packet]:
+    """What stands at the beginning of these octets: a start-up frame, or an FPDU."""
     return _KEYS.get(octets[: len(mpa.REQUEST_KEY)], FPDU)
+
+
+class MPA(Packet):
+    """Start-up frames and FPDUs, one behind the other: a piece of an MPA stream."""
+
+    name = "MPA"
+    __module__ = "rdmawire.layers.scapy"
+    fields_desc: ClassVar[list[Any]] = [
+        PacketListField(
+            "frames",
+            [],
+            next_cls_cb=lambda _pkt, _before, _last, octets: frame_layer(octets),
+            max_count=_MOST_FRAMES,
+        )
+    ]
+
+    def mysummary(self) -> Any:
+        """The lines of the frames."""
+        return ", ".join(frame.summary() for frame in self.frames), [TCP]

@@ -6,7 +6,6 @@ octets behind it hold, found once where a message begins and handed on from laye
 no plan says what follows, Scapy's own bindings do.
 """
 
-from collections.abc import Callable
 from types import new_class
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +14,8 @@ from scapy.fields import StrLenField
 from scapy.packet import Packet
 
 from rdmawire.layers.scapy.field import field
+from rdmawire.layers.scapy.grouped import grouped, ungrouped
+from rdmawire.layers.scapy.summary import SUMMARIES
 from rdmawire.wire.header import Header
 from rdmawire.wire.tables import tables
 
@@ -27,8 +28,6 @@ class Step(NamedTuple):
 
 
 Plan = tuple[Step, ...]
-Planner = Callable[[Packet, bytes], Plan]
-"""What the octets of a message hold behind its first header; they begin with that header."""
 
 
 class PlannedLayer(Packet):
@@ -40,7 +39,7 @@ class PlannedLayer(Packet):
 
     def do_dissect(self, s: bytes) -> bytes:
         """Take the header off, once what follows it is known."""
-        before = getattr(self.underlayer, "plan", ())
+        before = _plan(self.underlayer)
         self.plan = before[1:] if before else self.planned(s)
         return super().do_dissect(s)
 
@@ -50,7 +49,7 @@ class PlannedLayer(Packet):
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """The next layer of the plan; behind its end, what is bound."""
-        plan = getattr(self, "plan", ())
+        plan = _plan(self)
         if not plan:
             return super().guess_payload_class(payload)
         table = plan[0].table
@@ -59,27 +58,52 @@ class PlannedLayer(Packet):
         return conf.raw_layer if len(plan) == 1 else Octets
 
 
+def _plan(pkt: Packet | None) -> Plan:
+    """What follows a layer; nothing for layers that were not dissected, or are not ours."""
+    return getattr(pkt, "plan", ()) if isinstance(pkt, PlannedLayer) else ()
+
+
+def _planned_size(pkt: Packet) -> int:
+    """How many octets the layer below has planned for this one; one alone takes all."""
+    plan = _plan(pkt.underlayer)
+    return plan[0].size if plan else len(pkt.original)
+
+
 class Octets(PlannedLayer):
     """Octets between headers that no table describes."""
 
     name = "Octets"
-    fields_desc: ClassVar[list[Any]] = [
-        StrLenField("load", b"", length_from=lambda pkt: pkt.underlayer.plan[0].size)
-    ]
+    fields_desc: ClassVar[list[Any]] = [StrLenField("load", b"", length_from=_planned_size)]
 
 
 class TableLayer(PlannedLayer):
-    """A header of the wire tables."""
+    """A header of the wire tables. Groups of its rows can be read and set as one number."""
 
     name = "Table"
     table: ClassVar[type[Header]]
+    rows: ClassVar[tuple[Any, ...]]
+    summary_format: ClassVar[str] = ""
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **ungrouped(self.table, fields))
 
     def header(self) -> Header:
         """The header itself, as :mod:`rdmawire.wire` has it."""
         return self.table.parse(self.self_build())
 
+    def mysummary(self) -> Any:
+        """The line of the layer, with those of the layers below that have one."""
+        return (self.sprintf(self.summary_format), _SUMMED_UP) if self.summary_format else ""
+
 
 _BUILT: dict[type[Header], type[TableLayer]] = {}
+_SUMMED_UP: list[type[Packet]] = []
+"""Layers whose lines a summary keeps, though a layer above them has one too."""
+
+
+def sum_up(cls: type[Packet]) -> None:
+    """Keep the line of this layer in the summaries of those above it."""
+    _SUMMED_UP.append(cls)
 
 
 def define(
@@ -87,24 +111,44 @@ def define(
     base: type[TableLayer] = TableLayer,
     more: tuple[Any, ...] = (),
     computed: tuple[str, ...] = (),
+    name: str = "",
 ) -> type[TableLayer]:
-    """The layer of a table; ``computed`` rows are worked out when a packet is built."""
+    """The layer of a table; ``computed`` rows are worked out when a packet is built.
+
+    ``more`` fields stand behind the rows, ``name`` is for layers that hold more than the header.
+    """
+    body = _body(table, more, computed) | {"name": name or table.__name__}
+    made: type[TableLayer] = new_class(
+        name or table.__name__, (base,), exec_body=lambda space: space.update(body)
+    )
+    _BUILT[table] = made
+    if made.summary_format:
+        sum_up(made)
+    return made
+
+
+def _body(table: type[Header], more: tuple[Any, ...], computed: tuple[str, ...]) -> dict[str, Any]:
+    """What stands in the class of a layer."""
     fields = [
         field(table.__name__, row, None if row.name in computed else row.default)
         for row in table.rows
     ]
-    body = {
-        "name": table.__name__,
+    return {
+        **{group.name: grouped(group) for group in table.groups},
         "table": table,
+        "rows": table.rows,
         "fields_desc": [*fields, *more],
+        "dispatch_hook": classmethod(_layer_or_raw),
+        "summary_format": SUMMARIES.get(table, ""),
         "__doc__": table.__doc__,
         "__module__": "rdmawire.layers.scapy",
     }
-    made: type[TableLayer] = new_class(
-        table.__name__, (base,), exec_body=lambda space: space.update(body)
-    )
-    _BUILT[table] = made
-    return made
+
+
+def _layer_or_raw(cls: type[TableLayer], _pkt: bytes = b"", *_: Any, **__: Any) -> type[Packet]:
+    """The layer, or ``Raw`` for octets that end before the header does."""
+    whole = not _pkt or len(_pkt) >= cls.table.SIZE
+    return cls if whole else conf.raw_layer
 
 
 def layer(table: type[Header]) -> type[TableLayer]:
@@ -114,8 +158,7 @@ def layer(table: type[Header]) -> type[TableLayer]:
 
 def layers(without: tuple[str, ...] = ()) -> dict[str, type[TableLayer]]:
     """The layers of all tables by name, but for those of some modules of the wire."""
-    return {
-        table.__name__: layer(table)
-        for table in tables()
-        if table.__module__.rpartition(".")[2] not in without
-    }
+    found = (
+        layer(table) for table in tables() if table.__module__.rpartition(".")[2] not in without
+    )
+    return {each.__name__: each for each in found}

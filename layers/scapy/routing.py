@@ -35,7 +35,7 @@ def icrc(bth: Packet, transport: bytes) -> int | None:
     What stands there may also be no header that an ICRC could begin with, as when it is fuzzed.
     """
     before, behind = b"", len(transport) + ib.ICRC.SIZE
-    for pkt in _underlayers(bth):
+    for pkt in underlayers(bth):
         octets = head(pkt, behind + len(before))
         before = octets + before
         kind = type(pkt).__name__
@@ -46,7 +46,7 @@ def icrc(bth: Packet, transport: bytes) -> int | None:
     return None
 
 
-def _underlayers(pkt: Packet) -> Iterator[Packet]:
+def underlayers(pkt: Packet) -> Iterator[Packet]:
     """The layers below, the nearest first."""
     below = pkt.underlayer
     while below is not None:

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A session for `sniff` and `rdpcap` that finds iWARP in TCP connections."""
+"""A session for `sniff` that finds iWARP in TCP connections."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
-from scapy.layers.inet import TCP
+from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
 from scapy.packet import NoPayload, Packet, Padding
 from scapy.sessions import IPSession
 
-from rdmawire.analysis.mpa_event import Event, Fpdu, StartUp
+from rdmawire.analysis.mpa_event import Event, Fpdu, StartUp, Torn
 from rdmawire.analysis.mpa_stream import Streams
-from rdmawire.layers.scapy.iwarp import FPDU, stream_layer
-from rdmawire.wire import inet, mpa
+from rdmawire.layers.scapy.iwarp import FPDU, MPA, frame_layer
+from rdmawire.layers.scapy.routing import underlayers
+from rdmawire.wire import inet
 from rdmawire.wire.mpa import FPDUCRC, FPDULength
 
 
@@ -21,7 +23,7 @@ class IWARPSession(IPSession):
 
     ``sniff(offline="capture.pcap", session=IWARPSession)``. Segments may come out of order, twice
     or overlapping; FPDUs may lie across segments, have Markers in them, and be joined midway.
-    Every packet comes out once; FPDUs stand one behind the other, without their Markers.
+    Every packet comes out once; FPDUs stand in it one behind the other, without their Markers.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -31,21 +33,22 @@ class IWARPSession(IPSession):
     def process(self, pkt: Packet) -> Packet | None:
         """The packet, with what it completes; ``None`` for fragments that complete nothing."""
         whole = super().process(pkt)
-        if whole is None or TCP not in whole:
-            return whole
-        found = list(_layers(self._events(whole[TCP])))
-        if found:
-            whole[TCP].remove_payload()
-            for one in found:
-                whole[TCP].add_payload(one)
+        tcp = whole.getlayer(TCP) if whole is not None else None
+        frames = list(_frames(self._events(tcp))) if tcp is not None else []
+        if tcp is not None and frames:
+            tcp.remove_payload()
+            tcp.add_payload(MPA(frames=frames))
         return whole
 
     def _events(self, tcp: Packet) -> list[Event]:
-        ip = tcp.underlayer
+        ip = next((pkt for pkt in underlayers(tcp) if type(pkt) in (IP, IPv6)), None)
+        if ip is None:
+            return []
         source, destination = (ip_address(end).packed for end in (ip.src, ip.dst))
-        header = inet.TCP.parse(tcp.self_build())
         payload = _payload(tcp)
-        found = self._streams.segment(source, destination, header, payload, len(payload))
+        length = len(payload) + _cut_off(ip)
+        header = inet.TCP.parse(tcp.self_build())
+        found = self._streams.segment(source, destination, header, payload, length)
         return found.events if found.arrival.connection.upper.agreement.known else []
 
 
@@ -53,17 +56,29 @@ def _payload(tcp: Packet) -> bytes:
     """The octets of a segment, without what the link put behind them."""
     if isinstance(tcp.payload, NoPayload | Padding):
         return b""
-    return bytes(tcp.payload.original)
+    return bytes(tcp.payload.original or tcp.payload)
 
 
-def _layers(events: list[Event]) -> Iterator[Packet]:
+def _cut_off(ip: Packet) -> int:
+    """How many octets of a packet the capture left out."""
+    announced = ip.len if isinstance(ip, IP) else ip.plen and inet.IPv6.SIZE + ip.plen
+    return max((announced or 0) - len(ip.original), 0) if ip.original else 0
+
+
+def _frames(events: list[Event]) -> Iterator[Packet]:
+    """Start-up frames and FPDUs as layers; of those that stay incomplete, what there is."""
     for event in events:
-        if isinstance(event, Fpdu):
-            yield FPDU(_without_markers(event.fpdu))
-        elif isinstance(event, StartUp):
-            yield stream_layer(event.octets)(event.octets)
+        if isinstance(event, StartUp):
+            yield frame_layer(event.octets)(event.octets)
+        elif isinstance(event, Fpdu):
+            yield FPDU(_head(event) + event.fpdu.ulpdu + event.fpdu.pad + _crc(event))
+        elif isinstance(event, Torn):
+            yield FPDU(_head(event) + event.fpdu.ulpdu_before(len(event.octets)))
 
 
-def _without_markers(fpdu: mpa.FPDU) -> bytes:
-    head = FPDULength(len(fpdu.ulpdu)).build()
-    return head + fpdu.ulpdu + fpdu.pad + FPDUCRC(fpdu.crc).build()
+def _head(event: Fpdu | Torn) -> bytes:
+    return FPDULength(len(event.fpdu.ulpdu)).build()
+
+
+def _crc(event: Fpdu) -> bytes:
+    return FPDUCRC(event.fpdu.crc).build()

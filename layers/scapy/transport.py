@@ -86,15 +86,21 @@ def _datagram(octets: bytes, start: int) -> Plan:
 
 
 class DatagramLayer(TableLayer):
-    """The common header of a management datagram; zeros fill it up to 256 octets."""
+    """The common header of a management datagram; ``fill`` makes it 256 octets long."""
 
     def planned(self, octets: bytes) -> Plan:
         """What class and attribute put behind the header."""
         return planned(mad.layout(octets))[1:]
 
+    def post_dissect(self, s: bytes) -> bytes:
+        """Take a datagram for as long as it is: it may be cut short."""
+        self.fields["fill"] = b""
+        return s
+
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Fill up what is shorter than a datagram."""
-        return (pkt + pay).ljust(DATAGRAM, b"\0")
+        octets = pkt + pay
+        return octets.ljust(DATAGRAM, b"\0") if self.fill is None else octets + self.fill
 
 
 BTH = define(
@@ -103,5 +109,5 @@ BTH = define(
     more=(BehindField("pad"), BehindField("icrc", ib.ICRC.SIZE)),
     computed=("padcnt",),
 )
-MAD = define(mad.MAD, DatagramLayer)
-DirectedMAD = define(mad.DirectedMAD, DatagramLayer)
+MAD = define(mad.MAD, DatagramLayer, more=(BehindField("fill"),))
+DirectedMAD = define(mad.DirectedMAD, DatagramLayer, more=(BehindField("fill"),))
