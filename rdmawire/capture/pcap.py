@@ -25,8 +25,8 @@ MAGICS = {
 }
 """First four octets of a file: byte order, units per second."""
 
-_HEADER = 24
-_RECORD = 16
+HEADER, RECORD = 24, 16
+"""Octets of the file's header, and of a record's."""
 
 
 class PcapParser:
@@ -35,16 +35,16 @@ class PcapParser:
     format = "pcap"
 
     def __init__(self, octets: Octets) -> None:
-        left = octets.need(_HEADER)
-        if left < _HEADER:
-            raise octets.damage(f"a pcap header takes {_HEADER} octets, {left} are there")
+        left = octets.need(HEADER)
+        if left < HEADER:
+            raise octets.damage(f"a pcap header takes {HEADER} octets, {left} are there")
         self._order, self._resolution = MAGICS[octets.buffer[:4]]
         major, minor, snap_length, link_type = struct.unpack_from(
             f"{self._order}4xHH8xII", octets.buffer
         )
         if major != 2:
             raise octets.damage(f"pcap version {major}.{minor}, known is 2", 4)
-        octets.at += _HEADER
+        octets.at += HEADER
         # The upper half says whether and how long a frame checksum follows.
         interface = Interface(link_type & 0xFFFF, snap_length, resolution=self._resolution)
         self.interfaces = [interface]
@@ -60,7 +60,7 @@ class PcapParser:
         while self._bring_record(unpack):
             buffer, at = self._octets.buffer, self._octets.at
             size = len(buffer)
-            last = size - _RECORD
+            last = size - RECORD
             while at <= last:
                 (captured,) = unpack(buffer, at)
                 start = at + 16
@@ -74,17 +74,14 @@ class PcapParser:
     def _bring_record(self, unpack: Callable[[bytes, int], tuple[int]]) -> bool:
         """Have the next record stand whole in the buffer; false where the file ends."""
         octets = self._octets
-        left = octets.need(_RECORD)
+        left = octets.need(RECORD)
         if left == 0:
             return False
-        if left < _RECORD:
-            raise octets.damage(f"a record header takes {_RECORD} octets, {left} are there")
-        (captured,) = unpack(octets.buffer, octets.at)
-        if captured > self._longest:
-            raise octets.damage(f"a record claims {captured} octets, {self._longest} are allowed")
-        left = octets.need(_RECORD + captured) - _RECORD
-        if left < captured:
-            raise octets.damage(f"a record promises {captured} octets, {left} are there")
+        captured = unpack(octets.buffer, octets.at)[0] if left >= RECORD else 0
+        if captured <= self._longest:
+            left = octets.need(RECORD + captured)
+        if reason := misfit(captured, left, self._longest):
+            raise octets.damage(reason)
         return True
 
     def _records(self) -> Iterator[Record]:
@@ -97,6 +94,20 @@ class PcapParser:
             seconds, fraction, length = unpack(buffer, start - 16)
             time_ns = seconds * 1_000_000_000 + fraction * unit
             yield new(Record, (buffer[start:end], time_ns, length, link_type, 0, ()))
+
+
+def misfit(captured: int, left: int, longest: int) -> str:
+    """Why no whole record begins where ``left`` octets are left; nothing if one does.
+
+    ``captured`` is what its header says, if that is there, and ``longest`` the most allowed.
+    """
+    if left < RECORD:
+        return f"a record header takes {RECORD} octets, {left} are there"
+    if captured > longest:
+        return f"a record claims {captured} octets, {longest} are allowed"
+    if left < RECORD + captured:
+        return f"a record promises {captured} octets, {left - RECORD} are there"
+    return ""
 
 
 class PcapBuilder:

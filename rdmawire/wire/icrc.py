@@ -25,7 +25,8 @@ VARIANT: dict[type[Header], tuple[str, ...]] = {
 }
 """The rows that may change on the way: ones stand for them. IBA 7.8.1, A16.3, A17.5."""
 
-_ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
+ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
+"""What an ICRC begins with where ones stand for the LRH."""
 _BTH_SIZE = BTH.SIZE
 _IPV6_BTH = IPv6.SIZE + UDP.SIZE
 _IBA_GLOBAL = int(LNH.IBA_GLOBAL)
@@ -39,9 +40,14 @@ def _ones(part: type[Header] | int) -> str:
     return "".join(("1" if row.name in VARIANT[part] else "0") * row.size for row in part.rows)
 
 
+def mask(*parts: type[Header] | int) -> bytes:
+    """The ones over headers, and octets between them, that stand one behind the other."""
+    digits = "".join(map(_ones, parts))
+    return int(digits, 2).to_bytes(len(digits) // 8, "big")
+
+
 def _mask(*parts: type[Header] | int) -> int:
-    """The ones over headers that stand one behind the other, as one number in wire order."""
-    return int("".join(map(_ones, parts)), 2)
+    return _number(mask(*parts), "big")
 
 
 @lru_cache(maxsize=64)
@@ -111,7 +117,7 @@ def _icrc(
     end: int | None,
     mask: int,
     *,
-    crc: int = _ONES_FOR_LRH,
+    crc: int = ONES_FOR_LRH,
 ) -> int:
     """The CRC of headers from ``start`` on with the mask over them, and of the rest as it is."""
     limit = len(buffer) if end is None else end

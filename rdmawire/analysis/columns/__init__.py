@@ -1,0 +1,16 @@
+"""Whole captures as columns of NumPy and Arrow: :func:`read_columns`, :func:`iter_columns`."""
+
+from rdmawire.analysis.columns.column import Column, Columns
+from rdmawire.analysis.columns.kind import ColumnKind, Form
+from rdmawire.analysis.columns.read import DEFAULT_FIELDS, Row, iter_columns, read_columns
+
+__all__ = [
+    "DEFAULT_FIELDS",
+    "Column",
+    "ColumnKind",
+    "Columns",
+    "Form",
+    "Row",
+    "iter_columns",
+    "read_columns",
+]

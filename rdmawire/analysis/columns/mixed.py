@@ -1,0 +1,85 @@
+"""Columns of a pcap in memory: plain frames many at once, the others dissected one by one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rdmawire.analysis.columns.asked import Query
+from rdmawire.analysis.columns.bits import LEAD
+from rdmawire.analysis.columns.column import Columns
+from rdmawire.analysis.columns.filling import Filling
+from rdmawire.analysis.columns.frames import FRAME_COLUMNS, Frames
+from rdmawire.analysis.columns.path import PATHS
+from rdmawire.analysis.columns.plain import Ports, Records, Sieve
+from rdmawire.analysis.columns.source import Found, first_of
+from rdmawire.analysis.dissector import Dissector
+from rdmawire.capture.columns.mapped import Block, MappedPcap
+
+_ALL = slice(None)
+_STRETCH = 8192
+"""Frames that are read at once: their first octets stay in the processor's cache."""
+
+
+class MixedReader:
+    """Reads the columns of a pcap whose link type is that of a path."""
+
+    def __init__(self, pcap: MappedPcap, query: Query, ports: Ports) -> None:
+        self._pcap = pcap
+        self._query = query
+        paths = [path for path in PATHS if path.link_type == pcap.link_type]
+        self._sieve = Sieve({path: LEAD + query.width(path) for path in paths}, ports)
+        self._dissector = Dissector(int(port) for port in ports)
+        self._first_ns: int | None = None
+        self._previous_ns = 0
+
+    def blocks(self) -> Iterator[Columns]:
+        """The columns, block by block; then :class:`CaptureError` if the file is damaged."""
+        for block in self._pcap.blocks():
+            yield self._block(block)
+
+    def _block(self, block: Block) -> Columns:
+        records = Records(self._pcap.octets, block.places, self._pcap.form.order)
+        filling = Filling(self._query.fields, len(block.places))
+        frames = self._frames(records, block.first)
+        for column, name in enumerate(self._query.names):
+            if name in FRAME_COLUMNS:
+                filling.put(column, _ALL, _ALL, Found(FRAME_COLUMNS[name](frames)))
+        for start in range(0, len(block.places), _STRETCH):
+            self._stretch(frames, start, filling)
+        return filling.columns()
+
+    def _frames(self, records: Records, first: int) -> Frames:
+        ends = records.at(np.array([0, -1])).times(self._pcap.form.resolution)
+        if self._first_ns is None:
+            self._first_ns = self._previous_ns = int(ends[0])
+        frames = Frames(
+            records, first, self._first_ns, self._previous_ns, self._pcap.form.resolution
+        )
+        self._previous_ns = int(ends[1])
+        return frames
+
+    def _stretch(self, frames: Frames, start: int, filling: Filling) -> None:
+        stretch = slice(start, min(start + _STRETCH, len(frames.records.places)))
+        records = frames.records.at(stretch)
+        left = np.ones(len(records.places), np.bool_)
+        for rows, plain in self._sieve.plain(records):
+            left[rows] = False
+            for column, field in enumerate(self._query.fields):
+                if found := first_of(source.read(plain) for source in field.plain or ()):
+                    filling.put(column, stretch, rows, found)
+        for row in np.flatnonzero(left):
+            self._walk(frames, start + int(row), filling)
+
+    def _walk(self, frames: Frames, row: int, filling: Filling) -> None:
+        """One frame that is not plain."""
+        record = frames.records.at(slice(row, row + 1))
+        place, captured = int(record.places[0]) + LEAD, int(record.captured()[0])
+        frame = self._dissector.dissect(
+            self._pcap.octets[place : place + captured],
+            link_type=self._pcap.link_type,
+            time_ns=int(record.times(frames.resolution)[0]),
+            length=int(record.lengths()[0]),
+        )
+        frame.number, frame.file = frames.first + row, self._pcap.name
+        frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)
+        filling.put_row(row, self._query.values(frame))

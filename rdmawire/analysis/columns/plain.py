@@ -1,0 +1,119 @@
+"""Plain frames: those whose fields are read many at once.
+
+A frame is plain if it is whole, on a path to a BTH, and parses from there to its end. What is
+known of such frames are places: where each begins in the file, and what stands at which octet.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.analysis.columns.bits import LEAD, Matrix
+from rdmawire.analysis.columns.path import Path
+from rdmawire.analysis.columns.transport import Packets, make_sense, packets
+from rdmawire.capture.columns.lanes import Octets, Places
+from rdmawire.wire.ib import ICRC
+from rdmawire.wire.inet import UDP
+
+Ports = NDArray[np.uint16]
+Chosen = NDArray[np.int64] | slice
+"""Some of the rows of a block."""
+
+_SECONDS, _FRACTION, _CAPTURED, _LENGTH = range(0, 16, 4)
+
+
+class Records(NamedTuple):
+    """Records of a file: the places of their headers, and the byte order of those."""
+
+    octets: Octets
+    places: Places
+    order: str
+
+    def first_octets(self, width: int) -> Matrix:
+        """Each record's header and the octets behind it, a row for each; all must be there."""
+        rows = max(len(self.octets) - width + 1, 0)
+        every = np.ndarray((rows,), f"V{width}", self.octets, strides=(1,))
+        return every[self.places].view(np.uint8).reshape(len(self.places), width)
+
+    def numbers(self, offset: int | NDArray[np.int64], kind: str = "") -> NDArray[Any]:
+        """The numbers at an octet of each record, counted from its header."""
+        kind = kind or f"{self.order}u4"
+        rows = max(len(self.octets) - np.dtype(kind).itemsize + 1, 0)
+        every: NDArray[Any] = np.ndarray((rows,), kind, self.octets, strides=(1,))
+        found: NDArray[Any] = every[self.places + offset]
+        return found
+
+    def captured(self) -> NDArray[np.uint32]:
+        """How many octets of each frame are there."""
+        return self.numbers(_CAPTURED)
+
+    def lengths(self) -> NDArray[np.uint32]:
+        """How many octets each frame had on the wire."""
+        return self.numbers(_LENGTH)
+
+    def times(self, resolution: int) -> NDArray[np.int64]:
+        """When each was captured, in nanoseconds since the epoch."""
+        seconds = self.numbers(_SECONDS).astype(np.int64)
+        fractions = self.numbers(_FRACTION).astype(np.int64)
+        return seconds * 1_000_000_000 + fractions * (1_000_000_000 // resolution)
+
+    def at(self, chosen: Chosen) -> "Records":
+        """Some of the records."""
+        return self._replace(places=self.places[chosen])
+
+
+class Plain(NamedTuple):
+    """Plain frames on one path: their first octets, and their transport packets."""
+
+    records: Records
+    frames: Matrix
+    path: Path
+    packets: Packets
+
+    @property
+    def icrc(self) -> NDArray[np.int64]:
+        """Octets from the record's header to the ICRC of each frame."""
+        return self.packets.lengths + np.int64(LEAD + self.path.bases[UDP] - ICRC.SIZE)
+
+
+class Sieve:
+    """Finds the plain frames among records.
+
+    ``widths`` says for each path how many octets are read of each record, header included.
+    """
+
+    def __init__(self, widths: dict[Path, int], ports: Ports) -> None:
+        self._widths = widths
+        self._ports = ports
+
+    def plain(self, records: Records) -> Iterator[tuple[Chosen, Plain]]:
+        """The plain frames by path, each time with the rows that they are of the records."""
+        rows = np.arange(len(records.places))
+        for path, width in self._widths.items():
+            last = np.searchsorted(records.places[rows], len(records.octets) - width, "right")
+            near = rows[:last]
+            if not len(near):
+                continue
+            which, found = self._on(path, records.at(near), width)
+            if len(which) == len(records.places):
+                yield slice(None), found
+                return
+            if len(which):
+                yield near[which], found
+            rows = np.delete(rows, which)
+
+    def _on(self, path: Path, records: Records, width: int) -> tuple[NDArray[np.int64], Plain]:
+        """The plain frames on a path, and which of the records they are."""
+        frames = records.first_octets(width)
+        own = packets(frames, path)
+        captured = records.captured()
+        mask = path.holds(frames, self._ports)
+        mask &= captured == records.lengths()
+        mask &= make_sense(frames, path, own, captured)
+        which = np.flatnonzero(mask)
+        if len(which) < len(mask):
+            records, frames = records.at(which), frames[which]
+            own = Packets(own.opcodes[which], own.lengths[which])
+        return which, Plain(records, frames, path, own)
