@@ -60,6 +60,8 @@ class Lanes:
 
         The stretch ends before ``end`` if what stands there is no whole record.
         """
+        if start >= end:
+            return Stretch(np.empty(0, np.int64), start)
         return self._in_step(self._beginnings(start, end), end) or self._one_by_one(start, end)
 
     def _beginnings(self, start: int, end: int) -> Places:
