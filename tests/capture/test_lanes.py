@@ -79,7 +79,7 @@ def test_a_cut_file_gives_what_is_whole_and_the_readers_error(tmp_path: Path, cu
         for number in range(100):
             writer.write(Record(bytes(50), number, 50, 1))
     path.write_bytes(path.read_bytes()[:-cut])
-    places = []
+    places: list[int] = []
     with mapped(path) as pcap:
         assert pcap is not None
         with pytest.raises(CaptureError) as found:  # noqa: PT012 - the blocks come before it
