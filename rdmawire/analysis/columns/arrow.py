@@ -35,7 +35,8 @@ def _named(write: Callable[[Any], str]) -> Callable[[Column], pa.Array]:
     def build(column: Column) -> pa.Array:
         known, places = np.unique(column.values, return_inverse=True)
         indices = pa.array(places.astype(np.int32), mask=~column.valid)
-        return pa.DictionaryArray.from_arrays(indices, [write(value) for value in known])
+        words = pa.array([write(value) for value in known], pa.string())
+        return pa.DictionaryArray.from_arrays(indices, words)
 
     return build
 

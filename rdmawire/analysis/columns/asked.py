@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from rdmawire.analysis import derived
 from rdmawire.analysis.columns.checks import ICRCExpected, ICRCStatus, IPChecksumStatus
-from rdmawire.analysis.columns.kind import DURATION, TEXT, TIME, ColumnKind, kind_of
+from rdmawire.analysis.columns.kind import DURATION, TIME, ColumnKind, kind_of
 from rdmawire.analysis.columns.path import PATHS, Path
 from rdmawire.analysis.columns.source import ICRCSource, RowSource, Source
 from rdmawire.analysis.fields import derived_fields, named_rows
@@ -34,12 +34,9 @@ _COMPUTED: dict[Derived, Source] = {
 _OF_PLAIN = {
     *(derived.PAYLOAD, derived.DATA, derived.DATA_LENGTH, derived.PAD, derived.TRAILER),
     *(derived.UDP_PAYLOAD, derived.UDP_STREAM, derived.UDP_CHECKSUM_STATUS),
-    *(
-        derived.CHECKSUM_EXPECTED,
-        *(f.field for f in FRAME_FIELDS if f.field.name == "rdmawire.file"),
-    ),
+    derived.CHECKSUM_EXPECTED,
 }
-"""Fields that plain frames may have, and that are not computed many at once."""
+"""Derived fields that plain frames may have, and that are not computed many at once."""
 
 _TIMES: dict[str, tuple[ColumnKind, Callable[[Dissection], int]]] = {
     "frame.time": (TIME, lambda frame: frame.time_ns),
@@ -51,10 +48,15 @@ _TIMES: dict[str, tuple[ColumnKind, Callable[[Dissection], int]]] = {
 
 
 class Asked(NamedTuple):
-    """One field: its kind, and where plain frames have it; ``None`` if not to be read at once."""
+    """One field: its kind, and where plain frames have it; ``None`` if not to be read at once.
+
+    ``first`` counts the values before the one that is wanted: a few headers of one row go by the
+    same name as that row, and give their octets before its number.
+    """
 
     name: str
     kind: ColumnKind
+    first: int
     plain: list[Source] | None
 
 
@@ -64,7 +66,7 @@ class Query:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(dict.fromkeys(names))
         self.selection = Selection(self.names)
-        self.fields = [Asked(name, _kind(name), _plain(name)) for name in self.names]
+        self.fields = [Asked(name, _kind(name), _first(name), _plain(name)) for name in self.names]
 
     @property
     def is_plain(self) -> bool:
@@ -85,22 +87,30 @@ class Query:
 def _element(field: Asked, frame: Dissection, values: list[Any]) -> Any:
     if field.name in _TIMES:
         return _TIMES[field.name][1](frame)
-    return field.kind.element(values[0]) if values else None
+    return field.kind.element(values[field.first]) if len(values) > field.first else None
+
+
+def _first(name: str) -> int:
+    return int(any(_is_both(name, table) for table, _ in sources(name)))
+
+
+def _is_both(name: str, table: type[Header]) -> bool:
+    """Whether a header goes by the name of its own row."""
+    return table.wireshark == name and any(own == name for own, _, _ in named_rows(table))
 
 
 def _notations(name: str) -> list[tuple[Show, int]]:
     """How the values under a name are written, in each place where they may be."""
     own = [field.field for field in FRAME_FIELDS] + derived_fields()
     found = [(field.show, field.width) for field in own if field.name == name]
-    return found + [(source.show, source.width) for _, source in sources(name)]
+    return found + [(source.show, source.width) for _, source in sources(name)[_first(name) :]]
 
 
 def _kind(name: str) -> ColumnKind:
     if name in _TIMES:
         return _TIMES[name][0]
     kinds = [kind_of(show, width) for show, width in _notations(name)]
-    widest = max(kinds, key=lambda kind: kind.dtype.itemsize)
-    return widest if all(kind.form is widest.form for kind in kinds) else TEXT
+    return max(kinds, key=lambda kind: kind.dtype.itemsize)
 
 
 def _plain(name: str) -> list[Source] | None:
@@ -117,7 +127,7 @@ def _plain(name: str) -> list[Source] | None:
 
 
 def _in_table(name: str, table: type[Header]) -> list[Source] | None:
-    if table.wireshark == name:
+    if table.wireshark == name and not _is_both(name, table):
         return None
     rows = [(row, meaning) for own, row, meaning in named_rows(table) if own == name]
     if any(_is_wide(row, meaning.show.kind) for row, meaning in rows):

@@ -1,6 +1,6 @@
 """Columns: the values of fields over many frames, as arrays."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,18 @@ class Columns(Mapping[str, Column]):
 
     def __repr__(self) -> str:
         return f"<{self.rows} rows of {', '.join(self._columns)}>"
+
+    def at(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> "Columns":
+        """Some of the rows: those of a mask, of places, or of a slice."""
+        some = {
+            name: Column(column.kind, column.values[rows], column.valid[rows])
+            for name, column in self.items()
+        }
+        return Columns(len(np.arange(self.rows)[rows]), some)
+
+    def without(self, names: Collection[str]) -> "Columns":
+        """All columns but these."""
+        return Columns(self.rows, {n: c for n, c in self.items() if n not in names})
 
     def arrow(self) -> "pa.Table":
         """The same as an Arrow table: addresses as text, times as timestamps, nulls where absent.

@@ -13,7 +13,7 @@ class Frames(NamedTuple):
     """The frames of a block: their records, the number of the first one, and the clock.
 
     ``previous_ns`` is when the frame before the block was captured, ``resolution`` how many units
-    of the records' times make a second.
+    of the records' times make a second, ``file`` the name of the capture.
     """
 
     records: Records
@@ -21,6 +21,7 @@ class Frames(NamedTuple):
     first_ns: int
     previous_ns: int
     resolution: int
+    file: str
 
     def numbers(self) -> NDArray[np.int64]:
         """The numbers of the frames."""
@@ -53,5 +54,6 @@ FRAME_COLUMNS: dict[str, Callable[[Frames], NDArray[Any]]] = {
     "frame.time_delta": Frames.deltas,
     "frame.len": lambda frames: frames.records.lengths(),
     "frame.cap_len": lambda frames: frames.records.captured(),
+    "rdmawire.file": lambda frames: np.full(len(frames.records.places), frames.file, object),
 }
 """Fields that every frame has, and how they are read of many at once."""

@@ -44,7 +44,6 @@ def _number(octets: bytes) -> int:
 OBJECT = np.dtype(object)
 TIME = ColumnKind(Form.TIME, np.dtype(np.int64), int)
 DURATION = ColumnKind(Form.DURATION, np.dtype(np.int64), int)
-TEXT = ColumnKind(Form.TEXT, OBJECT, str)
 _FIXED = {
     Kind.BOOL: ColumnKind(Form.FLAG, np.dtype(np.bool_), bool),
     Kind.PRESENCE: ColumnKind(Form.FLAG, np.dtype(np.bool_), lambda _: True),

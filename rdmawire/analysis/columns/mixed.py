@@ -52,9 +52,8 @@ class MixedReader:
         ends = records.at(np.array([0, -1])).times(self._pcap.form.resolution)
         if self._first_ns is None:
             self._first_ns = self._previous_ns = int(ends[0])
-        frames = Frames(
-            records, first, self._first_ns, self._previous_ns, self._pcap.form.resolution
-        )
+        clock = self._first_ns, self._previous_ns, self._pcap.form.resolution
+        frames = Frames(records, first, *clock, self._pcap.name)
         self._previous_ns = int(ends[1])
         return frames
 

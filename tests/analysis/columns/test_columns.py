@@ -4,18 +4,19 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from rdmawire.analysis.columns import Columns, Form, Row, iter_columns, read_columns
 from rdmawire.analysis.columns.asked import Query
+from rdmawire.analysis.columns.kind import kind_of
 from rdmawire.analysis.columns.mixed import MixedReader
 from rdmawire.analysis.columns.walked import of_frame, walked
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.fields import fields
-from rdmawire.analysis.selection import FieldError, Selection
+from rdmawire.analysis.selection import FieldError, Selection, sources
 from rdmawire.capture import open_capture
 from rdmawire.errors import CaptureError
 
@@ -85,12 +86,12 @@ def test_values_are_those_of_a_selection() -> None:
     assert table["infiniband.aeth.syndrome.timer"].count(14) == 65
 
 
-def test_plain_frames_are_not_dissected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_frames_are_not_dissected() -> None:
     path = CAPTURES / "generated" / "roce_v2_ipv4.pcap"
-    walk = Mock(wraps=MixedReader._walk)
-    monkeypatch.setattr(MixedReader, "_walk", lambda *words: walk(*words))
-    rows = read_columns(path, ["infiniband.bth.psn"]).rows
-    assert walk.call_count < rows / 4
+    walk = MixedReader._walk
+    with patch.object(MixedReader, "_walk", autospec=True, side_effect=walk) as walks:
+        rows = read_columns(path, ["infiniband.bth.psn"]).rows
+    assert walks.call_count < rows / 4
 
 
 def test_forms_and_their_arrays() -> None:
@@ -105,6 +106,19 @@ def test_forms_and_their_arrays() -> None:
     }
     assert columns["ipv6.src"].values.dtype == np.dtype("V16")
     assert not columns["ip.hdr_len"].valid.any()
+
+
+def test_every_field_makes_a_column_of_one_form() -> None:
+    for field in Query(info.name for info in fields()).fields:
+        places = sources(field.name)[field.first :]
+        forms = {kind_of(source.show, source.width).form for _, source in places}
+        assert forms <= {field.kind.form}, field.name
+
+
+def test_a_header_of_one_row_is_that_row() -> None:
+    columns = read_columns(CAPTURES / "linux" / "rxe61_vt_ud_imm.pcap", ["infiniband.immdt"])
+    column = columns["infiniband.immdt"]
+    assert set(column.values[column.valid].tolist()) == {0xABCDEF01}
 
 
 def test_numbers_count_in_ones() -> None:

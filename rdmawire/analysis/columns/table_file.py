@@ -1,0 +1,125 @@
+"""Columns written as files that other tools read: CSV, Parquet, Arrow."""
+
+import io
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from rdmawire.analysis.columns.column import Columns
+from rdmawire.analysis.frame import seconds
+
+
+class Octets(Protocol):
+    """Where a file's octets go."""
+
+    def write(self, octets: bytes) -> None: ...
+
+
+class TableFile(Protocol):
+    """A file of columns being written; ``close`` writes its end, but does not close the octets."""
+
+    def write(self, columns: Columns) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Outlet(io.RawIOBase):
+    """Octets as the file object that pyarrow writes to."""
+
+    def __init__(self, octets: Octets) -> None:
+        super().__init__()
+        self._octets = octets
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, octets: Any) -> int:
+        taken = bytes(octets)
+        self._octets.write(taken)
+        self._position += len(taken)
+        return len(taken)
+
+
+class _ArrowWriter:
+    """A file that one of pyarrow's writers writes, table by table."""
+
+    def __init__(
+        self, octets: Octets, make: Callable[[Any, pa.Schema], Any], columns: Columns
+    ) -> None:
+        self._outlet = pa.PythonFile(_Outlet(octets), "w")
+        self._make = make
+        self._writer = make(self._outlet, self._table(columns).schema)
+
+    def _table(self, columns: Columns) -> pa.Table:
+        return _decoded(columns.arrow())
+
+    def write(self, columns: Columns) -> None:
+        self._writer.write_table(self._table(columns))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _CSV(_ArrowWriter):
+    """CSV has text only: times of day as they are, durations as seconds, octets as digits."""
+
+    def _table(self, columns: Columns) -> pa.Table:
+        table = super()._table(columns)
+        for number, field in enumerate(table.schema):
+            write = _TEXTS.get(str(field.type))
+            if write is not None:
+                texts = [None if v is None else write(v) for v in _plain_values(table[number])]
+                table = table.set_column(number, field.name, pa.array(texts, pa.string()))
+        return table
+
+
+def _plain_values(column: pa.ChunkedArray) -> list[Any]:
+    """Durations as numbers of nanoseconds, octets as they are."""
+    is_duration = pa.types.is_duration(column.type)
+    values: list[Any] = (column.cast(pa.int64()) if is_duration else column).to_pylist()
+    return values
+
+
+_TEXTS: dict[str, Callable[[Any], str]] = {"duration[ns]": seconds, "binary": bytes.hex}
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """The table with plain text in place of dictionaries, which change from block to block."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            plain = table[number].cast(field.type.value_type)
+            table = table.set_column(number, field.name, plain)
+    return table
+
+
+def _csv(outlet: Any, schema: pa.Schema) -> Any:
+    from pyarrow import csv
+
+    return csv.CSVWriter(outlet, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+
+
+def _parquet(outlet: Any, schema: pa.Schema) -> Any:
+    from pyarrow import parquet
+
+    return parquet.ParquetWriter(outlet, schema, compression="zstd")
+
+
+_WRITERS: dict[str, tuple[type[_ArrowWriter], Callable[[Any, pa.Schema], Any]]] = {
+    "csv": (_CSV, _csv),
+    "parquet": (_ArrowWriter, _parquet),
+    "arrow": (_ArrowWriter, pa.ipc.new_stream),
+}
+
+
+def table_file(form: str, octets: Octets, columns: Columns) -> TableFile:
+    """A file in one of the forms ``csv``, ``parquet`` and ``arrow`` (an IPC stream).
+
+    ``columns`` may be of no rows: they say what the columns are.
+    """
+    kind, make = _WRITERS[form]
+    return kind(octets, make, columns)
