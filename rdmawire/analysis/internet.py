@@ -1,6 +1,7 @@
 """Steps of the Internet protocols: IPv4, IPv6, UDP, VXLAN."""
 
 from rdmawire.analysis import checksum, derived
+from rdmawire.analysis.node import Extra
 from rdmawire.analysis.walk import By, Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
@@ -15,6 +16,10 @@ from rdmawire.wire.inet import (
     IPv6Extension,
     IPv6Fragment,
 )
+
+MOST_TUNNELS = 16
+"""Tunnels in tunnels that are followed. Each sums and copies all that is inside it, so without a
+bound a frame takes time and memory by the square of its length. Networks have one or two."""
 
 
 def ipv4(walk: Walk) -> Following:
@@ -80,9 +85,9 @@ def udp(walk: Walk) -> Following:
     if header.length or not isinstance(walk.network, IPv6):
         walk.narrow(header.length - UDP.SIZE, "UDP.length")
     _check_udp(walk, header, start)
-    node.add(derived.UDP_STREAM, walk.session.udp_stream(walk.network, header))
-    if walk.left > 0:
-        node.add(derived.UDP_PAYLOAD, walk.data[walk.offset : walk.end])
+    node.extras += (Extra(derived.UDP_STREAM, walk.session.udp_stream(walk.network, header)),)
+    if payload := walk.data[walk.offset : walk.end]:
+        node.extras += (Extra(derived.UDP_PAYLOAD, payload),)
     if header.dstport in walk.session.roce_ports:
         return By.TRANSPORT, 0
     return By.UDP, header.dstport
@@ -103,6 +108,9 @@ def _check_udp(walk: Walk, header: UDP, start: int) -> None:
 
 def vxlan(walk: Walk) -> Following:
     """VXLAN: an Ethernet frame inside."""
+    if walk.tunnels == MOST_TUNNELS:
+        raise WireError(f"VXLAN: the frame has {MOST_TUNNELS} tunnels around this one already")
+    walk.tunnels += 1
     walk.take(VXLAN)
     return By.LINK, 1
 

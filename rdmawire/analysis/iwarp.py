@@ -101,11 +101,20 @@ def _start_up_nodes(event: StartUp) -> Iterator[Node]:
 def _fpdu(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
     fpdu, end = event.fpdu, len(event.octets)
     nodes = [*_framing(fpdu, end), *_pad(fpdu), _crc(walk, event)]
+    pieces: list[Node] = []
     try:
-        nodes.extend(_segment(fpdu, fpdu.ulpdu))
+        pieces.extend(_segment(fpdu, fpdu.ulpdu))
     except WireError as error:
         _complain(walk, fpdu, _where(event, base), error)
+        pieces.extend(_rest(fpdu, sum(len(node.octets) for node in pieces)))
+    nodes += pieces
     return _placed(event, base, iter(sorted(nodes, key=_offset)))
+
+
+def _rest(fpdu: FPDU, done: int) -> Iterator[Node]:
+    """What stands behind so many octets of the ULPDU, which do not parse to its end."""
+    if done < len(fpdu.ulpdu):
+        yield _octets("rest", fpdu.offset_of(FPDULength.SIZE + done), fpdu.ulpdu[done:])
 
 
 def _offset(node: Node) -> int:

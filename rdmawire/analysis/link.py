@@ -144,9 +144,17 @@ def local_route(walk: Walk) -> Following:
     """The LRH: the VCRC ends the packet, and is not counted in its length."""
     start = walk.offset
     lrh = walk.take(LRH)
+    _check_length(walk, lrh)
     _expect_vcrc(walk, start, lrh.pktlen * 4)
     walk.icrc = lambda _bth, end: icrc_lrh(walk.data, start, end)
     return By.LNH, lrh.lnh
+
+
+def _check_length(walk: Walk, lrh: LRH) -> None:
+    """IBA 7.7.8: the length counts from the LRH's first octet, so the LRH itself is in it."""
+    if lrh.pktlen * 4 < LRH.SIZE:
+        walk.closers.append(_miss_vcrc)
+        raise WireError(f"LRH.pktlen {lrh.pktlen}: at least 2 words, which the LRH takes")
 
 
 def _expect_vcrc(walk: Walk, start: int, length: int) -> None:
@@ -169,7 +177,7 @@ def global_route(walk: Walk) -> Following:
     return _grh(walk, walk.take(GRH), walk.icrc)
 
 
-def _grh(walk: Walk, grh: GRH, icrc: ComputeICRC | None) -> Following:
+def _grh(walk: Walk, grh: GRH, icrc: ComputeICRC) -> Following:
     walk.icrc = icrc
     walk.narrow(grh.paylen, "GRH.paylen")
     return (By.TRANSPORT, 0) if grh.nxthdr == IBA_TRANSPORT else (By.IP, grh.nxthdr)
@@ -177,11 +185,9 @@ def _grh(walk: Walk, grh: GRH, icrc: ComputeICRC | None) -> Following:
 
 def raw_packet(walk: Walk) -> Following:
     """A raw packet: no transport of IBA, and no ICRC."""
-    walk.icrc = None
     return By.ETHERTYPE, walk.take(RWH).etype
 
 
-def raw_ipv6(walk: Walk) -> Following:
+def raw_ipv6(_: Walk) -> Following:
     """IPv6 right behind an LRH: no transport of IBA, and no ICRC."""
-    walk.icrc = None
     return By.ETHERTYPE, EtherType.IPV6

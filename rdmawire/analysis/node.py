@@ -49,7 +49,7 @@ class Node:
 
     ``offset`` counts octets from the start of the frame; of what was put together from several
     frames, from the start of that (``reassembled`` is then true). ``header`` is ``None`` for
-    plain octets. ``reason`` is why the dissection ended here, in a last node; else empty.
+    plain octets. ``reason`` is why the dissection ended here, in the last nodes; else empty.
     """
 
     __slots__ = ("extras", "header", "name", "octets", "offset", "reason", "reassembled")
@@ -141,8 +141,10 @@ class Dissection:
 
     @property
     def malformed(self) -> Node | None:
-        """The last node, if the frame does not parse to its end."""
-        return self.nodes[-1] if self.nodes and self.nodes[-1].reason else None
+        """The first node that says why the frame does not parse to its end, if it does not."""
+        if not self.nodes or not self.nodes[-1].reason:
+            return None
+        return next(node for node in self.nodes if node.reason)
 
     @property
     def bad_checks(self) -> list[Check]:

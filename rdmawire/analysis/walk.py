@@ -54,15 +54,18 @@ class Walk:
     """Where a dissection stands: the next octet, the end of the layer at hand, what is owed.
 
     ``closers`` are what still has to be read behind the layers inside: trailers and CRCs.
-    ``icrc`` computes the ICRC that the frame should have, given where its pad ends; ``short``
-    says that octets are missing, so that nothing behind them can be checked; ``missing`` counts
-    those of the layer at hand.
+    ``icrc`` computes the ICRC that the frame should have; every header that a BTH can stand
+    behind sets it. ``short`` says that octets are missing, so that nothing behind them can be
+    checked; ``missing`` counts those of the layer at hand. ``complaints`` are why the frame is
+    malformed, the first reason first.
     """
 
     __slots__ = (
-        *("closers", "complaint", "cut", "data", "dissection", "end", "icrc"),
+        *("closers", "complaints", "cut", "data", "dissection", "end", "icrc"),
         *("missing", "network", "network_offset", "nodes", "offset", "session", "short"),
+        "tunnels",
     )
+    icrc: ComputeICRC
 
     def __init__(self, dissection: Dissection, session: Session) -> None:
         self.dissection = dissection
@@ -75,10 +78,10 @@ class Walk:
         self.short = False
         self.missing = 0
         self.closers: list[Closer] = []
-        self.complaint: Node | None = None
+        self.tunnels = 0
+        self.complaints: list[Node] = []
         self.network: IPv4 | IPv6 | None = None
         self.network_offset = 0
-        self.icrc: ComputeICRC | None = None
 
     @property
     def left(self) -> int:
@@ -133,10 +136,10 @@ class Walk:
         """``who`` says that ``length`` octets follow; what is behind them is a trailer."""
         end = self.offset + length
         if length < 0 or end > self.end:
+            if length < 0 or not (self.cut or self.short):
+                self.complain(f"{who} says that {length} octets follow, {self.left} are there")
             self.short = True
             self.missing = max(end - self.end, 0)
-            if length < 0 or not self.cut:
-                self.complain(f"{who} says that {length} octets follow, {self.left} are there")
         elif end < self.end:
             self.owe("trailer", end, self.end, derived.TRAILER)
             self.end = end
@@ -167,11 +170,11 @@ class Walk:
         self.closers.append(pay)
 
     def complain(self, reason: str, octets: bytes = b"", offset: int | None = None) -> None:
-        """Remember why the frame is malformed, for its last node; the first reason counts."""
-        if self.complaint is None:
-            at = self.offset if offset is None else offset
-            self.complaint = Node("malformed", at, octets, reason=reason)
-            self.complaint.add(derived.MALFORMED, f"{reason} (at octet {at})")
+        """Remember why the frame is malformed, for a node at its end."""
+        at = self.offset if offset is None else offset
+        node = Node("malformed", at, octets, reason=reason)
+        node.add(derived.MALFORMED, f"{reason} (at octet {at})")
+        self.complaints.append(node)
 
     def give_up(self, error: WireError) -> None:
         """End the layer at hand: what is left of it does not parse."""
@@ -195,8 +198,8 @@ class Walk:
         self._close()
         if self.cut:
             self._note_cut()
-        if self.complaint is not None:
-            self.nodes.append(self.complaint)
+        if self.complaints:
+            self.nodes += self.complaints
 
     def _follow(self, following: Following, steps: Mapping[Selected, Step]) -> None:
         while following is not None:
@@ -209,12 +212,7 @@ class Walk:
     def _close(self) -> None:
         """Read what stands behind the layers, the innermost first."""
         for closer in reversed(self.closers):
-            try:
-                closer(self)
-            except WireError as error:
-                self.give_up(error)
-            except _NotCapturedError:
-                continue
+            closer(self)
 
     def _note_cut(self) -> None:
         kept, length = len(self.data), self.dissection.length

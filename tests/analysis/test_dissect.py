@@ -1,13 +1,17 @@
 """Dissection: complete, never raising, keeping what stood before the trouble."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.analysis import derived
 from rdmawire.analysis.dissector import Dissector
+from rdmawire.analysis.internet import MOST_TUNNELS
 from rdmawire.analysis.node import Dissection, Node
 from rdmawire.analysis.steps import LINK_STEPS
+from rdmawire.capture import open_capture
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.wire import ib, inet
 from rdmawire.wire.header import Header
@@ -17,6 +21,13 @@ from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
 
 LINK_TYPES = [*LINK_STEPS, 147]
+FAULTY = Path(__file__).parents[2] / "captures" / "faulty"
+
+
+def left_out(found: Dissection) -> set[int]:
+    """Offsets of octets that stand in no node; without streams, where Markers cut payloads."""
+    stand = [range(node.offset, node.offset + len(node.octets)) for node in found.nodes]
+    return set(range(len(found.data))).difference(*stand)
 
 
 def plain_frame(packet: Packet, **udp: int) -> Frame:
@@ -30,6 +41,7 @@ def kinds(found: Dissection) -> list[type[Header]]:
 
 
 def last(found: Dissection) -> Node:
+    """The first of the last nodes, which say what is wrong."""
     assert found.malformed is not None
     return found.malformed
 
@@ -68,6 +80,73 @@ def test_any_octets_dissect(octets: bytes, link_type: int, length: int) -> None:
     for node in found.nodes:
         assert 0 <= node.offset <= len(octets)
         assert octets[node.offset : node.offset + len(node.octets)] == node.octets
+
+
+@given(st.binary(max_size=300), st.sampled_from(LINK_TYPES), st.integers(0, 400))
+def test_every_octet_of_any_frame_stands_in_a_node(
+    octets: bytes, link_type: int, length: int
+) -> None:
+    assert not left_out(Dissector().dissect(octets, link_type=link_type, length=length))
+
+
+places = st.dictionaries(st.integers(0, 120), st.sampled_from([0, 1, 0x1F, 0x7F, 0xFF]))
+
+
+def damaged(octets: bytes, places: dict[int, int]) -> bytes:
+    return bytes(places.get(place, octet) for place, octet in enumerate(octets))
+
+
+@given(frames(), places)
+def test_every_octet_of_a_damaged_frame_stands_in_a_node(
+    frame: Frame, places: dict[int, int]
+) -> None:
+    assert not left_out(Dissector().dissect(damaged(frame.build(), places)))
+
+
+@given(native_packets(), places)
+def test_every_octet_of_a_damaged_native_packet_stands_in_a_node(
+    packet: NativePacket, places: dict[int, int]
+) -> None:
+    assert not left_out(Dissector().dissect(damaged(packet.build(), places), link_type=247))
+
+
+def test_every_reason_is_kept_with_its_octets() -> None:
+    with open_capture(FAULTY / "two_reasons.pcap") as reader:
+        (found,) = Dissector().capture(reader)
+    reasons = [(node.reason, node.offset, node.octets) for node in found.nodes if node.reason]
+    assert reasons == [
+        ("IPv4.total_length says that 65515 octets follow, 32 are there", 34, b""),
+        ("opcode 0x1f is reserved (IBA 9.2.1)", 54, found.data[54:]),
+    ]
+    assert last(found).reason == reasons[0][0]
+    assert not left_out(found)
+
+
+def test_lengths_inside_one_that_is_too_long_are_not_held_against_the_frame() -> None:
+    octets = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")).build()
+    found = Dissector().dissect(octets[:-6])
+    assert [node.reason for node in found.nodes if node.reason] == [last(found).reason]
+
+
+def test_a_length_without_room_for_the_lrh_has_no_vcrc() -> None:
+    packet = NativePacket(ib.LRH(), None, Packet.make(Opcode.RC_SEND_ONLY)).seal()
+    octets = packet.lrh.replace(pktlen=1).build() + packet.build()[ib.LRH.SIZE :]
+    found = Dissector().dissect(octets, link_type=247)
+    assert [node.name for node in found.nodes] == ["lrh", "malformed"]
+    assert last(found).reason == "LRH.pktlen 1: at least 2 words, which the LRH takes"
+    assert last(found).octets == found.data[ib.LRH.SIZE :]
+    assert not found.checks
+    assert status(found, derived.VCRC_STATUS) == "absent"
+
+
+def test_tunnels_in_tunnels_are_followed_so_far() -> None:
+    ip = inet.IPv4(protocol=17)
+    tunnel = (inet.Ethernet(type=0x0800), ip, inet.UDP(9, inet.VXLAN_PORT, 0, 1), inet.VXLAN())
+    found = Dissector().dissect(b"".join(header.build() for header in tunnel) * (MOST_TUNNELS + 1))
+    assert kinds(found).count(inet.VXLAN) == MOST_TUNNELS
+    *_, end = found.nodes
+    assert end.reason == "VXLAN: the frame has 16 tunnels around this one already"
+    assert end.octets == inet.VXLAN().build()
 
 
 @given(frames(), st.data())

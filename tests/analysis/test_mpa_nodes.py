@@ -1,6 +1,7 @@
 """Nodes of FPDUs that lie in several TCP segments."""
 
 from rdmawire.analysis.dissector import Dissector
+from rdmawire.analysis.node import Node
 from rdmawire.wire.ddp import UntaggedHeader
 from rdmawire.wire.mpa import FPDUCRC, FPDULength
 from rdmawire.wire.rdmap import RDMAPOpcode
@@ -25,3 +26,16 @@ def test_fpdus_that_one_segment_completes_stay_apart_and_in_order() -> None:
     ]
     messages = [h.msn for h in frame.headers() if isinstance(h, UntaggedHeader)]
     assert messages == [1, 2, 3]
+
+
+def test_a_ddp_segment_that_ends_early_keeps_its_octets() -> None:
+    stream = Stream(crc=True).open()
+    stream.tcp.say(0, stream.fpdu(0, ulpdu(RDMAPOpcode.SEND, 20)[:9]))
+    dissector = Dissector()
+    frame = [dissector.dissect(octets) for octets in stream.frames][-1]
+    assert frame.malformed is not None
+    assert b"".join(node.octets for node in sorted(frame.nodes, key=_place)) == frame.data
+
+
+def _place(node: Node) -> tuple[int, int]:
+    return node.offset, len(node.octets)

@@ -43,3 +43,11 @@ def malformed() -> Iterator[bytes]:
     for wrong in (Packet(ib.BTH(opcode=0x1F), (), b"reserved"), Packet(ib.BTH(opcode=4, padcnt=3))):
         yield Frame(headers, wrong).seal().build()
     yield _frame().build()[:-6]
+
+
+def two_reasons() -> Iterator[bytes]:
+    """A length of IPv4 that is too long, and behind it a reserved opcode."""
+    wrong = Frame(_frame().headers, Packet(ib.BTH(opcode=0x1F), (), b"reserved")).seal()
+    octets = bytearray(wrong.build())
+    octets[16:18] = b"\xff\xff"
+    yield bytes(octets)

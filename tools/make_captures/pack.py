@@ -123,6 +123,7 @@ FAULTY = (
     Capture("bad_checksums.pcap", _ETHERNET, _shows(faulty.bad_checksums), faulty.bad_checksums),
     Capture("bad_vcrc.pcap", LinkType.INFINIBAND, "the VCRC is wrong", faulty.bad_vcrc),
     Capture("malformed.pcap", _ETHERNET, _shows(faulty.malformed), faulty.malformed),
+    Capture("two_reasons.pcap", _ETHERNET, _shows(faulty.two_reasons), faulty.two_reasons),
     Capture(
         "iwarp_bad_crc.pcap", _ETHERNET, _shows(iwarp_streams.conflict), iwarp_streams.conflict
     ),
