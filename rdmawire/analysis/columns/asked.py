@@ -1,6 +1,6 @@
 """The fields that are asked for: what kind of column each makes, and where its values are."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from rdmawire.analysis import derived
@@ -99,7 +99,7 @@ def _is_both(name: str, table: type[Header]) -> bool:
     return table.wireshark == name and any(own == name for own, _, _ in named_rows(table))
 
 
-def _notations(name: str) -> list[tuple[Show, int]]:
+def notations(name: str) -> list[tuple[Show, int]]:
     """How the values under a name are written, in each place where they may be."""
     own = [field.field for field in FRAME_FIELDS] + derived_fields()
     found = [(field.show, field.width) for field in own if field.name == name]
@@ -109,7 +109,7 @@ def _notations(name: str) -> list[tuple[Show, int]]:
 def _kind(name: str) -> ColumnKind:
     if name in _TIMES:
         return _TIMES[name][0]
-    kinds = [kind_of(show, width) for show, width in _notations(name)]
+    kinds = [kind_of(show, width) for show, width in notations(name)]
     return max(kinds, key=lambda kind: kind.dtype.itemsize)
 
 
@@ -124,6 +124,20 @@ def _plain(name: str) -> list[Source] | None:
             return None
         found += own
     return found
+
+
+def occurs_once(name: str) -> bool:
+    """Whether no plain frame has a field more than once."""
+    own = [table for table in _TABLES for other, _, _ in named_rows(table) if other == name]
+    apart = len(own) == len(set(own)) and not any(_is_both(name, table) for table in own)
+    return apart and all(len(set(own) & stacked) < 2 for stacked in _stacks())
+
+
+def _stacks() -> Iterator[set[type[Header]]]:
+    """The headers that a plain frame may have together."""
+    for path in PATHS:
+        for layout in LAYOUTS.values():
+            yield {*path.bases, BTH, *layout.headers, ICRC}
 
 
 def _in_table(name: str, table: type[Header]) -> list[Source] | None:

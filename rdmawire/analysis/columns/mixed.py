@@ -1,6 +1,6 @@
 """Columns of a pcap in memory: plain frames many at once, the others dissected one by one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from rdmawire.analysis.columns.path import PATHS
 from rdmawire.analysis.columns.plain import Ports, Records, Sieve
 from rdmawire.analysis.columns.source import Found, first_of
 from rdmawire.analysis.dissector import Dissector
+from rdmawire.analysis.node import Dissection
 from rdmawire.capture.columns.mapped import Block, MappedPcap
 
 _ALL = slice(None)
@@ -21,14 +22,24 @@ _STRETCH = 8192
 
 
 class MixedReader:
-    """Reads the columns of a pcap whose link type is that of a path."""
+    """Reads the columns of a pcap whose link type is that of a path.
 
-    def __init__(self, pcap: MappedPcap, query: Query, ports: Ports) -> None:
+    ``on_walk`` is told of every frame that is dissected: its row in the block, and what it holds.
+    """
+
+    def __init__(
+        self,
+        pcap: MappedPcap,
+        query: Query,
+        ports: Ports,
+        on_walk: Callable[[int, Dissection], None] | None = None,
+    ) -> None:
         self._pcap = pcap
         self._query = query
         paths = [path for path in PATHS if path.link_type == pcap.link_type]
         self._sieve = Sieve({path: LEAD + query.width(path) for path in paths}, ports)
         self._dissector = Dissector(int(port) for port in ports)
+        self._on_walk = on_walk
         self._first_ns: int | None = None
         self._previous_ns = 0
 
@@ -82,3 +93,5 @@ class MixedReader:
         frame.number, frame.file = frames.first + row, self._pcap.name
         frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)
         filling.put_row(row, self._query.values(frame))
+        if self._on_walk is not None:
+            self._on_walk(row, frame)

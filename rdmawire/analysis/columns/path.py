@@ -127,3 +127,5 @@ PATHS = (
     Path(ETHERNET, Ethernet, VLAN, IPv6, UDP),
 )
 """The likeliest first: most captures have frames on one path only."""
+
+LINK_TYPES = {path.link_type for path in PATHS}

@@ -11,12 +11,10 @@ from rdmawire.analysis.columns.column import Columns, joined
 from rdmawire.analysis.columns.filling import Filling
 from rdmawire.analysis.columns.fpdu import of_fpdus
 from rdmawire.analysis.columns.mixed import MixedReader
-from rdmawire.analysis.columns.path import PATHS
+from rdmawire.analysis.columns.path import LINK_TYPES
 from rdmawire.analysis.columns.walked import of_frame, walked
 from rdmawire.capture.columns.mapped import mapped
 from rdmawire.wire.inet import ROCE_PORT
-
-_LINK_TYPES = {path.link_type for path in PATHS}
 
 DEFAULT_FIELDS = (
     *("frame.number", "frame.time_epoch", "frame.len", "frame.cap_len"),
@@ -65,7 +63,7 @@ def _blocks(
         yield from walked(path, query, ports, _ROWS[row])
         return
     with mapped(path) as pcap:
-        if pcap is None or pcap.link_type not in _LINK_TYPES:
+        if pcap is None or pcap.link_type not in LINK_TYPES:
             yield from walked(path, query, ports, of_frame)
         else:
             yield from MixedReader(pcap, query, np.array(ports, np.uint16)).blocks()
