@@ -19,6 +19,7 @@ _ATTRIBUTES = {
     _RESOLUTION: "resolution",
     _OFFSET: "offset_seconds",
 }
+_LATEST = (1 << 63) - 1
 LENGTHS = {_RESOLUTION: 1, _OFFSET: 8}
 """Octets that these options of an interface have."""
 
@@ -97,7 +98,7 @@ def description(interface: Interface) -> Options:
     for code, _ in interface.options:
         if code in _ATTRIBUTES:
             raise CaptureError(f"Interface.options: {code} is what {_ATTRIBUTES[code]} is for")
-    check_number("Interface.offset_seconds", abs(interface.offset_seconds), (1 << 63) - 1)
+    check_number("Interface.offset_seconds", interface.offset_seconds, _LATEST, -_LATEST)
     offset = interface.offset_seconds.to_bytes(8, "little", signed=True)
     said = (
         (_NAME, _octets("name", interface.name)),
@@ -108,7 +109,9 @@ def description(interface: Interface) -> Options:
     return tuple(option for option in said if option[1]) + interface.options
 
 
-def _octets(name: str, text: str) -> bytes:
+def _octets(name: str, text: object) -> bytes:
+    if not isinstance(text, str):
+        raise CaptureError(f"Interface.{name}: text is needed, found {text!r}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -119,10 +122,10 @@ def _resolution_octet(resolution: int) -> int:
     """The value of if_tsresol: an exponent of ten, or of two with the upper bit set."""
     for base, mark in ((10, 0), (2, 0x80)):
         for exponent in range(128):
-            if base**exponent == resolution:
+            if isinstance(resolution, int) and base**exponent == resolution:
                 return mark | exponent
     raise CaptureError(
-        f"Interface.resolution: {resolution} units per second, powers of ten and of two"
+        f"Interface.resolution: {resolution!r} units per second, powers of ten and of two"
         " with exponents up to 127 are allowed"
     )
 

@@ -5,12 +5,12 @@ from rdmawire.capture.record import Record
 from rdmawire.errors import CaptureError
 
 
-def check_number(name: str, value: object, greatest: int) -> None:
-    """A whole number from 0 to ``greatest``, or :class:`CaptureError`."""
+def check_number(name: str, value: object, greatest: int, least: int = 0) -> None:
+    """A whole number from ``least`` to ``greatest``, or :class:`CaptureError`."""
     if not isinstance(value, int):
         raise CaptureError(f"{name}: a whole number is needed, found {value!r}")
-    if not 0 <= value <= greatest:
-        raise CaptureError(f"{name}: {value} does not fit, 0 to {greatest} do")
+    if not least <= value <= greatest:
+        raise CaptureError(f"{name}: {value} does not fit, {least} to {greatest} do")
 
 
 def check_time(record: Record, first_ns: int, last_ns: int) -> None:

@@ -77,6 +77,8 @@ def build_options(
 
 
 def _option(code: int, value: bytes, order: str, numbers: Mapping[int, tuple[int, int]]) -> bytes:
+    if not isinstance(code, int) or not isinstance(value, bytes | bytearray | memoryview):
+        raise CaptureError(f"options: a number and octets make one, found {code!r} and {value!r}")
     if not 0 < code < 1 << 16:
         raise CaptureError(f"options: number {code} is not one of 1 to 65535")
     if len(value) >= 1 << 16:

@@ -147,6 +147,7 @@ class PcapBuilder:
 
     def _refuse(self, record: Record) -> NoReturn:
         """Say what does not fit."""
+        check_number("Record.link_type", record.link_type, 0xFFFF)
         if record.link_type != self._link_type:
             raise CaptureError(
                 f"Record.link_type: {record.link_type} in a pcap of link type {self._link_type};"

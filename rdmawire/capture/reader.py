@@ -1,6 +1,5 @@
 """Reading captures: :func:`open_capture` and what it gives."""
 
-import os
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
@@ -12,7 +11,7 @@ from rdmawire.capture.octets import Octets
 from rdmawire.capture.pcap import PcapParser
 from rdmawire.capture.pcapng import PcapngParser
 from rdmawire.capture.record import Record, Span
-from rdmawire.capture.source import Source, open_source
+from rdmawire.capture.source import AnyPath, Source, open_source
 
 
 class Parser(Protocol):
@@ -36,6 +35,7 @@ _OTHERS = {
     b"PK\3\4": "a zip archive; unpack it",
     b"BZh": "compressed with bzip2; unpack it",
 }
+_LONGEST_MAGIC = 6
 
 
 class Reader:
@@ -96,7 +96,7 @@ class Reader:
         self.close()
 
 
-def open_capture(path: str | os.PathLike[str]) -> Reader:
+def open_capture(path: AnyPath) -> Reader:
     """The capture of this name, or that on standard input for the path ``-``.
 
     A pcap or pcapng file, as it is or compressed with gzip, xz, zstd or lz4; its octets tell
@@ -112,12 +112,15 @@ def open_capture(path: str | os.PathLike[str]) -> Reader:
 
 def _parser(octets: Octets) -> Parser:
     """What reads a file that begins with these octets."""
-    octets.need(4)
+    octets.need(_LONGEST_MAGIC)
     magic = octets.buffer[:4]
     if magic in _PARSERS:
         return _PARSERS[magic](octets)
     if not magic:
         raise octets.damage("is empty; a capture has at least a header")
+    for packed in COMPRESSIONS.values():
+        if octets.buffer.startswith(packed.magics):
+            raise octets.damage(f"is packed twice, inside with {packed.name}; unpack it once")
     found = "its only octets are" if len(magic) < 4 else "its first octets are"
     advice = next((_OTHERS[first] for first in _OTHERS if magic.startswith(first)), _known())
     raise octets.damage(f"is no capture: {found} {magic.hex(' ')}: {advice}")

@@ -5,15 +5,22 @@ import errno
 from rdmawire.errors import CaptureError
 from rdmawire.screen import safe
 
-_READING = {
-    errno.ENOENT: "there is no such file; check its name",
+_NAMING = {
     errno.ENOTDIR: "a part of its path is no folder; check its name",
+    errno.ELOOP: "its symbolic links lead round in a circle; mend them, or name the file itself",
+    errno.ENAMETOOLONG: "its name is longer than names of files may be; check it, or shorten it",
+    errno.ENXIO: "nothing is behind this device; name another file",
+    errno.EIO: "the device failed; check it and its cables, then try again",
+}
+_READING = {
+    **_NAMING,
+    errno.ENOENT: "there is no such file; check its name",
     errno.EISDIR: "is a folder; name a capture file in it",
     errno.EACCES: "there is no permission to read it; have it granted, or read as its owner",
 }
 _WRITING = {
+    **_NAMING,
     errno.ENOENT: "its folder does not exist; create it first",
-    errno.ENOTDIR: "a part of its path is no folder; check its name",
     errno.EISDIR: "is a folder; name a file in it",
     errno.EACCES: "there is no permission to write it or in its folder; write elsewhere",
     errno.EROFS: "its file system is read-only; write elsewhere",

@@ -9,6 +9,7 @@ from rdmawire.capture.interface import SECOND, Interface, description
 from rdmawire.capture.misfit import check_data, check_number, check_time, most_octets
 from rdmawire.capture.option import INTERFACE_NUMBERS, PACKET_NUMBERS, PADS, build_options
 from rdmawire.capture.record import Record
+from rdmawire.errors import CaptureError
 
 
 class Route(NamedTuple):
@@ -48,15 +49,17 @@ class PcapngBuilder:
 
     def add(self, interface: Interface) -> int:
         """Declare an interface; its number."""
+        if not isinstance(interface, Interface):
+            raise CaptureError(f"interfaces: an Interface is needed, found {interface!r}")
         number = len(self.interfaces)
         self._declare(interface, (number, interface.link_type))
         return number
 
     def _declare(self, interface: Interface, key: tuple[int, int]) -> Route:
         """Declare an interface, and have the records of this interface and link type go there."""
+        block = self._description(interface)
         most = most_octets(interface.link_type, interface.snap_length)
         plain = interface.resolution == SECOND and interface.offset_seconds == 0
-        block = self._description(interface)
         described = self._described + len(block)
         check_number("interfaces: octets of their descriptions", described, MAX_INTERFACES)
         route = Route(len(self.interfaces), most, plain, interface)

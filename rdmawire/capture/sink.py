@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rdmawire.capture.borrowed import Borrowed
 from rdmawire.capture.refusal import shown, write_refusal
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.source import STREAM, AnyPath
 from rdmawire.errors import CaptureError
 
 
@@ -48,12 +48,24 @@ def _write_all(file: Writable, octets: bytes) -> None:
 
 
 class FileSink:
-    """Writes beside the file asked for, and gives it its name when all is on the disk."""
+    """Writes beside the file asked for, and gives it its name when all is on the disk.
 
-    def __init__(self, target: Path) -> None:
+    ``mode`` is that of the file it replaces, whose permissions it keeps.
+    """
+
+    def __init__(self, target: Path, mode: int | None = None) -> None:
         self._target = target
         self._part = target.with_name(f".rdmawire-{secrets.token_hex(8)}.part")
         self._file = open(self._part, "xb", buffering=0)  # noqa: SIM115 - closed by its end
+        if mode is not None:
+            self._permit(stat.S_IMODE(mode))
+
+    def _permit(self, mode: int) -> None:
+        try:
+            self._part.chmod(mode)
+        except OSError:
+            self.discard()
+            raise
 
     def write(self, octets: bytes) -> None:
         _write_all(self._file, octets)
@@ -87,9 +99,9 @@ class StreamSink:
             self._file.close()
 
 
-def open_sink(path: str | os.PathLike[str]) -> tuple[Sink, str]:
+def open_sink(path: AnyPath) -> tuple[Sink, str]:
     """Where to write, and what to call it; :class:`CaptureError` if it cannot be written."""
-    place = os.fspath(path)
+    place = os.fsdecode(path)
     name = shown(place)
     if place == STREAM:
         return _standard_output(), "standard output"
@@ -111,7 +123,7 @@ def _sink(target: Path) -> Sink:
         return StreamSink(open(target, "wb", buffering=0))
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "is read-only")
-    return FileSink(target)
+    return FileSink(target, mode)
 
 
 def _standard_output() -> Sink:

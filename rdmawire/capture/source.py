@@ -14,6 +14,8 @@ from rdmawire.errors import CaptureError
 
 STREAM = "-"
 """The path that means standard input, or standard output."""
+AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+"""What names a file."""
 
 
 class Readable(Protocol):
@@ -65,9 +67,9 @@ class Source:
         self._file.close()
 
 
-def open_source(path: str | os.PathLike[str]) -> Source:
+def open_source(path: AnyPath) -> Source:
     """The file of this name, standard input for ``-``; :class:`CaptureError` if it cannot be."""
-    place = os.fspath(path)
+    place = os.fsdecode(path)
     name = shown(place)
     if place == STREAM:
         return _standard_input()

@@ -14,6 +14,7 @@ from rdmawire.capture.record import Record
 from rdmawire.capture.refusal import write_refusal
 from rdmawire.capture.section import PcapngBuilder
 from rdmawire.capture.sink import Sink, open_sink
+from rdmawire.capture.source import AnyPath
 from rdmawire.errors import CaptureError
 
 Choice = TypeVar("Choice")
@@ -129,7 +130,7 @@ class Writer:
         """Give up, and say why."""
         self.discard()
         refusal = write_refusal(error, self.name)
-        self._failure = refusal.reason
+        self._failure = refusal.reason.removeprefix(f"{self.name}: ")
         return refusal
 
     def __enter__(self) -> Self:
@@ -148,7 +149,7 @@ class Writer:
 
 
 def create_capture(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     link_type: int | None = None,
     format: str | None = None,  # noqa: A002 - the word for it
@@ -188,9 +189,9 @@ def create_capture(
     return Writer(sink, builder, encoder, name)
 
 
-def _by_suffix(path: str | os.PathLike[str]) -> tuple[str, str]:
+def _by_suffix(path: AnyPath) -> tuple[str, str]:
     """The format and the compression that the path asks for."""
-    bare = PurePath(path)
+    bare = PurePath(os.fsdecode(path))
     packing = _SUFFIXES.get(bare.suffix.lower(), "")
     if packing:
         bare = bare.with_suffix("")

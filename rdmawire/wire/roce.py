@@ -269,7 +269,7 @@ def _within(frame: bytes, start: int, length: int) -> int:
 def _udp(frame: bytes, offset: int, port: int) -> UDP:
     udp = UDP.parse(frame, offset)
     if udp.dstport != port:
-        raise WireError(f"UDP port {udp.dstport} is not RoCEv2's {port}", offset)
+        raise WireError(f"UDP port {udp.dstport} is not RoCEv2's {port!r}", offset)
     if udp.length < UDP.SIZE + ICRC.SIZE:
         raise WireError(f"UDP length {udp.length} holds no packet", offset)
     return udp

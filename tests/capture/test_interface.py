@@ -73,6 +73,10 @@ def test_an_interface_is_what_its_options_describe(interface: Interface) -> None
         (Interface(resolution=10**128), "Interface.resolution: 1000"),
         (Interface(offset_seconds=1 << 63), "Interface.offset_seconds: 9223372036854775808 "),
         (Interface(name="\ud800"), "Interface.name: '\\ud800' cannot"),
+        (Interface(name=None), "Interface.name: text is needed, found None"),  # type: ignore[arg-type]
+        (Interface(offset_seconds=None), "Interface.offset_seconds: a whole"),  # type: ignore[arg-type]
+        (Interface(resolution="\udcff"), r"Interface.resolution: '\udcff' units"),  # type: ignore[arg-type]
+        (Interface(resolution=10.0), "Interface.resolution: 10.0 units"),  # type: ignore[arg-type]
         (Interface(description="\ud800"), "Interface.description: "),
         (Interface(options=((2, b"eth0"),)), "Interface.options: 2 is what name is for"),
         (Interface(options=((9, b"\6"),)), "Interface.options: 9 is what resolution is for"),

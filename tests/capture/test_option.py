@@ -75,6 +75,8 @@ def test_an_option_longer_than_its_block_is_damage() -> None:
     ("options", "reason"),
     [
         (((0, b""),), "options: number 0 is not one of 1 to 65535"),
+        (((1.5, b"x"),), "options: a number and octets make one, found 1.5 and b'x'"),
+        (((1, "x"),), "options: a number and octets make one, found 1 and 'x'"),
         (((65536, b""),), "options: number 65536 is not one of 1 to 65535"),
         (((1, bytes(65536)),), "options: option 1 has 65536 octets, 65535 are allowed"),
         (((1, bytes(65535)),) * 16, "options: 1048644 octets in one block, 1048576 are allowed"),

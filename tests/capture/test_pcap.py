@@ -132,6 +132,7 @@ def test_another_version_is_refused() -> None:
             "Record.data: 10 octets do not fit, the snap length allows 9",
         ),
         (Record("text", 0, 4, 1), "Record.data: octets are needed, found str"),  # type: ignore[arg-type]
+        (Record(b"", 0, 0, "\udcff"), r"Record.link_type: .* found '\\udcff'"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 247), "Record.link_type: 247 in a pcap of link type 1; .* pcapng"),
         (Record(b"", 0, 0, 1, 0, ((1, b"c"),)), "Record.options: .* a pcapng has"),
     ],

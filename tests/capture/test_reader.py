@@ -1,5 +1,6 @@
 """Reading captures, whatever their octets."""
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.capture import open_capture
+from rdmawire.capture.compression import COMPRESSIONS
 from rdmawire.errors import CaptureError
 
 from .samples import (
@@ -129,6 +131,15 @@ def test_what_is_no_capture_is_told_by_its_first_octets(octets: bytes, reason: s
         opened(octets)
     assert caught.value.reason.startswith(reason)
     assert caught.value.offset == 0
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_what_is_packed_twice_is_told_so(name: str) -> None:
+    encoder = COMPRESSIONS[name].codec().encoder()
+    packed = encoder.compress(pcap()) + encoder.flush()
+    with pytest.raises(CaptureError) as caught:
+        opened(gzip.compress(packed))
+    assert caught.value.reason == f"sample: is packed twice, inside with {name}; unpack it once"
 
 
 def test_the_name_of_a_file_does_not_matter(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_times_before_1970_fit_an_interface_with_an_offset() -> None:
         ),
         (Record("text", 0, 4, 1), "Record.data: octets are needed, found str"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 1, 0, ((0, b""),)), "options: number 0 is not one of 1 to 65535"),
+        (Record(b"", 0, 0, None), "Interface.link_type: a whole number is needed, found None"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 1 << 16), "Interface.link_type: 65536 does not fit, 0 to 65535 do"),
     ],
 )

@@ -72,6 +72,31 @@ def test_permissions_are_those_of_any_new_file(tmp_path: Path, mask: int) -> Non
     assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o664])
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    target = tmp_path / "x"
+    target.touch()
+    target.chmod(mode | 0o200)
+    sink, _ = open_sink(target)
+    (part,) = (path for path in tmp_path.iterdir() if path != target)
+    assert part.stat().st_mode & 0o777 == mode | 0o200
+    sink.commit()
+    assert target.stat().st_mode & 0o777 == mode | 0o200
+
+
+def test_permissions_that_cannot_be_kept_leave_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    (tmp_path / "x").touch()
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(CaptureError, match="no permission"):
+        open_sink(tmp_path / "x")
+    assert os.listdir(tmp_path) == ["x"]
+
+
 def test_what_a_link_points_at_is_replaced_and_not_the_link(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -110,7 +135,10 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
         (".", ".: is a folder; name a file in it"),
         ("file/x", "file/x: a part of its path is no folder; check its name"),
         ("e\0", "'e\\x00' is no name of a file: embedded null byte"),
-        ("n" * 300, "n" * 300 + ": File name too long"),
+        (
+            "n" * 300,
+            "n" * 300 + ": its name is longer than names of files may be; check it, or shorten it",
+        ),
     ],
 )
 def test_what_cannot_be_created_is_told_in_a_line(

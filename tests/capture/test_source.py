@@ -43,7 +43,7 @@ def test_chunks_are_what_is_there() -> None:
 @pytest.mark.parametrize(
     ("gives", "reason"),
     [
-        (OSError(5, "Input/output error"), "device: Input/output error"),
+        (OSError(5, "Input/output error"), "device: the device failed; check it"),
         (None, "device: is set not to wait, and gives no octets yet"),
     ],
 )
@@ -84,6 +84,8 @@ def test_a_file_has_a_size_and_a_pipe_has_none(tmp_path: Path) -> None:
         ("missing", "there is no such file; check its name"),
         (".", "is a folder; name a capture file in it"),
         ("file/below", "a part of its path is no folder; check its name"),
+        ("link", "lead round in a circle; mend them, or name the file itself"),
+        ("n" * 300, "longer than names of files may be; check it, or shorten it"),
         ("e\0", "is no name of a file: embedded null byte"),
         ("e\udcff", "there is no such file; check its name"),
     ],
@@ -92,6 +94,7 @@ def test_what_cannot_be_opened_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, reason: str
 ) -> None:
     (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("link")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CaptureError) as caught:
         open_capture(path)

@@ -71,6 +71,15 @@ def test_suffixes_choose_the_format(tmp_path: Path, name: str, form: str, compre
         assert (reader.format, reader.compression) == (form, compression)
 
 
+def test_names_may_be_octets(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path / "x.pcapng.gz")
+    with create_capture(path) as writer:
+        writer.write(RECORDS[0])
+    with open_capture(path) as reader:
+        assert (reader.format, reader.compression) == ("pcapng", "gzip")
+        assert reader.name == os.fsdecode(path)
+
+
 def test_arguments_go_before_suffixes(tmp_path: Path) -> None:
     path = tmp_path / "x.pcapng.gz"
     with create_capture(path, format="pcap", compression="lz4") as writer:
@@ -97,6 +106,10 @@ def test_arguments_go_before_suffixes(tmp_path: Path) -> None:
         (
             lambda p: create_capture(p, format="pcapng", interfaces=[Interface(resolution=3)]),
             "Interface.resolution: 3 units",
+        ),
+        (
+            lambda p: create_capture(p, format="pcapng", interfaces=[None]),  # type: ignore[list-item]
+            "interfaces: an Interface is needed, found None",
         ),
     ],
 )
@@ -216,9 +229,9 @@ def test_a_full_device_is_told_and_is_no_reason_to_go_on() -> None:
         writer.flush()
     assert caught.value.reason == reason
     assert isinstance(caught.value.__cause__, OSError)
-    with pytest.raises(CaptureError, match=reason):
+    with pytest.raises(CaptureError, match=f"^{reason}; nothing is written"):
         writer.write(RECORDS[0])
-    with pytest.raises(CaptureError, match="/dev/full: was not written: "):
+    with pytest.raises(CaptureError, match=r"^/dev/full: was not written: no space is left"):
         writer.close()
 
 
