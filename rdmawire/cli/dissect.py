@@ -1,6 +1,7 @@
 """`rdmawire dissect`: the frames of captures, decoded and checked."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
 from rdmawire.cli.form import Form
 from rdmawire.cli.run import Demands, Run
+
+if TYPE_CHECKING:
+    from rdmawire.analysis.filter import Filter
 
 
 @click.command("dissect")
@@ -23,6 +27,10 @@ from rdmawire.cli.run import Demands, Run
     metavar="FILE",
     help="Another FILE, as tshark asks for it.",
 )
+@click.option(
+    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=option.display_filter,
+    help="Only frames that pass a display filter, in Wireshark's language.",
+)  # fmt: skip
 @click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with octet offsets.")
 @click.option("-x", "--hex", "octets", is_flag=True, help="The octets of each frame as well.")
 @click.option(
@@ -74,6 +82,7 @@ def command(
     files: tuple[str, ...],
     *,
     read: tuple[str, ...],
+    wanted: "Filter | None",
     trees: bool,
     octets: bool,
     form: str | None,
@@ -99,6 +108,7 @@ def command(
     Examples:
       rdmawire dissect capture.pcapng
       rdmawire dissect -V --from 17 --to 17 capture.pcapng
+      rdmawire dissect -Y "infiniband.bth.opcode == RC_ACKNOWLEDGE" capture.pcap
       rdmawire dissect -T fields -e frame.number -e infiniband.bth.psn capture.pcap
       rdmawire dissect -T ndjson capture.pcap.zst | jq .malformed
       rdmawire dissect -q --fail-on-bad-checksum --checksums icrc,mpa *.pcap
@@ -108,7 +118,7 @@ def command(
     show = Form(form, trees, octets, selection, separators, quiet, color).show()
     demands = Demands(checksums if fail_on_bad_checksum else (), fail_on_malformed)
     bar = progress if progress is not None else sys.stderr.isatty() and not sys.stdout.isatty()
-    run = Run(show, _window(start, end), count, ports, demands)
+    run = Run(show, _window(start, end), count, ports, demands, passes=wanted)
     return run.files(_paths(read + files), progress=bar)
 
 

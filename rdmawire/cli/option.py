@@ -1,7 +1,7 @@
 """Options of commands that read captures: what their texts mean."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,12 +11,29 @@ from rdmawire.analysis.output import Separators
 from rdmawire.analysis.selection import FieldError, Selection
 from rdmawire.analysis.window import Bound, BoundError
 
+if TYPE_CHECKING:
+    from rdmawire.analysis.filter import Filter
+
 
 def bound(ctx: click.Context, option: click.Parameter, text: str | None) -> Bound | None:
     """A frame number, a time since the first frame, or a date."""
     try:
         return Bound.parse(text) if text is not None else None
     except BoundError as error:
+        raise click.BadParameter(str(error), ctx, option) from None
+
+
+def display_filter(
+    ctx: click.Context, option: click.Parameter, text: str | None
+) -> "Filter | None":
+    """A display filter; ``None`` if none is asked for."""
+    if text is None:
+        return None
+    from rdmawire.analysis.filter import Filter, FilterError
+
+    try:
+        return Filter(text)
+    except FilterError as error:
         raise click.BadParameter(str(error), ctx, option) from None
 
 

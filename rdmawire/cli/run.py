@@ -1,7 +1,7 @@
 """A run over captures: their frames to standard output, what they amount to beside them."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -38,7 +38,7 @@ class Run:
     """Writes the frames of files, and counts them.
 
     ``count`` is how many frames to show at most, over all files; ``ports`` are the UDP ports of
-    RoCEv2.
+    RoCEv2. Frames that ``passes`` refuses are read, but neither shown nor counted.
     """
 
     def __init__(
@@ -48,12 +48,15 @@ class Run:
         count: int | None,
         ports: Collection[int],
         demands: Demands,
+        *,
+        passes: Callable[[Dissection], bool] | None = None,
     ) -> None:
         self._show = show
         self._window = window
         self._left = count
         self._ports = ports
         self._demands = demands
+        self._passes = passes
         self._progress = False
         self._read = 0
 
@@ -99,7 +102,7 @@ class Run:
 
     def _frames(self, reader: Reader, tally: Tally) -> None:
         for frame in dissected(reader, self._ports, progress=self._progress):
-            if frame in self._window:
+            if frame in self._window and (self._passes is None or self._passes(frame)):
                 tally.add(frame)
                 self._frame(frame)
             if self._left == 0 or self._window.is_over(frame):

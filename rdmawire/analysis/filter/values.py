@@ -1,0 +1,259 @@
+"""What gives a value of a filter in a frame: closures that look up only what is named."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, product
+from typing import Any, cast
+
+from rdmawire.analysis.derived import TCP_LENGTH
+from rdmawire.analysis.filter.catalogue import Name, find
+from rdmawire.analysis.filter.check import WORKED_OUT
+from rdmawire.analysis.filter.kind import Kind
+from rdmawire.analysis.filter.tree import (
+    Arithmetic,
+    Call,
+    Constant,
+    Field,
+    Negative,
+    Slice,
+    Span,
+    Value,
+)
+from rdmawire.analysis.node import Dissection, Node
+from rdmawire.wire.inet import TCP
+from rdmawire.wire.show import decimal, ipv4, ipv6, mac
+
+Values = Callable[[Dissection], list[Any]]
+"""The values of something in a frame; an empty list where it is not there."""
+
+MOST = 10_000
+"""Values of arithmetic over fields that a frame has several times; the first ones count."""
+
+
+def values_of(value: Value) -> Values:
+    """What gives the values of a part of a filter."""
+    return _COMPILED[type(value)](value)
+
+
+def _constant(constant: Constant) -> Values:
+    found = [constant.value]
+    return lambda _: found
+
+
+def field_named(field: Field) -> Name:
+    """The catalogue's entry for a field of a tree."""
+    name = find(field.name)
+    assert name is not None, field
+    return name
+
+
+def _field(field: Field) -> Values:
+    name = field_named(field)
+    if field.layers:
+        return _in_layers(name, field.layers)
+    if name.frame is not None:
+        return name.frame
+    if name.starts:
+        return lambda frame: [octets for _, octets in _spans(frame, name)]
+    return _everywhere(name)
+
+
+def _everywhere(name: Name) -> Values:
+    of_node = _of_node(name)
+
+    def values(frame: Dissection) -> list[Any]:
+        found: list[Any] = []
+        for node in frame.nodes:
+            found += of_node(node)
+        return found
+
+    return _of_headers(name) if not name.derived else values
+
+
+def _of_headers(name: Name) -> Values:
+    tables = name.tables
+
+    def values(frame: Dissection) -> list[Any]:
+        found: list[Any] = []
+        for node in frame.nodes:
+            read = tables.get(type(node.header))  # type: ignore[arg-type]
+            if read is not None:
+                found += read(node)
+        return found
+
+    return values
+
+
+def _of_node(name: Name) -> Callable[[Node], list[Any]]:
+    tables, derived = name.tables, name.derived
+
+    def values(node: Node) -> list[Any]:
+        read = tables.get(type(node.header))  # type: ignore[arg-type]
+        found = list(read(node)) if read is not None else []
+        if node.extras:
+            found += [value for field, value in node.extras if field in derived]
+        return found
+
+    return values
+
+
+def _spans(frame: Dissection, name: Name) -> Iterator[tuple[int, bytes]]:
+    """The octets of each run of nodes that make up a protocol, from the first to the last."""
+    number, start, end = 0, -1, 0
+    for node in frame.nodes:
+        if node.reassembled:
+            continue
+        if node.name in name.starts and not (start >= 0 and node.name in name.belongs):
+            if start >= 0:
+                yield number, frame.data[start:end]
+            number, start, end = number + 1, node.offset, _end(node)
+        elif start >= 0 and node.name in name.belongs:
+            end = max(end, node.offset + len(node.octets))
+    if start >= 0:
+        yield number, frame.data[start:end]
+
+
+def _end(node: Node) -> int:
+    """Where a protocol's first header ends; TCP counts what the segment carries."""
+    if not isinstance(node.header, TCP):
+        return node.offset + len(node.octets)
+    carried = sum(cast(int, value) for field, value in node.extras if field is TCP_LENGTH)
+    return node.offset + node.header.data_offset * 4 + carried
+
+
+def widely(value: Value) -> Values:
+    """The values to search: of a protocol, with all that it carries."""
+    if not isinstance(value, Field) or not field_named(value).starts:
+        return values_of(value)
+    starts = field_named(value).starts
+
+    def values(frame: Dissection) -> list[Any]:
+        found = (node.offset for node in frame.nodes if node.name in starts)
+        return [frame.data[offset:] for offset in found]
+
+    return values
+
+
+def _in_layers(name: Name, spans: tuple[Span, ...]) -> Values:
+    def values(frame: Dissection) -> list[Any]:
+        found = list(_layered(frame, name))
+        wanted = _wanted(spans, max((layer for layer, _ in found), default=0))
+        return [value for layer, value in found if wanted(layer)]
+
+    return values
+
+
+def _wanted(spans: tuple[Span, ...], last: int) -> Callable[[int], bool]:
+    starts = [(span.start if span.start >= 0 else last + 1 + span.start, span) for span in spans]
+    return lambda layer: any(
+        start <= layer and (span.length is None or layer < start + span.length)
+        for start, span in starts
+    )
+
+
+def _layered(frame: Dissection, name: Name) -> Iterator[tuple[int, Any]]:
+    """Values, with the number of the header that has them among those of its kind."""
+    if name.frame is not None:
+        yield from ((1, value) for value in name.frame(frame))
+    elif name.starts:
+        yield from _spans(frame, name)
+    else:
+        of_node, layer = _of_node(name), 0
+        for node in frame.nodes:
+            layer += node.name in name.layers
+            yield from ((max(layer, 1), value) for value in of_node(node))
+
+
+def _slice(part: Slice) -> Values:
+    of, spans, join = values_of(part.of), part.spans, "" if part.kind is Kind.TEXT else b""
+
+    def values(frame: Dissection) -> list[Any]:
+        pieces = ([cut(value, span) for span in spans] for value in of(frame))
+        return [join.join(piece) for piece in pieces if None not in piece]
+
+    return values
+
+
+def cut(value: Any, span: Span) -> Any:
+    """A part of octets or text; ``None`` where it does not reach that far."""
+    size = len(value)
+    start = span.start + size if span.start < 0 else span.start
+    end = size if span.length is None else start + span.length
+    return value[start:end] if 0 <= start < end <= size else None
+
+
+def _negative(part: Negative) -> Values:
+    of = values_of(part.of)
+    return lambda frame: [-value for value in of(frame)]
+
+
+def _arithmetic(part: Arithmetic) -> Values:
+    left, right = values_of(part.left), values_of(part.right)
+    work = WORKED_OUT[part.operator] if part.kind in (Kind.NUMBER, Kind.DURATION) else _masked
+
+    def values(frame: Dissection) -> list[Any]:
+        pairs = islice(product(left(frame), right(frame)), MOST)
+        return list(_worked_out(work, pairs))
+
+    return values
+
+
+def _worked_out(work: Callable[[Any, Any], Any], pairs: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
+    """The results; a division by zero has none."""
+    for one, other in pairs:
+        try:
+            yield work(one, other)
+        except ZeroDivisionError:
+            continue
+
+
+def _masked(one: bytes, other: bytes) -> bytes:
+    """The bits that both have; of octets, those of the shorter length."""
+    return bytes(left & right for left, right in zip(one, other, strict=False))
+
+
+def _call(call: Call) -> Values:
+    arguments = [values_of(argument) for argument in call.arguments]
+    if call.function == "len":
+        return _length(call.arguments[0], arguments[0])
+    if call.function in _OF_ALL:
+        return _of_all(_OF_ALL[call.function], arguments)
+    each = _writer(call.arguments[0].kind) if call.function == "string" else _OF_EACH[call.function]
+    return lambda frame: [each(value) for value in arguments[0](frame)]
+
+
+def _of_all(function: Callable[[list[Any]], Any], arguments: list[Values]) -> Values:
+    def values(frame: Dissection) -> list[Any]:
+        found = [value for argument in arguments for value in argument(frame)]
+        return [function(found)] if found else []
+
+    return values
+
+
+def _length(of: Value, values: Values) -> Values:
+    """Octets of a value; of a number, those that Wireshark keeps it in."""
+    if of.kind is not Kind.NUMBER:
+        return lambda frame: [len(value) for value in values(frame)]
+    width = field_named(of).width if isinstance(of, Field) else 64
+    return lambda frame: [width // 8 for _ in values(frame)]
+
+
+def _writer(kind: Kind) -> Callable[[Any], str]:
+    return _WRITERS[kind]
+
+
+_WRITERS: dict[Kind, Callable[[Any], str]] = {
+    Kind.NUMBER: decimal,
+    Kind.MAC: mac,
+    Kind.IPV4: ipv4,
+    Kind.IPV6: ipv6,
+}
+_OF_ALL: dict[str, Callable[[list[Any]], Any]] = {"count": len, "max": max, "min": min}
+_OF_EACH: dict[str, Callable[[Any], Any]] = {"abs": abs, "upper": str.upper, "lower": str.lower}
+_COMPILED: dict[type, Callable[[Any], Values]] = {
+    Constant: _constant,
+    Field: _field,
+    Slice: _slice,
+    Negative: _negative,
+    Arithmetic: _arithmetic,
+    Call: _call,
+}
