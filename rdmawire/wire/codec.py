@@ -7,6 +7,7 @@ run of rows fits none of them, its octets are read as one big-endian number.
 
 import reprlib
 import struct
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -201,7 +202,7 @@ _CODEC = """
 def parse(buffer, offset=0):
     try:
         {items} = unpack_from(buffer, offset)
-    except struct_error:
+    except (struct_error, OverflowError):
         raise ends_early(cls, buffer, offset) from None
     return new(cls, {values})
 
@@ -237,7 +238,7 @@ _FUSED = """
 def parse(buffer, offset=0):
     try:
         {items} = unpack_from(buffer, offset)
-    except struct_error:
+    except (struct_error, OverflowError):
         raise ends_early(cls, buffer, offset) from None
     return {headers}
 """
@@ -281,7 +282,7 @@ _READER = """
 def read(buffer, offset=0):
     try:
         {items} = unpack_from(buffer, offset)
-    except struct_error:
+    except (struct_error, OverflowError):
         raise ends_early(cls, buffer, offset) from None
     return {values}
 """
@@ -293,8 +294,11 @@ def reader(table: Any, *names: str) -> Callable[..., Any]:
 
     It gives a tuple in the order of ``names``, or the value itself where there is one name.
     """
+    if not names or not hasattr(table, "rows"):
+        asked = ", ".join(map(repr, names)) or "no rows"
+        raise WireError(f"a header's table and names of its rows: found {found(table)}, {asked}")
     formats: list[str] = []
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     items = 0
     for word in words(table.rows):
         if not any(field.name in names for field in word.fields):
@@ -302,11 +306,11 @@ def reader(table: Any, *names: str) -> Callable[..., Any]:
             continue
         formats.append(word.format)
         fields = [field.name for field in word.fields]
-        found |= dict(zip(fields, _take_apart(word, items), strict=True))
+        parts |= dict(zip(fields, _take_apart(word, items), strict=True))
         items += word.fields[0].times if word.array else 1
-    if unknown := [name for name in names if name not in found]:
+    if unknown := [name for name in names if name not in parts]:
         raise WireError(f"{table.__name__} has no field {unknown[0]!r}")
-    values = ", ".join(found[name] for name in names)
+    values = ", ".join(parts[name] for name in names)
     code = _READER.format(
         items="".join(f"t{i}, " for i in range(items)),
         values=f"({values},)" if len(names) > 1 else values,
@@ -331,20 +335,22 @@ def compiled(code: str, **names: object) -> dict[str, Callable[..., Any]]:
 
 def ends_early(cls: Any, buffer: Any, offset: int) -> WireError:
     """The error for a buffer that ends inside a header."""
-    left = max(len(buffer) - offset, 0)
-    return WireError(f"{cls.__name__} takes {octet_count(cls.SIZE)}, {left} are left", offset)
+    size = len(buffer)
+    left = max(size - offset, 0) if offset >= 0 else -offset if offset >= -size else 0
+    at = offset if abs(offset) <= sys.maxsize else None
+    return WireError(f"{cls.__name__} takes {octet_count(cls.SIZE)}, {left} are left", at)
 
 
 def does_not_fit(header: Any) -> WireError:
     """The error that names the first field whose value cannot be put on the wire."""
     name = type(header).__name__
     for field, value in zip(type(header).rows, header, strict=True):
-        if reason := _misfit(field, value):
+        if reason := misfit(field, value):
             return WireError(f"{name}.{field.name}: {reason}")
     raise AssertionError(f"{header!r} fits, yet its codec refused it")
 
 
-def _misfit(field: Field, value: Any) -> str:
+def misfit(field: Field, value: Any) -> str:
     """Why the value cannot stand in this field, or nothing."""
     if field.octets:
         return _misfit_octets(value, field.width // 8)

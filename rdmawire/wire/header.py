@@ -21,7 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rdmawire.errors import WireError
-from rdmawire.wire.codec import Field, attach
+from rdmawire.wire.codec import Field, attach, misfit
 from rdmawire.wire.show import BOOL, DEC, OCTETS, Show, Value
 
 
@@ -275,10 +275,11 @@ class Header(metaclass=HeaderMeta):
             raise _no_row(type(self), changes) from None
 
     def word(self, name: str) -> str:
-        """The standard's word for the value of this row, or nothing."""
+        """The standard's word for the value of this row; nothing if it has none or does not fit."""
         for row in self.rows:
             if row.name == name:
-                return row.meaning_in(self).word(getattr(self, name))
+                value = getattr(self, name)
+                return "" if misfit(row, value) else row.meaning_in(self).word(value)
         raise WireError(f"{type(self).__name__} has no field {name!r}")
 
     def __eq__(self, other: object) -> bool:

@@ -124,6 +124,8 @@ def bth_offset(buffer: bytes, start: int, end: int, port: int = ROCE_PORT) -> in
 
     For walks over many frames: it looks at what leads to the BTH and judges nothing else.
     """
+    if not 0 <= start <= end <= len(buffer):
+        return -1
     if end - start >= _PLAIN_BTH + BTH.SIZE:
         ethertype, version_ihl, fragment, protocol, dstport = _read_path(buffer, start)
         if ethertype == 0x0800 and version_ihl == 0x45 and protocol == 17:

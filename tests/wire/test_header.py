@@ -9,6 +9,7 @@ from rdmawire.testing.strategies import headers
 from rdmawire.wire import ib, inet
 from rdmawire.wire.codec import fused, reader
 from rdmawire.wire.header import Header, HeaderMeta, bits, group, octets
+from rdmawire.wire.management import ClassPortInfo
 from rdmawire.wire.tables import tables
 
 TABLES = tables()
@@ -170,6 +171,34 @@ def test_a_reader_gives_the_values_of_the_rows_asked_for(
 def test_a_field_that_the_table_lacks_has_no_word() -> None:
     with pytest.raises(WireError, match="BTH has no field 'psm'"):
         ib.BTH().word("psm")
+
+
+@pytest.mark.parametrize("value", [1 << 24, 10**100, -1, "x"])
+def test_a_value_that_does_not_fit_has_no_word(value: int) -> None:
+    assert ib.AETH(ack=ib.Ack.RNR_NAK, value=value).word("value") == ""
+    assert ClassPortInfo(resp_time_value=value).word("resp_time_value") == ""
+
+
+@pytest.mark.parametrize(
+    ("offset", "left"), [(-1, 1), (-21, 0), (-(10**30), 0), (10**30, 0), (-1 << 99, 0)]
+)
+def test_no_header_stands_at_an_offset_outside_the_buffer(offset: int, left: int) -> None:
+    with pytest.raises(WireError, match=f"BTH takes 12 octets, {left} are left"):
+        ib.BTH.parse(bytes(20), offset)
+
+
+@pytest.mark.parametrize(
+    ("table", "names", "reason"),
+    [
+        (ib.BTH, (), "found HeaderMeta <class 'rdmawire.wire.ib.BTH'>, no rows"),
+        (None, ("psn",), "found NoneType None, 'psn'"),
+    ],
+)
+def test_a_reader_needs_a_table_and_rows(
+    table: object, names: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(WireError, match=reason):
+        reader(table, *names)
 
 
 def test_a_reader_refuses_a_field_that_the_table_lacks() -> None:

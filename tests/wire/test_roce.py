@@ -53,6 +53,12 @@ def test_bth_offset_finds_the_bth(frame: Frame, data: st.DataObject) -> None:
     assert roce.bth_offset(octets, 0, len(octets), port=1) in (-1, found - start)
 
 
+@given(frames(), st.sampled_from([(-1, 0), (0, 1), (-(10**30), 0), (0, 10**30), (10**30, 10**30)]))
+def test_no_bth_stands_outside_the_buffer(frame: Frame, moved: tuple[int, int]) -> None:
+    octets = frame.build()
+    assert roce.bth_offset(octets, moved[0], len(octets) + moved[1]) == -1
+
+
 @given(frames(), st.data())
 def test_any_change_gives_a_frame_or_a_wire_error(frame: Frame, data: st.DataObject) -> None:
     octets = bytearray(frame.build())
