@@ -1,8 +1,8 @@
 """What captures amount to, as text: a line for each, or JSON. One class per format."""
 
-import json
 from typing import Protocol
 
+from rdmawire.analysis.objects import dumped
 from rdmawire.analysis.tally import Tally, counted
 
 
@@ -50,7 +50,7 @@ class CountObjects:
     def of(self, name: str, tally: Tally, damage: str) -> str:
         counts = {"file": name, **tally.as_object(), "damaged": damage or None}
         between, self._between = self._between, ",\n" if self._array else ""
-        return between + json.dumps(counts, ensure_ascii=False) + ("" if self._array else "\n")
+        return between + dumped(counts) + ("" if self._array else "\n")
 
     def total(self, files: int, tally: Tally) -> str:  # noqa: ARG002 - readers of JSON can add
         return ""

@@ -5,6 +5,7 @@ hexadecimal text; flags are ``true`` or ``false``, addresses and octets are text
 layer has several times is a list.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,12 @@ from rdmawire.analysis.frame import seconds
 from rdmawire.analysis.item import Item, items
 from rdmawire.analysis.node import Dissection, Node
 from rdmawire.wire.show import BOOL
+
+
+def dumped(value: object, indent: int | None = None) -> str:
+    """JSON for machines: ASCII alone, so that no locale breaks it and it harms no terminal."""
+    # JSON need not escape the one control character above the printable ones.
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
 def as_object(frame: Dissection) -> dict[str, Any]:

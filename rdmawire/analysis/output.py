@@ -1,13 +1,12 @@
 """Dissections as text: lines, trees, tables of fields, JSON. One class per format."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.objects import as_object
+from rdmawire.analysis.objects import as_object, dumped
 from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.summary import summary
 from rdmawire.analysis.tree import hex_dump, tree
@@ -124,7 +123,7 @@ class Objects:
         return ""
 
     def frame(self, frame: Dissection) -> Iterator[str]:
-        yield self._between + json.dumps(self._object(frame), ensure_ascii=False)
+        yield self._between + dumped(self._object(frame))
         if self._array:
             self._between = ",\n"
         else:

@@ -1,10 +1,9 @@
 """`rdmawire fields`: the list of all fields."""
 
-import json
-
 import click
 
 from rdmawire.analysis.fields import FieldInfo, fields
+from rdmawire.analysis.objects import dumped
 
 
 @click.command("fields")
@@ -24,7 +23,7 @@ def command(pattern: str, as_json: bool) -> int:
     """  # noqa: D301 - click keeps the lines behind a backspace
     found = [info for info in fields() if _matches(info, pattern.lower())]
     if as_json:
-        click.echo(json.dumps([_as_object(info) for info in found], indent=1))
+        click.echo(dumped([_as_object(info) for info in found], indent=1))
     else:
         click.echo("".join(f"{_line(info)}\n" for info in found), nl=False)
     if not found:

@@ -328,6 +328,29 @@ def test_hostile_text_harms_no_terminal(tmp_path: Path) -> None:
         assert r"red \x1b[31m\nnext" in shown
 
 
+_ODD = "é 😀 \x9b31m \x7f \u202e \u2028"
+_ASCII = {"PYTHONIOENCODING": "ascii"}
+_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize("env", [{}, _ASCII, _C])
+@pytest.mark.parametrize(
+    "words", [("-T", "json"), ("-T", "json", "-q"), ("-T", "json", "-e", "frame.comment")]
+)
+def test_json_is_ascii_in_every_locale(
+    tmp_path: Path, env: dict[str, str], words: tuple[str, ...]
+) -> None:
+    from rdmawire.capture import COMMENT, Record, create_capture
+
+    path = tmp_path / "é.pcapng"
+    with create_capture(path) as writer:
+        writer.write(Record(b"x", 0, 1, 1, options=((COMMENT, _ODD.encode()),)))
+    text = rdmawire("dissect", *words, str(path), env=env).stdout
+    assert text.replace("\n", "").isprintable()
+    assert text.isascii()
+    assert len(json.loads(text)) == 1
+
+
 def test_odd_file_names_harm_no_terminal(tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/red\x1b[31m\n\xff"
     Path(os.fsdecode(path)).write_bytes(Path(RNR).read_bytes())
