@@ -9,6 +9,8 @@
 Construct is an extra: ``pip install "rdmawire[construct]"``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 try:
     import construct as _library  # noqa: F401 - only to say what is missing
 except ModuleNotFoundError as error:
@@ -23,14 +25,22 @@ from rdmawire.layers.construct.frame import RoCEFrame
 from rdmawire.layers.construct.header import struct
 from rdmawire.layers.construct.iwarp import FPDU, Segment, StartUpReply, StartUpRequest
 from rdmawire.layers.construct.management import ManagementDatagram
+from rdmawire.layers.construct.native import NativePacket
 from rdmawire.layers.construct.packet import TransportPacket
 from rdmawire.wire.tables import tables as _tables
 
 globals().update({table.__name__: struct(table) for table in _tables()})
 
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The names of tables, which only running finds out."""
+
+
 __all__ = [  # noqa: PLE0604 - the names of tables are text
     "FPDU",
     "ManagementDatagram",
+    "NativePacket",
     "RoCEFrame",
     "Segment",
     "StartUpReply",

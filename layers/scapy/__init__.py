@@ -13,6 +13,8 @@ bound to them; :func:`unbind` gives them back, to ``scapy.contrib.roce`` for one
 Scapy is an extra: ``pip install "rdmawire[scapy]"``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 try:
     import scapy as _library  # noqa: F401 - only to say what is missing
 except ModuleNotFoundError as error:
@@ -30,6 +32,12 @@ from rdmawire.layers.scapy.session import IWARPSession
 _LAYERS = layers(without=("inet",))
 globals().update(_LAYERS)
 bind()
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The names of tables, which only running finds out."""
+
 
 __all__ = [  # noqa: PLE0604 - the names of tables are text
     "MPA",

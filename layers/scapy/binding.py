@@ -29,7 +29,13 @@ _Fields = dict[str, Any]
 _LINKS: dict[int, type[Packet]] = {247: LRH, 197: ERF}
 """Link types of captures that Scapy does not know, or not down to the packet."""
 
-_ETHERTYPES = {EtherType.IPV4: IP, EtherType.IPV6: IPv6, EtherType.ARP: ARP, EtherType.ROCE: GRH}
+_ETHERTYPES: dict[int, type[Packet]] = {
+    EtherType.IPV4: IP,
+    EtherType.IPV6: IPv6,
+    EtherType.ARP: ARP,
+    EtherType.ROCE: GRH,
+}
+"""What raw packets of an InfiniBand link carry."""
 
 _FAMILIES_OF_IPV6 = (10, 24, 28, 30)
 """Numbers for IPv6 where BSD's loopback is captured: each system has its own."""
@@ -98,8 +104,8 @@ def _bind_links() -> None:
     bind_layers(LRH, layer(ib.RWH), lnh=int(ib.LNH.RAW))
     bind_layers(GRH, BTH, nxthdr=IBA_TRANSPORT)
     bind_layers(layer(erf.ERFEthernetPad), Ether)
-    for number, upper in _ETHERTYPES.items():
-        bind_layers(layer(ib.RWH), upper, etype=int(number))
+    for ethertype, upper in _ETHERTYPES.items():
+        bind_layers(layer(ib.RWH), upper, etype=int(ethertype))
     for family in _FAMILIES_OF_IPV6:
         bind_bottom_up(Loopback, IPv6, type=family)
     for number, link in _LINKS.items():

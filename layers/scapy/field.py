@@ -2,6 +2,7 @@
 """Rows of the header tables as fields: the table's widths, words and notations."""
 
 import struct
+from collections.abc import Callable
 from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -11,10 +12,10 @@ from scapy.packet import Packet
 from scapy.volatile import RandBin, RandField, RandNum
 
 from rdmawire.errors import WireError
-from rdmawire.wire.header import Row
+from rdmawire.wire.header import Meaning, Row
 from rdmawire.wire.show import Kind, writer
 
-_ADDRESSES = {
+_ADDRESSES: dict[Kind, Callable[[str], bytes]] = {
     Kind.MAC: lambda text: bytes.fromhex(text.replace(":", "")),
     Kind.IPV4: lambda text: IPv4Address(text).packed,
     Kind.IPV6: lambda text: IPv6Address(text).packed,
@@ -38,12 +39,11 @@ class NumberField(BitField):
         """Internal form; :class:`WireError` for words that the row does not have."""
         if not isinstance(x, str):
             return super().any2i(pkt, x)
-        enum = self.row.meaning.enum if pkt is None else self.row.meaning_in(pkt).enum
-        words = {member.name: member.value for member in enum or ()}
-        if x not in words:
-            near = ", ".join(get_close_matches(x, words)) or "a number"
+        numbers = {word: number for number, word in self._words(pkt).items()}
+        if x not in numbers:
+            near = ", ".join(get_close_matches(x, numbers)) or "a number"
             raise WireError(f"{self.table}.{self.name} has no word {x!r}; it takes {near}")
-        return words[x]
+        return numbers[x]
 
     def i2m(self, pkt: Packet | None, x: Any) -> int:
         """The number; :class:`WireError` for one that does not fit."""
@@ -53,11 +53,21 @@ class NumberField(BitField):
         return int(value)
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
-        """The standard's word, or the number as trees show it."""
+        """A word that the field takes; else the number as trees show it, and what it says."""
         if not isinstance(x, int):
             return repr(x)
-        meaning = self.row.meaning if pkt is None else self.row.meaning_in(pkt)
-        return meaning.word(x) or writer(meaning.tree or meaning.show, self.row.width)(x)
+        meaning = self._meaning(pkt)
+        if word := self._words(pkt).get(x):
+            return word
+        number, word = writer(meaning.tree or meaning.show, self.row.width)(x), meaning.word(x)
+        return f"{number} ({word})" if word else number
+
+    def _meaning(self, pkt: Packet | None) -> Meaning:
+        return self.row.meaning if pkt is None else self.row.meaning_in(pkt)
+
+    def _words(self, pkt: Packet | None) -> dict[int, str]:
+        """The standard's words, by their numbers."""
+        return {member.value: member.name for member in self._meaning(pkt).enum or ()}
 
 
 class NumbersField(NumberField):
@@ -109,8 +119,14 @@ class OctetsField(Field):
 
     def any2i(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
         """The octets of an address, or octets as they are."""
-        read = _ADDRESSES.get(self.row.meaning.show.kind)
-        return read(x) if read and isinstance(x, str) else x
+        if not isinstance(x, str):
+            return x
+        kind = self.row.meaning.show.kind
+        try:
+            return _ADDRESSES[kind](x)
+        except (KeyError, ValueError):
+            what = kind.value if kind in _ADDRESSES else f"{self.sz} octets"
+            raise WireError(f"{self.table}.{self.name} takes {what}, found {x!r}") from None
 
     def i2h(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
         """An address as text; other octets as they are."""
@@ -119,7 +135,8 @@ class OctetsField(Field):
 
     def i2m(self, pkt: Packet | None, x: Any) -> bytes:  # noqa: ARG002
         """The octets; :class:`WireError` for more or fewer than the row has."""
-        octets, wanted = bytes(x or bytes(self.sz)), int(self.sz)
+        wanted = int(self.sz)
+        octets = bytes(wanted) if x is None else bytes(x)
         if len(octets) != wanted:
             raise WireError(f"{self.table}.{self.name} takes {wanted} octets, found {len(octets)}")
         return octets
@@ -146,10 +163,10 @@ class BehindField(Field[Any, Any]):
     ``None`` is worked out when the packet is built.
     """
 
-    __slots__ = ["size"]
+    __slots__ = ["size", "table"]
 
-    def __init__(self, name: str, size: int = 0) -> None:
-        self.size = size
+    def __init__(self, table: str, name: str, size: int = 0) -> None:
+        self.table, self.size = table, size
         super().__init__(name, None)
 
     def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, Any]:  # noqa: ARG002
@@ -165,8 +182,14 @@ class BehindField(Field[Any, Any]):
         return f"0x{x:0{2 * self.size}x}" if isinstance(x, int) else repr(x)
 
     def octets(self, value: Any) -> bytes:
-        """A value as it stands in the packet."""
-        return value.to_bytes(self.size, "big") if isinstance(value, int) else value or b""
+        """A value as it stands in the packet; :class:`WireError` for one that cannot."""
+        if isinstance(value, bytes):
+            return value
+        if self.size and isinstance(value, int):
+            if 0 <= value < 1 << 8 * self.size:
+                return value.to_bytes(self.size, "big")
+            raise WireError(f"{self.table}.{self.name} {value} does not fit in {self.size} octets")
+        raise WireError(f"{self.table}.{self.name} takes octets, found {value!r}")
 
 
 def field(table: str, row: Row, default: Any) -> Field:

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: GPL-2.0-only
 """Groups of a table's rows, such as the syndrome of an AETH, as attributes of its layer."""
 
 from collections.abc import Iterator

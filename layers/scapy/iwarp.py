@@ -70,9 +70,8 @@ class FPDULayer(TableLayer):
         if self.ulpdu_length is None:
             pkt = mpa.FPDULength(len(pay)).build()
         octets = pkt + pay
-        octets += bytes(-len(octets) % 4) if self.pad is None else self.pad
-        crc = mpa.crc_of(octets) if self.crc is None else self.crc
-        return octets + self.get_field("crc").octets(crc)
+        octets += self.behind("pad", lambda: bytes(-len(octets) % 4))
+        return octets + self.behind("crc", lambda: mpa.crc_of(octets))
 
     def crc_expected(self) -> int:
         """What the CRC must be."""
@@ -98,7 +97,7 @@ MPAReply = define(mpa.MPAReply, StartUpLayer, computed=("pd_length",))
 FPDU = define(
     mpa.FPDULength,
     FPDULayer,
-    more=(BehindField("pad"), BehindField("crc", _CRC)),
+    more=(BehindField("FPDU", "pad"), BehindField("FPDU", "crc", _CRC)),
     computed=("ulpdu_length",),
     name="FPDU",
 )

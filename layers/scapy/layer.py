@@ -6,11 +6,13 @@ octets behind it hold, found once where a message begins and handed on from laye
 no plan says what follows, Scapy's own bindings do.
 """
 
+from collections.abc import Callable
 from types import new_class
 from typing import Any, ClassVar, NamedTuple
 
 from scapy.config import conf
 from scapy.fields import StrLenField
+from scapy.layers.inet import TCP, UDP
 from scapy.packet import Packet
 
 from rdmawire.layers.scapy.field import field
@@ -91,19 +93,20 @@ class TableLayer(PlannedLayer):
         """The header itself, as :mod:`rdmawire.wire` has it."""
         return self.table.parse(self.self_build())
 
+    def behind(self, name: str, worked_out: Callable[[], Any]) -> bytes:
+        """The octets of a field that stands behind the payload: as given, else worked out."""
+        given = self.getfieldval(name)
+        octets: bytes = self.get_field(name).octets(worked_out() if given is None else given)
+        return octets
+
     def mysummary(self) -> Any:
         """The line of the layer, with those of the layers below that have one."""
         return (self.sprintf(self.summary_format), _SUMMED_UP) if self.summary_format else ""
 
 
 _BUILT: dict[type[Header], type[TableLayer]] = {}
-_SUMMED_UP: list[type[Packet]] = []
+_SUMMED_UP: list[type[Packet]] = [UDP, TCP]
 """Layers whose lines a summary keeps, though a layer above them has one too."""
-
-
-def sum_up(cls: type[Packet]) -> None:
-    """Keep the line of this layer in the summaries of those above it."""
-    _SUMMED_UP.append(cls)
 
 
 def define(
@@ -123,7 +126,7 @@ def define(
     )
     _BUILT[table] = made
     if made.summary_format:
-        sum_up(made)
+        _SUMMED_UP.append(made)
     return made
 
 

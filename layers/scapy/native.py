@@ -46,8 +46,7 @@ class LocalRouteLayer(TableLayer):
             words = (ib.LRH.SIZE + len(pay)) // 4
             pkt = ib.LRH.parse(pkt).replace(pktlen=words).build()
         octets = pkt + pay
-        value = vcrc(octets) if self.vcrc is None else self.vcrc
-        return octets + self.get_field("vcrc").octets(value)
+        return octets + self.behind("vcrc", lambda: vcrc(octets))
 
 
 class RecordLayer(TableLayer):
@@ -73,6 +72,6 @@ _INNER: dict[int, tuple[Any, ...]] = {
 
 GRH = define(ib.GRH, GlobalRouteLayer, computed=("paylen",))
 LRH = define(
-    ib.LRH, LocalRouteLayer, more=(BehindField("vcrc", ib.VCRC.SIZE),), computed=("pktlen",)
+    ib.LRH, LocalRouteLayer, more=(BehindField("LRH", "vcrc", ib.VCRC.SIZE),), computed=("pktlen",)
 )
 ERF = define(erf.ERF, RecordLayer)

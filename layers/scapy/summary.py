@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: GPL-2.0-only
 """What a packet's summary says of its headers, in the notation of Scapy's ``sprintf``."""
 
 from rdmawire.wire import ib, mad, mpa

@@ -52,22 +52,17 @@ class TransportLayer(TableLayer):
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Put pad and ICRC behind the payload."""
-        padcnt = 0 if is_vendor(pkt[0]) else -len(pay) % 4
-        pad = bytes(padcnt) if self.pad is None else self.pad
+        pad = self.behind("pad", lambda: bytes(0 if is_vendor(pkt[0]) else -len(pay) % 4))
         if self.padcnt is None:
             pkt = ib.BTH.parse(pkt).replace(padcnt=len(pad) & 3).build()
         octets = pkt + pay + pad
-        return octets + self._icrc_octets(octets)
-
-    def _icrc_octets(self, octets: bytes) -> bytes:
-        value = self.icrc if self.icrc is not None else icrc(self, octets) or 0
-        return self.get_field("icrc").octets(value)
+        return octets + self.behind("icrc", lambda: icrc(self, octets) or 0)
 
     def icrc_expected(self) -> int | None:
         """What the ICRC must be; ``None`` without IP header, GRH or LRH below."""
         octets = self.copy()
         octets.fields["icrc"] = b""
-        return icrc(self, bytes(octets))
+        return icrc(self, octets.do_build())
 
     def icrc_good(self) -> bool:
         """Whether the ICRC is what it must be."""
@@ -100,14 +95,14 @@ class DatagramLayer(TableLayer):
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Fill up what is shorter than a datagram."""
         octets = pkt + pay
-        return octets.ljust(DATAGRAM, b"\0") if self.fill is None else octets + self.fill
+        return octets + self.behind("fill", lambda: bytes(max(DATAGRAM - len(octets), 0)))
 
 
 BTH = define(
     ib.BTH,
     TransportLayer,
-    more=(BehindField("pad"), BehindField("icrc", ib.ICRC.SIZE)),
+    more=(BehindField("BTH", "pad"), BehindField("BTH", "icrc", ib.ICRC.SIZE)),
     computed=("padcnt",),
 )
-MAD = define(mad.MAD, DatagramLayer, more=(BehindField("fill"),))
-DirectedMAD = define(mad.DirectedMAD, DatagramLayer, more=(BehindField("fill"),))
+MAD = define(mad.MAD, DatagramLayer, more=(BehindField("MAD", "fill"),))
+DirectedMAD = define(mad.DirectedMAD, DatagramLayer, more=(BehindField("DirectedMAD", "fill"),))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies made from the wire tables: headers, packets and frames.
+"""Hypothesis strategies made from the wire tables: headers, packets, frames and streams.
 
     @given(headers(RETH))
     def test_my_parser(reth): ...
@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
         name="hypothesis",
     ) from None
 
-from rdmawire.wire import ib
+from rdmawire.wire import ib, rdmap
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.inet import (
     ROCE_PORT,
@@ -32,10 +32,16 @@ from rdmawire.wire.inet import (
     ServiceVLAN,
 )
 from rdmawire.wire.layout import Piece
+from rdmawire.wire.mad import MAD, DirectedMAD
+from rdmawire.wire.mad import SIZE as DATAGRAM
+from rdmawire.wire.management import ManagementClass, Method
+from rdmawire.wire.mpa import MPAEnhanced, MPAReply, MPARequest, build_fpdu
 from rdmawire.wire.native import IBA_TRANSPORT, NativePacket
-from rdmawire.wire.opcode import SHAPES, Payload
+from rdmawire.wire.opcode import SHAPES, Opcode, Payload
 from rdmawire.wire.packet import LAYOUTS, Packet
+from rdmawire.wire.rdmap import SHAPES as SEGMENTS
 from rdmawire.wire.roce import Frame
+from rdmawire.wire.terminate import TerminateControl
 
 _H = TypeVar("_H", bound=Header)
 
@@ -122,3 +128,63 @@ def native_packets(draw: st.DrawFn, longest: int = 64) -> NativePacket:
     """Sealed packets of InfiniBand's own links, with and without a GRH."""
     grh = draw(st.none() | headers(ib.GRH, ipver=6))
     return NativePacket(draw(headers(ib.LRH)), grh, draw(packets(longest))).seal()
+
+
+_KINDS = [
+    (mgmt_class, attribute.value)
+    for row in MAD.rows
+    if row.name == "attribute_id"
+    for mgmt_class, meaning in sorted((row.cases or {}).items())
+    for attribute in meaning.enum or ()
+]
+"""The management classes that have tables, with their attributes."""
+
+
+@st.composite
+def mads(draw: st.DrawFn) -> bytes:
+    """Management datagrams of every class and attribute that has a table, with any contents."""
+    mgmt_class, attribute_id = draw(st.sampled_from(_KINDS))
+    method = draw(st.sampled_from(Method))
+    table = DirectedMAD if mgmt_class == ManagementClass.SUBN_DIRECTED_ROUTE else MAD
+    kind = {"mgmt_class": mgmt_class, "attribute_id": attribute_id, "method": method}
+    rest = DATAGRAM - table.SIZE
+    return draw(headers(table, **kind)).build() + draw(st.binary(min_size=rest, max_size=rest))
+
+
+@st.composite
+def management_packets(draw: st.DrawFn) -> Packet:
+    """Legal transport packets with a management datagram, for queue pair 0 or 1."""
+    qp = draw(st.sampled_from((0, 1)))
+    bth = draw(headers(ib.BTH, opcode=Opcode.UD_SEND_ONLY, padcnt=0, destqp=qp))
+    return Packet(bth, (draw(headers(ib.DETH)),), draw(mads()), b"")
+
+
+@st.composite
+def segments(draw: st.DrawFn, longest: int = 64) -> bytes:
+    """Legal DDP segments of every RDMAP opcode, with up to ``longest`` octets of payload.
+
+    Terminates quote no headers.
+    """
+    opcode = draw(st.sampled_from(sorted(SEGMENTS)))
+    shape = SEGMENTS[opcode]
+    quotes = {"m": 0, "d": 0, "r": 0, "reserved": 0} if shape.header is TerminateControl else {}
+    own = [draw(headers(shape.header, **quotes))] if shape.header else []
+    last = 1 if shape.whole else draw(st.integers(0, 1))
+    free = shape.payload is rdmap.Payload.ANY
+    payload = draw(st.binary(max_size=longest)) if free else b""
+    return rdmap.segment(opcode, payload, *own, l=last)
+
+
+def fpdus(longest: int = 64) -> st.SearchStrategy[bytes]:
+    """FPDUs with right CRCs and without Markers, a segment in each."""
+    return segments(longest).map(build_fpdu)
+
+
+@st.composite
+def start_ups(draw: st.DrawFn, longest: int = 64) -> bytes:
+    """Start-up frames of both sides, with and without the enhanced data of RFC 6581."""
+    table = draw(st.sampled_from((MPARequest, MPAReply)))
+    enhanced = draw(st.none() | headers(MPAEnhanced))
+    private = (enhanced.build() if enhanced else b"") + draw(st.binary(max_size=longest))
+    fixed = {"key": table().key, "s": int(enhanced is not None), "pd_length": len(private)}
+    return draw(headers(table, **fixed)).build() + private

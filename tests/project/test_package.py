@@ -23,7 +23,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_layers_and_both_licences(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert "rdmawire/layers/__init__.py" in names
+    for path in (ROOT / "layers").rglob("*.py"):
+        assert f"rdmawire/{path.relative_to(ROOT)}" in names
     assert "rdmawire/wire/ib.py" in names
     assert len([name for name in names if name.endswith("LICENSE")]) >= 2
 

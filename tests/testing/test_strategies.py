@@ -3,10 +3,15 @@
 import subprocess
 import sys
 
-from hypothesis import find
+from hypothesis import find, given
 
-from rdmawire.testing.strategies import packets
+from rdmawire.testing.strategies import fpdus, management_packets, packets, segments, start_ups
+from rdmawire.wire import rdmap
+from rdmawire.wire.layout import joined
+from rdmawire.wire.mad import SIZE, layout
+from rdmawire.wire.mpa import REPLY_KEY, REQUEST_KEY, MPARequest, parse_fpdu
 from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.packet import Packet
 
 WITHOUT_HYPOTHESIS = """
 import sys
@@ -32,3 +37,30 @@ def test_the_smallest_packet_of_an_opcode_is_found() -> None:
     packet = find(packets(), lambda packet: packet.bth.opcode == Opcode.RC_RDMA_WRITE_ONLY)
     assert packet.payload == b""
     packet.check()
+
+
+@given(management_packets())
+def test_management_packets_are_legal_and_hold_a_datagram(packet: Packet) -> None:
+    packet.check()
+    assert len(packet.payload) == SIZE
+    pieces = [piece for _, piece in layout(packet.payload)]
+    assert joined(*pieces) == packet.payload
+
+
+@given(segments())
+def test_segments_are_legal(octets: bytes) -> None:
+    assert joined(*(piece for _, piece in rdmap.layout(octets))) == octets
+
+
+@given(fpdus())
+def test_fpdus_have_good_crcs(octets: bytes) -> None:
+    fpdu = parse_fpdu(octets)
+    assert fpdu.good
+    assert fpdu.size == len(octets)
+
+
+@given(start_ups())
+def test_start_up_frames_say_how_long_their_private_data_is(octets: bytes) -> None:
+    header = MPARequest.parse(octets)
+    assert header.pd_length == len(octets) - header.SIZE
+    assert header.key in (REQUEST_KEY, REPLY_KEY)

@@ -1,0 +1,60 @@
+"""Packets of InfiniBand's own links: an LRH, a GRH where there is one, the transport, two CRCs."""
+
+from typing import Any
+
+from construct import Adapter, Container, Default, FixedSized, GreedyBytes, If, Struct
+
+from rdmawire.layers.construct.header import number, struct
+from rdmawire.layers.construct.packet import TransportPacket
+from rdmawire.wire.ib import GRH, ICRC, LNH, LRH, VCRC
+from rdmawire.wire.icrc import icrc_lrh, vcrc
+
+
+def _is_global(packet: Any) -> bool:
+    return number(packet["lrh"].get("lnh", LNH.IBA_LOCAL), LNH) == LNH.IBA_GLOBAL
+
+
+def _transport_size(packet: Any) -> int:
+    before = LRH.SIZE + (GRH.SIZE if _is_global(packet) else 0)
+    return int(packet["lrh"]["pktlen"]) * 4 - before - ICRC.SIZE
+
+
+_PACKET = Struct(
+    "lrh" / struct(LRH),
+    "grh" / If(_is_global, struct(GRH)),
+    "transport" / FixedSized(_transport_size, TransportPacket),
+    "icrc" / struct(ICRC),
+    "vcrc" / struct(VCRC),
+    "trailer" / Default(GreedyBytes, b""),
+)
+
+
+class _Sealed(Adapter):
+    """Works out lengths and both CRCs where they are left out."""
+
+    def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
+        return obj
+
+    def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ARG002
+        transport = TransportPacket.build(obj["transport"])
+        size = len(transport) + ICRC.SIZE
+        packet = {"lrh": {}, **obj}
+        grh = {"paylen": size, **(obj.get("grh") or {})} if _is_global(packet) else None
+        size += LRH.SIZE + (GRH.SIZE if grh else 0)
+        lrh = {"lnh": LNH.IBA_LOCAL, "pktlen": size // 4, **packet["lrh"]}
+        octets = struct(LRH).build(lrh) + (struct(GRH).build(grh) if grh else b"") + transport
+        return _closed(octets, {**packet, "lrh": lrh, "grh": grh})
+
+
+def _closed(octets: bytes, packet: dict[str, Any]) -> dict[str, Any]:
+    """The packet with the CRCs of its octets, but for those that it has."""
+    packet = {"icrc": {"crc": icrc_lrh(octets)}, **packet}
+    covered = octets + struct(ICRC).build(packet["icrc"])
+    return {"vcrc": {"crc": vcrc(covered)}, **packet}
+
+
+NativePacket = "NativePacket" / _Sealed(_PACKET)
+"""``lrh``, ``grh`` (where ``lrh.lnh`` says so), ``transport``, ``icrc``, ``vcrc``, ``trailer``.
+
+Building works out lengths and both CRCs where they are left out.
+"""

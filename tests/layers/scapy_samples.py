@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packets of the shipped captures as Scapy reads them, and questions about them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import scapy.layers.vxlan  # noqa: F401 - a binding that a capture needs
+from scapy.packet import NoPayload, Packet
+from scapy.utils import rdpcap
+
+from rdmawire.capture import Record, open_capture
+from rdmawire.layers.scapy import MPA, TableLayer
+from rdmawire.layers.scapy.layer import PlannedLayer
+from rdmawire.wire.header import Header
+
+CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap*"))
+
+
+def read(path: Path) -> list[tuple[Record, Packet]]:
+    """The frames of a capture: as they stand in it, and as Scapy reads them."""
+    with open_capture(path) as reader:
+        records = list(reader)
+    return list(zip(records, rdpcap(str(path)), strict=True))
+
+
+def layers_of(pkt: Packet) -> Iterator[Packet]:
+    """The layers of a packet, those of its list of FPDUs among them."""
+    while not isinstance(pkt, NoPayload):
+        yield pkt
+        if isinstance(pkt, MPA):
+            for frame in pkt.frames:
+                yield from layers_of(frame)
+        pkt = pkt.payload
+
+
+def headers_of(pkt: Packet) -> list[Header]:
+    """The headers that the packet's layers are made of."""
+    return [each.header() for each in layers_of(pkt) if isinstance(each, TableLayer)]
+
+
+def uncached(pkt: Packet) -> Packet:
+    """A copy in which our layers have forgotten the octets that they were read from."""
+    copy: Any = pkt.copy()
+    for each in layers_of(copy):
+        if isinstance(each, PlannedLayer | MPA):
+            each.raw_packet_cache = None
+    return copy

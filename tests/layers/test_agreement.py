@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every header table, whichever way it is read or built: codec, Scapy and Construct agree.
+
+A further view of the tables is a further :class:`View` here.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rdmawire.layers.construct import struct
+from rdmawire.layers.scapy.layer import layer
+from rdmawire.testing.strategies import headers
+from rdmawire.wire.header import Header
+from rdmawire.wire.tables import tables
+
+Values = dict[str, Any]
+
+
+class View(NamedTuple):
+    """A way to read octets into values of rows, and to build them again."""
+
+    parse: Callable[[type[Header], bytes], Values]
+    build: Callable[[type[Header], Values], bytes]
+
+
+def plain(value: Any) -> Any:
+    """A value without what a library wraps it in."""
+    if isinstance(value, list | tuple):
+        return tuple(int(number) for number in value)
+    return value if isinstance(value, bytes) else int(value)
+
+
+def scapy_parse(table: type[Header], octets: bytes) -> Values:
+    pkt = layer(table)(octets)
+    return {row.name: plain(pkt.fields[row.name]) for row in table.rows}
+
+
+def scapy_build(table: type[Header], values: Values) -> bytes:
+    octets: bytes = layer(table)(**values).self_build()
+    return octets
+
+
+def construct_parse(table: type[Header], octets: bytes) -> Values:
+    found = struct(table).parse(octets)
+    return {row.name: plain(found[row.name]) for row in table.rows}
+
+
+def construct_build(table: type[Header], values: Values) -> bytes:
+    octets: bytes = struct(table).build(values)
+    return octets
+
+
+VIEWS = {
+    "scapy": View(scapy_parse, scapy_build),
+    "construct": View(construct_parse, construct_build),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("table", tables(), ids=lambda table: table.__name__)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_view_of_a_table_is_the_codecs(
+    table: type[Header], view: View, data: st.DataObject
+) -> None:
+    header = data.draw(headers(table))
+    values = {row.name: plain(getattr(header, row.name)) for row in table.rows}
+    assert view.parse(table, header.build()) == values
+    assert view.build(table, values) == header.build()
+
+
+@pytest.mark.parametrize("table", tables(), ids=lambda table: table.__name__)
+def test_what_is_left_out_has_the_tables_default(table: type[Header]) -> None:
+    assert struct(table).build({}) == table().build()
+    worked_out = {field.name for field in layer(table).fields_desc if field.default is None}
+    given_here = {row.name: row.default for row in table.rows if row.name in worked_out}
+    assert layer(table)(**given_here).self_build() == table().build()

@@ -1,0 +1,172 @@
+"""Construct's structs: headers by their names, whole packets, and one kind of error."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from construct import Construct, ConstructError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.analysis.dissector import Dissector
+from rdmawire.capture import LinkType, open_capture
+from rdmawire.errors import WireError
+from rdmawire.layers import construct
+from rdmawire.layers.construct import (
+    BTH,
+    FPDU,
+    ManagementDatagram,
+    NativePacket,
+    RoCEFrame,
+    Segment,
+    StartUpReply,
+    StartUpRequest,
+    TransportPacket,
+    struct,
+)
+from rdmawire.testing.strategies import fpdus, frames, mads, native_packets, packets, start_ups
+from rdmawire.wire import ib, native, roce
+from rdmawire.wire.mpa import MPARequest
+from rdmawire.wire.native import NativePacket as Native
+from rdmawire.wire.packet import Packet
+from rdmawire.wire.roce import Frame
+from rdmawire.wire.tables import tables
+
+CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap*"))
+WHOLE: list[Construct] = [
+    *(TransportPacket, RoCEFrame, NativePacket, ManagementDatagram),
+    *(Segment, FPDU, StartUpRequest, StartUpReply),
+]
+
+
+def same(struct_: Construct, octets: bytes) -> Any:
+    """What the octets parse to, once that is built again."""
+    found = struct_.parse(octets)
+    assert struct_.build(found) == octets
+    return found
+
+
+def test_every_table_has_its_struct_by_name() -> None:
+    for table in tables():
+        assert getattr(construct, table.__name__) is struct(table)
+
+
+def test_numbers_with_a_name_are_given_and_found_by_it() -> None:
+    octets = BTH.build({"opcode": "RC_SEND_ONLY", "destqp": 17, "psn": 5})
+    assert octets == ib.BTH(opcode=4, destqp=17, psn=5).build()
+    assert BTH.parse(octets).opcode == "RC_SEND_ONLY"
+    assert int(BTH.parse(octets).opcode) == 4
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [({"psn": 1 << 24}, "psn"), ({"opcode": "RC_SEND_ONY"}, "opcode"), ({"psn": "x"}, "psn")],
+)
+def test_a_value_that_does_not_fit_is_named(header: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConstructError, match=rf"BTH -> {said}"):
+        BTH.build(header)
+
+
+@given(packets())
+def test_a_transport_packet_is_the_codecs(packet: Packet) -> None:
+    found = same(TransportPacket, packet.build())
+    assert found.payload == packet.payload
+    assert found.pad == packet.pad
+    assert list(found.extended)[1:] == [type(header).label for header in packet.extended]
+
+
+@given(packets())
+def test_pad_and_pad_count_are_worked_out(packet: Packet) -> None:
+    found = TransportPacket.parse(packet.build())
+    del found.pad, found.bth["padcnt"]
+    made = packet.replace(payload=packet.payload)
+    assert TransportPacket.build(found) == made.build()
+
+
+@given(frames())
+def test_a_frame_is_the_codecs_and_seals_itself(frame: Frame) -> None:
+    found = same(RoCEFrame, frame.build())
+    del found.icrc
+    if found.udp is not None:
+        del found.udp["length"]
+    assert RoCEFrame.build(found) == frame.build()
+
+
+@given(native_packets())
+def test_a_native_packet_is_the_codecs_and_seals_itself(packet: Native) -> None:
+    found = same(NativePacket, packet.build())
+    del found.icrc, found.vcrc, found.lrh["pktlen"]
+    assert NativePacket.build(found) == packet.build()
+
+
+def test_frames_are_built_from_the_least_that_says_what_they_are() -> None:
+    transport = {"bth": {"opcode": "RC_SEND_ONLY"}, "payload": b"abc"}
+    for type_ in ("IPV4", "IPV6", "ROCE"):
+        frame = roce.parse(RoCEFrame.build({"ethernet": {"type": type_}, "transport": transport}))
+        assert frame.icrc == frame.expected_icrc()
+        assert frame.packet.payload == b"abc"
+    for lrh in ({}, {"lnh": "IBA_GLOBAL"}):
+        packet = native.parse(NativePacket.build({"lrh": lrh, "transport": transport}))
+        assert packet.seal() == packet
+
+
+@given(mads())
+def test_a_management_datagram_is_parsed_into_its_headers(octets: bytes) -> None:
+    found = same(ManagementDatagram, octets)
+    assert found[0].name in ("MAD", "DirectedMAD")
+
+
+@given(fpdus())
+def test_an_fpdu_is_parsed_and_works_out_what_is_left_out(octets: bytes) -> None:
+    found = same(FPDU, octets)
+    assert FPDU.build({"segment": found.segment}) == octets
+
+
+@given(start_ups())
+def test_start_up_frames_are_parsed_and_announce_what_they_carry(octets: bytes) -> None:
+    struct_ = StartUpRequest if octets[:16] == MPARequest().key else StartUpReply
+    found = same(struct_, octets)
+    del found.header["pd_length"]
+    assert struct_.build(found) == octets
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_every_packet_of_the_captures_is_parsed_and_built(path: Path) -> None:
+    dissector = Dissector()
+    with open_capture(path) as reader:
+        for record in reader:
+            frame = dissector.dissect(record.data, link_type=record.link_type, length=record.length)
+            if frame.malformed or len(record.data) < record.length:
+                continue
+            if record.link_type == LinkType.INFINIBAND and frame.header(ib.BTH):
+                same(NativePacket, record.data)
+            if record.link_type == LinkType.ETHERNET and is_roce(record.data):
+                same(RoCEFrame, record.data)
+
+
+def is_roce(octets: bytes) -> bool:
+    try:
+        roce.parse(octets)
+    except WireError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("whole", WHOLE, ids=lambda whole: str(whole.name))
+@given(octets=st.binary(max_size=120))
+def test_any_octets_parse_or_are_refused_by_construct(whole: Construct, octets: bytes) -> None:
+    try:
+        found = whole.parse(octets)
+    except ConstructError:
+        return
+    assert octets.startswith(whole.build(found))
+
+
+def test_a_refusal_says_where() -> None:
+    frame = RoCEFrame.build(
+        {"ethernet": {"type": "IPV4"}, "transport": {"bth": {"opcode": "RC_SEND_ONLY"}}}
+    )
+    with pytest.raises(ConstructError, match=r"RoCEFrame -> transport"):
+        RoCEFrame.parse(frame[:52])
+    with pytest.raises(ConstructError, match="no header of this message is named 'BTX'"):
+        Segment.build([{"name": "BTX", "value": {}}])

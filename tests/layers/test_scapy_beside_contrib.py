@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scapy's own RoCE layer goes on working beside ours; each case has an interpreter of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+OURS = "from rdmawire.layers import scapy as ours"
+THEIRS = "from scapy.contrib import roce as theirs"
+BEGIN = """
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+link = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+ip = link / IP(src="192.0.2.1", dst="192.0.2.2") / UDP()
+"""
+
+READ_BY_OURS = """
+octets = bytes.fromhex(
+    "7cfe90753cd87cfe90753cd889156020000000141b4000000000000000000000ffff0f000002"
+    "00000000000000000000ffff0f0000021140ffff0000010900a788c00000000525f0c038"
+)
+pkt = Ether(octets)
+assert type(pkt.payload) is ours.GRH and type(pkt.payload.payload) is ours.BTH
+assert type(pkt[ours.BTH].payload) is ours.AETH and pkt[ours.BTH].icrc_good()
+assert Ether(bytes(ip / ours.BTH(opcode="RC_SEND_ONLY") / b"abc"))[ours.BTH].icrc_good()
+"""
+
+READ_BY_THEIRS = """
+octets = bytes.fromhex(
+    "e41d2dab2bc27cfe90643b32080045c2003c718c4000401191610a0011010a001201"
+    "000012b7002800008100ffff400001180000000000000000000000000000000000000000"
+    "82fd002a"
+)
+pkt = Ether(octets)
+assert type(pkt[UDP].payload) is theirs.BTH and type(pkt[theirs.BTH].payload) is theirs.CNPPadding
+assert pkt[theirs.BTH].icrc == 0x82FD002A
+grh = Ether(bytes(link / theirs.GRH() / theirs.BTH() / b"abcd"))
+assert type(grh.payload) is theirs.GRH and type(grh.payload.payload) is theirs.BTH
+"""
+
+BUILT_BY_THEIRS = """
+pkt = link / IP(src="22.22.22.7", dst="22.22.22.8", version=4, ihl=5, tos=0x1, id=1144) / UDP()
+pkt /= theirs.cnp(dqpn=211)
+octets = bytes(pkt)
+assert UDP(octets[34:]).dport == 4791
+ack = ip / theirs.BTH(opcode=theirs.opcode("RC", "ACKNOWLEDGE")[0]) / theirs.AETH(msn=5)
+assert bytes(ack)[42] == 0x11 and bytes(ack)[54:58] == bytes.fromhex("00000005")
+"""
+
+
+def interpreted(program: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def run(*steps: str) -> str:
+    """What the steps print, one after the other in a fresh interpreter."""
+    program = "\n".join((BEGIN, *steps))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("imports", [(OURS, THEIRS), (THEIRS, OURS)], ids=["before", "after"])
+def test_ours_comes_first_whichever_is_loaded_first(imports: tuple[str, ...]) -> None:
+    run(*imports, READ_BY_OURS, BUILT_BY_THEIRS)
+
+
+@pytest.mark.parametrize("imports", [(OURS, THEIRS), (THEIRS, OURS)], ids=["before", "after"])
+def test_theirs_is_as_before_once_ours_is_unbound(imports: tuple[str, ...]) -> None:
+    run(*imports, READ_BY_OURS if imports[1] == OURS else "", "ours.unbind()", READ_BY_THEIRS)
+    run(*imports, "ours.unbind()", BUILT_BY_THEIRS)
+
+
+def test_theirs_builds_the_same_octets_with_and_without_ours() -> None:
+    tell = BUILT_BY_THEIRS + "print(octets.hex(), bytes(ack).hex())"
+    alone = run(THEIRS, tell)
+    assert run(THEIRS, OURS, tell) == run(OURS, THEIRS, tell) == alone
+
+
+@pytest.mark.parametrize(("library", "extra"), [("scapy", "Scapy"), ("construct", "Construct")])
+def test_without_the_library_one_line_says_how_to_install_it(library: str, extra: str) -> None:
+    program = f"import sys; sys.modules['{library}'] = None; import rdmawire.layers.{library}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f'ImportError: rdmawire.layers.{library} needs {extra}: pip install "rdmawire[{library}]"'
+    )
+    assert "another exception" not in done.stderr
+
+
+def test_ours_loads_within_a_second_of_scapy() -> None:
+    program = "import time, scapy.all; t = time.process_time(); " + OURS
+    seconds = run(program + "; print(time.process_time() - t)")
+    assert float(seconds) < 1
+
+
+def test_the_command_loads_neither_library() -> None:
+    program = "import sys, rdmawire.cli.main; print({'scapy', 'construct'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scapy reads every frame of the captures as the dissector does, and builds it again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Padding, Raw
+
+from rdmawire.analysis.dissector import Dissector
+from rdmawire.layers import scapy
+from rdmawire.layers.scapy import AETH, BTH, ERF, FPDU, GRH, LRH, MPA, RETH, TableLayer
+from rdmawire.wire import mpa
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import ICRC, VCRC
+from rdmawire.wire.tables import tables_of
+from tests.layers.scapy_samples import CAPTURES, headers_of, layers_of, read, uncached
+from tests.wire.test_icrc import (
+    CNP_CONNECTX_4_LX,
+    IBA_LOCAL_PACKET,
+    ROCE_RC_ACKNOWLEDGE,
+    ROCE_RC_RDMA_WRITE_ONLY,
+    UC_SEND_ONLY_IPV4,
+    UC_SEND_ONLY_IPV6,
+)
+
+LINK = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+
+OF_OTHERS = tables_of("inet")
+"""Headers that are Scapy's own."""
+
+BEHIND = (ICRC, VCRC, mpa.FPDUCRC, mpa.UnusedCRC)
+"""Tables that are fields here: they stand behind a payload."""
+
+STREAMS = ("mpa", "ddp", "rdmap", "terminate")
+OF_STREAMS = tuple(table for name in STREAMS for table in tables_of(name))
+"""Tables of what stands in TCP: one packet alone does not tell."""
+
+PUT_TOGETHER = {"management.pcap": (105, 108), "management_erf.pcap": (105, 108)}
+"""Frames that complete an RMPP transfer: the dissector shows what all its frames hold."""
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_every_frame_is_built_again_octet_for_octet(path: Path) -> None:
+    for record, pkt in read(path):
+        assert bytes(pkt) == record.data
+        assert bytes(uncached(pkt)) == record.data
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_the_headers_are_those_that_the_dissector_finds(path: Path) -> None:
+    dissector = Dissector()
+    for record, pkt in read(path):
+        frame = dissector.dissect(record.data, link_type=record.link_type, length=record.length)
+        if frame.number not in PUT_TOGETHER.get(path.name, ()):
+            wanted = [header for header in frame.headers() if is_ours(header)]
+            assert headers_of(pkt) == wanted, f"frame {frame.number}"
+
+
+def is_ours(header: Header) -> bool:
+    return not isinstance(header, (*OF_OTHERS, *BEHIND, *OF_STREAMS))
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_an_icrc_is_good_where_the_dissector_says_so(path: Path) -> None:
+    dissector = Dissector()
+    for record, pkt in read(path):
+        frame = dissector.dissect(record.data, link_type=record.link_type, length=record.length)
+        said = [check for check in frame.checks if check.name == "ICRC"]
+        if said and BTH in pkt:
+            assert pkt[BTH].icrc == said[0].found
+            assert pkt[BTH].icrc_expected() == said[0].expected
+            assert pkt[BTH].icrc_good() is said[0].good
+
+
+VECTORS = [
+    (UC_SEND_ONLY_IPV4.build(), 0x78F353F3),
+    (UC_SEND_ONLY_IPV6.build(), 0x3E5B743B),
+    (CNP_CONNECTX_4_LX, 0x82FD002A),
+    (ROCE_RC_RDMA_WRITE_ONLY, 0xE3D856BB),
+    (ROCE_RC_ACKNOWLEDGE, 0x25F0C038),
+]
+
+
+@pytest.mark.parametrize(("octets", "icrc"), VECTORS)
+def test_frames_of_scapys_own_tests_are_read_and_built(octets: bytes, icrc: int) -> None:
+    pkt = Ether(octets)
+    assert pkt[BTH].icrc == icrc
+    assert pkt[BTH].icrc_good()
+    del pkt.icrc
+    assert bytes(pkt) == octets
+
+
+def test_the_standards_sample_packet_has_its_icrc() -> None:
+    pkt = LRH(IBA_LOCAL_PACKET + bytes(6))
+    assert pkt[BTH].icrc == 0
+    assert pkt[BTH].icrc_expected() == 0x9625B75A
+
+
+def test_payload_pad_and_icrc_of_a_write_are_apart() -> None:
+    pkt = Ether(ROCE_RC_RDMA_WRITE_ONLY)
+    assert [type(each) for each in layers_of(pkt)] == [Ether, GRH, BTH, RETH, Raw]
+    assert pkt[BTH].opcode == 10
+    assert pkt[RETH].dmalen == 5
+    assert pkt[Raw].load == bytes.fromhex("0000000001")
+    assert pkt[BTH].padcnt == len(pkt[BTH].pad) == 3
+
+
+def test_what_the_link_puts_behind_a_packet_is_padding() -> None:
+    octets = (LINK / IP() / UDP() / BTH(opcode="RC_ACKNOWLEDGE") / AETH()).build()
+    pkt = Ether(octets + bytes(12))
+    assert pkt[BTH].icrc_good()
+    assert pkt[Padding].load == bytes(12)
+
+
+def test_a_packet_that_was_cut_has_no_icrc() -> None:
+    octets = bytes(LINK / IP() / UDP() / BTH(opcode="RC_SEND_ONLY") / (b"x" * 40))
+    pkt = Ether(octets[:-20])
+    assert pkt[BTH].icrc == b""
+    assert not pkt[BTH].icrc_good()
+    assert bytes(uncached(pkt)) == octets[:-20]
+
+
+def test_reserved_opcodes_leave_the_rest_as_it_is_but_for_the_icrc() -> None:
+    octets = bytes(LINK / IP() / UDP() / BTH(opcode=0x1F) / b"abcd")
+    pkt = Ether(octets)
+    assert pkt[BTH].payload == Raw(b"abcd")
+    assert pkt[BTH].icrc_good()
+
+
+# any octets
+
+
+FRAMES = [
+    (type(pkt), record.data)
+    for path in CAPTURES
+    for record, pkt in read(path)[:12]
+    if len(record.data) < 400
+]
+
+
+@pytest.mark.parametrize(
+    "layer", [scapy.Octets, MPA, *scapy._LAYERS.values()], ids=lambda layer: layer.__name__
+)
+@given(octets=st.binary(min_size=1, max_size=300))
+def test_any_layer_takes_any_octets(layer: type[TableLayer], octets: bytes) -> None:
+    pkt = layer(octets)
+    told(pkt)
+    assert bytes(pkt) == octets
+    assert bytes(uncached(pkt)) == octets
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> tuple[type[Packet], bytes]:
+    """A frame of a capture with other octets in it, cut behind Scapy's own link or made longer."""
+    link, octets = draw(st.sampled_from(FRAMES))
+    frame = bytearray(octets)
+    for _ in range(draw(st.integers(1, 3))):
+        frame[draw(st.integers(0, len(frame) - 1))] = draw(st.integers(0, 255))
+    end = draw(st.integers(min(40, len(frame)), len(frame)))
+    return link, bytes(frame[:end]) + draw(st.binary(max_size=8))
+
+
+@given(spoilt())
+def test_spoilt_frames_are_read_told_and_built_again(spoilt: tuple[type[Packet], bytes]) -> None:
+    link, octets = spoilt
+    pkt = link(octets)
+    told(pkt)
+    assert bytes(pkt) == octets
+    assert bytes(uncached(pkt)) == octets
+
+
+@given(st.binary(max_size=200))
+def test_any_segment_of_a_port_bound_to_iwarp_is_read(payload: bytes) -> None:
+    scapy.bind_iwarp(7174)
+    try:
+        octets = bytes(LINK / IP() / TCP(dport=7174) / Raw(payload))
+        pkt = Ether(octets)
+        told(pkt)
+        assert bytes(uncached(pkt)) == octets
+    finally:
+        scapy.unbind_iwarp(7174)
+
+
+def test_a_segment_full_of_empty_fpdus_is_read() -> None:
+    pkt = MPA(bytes(FPDU() / b"") * 8000)
+    assert len(pkt.frames) == 8000
+    assert bytes(pkt) == bytes(FPDU()) * 8000
+
+
+def test_a_record_full_of_extension_headers_is_read_and_built() -> None:
+    octets = bytes(8) + b"\x95" + bytes(7) + (b"\x80" + bytes(7)) * 8000
+    pkt = ERF(octets)
+    assert bytes(uncached(pkt)) == octets
+
+
+def told(pkt: Packet) -> Any:
+    """All that people see of a packet."""
+    return pkt.summary(), repr(pkt), pkt.show(dump=True), pkt.copy().show2(dump=True)
