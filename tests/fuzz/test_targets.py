@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.analysis.dissector import Dissector
+from rdmawire.analysis.filter import Filter
 from rdmawire.capture.pcap import PcapParser
 from rdmawire.wire import ib, mad, mpa, roce
 from tools.fuzz.seeds import SEEDS
@@ -60,6 +61,7 @@ MISTAKES = {
     "frames": (Dissector, "dissect"),
     "streams": (Dissector, "dissect"),
     "captures": (PcapParser, "__init__"),
+    "filters": (Filter, "__init__"),
 }
 """What each target calls, for a mistake to be made in it."""
 

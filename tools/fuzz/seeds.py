@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from rdmawire.analysis.steps import LINK_STEPS
@@ -11,6 +11,7 @@ from rdmawire.wire import roce
 from tools.make_captures import management
 
 CAPTURES = Path(__file__).parents[2] / "captures"
+_FILTERS = Path(__file__).parents[2] / "tests" / "interop" / "filters.txt"
 _LINK_TYPES = sorted(LINK_STEPS)
 _FRAMES_OF_EACH = 40
 
@@ -56,6 +57,13 @@ def _captures() -> Iterator[bytes]:
     return (path.read_bytes()[:4096] for path in _files())
 
 
+def _filters() -> Iterator[bytes]:
+    """Filters of the comparison with tshark, each before a frame."""
+    lines = [line for line in _FILTERS.read_bytes().splitlines() if not line.startswith(b"# ")]
+    for text, record in zip(lines, cycle(islice(_records(), _FRAMES_OF_EACH)), strict=False):
+        yield text + b"\0" + record.data
+
+
 SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "headers": _datagrams,
     "packets": _packets,
@@ -64,4 +72,5 @@ SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "frames": _frames,
     "streams": _streams,
     "captures": _captures,
+    "filters": _filters,
 }

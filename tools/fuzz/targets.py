@@ -1,7 +1,7 @@
 """What is fuzzed: everything that reads octets, and what must hold of it.
 
-A target takes any octets. It may raise ``WireError`` or ``CaptureError``; whatever else comes
-out of it is a finding, and so is an assertion that does not hold.
+A target takes any octets. It may raise ``WireError``, ``CaptureError`` or ``FilterError``;
+whatever else comes out of it is a finding, and so is an assertion that does not hold.
 """
 
 import struct
@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.fields import fields
+from rdmawire.analysis.filter import Filter, FilterError
 from rdmawire.analysis.output import Lines, Objects
 from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.steps import LINK_STEPS
@@ -98,6 +99,15 @@ def captures(octets: bytes) -> None:
             assert len(record.data) <= len(octets) << 12
 
 
+def filters(octets: bytes) -> None:
+    """A display filter and, behind a NUL, a frame: a tree that prints as itself, and an answer."""
+    text, _, frame = octets.partition(b"\0")
+    with suppress(FilterError):
+        wanted = Filter(text.decode("utf-8", "replace"))
+        assert Filter(str(wanted.tree)).tree == wanted.tree
+        wanted(Dissector().dissect(frame))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "headers": headers,
     "packets": packets,
@@ -106,4 +116,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "frames": frames,
     "streams": streams,
     "captures": captures,
+    "filters": filters,
 }

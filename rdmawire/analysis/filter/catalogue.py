@@ -74,7 +74,7 @@ PROTOCOLS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "ip": (frozenset({"ip"}), frozenset({"ip options"})),
     "ipv6": (frozenset({"ipv6"}), frozenset()),
     "udp": (frozenset({"udp"}), frozenset()),
-    "tcp": (frozenset({"tcp"}), frozenset({"tcp options"})),
+    "tcp": (frozenset({"tcp"}), frozenset()),
     "vxlan": (frozenset({"vxlan"}), frozenset()),
     "infiniband": (frozenset({"lrh", "grh", "bth"}), _INFINIBAND | _TRANSPORT),
     "infiniband_link": (frozenset({"flowcontrol"}), frozenset()),

@@ -283,7 +283,7 @@ def call(name: str, offset: int, arguments: list[Operand]) -> Operand:
         most = "one value" if function.most == 1 else f"1 to {function.most} values"
         raise FilterError(f"{name}() takes {most}, not {len(arguments)}", offset)
     first = _first(arguments)
-    values = tuple(settled(each, first) for each in arguments)
+    values = tuple(known(each) if each is first else settled(each, first) for each in arguments)
     if values[0].kind not in function.takes or (
         name == "count" and not isinstance(values[0], Field)
     ):

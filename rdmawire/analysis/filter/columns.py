@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rdmawire.analysis.filter.error import FilterError
-from rdmawire.analysis.filter.frames import RELATIONS
+from rdmawire.analysis.filter.frames import RELATIONS, is_plain
 from rdmawire.analysis.filter.kind import Kind, Prefix
 from rdmawire.analysis.filter.names import is_simple
 from rdmawire.analysis.filter.tree import (
@@ -182,18 +182,18 @@ def _membership(test: Membership, columns: Columns) -> "Bools":
     import numpy as np
 
     side = _side(test.of, columns)
-    found = np.zeros(_rows(columns), np.bool_)
+    at_once = test.of.kind is not Kind.IPV6
+    plain = [_number(member) for member in test.members if at_once and is_plain(member)]
+    found: Bools = np.zeros_like(side.valid)
+    if plain:
+        found |= np.isin(side.values, plain) & side.valid
     for member in test.members:
         if isinstance(member, Range):
             above = _compared(Compare.GE, side, member.low, columns)
             found |= above & _compared(Compare.LE, side, member.high, columns)
-        else:
+        elif not (at_once and is_plain(member)):
             found |= _compared(Compare.EQ, side, member, columns)
     return found
-
-
-def _rows(columns: Columns) -> int:
-    return next((len(column.valid) for column in columns.values()), 0)
 
 
 def _not(test: Not, columns: Columns) -> "Bools":

@@ -104,9 +104,9 @@ def _pairs(left: Values, right: Values, relation: Relation, quantifier: Quantifi
 
 def _membership(test: Membership) -> Question:
     values, quantifier = values_of(test.of), test.quantifier
-    plain = frozenset(member.value for member in test.members if _is_plain(member))
+    plain = frozenset(member.value for member in test.members if is_plain(member))
     others = [
-        _member(values, member, quantifier) for member in test.members if not _is_plain(member)
+        _member(values, member, quantifier) for member in test.members if not is_plain(member)
     ]
     if quantifier is Quantifier.ALL:
         return _one_for_all(values, plain, others)
@@ -115,7 +115,7 @@ def _membership(test: Membership) -> Question:
     )
 
 
-def _is_plain(member: Member) -> TypeGuard[Constant]:
+def is_plain(member: Member) -> TypeGuard[Constant]:
     """Whether a member is one value: such are looked up all at once."""
     return isinstance(member, Constant) and not isinstance(member.value, Prefix)
 

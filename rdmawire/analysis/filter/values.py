@@ -96,28 +96,24 @@ def _of_node(name: Name) -> Callable[[Node], list[Any]]:
     return values
 
 
-def _spans(frame: Dissection, name: Name) -> Iterator[tuple[int, bytes]]:
-    """The octets of each run of nodes that make up a protocol, from the first to the last."""
-    number, start, end = 0, -1, 0
+def _spans(frame: Dissection, name: Name) -> list[tuple[int, bytes]]:
+    """The octets of each layer of a protocol, with its number."""
+    runs: list[list[bytes]] = []
     for node in frame.nodes:
-        if node.reassembled:
-            continue
-        if node.name in name.starts and not (start >= 0 and node.name in name.belongs):
-            if start >= 0:
-                yield number, frame.data[start:end]
-            number, start, end = number + 1, node.offset, _end(node)
-        elif start >= 0 and node.name in name.belongs:
-            end = max(end, node.offset + len(node.octets))
-    if start >= 0:
-        yield number, frame.data[start:end]
+        within = bool(runs) and node.name in name.belongs
+        if within:
+            runs[-1].append(node.octets)
+        elif node.name in name.starts:
+            runs.append([_begun(frame, node)])
+    return [(layer, b"".join(run)) for layer, run in enumerate(runs, 1)]
 
 
-def _end(node: Node) -> int:
-    """Where a protocol's first header ends; TCP counts what the segment carries."""
+def _begun(frame: Dissection, node: Node) -> bytes:
+    """The octets of a protocol's first header; TCP has those that the segment carries."""
     if not isinstance(node.header, TCP):
-        return node.offset + len(node.octets)
+        return node.octets
     carried = sum(cast(int, value) for field, value in node.extras if field is TCP_LENGTH)
-    return node.offset + node.header.data_offset * 4 + carried
+    return frame.data[node.offset : node.offset + node.header.data_offset * 4 + carried]
 
 
 def widely(value: Value) -> Values:

@@ -1,0 +1,143 @@
+"""Display filters: on every capture, tshark's `-Y` is the referee.
+
+All filters are asked in one run of tshark per capture: each is a tap that notes its frames.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rdmawire.analysis.dissector import Dissector
+from rdmawire.analysis.filter import Filter, FilterError
+from rdmawire.analysis.filter.catalogue import PROTOCOLS
+from rdmawire.analysis.node import Dissection
+from rdmawire.capture import open_capture
+from tests.analysis.filter_samples import FILTERS
+from tests.interop.blind_spots import BLIND_SPOTS
+from tests.interop.test_tshark import CAPTURES, FILES, is_readable
+from tests.interop.tshark import PREFERENCES
+
+pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+
+_TAPS = """
+local taps = {}
+for filter in io.lines(os.getenv("FILTERS")) do
+  local taken, tap = pcall(Listener.new, "frame", filter)
+  local numbers = {}
+  taps[#taps + 1] = { taken, numbers }
+  if taken then
+    function tap.packet(pinfo) numbers[#numbers + 1] = pinfo.number end
+  end
+end
+local last = Listener.new("frame")
+function last.draw()
+  for _, tap in ipairs(taps) do
+    print(tap[1] and "frames " .. table.concat(tap[2], " ") or "refused")
+  end
+end
+"""
+
+_OWN = {
+    # A tap counts the InfiniBand layer of a raw packet twice.
+    ("raw_packets_erf.pcap", "infiniband.bth"),
+}
+"""Captures and names of which tshark says something else when filters ask."""
+
+
+def theirs(path: Path, filters: list[str], folder: Path) -> dict[str, set[int] | None]:
+    """The frames that each filter lets pass; ``None`` for a filter that is refused."""
+    (folder / "filters").write_text("\n".join(filters) + "\n")
+    (folder / "taps.lua").write_text(_TAPS)
+    settings = [word for preference in PREFERENCES for word in ("-o", preference)]
+    done = subprocess.run(
+        ["tshark", "-q", "-X", f"lua_script:{folder / 'taps.lua'}", "-r", str(path), *settings],
+        env={**os.environ, "FILTERS": str(folder / "filters"), "TZ": "UTC"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+        text=True,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("frames", "refused"))]
+    return {
+        text: None if line == "refused" else {int(number) for number in line.split()[1:]}
+        for text, line in zip(filters, lines, strict=True)
+    }
+
+
+@cache
+def compiled() -> dict[str, Filter]:
+    return {text: Filter(text) for text in FILTERS}
+
+
+def dissected(path: Path) -> list[Dissection]:
+    with open_capture(path) as capture:
+        return list(Dissector().capture(capture))
+
+
+def is_blind(names: tuple[str, ...], frame: Dissection, capture: str) -> bool:
+    """Whether tshark is known to see one of these fields, or protocols, wrong in that frame."""
+    stand_ins = [f"{name}.*" if name in (*PROTOCOLS, "data") else name for name in names]
+    return any(
+        (capture, name) in _OWN or spot.covers(name, frame, capture)
+        for name in stand_ins
+        for spot in BLIND_SPOTS
+    )
+
+
+def unexplained(path: Path, folder: Path) -> Iterator[str]:
+    frames = dissected(path)
+    for text, their in theirs(path, FILTERS, folder).items():
+        assert their is not None, f"tshark refuses {text}"
+        wanted = compiled()[text]
+        ours = {frame.number for frame in frames if wanted(frame)}
+        for number in sorted(ours ^ their):
+            if not is_blind(wanted.names, frames[number - 1], path.name):
+                yield f"{text}: frame {number} passes {'here' if number in ours else 'in tshark'}"
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_filter_passes_the_frames_that_tshark_passes(path: Path, tmp_path: Path) -> None:
+    if not is_readable(path):
+        pytest.skip("tshark cannot open this link type")
+    found = list(unexplained(path, tmp_path))
+    assert not found, "\n".join(found[:20])
+
+
+def test_the_table_finds_something_with_nearly_every_filter() -> None:
+    paths = [CAPTURES / "linux" / name for name in ("rxe61_rnr.pcap", "siw61_vt_all.pcap")]
+    frames = [frame for path in paths for frame in dissected(path)]
+    passing = [text for text, wanted in compiled().items() if any(map(wanted, frames))]
+    assert len(passing) > 0.6 * len(FILTERS) > 100
+
+
+REFUSED = [
+    *("ip and", "and ip", "ip ip", "(ip", "ip)", "ip ==", "== ip", "1", '"a"', "4 == 4"),
+    *("ip AND tcp", "infiniband.bth.opcode == 300", "infiniband.bth.opcode == RC_NOTHING"),
+    *("ip.src == 10.77.0.0/33", "ip.src == 1.2.3.999", "ip.src in {}", "ip.src in {10.77.0.1,}"),
+    *("eth.src == 52:54:00", "frame.len > 99999999999", "frame.len > 1e2", 'frame.len == "62"'),
+    *("udp.dstport >= udp.srcport-1", "count(ip.addr)", "len(ip, udp) == 1", "nofunc(ip) == 1"),
+    *("ip.src contains 4d", 'ip.src matches "10"', "frame matches RT", 'frame matches "["'),
+    *('frame contains "\\."', "infiniband.bth[]", "infiniband.bth[5-2]", "infiniband.bth[0:0]"),
+    *("infiniband.bth.psn[0]", "infiniband.bth[0] == infiniband.bth.opcode", "ip.src == eth.src"),
+    *("infiniband.bth.a & 1", "infiniband.bth[0] + 1 == 2", "frame.time_delta > .01"),
+    *("frame.time > 1795227398", 'frame.time > "2026-11-21T02"', "frame.time_relative * 2 < 1"),
+    *("any ip.addr", "all frame.len & 1", "ip.ttl == 68-4", "ip.src[1,] == 4d", "eth.type == ip"),
+]  # fmt: skip
+
+
+def test_what_tshark_refuses_is_refused(tmp_path: Path) -> None:
+    path = CAPTURES / "linux" / "rxe61_rnr.pcap"
+    assert set(theirs(path, REFUSED, tmp_path).values()) == {None}
+    for text in REFUSED:
+        with pytest.raises(FilterError):
+            Filter(text)
