@@ -2,7 +2,8 @@
 
 from rdmawire.analysis.columns.column import Column, Columns
 from rdmawire.analysis.columns.kind import ColumnKind, Form
-from rdmawire.analysis.columns.read import DEFAULT_FIELDS, Row, iter_columns, read_columns
+from rdmawire.analysis.columns.read import DEFAULT_FIELDS, iter_columns, read_columns
+from rdmawire.analysis.columns.request import Row
 
 __all__ = [
     "DEFAULT_FIELDS",

@@ -13,7 +13,7 @@ from rdmawire.analysis.frame import seconds
 class Octets(Protocol):
     """Where a file's octets go."""
 
-    def write(self, octets: bytes) -> None: ...
+    def write(self, octets: bytes, /) -> object: ...
 
 
 class TableFile(Protocol):
@@ -66,26 +66,31 @@ class _ArrowWriter:
 
 
 class _CSV(_ArrowWriter):
-    """CSV has text only: times of day as they are, durations as seconds, octets as digits."""
+    """CSV has no durations and no octets: it gets seconds, and hexadecimal digits."""
 
     def _table(self, columns: Columns) -> pa.Table:
         table = super()._table(columns)
         for number, field in enumerate(table.schema):
-            write = _TEXTS.get(str(field.type))
-            if write is not None:
-                texts = [None if v is None else write(v) for v in _plain_values(table[number])]
-                table = table.set_column(number, field.name, pa.array(texts, pa.string()))
+            convert = _FOR_CSV.get(str(field.type))
+            if convert is not None:
+                table = table.set_column(number, field.name, convert(table[number]))
         return table
 
 
-def _plain_values(column: pa.ChunkedArray) -> list[Any]:
-    """Durations as numbers of nanoseconds, octets as they are."""
-    is_duration = pa.types.is_duration(column.type)
-    values: list[Any] = (column.cast(pa.int64()) if is_duration else column).to_pylist()
-    return values
+def _as_seconds(column: pa.ChunkedArray) -> pa.Array:
+    """Nanoseconds as seconds with nine decimals, exactly."""
+    return _as_text(column.cast(pa.int64()), seconds)
 
 
-_TEXTS: dict[str, Callable[[Any], str]] = {"duration[ns]": seconds, "binary": bytes.hex}
+def _as_digits(column: pa.ChunkedArray) -> pa.Array:
+    return _as_text(column, bytes.hex)
+
+
+def _as_text(column: pa.ChunkedArray, write: Callable[[Any], str]) -> pa.Array:
+    return pa.array([None if v is None else write(v) for v in column.to_pylist()], pa.string())
+
+
+_FOR_CSV = {"duration[ns]": _as_seconds, "binary": _as_digits}
 
 
 def _decoded(table: pa.Table) -> pa.Table:

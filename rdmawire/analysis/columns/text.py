@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.analysis.columns.asked import Query, notations, occurs_once
+from rdmawire.analysis.columns.choice import Choice
 from rdmawire.analysis.columns.column import Column, Columns
 from rdmawire.analysis.columns.kind import Form
 from rdmawire.analysis.columns.mixed import MixedReader
 from rdmawire.analysis.columns.path import LINK_TYPES
+from rdmawire.analysis.columns.request import query_of_both
 from rdmawire.analysis.frame import seconds
 from rdmawire.analysis.node import Dissection
 from rdmawire.capture.columns.mapped import mapped
@@ -25,31 +27,30 @@ from rdmawire.wire.show import Kind, Show, ipv4, ipv6, mac, writer
 class FieldLines:
     """Lines of fields, from columns and, where those do not tell all, from dissections.
 
-    ``line`` makes the line of a frame that is not plain, ``cell`` dresses a value that is there.
+    ``line`` makes the line, with its end, of a frame that is not plain; ``quote`` stands around
+    each value that is there.
     """
 
     def __init__(
         self,
         names: Iterable[str],
-        separator: str,
+        choice: Choice,
         line: Callable[[Dissection], str],
+        separator: str,
         quote: str = "",
     ) -> None:
-        self._query = Query(names)
         self._names = list(names)
-        self._separator = separator
+        self._choice = choice
+        self._query = _written_from(self._names, choice)
         self._line = line
+        self._separator = separator
         self._quote = quote
-        self._walked: dict[int, str] = {}
-
-    @property
-    def can_be_read_at_once(self) -> bool:
-        """Whether columns hold all of these fields, and in a form that they can be written from."""
-        names = self._query.names
-        return self._query.is_plain and _CALENDAR not in names and all(map(occurs_once, names))
+        self._walked: dict[int, str | None] = {}
 
     def lines(self, path: str | os.PathLike[str], ports: Iterable[int]) -> Iterator[str] | None:
-        """The lines of a capture; ``None`` if it is to be read frame by frame."""
+        """The lines of a capture, with their ends; ``None`` if it is to be read frame by frame."""
+        if self._query is None:
+            return None
         with mapped(path) as pcap:
             if pcap is None or pcap.link_type not in LINK_TYPES:
                 return None
@@ -57,18 +58,23 @@ class FieldLines:
             return self._written(reader)
 
     def _keep(self, row: int, frame: Dissection) -> None:
-        self._walked[row] = self._line(frame)
+        self._walked[row] = self._line(frame) if self._choice.takes(frame) else None
 
     def _written(self, reader: MixedReader) -> Iterator[str]:
         for block in reader.blocks():
-            lines = list(map(self._separator.join, zip(*self._cells(block), strict=True)))
+            rows = self._choice.rows(block)
             for row, line in self._walked.items():
-                lines[row] = line
+                rows[row] = line is not None
+            chosen = np.flatnonzero(rows)
+            cells = self._cells(block.at(chosen))
+            lines = [f"{self._separator.join(row)}\n" for row in zip(*cells, strict=True)]
+            for place in np.flatnonzero(np.isin(chosen, list(self._walked))):
+                lines[place] = self._walked[int(chosen[place])] or ""
             self._walked.clear()
             yield from lines
 
     def _cells(self, block: Columns) -> list[list[str]]:
-        texts = {name: self._texts(name, column) for name, column in block.items()}
+        texts = {name: self._texts(name, block[name]) for name in set(self._names)}
         return [texts[name] for name in self._names]
 
     def _texts(self, name: str, column: Column) -> list[str]:
@@ -82,6 +88,14 @@ class FieldLines:
 
 _CALENDAR = "frame.time"
 """What is a date in words here, in the local time zone, and a number in columns."""
+
+
+def _written_from(names: list[str], choice: Choice) -> Query | None:
+    """What columns are needed for these fields; ``None`` if columns do not hold all of them."""
+    if _CALENDAR in names or not all(map(occurs_once, names)):
+        return None
+    return query_of_both(Query(names), choice)
+
 
 Notation = tuple[Show, int]
 
