@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from rdmawire.cli.main import cli
+from rdmawire.cli.program import cli
 
 
 @click.command("completion")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "-c",
     "--count",
-    type=click.IntRange(min=1),
+    type=option.WholeNumber(min=1),
     help="Stop after so many frames, of all files together.",
 )
 @click.option(
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--to", "end", metavar="WHERE", callback=option.bound, help="Last frame, likewise.")
 @click.option(
-    "--port", "ports", type=click.IntRange(0, 65535), multiple=True, default=[4791],
+    "--port", "ports", type=option.WholeNumber(0, 65535), multiple=True, default=[4791],
     show_default=True, help="UDP destination port of RoCEv2; may be given several times.",
 )  # fmt: skip
 @click.option(

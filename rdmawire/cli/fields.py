@@ -4,6 +4,7 @@ import click
 
 from rdmawire.analysis.fields import FieldInfo, fields
 from rdmawire.analysis.objects import dumped
+from rdmawire.cli.streams import complain
 
 
 @click.command("fields")
@@ -27,7 +28,7 @@ def command(pattern: str, as_json: bool) -> int:
     else:
         click.echo("".join(f"{_line(info)}\n" for info in found), nl=False)
     if not found:
-        click.echo(f"rdmawire: no field's name or meaning contains {pattern!r}", err=True)
+        complain(f"no field's name or meaning contains {pattern!r}")
     return 0 if found else 1
 
 

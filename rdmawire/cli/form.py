@@ -65,7 +65,7 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
         lambda form: form.format == "fields" and not form.selection,
         "-T fields needs at least one -e FIELD",
     ),
-    (lambda form: form.format != "text" and form.trees, "-V goes with -T text, not with fields"),
+    (lambda form: form.format != "text" and form.trees, "-V goes with -T text, and without -e"),
     (lambda form: form.format == "fields" and form.octets, "-x goes with -T text, json or ndjson"),
     (lambda form: form.format != "fields" and form.separators, "-E goes with -T fields"),
 )

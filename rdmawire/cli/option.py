@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
 
 
+class WholeNumber(click.IntRange):
+    """A whole number between two, called so in errors."""
+
+    name = "whole number"
+
+
 def bound(ctx: click.Context, option: click.Parameter, text: str | None) -> Bound | None:
     """A frame number, a time since the first frame, or a date."""
     try:

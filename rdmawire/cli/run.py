@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TextIO
 
-import click
-
 from rdmawire.analysis.counts import Counts
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.output import Output
@@ -14,6 +12,7 @@ from rdmawire.analysis.tally import Tally
 from rdmawire.analysis.window import Window
 from rdmawire.capture import Reader, open_capture
 from rdmawire.cli.source import dissected
+from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
 
 
@@ -98,6 +97,8 @@ class Run:
                 self._frames(reader, tally)
         except CaptureError as error:
             damage = str(error)
+        except MemoryError:
+            damage = f"{name}: a frame takes more memory than there is"
         return self._conclude(name, tally, damage)
 
     def _frames(self, reader: Reader, tally: Tally) -> None:
@@ -123,7 +124,7 @@ class Run:
         complaints += [damage] if damage else []
         for complaint in complaints:
             sys.stdout.flush()
-            click.echo(f"rdmawire: {complaint}", err=True)
+            complain(complaint)
         return 1 if complaints else 0
 
     def _count(self, text: str) -> None:

@@ -22,11 +22,12 @@ def dissected(reader: Reader, ports: Iterable[int], *, progress: bool) -> Iterat
 
 def _with_progress(frames: Iterator[Dissection], reader: Reader) -> Iterator[Dissection]:
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     console = Console(file=sys.stderr)
     with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(reader.name, total=reader.size)
+        task = bar.add_task(escape(reader.name), total=reader.size)
         for count, frame in enumerate(frames):
             if count % _FRAMES_PER_UPDATE == 0:
                 bar.update(task, completed=reader.position)

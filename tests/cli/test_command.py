@@ -281,6 +281,11 @@ def test_the_other_files_are_read_all_the_same(tmp_path: Path) -> None:
         (("dissect", "--checksums", "icrc,crc", RNR), "'crc' is none of icrc, vcrc"),
         (("dissect", "-c", "0", RNR), "0 is not in the range"),
         (("dissect", "--nope"), "No such option"),
+        (("dissect", "-V", "-T", "json", RNR), "-V goes with -T text, and without -e;"),
+        (("dissect", "-c", "x", RNR), "'x' is not a valid whole number"),
+        (("dissect", "--port", "x", RNR), "'x' is not a valid whole number"),
+        (("dissect", "-r"), "requires an argument; see `rdmawire dissect --help`"),
+        (("x" * 5000,), f"no command is named '{'x' * 60}..'"),
         (("disect",), "no command is named 'disect'; the nearest is dissect"),
         ((RNR,), f"to see what the file holds: rdmawire dissect {RNR}"),
     ],
@@ -394,6 +399,23 @@ def test_completion_knows_the_fields() -> None:
     assert "infiniband.bth.psn" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"_RDMAWIRE_COMPLETE": "nonsense"},
+        {"_RDMAWIRE_COMPLETE": "bash_complete"},
+        {"_RDMAWIRE_COMPLETE": "bash_complete", "COMP_WORDS": "rdmawire"},
+        {"_RDMAWIRE_COMPLETE": "zsh_complete", "COMP_WORDS": "rdmawire", "COMP_CWORD": "x"},
+        {"_RDMAWIRE_COMPLETE": "zsh_complete", "COMP_WORDS": "rdmawire", "COMP_CWORD": "9" * 5000},
+    ],
+)
+def test_completion_without_what_a_shell_says_is_wrong_usage(env: dict[str, str]) -> None:
+    done = rdmawire(env=env)
+    assert done.returncode == 2
+    assert done.stderr.startswith("rdmawire: _RDMAWIRE_COMPLETE")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", [[], ["dissect"], ["fields"], ["completion"]])
 def test_help_has_examples(command: list[str]) -> None:
     done = rdmawire(*command, "--help")
@@ -440,3 +462,31 @@ def test_an_interrupt_is_one_line() -> None:
     _, errors = running.communicate(timeout=30)
     assert running.returncode == 130
     assert errors.decode().strip() == "rdmawire: interrupted"
+
+
+_INTERRUPTED_BY_CLICK = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "click":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from rdmawire.cli.main import main
+main()
+"""
+
+
+def test_an_interrupt_while_it_loads_is_silent() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_BY_CLICK], capture_output=True, check=False
+    )
+    assert done.stderr == b""
+    assert done.returncode == -2
+
+
+def test_an_interpreter_without_docstrings_is_refused() -> None:
+    assert rdmawire("--help", env={"PYTHONOPTIMIZE": "1"}).returncode == 0
+    done = rdmawire("--help", env={"PYTHONOPTIMIZE": "2"})
+    assert done.returncode == 1
+    assert done.stderr == "rdmawire: python -OO takes the help away; leave out one O\n"

@@ -38,6 +38,19 @@ def test_a_bar_is_drawn_for_long_files_if_wanted(
     assert ("rxe61_rnr" in err) == drawn
 
 
+def test_a_name_of_a_file_is_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(source, "_LONG", 1)
+    monkeypatch.chdir(tmp_path)
+    Path("[").mkdir()
+    Path("[/red]").write_bytes(CAPTURE.read_bytes())
+    with open_capture("[/red]") as reader:
+        assert sum(1 for _ in dissected(reader, [4791], progress=True)) == FRAMES
+    assert "[/red]" in capsys.readouterr().err
+
+
 def test_a_pipe_has_no_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,171 @@
+"""The command `rdmawire`: a group whose commands are loaded when they are called."""
+
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import click
+from click.shell_completion import shell_complete
+
+from rdmawire import __version__
+from rdmawire.cli import streams
+from rdmawire.errors import RdmaError
+
+_COMMANDS = {
+    "dissect": ("rdmawire.cli.dissect", "Show the frames of captures, decoded and checked."),
+    "fields": ("rdmawire.cli.fields", "List every field by name, with its type and clause."),
+    "completion": ("rdmawire.cli.completion", "Print what makes your shell complete rdmawire."),
+}
+"""Commands: the module that has each, and its line in the help."""
+
+_COMPLETE = "_RDMAWIRE_COMPLETE"
+_INTERRUPTED = 130
+_INTERNAL_ERROR = 70
+_LONGEST_WORD = 60
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only to run it, so that starting stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(_COMMANDS[name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(_no_command(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.command(
+    cls=_LazyGroup,
+    no_args_is_help=True,
+    epilog="Example: rdmawire dissect capture.pcapng",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="rdmawire")
+def cli() -> None:
+    """Read, check and take apart RDMA traffic: RoCE, InfiniBand and iWARP."""
+
+
+def _no_command(word: str) -> str:
+    """What to say to a word in a command's place: the nearest command, or one for a file."""
+    if os.path.exists(word):
+        dissect = f"rdmawire dissect {shlex.quote(word)}"
+        return f"{word!r} is no command; to see what the file holds: {dissect}"
+    near = [name for name in _COMMANDS if _alike(name, word)]
+    hint = f"; the nearest is {near[0]}" if near else ""
+    shown = word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}.."
+    return f"no command is named {shown!r}{hint}"
+
+
+def _alike(name: str, word: str) -> bool:
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, name, word).ratio() >= 0.6
+
+
+def run() -> int:
+    """Run the command line; every failure is one line on standard error and an exit status.
+
+    1: a file or its contents; 2: wrong usage; 70: a mistake in rdmawire itself.
+    """
+    try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not streams.prepare():
+            return _complain("standard output is closed; there is nowhere to print to", 1)
+        if sys.flags.optimize > 1:
+            return _complain("python -OO takes the help away; leave out one O", 1)
+        status = _invoke(sys.argv[1:])
+        sys.stdout.flush()
+    except BaseException as error:
+        if isinstance(error, SystemExit | GeneratorExit):
+            raise
+        reaction = next(react for kind, react in _REACTIONS if isinstance(error, kind))
+        return reaction(error)
+    return status if isinstance(status, int) else 0
+
+
+def _invoke(words: list[str]) -> object:
+    """Run the command that the words name, or complete them for the shell.
+
+    click's own ``main`` does both, but ends the process its own way on a closed pipe.
+    """
+    if instruction := os.environ.get(_COMPLETE):
+        _check_completion(instruction, os.environ.get("COMP_CWORD", ""))
+        return shell_complete(cli, {}, "rdmawire", _COMPLETE, instruction)
+    try:
+        with cli.make_context("rdmawire", words) as context:
+            return cli.invoke(context)
+    except click.exceptions.NoArgsIsHelpError as help_:
+        click.echo(help_.format_message())
+        return 0
+
+
+def _check_completion(instruction: str, position: str) -> None:
+    """Refuse what no shell sends; click takes its word for it."""
+    shell, _, what = instruction.partition("_")
+    if shell not in ("bash", "zsh", "fish") or what not in ("source", "complete"):
+        raise click.UsageError(f"{_COMPLETE}: {instruction!r} is not what a shell asks for")
+    counted = shell == "fish" or re.fullmatch("[0-9]{1,9}", position)
+    if what == "complete" and not ("COMP_WORDS" in os.environ and counted):
+        raise click.UsageError(f"{_COMPLETE} needs COMP_WORDS, and in COMP_CWORD which word it is")
+
+
+def _usage(error: click.UsageError) -> int:
+    named = " ".join(["rdmawire", *(word for word in sys.argv[1:2] if word in _COMMANDS)])
+    command = error.ctx.command_path if error.ctx else named
+    return _complain(f"{error.format_message().rstrip('.')}; see `{command} --help`", 2)
+
+
+def _complain(text: str, status: int) -> int:
+    streams.complain(text)
+    return status
+
+
+def _leave_quietly() -> int:
+    """Whoever read the output has enough; the interpreter must not try to flush the rest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _own_mistake(error: BaseException) -> int:
+    if os.environ.get("RDMAWIRE_TRACEBACK"):
+        raise error
+    return _complain(
+        f"a mistake in rdmawire: {type(error).__name__}: {error}. Please report it with the "
+        "capture; RDMAWIRE_TRACEBACK=1 shows where",
+        _INTERNAL_ERROR,
+    )
+
+
+_REACTIONS: tuple[tuple[type[BaseException], Callable[[Any], int]], ...] = (
+    (click.exceptions.Exit, lambda error: error.exit_code),
+    (click.UsageError, _usage),
+    (click.ClickException, lambda error: _complain(error.format_message(), error.exit_code)),
+    (RdmaError, lambda error: _complain(str(error), 1)),
+    (BrokenPipeError, lambda _: _leave_quietly()),
+    (KeyboardInterrupt, lambda _: _complain("interrupted", _INTERRUPTED)),
+    (click.Abort, lambda _: _complain("interrupted", _INTERRUPTED)),
+    (OSError, lambda error: _complain(f"cannot write the output: {error.strerror or error}", 1)),
+    (MemoryError, lambda _: _complain("out of memory", 1)),
+    (BaseException, _own_mistake),
+)
+"""What each kind of failure comes to; the first that fits counts."""

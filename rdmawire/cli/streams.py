@@ -1,0 +1,53 @@
+"""Standard output and standard error, made fit to be written to.
+
+Standard output is what a run is for: where it cannot be written, the run fails. Standard error
+says what stands beside it: a run goes on without, whoever closed it or does not read it.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import TextIO
+
+from rdmawire.screen import safe
+
+
+class Beside(TextIOWrapper):
+    """A stream whose text may be lost: writing to it is never an error."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            return super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
+
+
+def prepare() -> bool:
+    """Make both streams fit; false if there is no standard output."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
+    elif isinstance(sys.stderr, TextIOWrapper):
+        wait(sys.stderr)
+        sys.stderr = Beside(
+            sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", write_through=True
+        )
+    if isinstance(sys.stdout, TextIOWrapper):
+        wait(sys.stdout)
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return sys.stdout is not None
+
+
+def wait(stream: TextIO) -> None:
+    """Have a write wait for room: Python drops text where a descriptor is set not to wait."""
+    with suppress(OSError, ValueError):  # no descriptor: nothing to wait for
+        os.set_blocking(stream.fileno(), True)
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"rdmawire: {safe(' '.join(text.split()))}\n")
+    sys.stderr.flush()

@@ -1,0 +1,74 @@
+"""The command line where a stream is closed, full, not read, or set not to wait."""
+
+import os
+import select
+import subprocess
+
+import pytest
+
+from .test_command import CAPTURES, RDMAWIRE, RNR
+
+BAD_ICRC = str(CAPTURES / "faulty" / "bad_icrc.pcap")
+FAILURES = [
+    (("dissect", "nowhere"), 1),
+    (("dissect", "-q", "--fail-on-bad-checksum", BAD_ICRC), 1),
+    (("fields", "zzzzzz"), 1),
+    (("dissect", "--nope"), 2),
+    (("dissect", RNR), 0),
+]
+
+
+def shell(line: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """Run ``line`` in bash, where ``"$@"`` is rdmawire with these words."""
+    command = ["bash", "-o", "pipefail", "-c", line, "bash", *RDMAWIRE, *words]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("elsewhere", ["2>&-", "2>/dev/full", "2> >(exec true)"])
+@pytest.mark.parametrize(("words", "status"), FAILURES)
+def test_what_nobody_reads_beside_the_output_changes_nothing(
+    elsewhere: str, words: tuple[str, ...], status: int
+) -> None:
+    expected = shell('"$@" 2>/dev/null', *words)
+    found = shell(f'"$@" {elsewhere}', *words)
+    assert found.returncode == expected.returncode == status
+    assert found.stdout == expected.stdout
+
+
+def test_the_other_files_are_read_though_nobody_reads_the_errors() -> None:
+    found = shell('"$@" 2> >(exec true)', "dissect", "nowhere", RNR)
+    assert len(found.stdout.splitlines()) == 153
+    assert found.returncode == 1
+
+
+def test_a_stream_that_does_not_wait_gets_all_of_the_output() -> None:
+    words = [*RDMAWIRE, "dissect", "-V", RNR]
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    running = subprocess.Popen(words, stdout=writing, stderr=subprocess.DEVNULL)
+    while running.poll() is None and select.select([], [writing], [], 0)[1]:
+        pass  # until the pipe is full
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        found = pipe.read()
+    assert running.wait(timeout=60) == 0
+    assert found == subprocess.run(words, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize(("target", "status"), [(">/dev/full", 1), ("| head -c1", 0)])
+def test_help_that_cannot_be_printed_is_told_like_frames(target: str, status: int) -> None:
+    done = shell(f'"$@" {target}')
+    assert done.returncode == status
+    assert done.stderr.count(b"\n") == status
+    assert b"Traceback" not in done.stderr
+
+
+def test_no_output_at_all_is_told() -> None:
+    done = shell('"$@" >&-', "fields")
+    assert done.returncode == 1
+    assert b"standard output is closed" in done.stderr
+
+
+def test_errors_harm_no_terminal() -> None:
+    done = shell('"$@"', "dissect", "--\x1b[31m\x9b")
+    assert done.stderr.decode().rstrip("\n").isprintable()
