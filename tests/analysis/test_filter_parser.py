@@ -1,5 +1,7 @@
 """From text to tree: any text gives a tree or says where it is wrong; trees print as filters."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from rdmawire.analysis.filter.tree import (
     Quantifier,
     Span,
 )
-from tests.analysis.filter_samples import FILTERS
+from tests.analysis.filter_samples import CAPTURES, FILTERS
 
 OPCODE = Field("infiniband.bth.opcode", Kind.NUMBER)
 
@@ -194,6 +196,19 @@ def test_a_filter_beyond_the_bounds_is_refused(text: str, said: str) -> None:
 def test_a_filter_at_the_bounds_is_taken_and_printed(text: str) -> None:
     wanted = Filter(text)
     assert parse(str(wanted.tree)) == wanted.tree
+
+
+PAGE = (CAPTURES.parent / "docs" / "howto" / "filter.md").read_text()
+ADVICE = re.findall(r"`(.+)` \|$", PAGE.partition("| question |")[2].partition("\n\n")[0], re.M)
+
+
+@pytest.mark.parametrize("text", ADVICE)
+def test_the_page_advises_filters(text: str) -> None:
+    parse(text)
+
+
+def test_there_is_advice() -> None:
+    assert len(ADVICE) >= 10
 
 
 WORDS = st.sampled_from(
