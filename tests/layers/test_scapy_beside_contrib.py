@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: GPL-2.0-only
 """Scapy's own RoCE layer goes on working beside ours; each case has an interpreter of its own."""
 
 import subprocess
