@@ -199,7 +199,9 @@ def test_a_filter_at_the_bounds_is_taken_and_printed(text: str) -> None:
 
 
 PAGE = (CAPTURES.parent / "docs" / "howto" / "filter.md").read_text()
-ADVICE = re.findall(r"`(.+)` \|$", PAGE.partition("| question |")[2].partition("\n\n")[0], re.M)
+ADVICE = re.findall(
+    r"`(.+)` \|$", PAGE.partition("| question |")[2].partition("\n\n")[0], re.MULTILINE
+)
 
 
 @pytest.mark.parametrize("text", ADVICE)
@@ -226,11 +228,20 @@ WORDS = st.sampled_from(
 
 @given(st.text() | st.lists(WORDS, max_size=12).map(" ".join) | st.lists(WORDS).map("".join))
 def test_any_text_gives_a_tree_or_a_filter_error(text: str) -> None:
+    where, said = 0, ""
     try:
         tree = parse(text)
     except FilterError as error:
-        where = error.offset
+        where, said = error.offset, str(error)
     else:
         assert parse(str(tree)) == tree
-        where = 0
     assert 0 <= where <= len(text)
+    assert said == "" or said.isprintable()
+    assert len(said) < 600
+
+
+@pytest.mark.parametrize("text", ["x" * 60_000, "ip.src == " + "1" * 60_000, "ip " + "a" * 60_000])
+def test_a_very_long_word_is_not_quoted_whole(text: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        parse(text)
+    assert len(str(caught.value)) < 300

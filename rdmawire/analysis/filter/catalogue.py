@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rdmawire.analysis import derived
 from rdmawire.analysis.fields import FieldInfo, derived_fields, fields, named_rows
+from rdmawire.analysis.filter.error import shown
 from rdmawire.analysis.filter.kind import BY_NOTATION, SIZES, Kind
 from rdmawire.analysis.frame import FRAME_FIELDS
 from rdmawire.analysis.node import Derived, Dissection, Node
@@ -251,4 +252,4 @@ def unknown(name: str) -> str:
     near = difflib.get_close_matches(name, known, 3, 0.6)
     hint = f"; the nearest are {', '.join(near)}" if near else ""
     minus = "; a minus needs a space before it" if "-" in name else ""
-    return f"no field is named {name!r}{hint}{minus}"
+    return f"no field is named '{shown(name)}'{hint}{minus}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from rdmawire.analysis.filter.catalogue import find, unknown
-from rdmawire.analysis.filter.error import FilterError
+from rdmawire.analysis.filter.error import FilterError, shown
 from rdmawire.analysis.filter.kind import ADDED, MASKED, MATCHED, OCTETS, SEARCHED, Kind
 from rdmawire.analysis.filter.lexer import Form, octets_of
 from rdmawire.analysis.filter.literal import Literal, integer
@@ -42,7 +42,7 @@ class Operand(NamedTuple):
     offset: int
 
     def __str__(self) -> str:
-        return str(self.value)
+        return shown(str(self.value))
 
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)+")
@@ -277,11 +277,11 @@ def call(name: str, offset: int, arguments: list[Operand]) -> Operand:
     function = FUNCTIONS.get(name)
     if function is None:
         raise FilterError(
-            f"no function is named {name!r}; there are {', '.join(FUNCTIONS)}", offset
+            f"no function is named '{shown(name)}'; there are {', '.join(FUNCTIONS)}", offset
         )
     if not 1 <= len(arguments) <= function.most:
         most = "one value" if function.most == 1 else f"1 to {function.most} values"
-        raise FilterError(f"{name}() takes {most}, not {len(arguments)}", offset)
+        raise FilterError(f"{shown(name)}() takes {most}, not {len(arguments)}", offset)
     first = _first(arguments)
     values = tuple(known(each) if each is first else settled(each, first) for each in arguments)
     if values[0].kind not in function.takes or (

@@ -1,6 +1,14 @@
 """What a wrong filter raises."""
 
 from rdmawire.errors import RdmaError
+from rdmawire.screen import safe
+
+_SHOWN = 60
+
+
+def shown(text: str) -> str:
+    """A word of a filter as an error quotes it: on one line, and not all of a very long one."""
+    return safe(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 class FilterError(RdmaError):

@@ -4,7 +4,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from rdmawire.analysis.filter.error import FilterError
+from rdmawire.analysis.filter.error import FilterError, shown
 
 
 class Form(Enum):
@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
     def __str__(self) -> str:
         """What to call it when it is not what was expected."""
-        return "the end of the filter" if self.form is Form.END else repr(self.text)
+        return "the end of the filter" if self.form is Form.END else f"'{shown(self.text)}'"
 
 
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]+")

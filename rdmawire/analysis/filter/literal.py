@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from rdmawire.analysis.filter.catalogue import folded, words
-from rdmawire.analysis.filter.error import FilterError
+from rdmawire.analysis.filter.error import FilterError, shown
 from rdmawire.analysis.filter.kind import SIZES, Kind, Prefix
 from rdmawire.analysis.filter.lexer import Form, Token, octets_of
 from rdmawire.analysis.filter.moment import date_ns, seconds_ns
@@ -41,7 +41,7 @@ class Literal:
             raise FilterError(f"{said}; {who}, as in {example}", self.token.offset) from None
 
     def __str__(self) -> str:
-        return f"{self.sign}{self.token.text}"
+        return shown(f"{self.sign}{self.token.text}")
 
 
 class _Reason(ValueError):

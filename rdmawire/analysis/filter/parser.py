@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rdmawire.analysis.filter import check
 from rdmawire.analysis.filter.catalogue import find, unknown
 from rdmawire.analysis.filter.check import Operand
-from rdmawire.analysis.filter.error import FilterError
+from rdmawire.analysis.filter.error import FilterError, shown
 from rdmawire.analysis.filter.lexer import Form, Token, tokens
 from rdmawire.analysis.filter.literal import Literal, integer
 from rdmawire.analysis.filter.tree import (
@@ -125,7 +125,7 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> FilterError:
         small = self._next.text.lower()
-        hint = f"; write {small!r}" if small != self._next.text and small in _SPOKEN else ""
+        hint = f"; write '{small}'" if small != self._next.text and small in _SPOKEN else ""
         said = f"{wanted} is expected here, not {self._next}{hint}"
         return FilterError(said, self._next.offset)
 
@@ -300,9 +300,9 @@ def _span(text: str, token: Token) -> Span:
         span = Span(0, _place(found["head"])) if found["head"] else _bounded(found)
     except ValueError:
         ways = "[i:length], [i-last], [i], [:length] and [i:]"
-        raise FilterError(f"{text!r} is no range; there are {ways}", token.offset) from None
+        raise FilterError(f"'{shown(text)}' is no range; there are {ways}", token.offset) from None
     if span.length is not None and span.length <= 0:
-        raise FilterError(f"range {text!r} is empty", token.offset)
+        raise FilterError(f"range '{shown(text)}' is empty", token.offset)
     return span
 
 
