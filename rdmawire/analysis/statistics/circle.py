@@ -1,0 +1,15 @@
+"""Packet sequence numbers as arrays: the arithmetic of :mod:`rdmawire.wire.psn`, on many."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.wire.psn import MODULUS
+
+Numbers = NDArray[np.int64]
+
+_HALF = MODULUS >> 1
+
+
+def distances(starts: Numbers, ends: Numbers) -> Numbers:
+    """Packets from each start to its end: -2**23 to 2**23 - 1, negative if that is behind."""
+    return (ends - starts + _HALF) % MODULUS - _HALF
