@@ -24,29 +24,34 @@ class GlobalRouteLayer(TableLayer):
 
 
 class LocalRouteLayer(TableLayer):
-    """An LRH: ``pktlen`` and ``vcrc`` are worked out where they are left out."""
+    """An LRH: ``pktlen`` and ``vcrc`` are worked out where they are left out.
+
+    ``trailer`` is what the link put behind the packet. What IP or a GRH inside leaves over is
+    padding before the VCRC.
+    """
 
     def post_dissect(self, s: bytes) -> bytes:
-        """Take the VCRC off the end."""
-        self.raw_packet_cache = None
+        """Take VCRC and trailer off the end."""
+        self.raw_packet_cache = None  # what is behind the payload is not in it
         end = max(self.pktlen * 4 - ib.LRH.SIZE, 0)
         crc = s[end : end + ib.VCRC.SIZE]
         whole = len(crc) == ib.VCRC.SIZE
         self.fields["vcrc"] = int.from_bytes(crc, "big") if whole else crc
-        return s[:end] + s[end + len(crc) :]
-
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Part the packet from what the link put behind it."""
-        end = max(self.pktlen * 4 - ib.LRH.SIZE, 0)
-        return s[:end], s[end:]
+        self.fields["trailer"] = s[end + len(crc) :]
+        return s[:end]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Say how long the packet is, and put the VCRC behind it."""
+        octets = pay + self.payload.build_padding()
         if self.pktlen is None:
-            words = (ib.LRH.SIZE + len(pay)) // 4
+            words = (ib.LRH.SIZE + len(octets)) // 4
             pkt = ib.LRH.parse(pkt).replace(pktlen=words).build()
-        octets = pkt + pay
+        octets = pkt + octets
         return octets + self.behind("vcrc", lambda: vcrc(octets))
+
+    def build_padding(self) -> bytes:
+        """The trailer; padding inside the packet stands before the VCRC."""
+        return self.behind("trailer", bytes)
 
 
 class RecordLayer(TableLayer):
@@ -72,6 +77,9 @@ _INNER: dict[int, tuple[Any, ...]] = {
 
 GRH = define(ib.GRH, GlobalRouteLayer, computed=("paylen",))
 LRH = define(
-    ib.LRH, LocalRouteLayer, more=(BehindField("LRH", "vcrc", ib.VCRC.SIZE),), computed=("pktlen",)
+    ib.LRH,
+    LocalRouteLayer,
+    more=(BehindField("LRH", "vcrc", ib.VCRC.SIZE), BehindField("LRH", "trailer")),
+    computed=("pktlen",),
 )
 ERF = define(erf.ERF, RecordLayer)

@@ -13,7 +13,7 @@ from scapy.packet import Packet, Padding, Raw
 
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.layers import scapy
-from rdmawire.layers.scapy import AETH, BTH, ERF, FPDU, GRH, LRH, MPA, RETH, TableLayer
+from rdmawire.layers.scapy import AETH, BTH, ERF, FPDU, GRH, LRH, MPA, RETH, RWH, TableLayer
 from rdmawire.wire import mpa
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
@@ -29,6 +29,8 @@ from tests.wire.test_icrc import (
 )
 
 LINK = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+
+LRH_WITH_PADDING = LRH() / RWH() / IP(src="192.0.2.1", dst="192.0.2.2") / b"a" / Padding(bytes(3))
 
 OF_OTHERS = tables_of("inet")
 """Headers that are Scapy's own."""
@@ -115,6 +117,16 @@ def test_what_the_link_puts_behind_a_packet_is_padding() -> None:
     pkt = Ether(octets + bytes(12))
     assert pkt[BTH].icrc_good()
     assert pkt[Padding].load == bytes(12)
+
+
+def test_padding_in_a_native_packet_stays_before_its_vcrc_and_the_trailer_behind() -> None:
+    octets = LRH_WITH_PADDING.build() + b"trailer"
+    pkt = LRH(octets)
+    assert pkt[Padding].load == bytes(3)
+    assert pkt.trailer == b"trailer"
+    assert bytes(uncached(pkt)) == octets
+    del pkt.vcrc, pkt.pktlen
+    assert bytes(pkt) == octets
 
 
 def test_a_packet_that_was_cut_has_no_icrc() -> None:
