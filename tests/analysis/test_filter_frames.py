@@ -107,3 +107,9 @@ def test_a_frame_of_any_octets_can_be_asked_anything() -> None:
 def test_a_dissection_without_nodes() -> None:
     empty = Dissection(1, b"", 0, 0)
     assert Filter("frame.number == 1 and not ip and not eth#1")(empty)
+
+
+def test_a_file_whose_name_is_no_text() -> None:
+    frame = Dissection(1, b"", 0, 0)
+    frame.file = "a\udcff.pcap"
+    assert Filter('rdmawire.file matches "pcap$" and rdmawire.file contains "a"')(frame)

@@ -157,7 +157,9 @@ def _matches(test: Matches) -> Question:
     found_in = Pattern(test.pattern).found_in
     if test.of.kind is Kind.TEXT:
         return _of_values(
-            values_of(test.of), lambda value: found_in(value.encode()), test.quantifier
+            values_of(test.of),
+            lambda value: found_in(value.encode("utf-8", "backslashreplace")),
+            test.quantifier,
         )
     return _of_values(widely(test.of), found_in, test.quantifier)
 

@@ -47,7 +47,7 @@ def is_simple(test: Test) -> bool:
     """Whether :func:`~rdmawire.analysis.filter.columns.evaluate_columns` can answer it.
 
     That is so where it compares, masks and looks up in sets numbers, flags, times and addresses
-    that a frame has once.
+    that a frame has once. Frames with a tunnel inside have them twice: ask those one by one.
     """
     return all(map(_is_simple, parts(test)))
 
