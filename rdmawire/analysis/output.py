@@ -84,24 +84,29 @@ class Fields:
 
     def __init__(self, selection: Selection, separators: Separators) -> None:
         self._selection = selection
-        self._how = separators
+        self.names = selection.names
+        self.separators = separators
 
     def head(self) -> str:
-        if not self._how.header:
+        if not self.separators.header:
             return ""
-        return self._how.separator.join(self._selection.names) + "\n"
+        return self.separators.separator.join(self.names) + "\n"
 
     def frame(self, frame: Dissection) -> Iterator[str]:
+        yield self.line(frame)
+
+    def line(self, frame: Dissection) -> str:
+        """The line of a frame, with its end."""
         cells = map(self._cell, self._selection.values(frame))
-        yield self._how.separator.join(cells) + "\n"
+        return self.separators.separator.join(cells) + "\n"
 
     def heading(self, name: str) -> str:  # noqa: ARG002 - the field rdmawire.file says it
         return ""
 
     def _cell(self, values: list[str]) -> str:
-        chosen = {"a": values, "f": values[:1], "l": values[-1:]}[self._how.occurrence]
-        quote = self._how.quote if chosen else ""
-        return f"{quote}{self._how.aggregator.join(chosen)}{quote}"
+        chosen = {"a": values, "f": values[:1], "l": values[-1:]}[self.separators.occurrence]
+        quote = self.separators.quote if chosen else ""
+        return f"{quote}{self.separators.aggregator.join(chosen)}{quote}"
 
     def tail(self) -> str:
         return ""

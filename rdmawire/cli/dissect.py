@@ -10,6 +10,7 @@ from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.window import Bound, BoundError, Window
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
+from rdmawire.cli.export import FORMS, Export
 from rdmawire.cli.form import Form
 from rdmawire.cli.run import Demands, Run
 
@@ -34,13 +35,22 @@ if TYPE_CHECKING:
 @click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with octet offsets.")
 @click.option("-x", "--hex", "octets", is_flag=True, help="The octets of each frame as well.")
 @click.option(
-    "-T", "--format", "form", type=click.Choice(["text", "fields", "json", "ndjson"]),
-    help="text (a line per frame), fields (the -e fields, with tabs), json, ndjson.",
+    "-T", "--format", "form", type=click.Choice(["text", "fields", "json", "ndjson", *FORMS]),
+    help="text (a line per frame), fields (the -e fields, with tabs), json, ndjson; tables of "
+    "the -e fields, or the usual ones: csv, parquet, arrow.",
 )  # fmt: skip
 @click.option(
     "-e", "--field", "selection", multiple=True, metavar="FIELD", callback=option.selection,
     shell_complete=option.complete_field,
     help="A field to print, by its name in `rdmawire fields`.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", metavar="FILE",
+    help="Where -T csv, parquet and arrow write to, if not to standard output.",
+)  # fmt: skip
+@click.option(
+    "--row", type=click.Choice(["frame", "fpdu"]),
+    help="What a row of these tables is: a frame, or an FPDU of iWARP.  [default: frame]",
 )  # fmt: skip
 @click.option(
     "-E", "separators", multiple=True, metavar="NAME=VALUE", callback=option.separators,
@@ -87,6 +97,8 @@ def command(
     octets: bool,
     form: str | None,
     selection: Selection | None,
+    output: str | None,
+    row: str | None,
     separators: Separators | None,
     count: int | None,
     start: Bound | None,
@@ -111,15 +123,24 @@ def command(
       rdmawire dissect -Y "infiniband.bth.opcode == RC_ACKNOWLEDGE" capture.pcap
       rdmawire dissect -T fields -e frame.number -e infiniband.bth.psn capture.pcap
       rdmawire dissect -T ndjson capture.pcap.zst | jq .malformed
+      rdmawire dissect -T parquet -o capture.parquet capture.pcap
       rdmawire dissect -q --fail-on-bad-checksum --checksums icrc,mpa *.pcap
       tcpdump -i eth0 -w - udp port 4791 | rdmawire dissect -
     """  # noqa: D301 - click keeps the lines behind a backspace
     form = form or ("fields" if selection else "text")
-    show = Form(form, trees, octets, selection, separators, quiet, color).show()
+    demanding = fail_on_bad_checksum or fail_on_malformed
+    asked = Form(form, trees, octets, selection, separators, quiet, color, output, row, demanding)
+    asked.check()
+    window, paths = _window(start, end), _paths(read + files)
+    if asked.is_table:
+        names = tuple(selection.names) if selection else ()
+        table = Export(form, names, row or "frame", ports, window, wanted, count)
+        return table.write(paths, output or STREAM)
     demands = Demands(checksums if fail_on_bad_checksum else (), fail_on_malformed)
     bar = progress if progress is not None else sys.stderr.isatty() and not sys.stdout.isatty()
-    run = Run(show, _window(start, end), count, ports, demands, passes=wanted)
-    return run.files(_paths(read + files), progress=bar)
+    return Run(asked.show(), window, count, ports, demands, passes=wanted).files(
+        paths, progress=bar
+    )
 
 
 def _window(start: Bound | None, end: Bound | None) -> Window:

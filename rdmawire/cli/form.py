@@ -11,6 +11,7 @@ from rdmawire.analysis.counts import CountLines, CountObjects, Counts
 from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.output import Fields, Lines, Objects, Output, Separators, plain
 from rdmawire.analysis.selection import Selection
+from rdmawire.cli.export import FORMS
 from rdmawire.cli.run import Show
 
 _STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
@@ -19,7 +20,7 @@ _OBJECTS = {"json", "ndjson"}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the options ask for; :meth:`show` refuses those that say nothing together."""
+    """What the options ask for; :meth:`check` refuses those that say nothing together."""
 
     format: str
     trees: bool
@@ -28,12 +29,23 @@ class Form:
     separators: Separators | None
     quiet: bool
     color: str
+    output: str | None
+    row: str | None
+    demanding: bool
 
-    def show(self) -> Show:
-        """What to print where; :class:`click.UsageError` for options that clash."""
+    def check(self) -> None:
+        """:class:`click.UsageError` for options that clash."""
         for clash, reason in _CLASHES:
             if clash(self):
                 raise click.UsageError(reason)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether frames become the rows of a table."""
+        return self.format in FORMS
+
+    def show(self) -> Show:
+        """What to print where."""
         if self.quiet:
             return Show(None, self._counts(), sys.stdout)
         counts = CountLines() if self.format == "text" else None
@@ -66,10 +78,29 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
         "-T fields needs at least one -e FIELD",
     ),
     (lambda form: form.format != "text" and form.trees, "-V goes with -T text, and without -e"),
-    (lambda form: form.format == "fields" and form.octets, "-x goes with -T text, json or ndjson"),
+    (
+        lambda form: form.octets and form.format not in {"text", *_OBJECTS},
+        "-x goes with -T text, json or ndjson",
+    ),
+    (
+        lambda form: form.is_table and (form.quiet or form.demanding),
+        "-T csv, parquet and arrow only write tables; for -q and --fail-on-..., leave out -T",
+    ),
+    (
+        lambda form: (form.output or form.row) and not form.is_table,
+        "-o and --row go with -T csv, parquet or arrow",
+    ),
+    (
+        lambda form: form.format in {"parquet", "arrow"} and not form.output and _is_terminal(),
+        "what -T parquet and arrow write is no text: name a file with -o FILE",
+    ),
     (lambda form: form.format != "fields" and form.separators, "-E goes with -T fields"),
 )
 """Options that do not go together, and what to say then."""
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _painter(color: str) -> Callable[[Mood, str], str]:

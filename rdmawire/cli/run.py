@@ -1,19 +1,23 @@
 """A run over captures: their frames to standard output, what they amount to beside them."""
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rdmawire.analysis.counts import Counts
 from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.output import Output
+from rdmawire.analysis.output import Fields, Output
 from rdmawire.analysis.tally import Tally
 from rdmawire.analysis.window import Window
 from rdmawire.capture import Reader, open_capture
+from rdmawire.cli.at_once import field_lines
 from rdmawire.cli.source import dissected
 from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
+
+if TYPE_CHECKING:
+    from rdmawire.analysis.filter import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Run:
         ports: Collection[int],
         demands: Demands,
         *,
-        passes: Callable[[Dissection], bool] | None = None,
+        passes: "Filter | None" = None,
     ) -> None:
         self._show = show
         self._window = window
@@ -89,6 +93,9 @@ class Run:
         """One file; 1 if it is damaged, after what stands before the damage, or objected to."""
         name, damage = path, ""
         try:
+            if lines := self._lines_at_once(path):
+                sys.stdout.writelines(lines)
+                return 0
             with open_capture(path) as reader:
                 name = reader.name
                 self._read += 1
@@ -100,6 +107,14 @@ class Run:
         except MemoryError:
             damage = f"{name}: a frame takes more memory than there is"
         return self._conclude(name, tally, damage)
+
+    def _lines_at_once(self, path: str) -> Iterator[str] | None:
+        """The fields of all frames that pass, where that is all that is asked."""
+        fields = self._show.frames
+        part = self._left is not None or self._window != Window() or self._demands != Demands()
+        if part or not isinstance(fields, Fields):
+            return None
+        return field_lines(path, fields, self._passes, self._ports)
 
     def _frames(self, reader: Reader, tally: Tally) -> None:
         for frame in dissected(reader, self._ports, progress=self._progress):

@@ -1,5 +1,10 @@
 """Whole captures as columns of NumPy and Arrow: :func:`read_columns`, :func:`iter_columns`."""
 
+try:
+    import numpy as _numpy  # noqa: F401 - only to say what is missing
+except ImportError as error:
+    raise ImportError("columns need NumPy: pip install 'rdmawire[columns]'") from error
+
 from rdmawire.analysis.columns.column import Column, Columns
 from rdmawire.analysis.columns.kind import ColumnKind, Form
 from rdmawire.analysis.columns.read import DEFAULT_FIELDS, iter_columns, read_columns

@@ -4,7 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise ImportError("Arrow tables need pyarrow: pip install 'rdmawire[columns]'") from error
 
 from rdmawire.analysis.columns.column import Column, Columns
 from rdmawire.analysis.columns.kind import Form

@@ -1,0 +1,98 @@
+"""Tables from the command line: what is written, where, and what is refused."""
+
+import io
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from rdmawire.analysis.columns import read_columns
+from rdmawire.cli import at_once
+from tests.cli.test_command import CAPTURES, RNR, WRITE, rdmawire, refused
+
+
+def test_csv_goes_to_standard_output() -> None:
+    words = ("-T", "csv", "-e", "frame.number", "-e", "infiniband.bth.psn")
+    done = rdmawire("dissect", *words, "--from", "17", "--to", "18", RNR)
+    assert done.stdout.splitlines() == ['"frame.number","infiniband.bth.psn"', "17,256", "18,256"]
+
+
+def test_parquet_goes_to_a_file_with_the_usual_fields(tmp_path: Path) -> None:
+    path = tmp_path / "both.parquet"
+    done = rdmawire("dissect", "-T", "parquet", "-o", str(path), RNR, WRITE)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    wanted = pa.concat_tables([read_columns(name).arrow() for name in (RNR, WRITE)])
+    assert parquet.read_table(path).to_pylist() == wanted.to_pylist()
+
+
+def test_arrow_is_a_stream(tmp_path: Path) -> None:
+    path = tmp_path / "stream.arrow"
+    rdmawire("dissect", "-T", "arrow", "-e", "ip.src", "-c", "5", "-o", str(path), RNR)
+    with pa.ipc.open_stream(path.read_bytes()) as stream:
+        assert stream.read_all().num_rows == 5
+
+
+def test_filters_windows_and_fpdus() -> None:
+    siw = str(CAPTURES / "linux" / "siw612crc_rping.pcap")
+    words = ("-T", "csv", "--row", "fpdu", "-e", "frame.number", "-e", "iwarp_rdma.opcode")
+    done = rdmawire("dissect", *words, "-Y", "ip.src == 10.77.0.1", "--to", "13", siw)
+    table = csv.read_csv(io.BytesIO(done.stdout.encode())).to_pydict()
+    assert set(table["frame.number"]) <= set(range(1, 14))
+    assert table["iwarp_rdma.opcode"]
+
+
+def test_what_stands_before_damage_is_written(tmp_path: Path) -> None:
+    cut, path = tmp_path / "cut.pcap", tmp_path / "out.parquet"
+    cut.write_bytes(Path(RNR).read_bytes()[:-3])
+    line = refused("dissect", "-T", "parquet", "-o", str(path), str(cut), RNR, status=1)
+    assert "promises" in line
+    assert parquet.read_table(path).num_rows == 151 + 152
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-o", "x", RNR), "-o and --row go with -T csv, parquet or arrow"),
+        (("--row", "fpdu", RNR), "-o and --row go with -T csv, parquet or arrow"),
+        (("-T", "csv", "-q", RNR), "only write tables"),
+        (("-T", "csv", "--fail-on-malformed", RNR), "only write tables"),
+        (("-T", "csv", "-V", RNR), "-V goes with -T text"),
+        (("-T", "csv", "-x", RNR), "-x goes with -T text"),
+        (("-T", "csv", "-E", "header=y", RNR), "-E goes with -T fields"),
+    ],
+)
+def test_options_that_go_with_other_formats(words: tuple[str, ...], message: str) -> None:
+    assert message in refused("dissect", *words, status=2)
+
+
+def test_a_place_that_cannot_be_written_is_told() -> None:
+    line = refused("dissect", "-T", "csv", "-o", "/nowhere/x.csv", RNR, status=1)
+    assert line.endswith("its folder does not exist; create it first")
+
+
+@pytest.mark.parametrize("library", ["numpy", "pyarrow"])
+def test_a_missing_library_is_told_with_what_to_install(library: str, tmp_path: Path) -> None:
+    (tmp_path / f"{library}.py").write_text("raise ImportError")
+    done = rdmawire("dissect", "-T", "csv", RNR, env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 2
+    assert "pip install 'rdmawire[columns]'" in done.stderr
+
+
+def test_fields_are_the_same_at_once_and_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rdmawire.cli.dissect import command
+
+    words = ["-T", "fields", "-e", "frame.number", "-e", "infiniband.bth.psn", "-E", "header=y"]
+    words += ["-Y", "infiniband.bth.psn >= 256", RNR]
+    printed = []
+    for large in (1 << 40, 0):
+        monkeypatch.setattr(at_once, "_LARGE", large)
+        sys.modules.pop("rdmawire.analysis.columns.text", None)
+        command.main(words, standalone_mode=False)
+        assert ("rdmawire.analysis.columns.text" in sys.modules) is (large == 0)
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert len(printed[0].splitlines()) > 10
