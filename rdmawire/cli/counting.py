@@ -1,0 +1,96 @@
+"""Captures counted for `rdmawire stats`, with progress on standard error where it takes long."""
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rdmawire.capture.refusal import shown
+from rdmawire.capture.source import STREAM
+from rdmawire.cli.streams import complain
+from rdmawire.errors import CaptureError
+
+if TYPE_CHECKING:
+    from rdmawire.analysis.statistics import Statistics
+    from rdmawire.analysis.statistics.report import Report, Throughput
+
+_LONG = 64 << 20
+"""Octets of a file that are worth a progress bar."""
+_STREAM = "standard input"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted of captures with these names."""
+
+    statistics: "Statistics"
+    names: list[str]
+
+    @cached_property
+    def report(self) -> "Report":
+        """All that is said of them."""
+        from rdmawire.analysis.statistics.concluding import report_of
+
+        return report_of(self.statistics, self.names)
+
+    def throughput(self, most: int) -> "Throughput":
+        """Throughput in at most so many stretches."""
+        from rdmawire.analysis.statistics.concluding import throughput_of
+
+        return throughput_of(self.statistics, most)
+
+
+class Counting:
+    """Counts groups of captures; ``status`` becomes 1 where one is damaged or cannot be read."""
+
+    def __init__(
+        self, interval: int | None, ports: Collection[int], *, points: bool, progress: bool
+    ) -> None:
+        self.status = 0
+        self._interval = interval
+        self._ports = ports
+        self._points = points
+        self._progress = progress
+
+    def group(self, files: Collection[str]) -> Counted | None:
+        """Captures that are counted together; ``None`` if nothing of them can be read."""
+        from rdmawire.analysis.statistics import Statistics
+
+        statistics = Statistics(interval=self._interval, points=self._points)
+        read = [_name(file) for file in files if self._is_counted(file, statistics)]
+        return Counted(statistics, read) if read else None
+
+    def _is_counted(self, file: str, statistics: "Statistics") -> bool:
+        """Count a capture; whether there was any of it, damaged or not."""
+        before = statistics.frames
+        try:
+            with _bar(file, wanted=self._progress) as progress:
+                statistics.read(file, ports=self._ports, progress=progress)
+        except CaptureError as error:
+            self.status = 1
+            sys.stdout.flush()
+            complain(str(error))
+            return statistics.frames > before
+        return True
+
+
+def _name(file: str) -> str:
+    return _STREAM if file == STREAM else shown(file)
+
+
+@contextmanager
+def _bar(file: str, *, wanted: bool) -> Iterator[Callable[[int], object]]:
+    """What to tell how many octets have been read."""
+    size = os.path.getsize(file) if wanted and os.path.isfile(file) else 0
+    if size < _LONG:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task(shown(file), total=size)
+        yield lambda octets: bar.update(task, completed=octets)

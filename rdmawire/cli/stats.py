@@ -1,0 +1,135 @@
+"""`rdmawire stats`: opcodes, endpoints, queue pairs and throughput of captures."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from rdmawire.cli.aligned import show
+from rdmawire.cli.counting import Counted, Counting
+
+_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|ms|us|ns)")
+_SHOWN = 20
+"""Stretches of throughput that a table has, unless their width is asked for."""
+_PICTURES = (".svg", ".png")
+
+
+def _interval(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = _DURATION.fullmatch(text)
+    width = round(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if width < 1:
+        raise click.BadParameter(f"{text!r} is no time such as 100ms or 1.5s", ctx, option)
+    return width
+
+
+def _picture(ctx: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in _PICTURES:
+        wanted = " or ".join(_PICTURES)
+        raise click.BadParameter(f"{path.name!r} must end in {wanted}", ctx, option)
+    return path
+
+
+@click.command("stats")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE", callback=_picture,
+    help="Draw throughput, PSNs over time and opcodes into FILE.svg or FILE.png.",
+)  # fmt: skip
+@click.option("--together", is_flag=True, help="Count all FILEs as one capture.")
+@click.option(
+    "--interval", metavar="TIME", callback=_interval,
+    help="Width of the stretches of throughput: 100ms, 1s; as it suits if not given.",
+)  # fmt: skip
+@click.option(
+    "--top", type=click.IntRange(min=0), default=40, show_default=True,
+    help="Rows of a table at most, the largest first; 0 for all.",
+)  # fmt: skip
+@click.option(
+    "--port", "ports", type=click.IntRange(0, 65535), multiple=True, default=[4791],
+    show_default=True, help="UDP destination port of RoCEv2; may be given several times.",
+)  # fmt: skip
+@click.option("--progress/--no-progress", default=None, help="A progress bar for long files.")
+def command(
+    files: tuple[str, ...],
+    *,
+    as_json: bool,
+    picture: Path | None,
+    together: bool,
+    interval: int | None,
+    top: int,
+    ports: tuple[int, ...],
+    progress: bool | None,
+) -> int:
+    """Count what each FILE holds: opcodes, endpoints, queue pairs, throughput over time.
+
+    Of each queue pair: frames, octets, first and last PSN, duplicates, gaps, NAKs by code, RNR
+    NAKs, CNPs and ECN marks. Which two queue pairs belong together is found from who
+    acknowledges whose PSNs. Any capture that `dissect` reads; - is standard input.
+
+    \b
+    Examples:
+      rdmawire stats capture.pcap
+      rdmawire stats --plot capture.svg capture.pcap
+      rdmawire stats --json capture.pcap | jq '.captures[].flows[] | select(.requests.gaps > 0)'
+    """  # noqa: D301 - click keeps the lines behind a backspace
+    if picture is not None and len(files) > 1 and not together:
+        raise click.UsageError("--plot draws one picture: give one FILE, or --together")
+    _check_installed(drawing=picture is not None)
+    bar = progress if progress is not None else sys.stderr.isatty()
+    counting = Counting(interval, ports, points=picture is not None, progress=bar)
+    groups = [files] if together else [(file,) for file in files]
+    found = (group for group in map(counting.group, groups) if group is not None)
+    write = _write_json if as_json else partial(_write_tables, top=top, fixed=interval is not None)
+    last = write(found)
+    if picture is not None and last is not None:
+        _draw(last, picture)
+    return counting.status
+
+
+def _check_installed(*, drawing: bool) -> None:
+    """Say what is missing before any work is done."""
+    try:
+        import_module("rdmawire.analysis.statistics")
+        if drawing:
+            import_module("rdmawire.analysis.statistics.plot")
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _write_json(found: Iterator[Counted]) -> Counted | None:
+    """One object for all captures; the last of them."""
+    captures, last = [], None
+    for last in found:
+        captures.append(last.report.as_object())
+    click.echo(json.dumps({"captures": captures}, indent=1))
+    return last
+
+
+def _write_tables(found: Iterator[Counted], *, top: int, fixed: bool) -> Counted | None:
+    """Each capture's tables as soon as it is counted; the last capture."""
+    from rdmawire.analysis.statistics.table import heading, tables
+
+    last = None
+    for last in found:
+        click.echo(heading(last.report))
+        throughput = last.report.throughput if fixed else last.throughput(_SHOWN)
+        for table in tables(last.report, throughput, top):
+            show(table)
+        click.echo()
+    return last
+
+
+def _draw(counted: Counted, picture: Path) -> None:
+    from rdmawire.analysis.statistics.plot import draw
+
+    assert counted.statistics.points is not None
+    draw(counted.report, counted.statistics.points, picture)
