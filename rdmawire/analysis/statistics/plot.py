@@ -3,6 +3,7 @@
 import os
 from itertools import cycle
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
