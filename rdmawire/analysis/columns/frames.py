@@ -39,6 +39,14 @@ class Frames(NamedTuple):
         """Nanoseconds since the frame before."""
         return np.diff(self.times(), prepend=np.int64(self.previous_ns))
 
+    def at(self, rows: slice) -> "Frames":
+        """Those of some rows, one behind the other."""
+        return self._replace(
+            records=self.records.at(rows),
+            first=self.first + rows.start,
+            previous_ns=self.before(rows.start),
+        )
+
     def before(self, row: int) -> int:
         """When the frame before this one was captured."""
         if row == 0:

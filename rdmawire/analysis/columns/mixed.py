@@ -52,9 +52,6 @@ class MixedReader:
         records = Records(self._pcap.octets, block.places, self._pcap.form.order)
         filling = Filling(self._query.fields, len(block.places))
         frames = self._frames(records, block.first)
-        for column, name in enumerate(self._query.names):
-            if name in FRAME_COLUMNS:
-                filling.put(column, _ALL, _ALL, Found(FRAME_COLUMNS[name](frames)))
         for start in range(0, len(block.places), _STRETCH):
             self._stretch(frames, start, filling)
         return filling.columns()
@@ -70,13 +67,16 @@ class MixedReader:
 
     def _stretch(self, frames: Frames, start: int, filling: Filling) -> None:
         stretch = slice(start, min(start + _STRETCH, len(frames.records.places)))
-        records = frames.records.at(stretch)
-        left = np.ones(len(records.places), np.bool_)
-        for rows, plain in self._sieve.plain(records):
+        part = frames.at(stretch)
+        left = np.ones(len(part.records.places), np.bool_)
+        for rows, plain in self._sieve.plain(part.records):
             left[rows] = False
             for column, field in enumerate(self._query.fields):
                 if found := first_of(source.read(plain) for source in field.plain or ()):
                     filling.put(column, stretch, rows, found)
+        for column, name in enumerate(self._query.names):
+            if name in FRAME_COLUMNS:
+                filling.put(column, stretch, _ALL, Found(FRAME_COLUMNS[name](part)))
         for row in np.flatnonzero(left):
             self._walk(frames, start + int(row), filling)
 
