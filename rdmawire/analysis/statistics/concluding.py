@@ -195,7 +195,7 @@ def _endpoints(flows: list[report.Flow], streams: list[report.Stream]) -> list[r
         for counts in (sent[each.source], received[each.destination]):
             for at, value in enumerate((each.frames, each.octets, each.payload)):
                 counts[at] += value
-    names = sorted({*sent, *received}, key=lambda name: -sent[name][1] - received[name][1])
+    names = sorted({*sent, *received}, key=lambda name: (-sent[name][1] - received[name][1], name))
     return [
         report.Endpoint(name, report.Total(*sent[name]), report.Total(*received[name]))
         for name in names

@@ -205,3 +205,4 @@ def _legend(axes: Axes) -> None:
 
 def _say(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
+    axes.set_yticks([])

@@ -1,0 +1,179 @@
+"""`rdmawire stats` as people meet it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
+IWARP = str(CAPTURES / "linux" / "siw61_err_badstag_write.pcap")
+_RUN = "from rdmawire.cli.main import main; main()"
+_WITHOUT = "import sys; sys.modules[{name!r}] = None; " + _RUN
+
+
+def stats(*words: str, stdin: bytes = b"", code: str = _RUN) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code, "stats", *words],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "RDMAWIRE_TRACEBACK": "1"},
+    )
+    assert b"Traceback" not in done.stderr
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def table(text: str, title: str) -> list[list[str]]:
+    """The rows of a table, with its heads."""
+    _, _, rest = text.partition(f"\n{title}\n")
+    return [line.split() for line in rest.split("\n\n")[0].splitlines()]
+
+
+def test_tables() -> None:
+    done = stats(RNR)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{RNR}: 152 frames, 17974 octets in 693.883 ms: 137 RoCE")
+    assert table(done.stdout, "opcodes")[1] == ["RC_ACKNOWLEDGE", "68", "4216", "0"]
+    client = table(done.stdout, "queue pairs")[1]
+    assert client[:5] == ["10.77.0.2", "0x00003a", "10.77.0.1", "0x00003a", "RC"]
+    assert client[8:] == ["256", "259", "65", "0", "0", "0", "0", "0", "0", "0"]
+    assert "RNR, timer 14, 1.28 ms     65" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_tables_of_iwarp() -> None:
+    done = stats(IWARP)
+    assert table(done.stdout, "RDMAP opcodes")[1:] == [["RDMA_WRITE", "2"], ["TERMINATE", "1"]]
+    assert "DDP TAGGED_BUFFER_ERROR INVALID_STAG      1" in done.stdout
+
+
+def test_json_is_one_object_for_all_files() -> None:
+    captures = json.loads(stats("--json", RNR, IWARP).stdout)["captures"]
+    assert [capture["files"] for capture in captures] == [[RNR], [IWARP]]
+    client, server = captures[0]["flows"]
+    assert client["requests"]["duplicates"] == 65
+    assert server["responses"]["rnr_naks"] == [{"timer": 14, "wait_ns": 1_280_000, "count": 65}]
+    assert (client["back"], server["back"]) == (1, 0)
+    assert sum(captures[0]["throughput"]["frames"]) == 137
+
+
+def test_files_together_are_one_capture() -> None:
+    (capture,) = json.loads(stats("--json", "--together", RNR, IWARP).stdout)["captures"]
+    assert capture["files"] == [RNR, IWARP]
+    assert capture["frames"] == 152 + 16
+    assert (capture["transport"]["frames"], capture["iwarp"]["frames"]) == (137, 5)
+
+
+def test_standard_input_and_other_formats_give_the_same(tmp_path: Path) -> None:
+    wanted = json.loads(stats("--json", RNR).stdout)["captures"][0]
+    found = json.loads(stats("--json", "-", stdin=Path(RNR).read_bytes()).stdout)["captures"][0]
+    assert found.pop("files") == ["standard input"]
+    wanted.pop("files")
+    assert found == wanted
+
+
+def test_intervals() -> None:
+    rows = table(stats("--interval", "100ms", RNR).stdout, "throughput, each 100 ms")
+    assert len(rows) == 1 + 7
+    assert stats("--interval", "soon", RNR).returncode == 2
+    done = stats("--interval", "1ns", RNR)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "ask for longer ones" in done.stderr
+
+
+def test_the_largest_rows_are_shown() -> None:
+    text = stats("--top", "1", RNR).stdout
+    assert len(table(text, "opcodes")) == 2 + 1
+    assert "... and 4 more; --top 0 shows all" in text
+
+
+def test_what_stands_before_damage_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(Path(RNR).read_bytes()[:-3])
+    done = stats(str(path))
+    assert done.returncode == 1
+    assert "151 frames" in done.stdout
+    assert done.stderr.startswith("rdmawire: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_cannot_be_read_is_said_and_the_rest_counted() -> None:
+    done = stats("--json", "nowhere.pcap", RNR)
+    assert done.returncode == 1
+    assert "nowhere.pcap: there is no such file" in done.stderr
+    assert len(json.loads(done.stdout)["captures"]) == 1
+
+
+@pytest.mark.parametrize("keep", [24, 0])
+def test_captures_of_nothing(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "empty.pcap"
+    path.write_bytes(Path(RNR).read_bytes()[:keep])
+    done = stats("--plot", str(tmp_path / "x.png"), str(path))
+    assert done.returncode == (0 if keep else 1)
+    assert ("0 frames" in done.stdout) == bool(keep)
+
+
+def test_a_picture_as_svg(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    assert stats("--plot", str(path), RNR).returncode == 0
+    root = ElementTree.fromstring(path.read_bytes())
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert list(tmp_path.iterdir()) == [path]
+    once = path.read_bytes()
+    stats("--plot", str(path), RNR)
+    assert path.read_bytes() == once
+
+
+@pytest.mark.parametrize("capture", [RNR, IWARP])
+def test_a_picture_as_png(tmp_path: Path, capture: str) -> None:
+    path = tmp_path / "x.PNG"
+    assert stats("--plot", str(path), capture).returncode == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--plot", "x.pdf", RNR), 2, "must end in .svg or .png"),
+        (("--plot", "x.png", RNR, IWARP), 2, "give one FILE, or --together"),
+        (("--plot", "/nowhere/x.png", RNR), 1, "its folder does not exist"),
+        ((), 2, "Missing argument 'FILE...'"),
+    ],
+)
+def test_refusals_are_one_line(words: tuple[str, ...], status: int, said: str) -> None:
+    done = stats(*words)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("numpy", (RNR,), "pip install 'rdmawire[columns]'"),
+        ("matplotlib", ("--plot", "x.png", RNR), "pip install 'rdmawire[plot]'"),
+    ],
+)
+def test_missing_extras_are_named(name: str, words: tuple[str, ...], said: str) -> None:
+    done = stats(*words, code=_WITHOUT.format(name=name))
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+
+
+def test_tables_need_no_matplotlib() -> None:
+    assert stats(RNR, code=_WITHOUT.format(name="matplotlib")).returncode == 0
+
+
+def test_help_needs_no_numpy() -> None:
+    done = stats("--help", code=_WITHOUT.format(name="numpy"))
+    assert done.returncode == 0
+    assert "who acknowledges whose PSNs" in " ".join(done.stdout.split())
