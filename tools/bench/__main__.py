@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from tools.bench import dissecting
+from tools.bench import columns, dissecting
+from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
 
 
@@ -46,11 +47,10 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
             ("small", _capture(folder, "small", small_frames(), small), small),
             ("large", _capture(folder, "large", large_frames(), large), large),
         )
-        figures = [
-            figure
-            for name, path, frames in captures
-            for figure in dissecting.measure(name, path, frames, peer)
-        ]
+        figures: list[Figure | Memory] = []
+        for name, path, frames in captures:
+            figures += columns.measure(name, path, frames)
+            figures += dissecting.measure(name, path, frames, peer)
     figures.append(dissecting.start_up())
     if report:
         report.write_text(json.dumps([figure._asdict() for figure in figures], indent=1))

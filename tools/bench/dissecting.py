@@ -106,16 +106,11 @@ def measure(name: str, path: Path, frames: int, peer_frames: int) -> Iterator[Fi
     """All figures for one capture of so many frames, printed as they come."""
     peers = peer.scapy(path, peer_frames) | peer.tshark(path, min(frames, _DISSECTED))
     for label, rate in peers.items():
-        yield _shown(Figure(f"{name}: {label}", rate))
+        yield Figure(f"{name}: {label}", rate).shown()
     for label, run, rival in jobs(frames):
         rate = best_rate(partial(run, path))
         ratio = rate / peers[rival] if rival in peers else None
-        yield _shown(Figure(f"{name}: {label}", rate, ratio, rival))
-
-
-def _shown(figure: Figure) -> Figure:
-    figure.show()
-    return figure
+        yield Figure(f"{name}: {label}", rate, ratio, rival).shown()
 
 
 def start_up() -> Figure:

@@ -1,4 +1,4 @@
-"""How fast something is, and how a figure is shown."""
+"""How fast something is and what memory it takes, and how such figures are shown."""
 
 import time
 from collections.abc import Callable
@@ -16,11 +16,27 @@ class Figure(NamedTuple):
     frames_per_second: float
     ratio: float | None = None
     peer: str = ""
+    gigabytes_per_second: float | None = None
 
-    def show(self) -> None:
-        """Print the figure."""
+    def shown(self) -> "Figure":
+        """The figure, printed."""
+        octets = self.gigabytes_per_second
+        volume = f"{octets:7.3f} GB/s" if octets else ""
         times = f"{self.ratio:8.1f} x {self.peer}" if self.ratio else ""
-        click.echo(f"{self.name:<48} {self.frames_per_second:>12,.0f} frames/s {times}")
+        click.echo(f"{self.name:<48} {self.frames_per_second:>12,.0f} frames/s {volume}{times}")
+        return self
+
+
+class Memory(NamedTuple):
+    """The most memory that something had at once, in octets."""
+
+    name: str
+    peak: int
+
+    def shown(self) -> "Memory":
+        """The figure, printed."""
+        click.echo(f"{self.name:<48} {self.peak / (1 << 20):>12,.0f} MiB at its peak")
+        return self
 
 
 def best_rate(count: Callable[[], int]) -> float:
