@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rdmawire.cli.aligned import show
 from rdmawire.cli.counting import Counted, Counting
+
+if TYPE_CHECKING:
+    from rdmawire.analysis.statistics.report import Report
 
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|ms|us|ns)")
@@ -106,12 +110,32 @@ def _check_installed(*, drawing: bool) -> None:
 
 
 def _write_json(found: Iterator[Counted]) -> Counted | None:
-    """One object for all captures; the last of them."""
-    captures, last = [], None
+    """One object for all captures, written as they are counted; the last of them."""
+    last, before = None, '{"captures": ['
     for last in found:
-        captures.append(last.report.as_object())
-    click.echo(json.dumps({"captures": captures}, indent=1))
+        sys.stdout.write(before)
+        sys.stdout.writelines(_encoded(last.report))
+        before = ",\n"
+    sys.stdout.write("]}\n" if last else f"{before}]}}\n")
     return last
+
+
+def _encoded(report: "Report") -> Iterator[str]:
+    """A report as JSON, a line for each member of it, and for each element of its lists."""
+    from rdmawire.analysis.statistics.report import shallow
+
+    encode = partial(json.dumps, default=shallow)
+    before = "{"
+    for name, value in shallow(report).items():
+        yield f"{before}\n {encode(name)}: "
+        before = ","
+        if isinstance(value, list):
+            yield "["
+            yield from (f"{',' if at else ''}\n  {encode(one)}" for at, one in enumerate(value))
+            yield "]"
+        else:
+            yield encode(value)
+    yield "\n}"
 
 
 def _write_tables(found: Iterator[Counted], *, top: int, fixed: bool) -> Counted | None:

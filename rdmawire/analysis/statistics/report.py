@@ -3,7 +3,7 @@
 Frames and octets are counted as on the wire. Times are nanoseconds since the epoch.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 
@@ -167,6 +167,7 @@ class Report:
         """From the first frame to the last one."""
         return (self.last_ns - self.first_ns) / 1e9
 
-    def as_object(self) -> dict[str, Any]:
-        """The same for JSON."""
-        return asdict(self)
+
+def shallow(value: Any) -> dict[str, Any]:
+    """A value of this module as an object of JSON, one level deep: a ``default`` for encoders."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -1,12 +1,14 @@
 """A report as tables of text."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
 from rdmawire.analysis.statistics.report import (
     Endpoint,
     Flow,
     OpcodeCount,
+    RDMAPCount,
     Report,
     Stream,
     Throughput,
@@ -65,20 +67,22 @@ def heading(report: Report) -> str:
 
 def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
     """All tables that have rows; ``top`` rows at most of each, but of throughput; 0 for all."""
-    yield from _some("opcodes", _OPCODES, [_opcode(each) for each in report.opcodes], top)
-    rows = [[each.name, str(each.fpdus)] for each in report.rdmap_opcodes]
-    yield from _some("RDMAP opcodes", _RDMAP, rows, top)
-    rows = [_endpoint(each) for each in report.endpoints]
-    yield from _some("endpoints", _ENDPOINTS, rows, top)
     flows = _largest(report.flows)
-    yield from _some("queue pairs", _QUEUE_PAIRS, [_flow(each) for each in flows], top)
-    yield from _some("NAKs", _NAKS, [row for each in flows for row in _naks(each)], top)
     streams = sorted(report.streams, key=lambda each: -each.octets)
-    yield from _some("iWARP streams", _STREAMS, [_stream(each) for each in streams], top)
-    rows = [row for each in streams for row in _terminates(each)]
-    yield from _some("Terminates", _TERMINATES, rows, top)
     title = f"throughput, each {duration(throughput.interval_ns)}"
-    yield from _some(title, _THROUGHPUT, list(_throughput(throughput)), 0)
+    for name, heads, rows, most in (
+        ("opcodes", _OPCODES, map(_opcode, report.opcodes), top),
+        ("RDMAP opcodes", _RDMAP, map(_rdmap, report.rdmap_opcodes), top),
+        ("endpoints", _ENDPOINTS, map(_endpoint, report.endpoints), top),
+        ("queue pairs", _QUEUE_PAIRS, map(_flow, flows), top),
+        ("NAKs", _NAKS, chain.from_iterable(map(_naks, flows)), top),
+        ("iWARP streams", _STREAMS, map(_stream, streams), top),
+        ("Terminates", _TERMINATES, chain.from_iterable(map(_terminates, streams)), top),
+        (title, _THROUGHPUT, _throughput(throughput), 0),
+    ):
+        shown = list(islice(rows, most or None))
+        if shown:
+            yield Table(name, heads, shown, sum(1 for _ in rows))
 
 
 def _largest(flows: list[Flow]) -> list[Flow]:
@@ -91,12 +95,6 @@ def _largest(flows: list[Flow]) -> list[Flow]:
                 seen.add(each)
                 found.append(flows[each])
     return found
-
-
-def _some(title: str, heads: list[Head], rows: list[list[str]], top: int) -> Iterator[Table]:
-    if rows:
-        shown = rows[:top] if top else rows
-        yield Table(title, heads, shown, len(rows) - len(shown))
 
 
 _OPCODES = [Head("opcode", False), *_TOTAL]
@@ -112,6 +110,12 @@ def _total(each: Total) -> list[str]:
 
 
 _RDMAP = [Head("opcode", False), Head("FPDUs")]
+
+
+def _rdmap(each: RDMAPCount) -> list[str]:
+    return [each.name, str(each.fpdus)]
+
+
 _ENDPOINTS = [
     Head("address", False),
     *(Head(f"{way} {head.name}") for way in ("sent", "received") for head in _TOTAL),
