@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -177,3 +178,22 @@ def test_help_needs_no_numpy() -> None:
     done = stats("--help", code=_WITHOUT.format(name="numpy"))
     assert done.returncode == 0
     assert "who acknowledges whose PSNs" in " ".join(done.stdout.split())
+
+
+def test_times_beyond_all_measure(tmp_path: Path) -> None:
+    def block(kind: int, body: bytes) -> bytes:
+        return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+    in_seconds = struct.pack("<HHB3xHH", 9, 1, 0, 0, 0)
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(
+        block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+        + block(1, struct.pack("<HHI", 1, 0, 65535) + in_seconds)
+        + b"".join(
+            block(6, struct.pack("<IIIII", 0, high, 0, 60, 60) + bytes(60))
+            for high in (0, 0xFFFFFFFF, 7)
+        )
+    )
+    done = stats(str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 frames, 180 octets" in done.stdout

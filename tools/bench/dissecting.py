@@ -96,6 +96,13 @@ def jobs(frames: int) -> Iterator[Job]:
         ("rdmawire dissect -V", shown, ("-V",), ""),
     ):
         yield label, partial(_command, frames=count, options=options), rival
+    yield "rdmawire stats", partial(stats, frames=frames), ""
+
+
+def stats(path: Path, frames: int) -> int:
+    """Count everything by the command."""
+    subprocess.run((peer.RDMAWIRE, "stats", path), stdout=subprocess.DEVNULL, check=True)
+    return frames
 
 
 def _command(path: Path, frames: int, options: tuple[str, ...]) -> int:

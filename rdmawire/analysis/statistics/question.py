@@ -26,6 +26,8 @@ _FIELDS = (
     *("infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.reth.dmalen"),
     *("infiniband.aeth.syndrome", "infiniband.deth.srcqp", "infiniband.rdeth.eecnxt"),
 )
+_FAR = 1 << 62
+"""Times further than this from the epoch, some 146 years, are taken to be there: pcapng has any."""
 _ANYTHING = ColumnKind(Form.TEXT, OBJECT, lambda value: value)
 
 
@@ -39,7 +41,8 @@ class Question(Query):
         self.fields = [*self.fields, self.fields[0]._replace(name=FACTS, kind=_ANYTHING, plain=[])]
 
     def values(self, frame: Dissection) -> list[Any]:
-        return [*self._plain.values(frame), facts(frame)]
+        time_ns, *others = self._plain.values(frame)
+        return [max(-_FAR, min(time_ns, _FAR)), *others, facts(frame)]
 
 
 def blocks(path: str | os.PathLike[str], ports: Iterable[int]) -> Iterator[Columns]:
