@@ -25,12 +25,21 @@ class Head(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its title, the heads of its columns, the rows, and how many rows are left out."""
+    """A table: its title, the heads of its columns, the rows, and how many rows are left out.
+
+    The first ``keys`` columns say what a row is about.
+    """
 
     title: str
     heads: list[Head]
     rows: list[list[str]]
-    left_out: int = 0
+    left_out: int
+    keys: int
+
+    def columns(self, chosen: list[int]) -> "Table":
+        """Some of the columns."""
+        rows = [[row[at] for at in chosen] for row in self.rows]
+        return self._replace(heads=[self.heads[at] for at in chosen], rows=rows)
 
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
@@ -70,19 +79,20 @@ def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
     flows = _largest(report.flows)
     streams = sorted(report.streams, key=lambda each: -each.octets)
     title = f"throughput, each {duration(throughput.interval_ns)}"
-    for name, heads, rows, most in (
-        ("opcodes", _OPCODES, map(_opcode, report.opcodes), top),
-        ("RDMAP opcodes", _RDMAP, map(_rdmap, report.rdmap_opcodes), top),
-        ("endpoints", _ENDPOINTS, map(_endpoint, report.endpoints), top),
-        ("queue pairs", _QUEUE_PAIRS, map(_flow, flows), top),
-        ("NAKs", _NAKS, chain.from_iterable(map(_naks, flows)), top),
-        ("iWARP streams", _STREAMS, map(_stream, streams), top),
-        ("Terminates", _TERMINATES, chain.from_iterable(map(_terminates, streams)), top),
-        (title, _THROUGHPUT, _throughput(throughput), 0),
+    for keys, name, heads, rows in (
+        (1, "opcodes", _OPCODES, map(_opcode, report.opcodes)),
+        (1, "RDMAP opcodes", _RDMAP, map(_rdmap, report.rdmap_opcodes)),
+        (1, "endpoints", _ENDPOINTS, map(_endpoint, report.endpoints)),
+        (4, "queue pairs", _QUEUE_PAIRS, map(_flow, flows)),
+        (3, "NAKs", _NAKS, chain.from_iterable(map(_naks, flows))),
+        (2, "iWARP streams", _STREAMS, map(_stream, streams)),
+        (2, "Terminates", _TERMINATES, chain.from_iterable(map(_terminates, streams))),
+        (1, title, _THROUGHPUT, _throughput(throughput)),
     ):
-        shown = list(islice(rows, most or None))
+        most = None if name == title else top or None
+        shown = list(islice(rows, most))
         if shown:
-            yield Table(name, heads, shown, sum(1 for _ in rows))
+            yield Table(name, heads, shown, sum(1 for _ in rows), keys)
 
 
 def _largest(flows: list[Flow]) -> list[Flow]:

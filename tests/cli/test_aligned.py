@@ -1,0 +1,31 @@
+"""Tables that are wider than the terminal are cut between columns."""
+
+import pytest
+
+from rdmawire.analysis.statistics.table import Head, Table
+from rdmawire.cli import aligned
+
+HEADS = [Head("who", False), *(Head(name) for name in ("one", "two", "three"))]
+TABLE = Table("a table", HEADS, [["somebody", "1", "22", "333"]], 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("width", "wanted"),
+    [
+        (100, [["who", "one", "two", "three"]]),
+        (23, [["who", "one", "two"], ["who", "three"]]),
+        (5, [["who", "one"], ["who", "two"], ["who", "three"]]),
+    ],
+)
+def test_each_part_fits_and_says_what_its_rows_are_about(
+    width: int, wanted: list[list[str]]
+) -> None:
+    parts = list(aligned.parts(TABLE, width))
+    assert [[head.name for head in part.heads] for part in parts] == wanted
+    assert {part.rows[0][0] for part in parts} == {"somebody"}
+    assert sum(len(part.rows[0]) - 1 for part in parts) == 3
+
+
+def test_what_harms_a_terminal_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    aligned.show(TABLE._replace(rows=[["\x1b[2J", "1", "2", "3"]]))
+    assert "\x1b" not in capsys.readouterr().out
