@@ -45,6 +45,8 @@ _TIMES: dict[str, tuple[ColumnKind, Callable[[Dissection], int]]] = {
     "frame.time_delta": (DURATION, lambda frame: frame.time_ns - frame.previous_ns),
 }
 """Fields that are text elsewhere, and here numbers."""
+_MOST_TIME = 1 << 63
+"""Nanoseconds that 64 bits do not hold any more; a time that is further off, is absent."""
 
 
 class Asked(NamedTuple):
@@ -86,7 +88,8 @@ class Query:
 
 def _element(field: Asked, frame: Dissection, values: list[Any]) -> Any:
     if field.name in _TIMES:
-        return _TIMES[field.name][1](frame)
+        time_ns = _TIMES[field.name][1](frame)
+        return time_ns if -_MOST_TIME <= time_ns < _MOST_TIME else None
     return field.kind.element(values[field.first]) if len(values) > field.first else None
 
 

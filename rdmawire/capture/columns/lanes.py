@@ -7,6 +7,8 @@ octet where the next one began, and the first begins where a record is known to 
 does not, the guess was wrong, and the walk is done again, one record after the other.
 """
 
+import sys
+from math import isqrt
 from mmap import mmap
 from struct import Struct
 from typing import NamedTuple
@@ -18,8 +20,8 @@ Octets = bytes | mmap
 Places = NDArray[np.int64]
 
 _HEADER = 16
-_LANE = 48 << 10
-"""Octets of a lane: so many that guessing where it begins costs little beside walking it."""
+_SAMPLE = 64
+"""Records that are walked one after the other to know how long they are."""
 _CONVINCED = 3
 """So many records in a row must look like records for a lane to begin at the first of them."""
 _TRIES = 64
@@ -62,14 +64,23 @@ class Lanes:
         """
         if start >= end:
             return Stretch(np.empty(0, np.int64), start)
-        return self._in_step(self._beginnings(start, end), end) or self._one_by_one(start, end)
+        lane = self._lane(start, end)
+        return self._in_step(self._beginnings(start, end, lane), end) or self._one_by_one(
+            start, end
+        )
 
-    def _beginnings(self, start: int, end: int) -> Places:
+    def _lane(self, start: int, end: int) -> int:
+        """Octets of a lane: as many lanes as steps, for a guess costs about what a step does."""
+        sample = self._one_by_one(start, end, _SAMPLE)
+        mean = max((sample.end - start) // max(len(sample.places), 1), _HEADER)
+        return mean * max(isqrt((end - start) // mean), 1)
+
+    def _beginnings(self, start: int, end: int, lane: int) -> Places:
         """Where lanes begin: the known place first, then places that look like records."""
         mark = self._mark(start)
         guesses = [
-            self._guess(mark, place, min(place + _LANE, end))
-            for place in range(start + _LANE, end, _LANE)
+            self._guess(mark, place, min(place + lane, end))
+            for place in range(start + lane, end, lane)
         ]
         return np.array([start, *(guess for guess in guesses if guess)], np.int64)
 
@@ -131,10 +142,10 @@ class Lanes:
         whole = int(captured.max()) <= self._form.longest and int(following.max()) <= self._size
         return following if whole else None
 
-    def _one_by_one(self, place: int, end: int) -> Stretch:
-        """The same, one record after the other."""
-        places = []
-        while place < end and place + _HEADER <= self._size:
+    def _one_by_one(self, place: int, end: int, most: int = sys.maxsize) -> Stretch:
+        """The same, one record after the other, and at most so many."""
+        places: list[int] = []
+        while place < end and place + _HEADER <= self._size and len(places) < most:
             captured = self._read(self._octets, place)[2]
             following = place + _HEADER + captured
             if captured > self._form.longest or following > self._size:

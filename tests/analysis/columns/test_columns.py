@@ -17,7 +17,7 @@ from rdmawire.analysis.columns.walked import of_frame, walked
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.fields import fields
 from rdmawire.analysis.selection import FieldError, Selection, sources
-from rdmawire.capture import open_capture
+from rdmawire.capture import Interface, Record, create_capture, open_capture
 from rdmawire.errors import CaptureError
 
 CAPTURES = Path(__file__).parents[3] / "captures"
@@ -170,3 +170,12 @@ def test_other_ports_are_asked_for() -> None:
     ].valid.any()
     two = read_columns(path, ["infiniband.bth.psn"], ports=[1, 4791])["infiniband.bth.psn"]
     assert two.valid.sum() == 137
+
+
+def test_a_time_that_no_array_holds_is_absent(tmp_path: Path) -> None:
+    path = tmp_path / "far.pcapng"
+    with create_capture(path, interfaces=[Interface(1, resolution=1)]) as writer:
+        writer.write(Record(b"x", (1 << 62) * 1_000_000_000, 1, 1))
+    columns = read_columns(path, ["frame.time_epoch", "frame.len"])
+    assert columns["frame.time_epoch"].valid.tolist() == [False]
+    assert columns["frame.len"].values.tolist() == [1]
