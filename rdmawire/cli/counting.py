@@ -14,6 +14,7 @@ from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
+    from rdmawire.analysis.filter import Filter
     from rdmawire.analysis.statistics import Statistics
     from rdmawire.analysis.statistics.report import Report, Throughput
 
@@ -47,11 +48,18 @@ class Counting:
     """Counts groups of captures; ``status`` becomes 1 where one is damaged or cannot be read."""
 
     def __init__(
-        self, interval: int | None, ports: Collection[int], *, points: bool, progress: bool
+        self,
+        interval: int | None,
+        ports: Collection[int],
+        wanted: "Filter | None",
+        *,
+        points: bool,
+        progress: bool,
     ) -> None:
         self.status = 0
         self._interval = interval
         self._ports = ports
+        self._wanted = wanted
         self._points = points
         self._progress = progress
 
@@ -68,7 +76,7 @@ class Counting:
         before = statistics.frames
         try:
             with _bar(file, wanted=self._progress) as progress:
-                statistics.read(file, ports=self._ports, progress=progress)
+                statistics.read(file, ports=self._ports, where=self._wanted, progress=progress)
         except CaptureError as error:
             self.status = 1
             sys.stdout.flush()

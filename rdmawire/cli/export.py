@@ -53,12 +53,13 @@ class Export:
         try:
             import rdmawire.analysis.columns.arrow  # noqa: F401 - to miss what it needs now
             from rdmawire.analysis.columns import DEFAULT_FIELDS, Row
+            from rdmawire.analysis.columns.asked import Query
             from rdmawire.analysis.columns.choice import Choice
             from rdmawire.analysis.columns.request import Request
         except ImportError as error:
             raise click.UsageError(f"-T {self.form}: {error}") from None
         choice = Choice(self.window, self.where)
-        return Request(self.names or DEFAULT_FIELDS, Row(self.row), self.ports, choice)
+        return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
 
     def _fill(self, request: "Request", sink: Sink, paths: Iterable[str]) -> int:
         from rdmawire.analysis.columns.table_file import table_file

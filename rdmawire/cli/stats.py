@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rdmawire.cli import option
 from rdmawire.cli.aligned import show
 from rdmawire.cli.counting import Counted, Counting
 
 if TYPE_CHECKING:
+    from rdmawire.analysis.filter import Filter
     from rdmawire.analysis.statistics.report import Report
 
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -24,25 +26,29 @@ _SHOWN = 20
 _PICTURES = (".svg", ".png")
 
 
-def _interval(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
+def _interval(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
     found = _DURATION.fullmatch(text)
     width = round(float(found[1]) * _UNITS[found[2]]) if found else 0
     if width < 1:
-        raise click.BadParameter(f"{text!r} is no time such as 100ms or 1.5s", ctx, option)
+        raise click.BadParameter(f"{text!r} is no time such as 100ms or 1.5s", ctx, parameter)
     return width
 
 
-def _picture(ctx: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
     if path is not None and path.suffix.lower() not in _PICTURES:
         wanted = " or ".join(_PICTURES)
-        raise click.BadParameter(f"{path.name!r} must end in {wanted}", ctx, option)
+        raise click.BadParameter(f"{path.name!r} must end in {wanted}", ctx, parameter)
     return path
 
 
 @click.command("stats")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=option.display_filter,
+    help="Only frames that pass a display filter, in Wireshark's language.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE", callback=_picture,
@@ -65,6 +71,7 @@ def _picture(ctx: click.Context, option: click.Parameter, path: Path | None) -> 
 def command(
     files: tuple[str, ...],
     *,
+    wanted: "Filter | None",
     as_json: bool,
     picture: Path | None,
     together: bool,
@@ -82,6 +89,7 @@ def command(
     \b
     Examples:
       rdmawire stats capture.pcap
+      rdmawire stats -Y "ip.addr == 10.77.0.1" capture.pcap
       rdmawire stats --plot capture.svg capture.pcap
       rdmawire stats --json capture.pcap | jq '.captures[].flows[] | select(.requests.gaps > 0)'
     """  # noqa: D301 - click keeps the lines behind a backspace
@@ -89,7 +97,7 @@ def command(
         raise click.UsageError("--plot draws one picture: give one FILE, or --together")
     _check_installed(drawing=picture is not None)
     bar = progress if progress is not None else sys.stderr.isatty()
-    counting = Counting(interval, ports, points=picture is not None, progress=bar)
+    counting = Counting(interval, ports, wanted, points=picture is not None, progress=bar)
     groups = [files] if together else [(file,) for file in files]
     found = (group for group in map(counting.group, groups) if group is not None)
     write = _write_json if as_json else partial(_write_tables, top=top, fixed=interval is not None)

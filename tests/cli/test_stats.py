@@ -197,3 +197,12 @@ def test_times_beyond_all_measure(tmp_path: Path) -> None:
     done = stats(str(path))
     assert (done.returncode, done.stderr) == (0, "")
     assert "3 frames, 180 octets" in done.stdout
+
+
+def test_only_frames_that_pass_a_filter_are_counted() -> None:
+    done = stats("--json", "-Y", "infiniband.bth.opcode == RC_ACKNOWLEDGE", RNR)
+    (capture,) = json.loads(done.stdout)["captures"]
+    assert capture["frames"] == 68
+    done = stats("-Y", "infiniband.bth.opcod == 1", RNR)
+    assert done.returncode == 2
+    assert "the nearest are infiniband.bth.opcode" in done.stderr

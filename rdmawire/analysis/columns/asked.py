@@ -63,12 +63,19 @@ class Asked(NamedTuple):
 
 
 class Query:
-    """Fields by name, each once; :class:`~rdmawire.analysis.selection.FieldError` names others."""
+    """Fields by name, each once; one name may be given as it is.
+
+    :class:`~rdmawire.analysis.selection.FieldError` names what is no field.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self.names = list(dict.fromkeys(names))
+        self.names = list(dict.fromkeys([names] if isinstance(names, str) else names))
         self.selection = Selection(self.names)
         self.fields = [Asked(name, _kind(name), _first(name), _plain(name)) for name in self.names]
+
+    def also(self, names: Iterable[str]) -> "Query":
+        """The same, with further fields."""
+        return Query([*self.names, *names])
 
     @property
     def is_plain(self) -> bool:

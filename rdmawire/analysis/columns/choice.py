@@ -58,3 +58,10 @@ class Choice(NamedTuple):
 
 
 EVERY_FRAME = Choice()
+
+
+def choice_of(where: str | Filter | None) -> Choice:
+    """The frames that pass a filter; all of them for ``None``."""
+    if where is None:
+        return EVERY_FRAME
+    return Choice(where=Filter(where) if isinstance(where, str) else where)

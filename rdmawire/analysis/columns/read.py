@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator
 
-from rdmawire.analysis.columns.choice import EVERY_FRAME, Choice
+from rdmawire.analysis.columns.asked import Query
+from rdmawire.analysis.columns.choice import choice_of
 from rdmawire.analysis.columns.column import Columns, joined
 from rdmawire.analysis.columns.request import Request, Row
 from rdmawire.analysis.filter import Filter
@@ -42,13 +43,7 @@ def iter_columns(
     :class:`~rdmawire.analysis.filter.FilterError` what is wrong with a filter;
     :class:`~rdmawire.errors.CaptureError` comes for damage, after all that stands before it.
     """
-    return Request(fields, row, ports, _choice(where)).blocks(path)
-
-
-def _choice(where: str | Filter | None) -> Choice:
-    if where is None:
-        return EVERY_FRAME
-    return Choice(where=Filter(where) if isinstance(where, str) else where)
+    return Request(Query(fields), row, ports, choice_of(where)).blocks(path)
 
 
 def read_columns(
@@ -64,6 +59,6 @@ def read_columns(
     Of a damaged file this raises :class:`~rdmawire.errors.CaptureError` and gives nothing:
     :func:`iter_columns` gives what stands before the damage.
     """
-    request = Request(fields, row, ports, _choice(where))
+    request = Request(Query(fields), row, ports, choice_of(where))
     blocks = list(request.blocks(path))
     return joined(blocks) if blocks else request.nothing()

@@ -36,12 +36,12 @@ class Request:
     """Fields of the frames of a choice, a row for each frame or for each FPDU in it."""
 
     def __init__(
-        self, names: Iterable[str], row: Row, ports: Iterable[int], choice: Choice = EVERY_FRAME
+        self, query: Query, row: Row, ports: Iterable[int], choice: Choice = EVERY_FRAME
     ) -> None:
-        self._query = Query(names)
+        self._query = query
         self._with_choice = query_of_both(self._query, choice) if row is Row.FRAME else None
         self._row = row
-        self._ports = np.array(list(ports), np.uint16)
+        self._ports = _as_array(ports)
         self._choice = choice
 
     def nothing(self) -> Columns:
@@ -84,10 +84,18 @@ def query_of_both(query: Query, choice: Choice) -> Query | None:
     names = list(choice.names)
     if not choice.is_simple or not set(names) <= _every_name():
         return None
-    both = Query([*query.names, *names])
+    both = query.also(names)
     return both if both.is_plain and all(map(occurs_once, names)) else None
 
 
 @cache
 def _every_name() -> frozenset[str]:
     return frozenset(info.name for info in fields())
+
+
+def _as_array(ports: Iterable[int]) -> NDArray[np.uint16]:
+    """Ports as an array; ``ValueError`` for a number that is none."""
+    numbers = list(ports)
+    if wrong := [number for number in numbers if not 0 <= number <= 0xFFFF]:
+        raise ValueError(f"{wrong[0]} is no UDP port: 0 to 65535")
+    return np.array(numbers, np.uint16)

@@ -71,11 +71,11 @@ class RowSource:
         elif self._table in plain.path.bases:
             yield plain.path.bases[self._table], None
         else:
-            places = self._places[plain.packets.opcodes]
-            distinct = np.unique(places)
-            for place in distinct[distinct >= 0]:
-                where = None if len(distinct) == 1 else places == place
-                yield plain.path.bth + int(place), where
+            found = self._places[plain.packets.opcodes]
+            distinct = set(self._places[plain.packets.present].tolist())
+            for place in sorted(distinct - {-1}):
+                where = None if len(distinct) == 1 else found == place
+                yield plain.path.bth + place, where
 
     def _part(self, plain: Plain, base: int, where: NDArray[np.bool_] | None) -> Found:
         if self._bits is None:
@@ -102,7 +102,7 @@ class ICRCSource:
 def first_of(found: Iterable[Found | None]) -> Found | None:
     """What is found at several places; for each frame the first place that has it counts."""
     parts = [part for part in found if part is not None]
-    if not parts or parts[0].valid is None:
+    if len(parts) < 2 or parts[0].valid is None:
         return parts[0] if parts else None
     values, valid = np.zeros_like(parts[0].values), np.zeros(len(parts[0].values), np.bool_)
     for part, where in parts:

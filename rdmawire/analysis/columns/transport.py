@@ -53,6 +53,11 @@ class Packets(NamedTuple):
     opcodes: NDArray[np.uint8]
     lengths: NDArray[np.int32]
 
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """The opcodes that there are, each once."""
+        return np.flatnonzero(np.bincount(self.opcodes, minlength=256))
+
 
 def packets(frames: Matrix, path: Path) -> Packets:
     """The packets of all frames, whether they make sense or not."""

@@ -4,17 +4,13 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 from rdmawire.analysis.columns.asked import Query
+from rdmawire.analysis.columns.choice import EVERY_FRAME, Choice
 from rdmawire.analysis.columns.column import Columns
 from rdmawire.analysis.columns.kind import OBJECT, ColumnKind, Form
-from rdmawire.analysis.columns.mixed import MixedReader
-from rdmawire.analysis.columns.path import LINK_TYPES
-from rdmawire.analysis.columns.walked import of_frame, walked
+from rdmawire.analysis.columns.request import Request, Row
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.statistics.facts import facts
-from rdmawire.capture.columns.mapped import mapped
 
 FACTS = "facts"
 """The column of what only a dissection knows: :class:`~.facts.Facts`, none for plain frames."""
@@ -32,24 +28,25 @@ _ANYTHING = ColumnKind(Form.TEXT, OBJECT, lambda value: value)
 
 
 class Question(Query):
-    """The fields that statistics need, and the facts of frames that are dissected."""
+    """The fields that statistics need, further ones, and the facts of frames that are dissected."""
 
-    def __init__(self) -> None:
-        super().__init__(_FIELDS)
-        self._plain = Query(_FIELDS)
+    def __init__(self, further: Iterable[str] = ()) -> None:
+        super().__init__([*_FIELDS, *further])
+        self._plain = Query(self.names)
         self.names = [*self.names, FACTS]
         self.fields = [*self.fields, self.fields[0]._replace(name=FACTS, kind=_ANYTHING, plain=[])]
 
+    def also(self, names: Iterable[str]) -> "Question":
+        """The same, with further fields."""
+        return Question(names)
+
     def values(self, frame: Dissection) -> list[Any]:
-        time_ns, *others = self._plain.values(frame)
-        return [max(-_FAR, min(time_ns, _FAR)), *others, facts(frame)]
+        _, *others = self._plain.values(frame)
+        return [max(-_FAR, min(frame.time_ns, _FAR)), *others, facts(frame)]
 
 
-def blocks(path: str | os.PathLike[str], ports: Iterable[int]) -> Iterator[Columns]:
+def blocks(
+    path: str | os.PathLike[str], ports: Iterable[int], choice: Choice = EVERY_FRAME
+) -> Iterator[Columns]:
     """The columns of a capture, block by block; :class:`CaptureError` after what stands before."""
-    query, ports = Question(), tuple(ports)
-    with mapped(path) as pcap:
-        if pcap is None or pcap.link_type not in LINK_TYPES:
-            yield from walked(path, query, ports, of_frame)
-        else:
-            yield from MixedReader(pcap, query, np.array(ports, np.uint16)).blocks()
+    return Request(Question(), Row.FRAME, ports, choice).blocks(path)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmawire.analysis.columns.choice import choice_of
 from rdmawire.analysis.columns.column import Column, Columns
+from rdmawire.analysis.filter import Filter
 from rdmawire.analysis.statistics.address import Addresses
 from rdmawire.analysis.statistics.bins import Bins
 from rdmawire.analysis.statistics.circle import Numbers
@@ -55,15 +57,18 @@ class Statistics:
         path: str | os.PathLike[str],
         *,
         ports: Iterable[int] = (ROCE_PORT,),
+        where: str | Filter | None = None,
         progress: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """Count a capture; ``progress`` is told how many octets have been read.
+        """Count the frames of a capture, or those that pass a filter.
+
+        ``progress`` is told how many octets have been counted.
 
         :class:`~rdmawire.errors.CaptureError` for damage, after all that stands before it is
         counted; :class:`~.bins.IntervalError` if there are too many intervals.
         """
         read = 0
-        for block in blocks(path, ports):
+        for block in blocks(path, ports, choice_of(where)):
             for piece in _pieces(block):
                 self.add(piece)
             read += int(block["frame.cap_len"].values.sum()) + _RECORD * block.rows

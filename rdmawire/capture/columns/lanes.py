@@ -135,11 +135,11 @@ class Lanes:
 
     def _following(self, at: Places) -> Places | None:
         """Where the records behind these begin; ``None`` if one of these is not whole."""
-        if int(at.max()) + _HEADER > self._size:
+        if int(at[-1]) + _HEADER > self._size:  # lanes do not pass one another
             return None
         captured = self._captured[at + 8]
         following: Places = at + captured + _HEADER
-        whole = int(captured.max()) <= self._form.longest and int(following.max()) <= self._size
+        whole = int(captured.max()) <= self._form.longest and int(following[-1]) <= self._size
         return following if whole else None
 
     def _one_by_one(self, place: int, end: int, most: int = sys.maxsize) -> Stretch:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.analysis.columns import Row, read_columns
+from rdmawire.analysis.columns.asked import Query
 from rdmawire.analysis.columns.choice import Choice
 from rdmawire.analysis.columns.mixed import MixedReader
 from rdmawire.analysis.columns.request import Request
@@ -25,7 +26,7 @@ def frames(path: Path) -> Iterator[Dissection]:
 
 
 def numbers(path: Path, choice: Choice) -> list[int]:
-    blocks = Request(["frame.number"], Row.FRAME, (4791,), choice).blocks(path)
+    blocks = Request(Query(["frame.number"]), Row.FRAME, (4791,), choice).blocks(path)
     return [number for block in blocks for number in block["frame.number"].values.tolist()]
 
 

@@ -163,6 +163,15 @@ def test_an_unknown_field_is_said_at_once() -> None:
         iter_columns("nowhere", ["infiniband.bth.psm"])
 
 
+def test_one_field_may_be_named_as_it_is() -> None:
+    assert list(read_columns(CAPTURES / "linux" / "rxe61_rnr.pcap", "ip.src")) == ["ip.src"]
+
+
+def test_what_is_no_port_is_refused() -> None:
+    with pytest.raises(ValueError, match="70000 is no UDP port"):
+        iter_columns("nowhere", ports=[70000])
+
+
 def test_other_ports_are_asked_for() -> None:
     path = CAPTURES / "linux" / "rxe61_rnr.pcap"
     assert not read_columns(path, ["infiniband.bth.psn"], ports=[1])[
