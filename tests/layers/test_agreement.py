@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every header table, whichever way it is read or built: codec, Scapy and Construct agree.
+"""Every header table, whichever way it is read or built: codec, Scapy, Construct and columns agree.
 
 A further view of the tables is a further :class:`View` here.
 """
@@ -7,10 +7,12 @@ A further view of the tables is a further :class:`View` here.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rdmawire.analysis.columns.bits import LEAD, bits, octets
 from rdmawire.layers.construct import struct
 from rdmawire.layers.scapy.layer import layer
 from rdmawire.testing.strategies import headers
@@ -71,6 +73,29 @@ def test_every_view_of_a_table_is_the_codecs(
     values = {row.name: plain(getattr(header, row.name)) for row in table.rows}
     assert view.parse(table, header.build()) == values
     assert view.build(table, values) == header.build()
+
+
+@pytest.mark.parametrize("table", tables(), ids=lambda table: table.__name__)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_columns_read_the_rows_of_many_headers_as_the_codec_does(
+    table: type[Header], data: st.DataObject
+) -> None:
+    found = data.draw(st.lists(headers(table), min_size=1, max_size=4))
+    lead = bytes(LEAD)
+    matrix = np.frombuffer(b"".join(lead + header.build() + lead for header in found), np.uint8)
+    frames = matrix.reshape(len(found), -1)
+    for row in table.rows:
+        if row.times > 1 or (row.width > 64 and row.width % 8):
+            continue
+        wanted = [getattr(header, row.name) for header in found]
+        if row.width > 64:
+            column = octets(frames, row.bit // 8, row.width // 8).tolist()
+        else:
+            column = bits(row.bit, row.width).read(frames).tolist()
+            if row.octets:
+                column = [number.to_bytes(row.width // 8, "big") for number in column]
+        assert column == wanted, row.name
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.__name__)
