@@ -60,8 +60,8 @@ FRAME_COLUMNS: dict[str, Callable[[Frames], NDArray[Any]]] = {
     "frame.time_epoch": Frames.times,
     "frame.time_relative": Frames.relative_times,
     "frame.time_delta": Frames.deltas,
-    "frame.len": lambda frames: frames.records.lengths(),
-    "frame.cap_len": lambda frames: frames.records.captured(),
+    "frame.len": lambda frames: frames.records.heads["length"],
+    "frame.cap_len": lambda frames: frames.records.heads["captured"],
     "rdmawire.file": lambda frames: np.full(len(frames.records.places), frames.file, object),
 }
 """Fields that every frame has, and how they are read of many at once."""

@@ -83,12 +83,12 @@ class MixedReader:
     def _walk(self, frames: Frames, row: int, filling: Filling) -> None:
         """One frame that is not plain."""
         record = frames.records.at(slice(row, row + 1))
-        place, captured = int(record.places[0]) + LEAD, int(record.captured()[0])
+        place, captured = int(record.places[0]) + LEAD, int(record.heads["captured"][0])
         frame = self._dissector.dissect(
             self._pcap.octets[place : place + captured],
             link_type=self._pcap.link_type,
             time_ns=int(record.times(frames.resolution)[0]),
-            length=int(record.lengths()[0]),
+            length=int(record.heads["length"][0]),
         )
         frame.number, frame.file = frames.first + row, self._pcap.name
         frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)

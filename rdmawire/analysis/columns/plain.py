@@ -21,47 +21,58 @@ Ports = NDArray[np.uint16]
 Chosen = NDArray[np.int64] | slice
 """Some of the rows of a block."""
 
-_SECONDS, _FRACTION, _CAPTURED, _LENGTH = range(0, 16, 4)
 
+class Records:
+    """Records of a file: the places of their headers, and the byte order of those.
 
-class Records(NamedTuple):
-    """Records of a file: the places of their headers, and the byte order of those."""
+    The headers are read once, when they are first asked for.
+    """
 
-    octets: Octets
-    places: Places
-    order: str
+    __slots__ = ("_heads", "octets", "order", "places")
+
+    def __init__(
+        self, octets: Octets, places: Places, order: str, heads: NDArray[Any] | None = None
+    ) -> None:
+        self.octets = octets
+        self.places = places
+        self.order = order
+        self._heads = heads
 
     def first_octets(self, width: int) -> Matrix:
         """Each record's header and the octets behind it, a row for each; all must be there."""
-        rows = max(len(self.octets) - width + 1, 0)
-        every = np.ndarray((rows,), f"V{width}", self.octets, strides=(1,))
+        every = self._everywhere(f"V{width}")
         return every[self.places].view(np.uint8).reshape(len(self.places), width)
 
-    def numbers(self, offset: int | NDArray[np.int64], kind: str = "") -> NDArray[Any]:
-        """The numbers at an octet of each record, counted from its header."""
-        kind = kind or f"{self.order}u4"
-        rows = max(len(self.octets) - np.dtype(kind).itemsize + 1, 0)
-        every: NDArray[Any] = np.ndarray((rows,), kind, self.octets, strides=(1,))
-        found: NDArray[Any] = every[self.places + offset]
+    def numbers(self, offset: NDArray[np.int64], kind: str) -> NDArray[Any]:
+        """A number of each record, so many octets behind the beginning of its header."""
+        found: NDArray[Any] = self._everywhere(kind)[self.places + offset]
         return found
 
-    def captured(self) -> NDArray[np.uint32]:
-        """How many octets of each frame are there."""
-        return self.numbers(_CAPTURED)
+    def _everywhere(self, kind: str) -> NDArray[Any]:
+        """The file read as values of this kind, one beginning at each octet."""
+        dtype = np.dtype(kind)
+        rows = max(len(self.octets) - dtype.itemsize + 1, 0)
+        return np.ndarray((rows,), dtype, self.octets, strides=(1,))
 
-    def lengths(self) -> NDArray[np.uint32]:
-        """How many octets each frame had on the wire."""
-        return self.numbers(_LENGTH)
+    @property
+    def heads(self) -> NDArray[Any]:
+        """The headers: ``seconds``, ``fraction``, ``captured`` and ``length`` of each record."""
+        if self._heads is None:
+            names = ("seconds", "fraction", "captured", "length")
+            kinds = np.dtype([(name, f"{self.order}u4") for name in names])
+            self._heads = self._everywhere(f"V{kinds.itemsize}")[self.places].view(kinds)
+        return self._heads
 
     def times(self, resolution: int) -> NDArray[np.int64]:
         """When each was captured, in nanoseconds since the epoch."""
-        seconds = self.numbers(_SECONDS).astype(np.int64)
-        fractions = self.numbers(_FRACTION).astype(np.int64)
+        seconds = self.heads["seconds"].astype(np.int64)
+        fractions = self.heads["fraction"].astype(np.int64)
         return seconds * 1_000_000_000 + fractions * (1_000_000_000 // resolution)
 
     def at(self, chosen: Chosen) -> "Records":
         """Some of the records."""
-        return self._replace(places=self.places[chosen])
+        heads = None if self._heads is None else self._heads[chosen]
+        return Records(self.octets, self.places[chosen], self.order, heads)
 
 
 class Plain(NamedTuple):
@@ -96,7 +107,8 @@ class Sieve:
             near = rows[:last]
             if not len(near):
                 continue
-            which, found = self._on(path, records.at(near), width)
+            every = len(near) == len(records.places)
+            which, found = self._on(path, records if every else records.at(near), width)
             if len(which) == len(records.places):
                 yield slice(None), found
                 return
@@ -108,10 +120,10 @@ class Sieve:
         """The plain frames on a path, and which of the records they are."""
         frames = records.first_octets(width)
         own = packets(frames, path)
-        captured = records.captured()
+        heads = records.heads
         mask = path.holds(frames, self._ports)
-        mask &= captured == records.lengths()
-        mask &= make_sense(frames, path, own, captured)
+        mask &= heads["captured"] == heads["length"]
+        mask &= make_sense(frames, path, own, heads["captured"])
         which = np.flatnonzero(mask)
         if len(which) < len(mask):
             records, frames = records.at(which), frames[which]
