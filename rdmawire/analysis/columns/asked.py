@@ -1,6 +1,7 @@
 """The fields that are asked for: what kind of column each makes, and where its values are."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from rdmawire.analysis import derived
@@ -71,7 +72,7 @@ class Query:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(dict.fromkeys([names] if isinstance(names, str) else names))
         self.selection = Selection(self.names)
-        self.fields = [Asked(name, _kind(name), _first(name), _plain(name)) for name in self.names]
+        self.fields = [_asked(name) for name in self.names]
 
     def also(self, names: Iterable[str]) -> "Query":
         """The same, with further fields."""
@@ -91,6 +92,11 @@ class Query:
         """The first value of each field in a dissected frame; ``None`` where it has none."""
         found = zip(self.fields, self.selection.numbers(frame), strict=True)
         return [_element(field, frame, values) for field, values in found]
+
+
+@cache
+def _asked(name: str) -> Asked:
+    return Asked(name, _kind(name), _first(name), _plain(name))
 
 
 def _element(field: Asked, frame: Dissection, values: list[Any]) -> Any:
@@ -136,6 +142,7 @@ def _plain(name: str) -> list[Source] | None:
     return found
 
 
+@cache
 def occurs_once(name: str) -> bool:
     """Whether no plain frame has a field more than once."""
     own = [table for table in _TABLES for other, _, _ in named_rows(table) if other == name]
