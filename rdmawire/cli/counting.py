@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rdmawire.capture.refusal import shown
 from rdmawire.capture.source import STREAM
+from rdmawire.cli.progress import bar
 from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
 
@@ -96,9 +97,5 @@ def _bar(file: str, *, wanted: bool) -> Iterator[Callable[[int], object]]:
     if size < _LONG:
         yield lambda _: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task(shown(file), total=size)
-        yield lambda octets: bar.update(task, completed=octets)
+    with bar(shown(file), size) as done:
+        yield done

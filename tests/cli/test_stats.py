@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rdmawire.cli import counting
+
 CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
 IWARP = str(CAPTURES / "linux" / "siw61_err_badstag_write.pcap")
@@ -206,3 +208,17 @@ def test_only_frames_that_pass_a_filter_are_counted() -> None:
     done = stats("-Y", "infiniband.bth.opcod == 1", RNR)
     assert done.returncode == 2
     assert "the nearest are infiniband.bth.opcode" in done.stderr
+
+
+def test_a_name_of_a_file_is_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(counting, "_LONG", 1)
+    monkeypatch.chdir(tmp_path)
+    Path("[").mkdir()
+    Path("[/red]").write_bytes(Path(RNR).read_bytes())
+    counts = counting.Counting(None, [4791], None, points=False, progress=True).group(["[/red]"])
+    assert counts is not None
+    assert counts.statistics.frames == 152
+    assert "[/red]" in capsys.readouterr().err
