@@ -1,7 +1,5 @@
 """Columns hold what dissecting frame by frame gives, whichever way they are read."""
 
-import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -19,13 +17,12 @@ from rdmawire.analysis.fields import fields
 from rdmawire.analysis.selection import FieldError, Selection, sources
 from rdmawire.capture import Interface, Record, create_capture, open_capture
 from rdmawire.errors import CaptureError
+from tests.analysis.mutation import mutated
 
 CAPTURES = Path(__file__).parents[3] / "captures"
 EVERY = sorted(CAPTURES.glob("*/*.pcap*"))
 ETHERNET = [path for path in EVERY if path.read_bytes()[:24][20:] == b"\1\0\0\0"]
 PLAIN = [info.name for info in fields() if Query([info.name]).is_plain]
-SEED = int(os.environ.get("RDMAWIRE_TEST_SEED", "1"))
-MUTATED = int(os.environ.get("RDMAWIRE_TEST_MUTATED", "60"))
 
 
 def until_damage(blocks: Iterator[Columns]) -> tuple[dict[str, list[object]], str]:
@@ -60,16 +57,8 @@ def test_columns_are_the_dissection_in_arrays(path: Path) -> None:
 
 
 def test_columns_of_damaged_captures(tmp_path: Path) -> None:
-    """Mutated; ``RDMAWIRE_TEST_SEED`` and ``RDMAWIRE_TEST_MUTATED`` say which and how many."""
     path = tmp_path / "mutated.pcap"
-    for seed in range(SEED, SEED + MUTATED):
-        chance = random.Random(seed)
-        octets = bytearray(chance.choice(ETHERNET).read_bytes()[: chance.randrange(24, 6000)])
-        for _ in range(chance.choice([1, 3, 10, 40])):
-            if len(octets) > 24:
-                octets[chance.randrange(24, len(octets))] = chance.choice([0, 1, 255, 0x45])
-        path.write_bytes(octets)
-        print(f"RDMAWIRE_TEST_SEED={seed}")
+    for _ in mutated(ETHERNET, 6000, path):
         check(path)
 
 

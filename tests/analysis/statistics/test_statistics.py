@@ -1,6 +1,5 @@
 """Statistics of whole captures are those of the plain model, and of what is known of captures."""
 
-import os
 import random
 from collections import Counter
 from contextlib import suppress
@@ -10,13 +9,12 @@ import pytest
 
 from rdmawire.analysis.statistics import Statistics, statistics
 from rdmawire.errors import CaptureError
+from tests.analysis.mutation import MUTATED, SEED, mutated
 from tests.analysis.statistics import model
 from tests.analysis.statistics.samples import random_requests, write
 
 CAPTURES = Path(__file__).parents[3] / "captures"
 EVERY = sorted(CAPTURES.glob("*/*.pcap*"))
-SEED = int(os.environ.get("RDMAWIRE_TEST_SEED", "1"))
-MUTATED = int(os.environ.get("RDMAWIRE_TEST_MUTATED", "60"))
 
 
 def counted(path: Path) -> Statistics:
@@ -71,16 +69,8 @@ def test_counts_are_those_of_the_plain_model(path: Path) -> None:
 
 
 def test_counts_of_damaged_captures(tmp_path: Path) -> None:
-    """Mutated; ``RDMAWIRE_TEST_SEED`` and ``RDMAWIRE_TEST_MUTATED`` say which and how many."""
     path = tmp_path / "mutated.pcap"
-    for seed in range(SEED, SEED + MUTATED):
-        chance = random.Random(seed)
-        octets = bytearray(chance.choice(EVERY).read_bytes()[: chance.randrange(24, 9000)])
-        for _ in range(chance.choice([1, 3, 10, 40])):
-            if len(octets) > 24:
-                octets[chance.randrange(24, len(octets))] = chance.choice([0, 1, 255, 0x45])
-        path.write_bytes(octets)
-        print(f"RDMAWIRE_TEST_SEED={seed}")
+    for _ in mutated(EVERY, 9000, path):
         check(path)
 
 

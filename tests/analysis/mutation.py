@@ -1,0 +1,25 @@
+"""Captures with octets changed, the same ones for the same seed.
+
+``RDMAWIRE_TEST_SEED`` says which, ``RDMAWIRE_TEST_MUTATED`` how many.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+SEED = int(os.environ.get("RDMAWIRE_TEST_SEED", "1"))
+MUTATED = int(os.environ.get("RDMAWIRE_TEST_MUTATED", "60"))
+
+
+def mutated(captures: list[Path], longest: int, path: Path) -> Iterator[None]:
+    """Write one mutated capture after the other to ``path``; each printed, to be repeated."""
+    for seed in range(SEED, SEED + MUTATED):
+        chance = random.Random(seed)
+        octets = bytearray(chance.choice(captures).read_bytes()[: chance.randrange(24, longest)])
+        for _ in range(chance.choice([1, 3, 10, 40])):
+            if len(octets) > 24:
+                octets[chance.randrange(24, len(octets))] = chance.choice([0, 1, 255, 0x45])
+        path.write_bytes(octets)
+        print(f"RDMAWIRE_TEST_SEED={seed}")
+        yield
