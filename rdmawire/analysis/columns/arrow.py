@@ -1,7 +1,6 @@
 """Columns as an Arrow table."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,7 @@ except ImportError as error:
     raise ImportError("Arrow tables need pyarrow: pip install 'rdmawire[columns]'") from error
 
 from rdmawire.analysis.columns.column import Column, Columns
-from rdmawire.analysis.columns.kind import Form
-from rdmawire.wire.show import ipv4, ipv6, mac
+from rdmawire.analysis.columns.kind import ADDRESSES, Form, distinct_addresses
 
 
 def table(columns: Columns) -> pa.Table:
@@ -33,16 +31,10 @@ def _typed(kind: pa.DataType) -> Callable[[Column], pa.Array]:
     return lambda column: pa.array(column.values, kind, mask=~column.valid)
 
 
-def _named(write: Callable[[Any], str]) -> Callable[[Column], pa.Array]:
-    """Few different values, each written once."""
-
-    def build(column: Column) -> pa.Array:
-        known, places = np.unique(column.values, return_inverse=True)
-        indices = pa.array(places.astype(np.int32), mask=~column.valid)
-        words = pa.array([write(value) for value in known], pa.string())
-        return pa.DictionaryArray.from_arrays(indices, words)
-
-    return build
+def _addresses(column: Column) -> pa.Array:
+    words, places = distinct_addresses(column.kind.form, column.values)
+    indices = pa.array(places.astype(np.int32), mask=~column.valid)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
 
 
 _FORMS: dict[Form, Callable[[Column], pa.Array]] = {
@@ -50,9 +42,7 @@ _FORMS: dict[Form, Callable[[Column], pa.Array]] = {
     Form.FLAG: _plain,
     Form.TIME: _of_type(pa.timestamp("ns", "UTC")),
     Form.DURATION: _of_type(pa.duration("ns")),
-    Form.MAC: _named(lambda value: mac(int(value).to_bytes(6, "big"))),
-    Form.IPV4: _named(lambda value: ipv4(int(value).to_bytes(4, "big"))),
-    Form.IPV6: _named(lambda value: ipv6(value.tobytes())),
+    **dict.fromkeys(ADDRESSES, _addresses),
     Form.OCTETS: _typed(pa.binary()),
     Form.TEXT: _typed(pa.string()),
 }

@@ -6,8 +6,9 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rdmawire.wire.show import Kind, Show, writer
+from rdmawire.wire.show import Kind, Show, ipv4, ipv6, mac, writer
 
 
 class Form(Enum):
@@ -39,6 +40,20 @@ class ColumnKind:
 
 def _number(octets: bytes) -> int:
     return int.from_bytes(octets, "big")
+
+
+ADDRESSES: dict[Form, Callable[[Any], str]] = {
+    Form.MAC: lambda value: mac(int(value).to_bytes(6, "big")),
+    Form.IPV4: lambda value: ipv4(int(value).to_bytes(4, "big")),
+    Form.IPV6: lambda value: ipv6(value.tobytes()),
+}
+"""How one value of an address column is written."""
+
+
+def distinct_addresses(form: Form, values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
+    """The different addresses of a column as text, each once, and which of them each row has."""
+    known, places = np.unique(values, return_inverse=True)
+    return list(map(ADDRESSES[form], known)), places
 
 
 OBJECT = np.dtype(object)

@@ -1,7 +1,8 @@
 """What is asked of a capture, and the way it is read for that."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -41,7 +42,7 @@ class Request:
         self._query = query
         self._with_choice = query_of_both(self._query, choice) if row is Row.FRAME else None
         self._row = row
-        self._ports = _as_array(ports)
+        self._ports = as_array(ports)
         self._choice = choice
 
     def nothing(self) -> Columns:
@@ -50,9 +51,9 @@ class Request:
 
     def blocks(self, path: str | os.PathLike[str]) -> Iterator[Columns]:
         """The columns of a capture, block by block; then :class:`CaptureError` for damage."""
-        with mapped(path) as pcap:
+        with on_a_path(path) as pcap:
             query = self._with_choice
-            if pcap is not None and pcap.link_type in LINK_TYPES and query is not None:
+            if pcap is not None and query is not None:
                 yield from self._at_once(pcap, query)
             else:
                 ports = (int(port) for port in self._ports)
@@ -63,20 +64,46 @@ class Request:
 
     def _at_once(self, pcap: MappedPcap, query: Query) -> Iterator[Columns]:
         hidden = set(query.names) - set(self._query.names)
-        taken: dict[int, bool] = {}
+        for block, rows in chosen(pcap, query, self._ports, self._choice):
+            yield block if rows is None else block.at(rows).without(hidden)
 
-        def note(row: int, frame: Dissection) -> None:
-            taken[row] = self._choice.takes(frame)
 
-        for block in MixedReader(pcap, query, self._ports, note).blocks():
-            if self._choice is EVERY_FRAME:
-                yield block
-                continue
-            rows: NDArray[np.bool_] = self._choice.rows(block)
-            for row, wanted in taken.items():
-                rows[row] = wanted
-            taken.clear()
-            yield block.at(rows).without(hidden)
+def chosen(
+    pcap: MappedPcap,
+    query: Query,
+    ports: NDArray[np.uint16],
+    choice: Choice,
+    on_walk: Callable[[int, Dissection], None] = lambda _row, _frame: None,
+) -> Iterator[tuple[Columns, NDArray[np.bool_] | None]]:
+    """Blocks of columns, each with the rows in it that are wanted; ``None`` for all.
+
+    ``on_walk`` is told of frames that are wanted and not plain: the row in the block that comes
+    next, and what the frame holds.
+    """
+    walks: dict[int, bool] = {}
+
+    def note(row: int, frame: Dissection) -> None:
+        walks[row] = choice.takes(frame)
+        if walks[row]:
+            on_walk(row, frame)
+
+    for block in MixedReader(pcap, query, ports, note).blocks():
+        yield block, None if choice is EVERY_FRAME else _corrected(choice.rows(block), walks)
+        walks.clear()
+
+
+def _corrected(rows: NDArray[np.bool_], walks: dict[int, bool]) -> NDArray[np.bool_]:
+    """What columns tell, and for frames that were dissected what those told."""
+    for row, wanted in walks.items():
+        rows[row] = wanted
+    return rows
+
+
+@contextmanager
+def on_a_path(path: str | os.PathLike[str]) -> Iterator[MappedPcap | None]:
+    """A capture in memory, if its frames may be on a path; else ``None``."""
+    with mapped(path) as pcap:
+        yield pcap if pcap is not None and pcap.link_type in LINK_TYPES else None
 
 
 def query_of_both(query: Query, choice: Choice) -> Query | None:
@@ -93,7 +120,7 @@ def _every_name() -> frozenset[str]:
     return frozenset(info.name for info in fields())
 
 
-def _as_array(ports: Iterable[int]) -> NDArray[np.uint16]:
+def as_array(ports: Iterable[int]) -> NDArray[np.uint16]:
     """Ports as an array; ``ValueError`` for a number that is none."""
     numbers = list(ports)
     if wrong := [number for number in numbers if not 0 <= number <= 0xFFFF]:

@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from rdmawire.analysis.columns.asked import Query, notations, occurs_once
 from rdmawire.analysis.columns.choice import Choice
 from rdmawire.analysis.columns.column import Column, Columns
-from rdmawire.analysis.columns.kind import Form
-from rdmawire.analysis.columns.mixed import MixedReader
-from rdmawire.analysis.columns.path import LINK_TYPES
-from rdmawire.analysis.columns.request import query_of_both
+from rdmawire.analysis.columns.kind import ADDRESSES, Form, distinct_addresses
+from rdmawire.analysis.columns.request import as_array, chosen, on_a_path, query_of_both
 from rdmawire.analysis.frame import seconds
 from rdmawire.analysis.node import Dissection
-from rdmawire.capture.columns.mapped import mapped
-from rdmawire.wire.show import Kind, Show, ipv4, ipv6, mac, writer
+from rdmawire.wire.show import Kind, Show, writer
 
 
 class FieldLines:
@@ -45,31 +42,30 @@ class FieldLines:
         self._line = line
         self._separator = separator
         self._quote = quote
-        self._walked: dict[int, str | None] = {}
+        self._walked: dict[int, str] = {}
 
     def lines(self, path: str | os.PathLike[str], ports: Iterable[int]) -> Iterator[str] | None:
         """The lines of a capture, with their ends; ``None`` if it is to be read frame by frame."""
         if self._query is None:
             return None
-        with mapped(path) as pcap:
-            if pcap is None or pcap.link_type not in LINK_TYPES:
+        with on_a_path(path) as pcap:
+            if pcap is None:
                 return None
-            reader = MixedReader(pcap, self._query, np.array(list(ports), np.uint16), self._keep)
-            return self._written(reader)
+            return self._written(
+                chosen(pcap, self._query, as_array(ports), self._choice, self._keep)
+            )
 
     def _keep(self, row: int, frame: Dissection) -> None:
-        self._walked[row] = self._line(frame) if self._choice.takes(frame) else None
+        self._walked[row] = self._line(frame)
 
-    def _written(self, reader: MixedReader) -> Iterator[str]:
-        for block in reader.blocks():
-            rows = self._choice.rows(block)
-            for row, line in self._walked.items():
-                rows[row] = line is not None
-            chosen = np.flatnonzero(rows)
-            cells = self._cells(block.at(chosen))
+    def _written(self, blocks: Iterator[tuple[Columns, NDArray[np.bool_] | None]]) -> Iterator[str]:
+        for block, rows in blocks:
+            cells = self._cells(block if rows is None else block.at(rows))
             lines = [f"{self._separator.join(row)}\n" for row in zip(*cells, strict=True)]
-            for place in np.flatnonzero(np.isin(chosen, list(self._walked))):
-                lines[place] = self._walked[int(chosen[place])] or ""
+            walked = np.array(list(self._walked), np.int64)
+            places = walked if rows is None else np.cumsum(rows)[walked] - 1
+            for place, line in zip(places, self._walked.values(), strict=True):
+                lines[place] = line
             self._walked.clear()
             yield from lines
 
@@ -122,13 +118,10 @@ def _texts(values: NDArray[Any], _: Notation) -> list[str]:
     return list(map(str, values))
 
 
-def _addresses(write: Callable[[Any], str]) -> Callable[[NDArray[Any], Notation], list[str]]:
-    """Few different values, each written once."""
-
+def _addresses(form: Form) -> Callable[[NDArray[Any], Notation], list[str]]:
     def written(values: NDArray[Any], _: Notation) -> list[str]:
-        known, places = np.unique(values, return_inverse=True)
-        words = np.array([write(value) for value in known], object)
-        return list(words[places])
+        words, places = distinct_addresses(form, values)
+        return list(np.array(words, object)[places])
 
     return written
 
@@ -138,9 +131,7 @@ _WRITERS: dict[Form, Callable[[NDArray[Any], Notation], list[str]]] = {
     Form.FLAG: _flags,
     Form.TIME: _times,
     Form.DURATION: _times,
-    Form.MAC: _addresses(lambda value: mac(int(value).to_bytes(6, "big"))),
-    Form.IPV4: _addresses(lambda value: ipv4(int(value).to_bytes(4, "big"))),
-    Form.IPV6: _addresses(lambda value: ipv6(value.tobytes())),
+    **{form: _addresses(form) for form in ADDRESSES},
     Form.TEXT: _texts,
     Form.OCTETS: lambda values, _: [""] * len(values),  # plain frames have none
 }
