@@ -10,7 +10,7 @@ from pyarrow import csv, parquet
 
 from rdmawire.analysis.columns import read_columns
 from rdmawire.cli import at_once
-from tests.cli.test_command import CAPTURES, RNR, WRITE, rdmawire, refused
+from tests.cli.command import CAPTURES, RNR, WRITE, rdmawire, refused
 
 
 def test_csv_goes_to_standard_output() -> None:

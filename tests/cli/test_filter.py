@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_command import CAPTURES, RNR, rdmawire, refused
+from tests.cli.command import CAPTURES, RNR, rdmawire, refused
 
 NAK = 'infiniband.aeth.syndrome.opcode == "RNR Nak"'
 

@@ -12,8 +12,7 @@ from rdmawire.capture import Reader
 from rdmawire.cli import run
 from rdmawire.cli.run import Demands, Run, Show
 from rdmawire.cli.source import dissected
-
-from .test_command import RNR, WRITE
+from tests.cli.command import RNR, WRITE
 
 
 def test_a_file_that_takes_too_much_memory_is_named_and_the_next_one_read(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .test_command import CAPTURES, RDMAWIRE, RNR
+from tests.cli.command import CAPTURES, RDMAWIRE, RNR
 
 BAD_ICRC = str(CAPTURES / "faulty" / "bad_icrc.pcap")
 FAILURES = [

@@ -1,0 +1,53 @@
+"""The command line run as people run it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+
+
+RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
+
+
+WRITE = str(CAPTURES / "linux" / "rxe61_write_bw.pcap")
+
+
+# A job in the background ignores interrupts; what it starts does too, unless told otherwise.
+_HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+
+
+RDMAWIRE = [sys.executable, "-c", _HEEDING + "from rdmawire.cli.main import main; main()"]
+
+
+def rdmawire(
+    *words: str, stdin: bytes = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*RDMAWIRE, *words],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "TZ": "UTC", **(env or {})},
+    )
+    assert b"Traceback" not in done.stderr
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def refused(*words: str, status: int, stdin: bytes = b"") -> str:
+    """The one line that an error comes to."""
+    done = rdmawire(*words, stdin=stdin)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("rdmawire: ")]
+    assert done.returncode == status, done.stderr
+    assert len(lines) == 1
+    return lines[0]
+
+
+def broken(tmp_path: Path, octets: bytes) -> str:
+    path = tmp_path / "broken.pcap"
+    path.write_bytes(octets)
+    return str(path)
