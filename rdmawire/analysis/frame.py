@@ -59,7 +59,7 @@ FRAME_FIELDS = (
         "seconds since the first frame",
         lambda f: seconds(f.time_ns - f.first_ns),
     ),
-    _number("frame.len", "octets on the wire", lambda f: f.length - f.lead),
+    _number("frame.len", "octets on the wire", lambda f: max(f.length - f.lead, 0)),
     _number("frame.cap_len", "octets captured", lambda f: len(f.data) - f.lead),
     FrameField(
         Derived("frame.interface_id", DEC, "number of the interface, in pcapng"),

@@ -126,6 +126,8 @@ def test_the_table_has_simple_filters_of_every_kind() -> None:
         *("infiniband", "frame contains 01", "ip.src#1", "eth.src[0] == 52", "ip.ttl + 1 == 65"),
         *('rdmawire.icrc.status == "good"', "iwarp_ddp.stag == 1", "ip.ttl == 64 or arp"),
         *("infiniband.bth", "udp.stream == 1", "len(ip.src) == 4", "ip and udp"),
+        *('frame.time < "9999-12-31 00:00:00Z"', 'frame.time != "0001-01-01 00:00:00Z"'),
+        "frame.time_delta in {0..999999999999999999}",
     ],
 )  # fmt: skip
 def test_what_is_not_simple_is_refused(text: str) -> None:

@@ -25,6 +25,9 @@ _KINDS = frozenset(
     {Kind.NUMBER, Kind.FLAG, Kind.MAC, Kind.IPV4, Kind.IPV6, Kind.TIME, Kind.DURATION}
 )
 """Kinds that columns hold as numbers, or as sixteen octets."""
+_TIMES = frozenset({Kind.TIME, Kind.DURATION})
+_FAR = 1 << 63
+"""Nanoseconds that columns of times do not hold, nor as many before the epoch."""
 
 
 def parts(test: Any) -> Iterator[Any]:
@@ -58,5 +61,5 @@ def _is_simple(part: Any) -> bool:
     if isinstance(part, Arithmetic):
         return part.operator == "&" and part.kind is Kind.NUMBER
     if isinstance(part, Constant):
-        return part.kind in _KINDS
+        return part.kind in _KINDS and (part.kind not in _TIMES or abs(part.value) < _FAR)
     return isinstance(part, Present | Comparison | Membership | Range | Not | And | Or | Xor)
