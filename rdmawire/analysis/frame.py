@@ -5,21 +5,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rdmawire.analysis.node import Derived, Dissection
+from rdmawire.capture.interface import SECOND
 from rdmawire.wire.show import DEC, TEXT, Value
-
-_BILLION = 1_000_000_000
 
 
 def seconds(nanoseconds: int) -> str:
     """Nanoseconds as seconds with nine decimals, exactly."""
     sign = "-" if nanoseconds < 0 else ""
-    whole, rest = divmod(abs(nanoseconds), _BILLION)
+    whole, rest = divmod(abs(nanoseconds), SECOND)
     return f"{sign}{whole}.{rest:09d}"
 
 
 def calendar(time_ns: int) -> str:
     """A time since the epoch as Wireshark writes it, in the local time zone."""
-    whole, rest = divmod(time_ns, _BILLION)
+    whole, rest = divmod(time_ns, SECOND)
     try:
         local = time.localtime(whole)
     except (OverflowError, ValueError, OSError):

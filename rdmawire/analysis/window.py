@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 
+from rdmawire.analysis.moment import duration_ns, epoch_ns
 from rdmawire.analysis.node import Dissection
 from rdmawire.errors import RdmaError
 
-_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_DURATION = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?(s|ms|us|ns)")
 _DATE = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
@@ -50,36 +49,38 @@ class Bound:
 
         Durations are in s, ms, us or ns; a date without a zone is in local time.
         """
-        if _NUMBER.fullmatch(text):
-            return cls(BoundKind.NUMBER, int(text))
-        if found := _DURATION.fullmatch(text):
-            return cls(BoundKind.RELATIVE, _nanoseconds(*found.groups()))
-        try:
-            return cls(BoundKind.EPOCH, _epoch(text))
-        except (ValueError, OverflowError, OSError):
-            raise BoundError(
-                f"{text!r} is no frame number (17), no time since the first frame "
-                "(1.5s, 20ms), and no date (2026-11-21T02:15:59Z)"
-            ) from None
+        for kind, read in _READERS:
+            with suppress(ValueError):
+                return cls(kind, read(text))
+        raise BoundError(
+            f"{text!r} is no frame number (17), no time since the first frame "
+            "(1.5s, 20ms), and no date (2026-11-21T02:15:59Z)"
+        )
 
     def compare(self, frame: Dissection) -> int:
         """Less than, equal to or more than zero: the frame is before, at or after the bound."""
         return _MEASURES[self.kind](frame) - self.value
 
 
-def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int:
-    return int(whole) * _UNITS[unit] + int((fraction or "0").ljust(9, "0")) * _UNITS[unit] // 10**9
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
 
 
-def _epoch(text: str) -> int:
-    """Nanoseconds since the epoch; datetime itself knows only microseconds."""
+def _date(text: str) -> int:
     found = _DATE.fullmatch(text)
     if found is None:
         raise ValueError(text)
-    day, minute, second, fraction, zone = found.groups()
-    date = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone or ''}")
-    whole = int((date if date.tzinfo else date.astimezone()).astimezone(UTC).timestamp())
-    return whole * 10**9 + int((fraction or "").ljust(9, "0"))
+    day, minute, second, decimals, zone = found.groups()
+    return epoch_ns(f"{day}T{minute or '00:00'}:{second or '00'}{zone or ''}", decimals)
+
+
+_READERS: tuple[tuple[BoundKind, Callable[[str], int]], ...] = (
+    (BoundKind.NUMBER, _number),
+    (BoundKind.RELATIVE, duration_ns),
+    (BoundKind.EPOCH, _date),
+)
 
 
 @dataclass(frozen=True, slots=True)

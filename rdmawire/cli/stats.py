@@ -1,9 +1,9 @@
 """`rdmawire stats`: opcodes, endpoints, queue pairs and throughput of captures."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rdmawire.analysis.moment import duration_ns
 from rdmawire.cli import option
 from rdmawire.cli.aligned import show
 from rdmawire.cli.counting import Counted, Counting
@@ -19,21 +20,20 @@ if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
     from rdmawire.analysis.statistics.report import Report
 
-_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|ms|us|ns)")
 _SHOWN = 20
 """Stretches of throughput that a table has, unless their width is asked for."""
+_ENDLESS = 1 << 63
+"""Nanoseconds that no array of times holds."""
 _PICTURES = (".svg", ".png")
 
 
 def _interval(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
-    found = _DURATION.fullmatch(text)
-    width = round(float(found[1]) * _UNITS[found[2]]) if found else 0
-    if width < 1:
-        raise click.BadParameter(f"{text!r} is no time such as 100ms or 1.5s", ctx, parameter)
-    return width
+    with suppress(ValueError):
+        if 0 < (width := duration_ns(text)) < _ENDLESS:
+            return width
+    raise click.BadParameter(f"{text!r} is no time such as 100ms or 1.5s", ctx, parameter)
 
 
 def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
