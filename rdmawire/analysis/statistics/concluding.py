@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from rdmawire.analysis.statistics import report
 from rdmawire.analysis.statistics.facts import Way
-from rdmawire.analysis.statistics.flow import REST, Flows
+from rdmawire.analysis.statistics.flow import REST, VALUE_BITS, Flows
 from rdmawire.analysis.statistics.iwarp import Stream
 from rdmawire.analysis.statistics.packets import EE_CONTEXT
 from rdmawire.analysis.statistics.requests import largest, path_mtu
@@ -155,7 +155,7 @@ def _responses(flows: Flows, number: int, syndromes: dict[int, int]) -> report.R
     naks: dict[str, int] = {}
     waits = []
     for syndrome, count in sorted(syndromes.items()):
-        kind, value = syndrome >> 5, syndrome & 31
+        kind, value = divmod(syndrome, 1 << VALUE_BITS)
         if kind == Ack.RNR_NAK:
             waits.append(report.RNR(value, RNR_TIMER_NS[value], count))
         else:
@@ -167,7 +167,7 @@ def _responses(flows: Flows, number: int, syndromes: dict[int, int]) -> report.R
 def _nak_word(kind: int, code: int) -> str:
     if kind == Ack.NAK and code in list(Nak):
         return Nak(code).name
-    return f"RESERVED syndrome 0x{kind << 5 | code:02x}"
+    return f"RESERVED syndrome 0x{kind << VALUE_BITS | code:02x}"
 
 
 def _stream(way: Way, stream: Stream) -> report.Stream:

@@ -12,13 +12,10 @@ from rdmawire.wire.cm_request import REQ
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, LRH
 from rdmawire.wire.inet import TCP, UDP, IPv4, IPv6
-from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAReply, MPARequest, UnusedCRC
+from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAReply, MPARequest, UnusedCRC, fpdu_size
 from rdmawire.wire.rdmap import Control
 from rdmawire.wire.show import ipv4, ipv6
 from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
-
-_FRAMING = 2
-_CRC = 4
 
 
 class Pair(NamedTuple):
@@ -143,12 +140,11 @@ def _fpdus(nodes: list[Node]) -> Iterator[Fpdu]:
 def _fpdu(nodes: list[Node]) -> Fpdu:
     length = nodes[0].header
     ulpdu = length.ulpdu_length if isinstance(length, FPDULength) else 0
-    octets = -(-(_FRAMING + ulpdu) // 4) * 4 + _CRC
     lengths = [node.extra(derived.DATA_LENGTH) for node in nodes]  # noqa: S610 - not Django's
     payload = sum(length for length in lengths if isinstance(length, int))
     opcode = next((n.header.opcode for n in nodes if isinstance(n.header, Control)), -1)
     said = next((n.header for n in nodes if isinstance(n.header, TerminateControl)), None)
-    return Fpdu(octets, payload, opcode, _crc(nodes), _terminate(said) if said else "")
+    return Fpdu(fpdu_size(ulpdu), payload, opcode, _crc(nodes), _terminate(said) if said else "")
 
 
 def _crc(nodes: list[Node]) -> str:

@@ -18,7 +18,8 @@ from rdmawire.analysis.statistics.opcodes import IS_CNP, IS_FULL, IS_REQUEST, IS
 from rdmawire.analysis.statistics.packets import Packets
 from rdmawire.wire.ib import Ack
 
-FLOWS = 1 << 16
+FLOW_BITS = 16
+FLOWS = 1 << FLOW_BITS
 """Flows that are told apart, in bounded memory; what comes later is counted as one flow."""
 REST = FLOWS - 1
 """The number of the flow that holds what is not told apart."""
@@ -28,7 +29,13 @@ _SUMS = (
     *("acks", "cnps", "marked"),
 )
 _ENDS = ("first_request", "last_request", "first_response", "last_response")
-_PLACE_BITS = 5
+VALUE_BITS = 5
+"""Bits of a syndrome behind its kind of acknowledge. IBA 9.7.5.2.1."""
+_SOURCE_BITS = 24
+_DESTINATION_BITS = 25
+"""Those of a QP, and one more that tells an EE context from it."""
+_SYNDROME_BITS = 7
+"""Those that mean something: the uppermost is reserved."""
 
 
 class Key(NamedTuple):
@@ -85,7 +92,8 @@ class Flows:
         return self._numbers.get(key, -1)
 
     def _number(self, packed: int) -> int:
-        key = Key(packed >> 49, packed >> 24 & 0x1FFFFFF, packed & 0xFFFFFF)
+        rest, source = divmod(packed, 1 << _SOURCE_BITS)
+        key = Key(*divmod(rest, 1 << _DESTINATION_BITS), source)
         if key.pair == OTHER or len(self.keys) == REST:
             return REST
         number = self._numbers[key] = len(self.keys)
@@ -94,7 +102,8 @@ class Flows:
 
     def add(self, packets: Packets) -> Grouped:
         """Count packets; the same, sorted by flow."""
-        packed = packets.pair << 49 | packets.destination << 24 | packets.source
+        ends = packets.pair << _DESTINATION_BITS | packets.destination
+        packed = ends << _SOURCE_BITS | packets.source
         flow = self._interned(packed.astype(np.uint64))
         # Of 16 bits, NumPy's stable sort is a radix sort.
         rows = np.argsort(flow.astype(np.uint16), kind="stable")
@@ -126,7 +135,7 @@ class Flows:
             "requests": IS_REQUEST[own.opcode],
             "responses": IS_RESPONSE[own.opcode],
             "datagrams": IS_UD[own.opcode],
-            "acks": (own.syndrome >= 0) & (own.syndrome >> _PLACE_BITS & 3 == Ack.ACK),
+            "acks": _has_syndrome(own) & (_acknowledge(own) == Ack.ACK),
             "cnps": IS_CNP[own.opcode],
             "marked": own.marked,
         }
@@ -145,11 +154,21 @@ class Flows:
 
     def _count_syndromes(self, found: Grouped) -> None:
         """Count what is no ACK, by flow and syndrome."""
-        syndrome = found.packets.syndrome.astype(np.int64)
-        refused = (syndrome >= 0) & (syndrome >> _PLACE_BITS & 3 != Ack.ACK)
-        coded = found.flow[refused] << 7 | syndrome[refused] & 0x7F
+        own = found.packets
+        refused = _has_syndrome(own) & (_acknowledge(own) != Ack.ACK)
+        syndrome = own.syndrome[refused].astype(np.int64) % (1 << _SYNDROME_BITS)
+        coded = found.flow[refused] << _SYNDROME_BITS | syndrome
         for code, count in zip(*np.unique(coded, return_counts=True), strict=True):
-            self.syndromes[int(code) >> 7, int(code) & 0x7F] += int(count)
+            self.syndromes[divmod(int(code), 1 << _SYNDROME_BITS)] += int(count)
+
+
+def _has_syndrome(own: Packets) -> NDArray[np.bool_]:
+    return own.syndrome >= 0
+
+
+def _acknowledge(own: Packets) -> NDArray[np.int16]:
+    """The kind of acknowledge that each syndrome is."""
+    return own.syndrome >> VALUE_BITS & 3
 
 
 _SERVICE = (1 << (np.arange(256) >> 5)).astype(np.uint8)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rdmawire.analysis.statistics.circle import Numbers, distances
 from rdmawire.analysis.statistics.flow import FLOWS, Grouped
 from rdmawire.analysis.statistics.opcodes import IS_READ
+from rdmawire.wire.psn import MODULUS
 
 MTUS = (4096, 2048, 1024, 512, 256)
 """The path MTUs that there are. IBA 9.5.1."""
@@ -19,7 +20,8 @@ REACH = 1 << 16
 """Numbers that a request may be away from where the one before it ended."""
 STRETCH = 1 << 43
 """More numbers than the requests of a block can take."""
-_MOST = (1 << 23) - 1
+_MOST = (MODULUS >> 1) - 1
+"""PSNs that a request takes at most: with more, what follows it would not be ahead of it."""
 
 
 class Run(NamedTuple):

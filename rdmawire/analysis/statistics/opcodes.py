@@ -26,7 +26,6 @@ IS_RD = _which(lambda shape: shape.service is Service.RD)
 IS_CNP = np.arange(256) == Opcode.CNP
 IS_REQUEST = _which(lambda shape: not shape.response and shape.service is not Service.UD)
 """Requests whose PSNs must follow one another; those of UD need not, IBA 9.8.3."""
-IS_DATAGRAM = IS_UD
 IS_RESPONSE = _which(lambda shape: shape.response and shape.service is not Service.CNP)
 IS_READ = _which(_is(Operation.RDMA_READ_REQUEST))
 IS_FULL = _which(_is_full)

@@ -10,10 +10,8 @@ from rdmawire.analysis.statistics.address import Addresses
 from rdmawire.analysis.statistics.circle import Numbers
 from rdmawire.analysis.statistics.opcodes import IS_RD, IS_UD, OVERHEAD
 from rdmawire.analysis.statistics.question import FACTS
-from rdmawire.wire.inet import UDP
+from rdmawire.wire.inet import ECN, UDP
 
-CE = 3
-"""The ECN codepoint of congestion experienced. RFC 3168, 5."""
 EE_CONTEXT = 1 << 24
 """Set in the number that a packet is for where it is an end-to-end context of RD, no QP."""
 
@@ -82,12 +80,14 @@ def _numbers(block: Columns, name: str, rows: Numbers) -> Numbers:
 def _carried(block: Columns, rows: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
     """What the carrier says: octets from the UDP header to the ICRC, and whether ECN is CE."""
     lengths = _numbers(block, "udp.length", rows)
-    marks = [_numbers(block, name, rows) == CE for name in ("ip.dsfield.ecn", "ipv6.tclass.ecn")]
+    marks = [
+        _numbers(block, name, rows) == ECN.CE for name in ("ip.dsfield.ecn", "ipv6.tclass.ecn")
+    ]
     marked = marks[0] | marks[1]
     facts = block[FACTS]
     for at in np.flatnonzero(facts.valid[rows]):
         fact = facts.values[rows[at]]
-        lengths[at], marked[at] = fact.length + UDP.SIZE, fact.ecn == CE
+        lengths[at], marked[at] = fact.length + UDP.SIZE, fact.ecn == ECN.CE
     return lengths, marked
 
 

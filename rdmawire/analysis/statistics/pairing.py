@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rdmawire.analysis.statistics.address import OTHER, Addresses
 from rdmawire.analysis.statistics.circle import Numbers
-from rdmawire.analysis.statistics.flow import FLOWS, REST, Flows, Grouped, Key
+from rdmawire.analysis.statistics.flow import FLOW_BITS, FLOWS, REST, Flows, Grouped, Key
 from rdmawire.analysis.statistics.opcodes import BEGINS, IS_REQUEST
 
 _CANDIDATES = 8
@@ -79,22 +79,17 @@ class Pairing:
         self, found: Grouped, rows: Numbers, key: Numbers, answers: NDArray[np.bool_]
     ) -> None:
         flow, answering = found.flow[rows], answers[rows]
-        cast = [
-            flow[behind][hit] << 16 | flow[ahead][hit]
-            for distance in range(1, _CANDIDATES + 1)
-            for behind, ahead in [(slice(distance, None), slice(None, -distance))]
-            for hit in [answering[behind] & ~answering[ahead] & (key[behind] == key[ahead])]
-        ]
-        self._count(cast)
+        distances = range(1, _CANDIDATES + 1)
+        self._count([_cast(flow, key, answering, distance) for distance in distances])
 
     def _count(self, cast: list[Numbers]) -> None:
-        for code, votes in _counted(cast[0]):
-            self._nearest[code >> 16, code & 0xFFFF] += votes
+        for flow, other, votes in _counted(cast[0]):
+            self._nearest[flow, other] += votes
         touched = set()
-        for code, votes in _counted(np.concatenate(cast)):
+        for flow, other, votes in _counted(np.concatenate(cast)):
             if len(self._nearest) < _VOTES:
-                self._votes[code >> 16][code & 0xFFFF] += votes
-                touched.add(code >> 16)
+                self._votes[flow][other] += votes
+                touched.add(flow)
         for flow in touched:
             (_, most), *others = self._votes[flow].most_common(2)
             self._settled[flow] = most >= _SETTLED and all(4 * n < most for _, n in others)
@@ -133,6 +128,19 @@ class Pairing:
                 yield ends
 
 
-def _counted(codes: Numbers) -> Iterator[tuple[int, int]]:
-    values, counts = np.unique(codes, return_counts=True)
-    yield from zip(values.tolist(), counts.tolist(), strict=True)
+def _cast(flow: Numbers, key: Numbers, answering: NDArray[np.bool_], distance: int) -> Numbers:
+    """The votes of responses for requests with their key, so many places before them.
+
+    A vote is two flows in one number: that of the response, then that of the request.
+    """
+    behind, ahead = slice(distance, None), slice(None, -distance)
+    hit = answering[behind] & ~answering[ahead] & (key[behind] == key[ahead])
+    votes: Numbers = flow[behind][hit] << FLOW_BITS | flow[ahead][hit]
+    return votes
+
+
+def _counted(cast: Numbers) -> Iterator[tuple[int, int, int]]:
+    """Each pair of flows that got votes, and how many."""
+    pairs, counts = np.unique(cast, return_counts=True)
+    for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        yield *divmod(pair, FLOWS), count

@@ -25,6 +25,7 @@ from rdmawire.analysis.statistics.line import REACH, STRETCH, Run, taken
 
 _COUNTS = ("gaps", "missing", "late", "filled", "duplicates")
 _FURTHEST = 1 << 36
+"""How far the expected place may be from the last request, so that it stays in its stretch."""
 
 
 class Sequence:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.analysis.columns.choice import choice_of
-from rdmawire.analysis.columns.column import Column, Columns
+from rdmawire.analysis.columns.column import Columns
 from rdmawire.analysis.filter import Filter
 from rdmawire.analysis.statistics.address import Addresses
 from rdmawire.analysis.statistics.bins import Bins
@@ -22,9 +22,9 @@ from rdmawire.analysis.statistics.pairing import Pairing
 from rdmawire.analysis.statistics.points import Points
 from rdmawire.analysis.statistics.question import FACTS, blocks
 from rdmawire.analysis.statistics.requests import Requests
+from rdmawire.capture.pcap import RECORD
 from rdmawire.wire.inet import ROCE_PORT
 
-_RECORD = 16
 _PIECE = 1 << 17
 """Frames that are counted at once."""
 
@@ -40,8 +40,6 @@ class Statistics:
         self.frames = 0
         self.octets = 0
         self.first_ns = self.last_ns = 0
-        self.transport_frames = 0
-        self.transport_octets = 0
         self.opcodes = {name: np.zeros(256, np.int64) for name in ("frames", "octets", "payload")}
         self.addresses = Addresses()
         self.flows = Flows(self.addresses)
@@ -71,7 +69,7 @@ class Statistics:
         for block in blocks(path, ports, choice_of(where)):
             for piece in _pieces(block):
                 self.add(piece)
-            read += int(block["frame.cap_len"].values.sum()) + _RECORD * block.rows
+            read += int(block["frame.cap_len"].values.sum()) + RECORD * block.rows
             progress(read)
 
     def add(self, block: Columns) -> None:
@@ -116,8 +114,6 @@ class Statistics:
                 payload[at] = self.streams.add(fact, int(octets[at]), int(times[at]))
 
     def _transport(self, found: Packets) -> None:
-        self.transport_frames += len(found)
-        self.transport_octets += int(found.octets.sum())
         self._count_opcodes(found)
         sorted_ = self.flows.add(found)
         asking = sorted_.of(IS_REQUEST[sorted_.packets.opcode])
@@ -141,9 +137,4 @@ class Statistics:
 
 def _pieces(block: Columns) -> Iterator[Columns]:
     for start in range(0, block.rows, _PIECE):
-        rows = slice(start, min(start + _PIECE, block.rows))
-        parts = {
-            name: Column(column.kind, column.values[rows], column.valid[rows])
-            for name, column in block.items()
-        }
-        yield Columns(rows.stop - rows.start, parts)
+        yield block.at(slice(start, start + _PIECE))
