@@ -135,7 +135,7 @@ def command(
     if asked.is_table:
         names = tuple(selection.names) if selection else ()
         table = Export(form, names, row or "frame", ports, window, wanted, count)
-        return table.write(paths, output or STREAM)
+        return table.write(paths, STREAM if output is None else output)
     demands = Demands(checksums if fail_on_bad_checksum else (), fail_on_malformed)
     bar = progress if progress is not None else sys.stderr.isatty() and not sys.stdout.isatty()
     return Run(asked.show(), window, count, ports, demands, passes=wanted).files(

@@ -1,14 +1,16 @@
 """Captures as tables for other tools: what `dissect` does with -T csv, parquet and arrow."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from rdmawire.analysis.window import Window
-from rdmawire.capture.refusal import write_refusal
+from rdmawire.capture.refusal import shown, write_refusal
 from rdmawire.capture.sink import Sink, open_sink
+from rdmawire.capture.source import STREAM
 from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
 
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
 
 FORMS = ("csv", "parquet", "arrow")
+
+
+class _Filled(NamedTuple):
+    """The exit status of filling a file, and whether any capture could be read for it."""
+
+    status: int
+    read: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +44,23 @@ class Export:
     where: "Filter | None"
     count: int | None
 
-    def write(self, paths: Iterable[str], output: str) -> int:
-        """Write one file of all captures; the exit status. What is damaged is complained of."""
+    def write(self, paths: Collection[str], output: str) -> int:
+        """Write one file of all captures; the exit status. What is damaged is complained of.
+
+        Where no capture can be read, a file of this name stays as it was.
+        """
+        _check_output(paths, output)
         request = self._request()
         sink, name = open_sink(output)
         try:
-            status = self._fill(request, sink, paths)
-            sink.commit()
+            filled = self._fill(request, sink, paths)
+            sink.commit() if filled.read else sink.discard()
         except BaseException as error:
             sink.discard()
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                 raise write_refusal(error, name) from error
             raise
-        return status
+        return filled.status
 
     def _request(self) -> "Request":
         try:
@@ -61,21 +74,38 @@ class Export:
         choice = Choice(self.window, self.where)
         return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
 
-    def _fill(self, request: "Request", sink: Sink, paths: Iterable[str]) -> int:
+    def _fill(self, request: "Request", sink: Sink, paths: Collection[str]) -> _Filled:
         from rdmawire.analysis.columns.table_file import table_file
 
         file = table_file(self.form, sink, request.nothing())
-        status, left = 0, self.count
+        status, read, left = 0, False, self.count
         for path in paths:
+            if left == 0:
+                break
             try:
-                for block in _first(request.blocks(path), left):
+                for block in _first(request.blocks(path, left), left):
+                    read = True
                     file.write(block)
                     left = None if left is None else left - block.rows
+                read = True
             except CaptureError as error:
                 complain(str(error))
                 status = 1
         file.close()
-        return status
+        return _Filled(status, read)
+
+
+def _check_output(paths: Collection[str], output: str) -> None:
+    if output != STREAM and any(_is_same(path, output) for path in paths):
+        raise click.UsageError(f"{shown(output)} is a capture to read; name another file with -o")
+
+
+def _is_same(path: str, output: str) -> bool:
+    """Whether writing a file replaces a capture."""
+    try:
+        return os.path.isfile(output) and os.path.samefile(0 if path == STREAM else path, output)
+    except (OSError, ValueError):  # not there, then: reading or writing it says more
+        return False
 
 
 def _first(blocks: Iterator["Columns"], count: int | None) -> Iterator["Columns"]:
@@ -83,8 +113,8 @@ def _first(blocks: Iterator["Columns"], count: int | None) -> Iterator["Columns"
     for block in blocks:
         if count is None:
             yield block
-        elif count <= 0:
+            continue
+        yield block.at(slice(count))
+        count -= min(count, block.rows)
+        if not count:
             return
-        else:
-            yield block.at(slice(count))
-            count -= min(count, block.rows)

@@ -87,11 +87,11 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
         "-T csv, parquet and arrow only write tables; for -q and --fail-on-..., leave out -T",
     ),
     (
-        lambda form: (form.output or form.row) and not form.is_table,
+        lambda form: (form.output is not None or form.row) and not form.is_table,
         "-o and --row go with -T csv, parquet or arrow",
     ),
     (
-        lambda form: form.format in {"parquet", "arrow"} and not form.output and _is_terminal(),
+        lambda form: form.format in {"parquet", "arrow"} and form.output is None and _is_terminal(),
         "what -T parquet and arrow write is no text: name a file with -o FILE",
     ),
     (lambda form: form.format != "fields" and form.separators, "-E goes with -T fields"),

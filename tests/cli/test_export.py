@@ -1,6 +1,7 @@
 """Tables from the command line: what is written, where, and what is refused."""
 
 import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pyarrow import csv, parquet
 
 from rdmawire.analysis.columns import read_columns
 from rdmawire.cli import at_once
-from tests.cli.command import CAPTURES, RNR, WRITE, rdmawire, refused
+from tests.cli.command import CAPTURES, RDMAWIRE, RNR, WRITE, broken, rdmawire, refused
 
 
 def test_csv_goes_to_standard_output() -> None:
@@ -70,6 +71,56 @@ def test_options_that_go_with_other_formats(words: tuple[str, ...], message: str
 def test_a_place_that_cannot_be_written_is_told() -> None:
     line = refused("dissect", "-T", "csv", "-o", "/nowhere/x.csv", RNR, status=1)
     assert line.endswith("its folder does not exist; create it first")
+
+
+def test_no_capture_is_replaced_by_what_is_written_of_it(tmp_path: Path) -> None:
+    path, link = tmp_path / "in.pcap", tmp_path / "link"
+    path.write_bytes(Path(RNR).read_bytes())
+    link.hardlink_to(path)
+    for output in (str(path), str(link)):
+        line = refused("dissect", "-T", "csv", "-o", output, RNR, str(path), status=2)
+        assert "is a capture to read; name another file with -o" in line
+    with path.open("rb") as stdin:
+        words = ("dissect", "-T", "csv", "-o", str(path))
+        done = subprocess.run([*RDMAWIRE, *words], stdin=stdin, check=False, capture_output=True)
+    assert done.returncode == 2
+    assert path.read_bytes() == Path(RNR).read_bytes()
+
+
+def test_an_earlier_file_stays_where_nothing_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("earlier")
+    assert "no such file" in refused("dissect", "-T", "csv", "-o", str(path), "none", status=1)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
+
+
+def test_a_capture_of_no_frames_makes_a_table_of_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    empty = broken(tmp_path, Path(RNR).read_bytes()[:24])
+    words = ("dissect", "-T", "csv", "-e", "ip.src", "-o", str(path))
+    assert rdmawire(*words, empty).returncode == 0
+    assert path.read_text() == '"ip.src"\n'
+
+
+def test_a_file_without_a_name_is_not_standard_output() -> None:
+    assert "is a folder" in refused("dissect", "-T", "csv", "-o", "", RNR, status=1)
+    assert "-o and --row go with" in refused("dissect", "-o", "", RNR, status=2)
+
+
+def test_captures_behind_the_last_row_wanted_are_not_read() -> None:
+    done = rdmawire("dissect", "-T", "csv", "-e", "frame.number", "-c", "152", RNR, "none")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 153
+
+
+def test_rows_of_what_is_still_captured_come_when_there_are_enough() -> None:
+    words = ("dissect", "-T", "csv", "-e", "frame.number", "-c", "2", "-")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*RDMAWIRE, *words], stdin=pipe, stdout=pipe) as running:
+        assert running.stdin is not None
+        running.stdin.write(Path(RNR).read_bytes())
+        running.stdin.flush()
+        assert running.wait(30) == 0
 
 
 @pytest.mark.parametrize("library", ["numpy", "pyarrow"])

@@ -49,15 +49,18 @@ class Request:
         """The columns, with no rows."""
         return Filling(self._query.fields, 0).columns()
 
-    def blocks(self, path: str | os.PathLike[str]) -> Iterator[Columns]:
-        """The columns of a capture, block by block; then :class:`CaptureError` for damage."""
+    def blocks(self, path: str | os.PathLike[str], first: int | None = None) -> Iterator[Columns]:
+        """The columns of a capture, block by block; then :class:`CaptureError` for damage.
+
+        ``first`` rows are enough for now: what is captured just now is not read further for them.
+        """
         with on_a_path(path) as pcap:
             query = self._with_choice
             if pcap is not None and query is not None:
                 yield from self._at_once(pcap, query)
             else:
                 ports = (int(port) for port in self._ports)
-                yield from walked(path, self._query, ports, self._rows)
+                yield from walked(path, self._query, ports, self._rows, first)
 
     def _rows(self, query: Query, frame: Dissection) -> Iterable[list[Any]]:
         return _ROWS[self._row](query, frame) if self._choice.takes(frame) else ()

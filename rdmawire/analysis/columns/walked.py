@@ -25,9 +25,17 @@ def of_frame(query: Query, frame: Dissection) -> Iterable[list[Any]]:
 
 
 def walked(
-    path: str | os.PathLike[str], query: Query, ports: Iterable[int], rows: Rows
+    path: str | os.PathLike[str],
+    query: Query,
+    ports: Iterable[int],
+    rows: Rows,
+    first: int | None = None,
 ) -> Iterator[Columns]:
-    """The columns, block by block; then :class:`CaptureError` if the file is damaged."""
+    """The columns, block by block; then :class:`CaptureError` if the file is damaged.
+
+    A block has ``first`` rows if no more are asked for.
+    """
+    size = min(first or _BLOCK, _BLOCK)
     block: list[list[Any]] = []
     damage: CaptureError | None = None
     with open_capture(path) as reader:
@@ -39,7 +47,7 @@ def walked(
                 break
             except CaptureError as error:
                 damage = error
-            if len(block) >= _BLOCK:
+            if len(block) >= size:
                 yield _filled(query, block)
                 block = []
     if block:
