@@ -65,11 +65,16 @@ class Counting:
         self._progress = progress
 
     def group(self, files: Collection[str]) -> Counted | None:
-        """Captures that are counted together; ``None`` if nothing of them can be read."""
+        """Captures that are counted together; ``None`` if nothing is to be said of them."""
         from rdmawire.analysis.statistics import Statistics
+        from rdmawire.analysis.statistics.bins import IntervalError
 
         statistics = Statistics(interval=self._interval, points=self._points)
-        read = [_name(file) for file in files if self._is_counted(file, statistics)]
+        try:
+            read = [_name(file) for file in files if self._is_counted(file, statistics)]
+        except IntervalError as error:
+            self._complain(f"{', '.join(map(_name, files))}: {error}")
+            return None
         return Counted(statistics, read) if read else None
 
     def _is_counted(self, file: str, statistics: "Statistics") -> bool:
@@ -79,11 +84,14 @@ class Counting:
             with _bar(file, wanted=self._progress) as progress:
                 statistics.read(file, ports=self._ports, where=self._wanted, progress=progress)
         except CaptureError as error:
-            self.status = 1
-            sys.stdout.flush()
-            complain(str(error))
+            self._complain(str(error))
             return statistics.frames > before
         return True
+
+    def _complain(self, text: str) -> None:
+        self.status = 1
+        sys.stdout.flush()
+        complain(text)
 
 
 def _name(file: str) -> str:

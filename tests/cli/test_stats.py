@@ -92,6 +92,13 @@ def test_intervals() -> None:
     assert "ask for longer ones" in done.stderr
 
 
+def test_too_many_intervals_cost_one_capture_only() -> None:
+    done = stats("--json", "--interval", "5us", RNR, IWARP)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"rdmawire: {RNR}: the capture has more than ")
+    assert [capture["files"] for capture in json.loads(done.stdout)["captures"]] == [[IWARP]]
+
+
 def test_the_largest_rows_are_shown() -> None:
     text = stats("--top", "1", RNR).stdout
     assert len(table(text, "opcodes")) == 2 + 1
@@ -122,6 +129,33 @@ def test_captures_of_nothing(tmp_path: Path, keep: int) -> None:
     done = stats("--plot", str(tmp_path / "x.png"), str(path))
     assert done.returncode == (0 if keep else 1)
     assert ("0 frames" in done.stdout) == bool(keep)
+    assert done.stderr.count("\n") == (0 if keep else 1)
+
+
+def test_a_picture_that_does_not_fit_leaves_the_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    stats("--plot", str(path), RNR)
+    most = path.stat().st_size - 1
+    path.write_text("earlier")
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most})); "
+    done = stats("--plot", str(path), RNR, code=limit + _RUN)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"{path}: it would be longer than files may be" in done.stderr
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
+
+
+def test_a_picture_goes_where_a_link_points(tmp_path: Path) -> None:
+    (tmp_path / "x.svg").symlink_to("/dev/full")
+    done = stats("--plot", str(tmp_path / "x.svg"), RNR)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "no space is left on the device" in done.stderr
+
+
+def test_a_picture_of_a_capture_with_an_odd_name(tmp_path: Path) -> None:
+    path = tmp_path / "捕\udcff$x\x1b.pcap"
+    path.write_bytes(Path(RNR).read_bytes())
+    done = stats("--plot", str(tmp_path / "x.svg"), str(path))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_picture_as_svg(tmp_path: Path) -> None:

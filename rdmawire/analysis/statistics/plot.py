@@ -1,9 +1,9 @@
 """A report as a picture: throughput, PSNs over time, opcodes."""
 
-import os
+import warnings
+from io import BytesIO
 from itertools import cycle
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,8 @@ from rdmawire.analysis.statistics.circle import Numbers
 from rdmawire.analysis.statistics.points import Points
 from rdmawire.analysis.statistics.report import Flow, Report, Throughput
 from rdmawire.analysis.statistics.table import duration
-from rdmawire.capture.refusal import shown, write_refusal
+from rdmawire.capture.refusal import write_refusal
+from rdmawire.capture.sink import open_sink
 from rdmawire.wire.psn import MODULUS
 
 try:
@@ -52,32 +53,26 @@ def draw(report: Report, points: Points, path: Path) -> None:
     cannot be.
     """
     with mpl.rc_context(_STYLE):
-        figure = _figure(report, points)
-        try:
-            _save(figure, path)
-        except OSError as error:
-            raise write_refusal(error, shown(os.fspath(path))) from error
+        picture = _encoded(_figure(report, points), path.suffix.lower().lstrip("."))
+    sink, name = open_sink(path)
+    try:
+        sink.write(picture)
+        sink.commit()
+    except BaseException as error:
+        sink.discard()
+        if isinstance(error, OSError):
+            raise write_refusal(error, name) from error
+        raise
 
 
-def _save(figure: Figure, path: Path) -> None:
-    form = path.suffix.lower().lstrip(".")
+def _encoded(figure: Figure, form: str) -> bytes:
+    file = BytesIO()
     metadata = {"Date": None} if form == "svg" else {}
-    folder, prefix = path.parent, f".{path.name}."
-    with NamedTemporaryFile(dir=folder, prefix=prefix, delete=False) as file:
-        try:
-            figure.savefig(file, format=form, dpi=130, metadata=metadata)
-            os.chmod(file.name, 0o666 & ~_umask())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def _umask() -> int:
-    """The bits that new files lack; asking for them means setting them."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with warnings.catch_warnings():
+        # Names of files may have letters that the font lacks: boxes in the picture say so.
+        warnings.filterwarnings("ignore", "Glyph")
+        figure.savefig(file, format=form, dpi=130, metadata=metadata)
+    return file.getvalue()
 
 
 def _figure(report: Report, points: Points) -> Figure:
@@ -200,7 +195,8 @@ def _opcodes(axes: Axes, report: Report) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize=8)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize=8)
 
 
 def _say(axes: Axes, text: str) -> None:
