@@ -16,6 +16,7 @@ from scapy.packet import (
     split_top_down,
 )
 
+from rdmawire.capture import LinkType
 from rdmawire.layers.scapy.iwarp import FPDU, MPA
 from rdmawire.layers.scapy.layer import layer
 from rdmawire.layers.scapy.native import ERF, GRH, LRH
@@ -26,7 +27,7 @@ from rdmawire.wire.native import IBA_TRANSPORT
 
 _Fields = dict[str, Any]
 
-_LINKS: dict[int, type[Packet]] = {247: LRH, 197: ERF}
+_LINKS: dict[int, type[Packet]] = {LinkType.INFINIBAND: LRH, LinkType.ERF: ERF}
 """Link types of captures that Scapy does not know, or not down to the packet."""
 
 _ETHERTYPES: dict[int, type[Packet]] = {
@@ -109,7 +110,7 @@ def _bind_links() -> None:
     for family in _FAMILIES_OF_IPV6:
         bind_bottom_up(Loopback, IPv6, type=family)
     for number, link in _LINKS.items():
-        conf.l2types.register(number, link)
+        conf.l2types.register(int(number), link)
 
 
 _bind_links()

@@ -10,11 +10,10 @@ from rdmawire.layers.scapy.layer import Plan, Step, TableLayer, define
 from rdmawire.layers.scapy.routing import icrc, is_cut
 from rdmawire.wire import ib, mad
 from rdmawire.wire.layout import Placed, size
+from rdmawire.wire.mad import MANAGEMENT_QPS
 from rdmawire.wire.mad import SIZE as DATAGRAM
 from rdmawire.wire.opcode import SHAPES, Service, is_vendor
 from rdmawire.wire.packet import LAYOUTS
-
-_MANAGEMENT_QPS = (0, 1)
 
 
 def planned(pieces: Iterator[Placed]) -> Plan:
@@ -75,7 +74,7 @@ def _datagram(octets: bytes, start: int) -> Plan:
     shape = SHAPES.get(octets[0])
     if bth is None or shape is None or shape.service is not Service.UD:
         return ()
-    if bth.destqp not in _MANAGEMENT_QPS:
+    if bth.destqp not in MANAGEMENT_QPS:
         return ()
     return planned(mad.layout(octets[start : start + DATAGRAM]))
 

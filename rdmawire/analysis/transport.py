@@ -4,11 +4,9 @@ from rdmawire.analysis import checksum, derived
 from rdmawire.analysis.walk import By, Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire.ib import BTH, ICRC
+from rdmawire.wire.mad import MANAGEMENT_QPS
 from rdmawire.wire.opcode import SHAPES, Service
 from rdmawire.wire.packet import check_payload, layout
-
-MANAGEMENT_QPS = (0, 1)
-"""The queue pairs of subnet management and of general services. IBA 3.9."""
 
 
 def transport(walk: Walk) -> Following:

@@ -32,7 +32,7 @@ from rdmawire.wire.inet import (
     ServiceVLAN,
 )
 from rdmawire.wire.layout import Piece
-from rdmawire.wire.mad import MAD, DirectedMAD
+from rdmawire.wire.mad import MAD, MANAGEMENT_QPS, DirectedMAD
 from rdmawire.wire.mad import SIZE as DATAGRAM
 from rdmawire.wire.management import ManagementClass, Method
 from rdmawire.wire.mpa import MPAEnhanced, MPAReply, MPARequest, build_fpdu
@@ -154,7 +154,7 @@ def mads(draw: st.DrawFn) -> bytes:
 @st.composite
 def management_packets(draw: st.DrawFn) -> Packet:
     """Legal transport packets with a management datagram, for queue pair 0 or 1."""
-    qp = draw(st.sampled_from((0, 1)))
+    qp = draw(st.sampled_from(MANAGEMENT_QPS))
     bth = draw(headers(ib.BTH, opcode=Opcode.UD_SEND_ONLY, padcnt=0, destqp=qp))
     return Packet(bth, (draw(headers(ib.DETH)),), draw(mads()), b"")
 

@@ -29,6 +29,9 @@ from rdmawire.wire.smp import SMAttribute
 SIZE = 256
 """Octets of a management datagram. IBA 13.4.1."""
 
+MANAGEMENT_QPS = (0, 1)
+"""The queue pairs of subnet management and of general services. IBA 3.9."""
+
 BASE_VERSION = 1
 """The only base version that this is the layout of. IBA 13.4.2."""
 

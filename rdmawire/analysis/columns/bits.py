@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmawire.capture.pcap import RECORD
+
 Matrix = NDArray[np.uint8]
 """Octets of many frames, a row for each; it begins with ``LEAD`` octets before the frame."""
 
-LEAD = 16
+LEAD = RECORD
 """Octets before each frame, of its record's header: words may reach back into them."""
 _SIZES = (1, 2, 4, 8)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.analysis.columns.bits import LEAD, Bits, Matrix, bits
+from rdmawire.capture.linktype import LinkType
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPProtocol, IPv4, IPv6
@@ -48,6 +49,10 @@ def row_bits(table: type[Header], name: str) -> Bits:
     return bits(row.bit, row.width)
 
 
+UDP_LENGTH = row_bits(UDP, "length")
+_UDP_PORT = row_bits(UDP, "dstport")
+
+
 class Path:
     """Headers before a BTH, outermost first, in frames of one link type."""
 
@@ -69,16 +74,13 @@ class Path:
     def holds(self, frames: Matrix, ports: NDArray[np.uint16]) -> NDArray[np.bool_]:
         """The frames whose fields are what this path asks for."""
         udp = self.bases[UDP]
-        port, length = _PORT.read(frames, udp), _LENGTH.read(frames, udp)
+        port, length = _UDP_PORT.read(frames, udp), UDP_LENGTH.read(frames, udp)
         found: NDArray[np.bool_] = port == ports[0] if len(ports) == 1 else np.isin(port, ports)
         for start, mask, value in self._words:
             found &= _words_at(frames, start) & np.uint64(mask) == np.uint64(value)
         announced = self._announced.read(frames, self.network_base)
         found &= announced == length.astype(np.int32) + self._own
         return found
-
-
-_PORT, _LENGTH = row_bits(UDP, "dstport"), row_bits(UDP, "length")
 
 
 def _bases(tables: tuple[type[Header], ...]) -> Iterator[int]:
@@ -118,13 +120,11 @@ def _words_at(frames: Matrix, start: int) -> NDArray[np.uint64]:
     )
 
 
-ETHERNET = 1
-
 PATHS = (
-    Path(ETHERNET, Ethernet, IPv4, UDP),
-    Path(ETHERNET, Ethernet, IPv6, UDP),
-    Path(ETHERNET, Ethernet, VLAN, IPv4, UDP),
-    Path(ETHERNET, Ethernet, VLAN, IPv6, UDP),
+    Path(LinkType.ETHERNET, Ethernet, IPv4, UDP),
+    Path(LinkType.ETHERNET, Ethernet, IPv6, UDP),
+    Path(LinkType.ETHERNET, Ethernet, VLAN, IPv4, UDP),
+    Path(LinkType.ETHERNET, Ethernet, VLAN, IPv6, UDP),
 )
 """The likeliest first: most captures have frames on one path only."""
 

@@ -14,6 +14,7 @@ from rdmawire.analysis.columns.bits import LEAD, Matrix
 from rdmawire.analysis.columns.path import Path
 from rdmawire.analysis.columns.transport import Packets, make_sense, packets
 from rdmawire.capture.columns.lanes import Octets, Places
+from rdmawire.capture.interface import SECOND
 from rdmawire.wire.ib import ICRC
 from rdmawire.wire.inet import UDP
 
@@ -67,7 +68,7 @@ class Records:
         """When each was captured, in nanoseconds since the epoch."""
         seconds = self.heads["seconds"].astype(np.int64)
         fractions = self.heads["fraction"].astype(np.int64)
-        return seconds * 1_000_000_000 + fractions * (1_000_000_000 // resolution)
+        return seconds * SECOND + fractions * (SECOND // resolution)
 
     def at(self, chosen: Chosen) -> "Records":
         """Some of the records."""

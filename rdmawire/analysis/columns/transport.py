@@ -6,16 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.analysis.columns.bits import Matrix
-from rdmawire.analysis.columns.path import Path, row_bits
+from rdmawire.analysis.columns.path import UDP_LENGTH, Path, row_bits
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.inet import UDP
+from rdmawire.wire.mad import MANAGEMENT_QPS
 from rdmawire.wire.opcode import Payload, Service
 from rdmawire.wire.packet import LAYOUTS
 
 _OPCODE, _PADCNT, _DESTQP = (row_bits(BTH, name) for name in ("opcode", "padcnt", "destqp"))
-_LENGTH = row_bits(UDP, "length")
-_MANAGEMENT_QPS = 1
 _NEVER = 1 << 20
 """More octets than any datagram has: what stands for opcodes that are dissected one by one."""
 
@@ -61,7 +60,7 @@ class Packets(NamedTuple):
 
 def packets(frames: Matrix, path: Path) -> Packets:
     """The packets of all frames, whether they make sense or not."""
-    lengths = _LENGTH.read(frames, path.bases[UDP]).astype(np.int32)
+    lengths = UDP_LENGTH.read(frames, path.bases[UDP]).astype(np.int32)
     return Packets(_OPCODE.read(frames, path.bth), lengths)
 
 
@@ -81,5 +80,5 @@ def make_sense(
     sense &= path.bases[UDP] + lengths <= captured
     managed = _DATAGRAMS[opcodes]
     if managed.any():
-        sense &= ~(managed & (_DESTQP.read(frames, path.bth) <= _MANAGEMENT_QPS))
+        sense &= ~(managed & (_DESTQP.read(frames, path.bth) <= MANAGEMENT_QPS[-1]))
     return sense

@@ -16,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmawire.capture.pcap import RECORD
+
 Octets = bytes | mmap
 Places = NDArray[np.int64]
 
-_HEADER = 16
 _SAMPLE = 64
 """Records that are walked one after the other to know how long they are."""
 _CONVINCED = 3
@@ -72,7 +73,7 @@ class Lanes:
     def _lane(self, start: int, end: int) -> int:
         """Octets of a lane: a guess costs about half of what a step does."""
         sample = self._one_by_one(start, end, _SAMPLE)
-        mean = max((sample.end - start) // max(len(sample.places), 1), _HEADER)
+        mean = max((sample.end - start) // max(len(sample.places), 1), RECORD)
         return mean * max(isqrt((end - start) // mean // 2), 1)
 
     def _beginnings(self, start: int, end: int, lane: int) -> Places:
@@ -101,13 +102,13 @@ class Lanes:
 
     def _looks_like_records(self, place: int, mark: bytes) -> bool:
         for _ in range(_CONVINCED):
-            if place + _HEADER > self._size:
+            if place + RECORD > self._size:
                 return place == self._size
             _, fraction, captured, _ = self._read(self._octets, place)
             fits = fraction < self._form.resolution and captured <= self._form.longest
             if not fits or self._mark(place) != mark:
                 return False
-            place += _HEADER + captured
+            place += RECORD + captured
         return True
 
     def _in_step(self, at: Places, end: int) -> Stretch | None:
@@ -135,19 +136,19 @@ class Lanes:
 
     def _following(self, at: Places) -> Places | None:
         """Where the records behind these begin; ``None`` if one of these is not whole."""
-        if int(at[-1]) + _HEADER > self._size:  # lanes do not pass one another
+        if int(at[-1]) + RECORD > self._size:  # lanes do not pass one another
             return None
         captured = self._captured[at + 8]
-        following: Places = at + captured + _HEADER
+        following: Places = at + captured + RECORD
         whole = int(captured.max()) <= self._form.longest and int(following[-1]) <= self._size
         return following if whole else None
 
     def _one_by_one(self, place: int, end: int, most: int = sys.maxsize) -> Stretch:
         """The same, one record after the other, and at most so many."""
         places: list[int] = []
-        while place < end and place + _HEADER <= self._size and len(places) < most:
+        while place < end and place + RECORD <= self._size and len(places) < most:
             captured = self._read(self._octets, place)[2]
-            following = place + _HEADER + captured
+            following = place + RECORD + captured
             if captured > self._form.longest or following > self._size:
                 break
             places.append(place)
