@@ -4,9 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from construct import (
-    Adapter,
     Bytes,
-    Container,
     Default,
     Error,
     FixedSized,
@@ -17,6 +15,7 @@ from construct import (
     Switch,
 )
 
+from rdmawire.layers.construct.completed import Completed
 from rdmawire.layers.construct.header import number, struct
 from rdmawire.layers.construct.packet import TransportPacket
 from rdmawire.wire.checksum import ipv4_header_checksum
@@ -83,21 +82,16 @@ _FRAME = Struct(
 )
 
 
-class _Sealed(Adapter):
-    """Works out lengths, the IPv4 checksum and the ICRC where they are left out."""
-
-    def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
-        return obj
-
-    def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ARG002
-        frame = {"tags": [], "options": b"", "udp": {}, "network": {}, **obj}
-        transport = TransportPacket.build(frame["transport"])
-        size = len(transport) + ICRC.SIZE
-        if _is_ip(frame):
-            frame["udp"] = {"dstport": ROCE_PORT, "length": UDP.SIZE + size, **(frame["udp"] or {})}
-            size += UDP.SIZE
-        frame["network"] = _NETWORKS[_ethertype(frame)](frame, size)
-        return {"icrc": {"crc": _icrc(frame, transport)}, **frame}
+def _sealed(given: Any) -> dict[str, Any]:
+    """The frame with lengths, the IPv4 checksum and the ICRC where they are left out."""
+    frame = {"tags": [], "options": b"", "udp": {}, "network": {}, **given}
+    transport = TransportPacket.build(frame["transport"])
+    size = len(transport) + ICRC.SIZE
+    if _is_ip(frame):
+        frame["udp"] = {"dstport": ROCE_PORT, "length": UDP.SIZE + size, **(frame["udp"] or {})}
+        size += UDP.SIZE
+    frame["network"] = _NETWORKS[_ethertype(frame)](frame, size)
+    return {"icrc": {"crc": _icrc(frame, transport)}, **frame}
 
 
 def _ipv4(frame: Any, size: int) -> dict[str, Any]:
@@ -135,7 +129,7 @@ def _icrc(frame: Any, transport: bytes) -> int:
     return icrc_of(octets, 0, len(network + udp), len(octets))
 
 
-RoCEFrame = "RoCEFrame" / _Sealed(_FRAME)
+RoCEFrame = "RoCEFrame" / Completed(_FRAME, _sealed)
 """``ethernet``, ``tags``, ``network``, ``options``, ``udp``, ``transport``, ``icrc``, ``trailer``.
 
 ``network`` is IPv4, IPv6 or a GRH, as the EtherType says; behind a GRH ``udp`` is ``None``.

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from construct import Adapter, Container, Default, FixedSized, GreedyBytes, If, Struct
+from construct import Default, FixedSized, GreedyBytes, If, Struct
 
+from rdmawire.layers.construct.completed import Completed
 from rdmawire.layers.construct.header import number, struct
 from rdmawire.layers.construct.packet import TransportPacket
 from rdmawire.wire.ib import GRH, ICRC, LNH, LRH, VCRC
@@ -29,21 +30,16 @@ _PACKET = Struct(
 )
 
 
-class _Sealed(Adapter):
-    """Works out lengths and both CRCs where they are left out."""
-
-    def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
-        return obj
-
-    def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ARG002
-        transport = TransportPacket.build(obj["transport"])
-        size = len(transport) + ICRC.SIZE
-        packet = {"lrh": {}, **obj}
-        grh = {"paylen": size, **(obj.get("grh") or {})} if _is_global(packet) else None
-        size += LRH.SIZE + (GRH.SIZE if grh else 0)
-        lrh = {"lnh": LNH.IBA_LOCAL, "pktlen": size // 4, **packet["lrh"]}
-        octets = struct(LRH).build(lrh) + (struct(GRH).build(grh) if grh else b"") + transport
-        return _closed(octets, {**packet, "lrh": lrh, "grh": grh})
+def _sealed(given: Any) -> dict[str, Any]:
+    """The packet with lengths and both CRCs where they are left out."""
+    transport = TransportPacket.build(given["transport"])
+    size = len(transport) + ICRC.SIZE
+    packet = {"lrh": {}, **given}
+    grh = {"paylen": size, **(given.get("grh") or {})} if _is_global(packet) else None
+    size += LRH.SIZE + (GRH.SIZE if grh else 0)
+    lrh = {"lnh": LNH.IBA_LOCAL, "pktlen": size // 4, **packet["lrh"]}
+    octets = struct(LRH).build(lrh) + (struct(GRH).build(grh) if grh else b"") + transport
+    return _closed(octets, {**packet, "lrh": lrh, "grh": grh})
 
 
 def _closed(octets: bytes, packet: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +49,7 @@ def _closed(octets: bytes, packet: dict[str, Any]) -> dict[str, Any]:
     return {"vcrc": {"crc": vcrc(covered)}, **packet}
 
 
-NativePacket = "NativePacket" / _Sealed(_PACKET)
+NativePacket = "NativePacket" / Completed(_PACKET, _sealed)
 """``lrh``, ``grh`` (where ``lrh.lnh`` says so), ``transport``, ``icrc``, ``vcrc``, ``trailer``.
 
 Building works out lengths and both CRCs where they are left out.

@@ -96,7 +96,7 @@ def _link(draw: st.DrawFn, ethertype: int) -> list[Piece]:
 
 
 @st.composite
-def _ipv4(draw: st.DrawFn) -> list[Piece]:
+def _udp_over_ipv4(draw: st.DrawFn) -> list[Piece]:
     options = draw(st.integers(0, 10).flatmap(lambda n: st.binary(min_size=4 * n, max_size=4 * n)))
     ip = draw(
         headers(
@@ -104,23 +104,34 @@ def _ipv4(draw: st.DrawFn) -> list[Piece]:
             protocol=IPProtocol.UDP,
         )
     )  # fmt: skip
-    return [ip, options] if options else [ip]
+    return [ip, *([options] if options else []), draw(_udp())]
+
+
+@st.composite
+def _udp_over_ipv6(draw: st.DrawFn) -> list[Piece]:
+    return [draw(headers(IPv6, version=6, next_header=IPProtocol.UDP)), draw(_udp())]
+
+
+def _udp() -> st.SearchStrategy[UDP]:
+    return headers(UDP, dstport=ROCE_PORT)
+
+
+_NETWORKS: dict[EtherType, st.SearchStrategy[list[Piece]]] = {
+    EtherType.IPV4: _udp_over_ipv4(),
+    EtherType.IPV6: _udp_over_ipv6(),
+    EtherType.ROCE: st.tuples(headers(ib.GRH, ipver=6, nxthdr=IBA_TRANSPORT)).map(list),
+}
+"""The headers between link and transport, by EtherType."""
 
 
 @st.composite
 def frames(draw: st.DrawFn, longest: int = 64) -> Frame:
     """Sealed RoCEv2 (IPv4 with options, IPv6) and RoCE frames, tagged or not."""
     packet = draw(packets(longest))
-    udp = headers(UDP, dstport=ROCE_PORT)
-    carriage = draw(st.sampled_from([EtherType.IPV4, EtherType.IPV6, EtherType.ROCE]))
-    if carriage is EtherType.IPV4:
-        network = [*draw(_ipv4()), draw(udp)]
-    elif carriage is EtherType.IPV6:
-        network = [draw(headers(IPv6, version=6, next_header=IPProtocol.UDP)), draw(udp)]
-    else:
-        network = [draw(headers(ib.GRH, ipver=6, nxthdr=IBA_TRANSPORT))]
+    ethertype = draw(st.sampled_from(list(_NETWORKS)))
+    network = draw(_NETWORKS[ethertype])
     trailer = draw(st.binary(max_size=18))
-    return Frame((*draw(_link(carriage)), *network), packet, 0, trailer).seal()
+    return Frame((*draw(_link(ethertype)), *network), packet, 0, trailer).seal()
 
 
 @st.composite
