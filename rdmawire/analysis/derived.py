@@ -5,6 +5,7 @@ from rdmawire.wire.show import DEC, HEX, OCTETS, TEXT
 
 # Wireshark's numbers for the state of a checksum.
 BAD, GOOD, UNVERIFIED, NOT_PRESENT, ILLEGAL = range(5)
+_WORDS = ("good", "bad", "absent")
 _STATES = ("bad", "good", "unverified", "not present", "zero, which IPv6 leaves to tunnels")
 
 IP_CHECKSUM_STATUS = Derived(
@@ -17,25 +18,45 @@ TCP_CHECKSUM_STATUS = Derived(
     "tcp.checksum.status", DEC, "whether the checksum holds", 8, "RFC 9293, 3.1", _STATES
 )
 ICRC_STATUS = Derived(
-    "rdmawire.icrc.status", TEXT, "whether the ICRC holds: good, bad or absent", 0, "IBA 7.8.1"
+    "rdmawire.icrc.status",
+    TEXT,
+    "whether the ICRC holds: good, bad or absent",
+    0,
+    "IBA 7.8.1",
+    _WORDS,
 )
 ICRC_EXPECTED = Derived(
     "rdmawire.icrc.expected", HEX, "the ICRC that a bad one should have been", 32, "IBA 7.8.1"
 )
 VCRC_STATUS = Derived(
-    "rdmawire.vcrc.status", TEXT, "whether the VCRC holds: good, bad or absent", 0, "IBA 7.8.2"
+    "rdmawire.vcrc.status",
+    TEXT,
+    "whether the VCRC holds: good, bad or absent",
+    0,
+    "IBA 7.8.2",
+    _WORDS,
 )
 VCRC_EXPECTED = Derived(
     "rdmawire.vcrc.expected", HEX, "the VCRC that a bad one should have been", 16, "IBA 7.8.2"
 )
 LPCRC_STATUS = Derived(
-    "rdmawire.lpcrc.status", TEXT, "whether a link packet's CRC holds: good or bad", 0, "IBA 7.9.4"
+    "rdmawire.lpcrc.status",
+    TEXT,
+    "whether a link packet's CRC holds: good or bad",
+    0,
+    "IBA 7.9.4",
+    ("good", "bad"),
 )
 LPCRC_EXPECTED = Derived(
     "rdmawire.lpcrc.expected", HEX, "the LPCRC that a bad one should have been", 16, "IBA 7.9.4"
 )
 MPA_CRC_STATUS = Derived(
-    "rdmawire.mpa.crc.status", TEXT, "whether the CRC holds: good, bad or absent", 0, "RFC 5044, 4"
+    "rdmawire.mpa.crc.status",
+    TEXT,
+    "whether the CRC holds: good, bad or absent",
+    0,
+    "RFC 5044, 4",
+    _WORDS,
 )
 MPA_CRC_EXPECTED = Derived(
     "rdmawire.mpa.crc.expected", HEX, "the CRC that a bad one should have been", 32, "RFC 5044, 4"

@@ -1,12 +1,12 @@
 """Chosen fields of each frame, written as ``tshark -T fields`` writes them."""
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, cast
 
 from rdmawire.analysis.fields import derived_fields, fields, named_rows
 from rdmawire.analysis.frame import FRAME_FIELDS, FrameField
+from rdmawire.analysis.nearest import offer
 from rdmawire.analysis.node import Derived, Dissection, Node
 from rdmawire.errors import RdmaError
 from rdmawire.wire.header import Group, Header, Meaning, Row
@@ -152,6 +152,5 @@ def _as_held(values: list[Any], _: Callable[[Any], str]) -> list[Any]:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [info.name for info in fields()], 3, 0.6)
-    hint = f"; the nearest are {', '.join(near)}" if near else ""
+    hint = offer(name, [info.name for info in fields()])
     return f"no field is named {name!r}{hint}; `rdmawire fields` lists them all"

@@ -56,6 +56,7 @@ def test_our_words_for_numbers() -> None:
 def test_fields_of_our_own() -> None:
     assert passing("rdmawire.icrc.status == bad", "faulty/bad_icrc.pcap") == [2]
     assert passing('rdmawire.icrc.status == "good"', "faulty/bad_icrc.pcap") == [1]
+    assert passing("rdmawire.icrc.status == BAD", "faulty/bad_icrc.pcap") == [2]
     assert passing("rdmawire.malformed", "faulty/malformed.pcap") == [1, 2, 3]
     assert passing('rdmawire.malformed contains "octets"', "faulty/malformed.pcap")
 

@@ -1,6 +1,5 @@
 """The names that a filter may use: every field, and the protocols as Wireshark calls them."""
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -12,6 +11,7 @@ from rdmawire.analysis.fields import FieldInfo, derived_fields, fields, named_ro
 from rdmawire.analysis.filter.error import shown
 from rdmawire.analysis.filter.kind import BY_NOTATION, SIZES, Kind
 from rdmawire.analysis.frame import FRAME_FIELDS
+from rdmawire.analysis.nearest import OFFERED, nearest, offer
 from rdmawire.analysis.node import Derived, Dissection, Node
 from rdmawire.analysis.selection import Reading, Source, sources
 from rdmawire.wire.header import Header, Meaning
@@ -224,32 +224,47 @@ def folded(word: str) -> str:
 
 @cache
 def words(name: str) -> dict[str, int]:
-    """The words that stand for numbers of a field."""
-    found: dict[str, int] = {}
-    for table, _ in sources(name):
-        for other, row, meaning in named_rows(table):
-            if other == name:
-                found |= _words_of(meaning, row.width)
-    for field in derived_fields():
-        if field.name == name:
-            found |= {folded(word): value for value, word in enumerate(field.words)}
+    """The words that stand for numbers of a field, folded."""
+    found = {folded(word): number for word, number in spelled(name)}
     found.pop("", None)
     return found
 
 
-def _words_of(meaning: Meaning, width: int) -> dict[str, int]:
+def words_like(name: str, word: str) -> list[str]:
+    """Words for numbers of a field that somebody may have meant by another."""
+    known = {folded(each): each for each, _ in spelled(name) if each}
+    wanted = folded(word)
+    near = [each for each in known if wanted and wanted in each] or nearest(wanted, known)
+    return [known[each] for each in near[:OFFERED]]
+
+
+def states(name: str) -> tuple[str, ...]:
+    """The only words that a field of text ever has; none if it may say anything."""
+    found = [field.words for field in derived_fields() if field.name == name]
+    return found[0] if found and _infos()[name].show.kind is Notation.TEXT else ()
+
+
+def spelled(name: str) -> Iterator[tuple[str, int]]:
+    """The words that stand for numbers of a field, as the standard spells them."""
+    for table, _ in sources(name):
+        for other, row, meaning in named_rows(table):
+            if other == name:
+                yield from _words_of(meaning, row.width)
+    for field in derived_fields():
+        if field.name == name:
+            yield from ((word, value) for value, word in enumerate(field.words))
+
+
+def _words_of(meaning: Meaning, width: int) -> Iterator[tuple[str, int]]:
     if meaning.enum is not None:
-        return {folded(member.name): member.value for member in meaning.enum}
-    if meaning.words is None:
-        return {}
-    numbers = range(min(1 << width, _MOST_WORDS))
-    return {folded(word): number for number in numbers if (word := meaning.words(number))}
+        yield from ((member.name, member.value) for member in meaning.enum)
+    elif meaning.words is not None:
+        for number in range(min(1 << width, _MOST_WORDS)):
+            yield meaning.words(number), number
 
 
 def unknown(name: str) -> str:
     """What to say of a name that nothing goes by."""
     known = [*_infos(), *PROTOCOLS, *_HEADERS, "frame", "data"]
-    near = difflib.get_close_matches(name, known, 3, 0.6)
-    hint = f"; the nearest are {', '.join(near)}" if near else ""
     minus = "; a minus needs a space before it" if "-" in name else ""
-    return f"no field is named '{shown(name)}'{hint}{minus}"
+    return f"no field is named '{shown(name)}'{offer(name, known)}{minus}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from rdmawire.analysis.filter.catalogue import find, unknown
+from rdmawire.analysis.filter.catalogue import find, spelled, unknown, words
 from rdmawire.analysis.filter.error import FilterError, shown
 from rdmawire.analysis.filter.kind import ADDED, MASKED, MATCHED, OCTETS, SEARCHED, Kind
 from rdmawire.analysis.filter.lexer import Form, octets_of
@@ -161,8 +161,15 @@ def contains(of: Operand, part: Operand, quantifier: Quantifier) -> Contains:
 
 def _refuse(operand: Operand, what: str, kinds: str) -> NoReturn:
     said = f"{what} is for {kinds}; {operand} is {_kind(operand).value}"
-    hint = "; say string(...)" if kinds.endswith("text") else ""
+    hint = _instead(operand.value) if kinds.endswith("text") else ""
     raise FilterError(said + hint, operand.offset)
+
+
+def _instead(value: Value | Literal) -> str:
+    """What to write where text is looked into; text that is written of a number has no words."""
+    if isinstance(value, Field) and words(value.name):
+        return f"; compare it with a word, as {next(spelled(value.name))[0]}"
+    return "; say string(...)"
 
 
 def matches(of: Operand, pattern: Operand, quantifier: Quantifier) -> Test:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from rdmawire.analysis.filter.catalogue import folded, words
+from rdmawire.analysis.filter.catalogue import folded, states, words, words_like
 from rdmawire.analysis.filter.error import FilterError, shown
 from rdmawire.analysis.filter.kind import SIZES, Kind, Prefix
 from rdmawire.analysis.filter.lexer import Form, Token, octets_of
@@ -68,10 +68,17 @@ def _number(literal: Literal, width: int, name: str) -> int:
     if token.form is Form.WORD and _NUMBER.fullmatch(token.text):
         return _fitting(literal, width, name)
     known = words(name) if name else {}
-    return known[folded(literal.written)] if folded(literal.written) in known else _no_word(literal)
+    return (
+        known[folded(literal.written)]
+        if folded(literal.written) in known
+        else _no_word(literal, name)
+    )
 
 
-def _no_word(literal: Literal) -> int:
+def _no_word(literal: Literal, name: str) -> int:
+    near = words_like(name, literal.written) if name else []
+    if near:
+        raise _Reason(f"{literal} is no word of it; the nearest are {', '.join(near)}")
     raise ValueError(literal.written)
 
 
@@ -146,8 +153,13 @@ def _mac(literal: Literal, _width: int, _name: str) -> bytes:
     return octets
 
 
-def _text(literal: Literal, _width: int, _name: str) -> str:
-    return literal.written
+def _text(literal: Literal, _width: int, name: str) -> str:
+    allowed = {folded(state): state for state in states(name)}
+    if not allowed:
+        return literal.written
+    if folded(literal.written) not in allowed:
+        raise _Reason(f"{literal} is none of its words: {', '.join(allowed.values())}")
+    return allowed[folded(literal.written)]
 
 
 def _time(literal: Literal, _width: int, _name: str) -> int:

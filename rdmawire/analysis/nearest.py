@@ -1,0 +1,33 @@
+"""What somebody may have meant by a name that nothing goes by."""
+
+import difflib
+from collections.abc import Iterable
+from itertools import takewhile
+
+OFFERED = 3
+"""Names that are offered at most."""
+_ALIKE = 0.6
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three names: those that end alike, as ``bth.psn``, before those spelled alike."""
+    likeness = {each: _likeness(each, name) for each in known}
+    shared = {each: _shared(each, name) for each in likeness}
+    near = [each for each in likeness if shared[each] or likeness[each] >= _ALIKE]
+    return sorted(near, key=lambda each: (-shared[each], -likeness[each]))[:OFFERED]
+
+
+def offer(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that offers the nearest names; empty if none is near."""
+    near = nearest(name, known)
+    return f"; the nearest are {', '.join(near)}" if near else ""
+
+
+def _shared(one: str, other: str) -> int:
+    """How many parts between dots are the same, from the end."""
+    parts = zip(reversed(one.split(".")), reversed(other.split(".")), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], parts))
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
