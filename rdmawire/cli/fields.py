@@ -13,7 +13,8 @@ from rdmawire.cli.streams import complain
 def command(pattern: str, as_json: bool) -> int:
     """List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
 
-    PATTERN keeps the fields whose name or meaning contains it, in capitals or not.
+    PATTERN keeps the fields whose name or meaning contains it, in capitals or not, with spaces
+    or with underscores.
 
     \b
     Examples:
@@ -22,7 +23,7 @@ def command(pattern: str, as_json: bool) -> int:
       rdmawire fields 'retry count'
       rdmawire fields --json | jq '.[].name'
     """  # noqa: D301 - click keeps the lines behind a backspace
-    found = [info for info in fields() if _matches(info, pattern.lower())]
+    found = [info for info in fields() if _matches(info, _plain(pattern))]
     if as_json:
         click.echo(dumped([_as_object(info) for info in found], indent=1))
     else:
@@ -33,7 +34,11 @@ def command(pattern: str, as_json: bool) -> int:
 
 
 def _matches(info: FieldInfo, pattern: str) -> bool:
-    return any(pattern in text.lower() for text in (info.name, info.doc))
+    return any(pattern in _plain(text) for text in (info.name, info.doc))
+
+
+def _plain(text: str) -> str:
+    return text.lower().replace("_", " ")
 
 
 def _line(info: FieldInfo) -> str:

@@ -129,6 +129,7 @@ def test_fields_are_listed() -> None:
 def test_fields_are_found_by_what_they_mean_too() -> None:
     lines = rdmawire("fields", "SHOULD have been").stdout.splitlines()
     assert "rdmawire.icrc.expected" in [line.split("\t")[0] for line in lines]
+    assert "infiniband.cm.req.retrcount\t" in rdmawire("fields", "retry count").stdout
     assert "contains 'nonsuch'" in refused("fields", "nonsuch", status=1)
 
 
