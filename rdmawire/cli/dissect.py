@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Another FILE, as tshark asks for it.",
 )
-@click.option(
-    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=option.display_filter,
-    help="Only frames that pass a display filter, in Wireshark's language.",
-)  # fmt: skip
+@option.DISPLAY_FILTER
 @click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with octet offsets.")
 @click.option("-x", "--hex", "octets", is_flag=True, help="The octets of each frame as well.")
 @click.option(
@@ -67,10 +64,7 @@ if TYPE_CHECKING:
     help="First frame: a number, a time since the first (1.5s, 20ms), or a date.",
 )  # fmt: skip
 @click.option("--to", "end", metavar="WHERE", callback=option.bound, help="Last frame, likewise.")
-@click.option(
-    "--port", "ports", type=option.WholeNumber(0, 65535), multiple=True, default=[4791],
-    show_default=True, help="UDP destination port of RoCEv2; may be given several times.",
-)  # fmt: skip
+@option.PORTS
 @click.option(
     "--fail-on-bad-checksum", is_flag=True, help="Exit with 1 if any checksum does not hold."
 )
@@ -87,7 +81,7 @@ if TYPE_CHECKING:
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
-@click.option("--progress/--no-progress", default=None, help="A progress bar for long files.")
+@option.PROGRESS
 def command(
     files: tuple[str, ...],
     *,

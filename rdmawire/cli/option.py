@@ -1,4 +1,4 @@
-"""Options of commands that read captures: what their texts mean."""
+"""Options of commands that read captures: those that all have, and what their texts mean."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from rdmawire.analysis import checksum
 from rdmawire.analysis.output import Separators
 from rdmawire.analysis.selection import FieldError, Selection
 from rdmawire.analysis.window import Bound, BoundError
+from rdmawire.wire.inet import ROCE_PORT
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
@@ -117,3 +118,17 @@ def separators(
         except KeyError:
             raise click.BadParameter(f"{setting!r}: {_SETTINGS}", ctx, option) from None
     return Separators(**chosen) if chosen else None
+
+
+DISPLAY_FILTER = click.option(
+    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=display_filter,
+    help="Only frames that pass a display filter, in Wireshark's language.",
+)  # fmt: skip
+PORTS = click.option(
+    "--port", "ports", type=WholeNumber(0, 65535), multiple=True, default=[ROCE_PORT],
+    show_default=True, help="UDP destination port of RoCEv2; may be given several times.",
+)  # fmt: skip
+PROGRESS = click.option(
+    "--progress/--no-progress", default=None, help="A progress bar for long files."
+)
+"""Options of every command that reads captures."""

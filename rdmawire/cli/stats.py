@@ -45,10 +45,7 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
 
 @click.command("stats")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=option.display_filter,
-    help="Only frames that pass a display filter, in Wireshark's language.",
-)  # fmt: skip
+@option.DISPLAY_FILTER
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE", callback=_picture,
@@ -60,14 +57,11 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
     help="Width of the stretches of throughput: 100ms, 1s; as it suits if not given.",
 )  # fmt: skip
 @click.option(
-    "--top", type=click.IntRange(min=0), default=40, show_default=True,
+    "--top", type=option.WholeNumber(min=0), default=40, show_default=True,
     help="Rows of a table at most, the largest first; 0 for all.",
 )  # fmt: skip
-@click.option(
-    "--port", "ports", type=click.IntRange(0, 65535), multiple=True, default=[4791],
-    show_default=True, help="UDP destination port of RoCEv2; may be given several times.",
-)  # fmt: skip
-@click.option("--progress/--no-progress", default=None, help="A progress bar for long files.")
+@option.PORTS
+@option.PROGRESS
 def command(
     files: tuple[str, ...],
     *,
