@@ -1,0 +1,1 @@
+"""The software RNIC for IB transport: sans-I/O, time as an argument."""

@@ -1,0 +1,85 @@
+"""Work completions, IBA 11.4.2.1, with the numbers of ibv_wc (ibv_poll_cq(3))."""
+
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+
+class WCStatus(IntEnum):
+    """How a work request ended: the numbers of ibv_wc_status. IBA 10.10.3."""
+
+    SUCCESS = 0
+    LOC_LEN_ERR = 1
+    LOC_QP_OP_ERR = 2
+    LOC_EEC_OP_ERR = 3
+    LOC_PROT_ERR = 4
+    WR_FLUSH_ERR = 5
+    MW_BIND_ERR = 6
+    BAD_RESP_ERR = 7
+    LOC_ACCESS_ERR = 8
+    REM_INV_REQ_ERR = 9
+    REM_ACCESS_ERR = 10
+    REM_OP_ERR = 11
+    RETRY_EXC_ERR = 12
+    RNR_RETRY_EXC_ERR = 13
+    LOC_RDD_VIOL_ERR = 14
+    REM_INV_RD_REQ_ERR = 15
+    REM_ABORT_ERR = 16
+    INV_EECN_ERR = 17
+    INV_EEC_STATE_ERR = 18
+    FATAL_ERR = 19
+    RESP_TIMEOUT_ERR = 20
+    GENERAL_ERR = 21
+
+
+class WCOpcode(IntEnum):
+    """What was done: the numbers of ibv_wc_opcode; REG_MR, which has none there, of ib_wc_opcode.
+
+    ``opcode & WCOpcode.RECV`` tells receives from sends.
+    """
+
+    SEND = 0
+    RDMA_WRITE = 1
+    RDMA_READ = 2
+    COMP_SWAP = 3
+    FETCH_ADD = 4
+    BIND_MW = 5
+    LOCAL_INV = 6
+    TSO = 7
+    FLUSH = 8
+    ATOMIC_WRITE = 9
+    REG_MR = 10
+    RECV = 128
+    RECV_RDMA_WITH_IMM = 129
+
+
+class WCFlags(IntFlag):
+    """Which fields of a completion mean something: the numbers of ibv_wc_flags."""
+
+    GRH = 1
+    WITH_IMM = 2
+    IP_CSUM_OK = 4
+    WITH_INV = 8
+
+
+class WorkCompletion(NamedTuple):
+    """What became of one work request.
+
+    Of one that failed, only ``wr_id``, ``status``, ``vendor_err`` and ``qp_num`` mean something
+    (ibv_poll_cq(3)). ``byte_len`` counts octets, for UD with the 40 of the GRH. ``imm_data`` is
+    the number as it stands on the wire, first octet uppermost.
+    """
+
+    wr_id: int
+    status: WCStatus = WCStatus.SUCCESS
+    opcode: WCOpcode = WCOpcode.SEND
+    vendor_err: int = 0
+    byte_len: int = 0
+    imm_data: int = 0
+    invalidated_rkey: int = 0
+    qp_num: int = 0
+    src_qp: int = 0
+    wc_flags: int = 0
+    pkey_index: int = 0
+    slid: int = 0
+    sl: int = 0
+    dlid_path_bits: int = 0
