@@ -1,6 +1,7 @@
 """A report as a picture: throughput, PSNs over time, opcodes."""
 
 import warnings
+from collections.abc import Iterator
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
@@ -10,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.analysis.statistics.circle import Numbers
+from rdmawire.analysis.statistics.line import REACH
 from rdmawire.analysis.statistics.points import Points
 from rdmawire.analysis.statistics.report import Flow, Report, Throughput
-from rdmawire.analysis.statistics.table import duration
+from rdmawire.analysis.statistics.unit import RATES, Units, duration, unit_of
+from rdmawire.capture.interface import SECOND
 from rdmawire.capture.refusal import write_refusal
 from rdmawire.capture.sink import open_sink
 from rdmawire.wire.psn import MODULUS
@@ -29,12 +32,13 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#
 """Colours that colour-blind people tell apart: Okabe and Ito's, and a wine red."""
 _MARKERS = ("o", "^", "s")
 _COLOURED = 20
+"""Flows that have a colour, those with the most requests."""
 _GREY = "#9A9A9A"
 _DRAWN = 40_000
 """Points that are drawn at most."""
 _OPCODES = 14
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_RATES = ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
+"""Opcodes that have a bar of their own."""
+_TIMES: Units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "axes.axisbelow": True,
@@ -81,7 +85,7 @@ def _figure(report: Report, points: Points) -> Figure:
     # A dollar sign would begin a formula.
     title = ", ".join(report.files).replace("$", r"\$")
     figure.suptitle(title if len(title) < 100 else f"{title[:99]}…", fontweight="bold")
-    scale, unit = _unit(report.seconds, _TIMES)
+    scale, unit = unit_of(report.seconds, _TIMES)
     _throughput(rates, report.throughput, scale)
     _psns(psns, report, points, scale)
     for axes in (rates, psns):
@@ -91,12 +95,8 @@ def _figure(report: Report, points: Points) -> Figure:
     return figure
 
 
-def _unit(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
-    return next((unit for unit in units if value >= unit[0]), units[-1])
-
-
 def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
-    seconds = found.interval_ns / 1e9
+    seconds = found.interval_ns / SECOND
     edges = np.arange(len(found.octets) + 1) * seconds / scale
     lines = (
         ("RDMA, on the wire", found.octets, _COLOURS[0], "-"),
@@ -104,7 +104,7 @@ def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
         ("other, on the wire", found.other_octets, _GREY, "--"),
     )
     most = max((max(octets, default=0) for _, octets, _, _ in lines), default=0) * 8 / seconds
-    size, unit = _unit(most, _RATES)
+    size, unit = unit_of(most, RATES)
     for label, octets, colour, style in lines:
         if any(octets):
             heights = np.array(octets) * 8 / seconds / size
@@ -122,16 +122,10 @@ def _psns(axes: Axes, report: Report, points: Points, scale: float) -> None:
         _say(axes, "no requests of RoCE or InfiniBand")
         return
     chosen = slice(None, None, -(-len(points.times) // _DRAWN))
-    flows, times = points.flows[chosen], (points.times[chosen] - report.first_ns) / 1e9 / scale
+    flows = points.flows[chosen]
+    times = (points.times[chosen] - report.first_ns) / SECOND / scale
     heights = _heights(report, points.psns[chosen], flows)
-    ranked = _ranked(report, flows)
-    rest = ~np.isin(flows, ranked)
-    if rest.any():
-        _scatter(axes, times[rest], heights[rest], _Look(_GREY, ".", "other"))
-    looks = zip(cycle(_COLOURS), cycle(_MARKERS), strict=False)
-    for number, (colour, marker) in zip(ranked, looks, strict=False):
-        own = flows == number
-        look = _Look(colour, marker, _name(report.flows[number]))
+    for own, look in _looks(report, flows):
         _scatter(axes, times[own], heights[own], look)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     _legend(axes)
@@ -141,6 +135,16 @@ class _Look(NamedTuple):
     colour: str
     marker: str
     label: str
+
+
+def _looks(report: Report, flows: Numbers) -> Iterator[tuple[NDArray[np.bool_], _Look]]:
+    """Which points look how: grey ones first, then flow by flow."""
+    ranked = _ranked(report, flows)
+    rest = ~np.isin(flows, ranked)
+    if rest.any():
+        yield rest, _Look(_GREY, ".", "other")
+    for number, colour, marker in zip(ranked, cycle(_COLOURS), cycle(_MARKERS), strict=False):
+        yield flows == number, _Look(colour, marker, _name(report.flows[number]))
 
 
 def _scatter(axes: Axes, times: NDArray[Any], heights: Numbers, look: _Look) -> None:
@@ -158,7 +162,7 @@ def _heights(report: Report, psns: Numbers, flows: Numbers) -> Numbers:
             first[number] = report.flows[number].requests.first_psn or 0
     ahead = (psns - first[flows]) % MODULUS
     # What is shortly before the first is a repetition of what the capture does not hold.
-    return np.where(ahead > MODULUS - (1 << 16), ahead - MODULUS, ahead)
+    return np.where(ahead > MODULUS - REACH, ahead - MODULUS, ahead)
 
 
 def _ranked(report: Report, flows: Numbers) -> list[int]:
@@ -174,17 +178,13 @@ def _name(flow: Flow) -> str:
 
 
 def _opcodes(axes: Axes, report: Report) -> None:
-    counts = [(each.name, each.frames) for each in report.opcodes]
-    counts += [(f"iWARP {each.name}", each.fpdus) for each in report.rdmap_opcodes]
-    counts.sort(key=lambda count: -count[1])
-    rest = sum(count for _, count in counts[_OPCODES:])
-    shown_counts = counts[:_OPCODES] + ([("other", rest)] if rest else [])
     axes.set_title("Opcodes", loc="left")
     axes.set_xlabel("packets (of iWARP: FPDUs)")
-    if not shown_counts:
+    counts = _opcode_counts(report)
+    if not counts:
         _say(axes, "no RDMA")
         return
-    names, frames = zip(*reversed(shown_counts), strict=True)
+    names, frames = zip(*reversed(counts), strict=True)
     places = range(len(names))
     bars = axes.barh(places, frames, color=_COLOURS[0], height=0.72)
     axes.set_yticks(places, names, fontsize=9)
@@ -192,6 +192,15 @@ def _opcodes(axes: Axes, report: Report) -> None:
     axes.bar_label(bars, [f"{n:,} ({n / total:.1%})" for n in frames], padding=3, fontsize=9)
     axes.margins(x=0.14)
     axes.grid(visible=False, axis="y")
+
+
+def _opcode_counts(report: Report) -> list[tuple[str, int]]:
+    """The most frequent opcodes, and the others together."""
+    counts = [(each.name, each.frames) for each in report.opcodes]
+    counts += [(f"iWARP {each.name}", each.fpdus) for each in report.rdmap_opcodes]
+    counts.sort(key=lambda count: -count[1])
+    rest = sum(count for _, count in counts[_OPCODES:])
+    return counts[:_OPCODES] + ([("other", rest)] if rest else [])
 
 
 def _legend(axes: Axes) -> None:

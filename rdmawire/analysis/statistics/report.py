@@ -6,6 +6,8 @@ Frames and octets are counted as on the wire. Times are nanoseconds since the ep
 from dataclasses import dataclass, fields
 from typing import Any
 
+from rdmawire.capture.interface import SECOND
+
 
 @dataclass(frozen=True, slots=True)
 class Total:
@@ -165,7 +167,7 @@ class Report:
     @property
     def seconds(self) -> float:
         """From the first frame to the last one."""
-        return (self.last_ns - self.first_ns) / 1e9
+        return (self.last_ns - self.first_ns) / SECOND
 
 
 def shallow(value: Any) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from rdmawire.analysis.statistics.report import (
     Throughput,
     Total,
 )
+from rdmawire.analysis.statistics.unit import duration, rate
+from rdmawire.capture.interface import SECOND
 from rdmawire.screen import safe
 
 
@@ -42,26 +44,7 @@ class Table(NamedTuple):
         return self._replace(heads=[self.heads[at] for at in chosen], rows=rows)
 
 
-_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 _TOTAL = [Head("frames"), Head("octets"), Head("payload")]
-
-
-def duration(nanoseconds: int) -> str:
-    """A length of time in the largest unit that it has at least one of."""
-    size, unit = next((u for u in _UNITS if nanoseconds >= u[0]), _UNITS[-1])
-    return f"{nanoseconds / size:.6g} {unit}"
-
-
-def rate(octets: int, nanoseconds: int) -> str:
-    """Bits in a second; nothing for no time."""
-    if nanoseconds <= 0:
-        return ""
-    bits = octets * 8 * 1e9 / nanoseconds
-    size, unit = next((u for u in _RATES if bits >= u[0]), _RATES[-1])
-    return f"{bits / size:.3g} {unit}"
-
-
-_RATES = ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s"))
 
 
 def heading(report: Report) -> str:
@@ -78,8 +61,7 @@ def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
     """All tables that have rows; ``top`` rows at most of each, but of throughput; 0 for all."""
     flows = _largest(report.flows)
     streams = sorted(report.streams, key=lambda each: -each.octets)
-    title = f"throughput, each {duration(throughput.interval_ns)}"
-    for keys, name, heads, rows in (
+    for keys, title, heads, rows in (
         (1, "opcodes", _OPCODES, map(_opcode, report.opcodes)),
         (1, "RDMAP opcodes", _RDMAP, map(_rdmap, report.rdmap_opcodes)),
         (1, "endpoints", _ENDPOINTS, map(_endpoint, report.endpoints)),
@@ -87,12 +69,12 @@ def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
         (3, "NAKs", _NAKS, chain.from_iterable(map(_naks, flows))),
         (2, "iWARP streams", _STREAMS, map(_stream, streams)),
         (2, "Terminates", _TERMINATES, chain.from_iterable(map(_terminates, streams))),
-        (1, title, _THROUGHPUT, _throughput(throughput)),
     ):
-        most = None if name == title else top or None
-        shown = list(islice(rows, most))
-        if shown:
-            yield Table(name, heads, shown, sum(1 for _ in rows), keys)
+        if shown := list(islice(rows, top or None)):
+            yield Table(title, heads, shown, sum(1 for _ in rows), keys)
+    if rates := list(_throughput(throughput)):
+        title = f"throughput, each {duration(throughput.interval_ns)}"
+        yield Table(title, _THROUGHPUT, rates, 0, 1)
 
 
 def _largest(flows: list[Flow]) -> list[Flow]:
@@ -238,6 +220,6 @@ _THROUGHPUT = [
 def _throughput(found: Throughput) -> Iterator[list[str]]:
     columns = zip(found.frames, found.octets, found.payload, found.other_octets, strict=True)
     for number, (frames, octets, payload, other) in enumerate(columns):
-        since = f"{number * found.interval_ns / 1e9:.9g} s"
+        since = f"{number * found.interval_ns / SECOND:.9g} s"
         counts = [str(n) for n in (frames, octets, payload)]
         yield [since, *counts, rate(octets, found.interval_ns), str(other)]
