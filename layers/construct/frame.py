@@ -6,7 +6,6 @@ from typing import Any
 from construct import (
     Bytes,
     Default,
-    Error,
     FixedSized,
     GreedyBytes,
     If,
@@ -18,6 +17,7 @@ from construct import (
 from rdmawire.layers.construct.completed import Completed
 from rdmawire.layers.construct.header import number, struct
 from rdmawire.layers.construct.packet import TransportPacket
+from rdmawire.layers.construct.refused import Refused
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import GRH, ICRC
@@ -33,6 +33,7 @@ from rdmawire.wire.inet import (
 )
 from rdmawire.wire.roce import icrc_of
 
+_ANNOUNCES: dict[int, str] = {EtherType.IPV4: "protocol", EtherType.IPV6: "next_header"}
 _TAGS = (EtherType.VLAN, EtherType.QINQ, EtherType.QINQ_OLD)
 
 
@@ -46,6 +47,12 @@ def _ethertype(frame: Any) -> int:
 
 def _is_ip(frame: Any) -> bool:
     return _ethertype(frame) != EtherType.ROCE
+
+
+def _protocol(frame: Any) -> int | None:
+    """What an IP header announces; ``None`` for a GRH."""
+    field = _ANNOUNCES.get(_ethertype(frame))
+    return number(frame["network"][field], IPProtocol) if field else None
 
 
 def _options_size(frame: Any) -> int:
@@ -72,7 +79,11 @@ _FRAME = Struct(
             EtherType.IPV6: struct(IPv6),
             EtherType.ROCE: struct(GRH),
         },
-        default=Error,
+        default=Refused(lambda frame: f"EtherType 0x{_ethertype(frame):04x} carries no RoCE"),
+    ),
+    If(
+        lambda ctx: ctx._parsing and _protocol(ctx) not in (None, IPProtocol.UDP),
+        Refused(lambda frame: f"IP protocol {_protocol(frame)} carries no RoCE"),
     ),
     "options" / Bytes(_options_size),
     "udp" / If(_is_ip, struct(UDP)),

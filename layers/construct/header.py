@@ -14,9 +14,11 @@ from construct import (
     Default,
     Enum,
     Flag,
+    MappingError,
     Struct,
 )
 
+from rdmawire.analysis.nearest import offer
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.show import BOOL
 
@@ -33,8 +35,12 @@ def struct(table: type[Header]) -> Construct:
 
 
 def number(value: Any, names: type[IntEnum]) -> int:
-    """A number that may be given by its name."""
-    return names[value].value if isinstance(value, str) else int(value)
+    """A number that may be given by its name; ``MappingError`` for one that nothing has."""
+    if not isinstance(value, str):
+        return int(value)
+    if value not in names.__members__:
+        raise MappingError(f"{names.__name__} has no {value!r}{offer(value, names.__members__)}")
+    return names[value].value
 
 
 def _field(row: Row) -> Construct:

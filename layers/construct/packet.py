@@ -7,7 +7,6 @@ from construct import (
     Construct,
     Container,
     Default,
-    Error,
     GreedyBytes,
     Struct,
     Switch,
@@ -15,6 +14,7 @@ from construct import (
 )
 
 from rdmawire.layers.construct.header import number, struct
+from rdmawire.layers.construct.refused import Refused
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.opcode import Opcode, is_vendor
@@ -49,11 +49,13 @@ def _extended(tables: tuple[type[Header], ...]) -> Construct:
 
 
 _EXTENDED = {opcode: _extended(layout.headers) for opcode, layout in LAYOUTS.items()}
+_RESERVED = Refused(lambda packet: f"opcode 0x{_opcode(packet['bth']):02x} is reserved (IBA 9.2.1)")
 
 TransportPacket = "TransportPacket" / _Padded(
     Struct(
         "bth" / struct(BTH),
-        "extended" / Default(Switch(lambda ctx: _opcode(ctx.bth), _EXTENDED, default=Error), {}),
+        "extended"
+        / Default(Switch(lambda ctx: _opcode(ctx.bth), _EXTENDED, default=_RESERVED), {}),
         "rest" / GreedyBytes,
     )
 )

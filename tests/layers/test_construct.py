@@ -168,5 +168,13 @@ def test_a_refusal_says_where() -> None:
     )
     with pytest.raises(ConstructError, match=r"RoCEFrame -> transport"):
         RoCEFrame.parse(frame[:52])
+    with pytest.raises(ConstructError, match=r"network\nEtherType 0x0806 carries no RoCE"):
+        RoCEFrame.parse(frame[:12] + b"\x08\x06" + frame[14:])
+    with pytest.raises(ConstructError, match="IP protocol 6 carries no RoCE"):
+        RoCEFrame.parse(frame[:23] + b"\x06" + frame[24:])
+    with pytest.raises(ConstructError, match=r"-> extended\nopcode 0x1f is reserved"):
+        TransportPacket.parse(b"\x1f" + bytes(20))
+    with pytest.raises(ConstructError, match="Opcode has no 'SEND_ONLY'; the nearest are RC_SEND_"):
+        TransportPacket.build({"bth": {"opcode": "SEND_ONLY"}})
     with pytest.raises(ConstructError, match="no header of this message is named 'BTX'"):
         Segment.build([{"name": "BTX", "value": {}}])
