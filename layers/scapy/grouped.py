@@ -29,9 +29,12 @@ def ungrouped(table: type[Header], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _members(table: type[Header], group: Group, value: int) -> Iterator[tuple[str, int]]:
-    """The rows of the group with their numbers; :class:`WireError` for a value too big."""
+    """The rows of the group with their numbers; :class:`WireError` for no number that fits."""
+    name = f"{table.__name__}.{group.name}"
+    if not isinstance(value, int):
+        rows = ", ".join(row.name for row in table.rows if row.name in group.members)
+        raise WireError(f"{name} is a number, not {value!r}; words go to {rows}")
     if not 0 <= value < 1 << group.width:
-        name = f"{table.__name__}.{group.name}"
         raise WireError(f"{name} {value} does not fit in {group.width} bits")
     left = group.width
     for row in table.rows:
