@@ -11,14 +11,14 @@ from rdmawire.wire.mpa import FPDULength
 
 def of_fpdus(query: Query, frame: Dissection) -> Iterable[list[Any]]:
     """One row for each FPDU: the fields of its headers, and of those around the TCP segment."""
-    before, fpdus = _parted(frame.nodes)
+    before, fpdus = parted(frame.nodes)
     for nodes in fpdus:
         part = copy(frame)
         part.nodes = before + nodes
         yield query.values(part)
 
 
-def _parted(nodes: list[Node]) -> tuple[list[Node], list[list[Node]]]:
+def parted(nodes: list[Node]) -> tuple[list[Node], list[list[Node]]]:
     """The nodes before the first FPDU, and those of each FPDU."""
     starts = [at for at, node in enumerate(nodes) if isinstance(node.header, FPDULength)]
     ends = [*starts[1:], len(nodes)] if starts else []

@@ -37,23 +37,23 @@ def walked(
     """
     size = min(first or _BLOCK, _BLOCK)
     block: list[list[Any]] = []
-    damage: CaptureError | None = None
-    with open_capture(path) as reader:
-        frames = Dissector(ports).capture(reader)
-        while damage is None:
-            try:
-                block += rows(query, next(frames))
-            except StopIteration:
-                break
-            except CaptureError as error:
-                damage = error
-            if len(block) >= size:
-                yield _filled(query, block)
-                block = []
-    if block:
-        yield _filled(query, block)
-    if damage is not None:
-        raise damage
+    try:
+        with open_capture(path) as reader:
+            for frame in Dissector(ports).capture(reader):
+                block += rows(query, frame)
+                if len(block) >= size:
+                    yield _filled(query, block)
+                    block = []
+    except CaptureError:
+        yield from _rest(query, block)
+        raise
+    yield from _rest(query, block)
+
+
+def _rest(query: Query, rows: list[list[Any]]) -> Iterator[Columns]:
+    """The last block, unless it has no rows."""
+    if rows:
+        yield _filled(query, rows)
 
 
 def _filled(query: Query, rows: list[list[Any]]) -> Columns:

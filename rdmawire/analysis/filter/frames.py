@@ -139,8 +139,11 @@ def _member(values: Values, member: Member, quantifier: Quantifier) -> Question:
 
     def answer(frame: Dissection) -> bool:
         bounds = list(product(low(frame), high(frame)))
-        inside: Judge = lambda value: any(above(value, a) and below(value, b) for a, b in bounds)  # noqa: E731
-        return _of_values(values, inside, quantifier)(frame)
+
+        def is_inside(value: Any) -> bool:
+            return any(above(value, least) and below(value, most) for least, most in bounds)
+
+        return _of_values(values, is_inside, quantifier)(frame)
 
     return answer
 

@@ -54,10 +54,10 @@ def _field(field: Field) -> Values:
         return name.frame
     if name.starts:
         return lambda frame: [octets for _, octets in _spans(frame, name)]
-    return _everywhere(name)
+    return _of_nodes(name) if name.derived else _of_headers(name)
 
 
-def _everywhere(name: Name) -> Values:
+def _of_nodes(name: Name) -> Values:
     of_node = _of_node(name)
 
     def values(frame: Dissection) -> list[Any]:
@@ -66,7 +66,7 @@ def _everywhere(name: Name) -> Values:
             found += of_node(node)
         return found
 
-    return _of_headers(name) if not name.derived else values
+    return values
 
 
 def _of_headers(name: Name) -> Values:
@@ -100,8 +100,7 @@ def _spans(frame: Dissection, name: Name) -> list[tuple[int, bytes]]:
     """The octets of each layer of a protocol, with its number."""
     runs: list[list[bytes]] = []
     for node in frame.nodes:
-        within = bool(runs) and node.name in name.belongs
-        if within:
+        if runs and node.name in name.belongs:
             runs[-1].append(node.octets)
         elif node.name in name.starts:
             runs.append([_begun(frame, node)])
@@ -213,7 +212,9 @@ def _call(call: Call) -> Values:
         return _length(call.arguments[0], arguments[0])
     if call.function in _OF_ALL:
         return _of_all(_OF_ALL[call.function], arguments)
-    each = _writer(call.arguments[0].kind) if call.function == "string" else _OF_EACH[call.function]
+    each = (
+        _WRITERS[call.arguments[0].kind] if call.function == "string" else _OF_EACH[call.function]
+    )
     return lambda frame: [each(value) for value in arguments[0](frame)]
 
 
@@ -231,10 +232,6 @@ def _length(of: Value, values: Values) -> Values:
         return lambda frame: [len(value) for value in values(frame)]
     width = field_named(of).width if isinstance(of, Field) else 64
     return lambda frame: [width // 8 for _ in values(frame)]
-
-
-def _writer(kind: Kind) -> Callable[[Any], str]:
-    return _WRITERS[kind]
 
 
 _WRITERS: dict[Kind, Callable[[Any], str]] = {

@@ -1,10 +1,9 @@
 """What a dissected frame says that columns cannot hold: inner addresses, FPDUs, connections."""
 
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 from rdmawire.analysis import derived
+from rdmawire.analysis.columns.fpdu import parted
 from rdmawire.analysis.node import Dissection, Node
 from rdmawire.analysis.saying import terminate_words
 from rdmawire.wire.cm import REP
@@ -128,13 +127,8 @@ def _of_iwarp(frame: Dissection) -> Facts:
     pair, way = _pair(ip), None
     if tcp < len(headers) and isinstance(found := headers[tcp], TCP):
         way = Way(pair.source, found.srcport, pair.destination, found.dstport)
-    return Facts(pair, 0, 0, way, tuple(_fpdus(frame.nodes)), True, None)
-
-
-def _fpdus(nodes: list[Node]) -> Iterator[Fpdu]:
-    starts = [at for at, node in enumerate(nodes) if isinstance(node.header, FPDULength)]
-    for start, end in pairwise([*starts, len(nodes)]):
-        yield _fpdu(nodes[start:end])
+    _, fpdus = parted(frame.nodes)
+    return Facts(pair, 0, 0, way, tuple(map(_fpdu, fpdus)), True, None)
 
 
 def _fpdu(nodes: list[Node]) -> Fpdu:
