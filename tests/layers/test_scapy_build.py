@@ -152,7 +152,7 @@ def test_groups_of_rows_are_read_set_and_given_as_one_number() -> None:
     assert bytes(pkt) == bytes.fromhex("60000005")
     with pytest.raises(WireError, match=r"AETH.syndrome 256 does not fit in 8 bits"):
         AETH(syndrome=256)
-    with pytest.raises(WireError, match="AETH.syndrome is a number, not 'NAK'; words go to"):
+    with pytest.raises(WireError, match=r"AETH.syndrome is a number, not 'NAK'; words go to"):
         AETH(syndrome="NAK")
     with pytest.raises(AttributeError, match="syndrom"):
         AETH(syndrom=1)
