@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class WCStatus(IntEnum):
-    """How a work request ended: the numbers of ibv_wc_status. IBA 10.10.3."""
+    """How a work request ended: the numbers of ibv_wc_status. IBA 11.6.2."""
 
     SUCCESS = 0
     LOC_LEN_ERR = 1

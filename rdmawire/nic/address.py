@@ -1,0 +1,101 @@
+"""Address handles, IBA 10.2.2 and 11.2.2: where packets go, and by which path.
+
+GIDs are 16 octets. For RoCEv2 over IPv4 they are IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2;
+IBA A17).
+"""
+
+from errno import EINVAL
+from typing import NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.nic.profile import IBTA, Bounds, Profile, up_to
+
+GID_OCTETS = 16
+MAC_OCTETS = 6
+MAPPED_IPV4 = bytes(10) + b"\xff\xff"
+"""How the GID of an IPv4 address begins."""
+
+FLOW_LABELS = 1 << 20
+SOURCE_PORTS = 0xC000
+"""First of the UDP source ports of RoCEv2, the dynamic ones: 0xC000 to 0xFFFF. IBA A17."""
+
+
+class AddressHandle(NamedTuple):
+    """A path to a destination, as ibv_ah_attr has it; ``dmac`` and ``sgid`` are looked up already.
+
+    ``dmac`` is the next hop's 6 octets, ``dgid`` and ``sgid`` have 16. ``hop_limit`` is also the
+    TTL; ``traffic_class`` holds DSCP and ECN. ``flow_label`` 0 leaves the choice of the UDP source
+    port to the queue pairs' numbers.
+    """
+
+    dmac: bytes
+    dgid: bytes
+    sgid: bytes
+    hop_limit: int = 64
+    traffic_class: int = 0
+    flow_label: int = 0
+    sl: int = 0
+    port_num: int = 1
+
+
+_OCTETS = {"dmac": MAC_OCTETS, "dgid": GID_OCTETS, "sgid": GID_OCTETS}
+
+_BOUNDS = {
+    "hop_limit": up_to(0xFF),
+    "traffic_class": up_to(0xFF),
+    "flow_label": up_to(FLOW_LABELS - 1),
+    "sl": up_to(0xF),
+    "port_num": Bounds(1, lambda profile: profile.phys_port_cnt),
+}
+
+
+def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
+    """``VerbsError`` EINVAL for a handle with a field out of range. ibv_create_ah(3)."""
+    for field, octets in _OCTETS.items():
+        found = len(getattr(handle, field))
+        if found != octets:
+            raise VerbsError(f"{field} has {found} octets, not {octets}", EINVAL)
+    for field, bounds in _BOUNDS.items():
+        bounds.check(field, getattr(handle, field), profile)
+    if is_ipv4(handle.dgid) != is_ipv4(handle.sgid):
+        raise VerbsError("of dgid and sgid one is an IPv4 address, the other is not", EINVAL)
+
+
+def mapped(address: bytes) -> bytes:
+    """The GID of an IPv4 address of 4 octets."""
+    return MAPPED_IPV4 + address
+
+
+def is_ipv4(gid: bytes) -> bool:
+    """Whether a GID is that of an IPv4 address."""
+    return gid[:12] == MAPPED_IPV4
+
+
+def is_multicast(gid: bytes) -> bool:
+    """Whether a GID is that of a group: ff00::/8, or 224.0.0.0/4 for IPv4. IBA 4.1.1."""
+    return gid[12] >> 4 == 0xE if is_ipv4(gid) else gid[0] == 0xFF
+
+
+def multicast_mac(gid: bytes) -> bytes:
+    """The Ethernet address of a group: RFC 2464, section 7, and RFC 1112, section 6.4."""
+    if is_ipv4(gid):
+        return b"\x01\x00\x5e" + bytes((gid[13] & 0x7F,)) + gid[14:]
+    return b"\x33\x33" + gid[12:]
+
+
+def udp_source_port(flow_label: int, local_qpn: int = 0, remote_qpn: int = 0) -> int:
+    """The UDP source port of a flow: one for a flow label, or else for two queue pairs.
+
+    IBA A17 asks for one port for each flow and leaves open which. As Linux does it, so that
+    paths fall the same way: the 20 bits of the flow label are folded to 14.
+    """
+    label = flow_label or qpn_label(local_qpn, remote_qpn)
+    return SOURCE_PORTS | (label & 0x3FFF) ^ (label >> 14)
+
+
+def qpn_label(local_qpn: int, remote_qpn: int) -> int:
+    """The flow label that stands for two queue pairs, the same from both ends."""
+    product = local_qpn * remote_qpn
+    product ^= product >> 20
+    product ^= product >> 40
+    return product % FLOW_LABELS

@@ -1,0 +1,232 @@
+"""What devices differ in, as data: limits, and what they do otherwise than the standard says.
+
+:data:`IBTA` does what the standard says; where that leaves limits to the device, it has those of
+a present adapter. :data:`RXE` is Linux's soft-RoCE as of kernel 6.x, read from its ``rxe_param.h``
+and its requester, completer and responder. :func:`named` finds a profile by its name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from errno import EINVAL
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.wire.ib import RNR_TIMER_NS, Nak
+from rdmawire.wire.management import MTU
+from rdmawire.wire.psn import MODULUS
+
+
+class AtomicCap(IntEnum):
+    """Among whom atomics are atomic: the numbers of ibv_atomic_cap. IBA 10.7.2.3."""
+
+    NONE = 0
+    HCA = 1
+    GLOB = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One kind of device. Limits have the names of ibv_query_device(3) and ibv_query_port(3)."""
+
+    name: str
+    """By which it is asked for."""
+
+    max_qp: int
+    """Queue pairs."""
+    max_qp_wr: int
+    """Work requests in one queue of a queue pair."""
+    max_sge: int
+    """Pieces of memory in a work request."""
+    max_sge_rd: int
+    """Pieces of memory in an RDMA READ request."""
+    max_inline_data: int
+    """Octets of a message that may stand in the work request itself."""
+    max_qp_rd_atom: int
+    """READs and atomics that a queue pair may have under way as responder."""
+    max_qp_init_rd_atom: int
+    """READs and atomics that a queue pair may have under way as requester."""
+    max_res_rd_atom: int
+    """READs and atomics under way at all responders together."""
+    max_srq: int
+    """Shared receive queues."""
+    max_srq_wr: int
+    """Receives in a shared receive queue."""
+    max_srq_sge: int
+    """Pieces of memory in a receive of a shared receive queue."""
+    max_cq: int
+    """Completion queues."""
+    max_cqe: int
+    """Completions in a completion queue."""
+    max_cq_count: int
+    """Completions for one event, at most (``cq_mod_caps``)."""
+    max_cq_period: int
+    """Nanoseconds that an event may be put off, at most (``cq_mod_caps`` counts microseconds)."""
+
+    max_pd: int
+    """Protection domains."""
+    max_mr: int
+    """Memory regions."""
+    max_mr_size: int
+    """Octets of a region."""
+    max_mw: int
+    """Memory windows."""
+    max_fast_reg_pages: int
+    """Pages that one fast registration (REG_MR) may list."""
+    page_size_cap: int
+    """Page sizes, each as its bit."""
+    atomic_cap: AtomicCap
+    """Among whom atomics are atomic."""
+
+    max_ah: int
+    """Address handles."""
+    max_mcast_grp: int
+    """Multicast groups."""
+    max_mcast_qp_attach: int
+    """Queue pairs in one multicast group."""
+    max_total_mcast_qp_attach: int
+    """Queue pairs in all multicast groups together."""
+
+    phys_port_cnt: int
+    """Ports, which count from 1."""
+    max_mtu: MTU
+    """Greatest path MTU."""
+    max_msg_sz: int
+    """Octets of a message."""
+    pkey_tbl_len: int
+    """P_Keys of a port."""
+    gid_tbl_len: int
+    """GIDs of a port."""
+    local_ca_ack_delay: int
+    """How long a responder takes to answer: 4.096 us times two to this. IBA 9.7.6.1.3."""
+
+    endless_retry_cnt: int | None
+    """The ``retry_cnt`` that never runs out, or none. (``rnr_retry`` 7 never does: 9.7.5.2.8.)"""
+    packets_per_ack: int
+    """A request asks for an ACK with its last packet, and with this many since one last did."""
+    packets_in_flight: int
+    """Packets that a requester leaves unacknowledged."""
+    rnr_timer_ns: tuple[int, ...]
+    """How long a requester waits for each RNR NAK timer 0..31, in nanoseconds."""
+    too_long: Nak
+    """The answer to a message longer than the receive posted for it."""
+
+
+IBTA: Final = Profile(
+    name="ibta",
+    max_qp=1 << 18,
+    max_qp_wr=1 << 15,
+    max_sge=30,
+    max_sge_rd=30,
+    max_inline_data=1024,
+    max_qp_rd_atom=16,
+    max_qp_init_rd_atom=16,
+    max_res_rd_atom=16 << 18,
+    max_srq=1 << 18,
+    max_srq_wr=(1 << 15) - 1,
+    max_srq_sge=31,
+    max_cq=1 << 24,
+    max_cqe=(1 << 22) - 1,
+    max_cq_count=0xFFFF,
+    max_cq_period=0xFFFF_000,
+    max_pd=1 << 24,
+    max_mr=1 << 24,
+    max_mr_size=(1 << 64) - 1,
+    max_mw=1 << 24,
+    max_fast_reg_pages=1 << 16,
+    page_size_cap=0xFFFF_F000,
+    atomic_cap=AtomicCap.HCA,
+    max_ah=(1 << 31) - 1,
+    max_mcast_grp=1 << 21,
+    max_mcast_qp_attach=240,
+    max_total_mcast_qp_attach=240 << 21,
+    phys_port_cnt=1,
+    max_mtu=MTU.OCTETS_4096,
+    max_msg_sz=1 << 31,
+    pkey_tbl_len=128,
+    gid_tbl_len=256,
+    local_ca_ack_delay=16,
+    endless_retry_cnt=None,
+    packets_per_ack=64,  # the standard leaves it to the requester
+    packets_in_flight=MODULUS // 2 - 1,  # IBA 9.7.1: of one half of the circle
+    rnr_timer_ns=RNR_TIMER_NS,
+    too_long=Nak.INVALID_REQUEST,  # IBA 9.9.3: a length error
+)
+"""The standard. The default."""
+
+_RXE_MAX = 1 << 20
+
+RXE: Final = Profile(
+    name="rxe",
+    max_qp=_RXE_MAX - 16,
+    max_qp_wr=_RXE_MAX,
+    max_sge=32,
+    max_sge_rd=32,
+    max_inline_data=32 * 16,
+    max_qp_rd_atom=128,
+    max_qp_init_rd_atom=128,
+    max_res_rd_atom=0x3F000,
+    max_srq=_RXE_MAX - 0x20001,
+    max_srq_wr=_RXE_MAX,
+    max_srq_sge=27,
+    max_cq=_RXE_MAX,
+    max_cqe=(1 << 15) - 1,
+    max_cq_count=0,  # it does not moderate
+    max_cq_period=0,
+    max_pd=_RXE_MAX,
+    max_mr=_RXE_MAX // 2 - 1,
+    max_mr_size=(1 << 64) - 1,
+    max_mw=_RXE_MAX // 2 - 1,
+    max_fast_reg_pages=512,
+    page_size_cap=0xFFFF_F000,
+    atomic_cap=AtomicCap.HCA,
+    max_ah=(1 << 15) - 1,
+    max_mcast_grp=8192,
+    max_mcast_qp_attach=56,
+    max_total_mcast_qp_attach=0x70000,
+    phys_port_cnt=1,
+    max_mtu=MTU.OCTETS_4096,
+    max_msg_sz=1 << 31,
+    pkey_tbl_len=1,
+    gid_tbl_len=1024,
+    local_ca_ack_delay=15,
+    endless_retry_cnt=7,
+    # Its counter is compared with 64 before it counts, by "more than": the 66th packet asks.
+    packets_per_ack=66,
+    # It stops when more than 128 are unacknowledged, so one more than those goes out.
+    packets_in_flight=129,
+    # Timer 25 is 61.41 ms there, a slip; the standard has 61.44.
+    rnr_timer_ns=(*RNR_TIMER_NS[:25], 61_410_000, *RNR_TIMER_NS[26:]),
+    # What does not fit counts as a malformed WQE of its own.
+    too_long=Nak.REMOTE_OPERATIONAL_ERROR,
+)
+"""Linux soft-RoCE."""
+
+PROFILES: Final = MappingProxyType({profile.name: profile for profile in (IBTA, RXE)})
+"""All profiles, by name."""
+
+
+def named(name: str) -> Profile:
+    """The profile of that name; ``VerbsError`` EINVAL where there is none."""
+    if name not in PROFILES:
+        raise VerbsError(f"no profile {name!r}: there are {', '.join(PROFILES)}", EINVAL)
+    return PROFILES[name]
+
+
+class Bounds(NamedTuple):
+    """The values that a number may have: from ``low`` up to what ``high`` reads from a profile."""
+
+    low: int
+    high: Callable[[Profile], int]
+
+    def check(self, field: str, value: int, profile: Profile) -> None:
+        """``VerbsError`` EINVAL, with the field's name, for a value outside."""
+        high = int(self.high(profile))
+        if not self.low <= value <= high:
+            raise VerbsError(f"{field} {value} is not within {int(self.low)}..{high}", EINVAL)
+
+
+def up_to(high: int) -> Bounds:
+    """From 0 to a number that is the same for all devices."""
+    return Bounds(0, lambda _: high)
