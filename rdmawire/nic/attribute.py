@@ -1,0 +1,189 @@
+"""Attributes of queue pairs: their names, mask bits and ranges. ibv_modify_qp(3), IBA 11.2.5.2."""
+
+from collections.abc import Iterator
+from enum import IntFlag
+from errno import EINVAL
+from typing import NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.nic.address import AddressHandle, check_address
+from rdmawire.nic.profile import IBTA, Bounds, Profile, up_to
+from rdmawire.nic.state import MigrationState, QPState
+from rdmawire.wire.management import MTU
+from rdmawire.wire.psn import MODULUS
+
+
+class QPAttrMask(IntFlag):
+    """Which attributes are given: the numbers of ibv_qp_attr_mask."""
+
+    STATE = 1 << 0
+    CUR_STATE = 1 << 1
+    EN_SQD_ASYNC_NOTIFY = 1 << 2
+    ACCESS_FLAGS = 1 << 3
+    PKEY_INDEX = 1 << 4
+    PORT = 1 << 5
+    QKEY = 1 << 6
+    AV = 1 << 7
+    PATH_MTU = 1 << 8
+    TIMEOUT = 1 << 9
+    RETRY_CNT = 1 << 10
+    RNR_RETRY = 1 << 11
+    RQ_PSN = 1 << 12
+    MAX_QP_RD_ATOMIC = 1 << 13
+    ALT_PATH = 1 << 14
+    MIN_RNR_TIMER = 1 << 15
+    SQ_PSN = 1 << 16
+    MAX_DEST_RD_ATOMIC = 1 << 17
+    PATH_MIG_STATE = 1 << 18
+    CAP = 1 << 19
+    DEST_QPN = 1 << 20
+    RATE_LIMIT = 1 << 25
+
+
+class QPCap(NamedTuple):
+    """Sizes of a queue pair, as ibv_qp_cap has them."""
+
+    max_send_wr: int = 64
+    max_recv_wr: int = 64
+    max_send_sge: int = 1
+    max_recv_sge: int = 1
+    max_inline_data: int = 0
+
+
+class QPAttributes(NamedTuple):
+    """What may be set of a queue pair, as ibv_qp_attr has it.
+
+    ``timeout`` and ``alt_timeout`` stand for 4.096 us times two to them, 0 for no end (IBA
+    9.7.6.1.3); ``min_rnr_timer`` for the wait of the profile's row; ``rnr_retry`` 7 has no end.
+    ``rate_limit`` is in kbit/s. ``sq_draining`` is only ever told.
+    """
+
+    qp_state: QPState = QPState.RESET
+    cur_qp_state: QPState = QPState.RESET
+    path_mtu: MTU = MTU.OCTETS_1024
+    path_mig_state: MigrationState = MigrationState.MIGRATED
+    qkey: int = 0
+    rq_psn: int = 0
+    sq_psn: int = 0
+    dest_qp_num: int = 0
+    qp_access_flags: int = 0
+    cap: QPCap = QPCap()
+    ah: AddressHandle | None = None
+    alt_ah: AddressHandle | None = None
+    pkey_index: int = 0
+    alt_pkey_index: int = 0
+    en_sqd_async_notify: bool = False
+    sq_draining: bool = False
+    max_rd_atomic: int = 0
+    max_dest_rd_atomic: int = 0
+    min_rnr_timer: int = 0
+    port_num: int = 1
+    timeout: int = 0
+    retry_cnt: int = 0
+    rnr_retry: int = 0
+    alt_port_num: int = 1
+    alt_timeout: int = 0
+    rate_limit: int = 0
+
+
+_M = QPAttrMask
+
+FIELDS: dict[QPAttrMask, tuple[str, ...]] = {
+    _M.STATE: ("qp_state",),
+    _M.CUR_STATE: ("cur_qp_state",),
+    _M.EN_SQD_ASYNC_NOTIFY: ("en_sqd_async_notify",),
+    _M.ACCESS_FLAGS: ("qp_access_flags",),
+    _M.PKEY_INDEX: ("pkey_index",),
+    _M.PORT: ("port_num",),
+    _M.QKEY: ("qkey",),
+    _M.AV: ("ah",),
+    _M.PATH_MTU: ("path_mtu",),
+    _M.TIMEOUT: ("timeout",),
+    _M.RETRY_CNT: ("retry_cnt",),
+    _M.RNR_RETRY: ("rnr_retry",),
+    _M.RQ_PSN: ("rq_psn",),
+    _M.MAX_QP_RD_ATOMIC: ("max_rd_atomic",),
+    _M.ALT_PATH: ("alt_ah", "alt_pkey_index", "alt_port_num", "alt_timeout"),
+    _M.MIN_RNR_TIMER: ("min_rnr_timer",),
+    _M.SQ_PSN: ("sq_psn",),
+    _M.MAX_DEST_RD_ATOMIC: ("max_dest_rd_atomic",),
+    _M.PATH_MIG_STATE: ("path_mig_state",),
+    _M.CAP: ("cap",),
+    _M.DEST_QPN: ("dest_qp_num",),
+    _M.RATE_LIMIT: ("rate_limit",),
+}
+"""The attributes that each bit of the mask gives."""
+
+
+_BITS_3, _BITS_5, _BITS_24, _BITS_32 = up_to(7), up_to(31), up_to(MODULUS - 1), up_to(0xFFFF_FFFF)
+_PKEY_INDEX = Bounds(0, lambda profile: profile.pkey_tbl_len - 1)
+_PORT = Bounds(1, lambda profile: profile.phys_port_cnt)
+
+BOUNDS: dict[str, Bounds] = {
+    "qp_state": up_to(QPState.ERR),
+    "cur_qp_state": up_to(QPState.ERR),
+    "en_sqd_async_notify": up_to(1),
+    "qp_access_flags": _BITS_32,
+    "pkey_index": _PKEY_INDEX,
+    "port_num": _PORT,
+    "qkey": _BITS_32,
+    "path_mtu": Bounds(MTU.OCTETS_256, lambda profile: profile.max_mtu),
+    "timeout": _BITS_5,
+    "retry_cnt": _BITS_3,
+    "rnr_retry": _BITS_3,
+    "rq_psn": _BITS_24,
+    "max_rd_atomic": Bounds(0, lambda profile: profile.max_qp_init_rd_atom),
+    "alt_pkey_index": _PKEY_INDEX,
+    "alt_port_num": _PORT,
+    "alt_timeout": _BITS_5,
+    "min_rnr_timer": _BITS_5,
+    "sq_psn": _BITS_24,
+    "max_dest_rd_atomic": Bounds(0, lambda profile: profile.max_qp_rd_atom),
+    "path_mig_state": up_to(MigrationState.ARMED),
+    "dest_qp_num": _BITS_24,
+    "rate_limit": _BITS_32,
+}
+"""The range of each attribute that is a number; the others have fields of their own."""
+
+CAP_BOUNDS: dict[str, Bounds] = {
+    "max_send_wr": Bounds(0, lambda profile: profile.max_qp_wr),
+    "max_recv_wr": Bounds(0, lambda profile: profile.max_qp_wr),
+    "max_send_sge": Bounds(0, lambda profile: profile.max_sge),
+    "max_recv_sge": Bounds(0, lambda profile: profile.max_sge),
+    "max_inline_data": Bounds(0, lambda profile: profile.max_inline_data),
+}
+"""The range of each size."""
+
+
+def fields_of(mask: QPAttrMask) -> Iterator[str]:
+    """The attributes that a mask gives."""
+    return (field for bit, fields in FIELDS.items() if bit & mask for field in fields)
+
+
+def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttributes:
+    """``old`` with those attributes of ``new`` that the mask gives."""
+    return old._replace(**{field: getattr(new, field) for field in fields_of(mask)})
+
+
+def check_values(attributes: QPAttributes, mask: QPAttrMask, profile: Profile = IBTA) -> None:
+    """``VerbsError`` EINVAL for an attribute in the mask that is out of range."""
+    for field in fields_of(mask):
+        value = getattr(attributes, field)
+        if field in BOUNDS:
+            BOUNDS[field].check(field, value, profile)
+        elif field == "cap":
+            check_cap(value, profile)
+        else:
+            _check_path(field, value, profile)
+
+
+def check_cap(cap: QPCap, profile: Profile = IBTA) -> None:
+    """``VerbsError`` EINVAL for a size beyond the profile's limit. ibv_create_qp(3)."""
+    for field, bounds in CAP_BOUNDS.items():
+        bounds.check(field, getattr(cap, field), profile)
+
+
+def _check_path(field: str, handle: AddressHandle | None, profile: Profile) -> None:
+    if handle is None:
+        raise VerbsError(f"{field} is announced by the mask, but there is none", EINVAL)
+    check_address(handle, profile)
