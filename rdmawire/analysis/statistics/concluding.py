@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from rdmawire.analysis.statistics import report
 from rdmawire.analysis.statistics.facts import Way
@@ -102,36 +103,49 @@ def _flow(statistics: Statistics, number: int, back: int, syndromes: dict[int, i
     flows = statistics.flows
     counts = {name: int(each[number]) for name, each in flows.counts.items()}
     mtu = path_mtu(flows, number, back)
+    ends = _ends(statistics, number, back)
     return report.Flow(
-        counts["frames"],
-        counts["octets"],
-        counts["payload"],
-        *_ends(statistics, number, back),
-        back if back >= 0 else None,
-        _services(int(flows.services[number])),
-        mtu or None,
-        int(flows.first_ns[number]),
-        int(flows.last_ns[number]),
-        _requests(statistics, number, mtu, back),
-        _responses(flows, number, syndromes),
-        counts["cnps"],
-        counts["marked"],
+        frames=counts["frames"],
+        octets=counts["octets"],
+        payload=counts["payload"],
+        source=ends.source,
+        destination=ends.destination,
+        qp=ends.qp,
+        ee_context=ends.ee_context,
+        source_qp=ends.source_qp,
+        back=back if back >= 0 else None,
+        services=_services(int(flows.services[number])),
+        path_mtu=mtu or None,
+        first_ns=int(flows.first_ns[number]),
+        last_ns=int(flows.last_ns[number]),
+        requests=_requests(statistics, number, mtu, back),
+        responses=_responses(flows, number, syndromes),
+        cnps=counts["cnps"],
+        ecn_ce=counts["marked"],
     )
 
 
-def _ends(
-    statistics: Statistics, number: int, back: int
-) -> tuple[str, str, int | None, int | None, int | None]:
-    """Both addresses, the QP or EE context that it is for, the QP that it comes from."""
+class _Ends(NamedTuple):
+    """Both addresses, the QP or EE context that a flow is for, the QP that it comes from."""
+
+    source: str
+    destination: str
+    qp: int | None
+    ee_context: int | None
+    source_qp: int | None
+
+
+def _ends(statistics: Statistics, number: int, back: int) -> _Ends:
     if number == REST:
-        return OTHER, OTHER, None, None, None
+        return _Ends(OTHER, OTHER, None, None, None)
     key = statistics.flows.keys[number]
     pair = statistics.addresses.pairs[key.pair]
     is_context = key.destination >= EE_CONTEXT
     where = key.destination % EE_CONTEXT
     turned = statistics.flows.keys[back].destination % EE_CONTEXT if back >= 0 else None
-    ends = (None, where) if is_context else (where, None)
-    return pair.source, pair.destination, *ends, key.source or (None if is_context else turned)
+    if is_context:
+        return _Ends(*pair, None, where, key.source or None)
+    return _Ends(*pair, where, None, key.source or turned)
 
 
 def _services(mask: int) -> list[str]:
@@ -173,17 +187,17 @@ def _nak_word(kind: int, code: int) -> str:
 def _stream(way: Way, stream: Stream) -> report.Stream:
     opcodes = {_rdmap_word(code): count for code, count in stream.opcodes.most_common()}
     return report.Stream(
-        *way,
-        stream.frames,
-        stream.octets,
-        stream.fpdus,
-        stream.fpdu_octets,
-        stream.payload,
-        opcodes,
-        dict(stream.crc),
-        dict(stream.terminates),
-        stream.first_ns,
-        stream.last_ns,
+        **way._asdict(),
+        frames=stream.frames,
+        octets=stream.octets,
+        fpdus=stream.fpdus,
+        fpdu_octets=stream.fpdu_octets,
+        payload=stream.payload,
+        opcodes=opcodes,
+        crc=dict(stream.crc),
+        terminates=dict(stream.terminates),
+        first_ns=stream.first_ns,
+        last_ns=stream.last_ns,
     )
 
 

@@ -122,17 +122,16 @@ class Lanes:
             if following is None:
                 return None
             steps.append((lanes, at))
-            going = following < stops
-            if not going.all():
-                arrived = following[~going]
-                missed = arrived != stops[~going]
-                if lanes[-1] == len(steps[0][0]) - 1 and not going[-1]:
-                    last, missed[-1] = int(arrived[-1]), False
-                if missed.any():
-                    return None
-                lanes, following, stops = lanes[going], following[going], stops[going]
             at = following
-        return Stretch(_in_order(steps), last)
+            going = at < stops
+            if going.all():
+                continue
+            if not going[-1] and stops[-1] == end:  # the last lane may end behind the stretch
+                last = stops[-1] = at[-1]
+            if (at != stops)[~going].any():
+                return None
+            lanes, at, stops = lanes[going], at[going], stops[going]
+        return Stretch(_in_order(steps), int(last))
 
     def _following(self, at: Places) -> Places | None:
         """Where the records behind these begin; ``None`` if one of these is not whole."""
