@@ -5,6 +5,8 @@ mean nothing (:class:`WireError`), for files (:class:`CaptureError`), for memory
 (:class:`MemoryFault`) and for callers of the verbs (:class:`VerbsError`).
 """
 
+from errno import errorcode
+
 
 class RdmaError(Exception):
     """Root of all errors that rdmawire raises on purpose."""
@@ -35,8 +37,19 @@ class CaptureError(PlacedError):
 
 
 class MemoryFault(RdmaError):
-    """An access that the emulated memory refuses."""
+    """An access that the emulated memory refuses: ``length`` octets at ``address``."""
+
+    def __init__(self, reason: str, address: int, length: int) -> None:
+        super().__init__(f"{reason}: {length} octets at {address:#x}")
+        self.reason = reason
+        self.address = address
+        self.length = length
 
 
 class VerbsError(RdmaError):
-    """A verb called with what it does not allow."""
+    """A verb called with what it does not allow; ``errno`` is what libibverbs would give."""
+
+    def __init__(self, reason: str, errno: int) -> None:
+        super().__init__(f"{reason} [{errorcode.get(errno, errno)}]")
+        self.reason = reason
+        self.errno = errno

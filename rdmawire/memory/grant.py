@@ -1,0 +1,77 @@
+"""What a key stands for, as the check of keys sees it."""
+
+from abc import ABC, abstractmethod
+from enum import Enum, auto
+from typing import Final
+
+from rdmawire.memory.access import LOCAL_READ
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.page import Octets
+
+_ALL: Final = -1
+
+
+class KeyFault(Enum):
+    """Why a key does not give access."""
+
+    INVALID_KEY = auto()
+    WRONG_PD = auto()
+    NO_ACCESS = auto()
+    NOT_BOUND = auto()
+    INVALIDATED = auto()
+    WRONG_QP = auto()
+    OUT_OF_RANGE = auto()
+
+
+class Grant(ABC):
+    """A region or a window: a range of addresses, and who may do what with it.
+
+    ``pd`` is ``None`` where the domain does not matter, ``qpn`` zero where the queue pair does
+    not. ``denied`` has a bit for each right that is missing; while nothing is granted that is
+    every bit, and ``refusal`` says why.
+    """
+
+    __slots__ = ("access", "denied", "end", "iova", "key", "pd", "qpn", "refusal")
+
+    def __init__(self, pd: ProtectionDomain) -> None:
+        self.key = 0
+        self.pd: ProtectionDomain | None = pd
+        self.qpn = 0
+        self.iova = 0
+        self.end = 0
+        self.access = 0
+        self.deny(KeyFault.NOT_BOUND)
+
+    def deny(self, refusal: KeyFault) -> None:
+        """Grant nothing from now on."""
+        self.denied = _ALL
+        self.refusal = refusal
+
+    def permit(self, iova: int, length: int, access: int, *, local: bool) -> None:
+        """Grant ``access`` to ``length`` octets at ``iova``; ``local`` adds local read."""
+        self.iova = iova
+        self.end = iova + length
+        self.access = access
+        self.denied = ~(access | LOCAL_READ if local else access)
+        self.refusal = KeyFault.NO_ACCESS
+
+    @property
+    def length(self) -> int:
+        return self.end - self.iova
+
+    @property
+    def valid(self) -> bool:
+        """Whether the key grants anything at all."""
+        return self.denied != _ALL
+
+    @abstractmethod
+    def read(self, iova: int, length: int) -> bytes | memoryview: ...
+
+    @abstractmethod
+    def write(self, iova: int, data: Octets) -> None: ...
+
+    @abstractmethod
+    def fetch_add(self, iova: int, value: int) -> int: ...
+
+    @abstractmethod
+    def compare_swap(self, iova: int, compare: int, swap: int) -> int: ...

@@ -1,0 +1,123 @@
+"""Keys of regions and windows: 24 bits of index, 8 bits of variant, one table per adapter.
+
+Which index is in use decides the adapter; the variant is for the consumer to change (IBA 10.6.3.3)
+or changes by itself when an index is used again, so that old keys do not fit. Only even indexes
+are given out: the number after a key belongs to the same index with another variant, or to an odd
+index, and is never valid whatever variants are chosen.
+"""
+
+from collections import deque
+from errno import EINVAL, ENOMEM
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.access import LOCAL_READ, Access
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.grant import Grant, KeyFault
+
+VARIANTS: Final = 1 << 8
+_INDEXES: Final = 1 << 24
+_INDEX_STEP: Final = 2
+_FIRST_INDEX: Final = 0x10  # low numbers look like mistakes
+_VARIANT_STEP: Final = 0x35  # odd: comes round after all 256; not 1: key + 1 stays wrong
+MAX_KEYS: Final = (_INDEXES - _FIRST_INDEX) // _INDEX_STEP
+
+
+class KeyTable:
+    """The keys of one adapter, at most ``limit`` of them."""
+
+    def __init__(self, limit: int = MAX_KEYS) -> None:
+        self._limit = min(limit, MAX_KEYS)
+        self._grants: dict[int, Grant] = {}
+        self._free: deque[int] = deque()  # keys to be used again, with the next variant
+        self._next_index = _FIRST_INDEX
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def add(self, grant: Grant) -> int:
+        """Give a region or window its key; ``VerbsError`` ENOMEM when all are in use."""
+        if len(self._grants) >= self._limit:
+            raise VerbsError(f"all {self._limit} keys are in use", ENOMEM)
+        grant.key = self._unused()
+        self._grants[grant.key] = grant
+        return grant.key
+
+    def _unused(self) -> int:
+        if self._free:
+            return next_variant(self._free.popleft())
+        index = self._next_index
+        self._next_index += _INDEX_STEP
+        return index * VARIANTS + index * _VARIANT_STEP % VARIANTS
+
+    def remove(self, grant: Grant) -> None:
+        """Take a key back; it is refused from now on."""
+        del self._grants[grant.key]
+        self._free.append(grant.key)
+
+    def find(self, key: int) -> Grant | None:
+        """What stands behind a key, with access or without."""
+        return self._grants.get(key)
+
+    def rekey(self, grant: Grant, key: int) -> None:
+        """Change the variant of a key; ``VerbsError`` EINVAL for another index."""
+        if key // VARIANTS != grant.key // VARIANTS:
+            raise VerbsError(f"key {key:#x} is not a variant of {grant.key:#x}", EINVAL)
+        del self._grants[grant.key]
+        grant.key = key
+        self._grants[key] = grant
+
+    def check(  # noqa: PLR0917  names would cost a quarter more per packet
+        self, key: int, pd: ProtectionDomain, address: int, length: int, access: int, qpn: int = 0
+    ) -> Grant | KeyFault:
+        """The region or window behind a key, or why not. IBA 9.7.4.1.3, 10.6.
+
+        Local and remote keys are checked here alone. ``access`` is the rights that the operation
+        needs, as plain integers of :mod:`rdmawire.memory.access`; zero means local read. An
+        operation of no octets has no address to check: whether its key is looked at is for the
+        caller to know.
+        """
+        grant = self._grants.get(key)
+        if grant is None:
+            return KeyFault.INVALID_KEY
+        if grant.pd is not pd and grant.pd is not None:
+            return KeyFault.WRONG_PD
+        if (access or LOCAL_READ) & grant.denied:
+            return grant.refusal
+        if grant.qpn and grant.qpn != qpn:
+            return KeyFault.WRONG_QP
+        if address < grant.iova or address + length > grant.end:
+            return KeyFault.OUT_OF_RANGE
+        return grant
+
+    def describe(self, fault: KeyFault, key: int, address: int, length: int, access: int) -> str:
+        """What was found and what was allowed, for people; ``fault`` is what ``check`` gave."""
+        grant = self._grants.get(key)
+        if grant is None:
+            return f"key {key:#x} is not in use"
+        return f"{_TEXTS[fault]} {type(grant).__name__} {key:#x}".format(
+            range=f"{length} octets at {address:#x}", access=Access(access & ~LOCAL_READ)
+        ) + _allowed(grant)
+
+
+def next_variant(key: int) -> int:
+    """The same index with another variant."""
+    return key - key % VARIANTS + (key + _VARIANT_STEP) % VARIANTS
+
+
+_TEXTS: Final = {
+    KeyFault.INVALID_KEY: "no such key as that of",
+    KeyFault.WRONG_PD: "another protection domain than that of",
+    KeyFault.NO_ACCESS: "{access!r} is not allowed by",
+    KeyFault.NOT_BOUND: "nothing is bound to",
+    KeyFault.INVALIDATED: "the pages are gone from",
+    KeyFault.WRONG_QP: "another queue pair than that of",
+    KeyFault.OUT_OF_RANGE: "{range} exceed",
+}
+
+
+def _allowed(grant: Grant) -> str:
+    if not grant.valid:
+        return ""
+    rights = Access(grant.access)
+    return f" ({grant.length} octets at {grant.iova:#x}, {rights!r}, QP {grant.qpn:#x})"

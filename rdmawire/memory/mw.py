@@ -1,0 +1,163 @@
+"""Memory windows, IBA 10.6.6: part of a region under a key of its own, bound and unbound at will.
+
+A window is bound by a work request (type 2) or by a verb (type 1). What a bind must keep to is
+the table of refusals; each of them is EINVAL to a caller, and a bind error to a work request.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from errno import EINVAL
+from typing import Final, NamedTuple
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.access import CHANGES_MEMORY, LOCAL_WRITE, WINDOW_FLAGS, Access
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
+from rdmawire.memory.page import Octets
+from rdmawire.memory.region import Region
+
+_ZERO_BASED: Final = Access.ZERO_BASED.value
+
+
+class WindowType(Enum):
+    """Who may use a bound window: IBA 10.6.7.2. To libibverbs, 2A and 2B are both type 2."""
+
+    TYPE_1 = auto()  # any queue pair of the domain
+    TYPE_2A = auto()  # the queue pair it was bound on
+    TYPE_2B = auto()  # the queue pair it was bound on, in the domain of the window
+
+    @property
+    def ibv_number(self) -> int:
+        """The ``ibv_mw_type``."""
+        return 1 if self is WindowType.TYPE_1 else 2
+
+
+class Bind(NamedTuple):
+    """What a window is to be bound to: ``length`` octets at ``address`` (an iova of the region).
+
+    Type 2 needs the number of the queue pair, its domain, and the key with its new variant.
+    """
+
+    address: int
+    length: int
+    access: int
+    qpn: int = 0
+    pd: ProtectionDomain | None = None
+    rkey: int = 0
+
+
+class MemoryWindow(Grant):
+    """A window. Unbound, it has a key but grants nothing."""
+
+    __slots__ = ("_delta", "home", "region", "type")
+
+    def __init__(self, pd: ProtectionDomain, mw_type: WindowType) -> None:
+        super().__init__(pd)
+        self.home = pd
+        self.type = mw_type
+        self.region: Region | None = None
+        self._delta = 0
+
+    @property
+    def rkey(self) -> int:
+        return self.key
+
+    def bind(self, region: Region, bind: Bind) -> None:
+        """Grant what ``bind`` says, which was checked."""
+        self.unbind()
+        zero_based = bind.access & _ZERO_BASED
+        self.permit(0 if zero_based else bind.address, bind.length, bind.access, local=False)
+        self._delta = bind.address if zero_based else 0
+        self.region = region
+        region.windows += 1
+        if self.type is not WindowType.TYPE_1:
+            self.qpn = bind.qpn
+        if self.type is WindowType.TYPE_2A:
+            self.pd = None
+
+    def unbind(self) -> None:
+        """Grant nothing."""
+        if self.region is not None:
+            self.region.windows -= 1
+        self.region = None
+        self.pd = self.home
+        self.qpn = 0
+        self.deny(KeyFault.NOT_BOUND)
+
+    def _checked(self, iova: int, length: int) -> Region:
+        if self.region is None:
+            raise MemoryFault(f"window {self.key:#x} is not bound", iova, length)
+        if iova < self.iova or iova + length > self.end:
+            raise MemoryFault(f"outside window {self.key:#x}", iova, length)
+        return self.region
+
+    def read(self, iova: int, length: int) -> bytes | memoryview:
+        return self._checked(iova, length).read(iova + self._delta, length)
+
+    def write(self, iova: int, data: Octets) -> None:
+        self._checked(iova, len(data)).write(iova + self._delta, data)
+
+    def fetch_add(self, iova: int, value: int) -> int:
+        return self._checked(iova, 8).fetch_add(iova + self._delta, value)
+
+    def compare_swap(self, iova: int, compare: int, swap: int) -> int:
+        return self._checked(iova, 8).compare_swap(iova + self._delta, compare, swap)
+
+
+Broken = Callable[[MemoryWindow, Region, Bind], bool]
+
+
+def _type_2(broken: Broken) -> Broken:
+    return lambda mw, mr, bind: mw.type is not WindowType.TYPE_1 and broken(mw, mr, bind)
+
+
+def _wrong_variant(mw: MemoryWindow, _: Region, bind: Bind) -> bool:
+    return bind.rkey // VARIANTS != mw.key // VARIANTS or bind.rkey == mw.key
+
+
+# IBA 10.6.6.2, 10.6.7.2.2 and 11.2.13; ibv_bind_mw(3).
+REFUSALS: Final[tuple[tuple[str, Broken], ...]] = (
+    ("the region grants nothing now", lambda _, mr, __: not mr.valid),
+    ("region and window are of two domains", lambda mw, mr, _: mr.pd is not mw.home),
+    ("the region lacks MW_BIND", lambda _, mr, __: not mr.access & Access.MW_BIND.value),
+    ("the region is zero-based", lambda _, mr, __: mr.zero_based),
+    ("a window has no such right", lambda _, __, bind: bool(bind.access & ~WINDOW_FLAGS)),
+    (
+        "remote changes need LOCAL_WRITE of the region",
+        lambda _, mr, bind: bool(bind.access & CHANGES_MEMORY) and not mr.access & LOCAL_WRITE,
+    ),
+    (
+        "the window exceeds the region",
+        lambda _, mr, bind: bind.address < mr.iova or bind.address + bind.length > mr.end,
+    ),
+    (
+        "type 1 is never zero-based",
+        lambda mw, _, bind: mw.type is WindowType.TYPE_1 and bool(bind.access & _ZERO_BASED),
+    ),
+    ("type 2 binds no empty range", _type_2(lambda _, __, bind: not bind.length)),
+    ("type 2 must be invalidated before it is bound again", _type_2(lambda mw, _, __: mw.valid)),
+    ("type 2 needs a queue pair", _type_2(lambda _, __, bind: not bind.qpn)),
+    (
+        "the queue pair is of another domain",
+        _type_2(lambda mw, _, bind: bind.pd is not mw.home),
+    ),
+    ("type 2 needs a new variant of its key", _type_2(_wrong_variant)),
+)  # fmt: skip
+
+
+def bind_window(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> int:
+    """Bind; returns the key that is now good. ``VerbsError`` EINVAL for what the rules refuse.
+
+    Type 1 gets its new key from here, and a bind of no octets unbinds it.
+    """
+    for reason, broken in REFUSALS:
+        if broken(window, region, bind):
+            raise VerbsError(f"cannot bind {window.key:#x} to {region.key:#x}: {reason}", EINVAL)
+    type_1 = window.type is WindowType.TYPE_1
+    keys.rekey(window, next_variant(window.key) if type_1 else bind.rkey)
+    if bind.length:
+        window.bind(region, bind)
+    else:
+        window.unbind()
+    return window.key

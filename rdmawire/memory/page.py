@@ -1,0 +1,74 @@
+"""Sparse octets: pages that exist once they are written."""
+
+from collections.abc import Iterator
+from typing import Final
+
+Octets = bytes | bytearray | memoryview
+
+PAGE_4K: Final = 1 << 12
+PAGE_64K: Final = 1 << 16
+PAGE_2M: Final = 1 << 21
+LAST_ADDRESS: Final = (1 << 64) - 1
+
+
+def split(address: int, length: int, page_size: int) -> Iterator[tuple[int, int]]:
+    """The ranges ``(address, length)`` that ``page_size`` borders cut a range into."""
+    end = address + length
+    while address < end:
+        border = min(end, (address & -page_size) + page_size)
+        yield address, border - address
+        address = border
+
+
+class SparsePages:
+    """Octets at any address, in pages of ``page_size`` (a power of two).
+
+    A page that was never written reads as zeros and takes no memory. A page, once made, stays
+    the same object until it is dropped, so that views of it may be kept.
+    """
+
+    __slots__ = ("_pages", "mask", "page_size", "shift")
+
+    def __init__(self, page_size: int = PAGE_64K) -> None:
+        self.page_size = page_size
+        self.mask = page_size - 1
+        self.shift = page_size.bit_length() - 1
+        self._pages: dict[int, memoryview] = {}
+
+    def find(self, number: int) -> memoryview | None:
+        """Page ``address >> shift``, if it was ever written."""
+        return self._pages.get(number)
+
+    def make(self, number: int) -> memoryview:
+        """Page ``address >> shift``, which now exists."""
+        page = self._pages.get(number)
+        if page is None:
+            page = self._pages[number] = memoryview(bytearray(self.page_size))
+        return page
+
+    def drop(self, number: int) -> None:
+        """Forget a page: it reads as zeros again."""
+        self._pages.pop(number, None)
+
+    def read(self, address: int, length: int) -> bytes:
+        at = address & self.mask
+        if at + length > self.page_size:
+            return b"".join(self.read(*part) for part in split(address, length, self.page_size))
+        page = self._pages.get(address >> self.shift)
+        return bytes(length) if page is None else bytes(page[at : at + length])
+
+    def write(self, address: int, data: Octets) -> None:
+        length = len(data)
+        at = address & self.mask
+        if at + length <= self.page_size:
+            if length:
+                self.make(address >> self.shift)[at : at + length] = data
+            return
+        source = memoryview(data)
+        for start, size in split(address, length, self.page_size):
+            self.write(start, source[start - address : start - address + size])
+
+    @property
+    def held(self) -> int:
+        """Octets that exist."""
+        return len(self._pages) * self.page_size

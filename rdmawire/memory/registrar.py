@@ -1,0 +1,264 @@
+"""The registrar of an adapter: makes regions and windows, and takes them back."""
+
+from collections.abc import Callable, Sequence
+from enum import IntFlag
+from errno import EBUSY, EFAULT, EINVAL, ENOMEM, EOPNOTSUPP
+from typing import Final, NamedTuple, Protocol
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.access import LOCAL_WRITE, Access, check_access
+from rdmawire.memory.backing import Backing, HostPages, OnDemand
+from rdmawire.memory.counter import DmaCounter
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.grant import Grant
+from rdmawire.memory.key import MAX_KEYS, KeyTable
+from rdmawire.memory.mw import MemoryWindow, WindowType
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K
+from rdmawire.memory.region import Region
+from rdmawire.memory.space import AddressSpace
+
+WHOLE_SPACE: Final = LAST_ADDRESS  # SIZE_MAX: the length of an implicit on-demand region
+_ON_DEMAND: Final = Access.ON_DEMAND.value
+_ZERO_BASED: Final = Access.ZERO_BASED.value
+
+
+class Rereg(IntFlag):
+    """What ibv_rereg_mr(3) changes, with its numbers."""
+
+    CHANGE_TRANSLATION = 1
+    CHANGE_PD = 2
+    CHANGE_ACCESS = 4
+
+
+_REREG_FLAGS: Final = sum(flag.value for flag in Rereg)
+
+
+class Limits(NamedTuple):
+    """What an adapter has room for and what it knows."""
+
+    max_mr: int = 1 << 20
+    max_mr_size: int = 1 << 63
+    max_mw: int = 1 << 20
+    max_fast_reg_pages: int = 1 << 16
+    window_type_2: WindowType = WindowType.TYPE_2B
+    on_demand: bool = True
+
+
+class Extent(NamedTuple):
+    """``length`` octets at linear address ``address``, found by keys at ``iova``."""
+
+    address: int
+    iova: int
+    length: int
+
+    def check(self, largest: int) -> None:
+        """``VerbsError`` EINVAL for a range that no region can have."""
+        if not 0 < self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):
+            raise VerbsError(f"length {self.length}, not 1 to {largest}", EINVAL)
+        for start in (self.address, self.iova):
+            if start < 0 or start + self.length > LAST_ADDRESS + 1:
+                raise VerbsError(f"{self.length} octets at {start:#x} exceed 64 bits", EINVAL)
+
+
+class PeerMemory(Protocol):
+    """A client that knows memory which is not the host's, as nvidia-peermem does."""
+
+    def claim(self, address: int, length: int, peer: object) -> Backing | None:
+        """Pages for the adapter ``peer``, or ``None`` where the range is not the client's."""
+
+
+class Registrar:
+    """Regions and windows of one adapter (``peer`` to the owners of GPUs), and their keys.
+
+    Every refusal is a ``VerbsError`` with libibverbs' errno, and changes nothing.
+    """
+
+    def __init__(
+        self,
+        space: AddressSpace,
+        limits: Limits | None = None,
+        clients: Sequence[PeerMemory] = (),
+        peer: object = None,
+    ) -> None:
+        self.space = space
+        self.limits = limits or Limits()
+        self.clients = list(clients)
+        self.peer = self if peer is None else peer
+        self.keys = KeyTable(MAX_KEYS)
+        self.counter = DmaCounter()
+        self._regions = 0
+        self._windows = 0
+
+    def reg_mr(
+        self,
+        pd: ProtectionDomain,
+        address: int,
+        length: int,
+        access: int,
+        iova: int | None = None,
+    ) -> Region:
+        """ibv_reg_mr(3), ibv_reg_mr_iova(3): host memory, or a GPU's through a client.
+
+        On demand, address 0 and a length of ``WHOLE_SPACE`` register all there is and will be.
+        EINVAL for bad arguments, EFAULT for memory that is not there, ENOMEM for no room.
+        """
+        access = check_access(access)
+        iova = self._iova(address, length, access, iova)
+        extent = Extent(address, iova, length)
+        return self.register(pd, extent, access, lambda: self._backing(address, length, access))
+
+    def register(
+        self,
+        pd: ProtectionDomain,
+        extent: Extent,
+        access: int,
+        make_backing: Callable[[], Backing],
+    ) -> Region:
+        """A region over pages of any kind, which are asked for once all else is in order."""
+        extent.check(self.limits.max_mr_size)
+        self._check_room()
+        region = Region(pd, self.counter)
+        region.translate(make_backing(), *extent)
+        region.allow(access)
+        return self._enter(region)
+
+    def _enter(self, region: Region) -> Region:
+        self.keys.add(region)
+        self._regions += 1
+        region.pd.acquire()
+        return region
+
+    def alloc_mr(self, pd: ProtectionDomain, max_pages: int) -> Region:
+        """A region for fast registration of at most ``max_pages`` pages; free until then."""
+        if not 0 < max_pages <= self.limits.max_fast_reg_pages:
+            allowed = self.limits.max_fast_reg_pages
+            raise VerbsError(f"{max_pages} pages, not 1 to {allowed}", EINVAL)
+        self._check_room()
+        return self._enter(Region(pd, self.counter, max_pages))
+
+    def dereg_mr(self, region: Region) -> None:
+        """ibv_dereg_mr(3): EBUSY while windows are bound to the region."""
+        self._check_mine(region)
+        self._check_unbound(region)
+        region.invalidate()
+        self.keys.remove(region)
+        self._regions -= 1
+        region.pd.release()
+
+    def rereg_mr(
+        self,
+        region: Region,
+        flags: int,
+        *,
+        pd: ProtectionDomain | None = None,
+        address: int = 0,
+        length: int = 0,
+        access: int = 0,
+    ) -> None:
+        """ibv_rereg_mr(3): change what ``flags`` (:class:`Rereg`) name; the keys stay.
+
+        A new translation has its iova at ``address``, or at zero if the region is zero-based.
+        """
+        self._check_rereg(region, flags, pd)
+        rights = check_access(access) if flags & Rereg.CHANGE_ACCESS else region.access
+        if flags & Rereg.CHANGE_TRANSLATION:
+            self._translate(region, address, length, rights)
+        elif rights & LOCAL_WRITE and region.backing and not region.backing.writable:
+            self._pin_again(region, rights)
+        if flags & Rereg.CHANGE_PD and pd is not None:
+            pd.acquire()
+            region.pd.release()
+            region.pd = pd
+        region.allow(rights)
+
+    def _translate(self, region: Region, address: int, length: int, access: int) -> None:
+        extent = Extent(address, self._iova(address, length, access, None), length)
+        extent.check(self.limits.max_mr_size)
+        region.translate(self._backing(address, length, access), *extent)
+
+    def _pin_again(self, region: Region, access: int) -> None:
+        backing = self._backing(region.address, region.length, access)
+        region.translate(backing, region.address, region.iova, region.length)
+
+    def alloc_mw(self, pd: ProtectionDomain, ibv_type: int) -> MemoryWindow:
+        """ibv_alloc_mw(3): type 1, or 2 of the kind that the adapter has."""
+        if ibv_type not in (1, 2):
+            raise VerbsError(f"window type {ibv_type}, not 1 or 2", EINVAL)
+        if self._windows >= self.limits.max_mw:
+            raise VerbsError(f"all {self.limits.max_mw} windows are in use", ENOMEM)
+        mw_type = WindowType.TYPE_1 if ibv_type == 1 else self.limits.window_type_2
+        window = MemoryWindow(pd, mw_type)
+        self.keys.add(window)
+        self._windows += 1
+        pd.acquire()
+        return window
+
+    def dealloc_mw(self, window: MemoryWindow) -> None:
+        """ibv_dealloc_mw(3); a bound window is unbound."""
+        self._check_mine(window)
+        window.unbind()
+        self.keys.remove(window)
+        self._windows -= 1
+        window.home.release()
+
+    def advise_mr(self, region: Region, address: int, length: int) -> None:
+        """ibv_advise_mr(3), prefetch: fault pages in now. EINVAL if the region is not on demand."""
+        backing = region.backing
+        if not isinstance(backing, OnDemand):
+            raise VerbsError(f"region {region.key:#x} is not on demand", EINVAL)
+        if address < region.iova or address + length > region.end:
+            raise VerbsError(f"{length} octets at {address:#x} exceed the region", EINVAL)
+        try:
+            backing.fault_in(address - region.iova + region.address, length)
+        except MemoryFault as fault:
+            raise VerbsError(str(fault), EFAULT) from fault
+
+    def _backing(self, address: int, length: int, access: int) -> Backing:
+        if access & _ON_DEMAND:
+            return self._on_demand()
+        for client in self.clients:
+            backing = client.claim(address, length, self.peer)
+            if backing is not None:
+                return backing
+        return HostPages(self.space, address, length, writing=bool(access & LOCAL_WRITE))
+
+    def _on_demand(self) -> Backing:
+        if not self.limits.on_demand:
+            raise VerbsError("the adapter has no paging on demand", EOPNOTSUPP)
+        return OnDemand(self.space)
+
+    @staticmethod
+    def _iova(address: int, length: int, access: int, iova: int | None) -> int:
+        """Where keys find the region; its place in a page is the memory's (ibv_reg_mr_iova)."""
+        if length == WHOLE_SPACE and (address or iova or not access & _ON_DEMAND):
+            raise VerbsError("the whole space begins at 0, on demand", EINVAL)
+        if iova is None:
+            return 0 if access & _ZERO_BASED else address
+        if (iova ^ address) % PAGE_4K and not access & _ZERO_BASED:
+            raise VerbsError(f"iova {iova:#x} and {address:#x} differ within a page", EINVAL)
+        return iova
+
+    def _check_room(self) -> None:
+        if self._regions >= self.limits.max_mr:
+            raise VerbsError(f"all {self.limits.max_mr} regions are in use", ENOMEM)
+
+    def _check_mine(self, grant: Grant) -> None:
+        if self.keys.find(grant.key) is not grant:
+            raise VerbsError(f"{type(grant).__name__} {grant.key:#x} is not registered", EINVAL)
+
+    @staticmethod
+    def _check_unbound(region: Region) -> None:
+        if region.windows:
+            raise VerbsError(f"{region.windows} windows are bound to {region.key:#x}", EBUSY)
+
+    def _check_rereg(self, region: Region, flags: int, pd: ProtectionDomain | None) -> None:
+        self._check_mine(region)
+        self._check_unbound(region)
+        if not flags or flags & ~_REREG_FLAGS:
+            raise VerbsError(f"flags {flags:#x}, not some of {_REREG_FLAGS:#x}", EINVAL)
+        if flags & Rereg.CHANGE_PD and pd is None:
+            raise VerbsError("no new protection domain given", EINVAL)
+        if region.max_pages:
+            raise VerbsError(f"region {region.key:#x} is for fast registration", EINVAL)
+        if region.backing is None and not flags & Rereg.CHANGE_TRANSLATION:
+            raise VerbsError(f"region {region.key:#x} has lost its pages", EINVAL)

@@ -1,0 +1,34 @@
+"""A host with an adapter, for tests."""
+
+from rdmawire.memory.access import Access
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.page import PAGE_4K
+from rdmawire.memory.region import Region
+from rdmawire.memory.registrar import Limits, Registrar
+from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.window import HostMemory
+
+FULL = (
+    Access.LOCAL_WRITE
+    | Access.REMOTE_WRITE
+    | Access.REMOTE_READ
+    | Access.REMOTE_ATOMIC
+    | Access.MW_BIND
+)
+
+
+class Machine:
+    """An address space, an adapter's registrar and one protection domain."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.space = AddressSpace()
+        self.registrar = Registrar(self.space, limits)
+        self.keys = self.registrar.keys
+        self.pd = ProtectionDomain(1)
+
+    def region(
+        self, size: int = 4 * PAGE_4K, access: int = FULL, page_size: int = PAGE_4K
+    ) -> tuple[HostMemory, Region]:
+        """Memory of ``size`` octets, all of it registered."""
+        memory = self.space.allocate(size, page_size)
+        return memory, self.registrar.reg_mr(self.pd, memory.base, size, access)
