@@ -1,5 +1,6 @@
 """`rdmawire stats`: opcodes, endpoints, queue pairs and throughput of captures."""
 
+import errno
 import json
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmawire.analysis.moment import duration_ns
+from rdmawire.capture.refusal import shown, write_refusal
 from rdmawire.cli import option
 from rdmawire.cli.aligned import show
 from rdmawire.cli.counting import Counted, Counting
@@ -90,6 +92,7 @@ def command(
     if picture is not None and len(files) > 1 and not together:
         raise click.UsageError("--plot draws one picture: give one FILE, or --together")
     _check_installed(drawing=picture is not None)
+    _check_folder(picture)
     bar = progress if progress is not None else sys.stderr.isatty()
     counting = Counting(interval, ports, wanted, points=picture is not None, progress=bar)
     groups = [files] if together else [(file,) for file in files]
@@ -109,6 +112,12 @@ def _check_installed(*, drawing: bool) -> None:
             import_module("rdmawire.analysis.statistics.plot")
     except ImportError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _check_folder(picture: Path | None) -> None:
+    """Say that a picture has no place to go before a long capture is counted."""
+    if picture is not None and not picture.parent.is_dir():
+        raise write_refusal(FileNotFoundError(errno.ENOENT, ""), shown(str(picture)))
 
 
 def _write_json(found: Iterator[Counted]) -> Counted | None:

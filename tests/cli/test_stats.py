@@ -1,37 +1,28 @@
 """`rdmawire stats` as people meet it."""
 
 import json
-import os
 import struct
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from rdmawire.cli import counting
+from tests.cli.command import CAPTURES, RNR, rdmawire
 
-CAPTURES = Path(__file__).parents[2] / "captures"
-RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
 IWARP = str(CAPTURES / "linux" / "siw61_err_badstag_write.pcap")
-_RUN = "from rdmawire.cli.main import main; main()"
-_WITHOUT = "import sys; sys.modules[{name!r}] = None; " + _RUN
 
 
-def stats(*words: str, stdin: bytes = b"", code: str = _RUN) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", code, "stats", *words],
-        input=stdin,
-        capture_output=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, "RDMAWIRE_TRACEBACK": "1"},
-    )
-    assert b"Traceback" not in done.stderr
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
+def stats(*words: str, stdin: bytes = b"", before: str = "") -> subprocess.CompletedProcess[str]:
+    """What becomes of a call, in which no mistake of our own goes unseen."""
+    env = {"RDMAWIRE_TRACEBACK": "1"}
+    return rdmawire("stats", *words, stdin=stdin, env=env, before=before)
+
+
+def without(library: str) -> str:
+    """Python that makes a library impossible to import."""
+    return f"import sys; sys.modules[{library!r}] = None; "
 
 
 def table(text: str, title: str) -> list[list[str]]:
@@ -40,7 +31,7 @@ def table(text: str, title: str) -> list[list[str]]:
     return [line.split() for line in rest.split("\n\n")[0].splitlines()]
 
 
-def test_tables() -> None:
+def test_tables_say_what_happened() -> None:
     done = stats(RNR)
     assert done.returncode == 0
     assert done.stdout.startswith(f"{RNR}: 152 frames, 17974 octets in 693.883 ms: 137 RoCE")
@@ -52,7 +43,7 @@ def test_tables() -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_tables_of_iwarp() -> None:
+def test_tables_of_iwarp_count_opcodes_and_terminates() -> None:
     done = stats(IWARP)
     assert table(done.stdout, "RDMAP opcodes")[1:] == [["RDMA_WRITE", "2"], ["TERMINATE", "1"]]
     assert "DDP TAGGED_BUFFER_ERROR INVALID_STAG      1" in done.stdout
@@ -83,7 +74,7 @@ def test_standard_input_and_other_formats_give_the_same(tmp_path: Path) -> None:
     assert found == wanted
 
 
-def test_intervals() -> None:
+def test_the_width_of_stretches_is_as_asked_for_or_refused() -> None:
     rows = table(stats("--interval", "100ms", RNR).stdout, "throughput, each 100 ms")
     assert len(rows) == 1 + 7
     assert stats("--interval", "soon", RNR).returncode == 2
@@ -176,6 +167,11 @@ def test_a_picture_as_png(tmp_path: Path, capture: str) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_without_a_folder_is_refused_before_anything_is_counted(tmp_path: Path) -> None:
+    done = stats("--plot", str(tmp_path / "nowhere" / "x.png"), RNR)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -200,18 +196,18 @@ def test_refusals_are_one_line(words: tuple[str, ...], status: int, said: str) -
     ],
 )
 def test_missing_extras_are_named(name: str, words: tuple[str, ...], said: str) -> None:
-    done = stats(*words, code=_WITHOUT.format(name=name))
+    done = stats(*words, before=without(name))
     assert done.returncode == 1
     assert said in done.stderr
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)
 
 
 def test_tables_need_no_matplotlib() -> None:
-    assert stats(RNR, code=_WITHOUT.format(name="matplotlib")).returncode == 0
+    assert stats(RNR, before=without("matplotlib")).returncode == 0
 
 
 def test_help_needs_no_numpy() -> None:
-    done = stats("--help", code=_WITHOUT.format(name="numpy"))
+    done = stats("--help", before=without("numpy"))
     assert done.returncode == 0
     assert "who acknowledges whose PSNs" in " ".join(done.stdout.split())
 
