@@ -1,0 +1,164 @@
+"""Completion queues, IBA 10.2.4 and 11.2.8: what is done waits here until it is polled.
+
+A queue that is full when a completion comes is broken: the completion is lost, the queue takes
+no more, and its queue pairs with it (IBA 10.10.3.2, 11.6.3.1). What it holds may still be polled.
+
+Its owner hears of completions only when it asked to, once each time, and of those alone that came
+after. Moderation (ibv_modify_cq(3)) puts the event off until so many came, or until so long after
+the first one.
+"""
+
+from collections import deque
+from errno import EBUSY, EINVAL
+
+from rdmawire.errors import VerbsError
+from rdmawire.nic.completion import WorkCompletion
+from rdmawire.nic.event import CompletionEvent, CQError, QPFatal, Sink
+from rdmawire.nic.profile import IBTA, Bounds, Profile
+
+_CQE = Bounds(1, lambda profile: profile.max_cqe)
+_COUNT = Bounds(0, lambda profile: profile.max_cq_count)
+_PERIOD = Bounds(0, lambda profile: profile.max_cq_period)
+
+
+class CompletionQueue:
+    """A queue for ``cqe`` completions; events go to ``sink``.
+
+    ``qps`` are the numbers of the queue pairs that complete here. ``VerbsError`` EINVAL for a
+    size beyond the profile's limit (ibv_create_cq(3)).
+    """
+
+    __slots__ = (
+        "_armed",
+        "_count",
+        "_deadline",
+        "_held",
+        "_period",
+        "_profile",
+        "_room",
+        "_sink",
+        "_solicited_only",
+        "_waiting",
+        "number",
+        "qps",
+    )
+
+    def __init__(self, number: int, cqe: int, sink: Sink, *, profile: Profile = IBTA) -> None:
+        _CQE.check("cqe", cqe, profile)
+        self.number = number
+        self.qps: set[int] = set()
+        self._held: deque[WorkCompletion] = deque()
+        self._room = cqe  # none when broken
+        self._sink = sink
+        self._profile = profile
+        self._armed = self._solicited_only = False
+        self._count = self._period = 0
+        self._waiting = 0  # completions that count, since the last event
+        self._deadline: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def cqe(self) -> int:
+        """Completions that it may hold; 0 when it is broken."""
+        return self._room
+
+    @property
+    def broken(self) -> bool:
+        """Whether it overran."""
+        return not self._room
+
+    def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> bool:
+        """Take a completion; ``False`` when it is lost.
+
+        ``solicited`` says that its message came with the solicited event bit.
+        """
+        held = self._held
+        if len(held) >= self._room:
+            self._overrun()
+            return False
+        held.append(completion)
+        if self._armed:
+            self._tell(now, solicited or completion.status != 0)
+        return True
+
+    def poll(self, most: int) -> list[WorkCompletion]:
+        """The oldest completions, ``most`` of them at most. ibv_poll_cq(3)."""
+        held = self._held
+        if not held:
+            return []
+        if most >= len(held):
+            taken = list(held)
+            held.clear()
+            return taken
+        if most == 1:
+            return [held.popleft()]
+        popleft = held.popleft
+        return [popleft() for _ in range(most)]
+
+    def resize(self, cqe: int) -> None:
+        """Make it hold ``cqe``; EINVAL when it holds more now, or is broken. ibv_resize_cq(3)."""
+        _CQE.check("cqe", cqe, self._profile)
+        if self.broken:
+            raise VerbsError(f"CQ {self.number} overran", EINVAL)
+        if cqe < len(self._held):
+            raise VerbsError(f"cqe {cqe} is less than the {len(self._held)} held", EINVAL)
+        self._room = cqe
+
+    def request_notify(self, solicited_only: bool = False) -> None:
+        """Ask to be told of the next completion that comes. ibv_req_notify_cq(3).
+
+        ``solicited_only`` waits for a solicited one, or for one that failed; it takes nothing
+        back where any completion was asked for already (IBA 11.4.2.2).
+        """
+        self._solicited_only = solicited_only and (self._solicited_only or not self._armed)
+        self._armed = True
+
+    def moderate(self, count: int, period: int) -> None:
+        """Tell after ``count`` completions or ``period`` nanoseconds after the first one.
+
+        Zero for either means that it alone never tells; zero for both tells at once.
+        ``VerbsError`` EINVAL beyond the profile's limits (``cq_mod_caps``). ibv_modify_cq(3).
+        """
+        _COUNT.check("cq_count", count, self._profile)
+        _PERIOD.check("cq_period", period, self._profile)
+        self._count, self._period = count, period
+
+    def next_timer(self) -> int | None:
+        """When :meth:`handle_timer` has something to do."""
+        return self._deadline
+
+    def handle_timer(self, now: int) -> None:
+        """Tell of what was put off long enough."""
+        if self._deadline is not None and now >= self._deadline:
+            self._fire()
+
+    def check_unused(self) -> None:
+        """``VerbsError`` EBUSY while queue pairs use it. ibv_destroy_cq(3)."""
+        if self.qps:
+            raise VerbsError(f"CQ {self.number} is used by {len(self.qps)} queue pairs", EBUSY)
+
+    def _tell(self, now: int, solicited: bool) -> None:
+        if self._solicited_only and not solicited:
+            return
+        self._waiting += 1
+        count, period = self._count, self._period
+        if self._waiting >= count > 0 or not (count or period):
+            self._fire()
+        elif period and self._deadline is None:
+            self._deadline = now + period
+
+    def _fire(self) -> None:
+        self._armed = False
+        self._waiting = 0
+        self._deadline = None
+        self._sink(CompletionEvent(self.number))
+
+    def _overrun(self) -> None:
+        if self.broken:
+            return
+        self._room = 0
+        self._sink(CQError(self.number))
+        for qp in sorted(self.qps):
+            self._sink(QPFatal(qp))

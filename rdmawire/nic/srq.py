@@ -1,0 +1,128 @@
+"""Shared receive queues, IBA 10.2.9 and 11.2.3: receives for whichever queue pair needs one."""
+
+from collections import deque
+from enum import IntEnum
+from errno import EBUSY, EINVAL, ENOMEM
+from typing import NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.nic.cq import CompletionQueue
+from rdmawire.nic.event import Sink, SRQLimitReached
+from rdmawire.nic.profile import IBTA, Bounds, Profile
+from rdmawire.nic.work import RecvWR
+
+_MAX_WR = Bounds(1, lambda profile: profile.max_srq_wr)
+_MAX_SGE = Bounds(0, lambda profile: profile.max_srq_sge)
+
+
+class SRQType(IntEnum):
+    """The numbers of ibv_srq_type."""
+
+    BASIC = 0
+    XRC = 1
+
+
+class XRCReceiver(NamedTuple):
+    """What an XRC shared receive queue has besides: its domain, and where receives complete."""
+
+    domain: int
+    cq: CompletionQueue
+
+
+class SharedReceiveQueue:
+    """A queue for ``max_wr`` receives of ``max_sge`` pieces each; events go to ``sink``.
+
+    With ``xrc`` it is of type XRC. ``limit`` is the number of receives below which its owner is
+    told, once; 0 when nobody is. ``qps`` are the numbers of the queue pairs that receive from it.
+    ``VerbsError`` EINVAL for sizes beyond the profile's limits (ibv_create_srq(3)).
+    """
+
+    __slots__ = (
+        "_held",
+        "_profile",
+        "_sink",
+        "limit",
+        "max_sge",
+        "max_wr",
+        "number",
+        "pd",
+        "qps",
+        "xrc",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        pd: ProtectionDomain,
+        max_wr: int,
+        max_sge: int,
+        sink: Sink,
+        *,
+        profile: Profile = IBTA,
+        xrc: XRCReceiver | None = None,
+    ) -> None:
+        _MAX_WR.check("max_wr", max_wr, profile)
+        _MAX_SGE.check("max_sge", max_sge, profile)
+        self.number = number
+        self.pd = pd
+        self.xrc = xrc
+        self.qps: set[int] = set()
+        self.max_wr = max_wr
+        self.max_sge = max_sge
+        self.limit = 0
+        self._held: deque[RecvWR] = deque()
+        self._sink = sink
+        self._profile = profile
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def type(self) -> SRQType:
+        """Whether it serves queue pairs of one process or an XRC domain."""
+        return SRQType.BASIC if self.xrc is None else SRQType.XRC
+
+    def post(self, wr: RecvWR) -> None:
+        """Add a receive; ENOMEM when full, EINVAL with too many pieces. ibv_post_srq_recv(3)."""
+        if len(wr.sges) > self.max_sge:
+            raise VerbsError(f"{len(wr.sges)} SGEs are more than max_sge {self.max_sge}", EINVAL)
+        if len(self._held) >= self.max_wr:
+            raise VerbsError(f"SRQ {self.number} is full: max_wr {self.max_wr}", ENOMEM)
+        self._held.append(wr)
+
+    def take(self) -> RecvWR | None:
+        """The oldest receive, or ``None`` when there is none."""
+        held = self._held
+        if not held:
+            return None
+        wr = held.popleft()
+        if len(held) < self.limit:
+            self._reached()
+        return wr
+
+    def modify(self, max_wr: int | None = None, limit: int | None = None) -> None:
+        """Resize, arm the limit, or both; all or nothing. ibv_modify_srq(3).
+
+        A limit above what it holds now tells at once (soft-RoCE waits until the next receive is
+        taken). ``VerbsError`` EINVAL for fewer than it holds, and for a limit beyond its size.
+        """
+        size = self.max_wr if max_wr is None else max_wr
+        lowest = self.limit if limit is None else limit
+        _MAX_WR.check("max_wr", size, self._profile)
+        if size < len(self._held):
+            raise VerbsError(f"max_wr {size} is less than the {len(self._held)} held", EINVAL)
+        if not 0 <= lowest <= size:
+            raise VerbsError(f"srq_limit {lowest} is not within 0..{size} (max_wr)", EINVAL)
+        self.max_wr, self.limit = size, lowest
+        if len(self._held) < lowest:
+            self._reached()
+
+    def check_unused(self) -> None:
+        """``VerbsError`` EBUSY while queue pairs use it. ibv_destroy_srq(3)."""
+        if self.qps:
+            raise VerbsError(f"SRQ {self.number} is used by {len(self.qps)} queue pairs", EBUSY)
+
+    def _reached(self) -> None:
+        self.limit = 0
+        self._sink(SRQLimitReached(self.number))
