@@ -34,10 +34,10 @@ def _frames() -> Iterator[Dissection]:
             yield from Dissector().capture(reader)
 
 
-def filters() -> st.SearchStrategy[str]:
+def filters(of: list[str] = FILTERS) -> st.SearchStrategy[str]:
     """Filters, and combinations of them."""
     return st.recursive(
-        st.sampled_from(FILTERS),
+        st.sampled_from(of),
         lambda part: st.one_of(
             part.map("not ({})".format),
             st.tuples(part, st.sampled_from(["and", "or", "xor"]), part).map(

@@ -6,26 +6,21 @@ import sys
 from pathlib import Path
 
 CAPTURES = Path(__file__).parents[2] / "captures"
-
-
 RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
-
-
 WRITE = str(CAPTURES / "linux" / "rxe61_write_bw.pcap")
-
 
 # A job in the background ignores interrupts; what it starts does too, unless told otherwise.
 _HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-
-
 RDMAWIRE = [sys.executable, "-c", _HEEDING + "from rdmawire.cli.main import main; main()"]
 
 
 def rdmawire(
-    *words: str, stdin: bytes = b"", env: dict[str, str] | None = None
+    *words: str, stdin: bytes = b"", env: dict[str, str] | None = None, before: str = ""
 ) -> subprocess.CompletedProcess[str]:
+    """What becomes of a call; ``before`` is Python that runs in the process first."""
+    *python, program = RDMAWIRE
     done = subprocess.run(
-        [*RDMAWIRE, *words],
+        [*python, before + program, *words],
         input=stdin,
         capture_output=True,
         check=False,
@@ -48,6 +43,7 @@ def refused(*words: str, status: int, stdin: bytes = b"") -> str:
 
 
 def broken(tmp_path: Path, octets: bytes) -> str:
+    """The name of a file with these octets."""
     path = tmp_path / "broken.pcap"
     path.write_bytes(octets)
     return str(path)

@@ -129,7 +129,7 @@ def test_a_picture_that_does_not_fit_leaves_the_earlier_one(tmp_path: Path) -> N
     most = path.stat().st_size - 1
     path.write_text("earlier")
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most})); "
-    done = stats("--plot", str(path), RNR, code=limit + _RUN)
+    done = stats("--plot", str(path), RNR, before=limit)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert f"{path}: it would be longer than files may be" in done.stderr
     assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]

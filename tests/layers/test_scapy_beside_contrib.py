@@ -49,16 +49,14 @@ assert bytes(ack)[42] == 0x11 and bytes(ack)[54:58] == bytes.fromhex("00000005")
 
 
 def interpreted(program: str) -> subprocess.CompletedProcess[str]:
+    """What becomes of a program in a fresh interpreter."""
     command = [sys.executable, "-c", program]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def run(*steps: str) -> str:
     """What the steps print, one after the other in a fresh interpreter."""
-    program = "\n".join((BEGIN, *steps))
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = interpreted("\n".join((BEGIN, *steps)))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -83,9 +81,7 @@ def test_theirs_builds_the_same_octets_with_and_without_ours() -> None:
 @pytest.mark.parametrize(("library", "extra"), [("scapy", "Scapy"), ("construct", "Construct")])
 def test_without_the_library_one_line_says_how_to_install_it(library: str, extra: str) -> None:
     program = f"import sys; sys.modules['{library}'] = None; import rdmawire.layers.{library}"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = interpreted(program)
     assert done.stderr.splitlines()[-1] == (
         f'ImportError: rdmawire.layers.{library} needs {extra}: pip install "rdmawire[{library}]"'
     )
@@ -100,7 +96,5 @@ def test_ours_loads_within_a_second_of_scapy() -> None:
 
 def test_the_command_loads_neither_library() -> None:
     program = "import sys, rdmawire.cli.main; print({'scapy', 'construct'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = interpreted(program)
     assert done.stdout.strip() == "set()"

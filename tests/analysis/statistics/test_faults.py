@@ -57,7 +57,7 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.capture)
-def test_known_faults(fault: Fault) -> None:
+def test_a_known_fault_is_counted(fault: Fault) -> None:
     found = report(fault.capture)
     asking = next(flow for flow in found.flows if flow.requests.frames)
     requests = asking.requests

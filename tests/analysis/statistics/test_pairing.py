@@ -75,7 +75,7 @@ def test_nobody_is_paired_with_who_acknowledges_other_psns(tmp_path: Path) -> No
     assert backs(report(tmp_path / "x.pcap")) == {1: None}
 
 
-def test_udp_ports_and_services_do_not_matter_but_both_addresses_do(tmp_path: Path) -> None:
+def test_nobody_is_paired_with_who_acknowledges_from_another_address(tmp_path: Path) -> None:
     write(
         tmp_path / "x.pcap",
         [Sent(Opcode.RC_SEND_ONLY, 5, 1), ack(5, qp=7, source=3, destination=1)],
@@ -93,7 +93,7 @@ def test_udp_ports_and_services_do_not_matter_but_both_addresses_do(tmp_path: Pa
         ("rxe61_retry_exceeded.pcap", [None]),
     ],
 )
-def test_real_captures(capture: str, pairs: list[int | None]) -> None:
+def test_flows_of_real_captures_find_their_flow_back(capture: str, pairs: list[int | None]) -> None:
     assert [flow.back for flow in report(CAPTURES / "linux" / capture).flows] == pairs
 
 
