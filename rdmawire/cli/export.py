@@ -17,6 +17,7 @@ from rdmawire.errors import CaptureError
 if TYPE_CHECKING:
     from rdmawire.analysis.columns import Columns
     from rdmawire.analysis.columns.request import Request
+    from rdmawire.analysis.columns.table_file import TableFile
     from rdmawire.analysis.filter import Filter
 
 FORMS = ("csv", "parquet", "arrow")
@@ -78,6 +79,15 @@ class Export:
         from rdmawire.analysis.columns.table_file import table_file
 
         file = table_file(self.form, sink, request.nothing())
+        try:
+            filled = self._captures(request, file, paths)
+            file.close()
+        except BaseException:
+            file.abandon()
+            raise
+        return filled
+
+    def _captures(self, request: "Request", file: "TableFile", paths: Collection[str]) -> _Filled:
         status, read, left = 0, False, self.count
         for path in paths:
             if left == 0:
@@ -91,7 +101,6 @@ class Export:
             except CaptureError as error:
                 complain(str(error))
                 status = 1
-        file.close()
         return _Filled(status, read)
 
 

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import shell_complete
 
 from rdmawire import __version__
-from rdmawire.cli import streams
+from rdmawire.cli import ending, streams
 from rdmawire.errors import RdmaError
 
 _COMMANDS = {
@@ -90,6 +90,7 @@ def run() -> int:
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        ending.heed()
         if not streams.prepare():
             return _complain("standard output is closed; there is nowhere to print to", 1)
         if sys.flags.optimize > 1:
@@ -163,6 +164,7 @@ _REACTIONS: tuple[tuple[type[BaseException], Callable[[Any], int]], ...] = (
     (click.ClickException, lambda error: _complain(error.format_message(), error.exit_code)),
     (RdmaError, lambda error: _complain(str(error), 1)),
     (BrokenPipeError, lambda _: _leave_quietly()),
+    (ending.Ended, ending.by_signal),
     (KeyboardInterrupt, lambda _: _complain("interrupted", _INTERRUPTED)),
     (click.Abort, lambda _: _complain("interrupted", _INTERRUPTED)),
     (OSError, lambda error: _complain(f"cannot write the output: {error.strerror or error}", 1)),

@@ -1,8 +1,10 @@
 """Tables from the command line: what is written, where, and what is refused."""
 
 import io
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -121,6 +123,30 @@ def test_rows_of_what_is_still_captured_come_when_there_are_enough() -> None:
         running.stdin.write(Path(RNR).read_bytes())
         running.stdin.flush()
         assert running.wait(30) == 0
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_it_half_way_finds_nothing_of_it(
+    form: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    path = tmp_path / "out"
+    path.write_text("earlier")
+    words = ("dissect", "-T", form, "-e", "frame.number", "-o", str(path), "-")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*RDMAWIRE, *words], stdin=pipe, stderr=pipe) as running:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        running.stdin.write(Path(RNR).read_bytes())
+        running.stdin.flush()
+        while len(list(tmp_path.iterdir())) == 1:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        running.send_signal(number)
+        errors = running.stderr.read()
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
+    assert running.returncode == (130 if number == signal.SIGINT else -number)
+    assert errors == (b"rdmawire: interrupted\n" if number == signal.SIGINT else b"")
 
 
 @pytest.mark.parametrize("library", ["numpy", "pyarrow"])

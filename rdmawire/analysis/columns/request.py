@@ -39,6 +39,7 @@ class Request:
     def __init__(
         self, query: Query, row: Row, ports: Iterable[int], choice: Choice = EVERY_FRAME
     ) -> None:
+        row = Row(row)
         self._query = query
         self._with_choice = query_of_both(self._query, choice) if row is Row.FRAME else None
         self._row = row

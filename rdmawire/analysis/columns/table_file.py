@@ -17,11 +17,16 @@ class Octets(Protocol):
 
 
 class TableFile(Protocol):
-    """A file of columns being written; ``close`` writes its end, but does not close the octets."""
+    """A file of columns being written; ``close`` writes its end, but does not close the octets.
+
+    After ``abandon`` nothing more is written, not even when it goes.
+    """
 
     def write(self, columns: Columns) -> None: ...
 
     def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
 
 
 class _Outlet(io.RawIOBase):
@@ -29,7 +34,7 @@ class _Outlet(io.RawIOBase):
 
     def __init__(self, octets: Octets) -> None:
         super().__init__()
-        self._octets = octets
+        self._octets: Octets | None = octets
         self._position = 0
 
     def writable(self) -> bool:
@@ -40,9 +45,13 @@ class _Outlet(io.RawIOBase):
 
     def write(self, octets: Any) -> int:
         taken = bytes(octets)
-        self._octets.write(taken)
+        if self._octets is not None:
+            self._octets.write(taken)
         self._position += len(taken)
         return len(taken)
+
+    def abandon(self) -> None:
+        self._octets = None
 
 
 class _ArrowWriter:
@@ -51,9 +60,8 @@ class _ArrowWriter:
     def __init__(
         self, octets: Octets, make: Callable[[Any, pa.Schema], Any], columns: Columns
     ) -> None:
-        self._outlet = pa.PythonFile(_Outlet(octets), "w")
-        self._make = make
-        self._writer = make(self._outlet, self._table(columns).schema)
+        self._outlet = _Outlet(octets)
+        self._writer = make(pa.PythonFile(self._outlet, "w"), self._table(columns).schema)
 
     def _table(self, columns: Columns) -> pa.Table:
         return _decoded(columns.arrow())
@@ -63,6 +71,9 @@ class _ArrowWriter:
 
     def close(self) -> None:
         self._writer.close()
+
+    def abandon(self) -> None:
+        self._outlet.abandon()
 
 
 class _CSV(_ArrowWriter):

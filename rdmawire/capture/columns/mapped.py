@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import unpack_from
@@ -80,25 +79,22 @@ def mapped(path: str | os.PathLike[str]) -> Iterator[MappedPcap | None]:
 
     That is standard input, pipes, compressed files, pcapng, and what is no capture at all.
     """
-    if os.fspath(path) == STREAM or not _is_regular(path):
-        yield None
-        return
-    with open(path, "rb") as file:
+    name = os.fsdecode(path)
+    try:
+        pcap_file = _of_file(name) if name != STREAM and os.path.isfile(name) else None
+    except OSError:  # there, what is wrong with it is said
+        pcap_file = None
+    yield pcap_file
+
+
+def _of_file(name: str) -> MappedPcap | None:
+    with open(name, "rb") as file:
         head = file.read(pcap.HEADER)
         if len(head) < pcap.HEADER or head[:4] not in pcap.MAGICS or not _is_version_2(head):
-            yield None
-            return
+            return None
         # Arrays look into the map: it goes when the last of them goes, and is not closed here.
         octets = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        yield _of_header(shown(os.fspath(path)), octets, head)
-
-
-def _is_regular(path: str | os.PathLike[str]) -> bool:
-    """Whether it is a file that may be read, so that mapping it cannot be refused."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.R_OK)
-    except (OSError, ValueError):
-        return False
+    return _of_header(shown(name), octets, head)
 
 
 def _is_version_2(head: bytes) -> bool:

@@ -1,7 +1,9 @@
 """Columns hold what dissecting frame by frame gives, whichever way they are read."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -159,6 +161,21 @@ def test_one_field_may_be_named_as_it_is() -> None:
 def test_what_is_no_port_is_refused() -> None:
     with pytest.raises(ValueError, match="70000 is no UDP port"):
         iter_columns("nowhere", ports=[70000])
+
+
+def test_what_is_no_kind_of_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="'packet' is not a valid Row"):
+        iter_columns("nowhere", row="packet")  # type: ignore[arg-type]
+
+
+def test_a_name_may_be_octets() -> None:
+    name: Any = os.fsencode(CAPTURES / "linux" / "rxe61_rnr.pcap")
+    assert read_columns(name, ["ip.src"]).rows == 152
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(CaptureError, match=r"/proc/self/mem: the device failed"):
+        read_columns("/proc/self/mem", ["ip.src"])
 
 
 def test_other_ports_are_asked_for() -> None:

@@ -53,3 +53,15 @@ def test_a_file_of_no_rows_names_its_columns(form: str) -> None:
     nothing = read_columns(RNR, ["ip.src", "frame.number"]).at(slice(0))
     table_file(form, octets, nothing).close()
     assert b"frame.number" in octets.getvalue()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
+def test_an_abandoned_file_gets_no_end(form: str) -> None:
+    octets = io.BytesIO()
+    columns = read_columns(RNR, ["ip.src"])
+    file = table_file(form, octets, columns)
+    file.write(columns)
+    written_so_far = octets.getvalue()
+    file.abandon()
+    file.close()
+    assert octets.getvalue() == written_so_far
