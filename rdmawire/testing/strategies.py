@@ -57,7 +57,11 @@ def values(row: Row) -> st.SearchStrategy[Any]:
 
 
 def headers(table: type[_H], **fixed: Any) -> st.SearchStrategy[_H]:
-    """Headers of one table with any bit pattern, but for the rows ``fixed``."""
+    """Headers of one table with any bit pattern, but for the rows ``fixed``.
+
+    :class:`WireError` for a value that its row cannot hold, ``TypeError`` for no row's name.
+    """
+    table(**fixed).build()
     free = {row.name: values(row) for row in table.rows if row.name not in fixed}
     return st.builds(table, **free, **{name: st.just(value) for name, value in fixed.items()})
 

@@ -3,10 +3,20 @@
 import subprocess
 import sys
 
+import pytest
 from hypothesis import find, given
 
-from rdmawire.testing.strategies import fpdus, management_packets, packets, segments, start_ups
+from rdmawire.errors import WireError
+from rdmawire.testing.strategies import (
+    fpdus,
+    headers,
+    management_packets,
+    packets,
+    segments,
+    start_ups,
+)
 from rdmawire.wire import rdmap
+from rdmawire.wire.ib import BTH
 from rdmawire.wire.layout import joined
 from rdmawire.wire.mad import SIZE, layout
 from rdmawire.wire.mpa import REPLY_KEY, REQUEST_KEY, MPARequest, parse_fpdu
@@ -37,6 +47,13 @@ def test_the_smallest_packet_of_an_opcode_is_found() -> None:
     packet = find(packets(), lambda packet: packet.bth.opcode == Opcode.RC_RDMA_WRITE_ONLY)
     assert packet.payload == b""
     packet.check()
+
+
+def test_a_fixed_row_that_no_header_has_is_refused_where_it_is_named() -> None:
+    with pytest.raises(WireError, match=r"BTH.opcode: 300 does not fit 8 bits"):
+        headers(BTH, opcode=300)
+    with pytest.raises(TypeError, match="opcod"):
+        headers(BTH, opcod=4)
 
 
 @given(management_packets())
