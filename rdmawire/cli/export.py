@@ -1,9 +1,9 @@
 """Captures as tables for other tools: what `dissect` does with -T csv, parquet and arrow."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,11 +23,44 @@ if TYPE_CHECKING:
 FORMS = ("csv", "parquet", "arrow")
 
 
-class _Filled(NamedTuple):
-    """The exit status of filling a file, and whether any capture could be read for it."""
+class _Filler:
+    """Writes the rows of captures to a file, at most so many; all for ``None``.
 
-    status: int
-    read: bool
+    ``read`` says whether any capture could be read, ``status`` becomes 1 for one that is damaged
+    or could not.
+    """
+
+    def __init__(self, request: "Request", file: "TableFile", count: int | None) -> None:
+        self.status = 0
+        self.read = False
+        self._request = request
+        self._file = file
+        self._left = count
+
+    def captures(self, paths: Collection[str]) -> None:
+        """One after the other, until there are enough rows."""
+        for path in paths:
+            if self._left == 0:
+                break
+            try:
+                self._capture(path)
+            except CaptureError as error:
+                complain(str(error))
+                self.status = 1
+
+    def _capture(self, path: str) -> None:
+        for block in self._request.blocks(path, self._left):
+            self.read = True
+            self._write(block)
+            if self._left == 0:
+                break
+        self.read = True
+
+    def _write(self, block: "Columns") -> None:
+        if self._left is not None:
+            block = block.at(slice(self._left))
+            self._left -= block.rows
+        self._file.write(block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,33 +108,18 @@ class Export:
         choice = Choice(self.window, self.where)
         return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
 
-    def _fill(self, request: "Request", sink: Sink, paths: Collection[str]) -> _Filled:
+    def _fill(self, request: "Request", sink: Sink, paths: Collection[str]) -> _Filler:
         from rdmawire.analysis.columns.table_file import table_file
 
         file = table_file(self.form, sink, request.nothing())
+        filler = _Filler(request, file, self.count)
         try:
-            filled = self._captures(request, file, paths)
+            filler.captures(paths)
             file.close()
         except BaseException:
             file.abandon()
             raise
-        return filled
-
-    def _captures(self, request: "Request", file: "TableFile", paths: Collection[str]) -> _Filled:
-        status, read, left = 0, False, self.count
-        for path in paths:
-            if left == 0:
-                break
-            try:
-                for block in _first(request.blocks(path, left), left):
-                    read = True
-                    file.write(block)
-                    left = None if left is None else left - block.rows
-                read = True
-            except CaptureError as error:
-                complain(str(error))
-                status = 1
-        return _Filled(status, read)
+        return filler
 
 
 def _check_output(paths: Collection[str], output: str) -> None:
@@ -115,15 +133,3 @@ def _is_same(path: str, output: str) -> bool:
         return os.path.isfile(output) and os.path.samefile(0 if path == STREAM else path, output)
     except (OSError, ValueError):  # not there, then: reading or writing it says more
         return False
-
-
-def _first(blocks: Iterator["Columns"], count: int | None) -> Iterator["Columns"]:
-    """So many rows of blocks; all for ``None``."""
-    for block in blocks:
-        if count is None:
-            yield block
-            continue
-        yield block.at(slice(count))
-        count -= min(count, block.rows)
-        if not count:
-            return
