@@ -1,5 +1,6 @@
 """Attributes: which bit gives which, and the range of each."""
 
+from dataclasses import replace
 from errno import EINVAL
 from typing import Any
 
@@ -23,6 +24,8 @@ from rdmawire.nic.attribute import (
 from rdmawire.nic.profile import IBTA, PROFILES, Profile
 
 HANDLE = AddressHandle(dmac=bytes(6), dgid=bytes(16), sgid=bytes(16))
+# The devices there are, and one whose requesters and responders have limits of their own.
+DEVICES = (*PROFILES.values(), replace(IBTA, name="odd", max_qp_rd_atom=5, max_qp_init_rd_atom=6))
 PATHS = QPAttributes(ah=HANDLE, alt_ah=HANDLE)
 BIT_OF = {field: bit for bit, fields in FIELDS.items() for field in fields}
 
@@ -73,7 +76,7 @@ def test_each_attribute_has_one_bit_but_for_the_one_that_is_only_told() -> None:
     assert len(BIT_OF) == sum(map(len, FIELDS.values()))
 
 
-@pytest.mark.parametrize("device", PROFILES.values(), ids=lambda device: device.name)
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 @pytest.mark.parametrize("field", BOUNDS)
 def test_every_number_has_a_range(field: str, device: Profile) -> None:
     low, high = LOWEST.get(field, 0), limits(device)[field]
@@ -102,7 +105,7 @@ def test_a_path_must_be_given_and_be_right(field: str) -> None:
         check_values(given_as(field, HANDLE._replace(hop_limit=256)), BIT_OF[field])
 
 
-@pytest.mark.parametrize("device", PROFILES.values(), ids=lambda device: device.name)
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 @pytest.mark.parametrize("field", QPCap._fields)
 def test_sizes_end_at_the_devices_limit(field: str, device: Profile) -> None:
     most = {
