@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rdmawire.analysis.statistics.circle import Numbers
+from rdmawire.analysis.statistics.unit import duration
 from rdmawire.errors import RdmaError
 
 _FINE = 10_000
@@ -56,7 +57,7 @@ class Bins:
         while latest // self._width >= (_FIXED if self._asked else _FINE):
             if self._asked:
                 raise IntervalError(
-                    f"the capture has more than {_FIXED} intervals of {self._asked} ns; "
+                    f"the capture has more than {_FIXED} intervals of {duration(self._asked)}; "
                     "ask for longer ones"
                 )
             self._widen()

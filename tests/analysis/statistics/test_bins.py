@@ -51,3 +51,5 @@ def test_stretches_of_the_width_that_is_asked_for() -> None:
 def test_too_many_stretches_are_refused() -> None:
     with pytest.raises(IntervalError, match="more than 100000 intervals of 10 ns"):
         filled([0, 10**9], 1, interval=10)
+    with pytest.raises(IntervalError, match="intervals of 1 us; ask for longer ones"):
+        filled([0, 10**9], 1, interval=1000)
