@@ -14,6 +14,8 @@ from rdmawire.errors import CaptureError
 
 STREAM = "-"
 """The path that means standard input, or standard output."""
+STANDARD_INPUT = "standard input"
+"""What a capture from there is called."""
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 """What names a file."""
 
@@ -89,14 +91,13 @@ def _size(descriptor: int) -> int | None:
 
 
 def _standard_input() -> Source:
-    name = "standard input"
     if sys.stdin is None:
-        raise CaptureError(f"{name}: is closed; name a file")
+        raise CaptureError(f"{STANDARD_INPUT}: is closed; name a file")
     try:
         descriptor = sys.stdin.fileno()
         file = open(descriptor, "rb", buffering=0, closefd=False)  # noqa: SIM115
     except UnsupportedOperation:
-        return Source(Borrowed(sys.stdin.buffer), name, None)
+        return Source(Borrowed(sys.stdin.buffer), STANDARD_INPUT, None)
     except (OSError, ValueError) as error:
-        raise CaptureError(f"{name}: cannot be read: {error}") from error
-    return Source(file, name, _size(descriptor))
+        raise CaptureError(f"{STANDARD_INPUT}: cannot be read: {error}") from error
+    return Source(file, STANDARD_INPUT, _size(descriptor))

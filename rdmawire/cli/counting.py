@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rdmawire.capture.refusal import shown
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli.progress import bar
 from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _LONG = 64 << 20
 """Octets of a file that are worth a progress bar."""
-_STREAM = "standard input"
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Counting:
 
 
 def _name(file: str) -> str:
-    return _STREAM if file == STREAM else shown(file)
+    return STANDARD_INPUT if file == STREAM else shown(file)
 
 
 @contextmanager
