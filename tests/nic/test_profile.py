@@ -54,6 +54,13 @@ def test_a_profile_makes_sense(device: Profile) -> None:
         assert getattr(device, limit) > 0
 
 
+@pytest.mark.parametrize("device", PROFILES.values(), ids=lambda device: device.name)
+def test_moderation_fits_ibv_moderate_cq(device: Profile) -> None:
+    """There, both are 16 bits, and the period counts microseconds."""
+    assert device.max_cq_count <= 0xFFFF
+    assert device.max_cq_period <= 0xFFFF * 1000
+
+
 def test_soft_roce_differs_from_the_standard_in_what_it_does() -> None:
     assert all(getattr(RXE, quirk) != getattr(IBTA, quirk) for quirk in QUIRKS)
     assert (IBTA.too_long, RXE.too_long) == (Nak.INVALID_REQUEST, Nak.REMOTE_OPERATIONAL_ERROR)
