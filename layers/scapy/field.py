@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv6Address
+from operator import index
 from typing import Any
 
 from scapy.fields import BitField, Field
@@ -46,15 +47,18 @@ class NumberField(BitField):
         return numbers[x]
 
     def i2m(self, pkt: Packet | None, x: Any) -> int:
-        """The number; :class:`WireError` for one that does not fit."""
-        value = super().i2m(pkt, x)
+        """The number; :class:`WireError` for what is none, or does not fit."""
+        try:
+            value = index(super().i2m(pkt, x))
+        except TypeError:
+            raise WireError(f"{self.table}.{self.name} takes a number, found {x!r:.60}") from None
         if not 0 <= value < 1 << self.size:
             raise WireError(f"{self.table}.{self.name} {value} does not fit in {self.size} bits")
-        return int(value)
+        return value
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
         """A word that the field takes; else the number as trees show it, and what it says."""
-        if not isinstance(x, int):
+        if not isinstance(x, int) or x >> self.size:
             return repr(x)
         meaning = self._meaning(pkt)
         if word := self._words(pkt).get(x):
@@ -63,7 +67,11 @@ class NumberField(BitField):
         return f"{number} ({word})" if word else number
 
     def _meaning(self, pkt: Packet | None) -> Meaning:
-        return self.row.meaning if pkt is None else self.row.meaning_in(pkt)
+        if pkt is None or not self.row.by:
+            return self.row.meaning
+        # Scapy takes a list of values for as many packets: then there is no one meaning.
+        several = isinstance(getattr(pkt, self.row.by), list)
+        return self.row.meaning if several else self.row.meaning_in(pkt)
 
     def _words(self, pkt: Packet | None) -> dict[int, str]:
         """The standard's words, by their numbers."""
@@ -130,16 +138,19 @@ class OctetsField(Field):
 
     def i2h(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
         """An address as text; other octets as they are."""
-        known = self.row.meaning.show.kind in _ADDRESSES and isinstance(x, bytes)
+        fits = isinstance(x, bytes) and len(x) == self.sz
+        known = fits and self.row.meaning.show.kind in _ADDRESSES
         return writer(self.row.meaning.show, self.row.width)(x) if known else x
 
     def i2m(self, pkt: Packet | None, x: Any) -> bytes:  # noqa: ARG002
         """The octets; :class:`WireError` for more or fewer than the row has."""
         wanted = int(self.sz)
-        octets = bytes(wanted) if x is None else bytes(x)
+        octets = bytes(wanted) if x is None else x
+        if not isinstance(octets, bytes | bytearray):
+            raise WireError(f"{self.table}.{self.name} takes octets, found {x!r:.60}")
         if len(octets) != wanted:
             raise WireError(f"{self.table}.{self.name} takes {wanted} octets, found {len(octets)}")
-        return octets
+        return bytes(octets)
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
         """As the field is given."""

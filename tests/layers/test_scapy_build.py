@@ -136,6 +136,9 @@ def test_a_word_that_the_row_does_not_have_is_named_with_those_near_it() -> None
         (BTH(icrc=1 << 32), "BTH.icrc 4294967296 does not fit in 4 octets"),
         (BTH(pad="ab"), "BTH.pad takes octets, found 'ab'"),
         (BTH(padcnt=4), "BTH.padcnt 4 does not fit in 2 bits"),
+        (BTH(psn=b"\x01"), r"BTH.psn takes a number, found b'\\x01'"),
+        (BTH(psn=1.5), "BTH.psn takes a number, found 1.5"),
+        (scapy.CNP(resv128=16), "CNP.resv128 takes octets, found 16"),
         (scapy.LinearForwardingTable(port=[1]), r"LinearForwardingTable.port takes 64 numbers"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -348,3 +351,17 @@ def test_a_port_of_iwarp_is_bound_twice_and_given_back_twice() -> None:
         change(7174)
         assert (FPDU in Ether(octets)) is found
         assert (TCP() / FPDU()).dport == (7174 if found else 80)
+
+
+def test_what_no_packet_can_hold_is_shown_as_it_is() -> None:
+    assert repr(AETH(value=1 << 200)) == f"<AETH  value={1 << 200} |>"
+    assert repr(GRH(dgid=b"x")) == "<GRH  dgid=b'x' |>"
+
+
+def test_a_list_of_values_makes_as_many_packets() -> None:
+    answers = AETH(ack=[0, 3], msn=7)
+    shown = dict(line.split("=") for line in answers.show(dump=True).split("\n") if "=" in line)
+    assert {name.strip(): value.strip() for name, value in shown.items()} == {
+        "resv1": "0", "ack": "[0, 3]", "value": "0", "msn": "7",
+    }  # fmt: skip
+    assert [bytes(each).hex() for each in answers] == ["00000007", "60000007"]
