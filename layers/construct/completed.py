@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from construct import Adapter, Construct, Container
+from construct import Adapter, Construct, Container, ValidationError
+
+from rdmawire.errors import WireError
 
 
 class Completed(Adapter):
@@ -17,4 +19,7 @@ class Completed(Adapter):
         return obj
 
     def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ARG002
-        return self._complete(obj)
+        try:
+            return self._complete(obj)
+        except WireError as error:
+            raise ValidationError(str(error), path=path) from error

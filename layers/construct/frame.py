@@ -102,7 +102,7 @@ def _sealed(given: Any) -> dict[str, Any]:
         frame["udp"] = {"dstport": ROCE_PORT, "length": UDP.SIZE + size, **(frame["udp"] or {})}
         size += UDP.SIZE
     frame["network"] = _NETWORKS[_ethertype(frame)](frame, size)
-    return {"icrc": {"crc": _icrc(frame, transport)}, **frame}
+    return frame if "icrc" in frame else {"icrc": {"crc": _icrc(frame, transport)}, **frame}
 
 
 def _ipv4(frame: Any, size: int) -> dict[str, Any]:

@@ -178,3 +178,13 @@ def test_a_refusal_says_where() -> None:
         TransportPacket.build({"bth": {"opcode": "SEND_ONLY"}})
     with pytest.raises(ConstructError, match="no header of this message is named 'BTX'"):
         Segment.build([{"name": "BTX", "value": {}}])
+
+
+def test_a_version_against_the_ethertype_is_kept_and_has_no_icrc() -> None:
+    whole = RoCEFrame.build({"ethernet": {"type": "IPV4"}, "transport": {"bth": {"opcode": 4}}})
+    octets = whole[:14] + b"\x65" + whole[15:]
+    frame = RoCEFrame.parse(octets)
+    assert RoCEFrame.build(frame) == octets
+    del frame.icrc
+    with pytest.raises(ConstructError, match="RoCEFrame"):
+        RoCEFrame.build(frame)
