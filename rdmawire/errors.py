@@ -6,6 +6,12 @@ mean nothing (:class:`WireError`), for files (:class:`CaptureError`), for memory
 """
 
 from errno import errorcode
+from typing import Final
+
+ENOTSUPP: Final = 524  # the kernel's own, which errno has no name for
+
+
+_NAMES: Final = errorcode | {ENOTSUPP: "ENOTSUPP"}
 
 
 class RdmaError(Exception):
@@ -50,6 +56,6 @@ class VerbsError(RdmaError):
     """A verb called with what it does not allow; ``errno`` is what libibverbs would give."""
 
     def __init__(self, reason: str, errno: int) -> None:
-        super().__init__(f"{reason} [{errorcode.get(errno, errno)}]")
+        super().__init__(f"{reason} [{_NAMES.get(errno, errno)}]")
         self.reason = reason
         self.errno = errno

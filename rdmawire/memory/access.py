@@ -44,12 +44,12 @@ OPTIONAL_FLAGS: Final = 0x3FF00000
 CHANGES_MEMORY: Final = REMOTE_WRITE | REMOTE_ATOMIC
 
 
-def check_access(access: int, allowed: int = REGION_FLAGS) -> int:
+def check_access(access: int, allowed: int = REGION_FLAGS | OPTIONAL_FLAGS) -> int:
     """The rights as a plain integer; ``VerbsError`` EINVAL for rights that make no sense.
 
     Remote write and remote atomic need local write: ibv_reg_mr(3), IBA 10.6.3.1.
     """
-    unknown = access & ~(allowed | OPTIONAL_FLAGS)
+    unknown = access & ~allowed
     if unknown:
         raise VerbsError(
             f"access {int(access):#x} has flags {int(unknown):#x}, not allowed", EINVAL

@@ -34,7 +34,9 @@ class Backing(ABC):
     path: Path
     owner: Owner
     writable = True
-    faults = 0
+    faults = 0  # pages that came when they were needed
+    copies = 0  # that each DMA costs
+    peer: object = None  # the only adapter that may use it, if there is one
 
     @abstractmethod
     def lend(self, address: int) -> memoryview | None:
@@ -149,6 +151,8 @@ class PageList(Backing):
     or of an aperture; the first one says which path is counted.
     """
 
+    lends_devices = False  # pages of devices are pinned and told of when they go
+
     def __init__(
         self, space: AddressSpace, first: int, pages: Sequence[int], page_size: int
     ) -> None:
@@ -167,7 +171,9 @@ class PageList(Backing):
     def lend(self, address: int) -> memoryview | None:
         at = address - self._first
         window, page = self._pages[at // self._size]
-        return window.lend(page + at % self._size, self.page_size) if window.pinnable else None
+        if not (window.pinnable or self.lends_devices):
+            return None
+        return window.lend(page + at % self._size, self.page_size)
 
     def _admitted(
         self, address: int, length: int, *, writing: bool

@@ -68,6 +68,13 @@ class SparsePages:
         for start, size in split(address, length, self.page_size):
             self.write(start, source[start - address : start - address + size])
 
+    def numbers(self, start: int, end: int) -> list[int]:
+        """Pages that exist and have octets from address ``start`` to ``end``."""
+        first, last = start >> self.shift, (end - 1) >> self.shift
+        if last - first > len(self._pages):
+            return [number for number in self._pages if first <= number <= last]
+        return [number for number in range(first, last + 1) if number in self._pages]
+
     @property
     def held(self) -> int:
         """Octets that exist."""

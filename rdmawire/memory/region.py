@@ -29,8 +29,8 @@ class Region(Grant):
     """
 
     __slots__ = (
-        "_backing", "_counter", "_delta", "_mask", "_page_size", "_pages", "_shift", "_tally",
-        "address", "max_pages", "windows",
+        "_backing", "_copies", "_counter", "_delta", "_mask", "_page_size", "_pages", "_shift",
+        "_tally", "address", "max_pages", "windows",
     )  # fmt: skip
     pd: ProtectionDomain
 
@@ -43,7 +43,7 @@ class Region(Grant):
         self._counter = counter
         self._pages: dict[int, memoryview] = {}
         self._backing: Backing | None = None
-        self._delta = self._shift = self._mask = self._page_size = 0
+        self._delta = self._shift = self._mask = self._page_size = self._copies = 0
         self._tally = counter[Path.HOST]
 
     @property
@@ -80,6 +80,7 @@ class Region(Grant):
         self._shift = backing.page_size.bit_length() - 1
         self._mask = backing.page_size - 1
         self._tally = self._counter[backing.path]
+        self._copies = backing.copies
 
     def allow(self, access: int) -> None:
         """Grant these rights to the whole region."""
@@ -164,6 +165,7 @@ class Region(Grant):
         """Count a DMA, and borrow the page it ended in for the next one."""
         self._tally.octets += length
         self._tally.transactions += 1
+        self._tally.copies += self._copies
         number = (iova + length - 1 + self._delta) >> self._shift
         if length and self._backing is not None and number not in self._pages:
             page = self._backing.lend(number << self._shift)

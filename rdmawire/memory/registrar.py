@@ -117,8 +117,11 @@ class Registrar:
         """A region over pages of any kind, which are asked for once all else is in order."""
         extent.check(self.limits.max_mr_size)
         self._check_room()
+        backing = make_backing()
+        if backing.peer not in (None, self.peer):
+            raise VerbsError("the pages are mapped for another adapter", EINVAL)
         region = Region(pd, self.counter)
-        region.translate(make_backing(), *extent)
+        region.translate(backing, *extent)
         region.allow(access)
         return self._enter(region)
 

@@ -1,0 +1,140 @@
+"""BAR1: the window on the bus behind which pinned GPU pages appear."""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from errno import ENOMEM
+from typing import Final
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.counter import Path
+from rdmawire.memory.gpu.profile import GpuProfile
+from rdmawire.memory.page import Octets, SparsePages, split
+from rdmawire.memory.window import Window
+
+_POSTED_AT_MOST: Final = 1 << 20
+
+
+class PostedWrites:
+    """Writes that have arrived at the GPU, but that kernels need not see yet.
+
+    Only so many octets wait; older ones go ahead by themselves.
+    """
+
+    def __init__(self, memory: SparsePages) -> None:
+        self._memory = memory
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._octets = 0
+
+    def push(self, address: int, data: bytes) -> None:
+        self._waiting.append((address, data))
+        self._octets += len(data)
+        self._drain(_POSTED_AT_MOST)
+
+    def _drain(self, octets: int) -> None:
+        while self._octets > octets:
+            address, data = self._waiting.popleft()
+            self._octets -= len(data)
+            self._memory.write(address, data)
+
+    def flush(self) -> None:
+        """Let kernels see everything."""
+        self._drain(0)
+
+
+class Aperture(Window):
+    """Bus addresses of BAR1, and the page table from them to GPU memory.
+
+    A GPU page has one place in the aperture, however often it is pinned. Reads push posted
+    writes ahead of them, as on PCIe.
+    """
+
+    path = Path.GPU_DIRECT
+
+    def __init__(self, base: int, profile: GpuProfile, memory: SparsePages) -> None:
+        super().__init__(base, profile.bar1, profile.page_size)
+        self.lost = False  # the GPU fell off the bus
+        self._memory = memory
+        self._posted = PostedWrites(memory) if profile.posts_writes else None
+        self._next = base + profile.bar1_reserved
+        self._unused: list[int] = []
+        self._pages: dict[int, int] = {}  # bus address of a page -> its GPU address
+        self._places: dict[int, int] = {}  # and back
+        self._pins: Counter[int] = Counter()  # by GPU address
+
+    @property
+    def free(self) -> int:
+        """Octets of BAR1 that are left."""
+        return self.end - self._next + len(self._unused) * self.page_size
+
+    def pins(self, page: int) -> int:
+        """How often the page at a GPU address is pinned."""
+        return self._pins[page]
+
+    def pin(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """Bus addresses for these GPU pages; ``VerbsError`` ENOMEM if not all find a place."""
+        needed = sum(page not in self._places for page in pages) * self.page_size
+        if needed > self.free:
+            raise VerbsError(f"{needed} octets of BAR1 needed, {self.free} left", ENOMEM)
+        return tuple(self._pin(page) for page in pages)
+
+    def _pin(self, page: int) -> int:
+        self._pins[page] += 1
+        bus = self._places.get(page)
+        if bus is None:
+            bus = self._places[page] = self._unused.pop() if self._unused else self._extend()
+            self._pages[bus] = page
+        return bus
+
+    def _extend(self) -> int:
+        bus, self._next = self._next, self._next + self.page_size
+        return bus
+
+    def unpin(self, pages: Sequence[int]) -> None:
+        """Take back one pin of each page."""
+        self.flush()
+        for page in pages:
+            self._pins[page] -= 1
+            if not self._pins[page]:
+                bus = self._places.pop(page)
+                del self._pins[page], self._pages[bus]
+                self._unused.append(bus)
+
+    def flush(self) -> None:
+        """Make posted writes visible to kernels."""
+        if self._posted is not None:
+            self._posted.flush()
+
+    def _parts(self, address: int, length: int) -> Iterator[tuple[int, int]]:
+        """The range as GPU addresses and lengths."""
+        for start, size in split(address, length, self.page_size):
+            offset = start % self.page_size
+            yield self._pages[start - offset] + offset, size
+
+    def admit(self, address: int, length: int, *, writing: bool) -> None:  # noqa: ARG002
+        if self.lost:
+            raise MemoryFault("GPU is off the bus", address, length)
+        for start, size in split(address, length, self.page_size):
+            if start - start % self.page_size not in self._pages:
+                raise MemoryFault("no GPU page behind BAR1", start, size)
+
+    def read(self, address: int, length: int) -> bytes:
+        self.flush()
+        return b"".join(self._memory.read(*part) for part in self._parts(address, length))
+
+    def write(self, address: int, data: Octets) -> None:
+        octets = bytes(data)
+        store = self._memory.write if self._posted is None else self._posted.push
+        at = 0
+        for start, size in self._parts(address, len(octets)):
+            store(start, octets[at : at + size])
+            at += size
+
+    def lend(self, address: int, length: int) -> memoryview | None:
+        """Octets of a pinned page, where nothing is posted and so nothing can overtake."""
+        if self._posted is not None:
+            return None
+        offset = address % self.page_size
+        start = self._pages[address - offset] + offset
+        page = self._memory.find(start >> self._memory.shift)
+        at = start & self._memory.mask
+        return None if page is None else page[at : at + length]

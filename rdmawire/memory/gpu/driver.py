@@ -1,0 +1,114 @@
+"""The kernel driver of a host's GPUs, as other drivers use it: nvidia_p2p_*."""
+
+from collections.abc import Callable
+from errno import EBUSY, EINVAL, EIO, ENODEV
+from typing import Final
+
+from rdmawire.errors import ENOTSUPP, VerbsError
+from rdmawire.memory.gpu.device import Gpu
+from rdmawire.memory.gpu.heap import BLOCK
+from rdmawire.memory.gpu.profile import GpuProfile
+from rdmawire.memory.gpu.table import DmaMapping, PageTable, TableState
+from rdmawire.memory.page import PAGE_4K, PAGE_64K
+from rdmawire.memory.space import AddressSpace
+
+_FIRST_BUS: Final = 1 << 45
+_FIRST_ADDRESS: Final = 0x7000_0000_0000
+
+
+def _placed(address: int, size: int) -> int:
+    """``address`` or what follows it, on a border of ``size`` octets rounded to a power of two."""
+    return address + -address % (1 << (size - 1).bit_length())
+
+
+class GpuDriver:
+    """The GPUs of one host, with their apertures in its address space.
+
+    All refusals are ``VerbsError`` with the errno of the kernel's interface.
+    """
+
+    def __init__(self, space: AddressSpace) -> None:
+        self.space = space
+        self.gpus: list[Gpu] = []
+
+    def add(self, profile: GpuProfile) -> Gpu:
+        """A new GPU, at free addresses."""
+        last = self.gpus[-1] if self.gpus else None
+        base = last.end if last else _FIRST_ADDRESS
+        bus = _placed(last.aperture.end if last else _FIRST_BUS, profile.bar1)
+        gpu = Gpu(profile, base + -base % BLOCK, bus)
+        self.space.map(gpu.aperture)
+        self.gpus.append(gpu)
+        return gpu
+
+    def gpu_at(self, address: int) -> Gpu | None:
+        """Whose memory a GPU address is."""
+        return next((gpu for gpu in self.gpus if gpu.base <= address < gpu.end), None)
+
+    def get_pages(self, address: int, length: int, revoked: Callable[[], None] | None) -> PageTable:
+        """nvidia_p2p_get_pages: pin pages until they are put or their owner frees them.
+
+        EINVAL for no callback, a range that is not whole 64 KiB pages, or memory that peers may
+        not have; ENODEV for no GPU, EIO for a lost one, ENOMEM for no space in BAR1.
+        """
+        if revoked is None:
+            raise VerbsError("pages need a callback unless they are persistent", EINVAL)
+        return self._table(address, length, revoked)
+
+    def get_pages_persistent(self, address: int, length: int) -> PageTable:
+        """nvidia_p2p_get_pages_persistent: pin pages until they are put.
+
+        Errors are those of ``get_pages``, and ENOTSUPP on MIG and vGPU.
+        """
+        gpu = self.gpu_at(address)
+        if gpu is not None and gpu.profile.partitioned:
+            raise VerbsError("no persistent pages on MIG or vGPU", ENOTSUPP)
+        table = self._table(address, length, None)
+        table.gpu.hold(table)
+        return table
+
+    def _table(self, address: int, length: int, revoked: Callable[[], None] | None) -> PageTable:
+        gpu = self.gpu_at(address)
+        if gpu is None:
+            raise VerbsError(f"no GPU has address {address:#x}", ENODEV)
+        check_pages(gpu, address, length, max(gpu.page_size, PAGE_64K))
+        pages = range(address, address + length, gpu.page_size)
+        table = PageTable(gpu, address, gpu.aperture.pin(pages), revoked)
+        gpu.tables.append(table)
+        return table
+
+    def put_pages(self, table: PageTable) -> None:
+        """nvidia_p2p_put_pages: nothing inside the callback, EINVAL after it, EBUSY if mapped."""
+        if table.state is TableState.REVOKING:
+            return
+        if table.state is TableState.GONE:
+            raise VerbsError("the pages are gone", EINVAL)
+        if table.mappings:
+            raise VerbsError(f"pages are mapped by {table.mappings} peers", EBUSY)
+        table.state = TableState.GONE
+        table.gpu.drop_table(table)
+        if table.persistent:
+            table.gpu.unhold(table)
+
+    def dma_map_pages(self, table: PageTable, peer: object) -> DmaMapping:
+        """nvidia_p2p_dma_map_pages: for this peer alone. EINVAL for 4 KiB pages or dead ones."""
+        if table.gpu.page_size == PAGE_4K:
+            raise VerbsError("pages of 4 KiB cannot be mapped for DMA", EINVAL)
+        if table.state is not TableState.LIVE:
+            raise VerbsError("the pages are gone", EINVAL)
+        return DmaMapping(table, peer)
+
+    @staticmethod
+    def dma_unmap_pages(mapping: DmaMapping) -> None:
+        """nvidia_p2p_dma_unmap_pages."""
+        mapping.table.mappings -= 1
+
+
+def check_pages(gpu: Gpu, address: int, length: int, granularity: int) -> None:
+    """``VerbsError`` EINVAL for what cannot be pinned, EIO if the GPU is lost."""
+    if length <= 0 or (address | length) % granularity:
+        raise VerbsError(f"{length} octets at {address:#x} are no pages of {granularity}", EINVAL)
+    if gpu.aperture.lost:
+        raise VerbsError("the GPU fell off the bus", EIO)
+    if address + length > gpu.end or not gpu.resident(address, address + length):
+        raise VerbsError(f"{length} octets at {address:#x} are not all pinnable", EINVAL)

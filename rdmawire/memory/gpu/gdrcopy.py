@@ -1,0 +1,104 @@
+"""gdrcopy: a processor's own mapping of pinned GPU memory, through BAR1."""
+
+from errno import EACCES, EINVAL
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.backing import PageList
+from rdmawire.memory.gpu.driver import GpuDriver
+from rdmawire.memory.gpu.table import PageTable, TableState
+from rdmawire.memory.page import PAGE_64K, Octets
+
+
+class GdrMapping:
+    """Octets of GPU memory that a processor reads (slowly) and writes (combined)."""
+
+    def __init__(self, driver: GpuDriver, table: PageTable, size: int) -> None:
+        self.size = size
+        self.alive = True
+        self._pages = PageList(driver.space, 0, table.addresses, table.gpu.page_size)
+
+    def _check(self, offset: int, length: int) -> None:
+        if not self.alive:
+            raise MemoryFault("gdrcopy mapping is gone", offset, length)
+        if offset < 0 or offset + length > self.size:
+            raise MemoryFault(f"outside gdrcopy mapping of {self.size} octets", offset, length)
+
+    def read(self, offset: int, length: int) -> bytes:
+        self._check(offset, length)
+        return self._pages.read(offset, length)
+
+    def write(self, offset: int, data: Octets) -> None:
+        self._check(offset, len(data))
+        self._pages.write(offset, data)
+
+
+class GdrBuffer:
+    """A pinned buffer: ``size`` octets asked for at ``address``, whole pages pinned."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.address = address
+        self.size = size
+        self.table: PageTable
+        self.mapping: GdrMapping | None = None
+
+    @property
+    def valid(self) -> bool:
+        return self.table.state is TableState.LIVE
+
+    def revoked(self) -> None:
+        """The owner freed the memory."""
+        self.unmap()
+
+    def unmap(self) -> None:
+        """End the mapping, if there is one."""
+        if self.mapping is not None:
+            self.mapping.alive = False
+        self.mapping = None
+
+
+class Gdr:
+    """An open handle of the gdrdrv device, of one process."""
+
+    def __init__(self, driver: GpuDriver) -> None:
+        self._driver = driver
+        self._buffers: list[GdrBuffer] = []
+
+    def pin_buffer(self, address: int, size: int) -> GdrBuffer:
+        """gdr_pin_buffer: any address; rounded to pages of 64 KiB. Errors are ``get_pages``'."""
+        start = address - address % PAGE_64K
+        length = address + size - start
+        buffer = GdrBuffer(address, size)
+        pages = length + -length % PAGE_64K
+        buffer.table = self._driver.get_pages(start, pages, buffer.revoked)
+        self._buffers.append(buffer)
+        return buffer
+
+    def map(self, buffer: GdrBuffer, size: int, offset: int = 0) -> GdrMapping:
+        """gdr_map. EACCES for a buffer of another process.
+
+        EINVAL for an offset, an address that is not aligned to 64 KiB, a second mapping, a buffer
+        whose memory is gone, and more octets than are pinned.
+        """
+        if buffer not in self._buffers:
+            raise VerbsError("the buffer was pinned by another process", EACCES)
+        refusals = {
+            f"offset {offset}, not 0": bool(offset),
+            f"address {buffer.address:#x} is not aligned to 64 KiB": buffer.address % PAGE_64K,
+            "the buffer is mapped already": buffer.mapping is not None,
+            "the buffer's memory is gone": not buffer.valid,
+            f"{size} octets, not 1 to {buffer.table.length}": (not 0 < size <= buffer.table.length),
+        }
+        for reason, broken in refusals.items():
+            if broken:
+                raise VerbsError(reason, EINVAL)
+        buffer.mapping = GdrMapping(self._driver, buffer.table, size)
+        return buffer.mapping
+
+    def unpin_buffer(self, buffer: GdrBuffer) -> None:
+        """gdr_unpin_buffer: unmaps as well; EACCES for a buffer of another process."""
+        if buffer not in self._buffers:
+            raise VerbsError("the buffer was pinned by another process", EACCES)
+        buffer.unmap()
+        self._buffers.remove(buffer)
+        if buffer.valid:
+            self._driver.put_pages(buffer.table)

@@ -1,0 +1,28 @@
+"""A host with GPUs and an adapter, for tests."""
+
+from collections.abc import Sequence
+
+from rdmawire.memory.dmabuf import DmaBufFiles
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.gpu.driver import GpuDriver
+from rdmawire.memory.gpu.peermem import Peermem
+from rdmawire.memory.gpu.profile import MIB, GpuProfile
+from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
+from rdmawire.memory.space import AddressSpace
+
+SMALL = GpuProfile("small", 64 * MIB, 16 * MIB, (9, 0))
+POSTING = SMALL._replace(name="posting", compute_capability=(8, 9))
+
+
+class Node:
+    """One GPU, one adapter; ``persistent`` is the mode of nvidia-peermem."""
+
+    def __init__(self, profile: GpuProfile = SMALL, *, persistent: bool = True) -> None:
+        self.space = AddressSpace()
+        self.driver = GpuDriver(self.space)
+        self.gpu = self.driver.add(profile)
+        self.clients: Sequence[PeerMemory] = [Peermem(self.driver, persistent=persistent)]
+        self.registrar = Registrar(self.space, Limits(), self.clients)
+        self.keys = self.registrar.keys
+        self.files = DmaBufFiles()
+        self.pd = ProtectionDomain(1)
