@@ -4,6 +4,9 @@ Of two numbers less than half the circle apart, the later one is ahead. Nobody e
 ``& 0xFFFFFF``.
 """
 
+from collections.abc import Iterable
+from itertools import chain
+
 MODULUS = 1 << 24
 _HALF = MODULUS >> 1
 
@@ -13,9 +16,22 @@ def add(psn: int, packets: int) -> int:
     return (psn + packets) % MODULUS
 
 
+def numbers(start: int, count: int) -> Iterable[int]:
+    """The ``count`` numbers that begin at ``start``."""
+    end = start + count
+    if end <= MODULUS:
+        return range(start, end)
+    return chain(range(start, MODULUS), range(end % MODULUS))
+
+
 def distance(start: int, end: int) -> int:
     """Packets from ``start`` to ``end``: -2**23 to 2**23 - 1, negative if ``end`` is behind."""
     return (end - start + _HALF) % MODULUS - _HALF
+
+
+def span(start: int, end: int) -> int:
+    """Packets from ``start`` forward to ``end``: 0 to 2**24 - 1."""
+    return (end - start) % MODULUS
 
 
 def is_before(first: int, second: int) -> bool:
