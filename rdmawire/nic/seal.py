@@ -1,0 +1,97 @@
+"""Frames out of templates: what a path puts before each packet, and the CRC up to there.
+
+All packets of one path, opcode and length begin with the same octets, up to the PSN: Ethernet,
+IP with its lengths and checksum, UDP, and eight octets of the BTH. A :class:`Seal` keeps these
+*heads*, each with the state of the ICRC after it, so that a packet costs one ``join`` and one run
+of the CRC over what is new. CRCs are linear, so the state goes on where the head ended, and no
+copy with ones over the variant fields is ever made (IBA 7.8.1).
+"""
+
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from isal.isal_zlib import crc32
+
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, GRH
+from rdmawire.wire.icrc import ONES_FOR_LRH, mask
+from rdmawire.wire.inet import IPv4, IPv6
+from rdmawire.wire.layout import Piece
+from rdmawire.wire.packet import Packet
+from rdmawire.wire.roce import Frame
+
+HEAD_OF_BTH = 8
+"""Octets of the BTH before the word that holds AckReq and PSN."""
+
+ACKREQ = 1 << 31
+"""The AckReq bit in the word that ends with the PSN. IBA 9.2.8."""
+
+MOST_HEADS = 1024
+"""Heads that one seal keeps; it begins anew after that many."""
+
+pack_word = Struct(">I").pack
+Octets: TypeAlias = bytes | memoryview
+_NETWORK = (IPv4, IPv6, GRH)
+
+
+class Head(NamedTuple):
+    """The octets from the link to the BTH's eighth, and the ICRC's state behind them."""
+
+    octets: bytes
+    crc: int
+
+
+class Seal:
+    """Makes the frames of one path.
+
+    ``headers`` stand before the BTH, from Ethernet on. ``bth`` has what all packets share: the
+    P_Key and the destination QP.
+    """
+
+    __slots__ = ("_heads", "bth", "headers")
+
+    def __init__(self, headers: tuple[Header, ...], bth: BTH) -> None:
+        self.headers = headers
+        self.bth = bth
+        self._heads: dict[tuple[int, int], Head] = {}
+
+    def head(self, opcode: int, length: int, se: int = 0) -> Head:
+        """The head of packets with ``length`` octets between PSN and pad."""
+        key = (opcode | se << 8, length)
+        return self._heads.get(key) or self._made(key, opcode, length, se)
+
+    def _made(self, key: tuple[int, int], opcode: int, length: int, se: int) -> Head:
+        if len(self._heads) >= MOST_HEADS:
+            self._heads.clear()
+        bth = self.bth.replace(opcode=opcode, se=se, padcnt=-length % 4)
+        self._heads[key] = head = head_of(self.headers, bth, length)
+        return head
+
+    def frame(self, opcode: int, word: int, extended: bytes, payload: Octets, se: int = 0) -> bytes:
+        """One frame; ``word`` is the PSN, with :data:`ACKREQ` where an ACK is asked for."""
+        length = len(extended) + len(payload)
+        head, crc = self._heads.get((opcode | se << 8, length)) or self.head(opcode, length, se)
+        tail = b"".join((pack_word(word), extended, payload, PADS[length & 3]))
+        return b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little")))
+
+
+PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
+"""The pad behind a length, by the length's two lower bits. IBA 9.2.5."""
+
+
+def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> Head:
+    """The head of packets with ``length`` octets between PSN and pad."""
+    frame = Frame(headers, Packet(bth, (), bytes(length + bth.padcnt))).seal().build()
+    before = sum(header.SIZE for header in headers)
+    octets = frame[: before + HEAD_OF_BTH]
+    return Head(octets, state_behind(octets, headers))
+
+
+def state_behind(head: bytes, headers: tuple[Piece, ...]) -> int:
+    """The ICRC's state behind a head that begins with these headers."""
+    covered = [len(piece) if isinstance(piece, bytes) else type(piece) for piece in headers]
+    while covered[0] not in _NETWORK:
+        covered.pop(0)
+    ones = mask(*covered, BTH)[: HEAD_OF_BTH - BTH.SIZE]
+    invariant = int.from_bytes(head[-len(ones) :], "big") | int.from_bytes(ones, "big")
+    return crc32(invariant.to_bytes(len(ones), "big"), ONES_FOR_LRH)

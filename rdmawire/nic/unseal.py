@@ -1,0 +1,188 @@
+"""Packets out of frames: what a NIC checks before a packet means anything. IBA 9.6.
+
+All frames of one path, opcode and length begin with the same octets, up to the PSN. What those
+octets must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is
+checked once for each such head, and kept as a :class:`Flow` with the ICRC's state behind it. A
+frame whose head is known costs one look-up and one run of the CRC over the rest. Frames of other
+build (tags, options, UDP with a checksum) are taken apart each time.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum
+from struct import Struct
+from typing import Any, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from rdmawire.errors import WireError
+from rdmawire.nic.seal import ACKREQ, HEAD_OF_BTH, MOST_HEADS, state_behind
+from rdmawire.wire import roce
+from rdmawire.wire.codec import fused
+from rdmawire.wire.ib import BTH, GRH
+from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
+from rdmawire.wire.layout import Piece, size
+from rdmawire.wire.opcode import SHAPES, Shape
+from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.psn import MODULUS
+
+
+class Drop(Enum):
+    """Why a frame went no further. Nothing is answered to it."""
+
+    MALFORMED = "no RoCE packet of the standard"
+    NOT_MINE = "for another address"
+    HEADERS = "a length or checksum of IP or UDP is wrong"
+    TVER = "transport version other than 0"
+    OPCODE = "a vendor's opcode"
+    ICRC = "ICRC bad"
+    NO_QP = "no such queue pair"
+    QP_STATE = "the queue pair does not receive in its state"
+    QP_TYPE = "the opcode's service is not the queue pair's"
+    PKEY = "P_Key of another partition"
+    QKEY = "Q_Key other than the queue pair's"
+    PEER = "from an address that the queue pair is not connected to"
+    NO_WQE = "no receive posted"
+    LENGTH = "payload longer than allowed"
+    SEQUENCE = "out of sequence, of a service that does not acknowledge"
+    ACCESS = "memory refused, of a service that does not acknowledge"
+    STALE = "a response that nobody waits for"
+    BUSY = "behind too many packets that wait for READs before them"
+    FORGOTTEN = "asked again, and no longer remembered or answered already"
+
+
+class Layout(NamedTuple):
+    """Where things stand in the frames of a flow, in octets from their start.
+
+    ``word`` has AckReq and PSN; the ICRC's state there is ``crc``, and the ICRC is at ``end``.
+    ``read`` reads the headers between ``word`` and ``payload``, where there are any.
+    """
+
+    read: Callable[..., Any] | None
+    word: int
+    payload: int
+    pad: int
+    end: int
+    crc: int
+
+
+class Flow:
+    """What the head of a frame says. ``ways`` is for the engine: who such packets are for."""
+
+    __slots__ = ("bth", "headers", "layout", "shape", "ways")
+
+    def __init__(self, bth: BTH, headers: tuple[Piece, ...], layout: Layout) -> None:
+        self.bth = bth
+        self.shape: Shape = SHAPES[bth.opcode]
+        self.headers = headers
+        self.layout = layout
+        self.ways: tuple[Any, ...] = ()
+
+
+class Arrival(NamedTuple):
+    """A packet whose frame was found good. ``extended`` are the headers behind its BTH."""
+
+    flow: Flow
+    psn: int
+    ackreq: int
+    extended: tuple[Any, ...]
+    payload: bytes
+
+
+_read_word = Struct(">I").unpack_from
+_new = tuple.__new__
+_TO_BTH = {GRH: (Ethernet, GRH), IPv4: (Ethernet, IPv4, UDP), IPv6: (Ethernet, IPv6, UDP)}
+_HEAD_SIZES = {
+    int(ethertype).to_bytes(2, "big"): sum(h.SIZE for h in _TO_BTH[network]) + HEAD_OF_BTH
+    for ethertype, network in (
+        (EtherType.IPV4, IPv4),
+        (EtherType.IPV6, IPv6),
+        (EtherType.ROCE, GRH),
+    )
+}
+_READERS = {opcode: fused(*layout.headers) for opcode, layout in LAYOUTS.items() if layout.headers}
+
+
+class Unsealer:
+    """Opens the frames that come to one port.
+
+    ``is_mine`` says of the headers before the BTH whether their addresses are the port's.
+    """
+
+    def __init__(self, is_mine: Callable[[tuple[Piece, ...]], bool], drops: Counter[Drop]) -> None:
+        self._is_mine = is_mine
+        self._drops = drops
+        self._flows: dict[bytes, Flow] = {}
+
+    def forget(self) -> None:
+        """Check every head anew: the port's addresses changed."""
+        self._flows.clear()
+
+    def unseal(self, frame: bytes) -> Arrival | None:
+        """The packet in a frame; ``None`` where it was dropped, and counted."""
+        size = _HEAD_SIZES.get(frame[12:14], 0)
+        flow = self._flows.get(frame[:size]) or self._admit(frame, size)
+        if flow is None:
+            return None
+        read, start, payload, pad, end, crc = flow.layout
+        found = crc32(memoryview(frame)[start:end], crc).to_bytes(4, "little")
+        if found != frame[end : end + 4]:
+            self._drops[Drop.ICRC] += 1
+            return None
+        (word,) = _read_word(frame, start)
+        extended = read(frame, start + 4) if read else ()
+        return _new(Arrival, (flow, word % MODULUS, word & ACKREQ, extended, frame[payload:pad]))
+
+    def _admit(self, frame: bytes, head: int) -> Flow | None:
+        """The flow of a frame whose head was not seen before, if it is one to take."""
+        try:
+            parsed = roce.parse(frame)
+        except WireError:
+            return self._drop(Drop.MALFORMED)
+        if reason := self._refused(parsed):
+            return self._drop(reason)
+        flow = _flow(frame, parsed)
+        if flow.layout.word == head and not _has_checksum(parsed):
+            self._keep(frame[:head], flow)
+        return flow
+
+    def _keep(self, head: bytes, flow: Flow) -> None:
+        if len(self._flows) >= MOST_HEADS:
+            self._flows.clear()
+        self._flows[head] = flow
+
+    def _refused(self, frame: roce.Frame) -> Drop | None:
+        """Why a frame is not taken, if so."""
+        for reason, broken in _RULES:
+            if broken(frame):
+                return reason
+        return None if self._is_mine(frame.headers) else Drop.NOT_MINE
+
+    def _drop(self, reason: Drop) -> Flow | None:
+        self._drops[reason] += 1
+        return None
+
+
+def _flow(frame: bytes, parsed: roce.Frame) -> Flow:
+    before = sum(map(size, parsed.headers))
+    bth = parsed.packet.bth
+    word = before + HEAD_OF_BTH
+    payload = before + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
+    pad = payload + len(parsed.packet.payload)
+    crc = state_behind(frame[:word], parsed.headers)
+    layout = Layout(_READERS.get(bth.opcode), word, payload, pad, pad + bth.padcnt, crc)
+    return Flow(bth, parsed.headers, layout)
+
+
+def _has_checksum(frame: roce.Frame) -> bool:
+    """Whether a UDP checksum covers the payload, so that the head alone does not tell."""
+    last = frame.headers[-1]
+    return isinstance(last, UDP) and last.checksum != 0
+
+
+_RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
+    (Drop.HEADERS, lambda frame: frame.seal().headers != frame.headers),
+    (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
+    (Drop.OPCODE, lambda frame: frame.packet.bth.opcode not in SHAPES),
+)
+"""Why a frame is not taken, whatever its addresses: what must not hold, in the headers' order."""
