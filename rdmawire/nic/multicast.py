@@ -46,10 +46,9 @@ class MulticastGroups:
             raise VerbsError(f"QP {qpn:#x} is not attached to {gid.hex(':', 2)}", EINVAL)
         self._keep(gid, tuple(other for other in members if other != qpn))
 
-    def forget(self, qpn: int) -> None:
-        """Take a queue pair out of all groups: it is destroyed."""
-        for gid, members in list(self._groups.items()):
-            self._keep(gid, tuple(other for other in members if other != qpn))
+    def holds(self, qpn: int) -> bool:
+        """Whether a queue pair is in any group."""
+        return any(qpn in members for members in self._groups.values())
 
     def _keep(self, gid: bytes, members: tuple[int, ...]) -> None:
         if members:

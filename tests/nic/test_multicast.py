@@ -71,12 +71,14 @@ def test_who_is_not_in_cannot_leave() -> None:
         assert caught.value.errno == EINVAL
 
 
-def test_a_queue_pair_that_is_destroyed_leaves_all_groups() -> None:
+def test_a_queue_pair_is_held_until_it_left_the_last_group() -> None:
     groups = MulticastGroups()
-    for gid, qpn in ((GROUPS[0], 17), (GROUPS[0], 18), (GROUPS[1], 17)):
-        groups.attach(gid, qpn, UD)
-    groups.forget(17)
-    assert [groups.members(gid) for gid in GROUPS[:2]] == [(18,), ()]
+    for gid in GROUPS[:2]:
+        groups.attach(gid, 17, UD)
+    groups.detach(GROUPS[0], 17)
+    assert groups.holds(17)
+    groups.detach(GROUPS[1], 17)
+    assert not groups.holds(17)
 
 
 @given(

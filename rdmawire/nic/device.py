@@ -1,0 +1,101 @@
+"""What all queue pairs of one adapter share."""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
+from rdmawire.memory.space import AddressSpace
+from rdmawire.nic.event import Event
+from rdmawire.nic.profile import Profile
+from rdmawire.nic.unseal import Drop
+
+if TYPE_CHECKING:
+    from rdmawire.nic.cq import CompletionQueue
+    from rdmawire.nic.qp import QueuePair
+    from rdmawire.nic.srq import SharedReceiveQueue
+
+
+DEFAULT_PKEY = 0xFFFF
+"""The default partition, as a full member. IBA 10.9.1.2."""
+
+
+class Device:
+    """Keys, queue pairs by number, what is ready to send, and what waits for its time.
+
+    ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
+    time (ns) of what is being done.
+    """
+
+    def __init__(
+        self,
+        mac: bytes,
+        space: AddressSpace,
+        profile: Profile,
+        clients: Sequence[PeerMemory] = (),
+    ) -> None:
+        self.mac = mac
+        self.pkeys = [DEFAULT_PKEY]
+        self.profile = profile
+        self.space = space
+        limits = Limits(
+            profile.max_mr, profile.max_mr_size, profile.max_mw, profile.max_fast_reg_pages
+        )
+        self.memory = Registrar(space, limits, clients)
+        self.keys = self.memory.keys
+        self.qps: dict[int, QueuePair] = {}
+        self.cqs: dict[int, CompletionQueue] = {}
+        self.moderated: dict[int, CompletionQueue] = {}
+        self.srqs: dict[int, SharedReceiveQueue] = {}
+        self.events: deque[Event] = deque()
+        self.drops: Counter[Drop] = Counter()
+        self.ready: dict[QueuePair, None] = {}
+        self.timers = Timers()
+        self.now = 0
+
+
+class Timers:
+    """Queue pairs that wait for a time, the soonest first.
+
+    A deadline that moves away leaves its old place in the heap, and is put back when that comes
+    up: nearly every ACK moves one, and that must cost nothing. ``watched`` of a queue pair is
+    the place that counts.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, QueuePair]] = []
+        self._entries = 0
+
+    def watch(self, qp: "QueuePair", deadline: int) -> None:
+        """Look at this queue pair at its deadline (ns), or before."""
+        if qp.watched is None or deadline < qp.watched:
+            qp.watched = deadline
+            self._entries += 1
+            heappush(self._heap, (deadline, self._entries, qp))
+
+    def next(self) -> int | None:
+        """The soonest deadline (ns), if anything waits."""
+        while self._heap:
+            time, _, qp = self._heap[0]
+            if qp.watched == time == qp.deadline:
+                return time
+            self._put_back()
+        return None
+
+    def _put_back(self) -> "QueuePair":
+        """Take the first place out; its queue pair gets another if it still waits."""
+        time, _, qp = heappop(self._heap)
+        if qp.watched == time:
+            qp.watched = None
+            if qp.deadline is not None:
+                self.watch(qp, qp.deadline)
+        return qp
+
+    def due(self, now: int) -> "Iterator[QueuePair]":
+        """The queue pairs whose deadline has come; each has none after."""
+        while (time := self.next()) is not None and time <= now:
+            qp = self._heap[0][2]
+            qp.deadline = None
+            self._put_back()
+            yield qp

@@ -1,0 +1,95 @@
+"""Scatter/gather lists: several pieces of local memory that count as one. IBA 10.8.3.2."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rdmawire.memory.counter import DmaCounter
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.key import KeyTable
+from rdmawire.memory.region import Region
+from rdmawire.nic.work import Sge
+
+
+class Piece(NamedTuple):
+    """A piece whose key was checked."""
+
+    memory: Grant
+    address: int
+    length: int
+
+
+NOTHING = Piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
+"""Memory of no octets, by no key."""
+
+
+class Gather:
+    """Local memory of a work request, addressed by octets from the start of its message."""
+
+    __slots__ = ("length", "pieces")
+
+    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+        self.pieces = pieces
+        self.length = sum(piece.length for piece in pieces)
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        """Octets of a message: ``length`` of them from ``offset`` on."""
+        if len(self.pieces) == 1:
+            memory, address, _ = self.pieces[0]
+            return memory.read(address + offset, length)
+        return b"".join(
+            memory.read(address, length) for memory, address, length in self._span(offset, length)
+        )
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Place octets of a message, from ``offset`` on."""
+        if len(self.pieces) == 1:
+            memory, address, _ = self.pieces[0]
+            memory.write(address + offset, data)
+            return
+        done = 0
+        for memory, address, length in self._span(offset, len(data)):
+            memory.write(address, data[done : done + length])
+            done += length
+
+    def _span(self, offset: int, length: int) -> Iterator[Piece]:
+        """The parts of pieces that make up ``length`` octets from ``offset`` on."""
+        for memory, address, size in self.pieces:
+            skipped = min(offset, size)
+            taken = min(size - skipped, length)
+            if taken:
+                yield Piece(memory, address + skipped, taken)
+            offset -= skipped
+            length -= taken
+
+
+class Inline:
+    """A message that stands in the work request itself. Reads like a :class:`Gather`."""
+
+    __slots__ = ("_octets", "length")
+
+    def __init__(self, octets: bytes) -> None:
+        self._octets = octets
+        self.length = len(octets)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Octets of a message: ``length`` of them from ``offset`` on."""
+        return self._octets[offset : offset + length]
+
+
+def gather(
+    keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
+) -> Gather | KeyFault:
+    """The pieces whose keys allow this access, or what the first that does not breaks.
+
+    An empty piece is none: its key is not looked at.
+    """
+    pieces = []
+    for address, length, lkey in sges:
+        if not length:
+            continue
+        granted = keys.check(lkey, pd, address, length, access)
+        if isinstance(granted, KeyFault):
+            return granted
+        pieces.append(Piece(granted, address, length))
+    return Gather(tuple(pieces))

@@ -1,0 +1,55 @@
+"""Paths: an address handle becomes the headers that stand before the BTH. IBA A17.3, A17.4."""
+
+from rdmawire.nic.address import MAPPED_IPV4, AddressHandle, is_ipv4, udp_source_port
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import GRH
+from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4, IPv6
+from rdmawire.wire.layout import Piece
+
+
+def headers_to(handle: AddressHandle, mac: bytes, qpn: int, dest_qpn: int) -> tuple[Header, ...]:
+    """Ethernet, IP and UDP of RoCEv2, over IPv4 or IPv6 as the GIDs say.
+
+    IPv4's identification stays zero: a packet that is never fragmented needs none (RFC 6864, 4.1).
+    """
+    port = udp_source_port(handle.flow_label, qpn, dest_qpn)
+    udp = UDP(srcport=port, dstport=ROCE_PORT)
+    if is_ipv4(handle.dgid):
+        return Ethernet(handle.dmac, mac, EtherType.IPV4), _ipv4(handle), udp
+    return Ethernet(handle.dmac, mac, EtherType.IPV6), _ipv6(handle), udp
+
+
+def _ipv4(handle: AddressHandle) -> IPv4:
+    return IPv4(
+        dscp=handle.traffic_class >> 2,
+        ecn=handle.traffic_class & 3,
+        df=1,
+        ttl=handle.hop_limit,
+        protocol=IPProtocol.UDP,
+        src=handle.sgid[len(MAPPED_IPV4) :],
+        dst=handle.dgid[len(MAPPED_IPV4) :],
+    )
+
+
+def _ipv6(handle: AddressHandle) -> IPv6:
+    return IPv6(
+        dscp=handle.traffic_class >> 2,
+        ecn=handle.traffic_class & 3,
+        flow=handle.flow_label,
+        next_header=IPProtocol.UDP,
+        hop_limit=handle.hop_limit,
+        src=handle.sgid,
+        dst=handle.dgid,
+    )
+
+
+def gids_of(headers: tuple[Piece, ...]) -> tuple[bytes, bytes]:
+    """The GIDs that a packet came from and goes to."""
+    for piece in headers:
+        if isinstance(piece, IPv4):
+            return MAPPED_IPV4 + piece.src, MAPPED_IPV4 + piece.dst
+        if isinstance(piece, IPv6):
+            return piece.src, piece.dst
+        if isinstance(piece, GRH):
+            return piece.sgid, piece.dgid
+    return b"", b""

@@ -1,0 +1,327 @@
+"""Queue pairs: what one end of a conversation knows, and how it ends.
+
+Three machines work on a queue pair and never call one another. The requester turns ``sq`` into
+packets; the completer moves ``sq`` by what comes back; the responder answers what the peer asks,
+by ``inbound``. What they share is here: the peer's path, completions in order, the timer, and the
+way into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.3).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap, merged
+from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
+from rdmawire.nic.cq import CompletionQueue
+from rdmawire.nic.device import Device
+from rdmawire.nic.event import LastWQEReached, SendQueueDrained
+from rdmawire.nic.inbound import NO_RECEIVE, Inbound
+from rdmawire.nic.path import headers_to
+from rdmawire.nic.queue import SendQueue, Wqe
+from rdmawire.nic.seal import ACKREQ, MOST_HEADS, Seal
+from rdmawire.nic.service import SERVICES
+from rdmawire.nic.srq import SharedReceiveQueue
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.work import RecvWR, SendFlags, SendWR
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import BTH
+
+_new = tuple.__new__
+
+ACK_TIMEOUT_UNIT = 4_096
+"""Nanoseconds that a Local ACK Timeout counts, two to its power times. IBA 9.7.6.1.3."""
+_NOTHING_MORE = tuple(WorkCompletion(0)[8:])
+
+
+class QPInit(NamedTuple):
+    """What a queue pair is made of, as ibv_qp_init_attr has it.
+
+    ``signal_all`` completes all send work (``sq_sig_all``). An XRC target has ``xrc_domain``.
+    """
+
+    pd: ProtectionDomain
+    send_cq: CompletionQueue
+    recv_cq: CompletionQueue
+    cap: QPCap = QPCap()
+    srq: SharedReceiveQueue | None = None
+    signal_all: bool = False
+    xrc_domain: int = 0
+
+
+class QueuePair:
+    """One queue pair. Times are ns, lengths octets, ``mtu`` is the path's.
+
+    ``deadline`` is when the timer fires that runs; ``resting`` says that it is the wait that an
+    RNR NAK asked for, and not the wait for an ACK. ``halted`` work begins no more: what failed
+    ends in its turn. ``retrying`` is since the queue went back until something moves.
+    """
+
+    def __init__(self, device: Device, number: int, kind: QPType, init: QPInit) -> None:
+        self.device = device
+        self.number = number
+        self.type = kind
+        self.service = SERVICES[kind]
+        self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
+        self.xrc_domain = xrc
+        self.state = QPState.RESET
+        self.attributes = QPAttributes(cap=init.cap)
+        self.sq = SendQueue()
+        self.rq: deque[RecvWR] = deque()
+        self.inbound = Inbound()
+        self.seal = Seal((), BTH())
+        self.deadline: int | None = None
+        self.watched: int | None = None
+        self.credit_limit: int | None = None
+        self.ackreq = ACKREQ if self.service.reliable else 0
+        self.resting = self.halted = self.retrying = self.established = False
+        self.drained = False
+        self.unasked = 0
+        self.take_attributes()
+
+    def acquire(self) -> None:
+        """Count as a user of what it is made of."""
+        self.pd.acquire()
+        for queue in (self.send_cq, self.recv_cq, self.srq):
+            if queue is not None:
+                queue.qps.add(self.number)
+
+    def release(self) -> None:
+        """Undo :meth:`acquire`; nothing waits for it any more."""
+        self.stop_timer()
+        self.pd.release()
+        for queue in (self.send_cq, self.recv_cq, self.srq):
+            if queue is not None:
+                queue.qps.discard(self.number)
+
+    # Attributes, and the states they lead to.
+
+    def modify(self, new: QPAttributes, mask: QPAttrMask, state: QPState) -> None:
+        """Take attributes over, and go to a state; both were checked."""
+        self.attributes = merged(self.attributes, new, mask)
+        self.take_attributes()
+        if mask & QPAttrMask.RQ_PSN:
+            self.inbound.reset(new.rq_psn)
+        if mask & QPAttrMask.SQ_PSN:
+            self.sq.reset(new.sq_psn)
+        if state is QPState.ERR:
+            self.fail()
+        elif state is not self.state:
+            _ENTRIES.get(state, _enter)(self, state)
+
+    def take_attributes(self) -> None:
+        """Unpack the attributes that every packet needs."""
+        now = self.attributes
+        self.mtu = 128 << now.path_mtu
+        self.access = now.qp_access_flags
+        self.dest_qp = now.dest_qp_num
+        self.qkey = now.qkey
+        self.pkey = self.device.pkeys[now.pkey_index % len(self.device.pkeys)]
+        self.timeout = ACK_TIMEOUT_UNIT << now.timeout if now.timeout else 0
+        self.retry_cnt = self.retries = now.retry_cnt
+        self.rnr_retry = self.rnr_retries = now.rnr_retry
+        self.min_rnr_timer = now.min_rnr_timer
+        self.max_rd_atomic = now.max_rd_atomic
+        self.max_dest_rd_atomic = now.max_dest_rd_atomic
+        self.seals: dict[tuple[AddressHandle, int], Seal] = {}
+        if now.ah is not None:
+            self.seal = self._seal_of(now.ah, now.dest_qp_num)
+            self.ways_to_peer = {(now.ah.sgid, now.ah.dgid)}
+
+    def _seal_of(self, handle: AddressHandle, dest_qp: int) -> Seal:
+        headers = headers_to(handle, self.device.mac, self.number, dest_qp)
+        return Seal(headers, BTH(destqp=dest_qp, pkey=self.pkey))
+
+    def seal_to(self, handle: AddressHandle, dest_qp: int) -> Seal:
+        """The seal of a datagram, whose work says where it goes."""
+        key = (handle, dest_qp)
+        if key not in self.seals:
+            if len(self.seals) >= MOST_HEADS:
+                self.seals.clear()
+            self.seals[key] = self._seal_of(handle, dest_qp)
+        return self.seals[key]
+
+    def clear(self) -> None:
+        """Forget all work and all that was agreed upon: RESET. IBA 10.3.1.1."""
+        self.stop_timer()
+        self.sq.reset(0)
+        self.rq.clear()
+        self.inbound.reset(0)
+        self.credit_limit = None
+        self.halted = self.retrying = self.established = False
+        self.attributes = QPAttributes(cap=self.cap)
+
+    # Work.
+
+    def post_send(self, wr: SendWR) -> None:
+        """Queue checked work; in an error state it ends at once."""
+        wqe = Wqe(wr)
+        if self.state in _FLUSHES:
+            self._complete_send(wqe, WCStatus.WR_FLUSH_ERR)
+        else:
+            self.sq.posted.append(wqe)
+            self.device.ready[self] = None
+
+    def post_recv(self, wr: RecvWR) -> None:
+        """Queue a checked receive; in the error state it ends at once."""
+        if self.state is QPState.ERR:
+            self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)
+        else:
+            self.rq.append(wr)
+
+    # What the requester may send.
+
+    def window_at(self, wqe: Wqe) -> int:
+        """How many more packets of this work the peer need not have acknowledged."""
+        if not self.service.reliable:
+            return wqe.packets
+        psn = serial.add(wqe.psn, wqe.sent)
+        return self.device.profile.packets_in_flight - serial.span(self.sq.unacked_psn, psn)
+
+    def ask(self, ends: bool) -> int:
+        """AckReq for the next packet: with the last of a message, and after many without."""
+        if ends or self.unasked <= 0:
+            self.unasked = self.device.profile.packets_per_ack - 1
+            return self.ackreq
+        self.unasked -= 1
+        return 0
+
+    # The queues' order: work completes in it, and no other way.
+
+    def retire(self) -> None:
+        """Complete the work at the front that is done, up to the first that is not."""
+        sent = self.sq.sent
+        while sent and (status := sent[0].status) is not None:
+            self._complete_send(sent.popleft(), status)
+            if status is not WCStatus.SUCCESS:
+                self.fail(self.service.send_error)
+                return
+        if self.state is QPState.SQD:
+            self.notice_drained()
+
+    def _complete_send(self, wqe: Wqe, status: WCStatus) -> None:
+        wr = wqe.wr
+        if status or self.signal_all or wr.flags & SendFlags.SIGNALED:
+            completion = wqe.verb.completion
+            fields = (wr.wr_id, status, completion, 0, wqe.length, 0, 0, self.number)
+            self.send_cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
+
+    def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
+        """Complete a receive that failed; of those nothing else is said."""
+        done = WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number)
+        self.recv_cq.push(done, self.device.now)
+
+    def notice_drained(self) -> None:
+        """In SQD, tell once that nothing is on its way any more. IBA 10.3.1.5."""
+        wanted = self.state is QPState.SQD and self.attributes.en_sqd_async_notify
+        if wanted and not self.sq.under_way and not self.drained:
+            self.drained = True
+            self.device.events.append(SendQueueDrained(self.number))
+
+    # The way into an error.
+
+    def fail(self, state: QPState = QPState.ERR) -> None:
+        """Go to the error state, or SQE, and end what waits with a flush error."""
+        if self.state is state:
+            return
+        self.state = state
+        self.stop_timer()
+        self.flush_sends()
+        if state is QPState.ERR:
+            self._flush_receives()
+
+    def flush_sends(self) -> None:
+        """Complete all send work as flushed: IBA 10.8.3.3."""
+        queue = self.sq
+        for wqe in (*queue.sent, *queue.posted):
+            self._complete_send(wqe, WCStatus.WR_FLUSH_ERR)
+        queue.sent.clear()
+        queue.posted.clear()
+
+    def _flush_receives(self) -> None:
+        inbound = self.inbound
+        if inbound.recv is not NO_RECEIVE:
+            self.complete_receive(inbound.recv, WCStatus.WR_FLUSH_ERR)
+        inbound.skip_to(inbound.epsn)
+        inbound.deferred.clear()
+        inbound.recv = NO_RECEIVE
+        while self.rq:
+            self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)
+        if self.srq is not None:
+            self.device.events.append(LastWQEReached(self.number))
+
+    # The timer, and a place in the order of sending.
+
+    def start_timer(self) -> None:
+        """Wait for an ACK, unless a timer runs or nothing is outstanding."""
+        if self.deadline is None and self.timeout and self.sq.in_flight:
+            self.deadline = self.device.now + self.timeout
+            self.device.timers.watch(self, self.deadline)
+
+    def progressed(self) -> None:
+        """An answer moved the queue: all retries are left again, and the timer begins anew."""
+        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
+        self.retrying = False
+        if not self.resting:
+            self.deadline = None
+            self.start_timer()
+
+    def rest(self, until: int) -> None:
+        """Send nothing until then: the peer was not ready."""
+        self.resting = True
+        self.deadline = until
+        self.device.timers.watch(self, until)
+
+    def stop_timer(self) -> None:
+        """Wait for nothing."""
+        self.deadline = None
+        self.resting = False
+
+    def take_receive(self) -> RecvWR | None:
+        """The next receive, of its own queue or the shared one."""
+        if self.srq is not None:
+            return self.srq.take()
+        return self.rq.popleft() if self.rq else None
+
+    def owe_ack(self) -> None:
+        """Acknowledge, with whatever else is owed."""
+        self.inbound.acknowledge()
+        self.device.ready[self] = None
+
+    def wake(self) -> None:
+        """Something may be sent: stand in the order of sending."""
+        self.device.ready[self] = None
+
+
+def _enter(qp: QueuePair, state: QPState) -> None:
+    qp.state = state
+
+
+def _enter_reset(qp: QueuePair, state: QPState) -> None:
+    qp.clear()
+    qp.state = state
+
+
+def _enter_rts(qp: QueuePair, state: QPState) -> None:
+    """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
+    qp.state = state
+    qp.halted = False
+    qp.wake()
+
+
+def _enter_sqd(qp: QueuePair, state: QPState) -> None:
+    """No work begins; what is on its way comes to its end, and then an event tells."""
+    qp.state = state
+    qp.drained = False
+    qp.notice_drained()
+
+
+_ENTRIES: dict[QPState, Callable[[QueuePair, QPState], None]] = {
+    QPState.RESET: _enter_reset,
+    QPState.RTS: _enter_rts,
+    QPState.SQD: _enter_sqd,
+}
+"""What entering a state does besides."""
+
+_FLUSHES = frozenset({QPState.ERR, QPState.SQE})

@@ -1,0 +1,168 @@
+"""The two queues of a queue pair: what to send and what is on its way, and what may be received.
+
+A work request that is posted becomes a :class:`Wqe`. In the send queue it moves from ``posted``
+(packets of it are to be sent) to ``sent`` (its answer is awaited, or work before it). Going back
+moves it the other way: all that stands in ``sent`` from some PSN on is sent again (go-back-N,
+IBA 9.7.3.2). The oldest work completes first, always.
+"""
+
+from collections import deque
+
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.gather import Gather, Inline
+from rdmawire.nic.work import VERBS, Answer, Local, SendFlags, SendWR, Verb
+from rdmawire.wire import psn as serial
+
+NO_PSN = -1
+_NO_OCTETS = Gather(())
+
+
+class Wqe:
+    """One send work request on its way.
+
+    ``psn`` is the first of its ``packets`` numbers (:data:`NO_PSN` until it is begun), ``sent``
+    how many packets were sent in the present pass, ``most_sent`` in any, and ``answered`` how many
+    responses were placed.
+    """
+
+    __slots__ = (
+        "answered",
+        "length",
+        "most_sent",
+        "packets",
+        "psn",
+        "sent",
+        "sink",
+        "source",
+        "status",
+        "verb",
+        "wr",
+    )
+
+    def __init__(self, wr: SendWR) -> None:
+        self.wr = wr
+        self.verb: Verb = VERBS[wr.opcode]
+        self.psn = NO_PSN
+        self.packets = 0
+        self.sent = self.most_sent = 0
+        self.answered = 0
+        self.length = 0
+        self.source: Gather | Inline = _NO_OCTETS
+        self.sink = _NO_OCTETS
+        self.status: WCStatus | None = None
+
+    @property
+    def last_psn(self) -> int:
+        """The PSN of its last packet, or of the last response to it."""
+        return serial.add(self.psn, self.packets - 1)
+
+    @property
+    def solicited(self) -> bool:
+        """Whether the peer's owner is to be told of it. IBA 9.2.3."""
+        return bool(self.wr.flags & SendFlags.SOLICITED)
+
+    @property
+    def places(self) -> bool:
+        """Whether a response puts octets into local memory."""
+        return self.verb.local is Local.SINK
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it takes one of the peer's resources for READs and atomics."""
+        return self.verb.takes_resource and self.status is None
+
+    def sent_before(self, psn: int) -> int:
+        """How many of its packets stand before ``psn``; none, of work that is one request."""
+        if self.verb.answer is not Answer.ACK:
+            return 0
+        return min(max(serial.distance(self.psn, psn), 0), self.packets)
+
+
+class SendQueue:
+    """Send work of one queue pair, and where the conversation with the peer stands.
+
+    ``next_psn`` is the first that no work has, ``unsent_psn`` the first never sent and
+    ``unacked_psn`` the oldest not acknowledged. ``ssn`` counts messages.
+    """
+
+    __slots__ = (
+        "next_psn",
+        "outstanding_reads",
+        "posted",
+        "sent",
+        "sink",
+        "source",
+        "ssn",
+        "unacked_psn",
+        "unsent_psn",
+    )
+
+    def __init__(self) -> None:
+        self.posted: deque[Wqe] = deque()
+        self.sent: deque[Wqe] = deque()
+        self.reset(0)
+
+    def reset(self, psn: int) -> None:
+        """Empty, with this PSN next."""
+        self.posted.clear()
+        self.sent.clear()
+        self.next_psn = self.unsent_psn = self.unacked_psn = psn
+        self.outstanding_reads = 0
+        self.ssn = 0
+
+    def __len__(self) -> int:
+        return len(self.posted) + len(self.sent)
+
+    def oldest(self) -> Wqe | None:
+        """The oldest work that has PSNs and is not complete."""
+        if self.sent:
+            return self.sent[0]
+        return self.posted[0] if self.posted and self.posted[0].psn != NO_PSN else None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether work was begun that is not complete."""
+        return self.oldest() is not None
+
+    def begin(self, wqe: Wqe, packets: int) -> None:
+        """Give work its PSNs: the next ones, once."""
+        wqe.psn, wqe.packets = self.next_psn, packets
+        self.next_psn = serial.add(self.next_psn, packets)
+        self.ssn = serial.add(self.ssn, 1 if packets else 0)
+
+    def go_back(self, psn: int) -> None:
+        """Send again all from ``psn`` on. What is done here and only waits its turn stays done."""
+        while self.sent and not serial.is_before(self.sent[-1].last_psn, psn):
+            wqe = self.sent.pop()
+            self.outstanding_reads -= wqe.awaited
+            self.posted.appendleft(wqe)
+        for wqe in self.posted:
+            if wqe.psn == NO_PSN:
+                break
+            wqe.sent = wqe.sent_before(psn)
+
+    @property
+    def in_flight(self) -> int:
+        """Packets sent, or promised by a response, and not acknowledged."""
+        return serial.span(self.unacked_psn, self.unsent_psn)
+
+    def advance(self, wqe: Wqe, packets: int) -> None:
+        """So many more packets of this work were sent."""
+        wqe.sent += packets
+        if wqe.sent > wqe.most_sent:
+            self.unsent_psn = serial.add(self.unsent_psn, wqe.sent - wqe.most_sent)
+            wqe.most_sent = wqe.sent
+
+    def acknowledge(self, wqe: Wqe, packets: int) -> None:
+        """So many more packets of the oldest work need not be sent again."""
+        self.unacked_psn = serial.add(self.unacked_psn, packets)
+        if not wqe.verb.takes_resource:
+            wqe.sent = max(wqe.sent, serial.span(wqe.psn, self.unacked_psn))
+
+    def finish(self, wqe: Wqe, status: WCStatus) -> None:
+        """The oldest work is done: it waits in ``sent`` to be completed."""
+        if not self.sent:
+            self.sent.append(self.posted.popleft())
+        else:
+            self.outstanding_reads -= wqe.awaited
+        wqe.status = status

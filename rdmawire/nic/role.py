@@ -1,0 +1,57 @@
+"""What a request packet is to the responder: a row for each opcode."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from rdmawire.nic.completion import WCOpcode
+from rdmawire.nic.fault import Fault
+
+if TYPE_CHECKING:
+    from rdmawire.nic.qp import QueuePair
+    from rdmawire.nic.unseal import Arrival
+
+Step = Callable[["QueuePair", "Role", "Arrival"], Fault | None]
+
+
+class Family(NamedTuple):
+    """Packets that may follow one another in a message.
+
+    ``too_long`` is the fault of octets beyond the message's limit; an ``exact`` message has as
+    many as its first packet announced.
+    """
+
+    name: str
+    too_long: Fault
+    exact: bool
+
+
+IDLE = Family("no message", Fault.OP_SEQUENCE, exact=False)
+SEND = Family("SEND", Fault.TOO_LONG, exact=False)
+WRITE = Family("RDMA WRITE", Fault.LENGTH, exact=True)
+REQUEST = Family("a request of one packet", Fault.LENGTH, exact=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Role:
+    """One opcode of one service.
+
+    ``access`` are the rights it needs, of the queue pair and of the key; one that
+    ``changes_memory`` waits until earlier READs are answered. ``receipt`` is how it
+    completes a receive, ``None`` where it does not. ``reth``, ``immdt``, ``ieth`` and ``atomiceth``
+    are the places of these headers behind the BTH, -1 where there is none.
+    """
+
+    family: Family
+    begins: bool
+    ends: bool
+    steps: tuple[Step, ...]
+    access: int = 0
+    changes_memory: bool = True
+    receipt: WCOpcode | None = None
+    reth: int = -1
+    immdt: int = -1
+    ieth: int = -1
+    atomiceth: int = -1
+    feth: int = -1
+    deth: int = -1

@@ -1,0 +1,147 @@
+"""Transport services as rows: what reliable connection, unreliable datagram and the rest differ in.
+
+Nothing else asks a queue pair for its type. IBA 9.7 (reliable), 9.8 (unreliable), A14 (XRC).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rdmawire.nic.fault import RELIABLE, UNRELIABLE, Fault, Reaction
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.work import VERBS, SendOpcode
+from rdmawire.wire.opcode import OPERATIONS, Operation, Service
+from rdmawire.wire.packet import LAYOUTS, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """The opcodes of one kind of work's packets, and the headers behind their BTH."""
+
+    only: int
+    first: int
+    middle: int
+    last: int
+    layouts: Mapping[int, Layout]
+
+    def at(self, index: int, last: int) -> int:
+        """The opcode of a packet by its place in the message."""
+        if not last:
+            return self.only
+        if not index:
+            return self.first
+        return self.last if index == last else self.middle
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceType:
+    """What a queue pair type does.
+
+    ``wire`` is the service of its packets (``None``: frames as they are), whose opcodes begin at
+    ``base``; ``reliable`` ones
+    acknowledge and retry; ``connected`` ones have one peer; ``sends`` and ``receives`` say which
+    work may be posted; ``grh`` is how many octets stand before a received payload. An error of
+    the sender's own leads to ``send_error`` (IBA 10.3.1).
+    """
+
+    wire: Service | None
+    base: int
+    reliable: bool
+    connected: bool
+    sends: bool
+    receives: bool
+    grh: int
+    send_error: QPState
+    verbs: frozenset[SendOpcode]
+    reactions: Mapping[Fault, Reaction]
+    outbound: Mapping[SendOpcode, Outbound]
+
+
+_LOCAL = {SendOpcode.LOCAL_INV, SendOpcode.BIND_MW, SendOpcode.REG_MR}
+
+
+def _verbs(wire: Service, *, local: set[SendOpcode]) -> frozenset[SendOpcode]:
+    """Work whose packets the service has, and work that needs no packets."""
+    operations = OPERATIONS[wire]
+    return frozenset(op for op, verb in VERBS.items() if verb.only in operations) | local
+
+
+def _outbound(wire: Service, verbs: frozenset[SendOpcode]) -> dict[SendOpcode, Outbound]:
+    return {op: _opcodes(wire, op) for op in verbs if VERBS[op].only is not None}
+
+
+def _opcodes(wire: Service, op: SendOpcode) -> Outbound:
+    verb = VERBS[op]
+    only, first, middle, last = (
+        _opcode(wire, operation) for operation in (verb.only, verb.first, verb.middle, verb.last)
+    )
+    layouts = {opcode: LAYOUTS[opcode] for opcode in (only, first, middle, last) if opcode >= 0}
+    return Outbound(only, first, middle, last, layouts)
+
+
+NO_OPCODE = -1
+"""Where a kind of work, in a service, has no such packet."""
+
+
+def _opcode(wire: Service, operation: Operation | None) -> int:
+    if operation is None or operation not in OPERATIONS[wire]:
+        return NO_OPCODE
+    return wire << 5 | operation
+
+
+def _reliable(wire: Service, *, sends: bool = True, receives: bool = True) -> ServiceType:
+    verbs = _verbs(wire, local=_LOCAL)
+    return ServiceType(
+        wire=wire,
+        base=wire << 5,
+        reliable=True,
+        connected=True,
+        sends=sends,
+        receives=receives,
+        grh=0,
+        send_error=QPState.ERR,
+        verbs=verbs,
+        reactions=RELIABLE,
+        outbound=_outbound(wire, verbs),
+    )
+
+
+def _unreliable(wire: Service, *, connected: bool, grh: int) -> ServiceType:
+    verbs = _verbs(wire, local=_LOCAL if connected else set())
+    return ServiceType(
+        wire=wire,
+        base=wire << 5,
+        reliable=False,
+        connected=connected,
+        sends=True,
+        receives=True,
+        grh=grh,
+        send_error=QPState.SQE,
+        verbs=verbs,
+        reactions=UNRELIABLE,
+        outbound=_outbound(wire, verbs),
+    )
+
+
+_RAW = ServiceType(
+    wire=None,
+    base=NO_OPCODE,
+    reliable=False,
+    connected=False,
+    sends=True,
+    receives=True,
+    grh=0,
+    send_error=QPState.SQE,
+    verbs=frozenset({SendOpcode.SEND}),
+    reactions=UNRELIABLE,
+    outbound={},
+)
+
+SERVICES: dict[QPType, ServiceType] = {
+    QPType.RC: _reliable(Service.RC),
+    QPType.UC: _unreliable(Service.UC, connected=True, grh=0),
+    QPType.UD: _unreliable(Service.UD, connected=False, grh=40),
+    QPType.RAW_PACKET: _RAW,
+    QPType.XRC_INI: _reliable(Service.XRC, receives=False),
+    QPType.XRC_TGT: _reliable(Service.XRC, sends=False, receives=False),
+}
+"""Queue pair type to what it does."""

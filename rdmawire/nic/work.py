@@ -1,0 +1,210 @@
+"""Work requests: what applications post, and how each kind becomes packets.
+
+Numbers are those of libibverbs (ibv_wr_opcode, ibv_send_flags). :data:`VERBS` has a row for each
+kind of work; requester, completer and responder read it, none of them asks for a kind by name.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum, IntFlag
+from typing import NamedTuple
+
+from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.mw import Bind, MemoryWindow
+from rdmawire.memory.region import Region
+from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.completion import WCOpcode
+from rdmawire.wire.opcode import Operation
+
+
+class SendOpcode(IntEnum):
+    """What a send work request asks for."""
+
+    RDMA_WRITE = 0
+    RDMA_WRITE_WITH_IMM = 1
+    SEND = 2
+    SEND_WITH_IMM = 3
+    RDMA_READ = 4
+    ATOMIC_CMP_AND_SWP = 5
+    ATOMIC_FETCH_AND_ADD = 6
+    LOCAL_INV = 7
+    BIND_MW = 8
+    SEND_WITH_INV = 9
+    FLUSH = 14
+    ATOMIC_WRITE = 15
+    REG_MR = 32
+
+
+class SendFlags(IntFlag):
+    """How a send work request is done."""
+
+    FENCE = 1
+    SIGNALED = 2
+    SOLICITED = 4
+    INLINE = 8
+
+
+class Sge(NamedTuple):
+    """One piece of local memory: ``length`` octets at ``address``, by a local key."""
+
+    address: int
+    length: int
+    lkey: int
+
+
+class BindMW(NamedTuple):
+    """Which window is bound to which region, and to how much of it.
+
+    The queue pair fills in its own number and domain.
+    """
+
+    window: MemoryWindow
+    region: Region
+    bind: Bind
+
+
+class RegMR(NamedTuple):
+    """Which region is given which pages."""
+
+    region: Region
+    registration: FastRegistration
+
+
+class SendWR(NamedTuple):
+    """A send work request. Fields that its opcode does not read are left alone.
+
+    ``inline`` are octets in place of ``sges``, with :attr:`SendFlags.INLINE`. ``imm_data`` is the
+    number as it stands on the wire, first octet uppermost. ``length`` is what a FLUSH is for, in
+    octets; ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
+    """
+
+    opcode: SendOpcode
+    sges: tuple[Sge, ...] = ()
+    wr_id: int = 0
+    flags: int = SendFlags.SIGNALED
+    remote_address: int = 0
+    rkey: int = 0
+    imm_data: int = 0
+    invalidate_rkey: int = 0
+    compare_add: int = 0
+    swap: int = 0
+    ah: AddressHandle | None = None
+    remote_qpn: int = 0
+    remote_qkey: int = 0
+    remote_srqn: int = 0
+    placement: int = 0
+    selectivity: int = 0
+    length: int = 0
+    inline: bytes = b""
+    bind: BindMW | None = None
+    reg: RegMR | None = None
+
+
+class RecvWR(NamedTuple):
+    """A receive work request: where a message may be placed, piece after piece."""
+
+    sges: tuple[Sge, ...] = ()
+    wr_id: int = 0
+
+
+class Answer(Enum):
+    """What finishes a work request."""
+
+    ACK = "an acknowledgement"
+    READ = "as many response packets as its octets take"
+    ATOMIC = "a response with what stood in memory before"
+    NOTHING = "nothing: it is done here"
+
+
+class Local(Enum):
+    """What the requester does with local memory."""
+
+    SOURCE = "sends it"
+    SINK = "places the response in it"
+    NONE = "leaves it alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """How one kind of work is done.
+
+    ``first``, ``middle``, ``last`` and ``only`` are the operations of a message's packets.
+    """
+
+    completion: WCOpcode
+    only: Operation | None = None
+    first: Operation | None = None
+    middle: Operation | None = None
+    last: Operation | None = None
+    local: Local = Local.SOURCE
+    answer: Answer = Answer.ACK
+    one_packet: bool = False
+
+    @property
+    def takes_resource(self) -> bool:
+        """Whether it counts among the READs and atomics under way. IBA 9.4.4, 9.4.5, A19."""
+        return self.answer in (Answer.READ, Answer.ATOMIC)
+
+
+_SEND = (Operation.SEND_FIRST, Operation.SEND_MIDDLE)
+_WRITE = (Operation.RDMA_WRITE_FIRST, Operation.RDMA_WRITE_MIDDLE)
+
+VERBS: dict[SendOpcode, Verb] = {
+    SendOpcode.SEND: Verb(WCOpcode.SEND, Operation.SEND_ONLY, *_SEND, Operation.SEND_LAST),
+    SendOpcode.SEND_WITH_IMM: Verb(
+        WCOpcode.SEND,
+        Operation.SEND_ONLY_WITH_IMMEDIATE,
+        *_SEND,
+        Operation.SEND_LAST_WITH_IMMEDIATE,
+    ),
+    SendOpcode.SEND_WITH_INV: Verb(
+        WCOpcode.SEND,
+        Operation.SEND_ONLY_WITH_INVALIDATE,
+        *_SEND,
+        Operation.SEND_LAST_WITH_INVALIDATE,
+    ),
+    SendOpcode.RDMA_WRITE: Verb(
+        WCOpcode.RDMA_WRITE, Operation.RDMA_WRITE_ONLY, *_WRITE, Operation.RDMA_WRITE_LAST
+    ),
+    SendOpcode.RDMA_WRITE_WITH_IMM: Verb(
+        WCOpcode.RDMA_WRITE,
+        Operation.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
+        *_WRITE,
+        Operation.RDMA_WRITE_LAST_WITH_IMMEDIATE,
+    ),
+    SendOpcode.RDMA_READ: Verb(
+        WCOpcode.RDMA_READ,
+        Operation.RDMA_READ_REQUEST,
+        local=Local.SINK,
+        answer=Answer.READ,
+    ),
+    SendOpcode.ATOMIC_CMP_AND_SWP: Verb(
+        WCOpcode.COMP_SWAP,
+        Operation.CMP_SWAP,
+        local=Local.SINK,
+        answer=Answer.ATOMIC,
+        one_packet=True,
+    ),
+    SendOpcode.ATOMIC_FETCH_AND_ADD: Verb(
+        WCOpcode.FETCH_ADD,
+        Operation.FETCH_ADD,
+        local=Local.SINK,
+        answer=Answer.ATOMIC,
+        one_packet=True,
+    ),
+    SendOpcode.FLUSH: Verb(
+        WCOpcode.FLUSH, Operation.FLUSH, local=Local.NONE, answer=Answer.READ, one_packet=True
+    ),
+    SendOpcode.ATOMIC_WRITE: Verb(
+        WCOpcode.ATOMIC_WRITE, Operation.ATOMIC_WRITE, answer=Answer.READ, one_packet=True
+    ),
+    SendOpcode.LOCAL_INV: Verb(WCOpcode.LOCAL_INV, local=Local.NONE, answer=Answer.NOTHING),
+    SendOpcode.BIND_MW: Verb(WCOpcode.BIND_MW, local=Local.NONE, answer=Answer.NOTHING),
+    SendOpcode.REG_MR: Verb(WCOpcode.REG_MR, local=Local.NONE, answer=Answer.NOTHING),
+}
+"""How each kind of work is done. IBA 9.4, 10.8.2; placement A19."""
+
+ATOMIC_SIZE = 8
+"""Octets that an atomic operation works on. IBA 9.4.5, A19."""
+
+LONGEST_MESSAGE = 1 << 31
+"""Octets of the longest message. IBA 9.7.7.1.2 (RETH.dmalen at most 2**31)."""
