@@ -1,0 +1,47 @@
+"""Whether a packet is one for this queue pair: header validation, IBA 9.6.1."""
+
+from collections.abc import Callable
+
+from rdmawire.nic.path import gids_of
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.responder import ROLES
+from rdmawire.nic.unseal import Drop, Flow
+
+FULL_MEMBER = 1 << 15
+"""The membership bit of a P_Key. IBA 10.9.1."""
+
+
+def refused(qp: QueuePair, flow: Flow) -> Drop | None:
+    """Why packets of this flow are not for the queue pair, if so."""
+    return next((reason for reason, broken in _RULES if broken(qp, flow)), None)
+
+
+def _other_service(qp: QueuePair, flow: Flow) -> bool:
+    """The opcode's service is another, or it has no such packets in this direction."""
+    if flow.shape.service is not qp.service.wire:
+        return True
+    if flow.shape.response:
+        return not (qp.service.reliable and qp.service.sends)
+    return flow.bth.opcode not in ROLES[qp.type]
+
+
+def _other_partition(qp: QueuePair, flow: Flow) -> bool:
+    """P_Keys match if their numbers do, and one of them is a full member's. IBA 10.9.3."""
+    both = qp.pkey ^ flow.bth.pkey
+    return both % FULL_MEMBER != 0 or not (qp.pkey | flow.bth.pkey) & FULL_MEMBER
+
+
+def _other_peer(qp: QueuePair, flow: Flow) -> bool:
+    """A connected queue pair hears its peer alone, on either path. IBA 9.6.1.2.3."""
+    if not qp.service.connected:
+        return False
+    source, destination = gids_of(flow.headers)
+    return (destination, source) not in qp.ways_to_peer
+
+
+_RULES: tuple[tuple[Drop, Callable[[QueuePair, Flow], bool]], ...] = (
+    (Drop.QP_TYPE, _other_service),
+    (Drop.PKEY, _other_partition),
+    (Drop.PEER, _other_peer),
+)
+"""What must not hold, in the standard's order."""

@@ -1,0 +1,106 @@
+"""The answers that a responder owes become frames, in order. IBA 9.7.5.
+
+READ responses are read from memory when they are sent. Should that have gone meanwhile, a NAK
+takes their place and the connection ends.
+"""
+
+from bisect import bisect_right
+
+from rdmawire.errors import MemoryFault
+from rdmawire.nic.inbound import Acknowledge, AtomicResponse, ReadResponse
+from rdmawire.nic.qp import QueuePair
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack, AtomicAckETH, Nak
+from rdmawire.wire.opcode import Operation
+
+
+def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
+    """Append answers, until there are ``room`` frames or none is owed."""
+    owed = qp.inbound.owed
+    while owed and len(frames) < room:
+        first = owed[0]
+        if isinstance(first, ReadResponse):
+            if not _read(qp, first, frames, room):
+                continue
+            qp.inbound.reads -= 1
+        elif isinstance(first, AtomicResponse):
+            frames.append(_atomic(qp, first))
+        else:
+            frames.append(_acknowledge(qp, first))
+        owed.popleft()
+
+
+def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> bool:
+    """Response packets of a READ, as many as there is room for; whether that is all."""
+    try:
+        while owed.sent < owed.packets and len(frames) < room:
+            frames.append(_response(qp, owed))
+            owed.sent += 1
+    except MemoryFault:
+        qp.fail()
+        qp.inbound.owed.clear()
+        qp.inbound.reads = 0
+        qp.inbound.owed.append(_gone(qp, owed))
+        return False
+    return owed.sent == owed.packets
+
+
+def _gone(qp: QueuePair, owed: ReadResponse) -> Acknowledge:
+    """A NAK in the place of the response whose memory cannot be read any more."""
+    psn = serial.add(owed.psn, owed.sent)
+    return Acknowledge(psn, qp.inbound.msn, Ack.NAK, Nak.REMOTE_OPERATIONAL_ERROR)
+
+
+def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
+    """The next response packet of a READ."""
+    opcode = _place(qp, owed)
+    offset = owed.sent * qp.mtu
+    memory, address, whole = owed.target
+    length = min(qp.mtu, whole - offset)
+    octets = memory.read(address + offset, length) if length else b""
+    more = b"" if opcode == Operation.RDMA_READ_RESPONSE_MIDDLE else _aeth(qp)
+    return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, octets)
+
+
+def _place(qp: QueuePair, owed: ReadResponse) -> Operation:
+    """Where a response stands among those to its READ."""
+    last = owed.sent == owed.packets - 1
+    first = owed.sent == 0 and not (owed.resumed and qp.device.profile.resumed_reads_go_on)
+    return _PLACES[first, last]
+
+
+_PLACES = {
+    (True, True): Operation.RDMA_READ_RESPONSE_ONLY,
+    (True, False): Operation.RDMA_READ_RESPONSE_FIRST,
+    (False, False): Operation.RDMA_READ_RESPONSE_MIDDLE,
+    (False, True): Operation.RDMA_READ_RESPONSE_LAST,
+}
+
+
+def _acknowledge(qp: QueuePair, owed: Acknowledge) -> bytes:
+    value = _credits(qp) if owed.ack is Ack.ACK else owed.value
+    aeth = AETH(ack=owed.ack, value=value, msn=owed.msn).build()
+    return _frame(qp, Operation.ACKNOWLEDGE, owed.psn, aeth)
+
+
+def _atomic(qp: QueuePair, owed: AtomicResponse) -> bytes:
+    more = _aeth(qp) + AtomicAckETH(owed.original).build()
+    return _frame(qp, Operation.ATOMIC_ACKNOWLEDGE, owed.psn, more)
+
+
+def _aeth(qp: QueuePair) -> bytes:
+    """An AETH that acknowledges what is done."""
+    return AETH(ack=Ack.ACK, value=_credits(qp), msn=qp.inbound.msn).build()
+
+
+def _credits(qp: QueuePair) -> int:
+    """The credit count for the receives that are left: the greatest that promises no more."""
+    if qp.srq is not None or not qp.device.profile.end_to_end_credits:
+        return NO_CREDITS
+    return bisect_right(CREDITS, len(qp.rq)) - 1
+
+
+def _frame(
+    qp: QueuePair, operation: Operation, psn: int, more: bytes, octets: bytes | memoryview = b""
+) -> bytes:
+    return qp.seal.frame(qp.service.base | operation, psn, more, octets)

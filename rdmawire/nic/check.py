@@ -1,0 +1,159 @@
+"""The checks of a request, each named by what it checks, in the standard's order. IBA 9.7.4, 9.8.
+
+Every check is a step: it gets the queue pair, the row of the request's opcode and the request, and
+returns a :class:`~rdmawire.nic.fault.Fault`, or nothing. Some hand on what they found, in
+``qp.inbound``, for the steps behind them.
+"""
+
+from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT
+from rdmawire.memory.grant import KeyFault
+from rdmawire.nic.fault import Fault
+from rdmawire.nic.gather import NOTHING, Piece
+from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.role import IDLE, Role
+from rdmawire.nic.unseal import Arrival
+from rdmawire.nic.work import ATOMIC_SIZE, LONGEST_MESSAGE
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import Placement, Selectivity
+
+
+def check_psn(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """The PSN expected, or one behind it or ahead. IBA 9.7.4.1.2."""
+    expected = qp.inbound.epsn
+    if request.psn == expected:
+        return None
+    behind = serial.distance(expected, request.psn) < 0
+    return Fault.DUPLICATE if behind else Fault.SEQUENCE
+
+
+def check_gap(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """Where nothing is acknowledged, a gap ends the message that was coming in. IBA 9.8.2.2.2."""
+    if request.psn != qp.inbound.epsn:
+        qp.inbound.skip_to(request.psn)
+    return None
+
+
+def check_op_seq(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """A message begins when none is coming in, and goes on as it began. IBA 9.7.4.1.3."""
+    expected = IDLE if role.begins else role.family
+    return None if qp.inbound.incoming.family is expected else Fault.OP_SEQUENCE
+
+
+def check_op_begins(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """As :func:`check_op_seq`; but what begins anew ends what was coming in. IBA 9.8.2.2.1."""
+    if role.begins:
+        qp.inbound.incoming = NO_MESSAGE
+    return check_op_seq(qp, role, request)
+
+
+def check_op_valid(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """The queue pair's own rights allow the operation. IBA 9.7.4.1.4, 11.2.5.2."""
+    return Fault.OP_VALID if role.access & ~qp.access else None
+
+
+def check_xrcsrq(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """The shared receive queue that the packet names, in the same XRC domain. IBA A14."""
+    srq = qp.device.srqs.get(request.extended[0].xrcsrq)
+    if srq is None or srq.xrc is None or srq.xrc.domain != qp.xrc_domain:
+        return Fault.OP_VALID
+    qp.srq, qp.pd, qp.recv_cq = srq, srq.pd, srq.xrc.cq
+    return None
+
+
+def check_resource(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+    """A receive for the message: one that an abandoned message left, or the next."""
+    inbound = qp.inbound
+    if inbound.recv is NO_RECEIVE:
+        inbound.recv = qp.take_receive() or NO_RECEIVE
+    return Fault.NOT_READY if inbound.recv is NO_RECEIVE else None
+
+
+def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+    """READs and atomics under way are no more than agreed upon. IBA 9.7.4.1.5."""
+    under_way = qp.inbound.answers_owed()
+    return None if under_way < qp.max_dest_rd_atomic else Fault.RESOURCES
+
+
+def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """First and middle packets are full, last ones neither empty nor over-full. IBA 9.7.4.1.6."""
+    length = len(request.payload)
+    if not role.ends:
+        return None if length == qp.mtu else Fault.LENGTH
+    if length > qp.mtu or not (length or role.begins):
+        return Fault.LENGTH
+    return None
+
+
+def check_dmalen(_: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """RETH.dmalen is what an only packet has, more than a first one, and no more than 2**31."""
+    dmalen: int = request.extended[role.reth].dmalen
+    length = len(request.payload)
+    fits = dmalen == length if role.ends else length < dmalen <= LONGEST_MESSAGE
+    return None if fits else Fault.LENGTH
+
+
+def check_asked(_: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A READ asks for no more than 2**31 octets. IBA 9.7.4.1.6."""
+    asked: int = request.extended[role.reth].dmalen
+    return Fault.LENGTH if asked > LONGEST_MESSAGE else None
+
+
+def check_fit(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """What comes fits what was announced, or the receive that was posted for it."""
+    incoming = qp.inbound.incoming
+    end = incoming.placed + len(request.payload)
+    if end > incoming.limit:
+        return role.family.too_long
+    if role.ends and role.family.exact and end != incoming.limit:
+        return Fault.LENGTH
+    return None
+
+
+def check_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The key allows the access to all octets announced; of none, it is not looked at."""
+    reth = request.extended[role.reth]
+    if not reth.dmalen:
+        qp.inbound.target = NOTHING
+        return None
+    return _grant(qp, reth.rkey, reth.va, reth.dmalen, role.access)
+
+
+def check_atomic_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """Eight octets at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4."""
+    header = request.extended[max(role.atomiceth, role.reth)]
+    if header.va % ATOMIC_SIZE:
+        return Fault.MISALIGNED
+    return _grant(qp, header.rkey, header.va, ATOMIC_SIZE, role.access)
+
+
+def check_flush_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The key allows this kind of FLUSH; of a whole region, no range is looked at. IBA A19.4."""
+    feth, reth = request.extended[role.feth], request.extended[role.reth]
+    needed = sum(right for bit, right in _PLACEMENT_RIGHTS if feth.plt & bit)
+    if not needed or needed & ~qp.access:
+        return Fault.OP_VALID
+    va, length = reth.va, reth.dmalen
+    region = qp.device.keys.find(reth.rkey)
+    if feth.sel == Selectivity.MEMORY_REGION and region is not None:
+        va, length = region.iova, region.length
+    return _grant(qp, reth.rkey, va, length, needed)
+
+
+_PLACEMENT_RIGHTS = (
+    (Placement.GLOBAL_VISIBILITY, FLUSH_GLOBAL),
+    (Placement.PERSISTENCE, FLUSH_PERSISTENT),
+)
+
+
+def _grant(qp: QueuePair, rkey: int, va: int, length: int, access: int) -> Fault | None:
+    granted = qp.device.keys.check(rkey, qp.pd, va, length, access, qp.number)
+    if isinstance(granted, KeyFault):
+        return Fault.RKEY
+    qp.inbound.target = Piece(granted, va, length)
+    return None
+
+
+def check_qkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The Q_Key is the queue pair's. IBA 9.6.1.4.1."""
+    return None if request.extended[role.deth].qkey == qp.qkey else Fault.QKEY

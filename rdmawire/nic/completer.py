@@ -1,0 +1,163 @@
+"""The completer: responses move the send queue on. IBA 9.7.3, 9.7.5, 9.7.6.
+
+A response acknowledges all work before its PSN. If among that is a READ or atomic whose own
+response never came, that was lost: an implied NAK (IBA 9.7.5.1.2), and the queue goes back to it.
+Responses that nobody waits for are dropped.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.errors import MemoryFault
+from rdmawire.nic import retry
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.queue import Wqe
+from rdmawire.nic.unseal import Arrival, Drop
+from rdmawire.nic.work import ATOMIC_SIZE, Answer
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
+from rdmawire.wire.opcode import Operation, Part, Service
+
+
+def complete(qp: QueuePair, response: Arrival) -> None:
+    """Take one response in."""
+    queue = qp.sq
+    aeth: AETH | None = response.extended[0] if response.extended else None
+    if not serial.in_window(response.psn, queue.unacked_psn, queue.in_flight):
+        _stale(qp, response, aeth)
+    elif aeth is None or aeth.ack == Ack.ACK:
+        _answered(qp, response, aeth)
+    elif aeth.ack in retry.REFUSALS and settle(qp, response.psn):
+        retry.REFUSALS[aeth.ack](qp, aeth.value)
+    qp.wake()
+
+
+def _stale(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
+    """A ghost, unless it repeats the last ACK to tell of credits. IBA 9.7.5.1.2, 9.7.7.2.4."""
+    if aeth is not None and serial.add(response.psn, 1) == qp.sq.unacked_psn:
+        _take_credits(qp, aeth)
+    else:
+        qp.device.drops[Drop.STALE] += 1
+
+
+def _answered(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
+    if aeth is not None:
+        _take_credits(qp, aeth)
+    _TAKERS[response.flow.bth.opcode](qp, response)
+
+
+def _take_credits(qp: QueuePair, aeth: AETH) -> None:
+    """How many messages the peer has receives for. IBA 9.7.7.2."""
+    if aeth.value == NO_CREDITS or aeth.ack != Ack.ACK:
+        qp.credit_limit = None
+    else:
+        qp.credit_limit = serial.add(aeth.msn, CREDITS[aeth.value])
+
+
+def settle(qp: QueuePair, psn: int) -> bool:
+    """All before ``psn`` has arrived; whether that includes every response owed before it.
+
+    If one is missing, the queue goes back to it: an implied NAK.
+    """
+    queue = qp.sq
+    before = queue.unacked_psn
+    while (wqe := queue.oldest()) is not None:
+        if wqe.status is None and not _settled(qp, wqe, psn):
+            break
+        qp.retire()
+    if queue.unacked_psn != before:
+        qp.progressed()
+    if wqe is None or queue.unacked_psn == psn:
+        return True
+    retry.implied(qp)
+    return False
+
+
+def _settled(qp: QueuePair, wqe: Wqe, psn: int) -> bool:
+    """Whether the oldest work is done, all before ``psn`` being acknowledged."""
+    queue = qp.sq
+    ahead = serial.span(queue.unacked_psn, psn)
+    if not ahead or wqe.verb.takes_resource:
+        return False
+    left = wqe.packets - serial.span(wqe.psn, queue.unacked_psn)
+    queue.acknowledge(wqe, min(left, ahead))
+    if left <= ahead:
+        queue.finish(wqe, WCStatus.SUCCESS)
+    return left <= ahead
+
+
+def _acknowledged(qp: QueuePair, response: Arrival) -> None:
+    settle(qp, serial.add(response.psn, 1))
+
+
+def _read_responded(qp: QueuePair, response: Arrival) -> None:
+    wqe = _awaiting(qp, response, Answer.READ)
+    if wqe is None:
+        return
+    left = wqe.packets - wqe.answered
+    wanted = min(wqe.length - wqe.answered * qp.mtu, qp.mtu) if wqe.places else 0
+    if (left == 1) is not _ends(response) or len(response.payload) != wanted:
+        retry.ended(qp, wqe, WCStatus.BAD_RESP_ERR)
+        return
+    _place(qp, wqe, wqe.answered * qp.mtu, response.payload)
+
+
+def _ends(response: Arrival) -> bool:
+    """Whether a response is the last of a READ.
+
+    A READ that went on where it stopped begins again with a FIRST there; the answer to the READ
+    before it has a MIDDLE at that place, and may still come. Both are as good.
+    """
+    return response.flow.shape.part in (Part.LAST, Part.ONLY)
+
+
+def _atomic_responded(qp: QueuePair, response: Arrival) -> None:
+    wqe = _awaiting(qp, response, Answer.ATOMIC)
+    if wqe is None:
+        return
+    original: int = response.extended[1].origremdt
+    _place(qp, wqe, 0, original.to_bytes(ATOMIC_SIZE, "little"))
+
+
+def _awaiting(qp: QueuePair, response: Arrival, answer: Answer) -> Wqe | None:
+    """The work that this response is for, if it is the next one due."""
+    if not settle(qp, response.psn):
+        return None
+    wqe = qp.sq.oldest()
+    if wqe is not None and wqe.verb.answer is not answer:
+        retry.ended(qp, wqe, WCStatus.BAD_RESP_ERR)
+        return None
+    return wqe
+
+
+def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
+    """Put a response into local memory; the work is done with its last."""
+    if octets:
+        try:
+            wqe.sink.write(offset, octets)
+        except MemoryFault:
+            retry.ended(qp, wqe, WCStatus.LOC_PROT_ERR)
+            return
+    wqe.answered += 1
+    qp.sq.acknowledge(wqe, 1)
+    if wqe.answered == wqe.packets:
+        qp.sq.finish(wqe, WCStatus.SUCCESS)
+        qp.retire()
+    qp.progressed()
+
+
+_Taker = Callable[[QueuePair, Arrival], None]
+_BY_OPERATION: dict[Operation, _Taker] = {
+    Operation.ACKNOWLEDGE: _acknowledged,
+    Operation.ATOMIC_ACKNOWLEDGE: _atomic_responded,
+    Operation.RDMA_READ_RESPONSE_FIRST: _read_responded,
+    Operation.RDMA_READ_RESPONSE_MIDDLE: _read_responded,
+    Operation.RDMA_READ_RESPONSE_LAST: _read_responded,
+    Operation.RDMA_READ_RESPONSE_ONLY: _read_responded,
+}
+_TAKERS = {
+    service << 5 | operation: taker
+    for service in (Service.RC, Service.XRC)
+    for operation, taker in _BY_OPERATION.items()
+}
+"""What each response does, by opcode."""

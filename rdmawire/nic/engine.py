@@ -1,0 +1,119 @@
+"""The software RNIC: frames in, frames out, and nothing of its own but what it was told.
+
+No clock, no randomness, no sockets: time is an argument (ns), and frames are octets. Whatever the
+octets, ``receive`` ends in a memory access, an answer, a state or a counter, never in an exception.
+"""
+
+from rdmawire.nic.admission import refused
+from rdmawire.nic.answer import answer
+from rdmawire.nic.completer import complete
+from rdmawire.nic.event import CommunicationEstablished, Event
+from rdmawire.nic.multicast import MULTICAST_QPN
+from rdmawire.nic.path import gids_of
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.requester import send
+from rdmawire.nic.responder import ROLES, respond, resume
+from rdmawire.nic.retry import timed_out
+from rdmawire.nic.role import Role
+from rdmawire.nic.state import QPState
+from rdmawire.nic.unseal import Drop, Flow
+from rdmawire.nic.verbs import Verbs
+
+Way = tuple[QueuePair, Role | None]
+"""A queue pair that takes a packet: by this row as a request, as a response where there is none."""
+
+BURST = 64
+"""Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
+
+_RECEIVES = frozenset({QPState.RTR, QPState.RTS, QPState.SQD, QPState.SQE})
+_SENDS = frozenset({QPState.RTS, QPState.SQD})
+
+
+class Nic(Verbs):
+    """One port of an adapter."""
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """Take in one Ethernet frame, without its FCS."""
+        device = self.device
+        device.now = now
+        arrival = self._unsealer.unseal(frame)
+        if arrival is None:
+            return
+        flow = arrival.flow
+        for qp, role in flow.ways or self._find_ways(flow):
+            if qp.state not in _RECEIVES:
+                device.drops[Drop.QP_STATE] += 1
+            elif role is None:
+                complete(qp, arrival)
+            else:
+                if qp.state is QPState.RTR:
+                    self._established(qp)
+                respond(qp, role, arrival)
+
+    def transmit(self, now: int, most: int = BURST) -> list[bytes]:
+        """The next frames to send, ``most`` of them at most; none when nothing is ready."""
+        device = self.device
+        device.now = now
+        frames: list[bytes] = []
+        ready = device.ready
+        while ready and len(frames) < most:
+            qp = next(iter(ready))
+            del ready[qp]
+            answer(qp, frames, most)
+            while resume(qp):
+                answer(qp, frames, most)
+            if qp.state in _SENDS and not qp.resting:
+                send(qp, frames, most)
+            if len(frames) >= most:
+                ready[qp] = None
+        return frames
+
+    def next_timer(self) -> int | None:
+        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        times = [cq.next_timer() for cq in self.device.moderated.values()]
+        times.append(self.device.timers.next())
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due: retries, the end of RNR waits, moderated completion events."""
+        self.device.now = now
+        for qp in self.device.timers.due(now):
+            timed_out(qp)
+        for cq in self.device.moderated.values():
+            if (time := cq.next_timer()) is not None and time <= now:
+                cq.handle_timer(now)
+
+    def next_event(self) -> Event | None:
+        """The oldest event that nobody took yet."""
+        events = self.device.events
+        return events.popleft() if events else None
+
+    def _established(self, qp: QueuePair) -> None:
+        """The peer talks before we know that it is ready. IBA 11.6.3.1."""
+        if not qp.established:
+            qp.established = True
+            self.device.events.append(CommunicationEstablished(qp.number))
+
+    def _find_ways(self, flow: Flow) -> tuple[Way, ...]:
+        """The queue pairs that packets of this flow go to, each with the row of its responder."""
+        ways = []
+        for qp in self._addressed(flow):
+            reason = refused(qp, flow)
+            if reason is None:
+                ways.append((qp, ROLES[qp.type].get(flow.bth.opcode)))
+            else:
+                self.device.drops[reason] += 1
+        flow.ways = tuple(ways)
+        return flow.ways
+
+    def _addressed(self, flow: Flow) -> list[QueuePair]:
+        """The queue pairs that a packet is for. IBA 9.6.1.1."""
+        qps = self.device.qps
+        qpn = flow.bth.destqp
+        if qpn != MULTICAST_QPN:
+            numbers: tuple[int, ...] = (qpn,) if qpn in qps else ()
+        else:
+            numbers = self.groups.members(gids_of(flow.headers)[1])
+        if not numbers:
+            self.device.drops[Drop.NO_QP] += 1
+        return [qps[number] for number in numbers]

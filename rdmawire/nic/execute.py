@@ -1,0 +1,212 @@
+"""What requests do once they are checked: memory is written, receives complete, answers are owed.
+
+The last steps of a request. Each moves the expected PSN when its work is done, never before, so
+that a request that failed is the one expected still.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.errors import MemoryFault
+from rdmawire.memory import fast
+from rdmawire.memory.access import LOCAL_WRITE
+from rdmawire.memory.grant import KeyFault
+from rdmawire.nic.completion import WCFlags, WCStatus, WorkCompletion
+from rdmawire.nic.fault import Fault
+from rdmawire.nic.gather import NOTHING, Gather, gather
+from rdmawire.nic.grh import grh_of
+from rdmawire.nic.inbound import (
+    NO_MESSAGE,
+    NO_RECEIVE,
+    AtomicResponse,
+    Incoming,
+    ReadResponse,
+    Resource,
+)
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.role import Role
+from rdmawire.nic.unseal import Arrival
+from rdmawire.nic.work import ATOMIC_SIZE
+from rdmawire.wire import psn as serial
+
+_new = tuple.__new__
+
+
+def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """A SEND goes where its receive says."""
+    inbound = qp.inbound
+    sink = gather(qp.device.keys, qp.pd, inbound.recv.sges, LOCAL_WRITE)
+    if isinstance(sink, KeyFault):
+        return Fault.LOCAL
+    inbound.incoming = Incoming(role.family, sink, sink.length, Fault.LOCAL)
+    return None
+
+
+def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """A WRITE goes where its key allows."""
+    sink = Gather((qp.inbound.target,))
+    qp.inbound.incoming = Incoming(role.family, sink, sink.length, Fault.OPERATIONAL)
+    return None
+
+
+def place(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """Write the payload to memory."""
+    incoming = qp.inbound.incoming
+    payload = request.payload
+    if payload:
+        try:
+            incoming.sink.write(incoming.placed, payload)
+        except MemoryFault:
+            return incoming.unreachable
+        incoming.placed += len(payload)
+    return None
+
+
+def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """The next packet of the message is expected."""
+    inbound = qp.inbound
+    inbound.epsn = serial.add(inbound.epsn, 1)
+    inbound.refused = False
+    if request.ackreq:
+        qp.owe_ack()
+    return None
+
+
+def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The peer takes a key of ours back. IBA 9.4.1.1.1."""
+    rkey: int = request.extended[role.ieth].rkey
+    fault = fast.invalidate(qp.device.keys, rkey, qp.pd, qp.number)
+    return None if fault is None else Fault.INVALIDATE
+
+
+def finish(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The message is whole: its receive completes, if it takes one."""
+    inbound = qp.inbound
+    inbound.msn = serial.add(inbound.msn, 1)
+    if role.receipt is not None:
+        _complete(qp, role, request)
+    inbound.incoming = NO_MESSAGE
+    return advance(qp, role, request)
+
+
+def _complete(qp: QueuePair, role: Role, request: Arrival) -> None:
+    """Complete the receive of a message from the connection's peer."""
+    _receipt(qp, role, request, qp.dest_qp, 0)
+
+
+def _receipt(qp: QueuePair, role: Role, request: Arrival, src_qp: int, flags: int) -> None:
+    inbound = qp.inbound
+    imm = inv = 0
+    if role.immdt >= 0:
+        imm = request.extended[role.immdt].immdt
+        flags |= _WITH_IMM
+    elif role.ieth >= 0:
+        inv = request.extended[role.ieth].rkey
+        flags |= _WITH_INV
+    wr_id, length = inbound.recv.wr_id, inbound.incoming.placed
+    inbound.recv = NO_RECEIVE
+    head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
+    done = _new(WorkCompletion, head + _NO_LID)
+    qp.recv_cq.push(done, qp.device.now, bool(request.flow.bth.se))
+
+
+_WITH_IMM, _WITH_INV, _GRH = (
+    flag.value for flag in (WCFlags.WITH_IMM, WCFlags.WITH_INV, WCFlags.GRH)
+)
+_NO_LID = tuple(WorkCompletion(0)[10:])
+
+
+def owe_read(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """A READ's octets are read when its responses are sent."""
+    target = qp.inbound.target
+    packets = max(-(-target.length // qp.mtu), 1)
+    answer = ReadResponse(request.psn, packets, target)
+    return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, packets, target.length))
+
+
+def compare_swap(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """Eight octets are swapped in where the ones compared stand. IBA 9.4.5.1."""
+    eth = request.extended[role.atomiceth]
+    memory, address, _ = qp.inbound.target
+    return _atomic(qp, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
+
+
+def fetch_add(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A number is added to the one that stands there. IBA 9.4.5.2."""
+    eth = request.extended[role.atomiceth]
+    memory, address, _ = qp.inbound.target
+    return _atomic(qp, request, lambda: memory.fetch_add(address, eth.swapdt))
+
+
+def _atomic(qp: QueuePair, request: Arrival, operation: Callable[[], int]) -> Fault | None:
+    """Do it once; what stood there before is owed, however often it is asked for."""
+    try:
+        original = operation()
+    except MemoryFault:
+        return Fault.OPERATIONAL
+    answer = AtomicResponse(request.psn, original)
+    return _owe(
+        qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, ATOMIC_SIZE, original)
+    )
+
+
+def atomic_write(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """Eight octets written at once; an empty response is owed. IBA A19.3."""
+    memory, address, _length = qp.inbound.target
+    try:
+        memory.write(address, request.payload)
+    except MemoryFault:
+        return Fault.OPERATIONAL
+    return _owe_empty(qp, request)
+
+
+def flush(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """What was written before is visible, or persistent; an empty response is owed. IBA A19.4.
+
+    Host memory always is. Behind a BAR1 a read pushes what was posted before it.
+    """
+    memory, address, length = qp.inbound.target
+    try:
+        if length:
+            memory.read(address, 1)
+    except MemoryFault:
+        return Fault.OPERATIONAL
+    return _owe_empty(qp, request)
+
+
+def _owe_empty(qp: QueuePair, request: Arrival) -> Fault | None:
+    """A response of no octets; asked for again, nothing is done again."""
+    answer = ReadResponse(request.psn, 1, NOTHING)
+    return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0))
+
+
+def _owe(qp: QueuePair, answer: ReadResponse | AtomicResponse, resource: Resource) -> Fault | None:
+    """Answer in turn, and remember what was asked, in case it is asked again."""
+    inbound = qp.inbound
+    inbound.epsn = serial.add(inbound.epsn, resource.packets)
+    inbound.msn = serial.add(inbound.msn, 1)
+    inbound.refused = False
+    inbound.remember(resource, qp.max_dest_rd_atomic)
+    inbound.owe(answer)
+    qp.wake()
+    return None
+
+
+def place_datagram(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """Forty octets for the GRH, then the payload. IBA 11.4.1.2; A17.4.4 for what stands there."""
+    incoming = qp.inbound.incoming
+    octets = grh_of(request.flow.headers) + request.payload
+    if len(octets) > incoming.limit:
+        return Fault.TOO_LONG
+    try:
+        incoming.sink.write(0, octets)
+    except MemoryFault:
+        return Fault.LOCAL
+    incoming.placed = len(octets)
+    return None
+
+
+def finish_datagram(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The receive completes, and says who sent."""
+    _receipt(qp, role, request, request.extended[role.deth].srcqp, _GRH)
+    qp.inbound.incoming = NO_MESSAGE
+    return None

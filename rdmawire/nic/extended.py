@@ -1,0 +1,48 @@
+"""What the extended headers of a request say: one maker for each header table. IBA 5.2."""
+
+from collections.abc import Callable
+
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.queue import Wqe
+from rdmawire.nic.work import SendOpcode
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+
+OWN_QKEY = 1 << 31
+"""A Q_Key with this bit stands for the queue pair's own. IBA 10.2.5."""
+
+_Maker = Callable[[QueuePair, Wqe], Header]
+
+
+def _reth(qp: QueuePair, wqe: Wqe) -> Header:
+    """A READ goes on where its responses stopped: IBA 9.7.3.1."""
+    done = wqe.answered * qp.mtu
+    return RETH(wqe.wr.remote_address + done, wqe.wr.rkey, wqe.length - done)
+
+
+def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:
+    wr = wqe.wr
+    if wr.opcode is SendOpcode.ATOMIC_FETCH_AND_ADD:
+        return AtomicETH(wr.remote_address, wr.rkey, wr.compare_add, 0)
+    return AtomicETH(wr.remote_address, wr.rkey, wr.swap, wr.compare_add)
+
+
+def _deth(qp: QueuePair, wqe: Wqe) -> Header:
+    qkey = wqe.wr.remote_qkey
+    return DETH(qkey=qp.qkey if qkey & OWN_QKEY else qkey, srcqp=qp.number)
+
+
+_MAKERS: dict[type[Header], _Maker] = {
+    RETH: _reth,
+    AtomicETH: _atomiceth,
+    DETH: _deth,
+    XRCETH: lambda _, wqe: XRCETH(xrcsrq=wqe.wr.remote_srqn),
+    ImmDt: lambda _, wqe: ImmDt(wqe.wr.imm_data),
+    IETH: lambda _, wqe: IETH(wqe.wr.invalidate_rkey),
+    FETH: lambda _, wqe: FETH(sel=wqe.wr.selectivity, plt=wqe.wr.placement),
+}
+
+
+def extended(headers: tuple[type[Header], ...], qp: QueuePair, wqe: Wqe) -> bytes:
+    """The octets of these headers, for this work."""
+    return b"".join(_MAKERS[header](qp, wqe).build() for header in headers)

@@ -1,0 +1,239 @@
+"""The responder: request packets become memory accesses, completions and answers owed.
+
+:data:`ROLES` has a row for every request opcode of every service: the steps that a packet goes
+through, in the standard's order. A step returns what is wrong, or nothing, and the service's table
+says what follows. Only when all steps passed does the expected PSN move. IBA 9.7.4, 9.8.
+"""
+
+from dataclasses import replace
+
+from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
+from rdmawire.nic import check, execute
+from rdmawire.nic.completion import WCOpcode
+from rdmawire.nic.fault import Fault, Reaction
+from rdmawire.nic.inbound import NO_RECEIVE
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.replay import replay
+from rdmawire.nic.role import REQUEST, SEND, WRITE, Role, Step
+from rdmawire.nic.state import QPType
+from rdmawire.nic.unseal import Arrival, Drop
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import Ack
+from rdmawire.wire.opcode import OPERATIONS, RULES, SHAPES, Operation, Part, Service
+
+MOST_DEFERRED = 512
+"""Packets of one queue pair that wait for READs before them; more are dropped, and come again."""
+
+
+def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
+    """Take one request in, once the READs before it cannot see what it changes.
+
+    The standard lets a responder answer a READ with what came after it, unless there was a fence
+    (IBA 10.8.3.3); here each sees memory as it was in its turn.
+    """
+    inbound = qp.inbound
+    if inbound.reads and (role.changes_memory or inbound.deferred):
+        _defer(qp, role, request)
+    else:
+        _take(qp, role, request)
+
+
+def _defer(qp: QueuePair, role: Role, request: Arrival) -> None:
+    if len(qp.inbound.deferred) < MOST_DEFERRED:
+        qp.inbound.deferred.append((role, request))
+    else:
+        qp.device.drops[Drop.BUSY] += 1
+
+
+def resume(qp: QueuePair) -> bool:
+    """Take in what waited, up to the next READ that is not answered; whether there was any."""
+    inbound = qp.inbound
+    if not inbound.deferred or inbound.reads:
+        return False
+    while inbound.deferred and not inbound.reads:
+        _take(qp, *inbound.deferred.popleft())
+    return True
+
+
+def _take(qp: QueuePair, role: Role, request: Arrival) -> None:
+    for step in role.steps:
+        fault = step(qp, role, request)
+        if fault is not None:
+            _react(qp, role, request, fault)
+            return
+
+
+def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
+    """Do what the service's table says of this fault."""
+    reaction = qp.service.reactions[fault]
+    if reaction.replay:
+        replay(qp, role, request)
+    elif reaction.drop is not None:
+        qp.device.drops[reaction.drop] += 1
+        qp.inbound.skip_to(serial.add(request.psn, 1))
+    elif not (reaction.once and qp.inbound.refused):
+        _refuse(qp, fault, reaction)
+
+
+def _refuse(qp: QueuePair, fault: Fault, reaction: Reaction) -> None:
+    """Answer with a NAK, if the service has any, and end what ends."""
+    inbound = qp.inbound
+    if reaction.fatal:
+        _end(qp, reaction)
+    if reaction.rnr:
+        inbound.refuse(Ack.RNR_NAK, qp.min_rnr_timer)
+    elif reaction.nak is not None:
+        too_long = fault is Fault.TOO_LONG
+        inbound.refuse(Ack.NAK, qp.device.profile.too_long if too_long else reaction.nak)
+    inbound.refused = reaction.once
+    qp.wake()
+
+
+def _end(qp: QueuePair, reaction: Reaction) -> None:
+    """The receive in use ends with an error, or else an event tells; then all the rest ends."""
+    recv, qp.inbound.recv = qp.inbound.recv, NO_RECEIVE
+    if recv is not NO_RECEIVE and reaction.status is not None:
+        qp.complete_receive(recv, reaction.status)
+    elif reaction.notice is not None:
+        qp.device.events.append(reaction.notice(qp.number))
+    qp.fail()
+
+
+_STARTS = (Part.FIRST, Part.ONLY)
+_ENDS = (Part.LAST, Part.ONLY)
+
+_IN_ORDER: dict[bool, tuple[Step, ...]] = {
+    True: (check.check_psn, check.check_op_seq),
+    False: (check.check_gap, check.check_op_begins),
+}
+"""The place of a packet in the conversation, by whether gaps are answered."""
+
+_RECEIPTS = {
+    Operation.SEND_ONLY: WCOpcode.RECV,
+    Operation.SEND_LAST: WCOpcode.RECV,
+    Operation.SEND_ONLY_WITH_IMMEDIATE: WCOpcode.RECV,
+    Operation.SEND_LAST_WITH_IMMEDIATE: WCOpcode.RECV,
+    Operation.SEND_ONLY_WITH_INVALIDATE: WCOpcode.RECV,
+    Operation.SEND_LAST_WITH_INVALIDATE: WCOpcode.RECV,
+    Operation.RDMA_WRITE_ONLY_WITH_IMMEDIATE: WCOpcode.RECV_RDMA_WITH_IMM,
+    Operation.RDMA_WRITE_LAST_WITH_IMMEDIATE: WCOpcode.RECV_RDMA_WITH_IMM,
+}
+"""How the operations that take a receive complete it."""
+
+
+def _send(operation: Operation, reliable: bool) -> Role:
+    part = RULES[operation].part
+    begins, ends = part in _STARTS, part in _ENDS
+    steps = (
+        *_IN_ORDER[reliable],
+        *((check.check_resource, check.check_length, execute.open_receive) if begins else ()),
+        *(() if begins else (check.check_length,)),
+        check.check_fit,
+        execute.place,
+        *((execute.invalidate,) if "ieth" in RULES[operation].headers else ()),
+        execute.finish if ends else execute.advance,
+    )
+    return Role(SEND, begins, ends, steps, receipt=_RECEIPTS.get(operation))
+
+
+def _write(operation: Operation, reliable: bool) -> Role:
+    part = RULES[operation].part
+    begins, ends = part in _STARTS, part in _ENDS
+    opening = (check.check_dmalen, check.check_rkey, execute.open_target)
+    steps = (
+        *_IN_ORDER[reliable],
+        *((check.check_op_valid,) if begins else ()),
+        *((check.check_resource,) if operation in _RECEIPTS else ()),
+        check.check_length,
+        *(opening if begins else ()),
+        check.check_fit,
+        execute.place,
+        execute.finish if ends else execute.advance,
+    )
+    receipt = _RECEIPTS.get(operation)
+    return Role(WRITE, begins, ends, steps, access=REMOTE_WRITE, receipt=receipt)
+
+
+def _request(access: int, *steps: Step) -> Role:
+    """A request of one packet that is answered with more than an ACK."""
+    first = (*_IN_ORDER[True], check.check_op_valid, check.check_room_for_answer)
+    changes = not access & REMOTE_READ
+    return Role(REQUEST, True, True, first + steps, access=access, changes_memory=changes)
+
+
+_REQUESTS = {
+    Operation.RDMA_READ_REQUEST: _request(
+        REMOTE_READ, check.check_asked, check.check_rkey, execute.owe_read
+    ),
+    Operation.CMP_SWAP: _request(REMOTE_ATOMIC, check.check_atomic_rkey, execute.compare_swap),
+    Operation.FETCH_ADD: _request(REMOTE_ATOMIC, check.check_atomic_rkey, execute.fetch_add),
+    Operation.ATOMIC_WRITE: _request(REMOTE_WRITE, check.check_atomic_rkey, execute.atomic_write),
+    Operation.FLUSH: _request(0, check.check_flush_rkey, execute.flush),
+}
+
+_DATAGRAM = Role(
+    SEND,
+    True,
+    True,
+    (
+        check.check_qkey,
+        check.check_length,
+        check.check_resource,
+        execute.open_receive,
+        execute.place_datagram,
+        execute.finish_datagram,
+    ),
+    receipt=WCOpcode.RECV,
+)
+
+
+def _role(operation: Operation, reliable: bool) -> Role:
+    if operation in _REQUESTS:
+        return _REQUESTS[operation]
+    make = _write if operation in _WRITES else _send
+    return make(operation, reliable)
+
+
+_WRITES = {operation for operation, rule in RULES.items() if operation.name[:10] == "RDMA_WRITE"}
+
+
+def _roles(service: Service, *, reliable: bool) -> dict[int, Role]:
+    requests = (op for op in OPERATIONS[service] if not RULES[op].response)
+    return {service << 5 | op: _placed(service, op, _role(op, reliable)) for op in requests}
+
+
+def _placed(service: Service, operation: Operation, role: Role) -> Role:
+    """The row with the places of the headers that its opcode has in this service."""
+    labels = SHAPES[service << 5 | operation].headers
+    places = {label: place for place, label in enumerate(labels)}
+    return replace(
+        role,
+        reth=places.get("reth", -1),
+        immdt=places.get("immdt", -1),
+        ieth=places.get("ieth", -1),
+        atomiceth=places.get("atomiceth", -1),
+        feth=places.get("feth", -1),
+        deth=places.get("deth", -1),
+    )
+
+
+def _for_named_srq(role: Role) -> Role:
+    """XRC: the receive queue is the packet's choice, once it is the packet expected."""
+    steps = (*_IN_ORDER[True], check.check_xrcsrq, *role.steps[len(_IN_ORDER[True]) :])
+    return replace(role, steps=steps)
+
+
+_RC = _roles(Service.RC, reliable=True)
+_XRC = _roles(Service.XRC, reliable=True)
+
+ROLES: dict[QPType, dict[int, Role]] = {
+    QPType.RC: _RC,
+    QPType.UC: _roles(Service.UC, reliable=False),
+    QPType.UD: {
+        Service.UD << 5 | op: _placed(Service.UD, op, _DATAGRAM) for op in OPERATIONS[Service.UD]
+    },
+    QPType.XRC_TGT: {opcode: _for_named_srq(role) for opcode, role in _XRC.items()},
+    QPType.XRC_INI: {},
+    QPType.RAW_PACKET: {},
+}
+"""Queue pair type to opcode to what the responder does. What is not here is dropped."""

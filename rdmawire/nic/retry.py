@@ -1,0 +1,91 @@
+"""Going back, and giving up: what a requester does when an answer is bad or missing.
+
+IBA 9.7.5.1.2 (implied NAK), 9.7.5.2 (NAK codes), 9.7.5.2.8 (RNR), 9.7.6.1.3 (ACK timeout). Each
+going back takes one of the retries that are left; any progress gives all of them back.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.queue import Wqe
+from rdmawire.wire.ib import Ack, Nak
+
+NAK_STATUS: dict[int, WCStatus] = {
+    Nak.INVALID_REQUEST: WCStatus.REM_INV_REQ_ERR,
+    Nak.REMOTE_ACCESS_ERROR: WCStatus.REM_ACCESS_ERR,
+    Nak.REMOTE_OPERATIONAL_ERROR: WCStatus.REM_OP_ERR,
+    Nak.INVALID_RD_REQUEST: WCStatus.REM_INV_RD_REQ_ERR,
+}
+"""How work ends that a NAK answered, IBA 9.9.2.3. A reserved code is a bad response."""
+
+ENDLESS_RNR_RETRY = 7
+"""The ``rnr_retry`` that never runs out. IBA 9.7.5.2.8."""
+
+
+def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
+    """The oldest work ends in an error, and the queue pair with it."""
+    qp.sq.finish(wqe, status)
+    qp.retire()
+
+
+def implied(qp: QueuePair) -> None:
+    """A response is missing: go back to what asked for it, once until something moves."""
+    if not qp.retrying:
+        go_back(qp)
+
+
+def go_back(qp: QueuePair) -> None:
+    """Send again all that is unacknowledged, if a retry is left."""
+    wqe = qp.sq.oldest()
+    if wqe is None:
+        return
+    if not qp.retries:
+        ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
+        return
+    if qp.retry_cnt != qp.device.profile.endless_retry_cnt:
+        qp.retries -= 1
+    qp.retrying = True
+    qp.sq.go_back(qp.sq.unacked_psn)
+    qp.stop_timer()
+    qp.wake()
+
+
+def timed_out(qp: QueuePair) -> None:
+    """The timer fired: the wait that the peer asked for is over, or no ACK came."""
+    if qp.resting:
+        qp.resting = False
+        qp.wake()
+    else:
+        go_back(qp)
+
+
+def _refused(qp: QueuePair, code: int) -> None:
+    """A NAK. Of a gap in PSNs the queue goes back; any other ends the work it names."""
+    if code == Nak.PSN_SEQUENCE_ERROR:
+        implied(qp)
+        return
+    wqe = qp.sq.oldest()
+    if wqe is not None:
+        ended(qp, wqe, NAK_STATUS.get(code, WCStatus.BAD_RESP_ERR))
+
+
+def _not_ready(qp: QueuePair, timer: int) -> None:
+    """An RNR NAK: wait as long as it says, then send again. IBA 9.7.5.2.8."""
+    wqe = qp.sq.oldest()
+    if wqe is None:
+        return
+    if not qp.rnr_retries:
+        ended(qp, wqe, WCStatus.RNR_RETRY_EXC_ERR)
+        return
+    if qp.rnr_retry != ENDLESS_RNR_RETRY:
+        qp.rnr_retries -= 1
+    qp.sq.go_back(qp.sq.unacked_psn)
+    qp.rest(qp.device.now + qp.device.profile.rnr_timer_ns[timer])
+
+
+REFUSALS: dict[int, Callable[[QueuePair, int], None]] = {
+    Ack.RNR_NAK: _not_ready,
+    Ack.NAK: _refused,
+}
+"""What a syndrome that is no ACK does; reserved ones do nothing."""

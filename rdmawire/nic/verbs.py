@@ -1,0 +1,219 @@
+"""The verbs of one adapter: what is made, changed, asked and posted. IBA 11.2 to 11.4.
+
+Names and refusals are those of libibverbs' functions. A refusal is a ``VerbsError`` with their
+errno; nothing has changed then.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from errno import EBUSY, ENOMEM
+from itertools import count
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.registrar import PeerMemory, Registrar
+from rdmawire.memory.space import AddressSpace
+from rdmawire.nic.address import is_multicast
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask, check_cap
+from rdmawire.nic.cq import CompletionQueue
+from rdmawire.nic.device import Device
+from rdmawire.nic.event import Event, QPFatal
+from rdmawire.nic.multicast import MulticastGroups
+from rdmawire.nic.path import gids_of
+from rdmawire.nic.posting import check_recv, check_send
+from rdmawire.nic.profile import IBTA, Profile
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.transition import check_modify
+from rdmawire.nic.unseal import Drop, Unsealer
+from rdmawire.nic.work import RecvWR, SendWR
+from rdmawire.wire.inet import Ethernet
+from rdmawire.wire.layout import Piece
+
+FIRST_QPN = 0x11
+"""Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
+
+
+class Verbs:
+    """An adapter with one port, seen by those who use it.
+
+    ``mac`` has six octets, ``gids`` sixteen each; ``space`` is the memory that it reaches.
+    """
+
+    def __init__(
+        self,
+        mac: bytes,
+        gids: Sequence[bytes],
+        space: AddressSpace,
+        *,
+        profile: Profile = IBTA,
+        clients: Sequence[PeerMemory] = (),
+    ) -> None:
+        self.gids = tuple(gids)
+        self.device = Device(mac, space, profile, clients)
+        self.groups = MulticastGroups(profile)
+        self._unsealer = Unsealer(self._is_mine, self.device.drops)
+        self._numbers = count(FIRST_QPN)
+        self._handles = count(1)
+
+    @property
+    def memory(self) -> Registrar:
+        """Regions and windows: reg_mr, dereg_mr, alloc_mw and the rest."""
+        return self.device.memory
+
+    @property
+    def drops(self) -> Counter[Drop]:
+        """How many frames were dropped, by reason."""
+        return self.device.drops
+
+    # What belongs to nobody else.
+
+    def alloc_pd(self) -> ProtectionDomain:
+        """ibv_alloc_pd(3)."""
+        return ProtectionDomain(next(self._handles))
+
+    def dealloc_pd(self, pd: ProtectionDomain) -> None:
+        """ibv_dealloc_pd(3); EBUSY while regions, windows or queues are in it."""
+        if pd.users:
+            raise VerbsError(f"PD {pd.handle} is used by {pd.users} regions or queues", EBUSY)
+
+    def create_cq(self, cqe: int) -> CompletionQueue:
+        """A queue for ``cqe`` completions. ibv_create_cq(3)."""
+        device = self.device
+        _check_number("completion queues", len(device.cqs), device.profile.max_cq)
+        cq = CompletionQueue(next(self._handles), cqe, self._happened, profile=device.profile)
+        device.cqs[cq.number] = cq
+        return cq
+
+    def modify_cq(self, cq: CompletionQueue, cq_count: int, cq_period: int) -> None:
+        """One event for ``cq_count`` completions, or after ``cq_period`` ns. ibv_modify_cq(3)."""
+        cq.moderate(cq_count, cq_period)
+        self.device.moderated[cq.number] = cq
+
+    def destroy_cq(self, cq: CompletionQueue) -> None:
+        """ibv_destroy_cq(3); EBUSY while queue pairs complete there."""
+        cq.check_unused()
+        self.device.cqs.pop(cq.number, None)
+        self.device.moderated.pop(cq.number, None)
+
+    def create_srq(
+        self, pd: ProtectionDomain, max_wr: int, max_sge: int = 1, xrc: XRCReceiver | None = None
+    ) -> SharedReceiveQueue:
+        """ibv_create_srq(3); with ``xrc``, ibv_create_srq_ex(3) of type XRC."""
+        device = self.device
+        _check_number("shared receive queues", len(device.srqs), device.profile.max_srq)
+        number = next(self._handles)
+        srq = SharedReceiveQueue(
+            number, pd, max_wr, max_sge, self._happened, profile=device.profile, xrc=xrc
+        )
+        device.srqs[number] = srq
+        pd.acquire()
+        return srq
+
+    def destroy_srq(self, srq: SharedReceiveQueue) -> None:
+        """ibv_destroy_srq(3); EBUSY while queue pairs receive from it."""
+        srq.check_unused()
+        if self.device.srqs.pop(srq.number, None) is not None:
+            srq.pd.release()
+
+    def open_xrcd(self) -> int:
+        """The number of a new XRC domain. ibv_open_xrcd(3)."""
+        return next(self._handles)
+
+    # Queue pairs.
+
+    def create_qp(self, kind: QPType, wants: QPInit) -> QueuePair:
+        """A queue pair in RESET. ibv_create_qp(3)."""
+        device = self.device
+        _check_number("queue pairs", len(device.qps), device.profile.max_qp)
+        check_cap(wants.cap, device.profile)
+        qp = QueuePair(device, self._unused_qpn(), kind, wants)
+        device.qps[qp.number] = qp
+        qp.acquire()
+        return qp
+
+    def modify_qp(self, qp: QueuePair, attributes: QPAttributes, mask: QPAttrMask) -> None:
+        """Change attributes, and with them the state. ibv_modify_qp(3), IBA 11.2.5.2."""
+        draining = qp.state is QPState.SQD and qp.sq.under_way
+        state = check_modify(
+            qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
+        )
+        qp.modify(attributes, mask, state)
+        self._unsealer.forget()
+
+    def query_qp(self, qp: QueuePair) -> QPAttributes:
+        """The attributes as they stand. ibv_query_qp(3)."""
+        return qp.attributes._replace(qp_state=qp.state, cur_qp_state=qp.state)
+
+    def destroy_qp(self, qp: QueuePair) -> None:
+        """ibv_destroy_qp(3): nothing of it completes any more; EBUSY in a multicast group."""
+        if self.groups.holds(qp.number):
+            raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
+        if self.device.qps.pop(qp.number, None) is not None:
+            qp.release()
+        self.device.ready.pop(qp, None)
+        self._unsealer.forget()
+
+    def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
+        """Let a datagram queue pair have a group's packets. ibv_attach_mcast(3)."""
+        self.groups.attach(gid, qp.number, qp.type)
+        self._unsealer.forget()
+
+    def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
+        """ibv_detach_mcast(3)."""
+        self.groups.detach(gid, qp.number)
+        self._unsealer.forget()
+
+    # Work.
+
+    def post_send(self, qp: QueuePair, work: Iterable[SendWR], now: int) -> None:
+        """Queue work, one after the other. ibv_post_send(3).
+
+        ``VerbsError`` for the first that is refused; those before it are posted. A queue pair in
+        ERR or SQE ends work at once.
+        """
+        self.device.now = now
+        for wr in work:
+            check_send(qp, wr)
+            qp.post_send(wr)
+
+    def post_recv(self, qp: QueuePair, work: Iterable[RecvWR], now: int) -> None:
+        """Queue receives. ibv_post_recv(3); refusals as for :meth:`post_send`."""
+        self.device.now = now
+        for wr in work:
+            check_recv(qp, wr)
+            qp.post_recv(wr)
+
+    def post_srq_recv(self, srq: SharedReceiveQueue, work: Iterable[RecvWR]) -> None:
+        """Queue receives for whichever queue pair needs one. ibv_post_srq_recv(3)."""
+        for wr in work:
+            srq.post(wr)
+
+    # What happens inside.
+
+    def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
+        """Whether a frame's addresses are this port's, or a group's that it listens to."""
+        ethernet = headers[0]
+        destination = gids_of(headers)[1]
+        if is_multicast(destination):
+            return bool(self.groups.members(destination))
+        return (
+            isinstance(ethernet, Ethernet)
+            and ethernet.dst == self.device.mac
+            and (destination in self.gids)
+        )
+
+    def _happened(self, event: Event) -> None:
+        """Keep an event; what breaks a queue pair ends it."""
+        self.device.events.append(event)
+        if isinstance(event, QPFatal) and event.qp in self.device.qps:
+            self.device.qps[event.qp].fail()
+
+    def _unused_qpn(self) -> int:
+        return next(number for number in self._numbers if number not in self.device.qps)
+
+
+def _check_number(what: str, found: int, most: int) -> None:
+    if found >= most:
+        raise VerbsError(f"{found} {what} are all that there may be", ENOMEM)
