@@ -10,8 +10,7 @@ from typing import Final
 
 ENOTSUPP: Final = 524  # the kernel's own, which errno has no name for
 
-
-_NAMES: Final = errorcode | {ENOTSUPP: "ENOTSUPP"}
+_NAMES: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
 
 
 class RdmaError(Exception):
