@@ -163,6 +163,17 @@ class PageList(Backing):
         self._pages = [(_window(space, page, page_size), page) for page in pages]
         self.path = self._pages[0][0].path
 
+    def _part(self, address: int, length: int, *, writing: bool) -> tuple[Window, int] | None:
+        """Window and bus address of some octets inside one page, admitted."""
+        at = address - self._first
+        number = at // self._size
+        offset = at - number * self._size
+        if not length or offset + length > self._size:
+            return None
+        window, page = self._pages[number]
+        window.admit(page + offset, length, writing=writing)
+        return window, page + offset
+
     def _parts(self, address: int, length: int) -> Iterator[tuple[Window, int, int]]:
         for start, size in split(address - self._first, length, self._size):
             window, page = self._pages[start // self._size]
@@ -184,10 +195,20 @@ class PageList(Backing):
         return parts
 
     def read(self, address: int, length: int) -> bytes:
+        part = self._part(address, length, writing=False)
+        if part is not None:
+            return part[0].read(part[1], length)
         parts = self._admitted(address, length, writing=False)
         return b"".join(window.read(start, size) for window, start, size in parts)
 
     def write(self, address: int, data: Octets) -> None:
+        part = self._part(address, len(data), writing=True)
+        if part is None:
+            self._write_parts(address, data)
+        else:
+            part[0].write(part[1], data)
+
+    def _write_parts(self, address: int, data: Octets) -> None:
         source = memoryview(data)
         at = 0
         for window, start, size in self._admitted(address, len(data), writing=True):

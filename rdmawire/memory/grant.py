@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from typing import Final
+from typing import ClassVar, Final
 
 from rdmawire.memory.access import LOCAL_READ
 from rdmawire.memory.domain import ProtectionDomain
@@ -32,6 +32,7 @@ class Grant(ABC):
     """
 
     __slots__ = ("access", "denied", "end", "iova", "key", "pd", "qpn", "refusal")
+    label: ClassVar[str]
 
     def __init__(self, pd: ProtectionDomain) -> None:
         self.key = 0

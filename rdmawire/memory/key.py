@@ -95,7 +95,7 @@ class KeyTable:
         grant = self._grants.get(key)
         if grant is None:
             return f"key {key:#x} is not in use"
-        return f"{_TEXTS[fault]} {type(grant).__name__} {key:#x}".format(
+        return f"{_TEXTS[fault]} {grant.label} {key:#x}".format(
             range=f"{length} octets at {address:#x}", access=Access(access & ~LOCAL_READ)
         ) + _allowed(grant)
 

@@ -51,6 +51,7 @@ class MemoryWindow(Grant):
     """A window. Unbound, it has a key but grants nothing."""
 
     __slots__ = ("_delta", "home", "region", "type")
+    label = "MW"
 
     def __init__(self, pd: ProtectionDomain, mw_type: WindowType) -> None:
         super().__init__(pd)
@@ -70,7 +71,7 @@ class MemoryWindow(Grant):
         self.permit(0 if zero_based else bind.address, bind.length, bind.access, local=False)
         self._delta = bind.address if zero_based else 0
         self.region = region
-        region.windows += 1
+        region.windows.add(self)
         if self.type is not WindowType.TYPE_1:
             self.qpn = bind.qpn
         if self.type is WindowType.TYPE_2A:
@@ -79,7 +80,7 @@ class MemoryWindow(Grant):
     def unbind(self) -> None:
         """Grant nothing."""
         if self.region is not None:
-            self.region.windows -= 1
+            self.region.windows.discard(self)
         self.region = None
         self.pd = self.home
         self.qpn = 0

@@ -52,10 +52,13 @@ class SparsePages:
 
     def read(self, address: int, length: int) -> bytes:
         at = address & self.mask
-        if at + length > self.page_size:
-            return b"".join(self.read(*part) for part in split(address, length, self.page_size))
-        page = self._pages.get(address >> self.shift)
-        return bytes(length) if page is None else bytes(page[at : at + length])
+        if at + length <= self.page_size:
+            page = self._pages.get(address >> self.shift)
+            return bytes(length) if page is None else bytes(page[at : at + length])
+        if length <= self.page_size:  # two pages: no need to count them
+            first = self.page_size - at
+            return self.read(address, first) + self.read(address + first, length - first)
+        return b"".join(self.read(*part) for part in split(address, length, self.page_size))
 
     def write(self, address: int, data: Octets) -> None:
         length = len(data)
@@ -65,6 +68,11 @@ class SparsePages:
                 self.make(address >> self.shift)[at : at + length] = data
             return
         source = memoryview(data)
+        if length <= self.page_size:
+            first = self.page_size - at
+            self.make(address >> self.shift)[at:] = source[:first]
+            self.make((address >> self.shift) + 1)[: length - first] = source[first:]
+            return
         for start, size in split(address, length, self.page_size):
             self.write(start, source[start - address : start - address + size])
 

@@ -33,13 +33,14 @@ class Region(Grant):
         "_tally", "address", "max_pages", "windows",
     )  # fmt: skip
     pd: ProtectionDomain
+    label = "MR"
 
     def __init__(self, pd: ProtectionDomain, counter: DmaCounter, max_pages: int = 0) -> None:
         """A region without pages; one with ``max_pages`` is for fast registration."""
         super().__init__(pd)
         self.address = 0
         self.max_pages = max_pages
-        self.windows = 0  # bound to this region
+        self.windows: set[Grant] = set()  # bound to this region
         self._counter = counter
         self._pages: dict[int, memoryview] = {}
         self._backing: Backing | None = None
@@ -99,7 +100,8 @@ class Region(Grant):
 
     def invalidate(self) -> None:
         """The pages are gone: keys are refused, and accesses under way find nothing."""
-        self.deny(KeyFault.INVALIDATED)
+        for grant in (self, *self.windows):
+            grant.deny(KeyFault.INVALIDATED)
         self.drop()
 
     def read(self, iova: int, length: int) -> bytes | memoryview:

@@ -20,6 +20,7 @@ from rdmawire.memory.space import AddressSpace
 WHOLE_SPACE: Final = LAST_ADDRESS  # SIZE_MAX: the length of an implicit on-demand region
 _ON_DEMAND: Final = Access.ON_DEMAND.value
 _ZERO_BASED: Final = Access.ZERO_BASED.value
+_OF_TRANSLATION: Final = _ON_DEMAND | _ZERO_BASED  # flags that say how, not what is allowed
 
 
 class Rereg(IntFlag):
@@ -166,8 +167,9 @@ class Registrar:
         rights = check_access(access) if flags & Rereg.CHANGE_ACCESS else region.access
         if flags & Rereg.CHANGE_TRANSLATION:
             self._translate(region, address, length, rights)
-        elif rights & LOCAL_WRITE and region.backing and not region.backing.writable:
-            self._pin_again(region, rights)
+        else:
+            rights = (rights & ~_OF_TRANSLATION) | (region.access & _OF_TRANSLATION)
+            self._make_writable(region, rights)
         if flags & Rereg.CHANGE_PD and pd is not None:
             pd.acquire()
             region.pd.release()
@@ -179,9 +181,11 @@ class Registrar:
         extent.check(self.limits.max_mr_size)
         region.translate(self._backing(address, length, access), *extent)
 
-    def _pin_again(self, region: Region, access: int) -> None:
-        backing = self._backing(region.address, region.length, access)
-        region.translate(backing, region.address, region.iova, region.length)
+    def _make_writable(self, region: Region, access: int) -> None:
+        """Pin memory again that was pinned for reading and is now to be written."""
+        if access & LOCAL_WRITE and region.backing and not region.backing.writable:
+            backing = self._backing(region.address, region.length, access)
+            region.translate(backing, region.address, region.iova, region.length)
 
     def alloc_mw(self, pd: ProtectionDomain, ibv_type: int) -> MemoryWindow:
         """ibv_alloc_mw(3): type 1, or 2 of the kind that the adapter has."""
@@ -247,12 +251,12 @@ class Registrar:
 
     def _check_mine(self, grant: Grant) -> None:
         if self.keys.find(grant.key) is not grant:
-            raise VerbsError(f"{type(grant).__name__} {grant.key:#x} is not registered", EINVAL)
+            raise VerbsError(f"{grant.label} {grant.key:#x} is not registered", EINVAL)
 
     @staticmethod
     def _check_unbound(region: Region) -> None:
         if region.windows:
-            raise VerbsError(f"{region.windows} windows are bound to {region.key:#x}", EBUSY)
+            raise VerbsError(f"{len(region.windows)} windows are bound to {region.key:#x}", EBUSY)
 
     def _check_rereg(self, region: Region, flags: int, pd: ProtectionDomain | None) -> None:
         self._check_mine(region)

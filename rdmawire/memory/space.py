@@ -96,7 +96,7 @@ class AddressSpace:
     def _gap(self, size: int) -> int:
         """Where ``size`` octets are free, 2 MiB or more behind what is mapped before."""
         base = self._next - self._next % -PAGE_2M + _GUARD
-        for window in self._windows:
+        for window in self._windows[max(0, bisect_right(self._bases, base) - 1) :]:
             if window.base < base + size + _GUARD and base < window.end + _GUARD:
                 base = window.end - window.end % -PAGE_2M + _GUARD
         return base

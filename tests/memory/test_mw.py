@@ -142,7 +142,7 @@ def refused(bench: Bench, **changes: Any) -> None:
     with pytest.raises(VerbsError, match="cannot bind") as caught:
         bench.bind(**changes)
     assert caught.value.errno == EINVAL
-    assert (bench.mw.key, bench.mr.windows) == (before, 0)
+    assert (bench.mw.key, bench.mr.windows) == (before, set())
     assert bench.check() is KeyFault.NOT_BOUND
 
 
@@ -177,11 +177,11 @@ def test_type_1_is_bound_again_and_unbound_by_an_empty_range() -> None:
     bench = Bench(WindowType.TYPE_1)
     seen = {bench.bind(), bench.bind(), bench.bind(access=REMOTE_READ)}
     assert len(seen) == 3
-    assert bench.mr.windows == 1
+    assert bench.mr.windows == {bench.mw}
     assert bench.check(REMOTE_WRITE) is KeyFault.NO_ACCESS
     bench.bind(length=0)
     assert bench.check() is KeyFault.NOT_BOUND
-    assert bench.mr.windows == 0
+    assert not bench.mr.windows
     with pytest.raises(VerbsError, match="zero-based"):
         bench.bind(access=int(Access.ZERO_BASED))
 
@@ -252,6 +252,7 @@ def test_a_window_of_a_region_that_lost_its_pages() -> None:
     bench = Bench(WindowType.TYPE_1)
     bench.bind()
     bench.mr.invalidate()
+    assert bench.check() is KeyFault.INVALIDATED
     with pytest.raises(MemoryFault, match="no pages"):
         bench.mw.write(bench.mr.iova + 8, b"x")
     with pytest.raises(VerbsError, match="grants nothing"):

@@ -232,6 +232,8 @@ def test_rereg_changes_what_the_flags_say() -> None:
     region.write(memory.base, b"old")
     rereg(region, Rereg.CHANGE_ACCESS, access=0)
     assert (region.access, region.iova, region.pd) == (0, memory.base, machine.pd)
+    rereg(region, Rereg.CHANGE_ACCESS, access=Access.ZERO_BASED)
+    assert (region.access, region.iova) == (0, memory.base)
     rereg(region, Rereg.CHANGE_PD, pd=second)
     assert (machine.pd.users, second.users, region.pd) == (0, 1, second)
     rereg(region, Rereg.CHANGE_TRANSLATION, address=other.base, length=10)
@@ -292,6 +294,15 @@ def test_untouched_pages_of_a_region_take_no_memory() -> None:
     assert memory.pages.held == 0
     region.write(region.end - 1, b"x")
     assert memory.pages.held == PAGE_64K
+
+
+def test_a_region_pinned_for_reading_becomes_writable() -> None:
+    machine = Machine()
+    memory, region = machine.region(access=0)
+    machine.registrar.rereg_mr(region, Rereg.CHANGE_ACCESS, access=LOCAL_WRITE)
+    region.write(memory.base, b"x")
+    assert machine.space.read(memory.base, 1) == b"x"
+    assert region.lkey == region.rkey == region.key
 
 
 def test_domains_count_their_users() -> None:

@@ -113,17 +113,27 @@ class Aperture(Window):
     def admit(self, address: int, length: int, *, writing: bool) -> None:  # noqa: ARG002
         if self.lost:
             raise MemoryFault("GPU is off the bus", address, length)
+        page = address - address % self.page_size
+        if page in self._pages and address + length <= page + self.page_size:
+            return
         for start, size in split(address, length, self.page_size):
             if start - start % self.page_size not in self._pages:
                 raise MemoryFault("no GPU page behind BAR1", start, size)
 
     def read(self, address: int, length: int) -> bytes:
         self.flush()
+        offset = address % self.page_size
+        if offset + length <= self.page_size:
+            return self._memory.read(self._pages[address - offset] + offset, length)
         return b"".join(self._memory.read(*part) for part in self._parts(address, length))
 
     def write(self, address: int, data: Octets) -> None:
         octets = bytes(data)
         store = self._memory.write if self._posted is None else self._posted.push
+        offset = address % self.page_size
+        if offset + len(octets) <= self.page_size:
+            store(self._pages[address - offset] + offset, octets)
+            return
         at = 0
         for start, size in self._parts(address, len(octets)):
             store(start, octets[at : at + size])

@@ -291,3 +291,32 @@ def test_gpus_from_9_0_on_post_nothing() -> None:
     table = node.driver.get_pages(memory.address, PAGE_64K, ignore)
     node.space.write(table.addresses[0], b"seen")
     assert node.gpu.read(memory.address, 4) == b"seen"
+
+
+@pytest.mark.parametrize("profile", [SMALL, POSTING])
+@pytest.mark.parametrize("offset", [*range(-9, 9), PAGE_64K - 3])
+def test_the_bus_crosses_gpu_pages(profile: GpuProfile, offset: int) -> None:
+    """Neighbours on the bus need not be neighbours in the GPU."""
+    node = Node(profile)
+    memory = node.gpu.allocate(8 * PAGE_64K)
+    pages = [memory.address + number * PAGE_64K for number in (5, 0, 3)]
+    buses = [node.driver.get_pages(page, PAGE_64K, ignore).addresses[0] for page in pages]
+    assert buses == [buses[0], buses[0] + PAGE_64K, buses[0] + 2 * PAGE_64K]
+    for length in range(33):
+        octets = bytes(1 + i for i in range(length))
+        node.space.write(buses[1] + offset, octets)
+        assert node.space.read(buses[1] + offset, length) == octets
+        around = node.space.read(buses[1] + offset - 40, length + 80)
+        assert around == bytes(40) + octets + bytes(40)
+        seen = b"".join(node.gpu.read(page, PAGE_64K) for page in pages)
+        at = PAGE_64K + offset
+        assert seen == bytes(at) + octets + bytes(3 * PAGE_64K - at - length)
+
+
+def test_kernels_do_not_jump_over_holes() -> None:
+    node = Node()
+    first, hole, last = (node.gpu.allocate(512) for _ in range(3))
+    node.gpu.free(hole.address)
+    with pytest.raises(MemoryFault, match="illegal") as caught:
+        node.gpu.read(first.address + 100, last.end - first.address - 100)
+    assert caught.value.address == hole.address

@@ -17,7 +17,7 @@ from rdmawire.memory.gpu.profile import MIB
 from rdmawire.memory.grant import KeyFault
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
 from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Extent, Limits, Registrar
+from rdmawire.memory.registrar import Extent, Limits, Registrar, Rereg
 from tests.memory.gpu.node import POSTING, SMALL, Node
 from tests.memory.machine import FULL
 
@@ -80,6 +80,9 @@ def test_a_free_of_registered_memory(persistent: bool) -> None:
         for access in (lambda: region.read(region.iova, 5), lambda: region.write(region.iova, b"")):
             with pytest.raises(MemoryFault, match="no pages"):
                 access()
+        with pytest.raises(VerbsError, match="lost its pages") as caught:
+            node.registrar.rereg_mr(region, Rereg.CHANGE_ACCESS, access=0)
+        assert caught.value.errno == EINVAL
     assert node.gpu.read(other.address, 200) == bytes(200)
     node.registrar.dereg_mr(region)
     assert (node.gpu.aperture.free, node.pd.users, node.gpu.held) == (15 * MIB, 0, 0)
