@@ -97,6 +97,7 @@ def _credits(qp: QueuePair) -> int:
     """The credit count for the receives that are left: the greatest that promises no more."""
     if qp.srq is not None or not qp.device.profile.end_to_end_credits:
         return NO_CREDITS
+    qp.inbound.starved = not qp.rq
     return bisect_right(CREDITS, len(qp.rq)) - 1
 
 

@@ -30,8 +30,11 @@ def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
 
 
 def _out_of_credits(qp: QueuePair) -> bool:
-    """Messages ahead of what the peer has receives for wait. IBA 9.7.7.2.5."""
-    if qp.credit_limit is None:
+    """Messages ahead of what the peer has receives for wait. IBA 9.7.7.2.5.
+
+    With nothing under way one goes all the same, or a lost word of credits would stop all.
+    """
+    if qp.credit_limit is None or not qp.sq.in_flight:
         return False
     return serial.is_before(qp.credit_limit, serial.add(qp.sq.ssn, 1))
 

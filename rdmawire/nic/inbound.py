@@ -100,7 +100,7 @@ class Inbound:
     ``epsn`` is the PSN expected, ``msn`` the number of messages done; ``refused`` says that the
     expected packet was refused, and what comes behind it need not be (one NAK for each gap).
     ``reads`` counts the READs whose responses are owed; what would change memory under them waits
-    in ``deferred``. ``recv`` is the receive in use, ``target`` what the key of the request in hand
+    in ``deferred``. ``starved`` says that the peer was told of no receives. ``recv`` is the receive in use, ``target`` what the key of the request in hand
     allows.
     """
 
@@ -114,6 +114,7 @@ class Inbound:
         "recv",
         "refused",
         "resources",
+        "starved",
         "target",
     )
 
@@ -131,7 +132,7 @@ class Inbound:
         self.reads = 0
         self.epsn = psn
         self.msn = 0
-        self.refused = False
+        self.refused = self.starved = False
         self.incoming = NO_MESSAGE
         self.recv = NO_RECEIVE
         self.target = NOTHING

@@ -169,6 +169,13 @@ class QueuePair:
             self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)
         else:
             self.rq.append(wr)
+            if self.inbound.starved:
+                self._tell_of_receives()
+
+    def _tell_of_receives(self) -> None:
+        """An ACK that nobody asked for, since the last one told of none. IBA 9.7.7.2.4."""
+        self.inbound.starved = False
+        self.owe_ack()
 
     # What the requester may send.
 
