@@ -52,6 +52,11 @@ class AddressSpace:
         self._watchers: list[Watcher] = []
         self._next = _FIRST_FREE
 
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """What is mapped, by address."""
+        return tuple(self._windows)
+
     def map(self, window: Window) -> None:
         """Add a window; ``VerbsError`` EEXIST where it overlaps another."""
         index = bisect_right(self._bases, window.base)

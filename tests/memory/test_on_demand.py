@@ -1,5 +1,7 @@
 """On-demand paging: faults are counted, unmapped pages are lost, nothing is pinned."""
 
+import gc
+import weakref
 from errno import EFAULT, EINVAL
 
 import pytest
@@ -117,7 +119,10 @@ def test_prefetches_refused() -> None:
 def test_after_deregistration_nobody_listens() -> None:
     machine = Machine()
     memory, region = machine.region(PAGE_4K, ON_DEMAND)
+    backing = weakref.ref(region.backing)
     machine.registrar.dereg_mr(region)
+    gc.collect()
+    assert backing() is None
     machine.space.unmap(memory)
     with pytest.raises(MemoryFault, match="no pages"):
         region.read(memory.base, 1)

@@ -320,3 +320,19 @@ def test_kernels_do_not_jump_over_holes() -> None:
     with pytest.raises(MemoryFault, match="illegal") as caught:
         node.gpu.read(first.address + 100, last.end - first.address - 100)
     assert caught.value.address == hole.address
+
+
+def test_neighbours_in_a_page_keep_what_they_hold() -> None:
+    node = Node()
+    first, second = node.gpu.allocate(512), node.gpu.allocate(512)
+    node.gpu.write(second.address, b"kept")
+    node.gpu.free(first.address)
+    assert node.gpu.read(second.address, 4) == b"kept"
+
+
+@pytest.mark.parametrize("freed", range(3))
+def test_a_hole_of_one_page_is_not_pinned_over(freed: int) -> None:
+    node = Node()
+    pages = [node.gpu.allocate(PAGE_64K).address for _ in range(3)]
+    node.gpu.free(pages[freed])
+    assert errno_of(node.driver.get_pages, pages[0], 3 * PAGE_64K, ignore) == EINVAL

@@ -181,6 +181,7 @@ def test_zero_copy_is_a_figure() -> None:
 def test_a_bounced_region_needs_no_bar1_and_faults_once_freed() -> None:
     node = Node(POSTING)
     memory = node.gpu.allocate(16 * MIB)
+    windows = node.space.windows
     region = bounced(node, memory.address, 16 * MIB)
     region.write(region.iova, b"seen")
     assert node.gpu.read(memory.address, 4) == b"seen"
@@ -191,6 +192,7 @@ def test_a_bounced_region_needs_no_bar1_and_faults_once_freed() -> None:
     with pytest.raises(MemoryFault, match="illegal GPU"):
         region.read(region.iova, 1)
     node.registrar.dereg_mr(region)
+    assert node.space.windows == windows
 
 
 def test_a_fast_registration_of_bar1_pages() -> None:
