@@ -10,7 +10,7 @@ from rdmawire.nic.gather import Inline, gather
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
 from rdmawire.nic.state import QPState
-from rdmawire.nic.work import LONGEST_MESSAGE, Answer, Local, SendFlags
+from rdmawire.nic.work import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local
 from rdmawire.wire import psn as serial
 
 
@@ -24,7 +24,7 @@ def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
     under_way = qp.sq.outstanding_reads
     if not under_way:
         return wqe.verb.takes_resource and not qp.max_rd_atomic
-    if wqe.wr.flags & SendFlags.FENCE:
+    if wqe.flags & FENCE:
         return True
     return wqe.verb.takes_resource and under_way >= qp.max_rd_atomic
 
@@ -52,7 +52,7 @@ def _prepare(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
     if wqe.verb.local is Local.NONE:
         wqe.length = wr.length
         return None
-    if wr.flags & SendFlags.INLINE:
+    if wqe.flags & INLINE:
         wqe.source = Inline(wr.inline)
         wqe.length = wqe.source.length
     elif not _gathered(qp, wqe):

@@ -61,6 +61,7 @@ def settle(qp: QueuePair, psn: int) -> bool:
     """
     queue = qp.sq
     before = queue.unacked_psn
+    _settle_whole(qp, serial.span(before, psn))
     while (wqe := queue.oldest()) is not None:
         if wqe.status is None and not _settled(qp, wqe, psn):
             break
@@ -73,13 +74,31 @@ def settle(qp: QueuePair, psn: int) -> bool:
     return False
 
 
+def _settle_whole(qp: QueuePair, packets: int) -> None:
+    """Complete the messages that lie within so many packets: nearly all there is to do.
+
+    What needs more than an ACK, or was sent in part, is left to the caller.
+    """
+    queue = qp.sq
+    sent, done = queue.sent, 0
+    while sent:
+        wqe = sent[0]
+        end = done + wqe.unacked
+        if end > packets or wqe.verb.takes_resource or wqe.status is not None:
+            break
+        done = end
+        sent.popleft()
+        qp.complete_send(wqe, WCStatus.SUCCESS)
+    queue.unacked_psn = serial.add(queue.unacked_psn, done)
+
+
 def _settled(qp: QueuePair, wqe: Wqe, psn: int) -> bool:
     """Whether the oldest work is done, all before ``psn`` being acknowledged."""
     queue = qp.sq
     ahead = serial.span(queue.unacked_psn, psn)
     if not ahead or wqe.verb.takes_resource:
         return False
-    left = wqe.packets - serial.span(wqe.psn, queue.unacked_psn)
+    left = wqe.unacked
     queue.acknowledge(wqe, min(left, ahead))
     if left <= ahead:
         queue.finish(wqe, WCStatus.SUCCESS)

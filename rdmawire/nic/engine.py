@@ -25,9 +25,6 @@ Way = tuple[QueuePair, Role | None]
 BURST = 64
 """Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
 
-_RECEIVES = frozenset({QPState.RTR, QPState.RTS, QPState.SQD, QPState.SQE})
-_SENDS = frozenset({QPState.RTS, QPState.SQD})
-
 
 class Nic(Verbs):
     """One port of an adapter."""
@@ -41,7 +38,7 @@ class Nic(Verbs):
             return
         flow = arrival.flow
         for qp, role in flow.ways or self._find_ways(flow):
-            if qp.state not in _RECEIVES:
+            if not qp.takes_packets:
                 device.drops[Drop.QP_STATE] += 1
             elif role is None:
                 complete(qp, arrival)
@@ -62,7 +59,7 @@ class Nic(Verbs):
             answer(qp, frames, most)
             while resume(qp):
                 answer(qp, frames, most)
-            if qp.state in _SENDS and not qp.resting:
+            if qp.sends and not qp.resting:
                 send(qp, frames, most)
             if len(frames) >= most:
                 ready[qp] = None

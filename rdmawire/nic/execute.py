@@ -43,8 +43,9 @@ def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
 
 def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     """A WRITE goes where its key allows."""
-    sink = Gather((qp.inbound.target,))
-    qp.inbound.incoming = Incoming(role.family, sink, sink.length, Fault.OPERATIONAL)
+    target = qp.inbound.target
+    sink = Gather((target,), target.length)
+    qp.inbound.incoming = Incoming(role.family, sink, target.length, Fault.OPERATIONAL)
     return None
 
 

@@ -19,6 +19,8 @@ class Piece(NamedTuple):
     length: int
 
 
+_new = tuple.__new__
+
 NOTHING = Piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
 """Memory of no octets, by no key."""
 
@@ -28,9 +30,9 @@ class Gather:
 
     __slots__ = ("length", "pieces")
 
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+    def __init__(self, pieces: tuple[Piece, ...], length: int) -> None:
         self.pieces = pieces
-        self.length = sum(piece.length for piece in pieces)
+        self.length = length
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """Octets of a message: ``length`` of them from ``offset`` on."""
@@ -85,11 +87,13 @@ def gather(
     An empty piece is none: its key is not looked at.
     """
     pieces = []
+    total = 0
     for address, length, lkey in sges:
         if not length:
             continue
         granted = keys.check(lkey, pd, address, length, access)
         if isinstance(granted, KeyFault):
             return granted
-        pieces.append(Piece(granted, address, length))
-    return Gather(tuple(pieces))
+        pieces.append(_new(Piece, (granted, address, length)))
+        total += length
+    return Gather(tuple(pieces), total)

@@ -35,7 +35,7 @@ class Incoming:
         self.placed = 0
 
 
-NO_MESSAGE = Incoming(IDLE, Gather(()), 0, Fault.OP_SEQUENCE)
+NO_MESSAGE = Incoming(IDLE, Gather((), 0), 0, Fault.OP_SEQUENCE)
 """Between messages."""
 
 NO_RECEIVE = RecvWR()
@@ -100,8 +100,8 @@ class Inbound:
     ``epsn`` is the PSN expected, ``msn`` the number of messages done; ``refused`` says that the
     expected packet was refused, and what comes behind it need not be (one NAK for each gap).
     ``reads`` counts the READs whose responses are owed; what would change memory under them waits
-    in ``deferred``. ``starved`` says that the peer was told of no receives. ``recv`` is the receive in use, ``target`` what the key of the request in hand
-    allows.
+    in ``deferred``. ``starved`` says that the peer was told of no receives. ``recv`` is the
+    receive in use, ``target`` what the key of the request in hand allows.
     """
 
     __slots__ = (

@@ -8,25 +8,21 @@ from errno import EINVAL, ENOMEM
 
 from rdmawire.errors import VerbsError
 from rdmawire.nic.qp import QueuePair
-from rdmawire.nic.state import QPState
-from rdmawire.nic.work import (
-    ATOMIC_SIZE,
-    VERBS,
-    Answer,
-    Local,
-    RecvWR,
-    SendFlags,
-    SendOpcode,
-    SendWR,
-    Sge,
-)
-
-_SENDING = frozenset({QPState.RTS, QPState.SQD, QPState.SQE, QPState.ERR})
+from rdmawire.nic.service import SERVICES, ServiceType
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.work import ATOMIC_SIZE, INLINE, VERBS, Local, RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
 
 
 def check_send(qp: QueuePair, wr: SendWR) -> None:
     """``VerbsError`` for work that the queue pair does not take; says what was found."""
-    for rule in _SEND_RULES:
+    if not qp.takes_sends:
+        raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
+    rules = RULES[qp.type].get(wr.opcode)
+    if rules is None:
+        raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
+    for rule in rules:
         rule(qp, wr)
 
 
@@ -43,16 +39,6 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> None:
         )
 
 
-def _check_state(qp: QueuePair, _: SendWR) -> None:
-    if qp.state not in _SENDING:
-        raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
-
-
-def _check_opcode(qp: QueuePair, wr: SendWR) -> None:
-    if not qp.service.sends or wr.opcode not in qp.service.verbs:
-        raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
-
-
 def _name(wr: SendWR) -> str:
     return SendOpcode(wr.opcode).name if wr.opcode in VERBS else f"opcode {wr.opcode!r}"
 
@@ -65,7 +51,7 @@ def _check_room(qp: QueuePair, _: SendWR) -> None:
 
 
 def _check_memory(qp: QueuePair, wr: SendWR) -> None:
-    if wr.flags & SendFlags.INLINE:
+    if wr.flags & INLINE:
         _check_inline(qp, wr)
     else:
         _check_sges(wr.sges, qp.cap.max_send_sge)
@@ -87,52 +73,68 @@ def _check_sges(sges: tuple[Sge, ...], most: int) -> None:
             raise VerbsError(f"SGE {place}: {length} octets at {address:#x}, no such range", EINVAL)
 
 
-def _check_remote(_: QueuePair, wr: SendWR) -> None:
-    for name, bits in _WIDTHS.items():
-        value = getattr(wr, name)
-        if not 0 <= value < 1 << bits:
-            raise VerbsError(f"{name} {value} does not fit {bits} bits", EINVAL)
+class _Fits:
+    """Checks that fields fit the headers that they travel in."""
+
+    def __init__(self, widths: dict[str, int]) -> None:
+        self.widths = widths
+
+    def __call__(self, _: QueuePair, wr: SendWR) -> None:
+        for name, bits in self.widths.items():
+            value = getattr(wr, name)
+            if not 0 <= value < 1 << bits:
+                raise VerbsError(f"{name} {value} does not fit {bits} bits", EINVAL)
 
 
-_WIDTHS = {
-    "remote_address": 64,
-    "rkey": 32,
-    "imm_data": 32,
-    "invalidate_rkey": 32,
-    "compare_add": 64,
-    "swap": 64,
-    "remote_qpn": 24,
-    "remote_qkey": 32,
-    "remote_srqn": 24,
-    "placement": 4,
-    "selectivity": 2,
-    "length": 32,
+_WIDTHS: dict[type[Header], dict[str, int]] = {
+    RETH: {"remote_address": 64, "rkey": 32},
+    AtomicETH: {"remote_address": 64, "rkey": 32, "compare_add": 64, "swap": 64},
+    ImmDt: {"imm_data": 32},
+    IETH: {"invalidate_rkey": 32},
+    DETH: {"remote_qpn": 24, "remote_qkey": 32},
+    XRCETH: {"remote_srqn": 24},
+    FETH: {"placement": 4, "selectivity": 2, "length": 32},
 }
-"""Fields of a work request that travel, and how many bits they have there."""
+"""The fields of a work request that stand in each header, and how many bits they have there."""
 
 
-def _check_atomic(_: QueuePair, wr: SendWR) -> None:
+def _check_eight(_: QueuePair, wr: SendWR) -> None:
     """Atomics take eight octets, and give eight. IBA 9.4.5, A19.3."""
-    verb = VERBS[wr.opcode]
-    if verb.answer is not Answer.ATOMIC and wr.opcode is not SendOpcode.ATOMIC_WRITE:
-        return
-    length = len(wr.inline) if wr.flags & SendFlags.INLINE else sum(s.length for s in wr.sges)
+    length = len(wr.inline) if wr.flags & INLINE else sum(sge.length for sge in wr.sges)
     if length != ATOMIC_SIZE:
         raise VerbsError(f"{_name(wr)} is of {ATOMIC_SIZE} octets, found {length}", EINVAL)
 
 
-def _check_handle(qp: QueuePair, wr: SendWR) -> None:
-    if qp.service.grh and wr.ah is None:
+def _check_handle(_: QueuePair, wr: SendWR) -> None:
+    if wr.ah is None:
         raise VerbsError("a datagram needs an address handle", EINVAL)
 
 
-_SEND_RULES: tuple[Callable[[QueuePair, SendWR], None], ...] = (
-    _check_state,
-    _check_opcode,
-    _check_room,
-    _check_memory,
-    _check_remote,
-    _check_atomic,
-    _check_handle,
+_Rule = Callable[[QueuePair, SendWR], None]
+
+
+def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
+    """What one kind of work must pass in one service, in this order."""
+    outbound = service.outbound.get(opcode)
+    headers = outbound.layouts[outbound.only].headers if outbound else ()
+    widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
+    return (
+        _check_room,
+        _check_memory,
+        *((_Fits(widths),) if widths else ()),
+        *((_check_eight,) if opcode in _OF_EIGHT else ()),
+        *((_check_handle,) if DETH in headers else ()),
+    )
+
+
+_OF_EIGHT = (
+    SendOpcode.ATOMIC_CMP_AND_SWP,
+    SendOpcode.ATOMIC_FETCH_AND_ADD,
+    SendOpcode.ATOMIC_WRITE,
 )
-"""What send work must pass, in this order."""
+
+RULES: dict[QPType, dict[SendOpcode, tuple[_Rule, ...]]] = {
+    kind: {op: _rules(service, op) for op in service.verbs} if service.sends else {}
+    for kind, service in SERVICES.items()
+}
+"""What send work must pass, by queue pair type and opcode; what is not here is refused."""

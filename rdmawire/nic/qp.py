@@ -24,7 +24,7 @@ from rdmawire.nic.seal import ACKREQ, MOST_HEADS, Seal
 from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import SharedReceiveQueue
 from rdmawire.nic.state import QPState, QPType
-from rdmawire.nic.work import RecvWR, SendFlags, SendWR
+from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import BTH
 
@@ -65,7 +65,7 @@ class QueuePair:
         self.service = SERVICES[kind]
         self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
         self.xrc_domain = xrc
-        self.state = QPState.RESET
+        self.enter(QPState.RESET)
         self.attributes = QPAttributes(cap=init.cap)
         self.sq = SendQueue()
         self.rq: deque[RecvWR] = deque()
@@ -97,6 +97,13 @@ class QueuePair:
 
     # Attributes, and the states they lead to.
 
+    def enter(self, state: QPState) -> None:
+        """Be in a state, and keep ready what each packet asks of it. IBA 10.3.1."""
+        self.state = state
+        self.takes_packets = state in _TAKES_PACKETS
+        self.takes_sends = state in _TAKES_SENDS
+        self.sends = state in _SENDS
+
     def modify(self, new: QPAttributes, mask: QPAttrMask, state: QPState) -> None:
         """Take attributes over, and go to a state; both were checked."""
         self.attributes = merged(self.attributes, new, mask)
@@ -108,7 +115,7 @@ class QueuePair:
         if state is QPState.ERR:
             self.fail()
         elif state is not self.state:
-            _ENTRIES.get(state, _enter)(self, state)
+            _ENTRIES.get(state, QueuePair.enter)(self, state)
 
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
@@ -158,7 +165,7 @@ class QueuePair:
         """Queue checked work; in an error state it ends at once."""
         wqe = Wqe(wr)
         if self.state in _FLUSHES:
-            self._complete_send(wqe, WCStatus.WR_FLUSH_ERR)
+            self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
         else:
             self.sq.posted.append(wqe)
             self.device.ready[self] = None
@@ -200,18 +207,17 @@ class QueuePair:
         """Complete the work at the front that is done, up to the first that is not."""
         sent = self.sq.sent
         while sent and (status := sent[0].status) is not None:
-            self._complete_send(sent.popleft(), status)
+            self.complete_send(sent.popleft(), status)
             if status is not WCStatus.SUCCESS:
                 self.fail(self.service.send_error)
                 return
         if self.state is QPState.SQD:
             self.notice_drained()
 
-    def _complete_send(self, wqe: Wqe, status: WCStatus) -> None:
-        wr = wqe.wr
-        if status or self.signal_all or wr.flags & SendFlags.SIGNALED:
-            completion = wqe.verb.completion
-            fields = (wr.wr_id, status, completion, 0, wqe.length, 0, 0, self.number)
+    def complete_send(self, wqe: Wqe, status: WCStatus) -> None:
+        """Complete work, if it failed or asked for it. IBA 10.7.3.1."""
+        if status or self.signal_all or wqe.flags & SIGNALED:
+            fields = (wqe.wr.wr_id, status, wqe.verb.completion, 0, wqe.length, 0, 0, self.number)
             self.send_cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
 
     def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
@@ -232,7 +238,7 @@ class QueuePair:
         """Go to the error state, or SQE, and end what waits with a flush error."""
         if self.state is state:
             return
-        self.state = state
+        self.enter(state)
         self.stop_timer()
         self.flush_sends()
         if state is QPState.ERR:
@@ -242,7 +248,7 @@ class QueuePair:
         """Complete all send work as flushed: IBA 10.8.3.3."""
         queue = self.sq
         for wqe in (*queue.sent, *queue.posted):
-            self._complete_send(wqe, WCStatus.WR_FLUSH_ERR)
+            self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
         queue.sent.clear()
         queue.posted.clear()
 
@@ -301,25 +307,21 @@ class QueuePair:
         self.device.ready[self] = None
 
 
-def _enter(qp: QueuePair, state: QPState) -> None:
-    qp.state = state
-
-
 def _enter_reset(qp: QueuePair, state: QPState) -> None:
     qp.clear()
-    qp.state = state
+    qp.enter(state)
 
 
 def _enter_rts(qp: QueuePair, state: QPState) -> None:
     """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
-    qp.state = state
+    qp.enter(state)
     qp.halted = False
     qp.wake()
 
 
 def _enter_sqd(qp: QueuePair, state: QPState) -> None:
     """No work begins; what is on its way comes to its end, and then an event tells."""
-    qp.state = state
+    qp.enter(state)
     qp.drained = False
     qp.notice_drained()
 
@@ -331,4 +333,7 @@ _ENTRIES: dict[QPState, Callable[[QueuePair, QPState], None]] = {
 }
 """What entering a state does besides."""
 
+_TAKES_PACKETS = frozenset({QPState.RTR, QPState.RTS, QPState.SQD, QPState.SQE})
+_TAKES_SENDS = frozenset({QPState.RTS, QPState.SQD, QPState.SQE, QPState.ERR})
+_SENDS = frozenset({QPState.RTS, QPState.SQD})
 _FLUSHES = frozenset({QPState.ERR, QPState.SQE})

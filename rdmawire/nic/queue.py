@@ -10,23 +10,24 @@ from collections import deque
 
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.gather import Gather, Inline
-from rdmawire.nic.work import VERBS, Answer, Local, SendFlags, SendWR, Verb
+from rdmawire.nic.work import VERBS, Answer, Local, SendWR, Verb
 from rdmawire.wire import psn as serial
 
 NO_PSN = -1
-_NO_OCTETS = Gather(())
+_NO_OCTETS = Gather((), 0)
 
 
 class Wqe:
     """One send work request on its way.
 
     ``psn`` is the first of its ``packets`` numbers (:data:`NO_PSN` until it is begun), ``sent``
-    how many packets were sent in the present pass, ``most_sent`` in any, and ``answered`` how many
-    responses were placed.
+    how many packets were sent in the present pass, ``most_sent`` in any; ``unacked`` how many are
+    not acknowledged, and ``answered`` how many responses were placed.
     """
 
     __slots__ = (
         "answered",
+        "flags",
         "length",
         "most_sent",
         "packets",
@@ -35,18 +36,18 @@ class Wqe:
         "sink",
         "source",
         "status",
+        "unacked",
         "verb",
         "wr",
     )
 
     def __init__(self, wr: SendWR) -> None:
         self.wr = wr
+        self.flags = int(wr.flags)
         self.verb: Verb = VERBS[wr.opcode]
         self.psn = NO_PSN
-        self.packets = 0
-        self.sent = self.most_sent = 0
-        self.answered = 0
-        self.length = 0
+        self.packets = self.unacked = 0
+        self.sent = self.most_sent = self.answered = self.length = 0
         self.source: Gather | Inline = _NO_OCTETS
         self.sink = _NO_OCTETS
         self.status: WCStatus | None = None
@@ -55,11 +56,6 @@ class Wqe:
     def last_psn(self) -> int:
         """The PSN of its last packet, or of the last response to it."""
         return serial.add(self.psn, self.packets - 1)
-
-    @property
-    def solicited(self) -> bool:
-        """Whether the peer's owner is to be told of it. IBA 9.2.3."""
-        return bool(self.wr.flags & SendFlags.SOLICITED)
 
     @property
     def places(self) -> bool:
@@ -126,9 +122,11 @@ class SendQueue:
 
     def begin(self, wqe: Wqe, packets: int) -> None:
         """Give work its PSNs: the next ones, once."""
-        wqe.psn, wqe.packets = self.next_psn, packets
-        self.next_psn = serial.add(self.next_psn, packets)
-        self.ssn = serial.add(self.ssn, 1 if packets else 0)
+        wqe.psn = self.next_psn
+        wqe.packets = wqe.unacked = packets
+        if packets:
+            self.next_psn = serial.add(self.next_psn, packets)
+            self.ssn = serial.add(self.ssn, 1)
 
     def go_back(self, psn: int) -> None:
         """Send again all from ``psn`` on. What is done here and only waits its turn stays done."""
@@ -156,8 +154,9 @@ class SendQueue:
     def acknowledge(self, wqe: Wqe, packets: int) -> None:
         """So many more packets of the oldest work need not be sent again."""
         self.unacked_psn = serial.add(self.unacked_psn, packets)
+        wqe.unacked -= packets
         if not wqe.verb.takes_resource:
-            wqe.sent = max(wqe.sent, serial.span(wqe.psn, self.unacked_psn))
+            wqe.sent = max(wqe.sent, wqe.packets - wqe.unacked)
 
     def finish(self, wqe: Wqe, status: WCStatus) -> None:
         """The oldest work is done: it waits in ``sent`` to be completed."""

@@ -18,7 +18,7 @@ from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import NO_PSN, Wqe
 from rdmawire.nic.seal import Head, Seal, pack_word
 from rdmawire.nic.service import Outbound
-from rdmawire.nic.work import Answer, Local
+from rdmawire.nic.work import SOLICITED, Answer, Local
 from rdmawire.wire import psn as serial
 
 
@@ -97,7 +97,7 @@ def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
     more = extended(headers, qp, wqe) if headers else b""
     word = serial.add(wqe.psn, index) | qp.ask(ends)
     qp.sq.advance(wqe, 1)
-    return seal.frame(opcode, word, more, payload, ends and wqe.solicited)
+    return seal.frame(opcode, word, more, payload, ends and wqe.flags & SOLICITED)
 
 
 def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:

@@ -4,9 +4,9 @@ Numbers are those of libibverbs (ibv_wr_opcode, ibv_send_flags). :data:`VERBS` h
 kind of work; requester, completer and responder read it, none of them asks for a kind by name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum, IntFlag
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
@@ -41,6 +41,13 @@ class SendFlags(IntFlag):
     SIGNALED = 2
     SOLICITED = 4
     INLINE = 8
+
+
+# Plain integers of the flags: operations on IntFlag cost a microsecond.
+FENCE: Final = SendFlags.FENCE.value
+SIGNALED: Final = SendFlags.SIGNALED.value
+SOLICITED: Final = SendFlags.SOLICITED.value
+INLINE: Final = SendFlags.INLINE.value
 
 
 class Sge(NamedTuple):
@@ -80,7 +87,7 @@ class SendWR(NamedTuple):
     opcode: SendOpcode
     sges: tuple[Sge, ...] = ()
     wr_id: int = 0
-    flags: int = SendFlags.SIGNALED
+    flags: int = SIGNALED
     remote_address: int = 0
     rkey: int = 0
     imm_data: int = 0
@@ -106,13 +113,17 @@ class RecvWR(NamedTuple):
     wr_id: int = 0
 
 
-class Answer(Enum):
+class Answer(IntEnum):
     """What finishes a work request."""
 
-    ACK = "an acknowledgement"
-    READ = "as many response packets as its octets take"
-    ATOMIC = "a response with what stood in memory before"
-    NOTHING = "nothing: it is done here"
+    ACK = 0
+    """An acknowledgement."""
+    READ = 1
+    """As many response packets as its octets take."""
+    ATOMIC = 2
+    """A response with what stood in memory before."""
+    NOTHING = 3
+    """It is done here."""
 
 
 class Local(Enum):
@@ -128,6 +139,8 @@ class Verb:
     """How one kind of work is done.
 
     ``first``, ``middle``, ``last`` and ``only`` are the operations of a message's packets.
+    ``takes_resource`` says that it counts among the READs and atomics under way (IBA 9.4.4, 9.4.5,
+    A19).
     """
 
     completion: WCOpcode
@@ -138,11 +151,10 @@ class Verb:
     local: Local = Local.SOURCE
     answer: Answer = Answer.ACK
     one_packet: bool = False
+    takes_resource: bool = field(init=False)
 
-    @property
-    def takes_resource(self) -> bool:
-        """Whether it counts among the READs and atomics under way. IBA 9.4.4, 9.4.5, A19."""
-        return self.answer in (Answer.READ, Answer.ATOMIC)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "takes_resource", self.answer in (Answer.READ, Answer.ATOMIC))
 
 
 _SEND = (Operation.SEND_FIRST, Operation.SEND_MIDDLE)
