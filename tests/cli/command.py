@@ -9,8 +9,12 @@ CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
 WRITE = str(CAPTURES / "linux" / "rxe61_write_bw.pcap")
 
-# A job in the background ignores interrupts; what it starts does too, unless told otherwise.
-_HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+# A job in the background ignores interrupts, and one under nohup hangups; what they start does
+# too, unless told otherwise.
+_HEEDING = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+)
 RDMAWIRE = [sys.executable, "-c", _HEEDING + "from rdmawire.cli.main import main; main()"]
 
 
