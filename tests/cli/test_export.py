@@ -138,7 +138,9 @@ def test_who_ends_it_half_way_finds_nothing_of_it(
         assert running.stdin is not None
         running.stdin.write(Path(RNR).read_bytes())
         running.stdin.flush()
-        while len(list(tmp_path.iterdir())) == 1:
+        for _ in range(3000):
+            if len(list(tmp_path.iterdir())) > 1:
+                break
             time.sleep(0.01)
         time.sleep(0.1)
         running.send_signal(number)
