@@ -3,6 +3,8 @@
 Work is begun in the order in which it was posted, and gets its PSNs then.
 """
 
+from collections.abc import Callable
+
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import KeyFault
 from rdmawire.nic.completion import WCStatus
@@ -16,15 +18,19 @@ from rdmawire.wire import psn as serial
 
 def held(qp: QueuePair, wqe: Wqe) -> bool:
     """Whether work must not be begun yet."""
-    return qp.state is not QPState.RTS or qp.halted or _out_of_reads(qp, wqe) or _out_of_credits(qp)
+    queue = qp.sq
+    if qp.state is not QPState.RTS or qp.halted or queue.in_flight >= qp.most_in_flight:
+        return True
+    verb = wqe.verb
+    if (verb.takes_resource or queue.outstanding_reads) and _out_of_reads(qp, wqe):
+        return True
+    return verb.takes_receive and qp.credit_limit is not None and _out_of_credits(qp)
 
 
 def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
     """A fence waits for all READs and atomics (IBA 10.8.3.3); they wait for one another's room."""
     under_way = qp.sq.outstanding_reads
-    if not under_way:
-        return wqe.verb.takes_resource and not qp.max_rd_atomic
-    if wqe.flags & FENCE:
+    if under_way and wqe.flags & FENCE:
         return True
     return wqe.verb.takes_resource and under_way >= qp.max_rd_atomic
 
@@ -40,45 +46,60 @@ def _out_of_credits(qp: QueuePair) -> bool:
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:
-    """Give work its PSNs and its memory; or the status that it ends with, and begin no other."""
-    wqe.status = _prepare(qp, wqe)
-    qp.sq.begin(wqe, _packets(qp, wqe))
-    if wqe.status is not None:
-        qp.halted = True
-
-
-def _prepare(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
-    wr = wqe.wr
-    if wqe.verb.local is Local.NONE:
-        wqe.length = wr.length
-        return None
-    if wqe.flags & INLINE:
-        wqe.source = Inline(wr.inline)
-        wqe.length = wqe.source.length
-    elif not _gathered(qp, wqe):
-        return WCStatus.LOC_PROT_ERR
-    longest = LONGEST_MESSAGE if qp.service.connected else qp.mtu
-    return WCStatus.LOC_LEN_ERR if wqe.length > longest else None
-
-
-def _gathered(qp: QueuePair, wqe: Wqe) -> bool:
-    """Find the memory of work by its keys, if these allow what it does there."""
-    sink = wqe.verb.local is Local.SINK
-    memory = gather(qp.device.keys, qp.pd, wqe.wr.sges, LOCAL_WRITE if sink else 0)
-    if isinstance(memory, KeyFault):
-        return False
-    wqe.length = memory.length
-    if sink:
-        wqe.sink = memory
+    """Give work its memory and its PSNs; or the status that it ends with, and begin no other."""
+    status = _PREPARE[wqe.verb.local](qp, wqe)
+    if status is None:
+        qp.sq.begin(wqe, packets_of(wqe, qp.mtu))
     else:
+        fail(qp, wqe, status)
+        qp.sq.begin(wqe, 0)
+
+
+def fail(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
+    """The work ends with this in its turn, and no other begins."""
+    wqe.status = status
+    qp.halted = True
+
+
+def _prepare_source(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
+    """Find what is to be sent."""
+    if wqe.flags & INLINE:
+        wqe.source = Inline(wqe.wr.inline)
+    else:
+        memory = gather(qp.device.keys, qp.pd, wqe.wr.sges, 0)
+        if isinstance(memory, KeyFault):
+            return WCStatus.LOC_PROT_ERR
         wqe.source = memory
-    return True
+    wqe.length = length = wqe.source.length
+    longest = LONGEST_MESSAGE if qp.service.connected else qp.mtu
+    return None if length <= longest else WCStatus.LOC_LEN_ERR
 
 
-def _packets(qp: QueuePair, wqe: Wqe) -> int:
-    """How many PSNs work takes; what is not sent takes none."""
-    if wqe.status is not None or wqe.verb.answer is Answer.NOTHING:
-        return 0
-    if wqe.verb.one_packet:
-        return 1
-    return max(-(-wqe.length // qp.mtu), 1)
+def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
+    """Find where the response goes."""
+    memory = gather(qp.device.keys, qp.pd, wqe.wr.sges, LOCAL_WRITE)
+    if isinstance(memory, KeyFault):
+        return WCStatus.LOC_PROT_ERR
+    wqe.sink = memory
+    wqe.length = memory.length
+    return None if memory.length <= LONGEST_MESSAGE else WCStatus.LOC_LEN_ERR
+
+
+def _prepare_nothing(_: QueuePair, wqe: Wqe) -> WCStatus | None:
+    wqe.length = wqe.wr.length
+    return None
+
+
+_PREPARE: dict[Local, Callable[[QueuePair, Wqe], WCStatus | None]] = {
+    Local.SOURCE: _prepare_source,
+    Local.SINK: _prepare_sink,
+    Local.NONE: _prepare_nothing,
+}
+"""How work finds its local memory."""
+
+
+def packets_of(wqe: Wqe, mtu: int) -> int:
+    """How many PSNs work takes; what needs no packet takes none."""
+    if wqe.length <= mtu or wqe.verb.one_packet:
+        return 0 if wqe.verb.answer is Answer.NOTHING else 1
+    return -(-wqe.length // mtu)

@@ -84,14 +84,9 @@ def finish(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     inbound = qp.inbound
     inbound.msn = serial.add(inbound.msn, 1)
     if role.receipt is not None:
-        _complete(qp, role, request)
+        _receipt(qp, role, request, qp.dest_qp, 0)
     inbound.incoming = NO_MESSAGE
     return advance(qp, role, request)
-
-
-def _complete(qp: QueuePair, role: Role, request: Arrival) -> None:
-    """Complete the receive of a message from the connection's peer."""
-    _receipt(qp, role, request, qp.dest_qp, 0)
 
 
 def _receipt(qp: QueuePair, role: Role, request: Arrival, src_qp: int, flags: int) -> None:

@@ -149,12 +149,11 @@ class Inbound:
 
     def acknowledge(self) -> None:
         """Owe an ACK of all that was done; one that is owed already takes it over."""
-        psn = serial.add(self.epsn, -1)
-        last = self.owed[-1] if self.owed else None
-        if isinstance(last, Acknowledge) and last.ack is Ack.ACK:
-            last.psn, last.msn = psn, self.msn
+        owed = self.owed
+        if owed and type(last := owed[-1]) is Acknowledge and last.ack is Ack.ACK:
+            last.psn, last.msn = serial.add(self.epsn, -1), self.msn
         else:
-            self.owed.append(Acknowledge(psn, self.msn))
+            owed.append(Acknowledge(serial.add(self.epsn, -1), self.msn))
 
     def refuse(self, ack: Ack, value: int) -> None:
         """Owe a NAK of the packet that is expected, with its code or timer."""

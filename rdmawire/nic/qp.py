@@ -78,6 +78,8 @@ class QueuePair:
         self.resting = self.halted = self.retrying = self.established = False
         self.drained = False
         self.unasked = 0
+        reliable = self.service.reliable
+        self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
         self.take_attributes()
 
     def acquire(self) -> None:
@@ -191,7 +193,7 @@ class QueuePair:
         if not self.service.reliable:
             return wqe.packets
         psn = serial.add(wqe.psn, wqe.sent)
-        return self.device.profile.packets_in_flight - serial.span(self.sq.unacked_psn, psn)
+        return self.most_in_flight - serial.span(self.sq.unacked_psn, psn)
 
     def ask(self, ends: bool) -> int:
         """AckReq for the next packet: with the last of a message, and after many without."""

@@ -10,7 +10,7 @@ from collections import deque
 
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.gather import Gather, Inline
-from rdmawire.nic.work import VERBS, Answer, Local, SendWR, Verb
+from rdmawire.nic.work import SOLICITED, VERBS, Answer, Local, SendWR, Verb
 from rdmawire.wire import psn as serial
 
 NO_PSN = -1
@@ -22,7 +22,8 @@ class Wqe:
 
     ``psn`` is the first of its ``packets`` numbers (:data:`NO_PSN` until it is begun), ``sent``
     how many packets were sent in the present pass, ``most_sent`` in any; ``unacked`` how many are
-    not acknowledged, and ``answered`` how many responses were placed.
+    not acknowledged, and ``answered`` how many responses were placed. ``se`` is the Solicited
+    Event bit of its last packet (IBA 9.2.3).
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class Wqe:
         "most_sent",
         "packets",
         "psn",
+        "se",
         "sent",
         "sink",
         "source",
@@ -45,6 +47,7 @@ class Wqe:
         self.wr = wr
         self.flags = int(wr.flags)
         self.verb: Verb = VERBS[wr.opcode]
+        self.se = 1 if self.flags & SOLICITED and self.verb.takes_receive else 0
         self.psn = NO_PSN
         self.packets = self.unacked = 0
         self.sent = self.most_sent = self.answered = self.length = 0

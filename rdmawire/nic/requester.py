@@ -11,14 +11,14 @@ from isal.isal_zlib import crc32
 
 from rdmawire.errors import MemoryFault
 from rdmawire.nic import local_work
-from rdmawire.nic.begin import begin, held
+from rdmawire.nic.begin import begin, fail, held
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.extended import extended
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import NO_PSN, Wqe
 from rdmawire.nic.seal import Head, Seal, pack_word
 from rdmawire.nic.service import Outbound
-from rdmawire.nic.work import SOLICITED, Answer, Local
+from rdmawire.nic.work import Answer, Local
 from rdmawire.wire import psn as serial
 
 
@@ -44,8 +44,7 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
     try:
         _WAYS[wqe.verb.answer](qp, wqe, frames, room)
     except MemoryFault:
-        wqe.status = WCStatus.LOC_PROT_ERR
-        qp.halted = True
+        fail(qp, wqe, WCStatus.LOC_PROT_ERR)
     if wqe.sent < wqe.packets:
         return wqe.status is not None
     if not qp.service.reliable:
@@ -58,6 +57,9 @@ def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
     opcodes = qp.service.outbound[wqe.wr.opcode]
     seal = qp.seal if wqe.wr.ah is None else qp.seal_to(wqe.wr.ah, wqe.wr.remote_qpn)
     last = wqe.packets - 1
+    if not last:
+        frames.append(_only(qp, wqe, opcodes, seal))
+        return
     while wqe.sent <= last:
         left = min(room - len(frames), qp.window_at(wqe))
         if left <= 0:
@@ -67,6 +69,16 @@ def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
             _middles(qp, wqe, seal.head(opcodes.middle, qp.mtu), frames, run)
         else:
             frames.append(_packet(qp, wqe, opcodes, seal))
+
+
+def _only(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
+    """The one packet of a message."""
+    payload = wqe.source.read(0, wqe.length) if wqe.length else b""
+    headers = opcodes.layouts[opcodes.only].headers
+    more = extended(headers, qp, wqe) if headers else b""
+    word = wqe.psn | qp.ask(True)
+    qp.sq.advance(wqe, 1)
+    return seal.frame(opcodes.only, word, more, payload, wqe.se)
 
 
 def _middles(qp: QueuePair, wqe: Wqe, head: Head, frames: list[bytes], count: int) -> None:
@@ -97,7 +109,7 @@ def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
     more = extended(headers, qp, wqe) if headers else b""
     word = serial.add(wqe.psn, index) | qp.ask(ends)
     qp.sq.advance(wqe, 1)
-    return seal.frame(opcode, word, more, payload, ends and wqe.flags & SOLICITED)
+    return seal.frame(opcode, word, more, payload, wqe.se if ends else 0)
 
 
 def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:

@@ -5,7 +5,7 @@ kind of work; requester, completer and responder read it, none of them asks for 
 """
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, IntFlag
+from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
 
 from rdmawire.memory.fast import FastRegistration
@@ -126,12 +126,15 @@ class Answer(IntEnum):
     """It is done here."""
 
 
-class Local(Enum):
+class Local(IntEnum):
     """What the requester does with local memory."""
 
-    SOURCE = "sends it"
-    SINK = "places the response in it"
-    NONE = "leaves it alone"
+    SOURCE = 0
+    """Sends it."""
+    SINK = 1
+    """Places the response in it."""
+    NONE = 2
+    """Leaves it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class Verb:
 
     ``first``, ``middle``, ``last`` and ``only`` are the operations of a message's packets.
     ``takes_resource`` says that it counts among the READs and atomics under way (IBA 9.4.4, 9.4.5,
-    A19).
+    A19), ``takes_receive`` that the peer must have one posted.
     """
 
     completion: WCOpcode
@@ -151,6 +154,7 @@ class Verb:
     local: Local = Local.SOURCE
     answer: Answer = Answer.ACK
     one_packet: bool = False
+    takes_receive: bool = False
     takes_resource: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -161,18 +165,22 @@ _SEND = (Operation.SEND_FIRST, Operation.SEND_MIDDLE)
 _WRITE = (Operation.RDMA_WRITE_FIRST, Operation.RDMA_WRITE_MIDDLE)
 
 VERBS: dict[SendOpcode, Verb] = {
-    SendOpcode.SEND: Verb(WCOpcode.SEND, Operation.SEND_ONLY, *_SEND, Operation.SEND_LAST),
+    SendOpcode.SEND: Verb(
+        WCOpcode.SEND, Operation.SEND_ONLY, *_SEND, Operation.SEND_LAST, takes_receive=True
+    ),
     SendOpcode.SEND_WITH_IMM: Verb(
         WCOpcode.SEND,
         Operation.SEND_ONLY_WITH_IMMEDIATE,
         *_SEND,
         Operation.SEND_LAST_WITH_IMMEDIATE,
+        takes_receive=True,
     ),
     SendOpcode.SEND_WITH_INV: Verb(
         WCOpcode.SEND,
         Operation.SEND_ONLY_WITH_INVALIDATE,
         *_SEND,
         Operation.SEND_LAST_WITH_INVALIDATE,
+        takes_receive=True,
     ),
     SendOpcode.RDMA_WRITE: Verb(
         WCOpcode.RDMA_WRITE, Operation.RDMA_WRITE_ONLY, *_WRITE, Operation.RDMA_WRITE_LAST
@@ -182,6 +190,7 @@ VERBS: dict[SendOpcode, Verb] = {
         Operation.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
         *_WRITE,
         Operation.RDMA_WRITE_LAST_WITH_IMMEDIATE,
+        takes_receive=True,
     ),
     SendOpcode.RDMA_READ: Verb(
         WCOpcode.RDMA_READ,
