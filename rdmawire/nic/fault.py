@@ -88,7 +88,7 @@ RELIABLE: dict[Fault, Reaction] = {
     Fault.OP_SEQUENCE: _INVALID,
     Fault.OP_VALID: _INVALID,
     Fault.RESOURCES: _INVALID,
-    Fault.NOT_READY: Reaction(rnr=True, once=True),
+    Fault.NOT_READY: Reaction(rnr=True),
     Fault.LENGTH: _INVALID,
     Fault.TOO_LONG: Reaction(nak=Nak.INVALID_REQUEST, status=WCStatus.LOC_LEN_ERR, fatal=True),
     Fault.MISALIGNED: _INVALID,

@@ -85,7 +85,7 @@ def _refuse(qp: QueuePair, fault: Fault, reaction: Reaction) -> None:
     elif reaction.nak is not None:
         too_long = fault is Fault.TOO_LONG
         inbound.refuse(Ack.NAK, qp.device.profile.too_long if too_long else reaction.nak)
-    inbound.refused = reaction.once
+    inbound.refused = reaction.once or reaction.rnr
     qp.wake()
 
 
