@@ -1,0 +1,1 @@
+"""Fabrics in virtual time: adapters joined by links, and the only place with a clock."""

@@ -1,0 +1,16 @@
+"""Virtual time: whole nanoseconds from the beginning of a world."""
+
+
+def us(number: float) -> int:
+    """So many microseconds, in nanoseconds."""
+    return round(number * 1_000)
+
+
+def ms(number: float) -> int:
+    """So many milliseconds, in nanoseconds."""
+    return round(number * 1_000_000)
+
+
+def seconds(number: float) -> int:
+    """So many seconds, in nanoseconds."""
+    return round(number * 1_000_000_000)

@@ -1,0 +1,90 @@
+"""Links: when a frame arrives, how often, and whether at all.
+
+A link numbers the frames that are put on it from 1 on, in both directions together. A capture
+with a tap on it gives them the same numbers, so what Wireshark shows is what ``drop`` takes.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from rdmawire.fabric.clock import us
+
+Waits = tuple[int, ...]
+"""What a frame waits (ns) beyond the latency: one number for each of its copies."""
+
+
+class Arrival(NamedTuple):
+    """A frame at the far end, and when it is there (ns)."""
+
+    time: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """How often (0.0 to 1.0) a frame is lost, comes twice, or comes up to ``most_delay`` ns late.
+
+    What comes late is overtaken. All that is random comes from ``random``: the same seed gives
+    the same faults.
+    """
+
+    random: Random
+    drop: float = 0.0
+    duplicate: float = 0.0
+    delay: float = 0.0
+    most_delay: int = us(10)
+
+    def befall(self, waits: Waits) -> Waits:
+        """What becomes of copies that wait so long."""
+        return tuple(wait for copy in waits for wait in self._copies(copy))
+
+    def _copies(self, wait: int) -> Iterable[int]:
+        if self._happens(self.drop):
+            return
+        yield wait + self._late()
+        if self._happens(self.duplicate):
+            yield wait + self._late()
+
+    def _late(self) -> int:
+        return self.random.randint(1, self.most_delay) if self._happens(self.delay) else 0
+
+    def _happens(self, chance: float) -> bool:
+        return chance > 0 and self.random.random() < chance
+
+
+class Link:
+    """A cable: ``latency`` ns from end to end, in order, but for the faults asked for.
+
+    ``drop`` and ``duplicate`` are numbers of frames, ``delay`` says how many ns a number waits
+    besides. ``chances`` come on top of these.
+    """
+
+    def __init__(
+        self,
+        latency: int = 0,
+        *,
+        drop: Collection[int] = (),
+        duplicate: Collection[int] = (),
+        delay: Mapping[int, int] | None = None,
+        chances: Chances | None = None,
+    ) -> None:
+        self.latency = latency
+        self.drop = frozenset(drop)
+        self.duplicate = frozenset(duplicate)
+        self.delay = dict(delay or {})
+        self.chances = chances
+        self.frames = 0
+
+    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+        """Where a frame put on the link at ``now`` arrives: once, or as the faults have it."""
+        self.frames += 1
+        start = now + self.latency
+        return [Arrival(start + wait, frame) for wait in self._waits(self.frames)]
+
+    def _waits(self, number: int) -> Waits:
+        if number in self.drop:
+            return ()
+        waits: Waits = (self.delay.get(number, 0),) * (2 if number in self.duplicate else 1)
+        return waits if self.chances is None else self.chances.befall(waits)

@@ -1,0 +1,208 @@
+"""Two hosts, one link, one connection: the smallest world in which RDMA happens.
+
+::
+
+    pair = Pair(link=Link(latency=us(1), drop={2}))
+    pair.client.write(b"hello", to=pair.server.region)
+    pair.drive()
+    assert pair.server.region.read(5) == b"hello"
+"""
+
+from itertools import count
+from typing import Final, NamedTuple
+
+from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.tap import CaptureTap
+from rdmawire.fabric.world import World
+from rdmawire.memory.page import PAGE_64K
+from rdmawire.nic.attribute import QPAttributes, QPCap
+from rdmawire.nic.completion import WorkCompletion
+from rdmawire.nic.profile import IBTA, Profile
+from rdmawire.nic.qp import QPInit
+from rdmawire.nic.state import QPType
+from rdmawire.nic.work import ATOMIC_SIZE, RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.wire.ib import Placement
+from rdmawire.wire.management import MTU
+
+ATTRIBUTES: Final = QPAttributes(
+    path_mtu=MTU.OCTETS_1024,
+    qkey=0x11,
+    rq_psn=100,
+    sq_psn=100,
+    qp_access_flags=ALL_ACCESS,
+    max_rd_atomic=4,
+    max_dest_rd_atomic=4,
+    min_rnr_timer=12,
+    timeout=14,
+    retry_cnt=7,
+    rnr_retry=6,
+)
+"""Of an everyday connection; but that a peer without receives ends it, after some patience."""
+
+CAP: Final = QPCap(1024, 1024, 4, 4, 256)
+COMPLETIONS: Final = 1 << 12
+REGION: Final = PAGE_64K
+
+
+class Posted(NamedTuple):
+    """Work that was posted: its number, and the local memory that it is about."""
+
+    wr_id: int
+    buffer: Buffer
+
+
+class End(Host):
+    """One end of a connection. ``region`` is memory for the peer to reach.
+
+    Each method posts one piece of work, numbered from 1 on, with local memory of its own.
+    """
+
+    peer: "End"
+
+    def __init__(
+        self,
+        number: int,
+        world: World,
+        kind: QPType,
+        cap: QPCap,
+        *,
+        profile: Profile,
+        ipv6: bool,
+    ) -> None:
+        super().__init__(number, profile=profile, ipv6=ipv6)
+        self.world = world
+        self.region = self.buffer(REGION)
+        self.cq = self.nic.create_cq(COMPLETIONS)
+        self.qp = self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap))
+        self._numbers = count(1)
+
+    def connect(self, peer: "End", attributes: QPAttributes) -> None:
+        """Go to RTS, with ``peer`` at the other end."""
+        self.peer = peer
+        path = self.path_to(peer)
+        self.bring_up(self.qp, attributes._replace(ah=path, dest_qp_num=peer.qp.number))
+
+    def post(self, wr: SendWR, buffer: Buffer) -> Posted:
+        """Any send work, about ``buffer``. It gets its number and, if a datagram, its way here."""
+        wr = self._addressed(wr)._replace(wr_id=next(self._numbers))
+        self.nic.post_send(self.qp, (wr,), self.world.now)
+        return Posted(wr.wr_id, buffer)
+
+    def _addressed(self, wr: SendWR) -> SendWR:
+        """With the way to the peer where the queue pair does not know it."""
+        if self.qp.service.connected or wr.ah is not None:
+            return wr
+        qpn, qkey = self.peer.qp.number, self.peer.qp.qkey
+        return wr._replace(ah=self.path_to(self.peer), remote_qpn=qpn, remote_qkey=qkey)
+
+    def send(
+        self, data: bytes = b"", *, imm: int | None = None, invalidate: int | None = None
+    ) -> Posted:
+        """SEND, with an immediate or the peer's key to invalidate where one is given."""
+        source = self.filled(data)
+        wr = SendWR(SendOpcode.SEND, _piece(source, len(data)))
+        if imm is not None:
+            wr = wr._replace(opcode=SendOpcode.SEND_WITH_IMM, imm_data=imm)
+        elif invalidate is not None:
+            wr = wr._replace(opcode=SendOpcode.SEND_WITH_INV, invalidate_rkey=invalidate)
+        return self.post(wr, source)
+
+    def write(self, data: bytes, *, to: Buffer, offset: int = 0, imm: int | None = None) -> Posted:
+        """RDMA WRITE to the peer's memory, with an immediate where one is given."""
+        source = self.filled(data)
+        wr = _remote(SendOpcode.RDMA_WRITE, source, len(data), to, offset)
+        if imm is not None:
+            wr = wr._replace(opcode=SendOpcode.RDMA_WRITE_WITH_IMM, imm_data=imm)
+        return self.post(wr, source)
+
+    def read(self, length: int, *, of: Buffer, offset: int = 0) -> Posted:
+        """RDMA READ of the peer's memory, into the buffer returned."""
+        sink = self.buffer(max(length, 1))
+        return self.post(_remote(SendOpcode.RDMA_READ, sink, length, of, offset), sink)
+
+    def fetch_add(self, value: int, *, of: Buffer, offset: int = 0) -> Posted:
+        """Add to eight octets of the peer's; what was there comes into the buffer returned."""
+        sink = self.buffer(ATOMIC_SIZE)
+        wr = _remote(SendOpcode.ATOMIC_FETCH_AND_ADD, sink, ATOMIC_SIZE, of, offset)
+        return self.post(wr._replace(compare_add=value), sink)
+
+    def compare_swap(self, compare: int, swap: int, *, of: Buffer, offset: int = 0) -> Posted:
+        """Change eight octets of the peer's if they are ``compare``; as :meth:`fetch_add`."""
+        sink = self.buffer(ATOMIC_SIZE)
+        wr = _remote(SendOpcode.ATOMIC_CMP_AND_SWP, sink, ATOMIC_SIZE, of, offset)
+        return self.post(wr._replace(compare_add=compare, swap=swap), sink)
+
+    def atomic_write(self, data: bytes, *, to: Buffer, offset: int = 0) -> Posted:
+        """Write eight octets of the peer's at once. IBA A19."""
+        source = self.filled(data)
+        return self.post(_remote(SendOpcode.ATOMIC_WRITE, source, len(data), to, offset), source)
+
+    def flush(
+        self,
+        length: int,
+        *,
+        of: Buffer,
+        offset: int = 0,
+        placement: int = Placement.GLOBAL_VISIBILITY,
+    ) -> Posted:
+        """Wait until what was written before is where ``placement`` says. IBA A19."""
+        wr = _remote(SendOpcode.FLUSH, of, 0, of, offset)
+        return self.post(wr._replace(length=length, placement=placement), of)
+
+    def receive(self, length: int = 0) -> Posted:
+        """Post a receive for a message of so many octets; a datagram's GRH comes before them."""
+        size = length + self.qp.service.grh
+        buffer = self.buffer(max(size, 1))
+        recv = RecvWR(_piece(buffer, size), next(self._numbers))
+        self.nic.post_recv(self.qp, (recv,), self.world.now)
+        return Posted(recv.wr_id, buffer)
+
+    def poll(self) -> list[WorkCompletion]:
+        """All completions that are there."""
+        return self.cq.poll(COMPLETIONS)
+
+
+def _piece(buffer: Buffer, length: int) -> tuple[Sge, ...]:
+    return (buffer.sge(length),) if length else ()
+
+
+def _remote(opcode: SendOpcode, local: Buffer, length: int, peers: Buffer, offset: int) -> SendWR:
+    """Work on the peer's memory, ``offset`` octets from the start of its buffer."""
+    address = peers.address + offset
+    return SendWR(opcode, _piece(local, length), remote_address=address, rkey=peers.rkey)
+
+
+class Pair:
+    """A client and a server, connected and ready to send.
+
+    ``kind`` is RC, UC or UD. ``peer_profile`` is the server's where it is another device.
+    """
+
+    def __init__(
+        self,
+        link: Link | None = None,
+        *,
+        kind: QPType = QPType.RC,
+        profile: Profile = IBTA,
+        peer_profile: Profile | None = None,
+        ipv6: bool = False,
+        attributes: QPAttributes = ATTRIBUTES,
+        cap: QPCap = CAP,
+    ) -> None:
+        self.link = Link() if link is None else link
+        self.world = World()
+        other = profile if peer_profile is None else peer_profile
+        self.client = End(1, self.world, kind, cap, profile=profile, ipv6=ipv6)
+        self.server = End(2, self.world, kind, cap, profile=other, ipv6=ipv6)
+        for end, peer in ((self.client, self.server), (self.server, self.client)):
+            self.world.attach(end.nic, end.mac, self.link)
+            end.connect(peer, attributes)
+
+    def drive(self, until: int | None = None) -> None:
+        """Let all happen that is to happen, or what does up to the time ``until`` (ns)."""
+        self.world.run(until)
+
+    def tap(self, tap: CaptureTap) -> None:
+        """Keep what is put on the link from now on, lost frames too: numbers are the link's."""
+        self.world.on_sent.append(tap)

@@ -1,0 +1,201 @@
+"""The clock, the links and the taps, with ports that do as they are told."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.fabric.clock import ms, seconds, us
+from rdmawire.fabric.link import Arrival, Chances, Link
+from rdmawire.fabric.world import Unsettled, World
+
+A, B, C, GROUP = (bytes((2, 0, 0, 0, 0, n)) for n in (1, 2, 3, 4))
+GROUP = b"\x01\x00\x5e" + GROUP[3:]
+
+
+class Recorder:
+    """Sends what it is given, one burst a list, and keeps what comes, with its time."""
+
+    def __init__(self, *bursts: list[bytes], alarms: tuple[int, ...] = ()) -> None:
+        self.bursts = list(bursts)
+        self.alarms = list(alarms)
+        self.heard: list[tuple[int, bytes]] = []
+        self.rung: list[int] = []
+
+    def receive(self, frame: bytes, now: int) -> None:
+        self.heard.append((now, frame))
+
+    def transmit(self, now: int) -> list[bytes]:
+        return self.bursts.pop(0) if self.bursts else []
+
+    def next_timer(self) -> int | None:
+        return self.alarms[0] if self.alarms else None
+
+    def handle_timer(self, now: int) -> None:
+        self.rung.append(now)
+        self.alarms.pop(0)
+
+
+class Echo(Recorder):
+    """Sends back whatever comes, for ever."""
+
+    def receive(self, frame: bytes, now: int) -> None:
+        self.bursts.append([frame[6:12] + frame[:6]])
+
+
+def joined(*ports: Recorder, link: Link | None = None, **limits: int) -> World:
+    world, link = World(**limits), Link() if link is None else link
+    for port, mac in zip(ports, (A, B, C), strict=False):
+        world.attach(port, mac, link)
+    return world
+
+
+def numbered(count: int) -> list[bytes]:
+    return [B + A + bytes((n,)) for n in range(1, count + 1)]
+
+
+def test_units_are_nanoseconds() -> None:
+    assert (us(1.5), ms(2), seconds(1)) == (1_500, 2_000_000, 1_000_000_000)
+
+
+def test_frames_arrive_in_order_after_the_latency() -> None:
+    sender, hearer = Recorder(numbered(3)), Recorder()
+    world = joined(sender, hearer, link=Link(us(1)))
+    world.run()
+    assert hearer.heard == [(us(1), frame) for frame in numbered(3)]
+    assert world.now == us(1)
+
+
+def test_each_port_hears_its_own_frames_and_all_hear_a_group() -> None:
+    frames = [C + A + b"to C", GROUP + A + b"to all", B + A + b"to B"]
+    sender, b, c = Recorder(frames), Recorder(), Recorder()
+    joined(sender, b, c).run()
+    assert [frame for _, frame in b.heard] == [frames[1], frames[2]]
+    assert [frame for _, frame in c.heard] == [frames[0], frames[1]]
+    assert sender.heard == []
+
+
+def test_an_address_that_nobody_has_is_heard_by_all_others() -> None:
+    sender, b, c = Recorder([b"nobody" + A]), Recorder(), Recorder()
+    joined(sender, b, c).run()
+    assert len(b.heard) == len(c.heard) == 1
+
+
+def test_links_keep_their_frames_apart() -> None:
+    ports = [Recorder([GROUP + A]), Recorder(), Recorder()]
+    world, first, second = World(), Link(), Link()
+    for port, mac, link in zip(ports, (A, B, C), (first, first, second), strict=True):
+        world.attach(port, mac, link)
+    world.run()
+    assert len(ports[1].heard) == 1
+    assert ports[2].heard == []
+
+
+def test_a_frame_to_oneself_comes_back_and_touches_no_link() -> None:
+    sender, other, link = Recorder([A + A + b"me"]), Recorder(), Link(us(1), drop={1})
+    joined(sender, other, link=link).run()
+    assert sender.heard == [(0, A + A + b"me")]
+    assert (other.heard, link.frames) == ([], 0)
+
+
+def test_faults_are_by_number_of_frame() -> None:
+    link = Link(us(1), drop={1}, duplicate={2}, delay={3: us(5)})
+    sender, hearer = Recorder(numbered(4)), Recorder()
+    joined(sender, hearer, link=link).run()
+    one = us(1)
+    assert [(time, frame[-1]) for time, frame in hearer.heard] == [
+        (one, 2), (one, 2), (one, 4), (us(6), 3),
+    ]  # fmt: skip
+
+
+def test_both_directions_share_the_numbers() -> None:
+    a, b = Recorder([B + A]), Recorder([A + B])
+    link = Link(drop={2})
+    joined(a, b, link=link).run()
+    assert (len(a.heard), len(b.heard), link.frames) == (0, 1, 2)
+
+
+@given(st.integers(0, 1 << 32), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_the_same_seed_gives_the_same_faults(
+    seed: int, drop: float, duplicate: float, delay: float
+) -> None:
+    def carried() -> list[list[Arrival]]:
+        chances = Chances(Random(seed), drop, duplicate, delay, most_delay=us(3))
+        link = Link(us(1), chances=chances)
+        return [link.carry(frame, 7) for frame in numbered(20)]
+
+    found = carried()
+    assert found == carried()
+    for arrivals in found:
+        assert len(arrivals) <= 2
+        assert all(us(1) + 7 <= time <= us(4) + 7 for time, _ in arrivals)
+
+
+def test_certain_faults_are_certain_and_impossible_ones_never_come() -> None:
+    lost = Link(chances=Chances(Random(1), drop=1.0))
+    twice = Link(chances=Chances(Random(1), duplicate=1.0))
+    plain = Link(chances=Chances(Random(1)))
+    for frame in numbered(50):
+        assert lost.carry(frame, 0) == []
+        assert twice.carry(frame, 0) == [(0, frame)] * 2
+        assert plain.carry(frame, 0) == [(0, frame)]
+
+
+def test_timers_fire_at_their_time_and_in_turn() -> None:
+    a, b = Recorder(alarms=(us(5), us(9))), Recorder(alarms=(us(7),))
+    world = joined(a, b)
+    world.run()
+    assert (a.rung, b.rung, world.now) == ([us(5), us(9)], [us(7)], us(9))
+
+
+def test_a_timer_that_is_overdue_fires_at_once() -> None:
+    port = Recorder()
+    world = joined(port)
+    world.run(us(4))
+    port.alarms = [us(1)]
+    world.run()
+    assert port.rung == [us(4)]
+
+
+def test_up_to_a_time_and_no_further() -> None:
+    sender, hearer = Recorder(numbered(1)), Recorder(alarms=(us(3),))
+    world = joined(sender, hearer, link=Link(us(2)))
+    world.run(us(2) - 1)
+    assert (world.now, hearer.heard) == (us(2) - 1, [])
+    world.run(us(2))
+    assert (world.now, len(hearer.heard)) == (us(2), 1)
+    world.run()
+    assert hearer.rung == [us(3)]
+
+
+def test_what_never_rests_ends_with_the_events() -> None:
+    world = joined(Recorder(numbered(1)), Echo(), event_limit=100)
+    world._stations[0].port = Echo([B + A])
+    with pytest.raises(Unsettled, match="not at rest after 100 events, at 0 ns"):
+        world.run()
+
+
+def test_what_lasts_too_long_ends_with_the_time() -> None:
+    world = joined(Recorder(alarms=(us(1), us(11))), time_limit=us(10))
+    with pytest.raises(Unsettled, match="not at rest after 10000 ns: next is due at 11000 ns"):
+        world.run()
+    assert world.now == us(1)
+
+
+def test_the_limits_are_of_one_run() -> None:
+    world = joined(Recorder(*([f] for f in numbered(3))), Recorder(), event_limit=6)
+    world.run()
+    world._stations[0].port.bursts = [[f] for f in numbered(3)]  # type: ignore[attr-defined]
+    world.run()
+
+
+def test_taps_see_what_was_sent_and_what_arrived() -> None:
+    sent: list[tuple[int, bytes]] = []
+    arrived: list[tuple[int, bytes]] = []
+    world = joined(Recorder(numbered(3)), Recorder(), link=Link(us(1), drop={2}))
+    world.on_sent.append(lambda frame, now: sent.append((now, frame)))
+    world.on_arrival.append(lambda frame, now: arrived.append((now, frame)))
+    world.run()
+    assert [(now, frame[-1]) for now, frame in sent] == [(0, 1), (0, 2), (0, 3)]
+    assert [(now, frame[-1]) for now, frame in arrived] == [(us(1), 1), (us(1), 3)]
