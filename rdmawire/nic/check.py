@@ -65,8 +65,11 @@ def check_resource(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     """A receive for the message: one that an abandoned message left, or the next."""
     inbound = qp.inbound
     if inbound.recv is NO_RECEIVE:
-        inbound.recv = qp.take_receive() or NO_RECEIVE
-    return Fault.NOT_READY if inbound.recv is NO_RECEIVE else None
+        recv = qp.take_receive()
+        if recv is None:
+            return Fault.NOT_READY
+        inbound.recv = recv
+    return None
 
 
 def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:

@@ -49,6 +49,22 @@ def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     return None
 
 
+def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """A SEND of one packet goes where its receive says."""
+    sink = gather(qp.device.keys, qp.pd, qp.inbound.recv.sges, LOCAL_WRITE)
+    if isinstance(sink, KeyFault):
+        return Fault.LOCAL
+    payload = request.payload
+    if len(payload) > sink.length:
+        return Fault.TOO_LONG
+    try:
+        if payload:
+            sink.write(0, payload)
+    except MemoryFault:
+        return Fault.LOCAL
+    return None
+
+
 def place(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """Write the payload to memory."""
     incoming = qp.inbound.incoming
@@ -79,18 +95,29 @@ def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return None if fault is None else Fault.INVALIDATE
 
 
+def finish_whole(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A SEND of one packet is done: its receive completes."""
+    qp.inbound.msn = serial.add(qp.inbound.msn, 1)
+    _receipt(qp, role, request, len(request.payload))
+    return advance(qp, role, request)
+
+
 def finish(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """The message is whole: its receive completes, if it takes one."""
     inbound = qp.inbound
     inbound.msn = serial.add(inbound.msn, 1)
     if role.receipt is not None:
-        _receipt(qp, role, request, qp.dest_qp, 0)
+        _receipt(qp, role, request, inbound.incoming.placed)
     inbound.incoming = NO_MESSAGE
     return advance(qp, role, request)
 
 
-def _receipt(qp: QueuePair, role: Role, request: Arrival, src_qp: int, flags: int) -> None:
+def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> None:
+    """Complete the receive in use, with ``length`` octets in it."""
     inbound = qp.inbound
+    src_qp, flags = qp.dest_qp, 0
+    if role.deth >= 0:
+        src_qp, flags = request.extended[role.deth].srcqp, _GRH
     imm = inv = 0
     if role.immdt >= 0:
         imm = request.extended[role.immdt].immdt
@@ -98,7 +125,7 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, src_qp: int, flags: in
     elif role.ieth >= 0:
         inv = request.extended[role.ieth].rkey
         flags |= _WITH_INV
-    wr_id, length = inbound.recv.wr_id, inbound.incoming.placed
+    wr_id = inbound.recv.wr_id
     inbound.recv = NO_RECEIVE
     head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
     done = _new(WorkCompletion, head + _NO_LID)
@@ -203,6 +230,6 @@ def place_datagram(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 
 def finish_datagram(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """The receive completes, and says who sent."""
-    _receipt(qp, role, request, request.extended[role.deth].srcqp, _GRH)
+    _receipt(qp, role, request, qp.inbound.incoming.placed)
     qp.inbound.incoming = NO_MESSAGE
     return None

@@ -7,6 +7,7 @@ from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
 from rdmawire.memory.key import KeyTable
+from rdmawire.memory.page import Octets
 from rdmawire.memory.region import Region
 from rdmawire.nic.work import Sge
 
@@ -25,28 +26,27 @@ NOTHING = Piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
 """Memory of no octets, by no key."""
 
 
-class Gather:
+class Gather(NamedTuple):
     """Local memory of a work request, addressed by octets from the start of its message."""
 
-    __slots__ = ("length", "pieces")
-
-    def __init__(self, pieces: tuple[Piece, ...], length: int) -> None:
-        self.pieces = pieces
-        self.length = length
+    pieces: tuple[Piece, ...]
+    length: int
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """Octets of a message: ``length`` of them from ``offset`` on."""
-        if len(self.pieces) == 1:
-            memory, address, _ = self.pieces[0]
+        pieces, _ = self
+        if len(pieces) == 1:
+            memory, address, _ = pieces[0]
             return memory.read(address + offset, length)
         return b"".join(
             memory.read(address, length) for memory, address, length in self._span(offset, length)
         )
 
-    def write(self, offset: int, data: bytes) -> None:
+    def write(self, offset: int, data: Octets) -> None:
         """Place octets of a message, from ``offset`` on."""
-        if len(self.pieces) == 1:
-            memory, address, _ = self.pieces[0]
+        pieces, _ = self
+        if len(pieces) == 1:
+            memory, address, _ = pieces[0]
             memory.write(address + offset, data)
             return
         done = 0
@@ -86,6 +86,19 @@ def gather(
 
     An empty piece is none: its key is not looked at.
     """
+    if len(sges) == 1 and sges[0].length:
+        address, length, lkey = sges[0]
+        granted = keys.check(lkey, pd, address, length, access)
+        if type(granted) is KeyFault:
+            return granted
+        return _new(Gather, ((_new(Piece, (granted, address, length)),), length))
+    return _gather(keys, pd, sges, access)
+
+
+def _gather(
+    keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
+) -> Gather | KeyFault:
+    """As :func:`gather`, for any number of pieces."""
     pieces = []
     total = 0
     for address, length, lkey in sges:

@@ -79,6 +79,7 @@ class QueuePair:
         self.drained = False
         self.unasked = 0
         reliable = self.service.reliable
+        self.ask_after = device.profile.packets_per_ack - 1
         self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
         self.take_attributes()
 
@@ -195,10 +196,10 @@ class QueuePair:
         psn = serial.add(wqe.psn, wqe.sent)
         return self.most_in_flight - serial.span(self.sq.unacked_psn, psn)
 
-    def ask(self, ends: bool) -> int:
+    def ask(self, *, ends: bool) -> int:
         """AckReq for the next packet: with the last of a message, and after many without."""
         if ends or self.unasked <= 0:
-            self.unasked = self.device.profile.packets_per_ack - 1
+            self.unasked = self.ask_after
             return self.ackreq
         self.unasked -= 1
         return 0
@@ -295,9 +296,9 @@ class QueuePair:
 
     def take_receive(self) -> RecvWR | None:
         """The next receive, of its own queue or the shared one."""
-        if self.srq is not None:
-            return self.srq.take()
-        return self.rq.popleft() if self.rq else None
+        if self.rq:
+            return self.rq.popleft()
+        return None if self.srq is None else self.srq.take()
 
     def owe_ack(self) -> None:
         """Acknowledge, with whatever else is owed."""

@@ -80,11 +80,13 @@ class Wqe:
 class SendQueue:
     """Send work of one queue pair, and where the conversation with the peer stands.
 
-    ``next_psn`` is the first that no work has, ``unsent_psn`` the first never sent and
-    ``unacked_psn`` the oldest not acknowledged. ``ssn`` counts messages.
+    ``next_psn`` is the first that no work has, ``unacked_psn`` the oldest not acknowledged, and
+    ``in_flight`` counts those that were sent, or promised by a response, since. ``ssn`` counts
+    messages.
     """
 
     __slots__ = (
+        "in_flight",
         "next_psn",
         "outstanding_reads",
         "posted",
@@ -93,7 +95,6 @@ class SendQueue:
         "source",
         "ssn",
         "unacked_psn",
-        "unsent_psn",
     )
 
     def __init__(self) -> None:
@@ -105,8 +106,8 @@ class SendQueue:
         """Empty, with this PSN next."""
         self.posted.clear()
         self.sent.clear()
-        self.next_psn = self.unsent_psn = self.unacked_psn = psn
-        self.outstanding_reads = 0
+        self.next_psn = self.unacked_psn = psn
+        self.in_flight = self.outstanding_reads = 0
         self.ssn = 0
 
     def __len__(self) -> int:
@@ -142,21 +143,21 @@ class SendQueue:
                 break
             wqe.sent = wqe.sent_before(psn)
 
-    @property
-    def in_flight(self) -> int:
-        """Packets sent, or promised by a response, and not acknowledged."""
-        return serial.span(self.unacked_psn, self.unsent_psn)
-
     def advance(self, wqe: Wqe, packets: int) -> None:
         """So many more packets of this work were sent."""
         wqe.sent += packets
         if wqe.sent > wqe.most_sent:
-            self.unsent_psn = serial.add(self.unsent_psn, wqe.sent - wqe.most_sent)
+            self.in_flight += wqe.sent - wqe.most_sent
             wqe.most_sent = wqe.sent
+
+    def pass_by(self, packets: int) -> None:
+        """So many more PSNs are acknowledged."""
+        self.unacked_psn = serial.add(self.unacked_psn, packets)
+        self.in_flight -= packets
 
     def acknowledge(self, wqe: Wqe, packets: int) -> None:
         """So many more packets of the oldest work need not be sent again."""
-        self.unacked_psn = serial.add(self.unacked_psn, packets)
+        self.pass_by(packets)
         wqe.unacked -= packets
         if not wqe.verb.takes_resource:
             wqe.sent = max(wqe.sent, wqe.packets - wqe.unacked)

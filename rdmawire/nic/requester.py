@@ -76,9 +76,9 @@ def _only(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
     payload = wqe.source.read(0, wqe.length) if wqe.length else b""
     headers = opcodes.layouts[opcodes.only].headers
     more = extended(headers, qp, wqe) if headers else b""
-    word = wqe.psn | qp.ask(True)
+    qp.unasked = qp.ask_after
     qp.sq.advance(wqe, 1)
-    return seal.frame(opcodes.only, word, more, payload, wqe.se)
+    return seal.frame(opcodes.only, wqe.psn | qp.ackreq, more, payload, wqe.se)
 
 
 def _middles(qp: QueuePair, wqe: Wqe, head: Head, frames: list[bytes], count: int) -> None:
@@ -107,7 +107,7 @@ def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
     payload = wqe.source.read(offset, length) if length else b""
     headers = opcodes.layouts[opcode].headers
     more = extended(headers, qp, wqe) if headers else b""
-    word = serial.add(wqe.psn, index) | qp.ask(ends)
+    word = serial.add(wqe.psn, index) | qp.ask(ends=ends)
     qp.sq.advance(wqe, 1)
     return seal.frame(opcode, word, more, payload, wqe.se if ends else 0)
 
@@ -117,7 +117,7 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
     opcodes = qp.service.outbound[wqe.wr.opcode]
     payload = wqe.source.read(0, wqe.length) if wqe.verb.local is Local.SOURCE else b""
     more = extended(opcodes.layouts[opcodes.only].headers, qp, wqe)
-    word = serial.add(wqe.psn, wqe.answered) | qp.ask(True)
+    word = serial.add(wqe.psn, wqe.answered) | qp.ask(ends=True)
     qp.sq.outstanding_reads += 1
     qp.sq.advance(wqe, wqe.packets)
     frames.append(qp.seal.frame(opcodes.only, word, more, payload))

@@ -99,6 +99,7 @@ def _end(qp: QueuePair, reaction: Reaction) -> None:
     qp.fail()
 
 
+_GOING_ON: tuple[Step, ...] = (check.check_fit, execute.place)
 _STARTS = (Part.FIRST, Part.ONLY)
 _ENDS = (Part.LAST, Part.ONLY)
 
@@ -124,16 +125,24 @@ _RECEIPTS = {
 def _send(operation: Operation, reliable: bool) -> Role:
     part = RULES[operation].part
     begins, ends = part in _STARTS, part in _ENDS
-    steps = (
-        *_IN_ORDER[reliable],
-        *((check.check_resource, check.check_length, execute.open_receive) if begins else ()),
-        *(() if begins else (check.check_length,)),
-        check.check_fit,
-        execute.place,
-        *((execute.invalidate,) if "ieth" in RULES[operation].headers else ()),
-        execute.finish if ends else execute.advance,
-    )
-    return Role(SEND, begins, ends, steps, receipt=_RECEIPTS.get(operation))
+    invalidate = (execute.invalidate,) if "ieth" in RULES[operation].headers else ()
+    steps = _IN_ORDER[reliable] + _SEND_STEPS[part] + invalidate
+    last = _SEND_LAST_STEPS[part]
+    return Role(SEND, begins, ends, (*steps, last), receipt=_RECEIPTS.get(operation))
+
+
+_SEND_STEPS: dict[Part, tuple[Step, ...]] = {
+    Part.ONLY: (check.check_resource, check.check_length, execute.place_whole),
+    Part.FIRST: (check.check_resource, check.check_length, execute.open_receive, *_GOING_ON),
+    Part.MIDDLE: (check.check_length, *_GOING_ON),
+    Part.LAST: (check.check_length, *_GOING_ON),
+}
+_SEND_LAST_STEPS: dict[Part, Step] = {
+    Part.ONLY: execute.finish_whole,
+    Part.FIRST: execute.advance,
+    Part.MIDDLE: execute.advance,
+    Part.LAST: execute.finish,
+}
 
 
 def _write(operation: Operation, reliable: bool) -> Role:

@@ -22,7 +22,7 @@ from rdmawire.wire.codec import fused
 from rdmawire.wire.ib import BTH, GRH
 from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece, size
-from rdmawire.wire.opcode import SHAPES, Shape
+from rdmawire.wire.opcode import SHAPES, Part, Shape
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.psn import MODULUS
 
@@ -67,15 +67,20 @@ class Layout(NamedTuple):
 
 
 class Flow:
-    """What the head of a frame says. ``ways`` is for the engine: who such packets are for."""
+    """What the head of a frame says.
 
-    __slots__ = ("bth", "headers", "layout", "shape", "ways")
+    ``runs`` of such packets are usual: they stand in the middle of messages. ``ways`` is for the
+    engine: who they are for.
+    """
+
+    __slots__ = ("bth", "headers", "layout", "runs", "shape", "ways")
 
     def __init__(self, bth: BTH, headers: tuple[Piece, ...], layout: Layout) -> None:
         self.bth = bth
         self.shape: Shape = SHAPES[bth.opcode]
         self.headers = headers
         self.layout = layout
+        self.runs = self.shape.part is Part.MIDDLE
         self.ways: tuple[Any, ...] = ()
 
 
@@ -118,12 +123,13 @@ class Unsealer:
         """Check every head anew: the port's addresses changed."""
         self._flows.clear()
 
-    def unseal(self, frame: bytes) -> Arrival | None:
-        """The packet in a frame; ``None`` where it was dropped, and counted."""
+    def flow_of(self, frame: bytes) -> Flow | None:
+        """What the head of a frame says; ``None`` where the frame was dropped, and counted."""
         size = _HEAD_SIZES.get(frame[12:14], 0)
-        flow = self._flows.get(frame[:size]) or self._admit(frame, size)
-        if flow is None:
-            return None
+        return self._flows.get(frame[:size]) or self._admit(frame, size)
+
+    def unseal(self, flow: Flow, frame: bytes) -> Arrival | None:
+        """The packet in a frame of this flow; ``None`` where its ICRC is bad."""
         read, start, payload, pad, end, crc = flow.layout
         found = crc32(memoryview(frame)[start:end], crc).to_bytes(4, "little")
         if found != frame[end : end + 4]:

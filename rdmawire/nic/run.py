@@ -1,0 +1,68 @@
+"""Runs of middle packets: nearly all of a long message, taken in one loop.
+
+A frame goes on with a run if its head is the one before's, its PSN the next, its ICRC good, and
+what it holds fits the message. Every check of a single packet is made, once for the run where its
+answer cannot change. The first frame that differs in anything ends the run, and is taken in alone:
+nothing is decided here but that all is well.
+"""
+
+from collections.abc import Sequence
+
+from isal.isal_zlib import crc32
+
+from rdmawire.errors import MemoryFault
+from rdmawire.nic.inbound import Incoming
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.seal import pack_word
+from rdmawire.nic.unseal import Flow
+from rdmawire.wire import psn as serial
+
+
+def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
+    """How many frames from ``start`` on were taken in; the first is known to be of this flow."""
+    if len(flow.ways) != 1:
+        return 0
+    qp, role = flow.ways[0]
+    if role is None or role.begins or role.ends or not _ready(qp, flow):
+        return 0
+    incoming = qp.inbound.incoming
+    if incoming.family is not role.family:
+        return 0
+    taken = _place(flow, frames, start, incoming, qp)
+    if taken:
+        qp.inbound.epsn = serial.add(qp.inbound.epsn, taken)
+        qp.inbound.refused = False
+    return taken
+
+
+def _ready(qp: QueuePair, flow: Flow) -> bool:
+    """Whether packets are taken as they come, and those of this flow are full."""
+    inbound = qp.inbound
+    _, _, payload, pad, _, _ = flow.layout
+    full = pad - payload == qp.mtu
+    return qp.takes_packets and full and not inbound.reads and not inbound.deferred
+
+
+def _place(
+    flow: Flow, frames: Sequence[bytes], start: int, incoming: Incoming, qp: QueuePair
+) -> int:
+    """Write payloads while frames go on as expected; how many did."""
+    _, word, payload, _, end, crc = flow.layout
+    head, skip, length = frames[start][:word], payload - word, end - payload
+    fits = min((incoming.limit - incoming.placed) // length, len(frames) - start)
+    write, offset = incoming.sink.write, incoming.placed
+    taken = 0
+    for psn in serial.numbers(qp.inbound.epsn, fits):
+        frame = frames[start + taken]
+        rest = memoryview(frame)[word:end]
+        icrc = crc32(rest, crc).to_bytes(4, "little")
+        if frame[:word] != head or rest[:4] != pack_word(psn) or frame[end:] != icrc:
+            break
+        try:
+            write(offset, rest[skip:])
+        except MemoryFault:
+            break  # taken in alone, the packet meets it again, and all that follows from it
+        offset += length
+        taken += 1
+    incoming.placed = offset
+    return taken
