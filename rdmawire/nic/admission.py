@@ -6,6 +6,7 @@ from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.responder import ROLES
 from rdmawire.nic.unseal import Drop, Flow
+from rdmawire.wire.opcode import Opcode
 
 FULL_MEMBER = 1 << 15
 """The membership bit of a P_Key. IBA 10.9.1."""
@@ -18,6 +19,8 @@ def refused(qp: QueuePair, flow: Flow) -> Drop | None:
 
 def _other_service(qp: QueuePair, flow: Flow) -> bool:
     """The opcode's service is another, or it has no such packets in this direction."""
+    if flow.bth.opcode == Opcode.CNP:
+        return not qp.service.connected
     if flow.shape.service is not qp.service.wire:
         return True
     if flow.shape.response:

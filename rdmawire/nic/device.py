@@ -1,7 +1,7 @@
 """What all queue pairs of one adapter share."""
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ DEFAULT_PKEY = 0xFFFF
 class Device:
     """Keys, queue pairs by number, what is ready to send, and what waits for its time.
 
+    ``forget_flows`` has every frame looked at anew, since addresses or queue pairs changed.
     ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
     time (ns) of what is being done.
     """
@@ -52,7 +53,12 @@ class Device:
         self.drops: Counter[Drop] = Counter()
         self.ready: dict[QueuePair, None] = {}
         self.timers = Timers()
+        self.forget_flows: Callable[[], None] = _nothing_to_forget
         self.now = 0
+
+
+def _nothing_to_forget() -> None:
+    """No frame has come yet."""
 
 
 class Timers:

@@ -10,20 +10,27 @@ from rdmawire.nic.admission import refused
 from rdmawire.nic.answer import answer
 from rdmawire.nic.completer import complete
 from rdmawire.nic.event import CommunicationEstablished, Event
+from rdmawire.nic.migration import heard
 from rdmawire.nic.multicast import MULTICAST_QPN
 from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.raw import deliver
 from rdmawire.nic.requester import send
-from rdmawire.nic.responder import ROLES, respond, resume
+from rdmawire.nic.responder import CONGESTION, ROLES, respond, resume
 from rdmawire.nic.retry import timed_out
 from rdmawire.nic.role import Role
 from rdmawire.nic.run import take_run
 from rdmawire.nic.state import QPState
 from rdmawire.nic.unseal import Drop, Flow
 from rdmawire.nic.verbs import Verbs
+from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.roce import bth_offset
 
 Way = tuple[QueuePair, Role | None]
 """A queue pair that takes a packet: by this row as a request, as a response where there is none."""
+
+GROUP_BIT = 1
+"""Of the first octet of an Ethernet address: for several stations. IEEE 802, 8.2."""
 
 BURST = 64
 """Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
@@ -38,6 +45,15 @@ class Nic(Verbs):
         flow = self._unsealer.flow_of(frame)
         if flow is not None:
             self._take_in(flow, frame)
+        elif self._rules:
+            self._take_raw(frame)
+
+    def _take_raw(self, frame: bytes) -> None:
+        """Frames that carry no RDMA are for raw packet queue pairs."""
+        if bth_offset(frame, 0, len(frame)) < 0:
+            for rule in self._rules:
+                if rule.takes(frame):
+                    deliver(rule.qp, frame)
 
     def _take_in(self, flow: Flow, frame: bytes) -> None:
         device = self.device
@@ -47,7 +63,10 @@ class Nic(Verbs):
         for qp, role in flow.ways or self._find_ways(flow):
             if not qp.takes_packets:
                 device.drops[Drop.QP_STATE] += 1
-            elif role is None:
+                continue
+            if qp.migrating:
+                heard(qp, flow)
+            if role is None:
                 complete(qp, arrival)
             else:
                 if qp.state is QPState.RTR:
@@ -61,12 +80,15 @@ class Nic(Verbs):
         index, end = 0, len(frames)
         while index < end:
             flow = flow_of(frames[index])
-            taken = 0
+            taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
+            if taken:
+                index += taken
+                continue
             if flow is not None:
-                taken = take_run(flow, frames, index) if flow.runs else 0
-                if not taken:
-                    self._take_in(flow, frames[index])
-            index += taken or 1
+                self._take_in(flow, frames[index])
+            elif self._rules:
+                self._take_raw(frames[index])
+            index += 1
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
         """The next frames to send, ``most`` of them at most; none when nothing is ready."""
@@ -84,7 +106,15 @@ class Nic(Verbs):
                 send(qp, frames, most)
             if len(frames) >= most:
                 ready[qp] = None
+        if self.groups:
+            self._hear_own(frames)
         return frames
+
+    def _hear_own(self, frames: list[bytes]) -> None:
+        """What goes to a group goes to its members here, too. IBA 10.5.2."""
+        for frame in frames:
+            if frame[0] & GROUP_BIT:
+                self.receive(frame, self.device.now)
 
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
@@ -118,7 +148,7 @@ class Nic(Verbs):
         for qp in self._addressed(flow):
             reason = refused(qp, flow)
             if reason is None:
-                ways.append((qp, ROLES[qp.type].get(flow.bth.opcode)))
+                ways.append((qp, _role(qp, flow)))
             else:
                 self.device.drops[reason] += 1
         flow.ways = tuple(ways)
@@ -135,3 +165,10 @@ class Nic(Verbs):
         if not numbers:
             self.device.drops[Drop.NO_QP] += 1
         return [qps[number] for number in numbers]
+
+
+def _role(qp: QueuePair, flow: Flow) -> Role | None:
+    """The row of the responder that a packet is for; ``None`` where it is a response."""
+    if flow.bth.opcode == Opcode.CNP:
+        return CONGESTION
+    return ROLES[qp.type].get(flow.bth.opcode)

@@ -20,6 +20,9 @@ class MulticastGroups:
         self._groups: dict[bytes, tuple[int, ...]] = {}
         self._profile = profile
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def members(self, gid: bytes) -> tuple[int, ...]:
         """The numbers of the queue pairs that a frame to ``gid`` goes to, in order of attaching."""
         return self._groups.get(gid, ())

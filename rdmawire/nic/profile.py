@@ -111,6 +111,8 @@ class Profile:
     """How long a requester waits for each RNR NAK timer 0..31, in nanoseconds."""
     too_long: Nak
     """The answer to a message longer than the receive posted for it."""
+    migrates: bool
+    """Whether it does automatic path migration, and says so in MigReq. IBA 17.2.8."""
     end_to_end_credits: bool
     """Whether ACKs tell how many receives are left. IBA 9.7.7.2."""
     resumed_reads_go_on: bool
@@ -156,6 +158,7 @@ IBTA: Final = Profile(
     packets_in_flight=MODULUS // 2 - 1,  # IBA 9.7.1: of one half of the circle
     rnr_timer_ns=RNR_TIMER_NS,
     too_long=Nak.INVALID_REQUEST,  # IBA 9.9.3: a length error
+    migrates=True,
     end_to_end_credits=True,
     resumed_reads_go_on=False,
 )
@@ -206,6 +209,7 @@ RXE: Final = Profile(
     rnr_timer_ns=(*RNR_TIMER_NS[:25], 61_410_000, *RNR_TIMER_NS[26:]),
     # What does not fit counts as a malformed WQE of its own.
     too_long=Nak.REMOTE_OPERATIONAL_ERROR,
+    migrates=False,
     end_to_end_credits=False,
     resumed_reads_go_on=True,
 )

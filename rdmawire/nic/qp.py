@@ -23,7 +23,7 @@ from rdmawire.nic.queue import SendQueue, Wqe
 from rdmawire.nic.seal import ACKREQ, MOST_HEADS, Seal
 from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import SharedReceiveQueue
-from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import BTH
@@ -77,7 +77,7 @@ class QueuePair:
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.resting = self.halted = self.retrying = self.established = False
         self.drained = False
-        self.unasked = 0
+        self.unasked = self.cnps = 0
         reliable = self.service.reliable
         self.ask_after = device.profile.packets_per_ack - 1
         self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
@@ -123,7 +123,7 @@ class QueuePair:
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
         now = self.attributes
-        self.mtu = 128 << now.path_mtu
+        self.mtu = self.service.frame or 128 << now.path_mtu
         self.access = now.qp_access_flags
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
@@ -137,11 +137,21 @@ class QueuePair:
         self.seals: dict[tuple[AddressHandle, int], Seal] = {}
         if now.ah is not None:
             self.seal = self._seal_of(now.ah, now.dest_qp_num)
-            self.ways_to_peer = {(now.ah.sgid, now.ah.dgid)}
+        self.migrating = now.path_mig_state != MigrationState.MIGRATED
+        handles = (now.ah, now.alt_ah if self.migrating else None)
+        self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
 
     def _seal_of(self, handle: AddressHandle, dest_qp: int) -> Seal:
         headers = headers_to(handle, self.device.mac, self.number, dest_qp)
-        return Seal(headers, BTH(destqp=dest_qp, pkey=self.pkey))
+        migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
+        migreq = migrated and self.device.profile.migrates
+        return Seal(headers, BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq)))
+
+    def set_migration(self, state: MigrationState) -> None:
+        """Be at this point of path migration. IBA 17.2.8."""
+        self.attributes = self.attributes._replace(path_mig_state=state)
+        self.take_attributes()
+        self.device.forget_flows()
 
     def seal_to(self, handle: AddressHandle, dest_qp: int) -> Seal:
         """The seal of a datagram, whose work says where it goes."""

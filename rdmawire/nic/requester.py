@@ -42,7 +42,8 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
     """Send packets of one piece of work; whether all are sent, or nothing more can be."""
     try:
-        _WAYS[wqe.verb.answer](qp, wqe, frames, room)
+        ways = _WAYS if qp.service.outbound else _RAW_WAYS
+        ways[wqe.verb.answer](qp, wqe, frames, room)
     except MemoryFault:
         fail(qp, wqe, WCStatus.LOC_PROT_ERR)
     if wqe.sent < wqe.packets:
@@ -123,9 +124,16 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
     frames.append(qp.seal.frame(opcodes.only, word, more, payload))
 
 
+def _frame(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
+    """A raw packet: the frame as it stands in memory."""
+    frames.append(bytes(wqe.source.read(0, wqe.length)))
+    qp.sq.advance(wqe, 1)
+
+
 _WAYS: dict[Answer, Callable[[QueuePair, Wqe, list[bytes], int], None]] = {
     Answer.ACK: _message,
     Answer.READ: _request,
     Answer.ATOMIC: _request,
     Answer.NOTHING: lambda qp, wqe, _, __: local_work.do(qp, wqe),
 }
+_RAW_WAYS = {Answer.ACK: _frame}

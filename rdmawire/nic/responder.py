@@ -99,6 +99,15 @@ def _end(qp: QueuePair, reaction: Reaction) -> None:
     qp.fail()
 
 
+def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+    """The peer saw marks of congestion in what we sent. IBA A17.9."""
+    qp.cnps += 1
+    return None
+
+
+CONGESTION = Role(REQUEST, True, True, (_note_congestion,), changes_memory=False)
+"""A CNP, of whatever service."""
+
 _GOING_ON: tuple[Step, ...] = (check.check_fit, execute.place)
 _STARTS = (Part.FIRST, Part.ONLY)
 _ENDS = (Part.LAST, Part.ONLY)

@@ -6,6 +6,7 @@ going back takes one of the retries that are left; any progress gives all of the
 
 from collections.abc import Callable
 
+from rdmawire.nic import migration
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
@@ -40,7 +41,7 @@ def go_back(qp: QueuePair) -> None:
     wqe = qp.sq.oldest()
     if wqe is None:
         return
-    if not qp.retries:
+    if not qp.retries and not migration.escaped(qp):
         ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
         return
     if qp.retry_cnt != qp.device.profile.endless_retry_cnt:

@@ -37,9 +37,9 @@ class ServiceType:
     """What a queue pair type does.
 
     ``wire`` is the service of its packets (``None``: frames as they are), whose opcodes begin at
-    ``base``; ``reliable`` ones
-    acknowledge and retry; ``connected`` ones have one peer; ``sends`` and ``receives`` say which
-    work may be posted; ``grh`` is how many octets stand before a received payload. An error of
+    ``base``; ``reliable`` ones acknowledge and retry; ``connected`` ones have one peer; ``sends``
+    and ``receives`` say which work may be posted; ``grh`` is how many octets stand before a
+    received payload, ``frame`` the longest frame in octets where no path MTU counts. An error of
     the sender's own leads to ``send_error`` (IBA 10.3.1).
     """
 
@@ -50,6 +50,7 @@ class ServiceType:
     sends: bool
     receives: bool
     grh: int
+    frame: int
     send_error: QPState
     verbs: frozenset[SendOpcode]
     reactions: Mapping[Fault, Reaction]
@@ -98,6 +99,7 @@ def _reliable(wire: Service, *, sends: bool = True, receives: bool = True) -> Se
         sends=sends,
         receives=receives,
         grh=0,
+        frame=0,
         send_error=QPState.ERR,
         verbs=verbs,
         reactions=RELIABLE,
@@ -115,12 +117,16 @@ def _unreliable(wire: Service, *, connected: bool, grh: int) -> ServiceType:
         sends=True,
         receives=True,
         grh=grh,
+        frame=0,
         send_error=QPState.SQE,
         verbs=verbs,
         reactions=UNRELIABLE,
         outbound=_outbound(wire, verbs),
     )
 
+
+LONGEST_FRAME = 9_018
+"""Octets of a jumbo frame, without its FCS."""
 
 _RAW = ServiceType(
     wire=None,
@@ -130,6 +136,7 @@ _RAW = ServiceType(
     sends=True,
     receives=True,
     grh=0,
+    frame=LONGEST_FRAME,
     send_error=QPState.SQE,
     verbs=frozenset({SendOpcode.SEND}),
     reactions=UNRELIABLE,

@@ -6,7 +6,7 @@ errno; nothing has changed then.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from errno import EBUSY, ENOMEM
+from errno import EBUSY, EINVAL, ENOMEM
 from itertools import count
 
 from rdmawire.errors import VerbsError
@@ -18,11 +18,13 @@ from rdmawire.nic.attribute import QPAttributes, QPAttrMask, check_cap
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import Event, QPFatal
+from rdmawire.nic.migration import goes_over, migrate
 from rdmawire.nic.multicast import MulticastGroups
 from rdmawire.nic.path import gids_of
 from rdmawire.nic.posting import check_recv, check_send
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.raw import FlowRule
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import check_modify
@@ -54,6 +56,8 @@ class Verbs:
         self.device = Device(mac, space, profile, clients)
         self.groups = MulticastGroups(profile)
         self._unsealer = Unsealer(self._is_mine, self.device.drops)
+        self.device.forget_flows = self._unsealer.forget
+        self._rules: list[FlowRule] = []
         self._numbers = count(FIRST_QPN)
         self._handles = count(1)
 
@@ -139,7 +143,10 @@ class Verbs:
         state = check_modify(
             qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
         )
+        over = mask & QPAttrMask.PATH_MIG_STATE and goes_over(qp, attributes.path_mig_state)
         qp.modify(attributes, mask, state)
+        if over:
+            migrate(qp)
         self._unsealer.forget()
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
@@ -164,6 +171,19 @@ class Verbs:
         """ibv_detach_mcast(3)."""
         self.groups.detach(gid, qp.number)
         self._unsealer.forget()
+
+    def create_flow(self, rule: FlowRule) -> FlowRule:
+        """Have frames that carry no RDMA go to a raw packet queue pair. ibv_create_flow(3)."""
+        if rule.qp.service.wire is not None:
+            raise VerbsError(f"QP {rule.qp.number:#x} takes no raw packets", EINVAL)
+        self._rules.append(rule)
+        return rule
+
+    def destroy_flow(self, rule: FlowRule) -> None:
+        """ibv_destroy_flow(3)."""
+        if rule not in self._rules:
+            raise VerbsError("no such flow", EINVAL)
+        self._rules.remove(rule)
 
     # Work.
 

@@ -1,0 +1,62 @@
+"""Raw packet queue pairs: whole Ethernet frames, from and to memory. ibv_create_flow(3)."""
+
+from typing import NamedTuple
+
+from rdmawire.errors import MemoryFault
+from rdmawire.memory.access import LOCAL_WRITE
+from rdmawire.memory.grant import KeyFault
+from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
+from rdmawire.nic.gather import gather
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.unseal import Drop
+from rdmawire.nic.work import RecvWR
+
+
+class FlowRule(NamedTuple):
+    """Which frames go to a raw packet queue pair: those that have what is given here.
+
+    ``dmac`` has six octets, ``ethertype`` is a number; ``None`` asks for nothing.
+    """
+
+    qp: QueuePair
+    dmac: bytes | None = None
+    ethertype: int | None = None
+
+    def takes(self, frame: bytes) -> bool:
+        """Whether a frame is for the queue pair."""
+        ethertype = int.from_bytes(frame[12:14], "big")
+        return (
+            self.qp.takes_packets
+            and self.dmac in (None, frame[:6])
+            and self.ethertype in (None, ethertype)
+        )
+
+
+def deliver(qp: QueuePair, frame: bytes) -> None:
+    """Place a frame where the next receive says; without one it is dropped."""
+    recv = qp.take_receive()
+    if recv is None:
+        qp.device.drops[Drop.NO_WQE] += 1
+        return
+    status = _placed(qp, recv, frame)
+    if status is WCStatus.SUCCESS:
+        done = WorkCompletion(
+            recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.number
+        )
+        qp.recv_cq.push(done, qp.device.now)
+    else:
+        qp.complete_receive(recv, status)
+        qp.fail()
+
+
+def _placed(qp: QueuePair, recv: RecvWR, frame: bytes) -> WCStatus:
+    sink = gather(qp.device.keys, qp.pd, recv.sges, LOCAL_WRITE)
+    if isinstance(sink, KeyFault):
+        return WCStatus.LOC_PROT_ERR
+    if len(frame) > sink.length:
+        return WCStatus.LOC_LEN_ERR
+    try:
+        sink.write(0, frame)
+    except MemoryFault:
+        return WCStatus.LOC_PROT_ERR
+    return WCStatus.SUCCESS

@@ -1,0 +1,145 @@
+"""Raw packet queue pairs: frames from and to memory, by rule."""
+
+import pytest
+
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.host import Buffer, Host
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.world import World
+from rdmawire.nic.attribute import QPAttributes
+from rdmawire.nic.completion import WCStatus, WorkCompletion
+from rdmawire.nic.cq import CompletionQueue
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.raw import FlowRule
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.unseal import Drop
+from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.wire.inet import Ethernet, EtherType
+
+
+class Station(Host):
+    """A host with one raw packet queue pair."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.cq: CompletionQueue = self.nic.create_cq(16)
+        self.qp: QueuePair = self.nic.create_qp(
+            QPType.RAW_PACKET, QPInit(self.pd, self.cq, self.cq)
+        )
+        self.bring_up(self.qp, QPAttributes())
+
+    def send(self, frame: bytes) -> None:
+        """Post a frame."""
+        sge = self.filled(frame).sge(len(frame))
+        self.nic.post_send(self.qp, [SendWR(SendOpcode.SEND, (sge,))], 0)
+
+    def receive(self, length: int) -> Buffer:
+        """Post a receive for a frame of so many octets."""
+        buffer = self.buffer(length)
+        self.nic.post_recv(self.qp, [RecvWR((buffer.sge(length),))], 0)
+        return buffer
+
+    def poll(self) -> list[WorkCompletion]:
+        """All completions."""
+        return self.cq.poll(16)
+
+
+def two_stations() -> tuple[Station, Station, World]:
+    world, link = World(), Link()
+    stations = Station(1), Station(2)
+    for station in stations:
+        world.attach(station.nic, station.mac, link)
+    return *stations, world
+
+
+def arp(sender: Station, length: int = 60) -> bytes:
+    return Ethernet(b"\xff" * 6, sender.mac, EtherType.ARP).build().ljust(length, b"\x01")
+
+
+@pytest.mark.parametrize("length", [14, 60, 1514, 9018])
+def test_a_frame_goes_from_memory_to_memory_as_it_is(length: int) -> None:
+    client, server, world = two_stations()
+    server.nic.create_flow(FlowRule(server.qp))
+    buffer = server.receive(9018)
+    frame = arp(client, length)
+    client.send(frame)
+    world.run()
+    assert buffer.read(length) == frame
+    assert [done.byte_len for done in server.poll()] == [length]
+    assert [done.status for done in client.poll()] == [WCStatus.SUCCESS]
+
+
+def test_a_frame_longer_than_any_is_an_error_of_the_sender() -> None:
+    client, _, world = two_stations()
+    client.send(arp(client, 9019))
+    world.run()
+    assert [done.status for done in client.poll()] == [WCStatus.LOC_LEN_ERR]
+    assert client.qp.state == QPState.SQE
+
+
+@pytest.mark.parametrize(
+    ("rule", "taken"),
+    [
+        ({}, True),
+        ({"ethertype": EtherType.ARP}, True),
+        ({"ethertype": EtherType.IPV6}, False),
+        ({"dmac": b"\xff" * 6}, True),
+        ({"dmac": bytes(6)}, False),
+    ],
+)
+def test_a_rule_takes_what_has_all_that_it_asks_for(rule: dict[str, object], taken: bool) -> None:
+    client, server, world = two_stations()
+    server.nic.create_flow(FlowRule(server.qp)._replace(**rule))
+    server.receive(64)
+    client.send(arp(client))
+    world.run()
+    assert bool(server.poll()) is taken
+
+
+def test_without_a_receive_a_frame_is_dropped_and_counted() -> None:
+    client, server, world = two_stations()
+    server.nic.create_flow(FlowRule(server.qp))
+    client.send(arp(client))
+    world.run()
+    assert server.nic.drops[Drop.NO_WQE] == 1
+    assert server.qp.state == QPState.RTS
+
+
+def test_a_receive_too_short_ends_the_queue_pair() -> None:
+    client, server, world = two_stations()
+    server.nic.create_flow(FlowRule(server.qp))
+    buffer = server.receive(32)
+    client.send(arp(client))
+    world.run()
+    assert [done.status for done in server.poll()] == [WCStatus.LOC_LEN_ERR]
+    assert buffer.read(32) == bytes(32)
+    assert server.qp.state == QPState.ERR
+
+
+def test_a_receive_in_memory_that_is_not_registered_ends_the_queue_pair() -> None:
+    client, server, world = two_stations()
+    server.nic.create_flow(FlowRule(server.qp))
+    server.nic.post_recv(server.qp, [RecvWR((Sge(0x1000, 64, 0xBAD),))], 0)
+    client.send(arp(client))
+    world.run()
+    assert [done.status for done in server.poll()] == [WCStatus.LOC_PROT_ERR]
+
+
+def test_a_flow_that_was_destroyed_takes_nothing() -> None:
+    client, server, world = two_stations()
+    rule = server.nic.create_flow(FlowRule(server.qp))
+    server.nic.destroy_flow(rule)
+    server.receive(64)
+    client.send(arp(client))
+    world.run()
+    assert not server.poll()
+    with pytest.raises(VerbsError, match="no such flow"):
+        server.nic.destroy_flow(rule)
+
+
+def test_only_raw_packet_queue_pairs_have_flows() -> None:
+    host = Host()
+    cq = host.nic.create_cq(1)
+    qp = host.nic.create_qp(QPType.UD, QPInit(host.pd, cq, cq))
+    with pytest.raises(VerbsError, match="takes no raw packets"):
+        host.nic.create_flow(FlowRule(qp))
