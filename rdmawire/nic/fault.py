@@ -37,12 +37,14 @@ class Fault(Enum):
 class Reaction:
     """What follows from a fault.
 
-    ``nak`` is answered; ``status`` completes the receive in use, if there is one, and ``notice``
-    is raised if there is none; ``fatal`` moves the queue pair to its error state; ``drop`` is
-    what is counted where nothing is answered.
+    ``nak`` is answered, or an ACK to a request that is ``acknowledged`` all the same; ``status``
+    completes the receive in use, if there is one, and ``notice`` is raised if there is none;
+    ``fatal`` moves the queue pair to its error state; ``drop`` is what is counted where nothing
+    is answered.
     """
 
     nak: Nak | None = None
+    acknowledged: bool = False
     rnr: bool = False
     replay: bool = False
     once: bool = False
@@ -97,7 +99,10 @@ RELIABLE: dict[Fault, Reaction] = {
         nak=Nak.REMOTE_OPERATIONAL_ERROR, status=WCStatus.LOC_PROT_ERR, fatal=True
     ),
     Fault.OPERATIONAL: _OPERATIONAL,
-    Fault.INVALIDATE: _ACCESS,
+    # Class J of IBA 9.9.3: the message is placed, so the requester learns nothing.
+    Fault.INVALIDATE: Reaction(
+        acknowledged=True, status=WCStatus.REM_INV_REQ_ERR, notice=InvalidRequest, fatal=True
+    ),
 }
 """Services that acknowledge: what is wrong is answered. IBA 9.7.4, 9.7.5.2, 9.9.3."""
 

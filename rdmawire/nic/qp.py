@@ -77,9 +77,9 @@ class QueuePair:
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.resting = self.halted = self.retrying = self.established = False
         self.drained = False
-        self.unasked = self.cnps = 0
         reliable = self.service.reliable
-        self.ask_after = device.profile.packets_per_ack - 1
+        self.unasked = self.ask_after = device.profile.packets_per_ack - 1
+        self.cnps = 0
         self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
         self.take_attributes()
 
@@ -123,7 +123,8 @@ class QueuePair:
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
         now = self.attributes
-        self.mtu = self.service.frame or 128 << now.path_mtu
+        path_mtu = now.path_mtu if self.service.connected else self.device.profile.max_mtu
+        self.mtu = self.service.frame or 128 << path_mtu
         self.access = now.qp_access_flags
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
@@ -169,6 +170,7 @@ class QueuePair:
         self.rq.clear()
         self.inbound.reset(0)
         self.credit_limit = None
+        self.unasked = self.ask_after
         self.halted = self.retrying = self.established = False
         self.attributes = QPAttributes(cap=self.cap)
 

@@ -11,7 +11,7 @@ from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from rdmawire.nic import check, execute
 from rdmawire.nic.completion import WCOpcode
 from rdmawire.nic.fault import Fault, Reaction
-from rdmawire.nic.inbound import NO_RECEIVE
+from rdmawire.nic.inbound import NO_RECEIVE, Acknowledge
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.replay import replay
 from rdmawire.nic.role import REQUEST, SEND, WRITE, Role, Step
@@ -72,10 +72,10 @@ def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
         qp.device.drops[reaction.drop] += 1
         qp.inbound.skip_to(serial.add(request.psn, 1))
     elif not (reaction.once and qp.inbound.refused):
-        _refuse(qp, fault, reaction)
+        _refuse(qp, request, fault, reaction)
 
 
-def _refuse(qp: QueuePair, fault: Fault, reaction: Reaction) -> None:
+def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
     """Answer with a NAK, if the service has any, and end what ends."""
     inbound = qp.inbound
     if reaction.fatal:
@@ -85,6 +85,8 @@ def _refuse(qp: QueuePair, fault: Fault, reaction: Reaction) -> None:
     elif reaction.nak is not None:
         too_long = fault is Fault.TOO_LONG
         inbound.refuse(Ack.NAK, qp.device.profile.too_long if too_long else reaction.nak)
+    elif reaction.acknowledged:
+        inbound.owed.append(Acknowledge(request.psn, inbound.msn))
     inbound.refused = reaction.once or reaction.rnr
     qp.wake()
 

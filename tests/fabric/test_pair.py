@@ -92,8 +92,9 @@ def test_the_key_of_the_peer_is_invalidated() -> None:
     pair.server.receive()
     pair.client.send(invalidate=pair.server.region.rkey)
     pair.drive()
-    assert pair.client.poll()[0].status is WCStatus.REM_ACCESS_ERR
-    assert pair.client.qp.state is pair.server.qp.state is QPState.ERR
+    assert pair.server.poll()[0].status is WCStatus.REM_INV_REQ_ERR
+    assert pair.server.qp.state is QPState.ERR
+    assert pair.client.poll()[0].status is WCStatus.SUCCESS
 
 
 def test_a_peer_without_receives_ends_the_work() -> None:
