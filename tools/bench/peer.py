@@ -20,6 +20,14 @@ def scapy(path: Path, frames: int) -> dict[str, float]:
     return rates
 
 
+def scapy_messages() -> float:
+    """How many packets of 64 octets Scapy builds, and reads again, in a second."""
+    command = (sys.executable, "-m", "tools.bench.peer_scapy")
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    rate: float = json.loads(done.stdout)
+    return rate
+
+
 def tshark(path: Path, frames: int) -> dict[str, float]:
     """The rate of tshark for two fields of the first frames; nothing if there is no tshark."""
     if not shutil.which("tshark"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Scapy's rates, as JSON: ``python -m tools.bench.peer_scapy CAPTURE FRAMES``.
+"""Scapy's rates, as JSON: ``python -m tools.bench.peer_scapy [CAPTURE FRAMES]``.
 
 A program of its own, because what imports Scapy has Scapy's licence.
 """
@@ -10,6 +10,8 @@ from functools import partial
 from itertools import islice
 
 from scapy.contrib.roce import BTH
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 from scapy.utils import PcapReader
 
 from tools.bench.rate import best_rate
@@ -37,7 +39,19 @@ def all_fields(path: str, frames: int) -> int:
     return count
 
 
-def main(path: str, frames: str) -> None:
+def messages() -> int:
+    """Build packets of 64 octets, with their ICRC, and read them again."""
+    count = 2_000
+    for psn in range(count):
+        packet = Ether() / IP(dst="10.0.0.2") / UDP() / BTH(opcode="RC_SEND_ONLY", psn=psn)
+        bytes(Ether(bytes(packet / bytes(64))))
+    return count
+
+
+def main(path: str = "", frames: str = "") -> None:
+    if not path:
+        print(json.dumps(best_rate(messages)))
+        return
     rates = {
         "Scapy, two fields": best_rate(partial(two_fields, path, int(frames))),
         "Scapy, all fields": best_rate(partial(all_fields, path, int(frames))),

@@ -10,20 +10,21 @@ _RUNS = 3
 
 
 class Figure(NamedTuple):
-    """A measurement: frames each second, and how many times a peer's."""
+    """A measurement: how many each second, and how many times a peer's."""
 
     name: str
-    frames_per_second: float
+    rate: float
     ratio: float | None = None
     peer: str = ""
     gigabytes_per_second: float | None = None
+    unit: str = "frames/s"
 
     def shown(self) -> "Figure":
         """The figure, printed."""
         octets = self.gigabytes_per_second
         volume = f"{octets:7.3f} GB/s" if octets else ""
         times = f"{self.ratio:8.1f} x {self.peer}" if self.ratio else ""
-        click.echo(f"{self.name:<48} {self.frames_per_second:>12,.0f} frames/s {volume}{times}")
+        click.echo(f"{self.name:<48} {self.rate:>12,.0f} {self.unit} {volume}{times}")
         return self
 
 
