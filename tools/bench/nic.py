@@ -69,7 +69,7 @@ class Stages:
         self._since = time.perf_counter()
 
     def end(self, stage: str) -> None:
-        """This is what was done since."""
+        """What was done since."""
         now = time.perf_counter()
         self.seconds[stage] += now - self._since
         self._since = now
