@@ -61,11 +61,12 @@ def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
     if not last:
         frames.append(_only(qp, wqe, opcodes, seal))
         return
+    bare = not opcodes.layouts[opcodes.middle].headers  # XRC's say which queue receives
     while wqe.sent <= last:
         left = min(room - len(frames), qp.window_at(wqe))
         if left <= 0:
             return
-        run = min(left, last - wqe.sent, qp.unasked) if wqe.sent else 0
+        run = min(left, last - wqe.sent, qp.unasked) if wqe.sent and bare else 0
         if run > 0:
             _middles(qp, wqe, seal.head(opcodes.middle, qp.mtu), frames, run)
         else:
