@@ -1,0 +1,97 @@
+"""Memory beside its model: a window of a host, and the octets that should stand in it.
+
+Regions are cut out of it with octets between them that nobody may touch. Those are random, not
+zero, and compared with all the rest.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from rdmawire.fabric.host import Host
+from rdmawire.memory.region import Region
+from rdmawire.nic.work import Sge
+
+GUARD = 72
+"""Octets between neighbours, at least; a multiple of eight, so that all can be aligned."""
+
+
+class Arena:
+    """``size`` octets of host memory, full of noise, and their ``model``."""
+
+    def __init__(self, host: Host, size: int, seed: int) -> None:
+        self.host = host
+        self.memory = host.space.allocate(size)
+        self.model = bytearray(Random(seed).randbytes(self.memory.size))
+        host.space.write(self.memory.base, self.model)
+        self._free = GUARD
+
+    def area(self, length: int, access: int) -> "Area":
+        """The next so many octets, registered with these rights."""
+        address = self.memory.base + self._free
+        self._free += length - length % -8 + GUARD
+        assert self._free <= self.memory.size
+        return Area(self, self.host.nic.memory.reg_mr(self.host.pd, address, length, access))
+
+    def peek(self, address: int, length: int) -> bytes:
+        """What stands there in the model."""
+        at = address - self.memory.base
+        return bytes(self.model[at : at + length])
+
+    def poke(self, address: int, octets: bytes) -> None:
+        """What should stand there from now on."""
+        at = address - self.memory.base
+        assert 0 <= at <= at + len(octets) <= self.memory.size
+        self.model[at : at + len(octets)] = octets
+
+    def check(self) -> None:
+        """Memory is what the model is, octet for octet."""
+        found = self.host.space.read(self.memory.base, self.memory.size)
+        if found != self.model:
+            wrong = [at for at, octet in enumerate(found) if octet != self.model[at]]
+            first, last = (self.memory.base + at for at in (wrong[0], wrong[-1]))
+            raise AssertionError(
+                f"{len(wrong)} octets differ from the model, {first:#x}..{last:#x}"
+            )
+
+
+class Area:
+    """A region of an arena, given out piece by piece until it is reset."""
+
+    def __init__(self, arena: Arena, region: Region) -> None:
+        self.arena = arena
+        self.region = region
+        self._free = 0
+
+    @property
+    def left(self) -> int:
+        """Octets not given out."""
+        return self.region.length - self._free
+
+    def reset(self) -> None:
+        """Give everything out anew."""
+        self._free = 0
+
+    def take(self, lengths: Sequence[int], gap: int = 0) -> tuple[Sge, ...]:
+        """Pieces of these lengths that nobody else has, with ``gap`` octets between them."""
+        pieces = []
+        for length in lengths:
+            pieces.append(Sge(self.region.iova + self._free, length, self.region.lkey))
+            self._free += length + gap
+        assert self._free <= self.region.length
+        return tuple(pieces)
+
+    def read(self, sges: Sequence[Sge]) -> bytes:
+        """What the model has in these pieces."""
+        return b"".join(self.arena.peek(address, length) for address, length, _ in sges)
+
+    def found(self, sges: Sequence[Sge]) -> bytes:
+        """What memory has in these pieces."""
+        space = self.arena.host.space
+        return b"".join(space.read(address, length) for address, length, _ in sges if length)
+
+    def place(self, sges: Sequence[Sge], octets: bytes) -> None:
+        """These octets should stand in the pieces, one after the other."""
+        for address, length, _ in sges:
+            self.arena.poke(address, octets[:length])
+            octets = octets[length:]
+        assert not octets

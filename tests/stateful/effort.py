@@ -1,0 +1,18 @@
+"""How long to search: ``RDMAWIRE_EFFORT=50 pytest tests/stateful`` tries fifty times as much."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+EFFORT = float(os.environ.get("RDMAWIRE_EFFORT", "1"))
+
+
+def searching(examples: int, steps: int = 50) -> settings:
+    """So many examples at the usual effort, of so many steps where there are any."""
+    return settings(
+        max_examples=max(1, round(examples * EFFORT)),
+        stateful_step_count=steps,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
