@@ -16,6 +16,9 @@ MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 """How the GID of an IPv4 address begins."""
 
 FLOW_LABELS = 1 << 20
+GOLDEN_RATIO = 0x61C88647
+"""By what Linux multiplies a number of 32 bits to hash it."""
+
 SOURCE_PORTS = 0xC000
 """First of the UDP source ports of RoCEv2, the dynamic ones: 0xC000 to 0xFFFF. IBA A17."""
 
@@ -91,6 +94,11 @@ def udp_source_port(flow_label: int, local_qpn: int = 0, remote_qpn: int = 0) ->
     """
     label = flow_label or qpn_label(local_qpn, remote_qpn)
     return SOURCE_PORTS | (label & 0x3FFF) ^ (label >> 14)
+
+
+def sender_port(qpn: int) -> int:
+    """The UDP source port of a queue pair's datagrams in Linux: its number, hashed to 14 bits."""
+    return SOURCE_PORTS + (qpn * GOLDEN_RATIO % (1 << 32) >> 18)
 
 
 def qpn_label(local_qpn: int, remote_qpn: int) -> int:

@@ -58,7 +58,7 @@ def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
     memory, address, whole = owed.target
     length = min(qp.mtu, whole - offset)
     octets = memory.read(address + offset, length) if length else b""
-    more = b"" if opcode == Operation.RDMA_READ_RESPONSE_MIDDLE else _aeth(qp)
+    more = b"" if opcode == Operation.RDMA_READ_RESPONSE_MIDDLE else _aeth(qp, owed.msn)
     return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, octets)
 
 
@@ -84,13 +84,13 @@ def _acknowledge(qp: QueuePair, owed: Acknowledge) -> bytes:
 
 
 def _atomic(qp: QueuePair, owed: AtomicResponse) -> bytes:
-    more = _aeth(qp) + AtomicAckETH(owed.original).build()
+    more = _aeth(qp, owed.msn) + AtomicAckETH(owed.original).build()
     return _frame(qp, Operation.ATOMIC_ACKNOWLEDGE, owed.psn, more)
 
 
-def _aeth(qp: QueuePair) -> bytes:
-    """An AETH that acknowledges what is done."""
-    return AETH(ack=Ack.ACK, value=_credits(qp), msn=qp.inbound.msn).build()
+def _aeth(qp: QueuePair, msn: int) -> bytes:
+    """An AETH that acknowledges what was done."""
+    return AETH(ack=Ack.ACK, value=_credits(qp), msn=msn).build()
 
 
 def _credits(qp: QueuePair) -> int:

@@ -142,7 +142,7 @@ def owe_read(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """A READ's octets are read when its responses are sent."""
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
-    answer = ReadResponse(request.psn, packets, target)
+    answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
     return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, packets, target.length))
 
 
@@ -166,7 +166,7 @@ def _atomic(qp: QueuePair, request: Arrival, operation: Callable[[], int]) -> Fa
         original = operation()
     except MemoryFault:
         return Fault.OPERATIONAL
-    answer = AtomicResponse(request.psn, original)
+    answer = AtomicResponse(request.psn, _next_msn(qp), original)
     return _owe(
         qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, ATOMIC_SIZE, original)
     )
@@ -198,15 +198,20 @@ def flush(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 
 def _owe_empty(qp: QueuePair, request: Arrival) -> Fault | None:
     """A response of no octets; asked for again, nothing is done again."""
-    answer = ReadResponse(request.psn, 1, NOTHING)
+    answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
     return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0))
+
+
+def _next_msn(qp: QueuePair) -> int:
+    """The number of the message in hand, once it is done. IBA 9.7.7.1."""
+    return serial.add(qp.inbound.msn, 1)
 
 
 def _owe(qp: QueuePair, answer: ReadResponse | AtomicResponse, resource: Resource) -> Fault | None:
     """Answer in turn, and remember what was asked, in case it is asked again."""
     inbound = qp.inbound
     inbound.epsn = serial.add(inbound.epsn, resource.packets)
-    inbound.msn = serial.add(inbound.msn, 1)
+    inbound.msn = _next_msn(qp)
     inbound.refused = False
     inbound.remember(resource, qp.max_dest_rd_atomic)
     inbound.owe(answer)

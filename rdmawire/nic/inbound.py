@@ -57,13 +57,15 @@ class Acknowledge:
 class ReadResponse:
     """What a READ asked for, and how many of its ``packets`` were sent.
 
-    ``psn`` is the first response's. A ``resumed`` READ began in the middle of an earlier one.
+    ``psn`` is the first response's, ``msn`` counts the messages up to this one. A ``resumed`` READ
+    began in the middle of an earlier one.
     """
 
-    __slots__ = ("packets", "psn", "resumed", "sent", "target")
+    __slots__ = ("msn", "packets", "psn", "resumed", "sent", "target")
 
-    def __init__(self, psn: int, packets: int, target: Piece) -> None:
+    def __init__(self, psn: int, msn: int, packets: int, target: Piece) -> None:
         self.psn = psn
+        self.msn = msn
         self.packets = packets
         self.target = target
         self.sent = 0
@@ -74,6 +76,7 @@ class AtomicResponse(NamedTuple):
     """What stood in memory before an atomic."""
 
     psn: int
+    msn: int
     original: int
 
 

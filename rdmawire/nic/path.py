@@ -1,18 +1,17 @@
 """Paths: an address handle becomes the headers that stand before the BTH. IBA A17.3, A17.4."""
 
-from rdmawire.nic.address import MAPPED_IPV4, AddressHandle, is_ipv4, udp_source_port
+from rdmawire.nic.address import MAPPED_IPV4, AddressHandle, is_ipv4
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4, IPv6
 from rdmawire.wire.layout import Piece
 
 
-def headers_to(handle: AddressHandle, mac: bytes, qpn: int, dest_qpn: int) -> tuple[Header, ...]:
-    """Ethernet, IP and UDP of RoCEv2, over IPv4 or IPv6 as the GIDs say.
+def headers_to(handle: AddressHandle, mac: bytes, port: int) -> tuple[Header, ...]:
+    """Ethernet, IP and UDP of RoCEv2 from that UDP port, over IPv4 or IPv6 as the GIDs say.
 
     IPv4's identification stays zero: a packet that is never fragmented needs none (RFC 6864, 4.1).
     """
-    port = udp_source_port(handle.flow_label, qpn, dest_qpn)
     udp = UDP(srcport=port, dstport=ROCE_PORT)
     if is_ipv4(handle.dgid):
         return Ethernet(handle.dmac, mac, EtherType.IPV4), _ipv4(handle), udp

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
+from rdmawire.nic.completion import WCStatus
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
 from rdmawire.wire.psn import MODULUS
@@ -111,6 +112,10 @@ class Profile:
     """How long a requester waits for each RNR NAK timer 0..31, in nanoseconds."""
     too_long: Nak
     """The answer to a message longer than the receive posted for it."""
+    too_long_status: WCStatus
+    """How that receive ends."""
+    ports_by_qpn: bool
+    """Whether datagrams have a UDP source port for each queue pair that sends, not each flow."""
     migrates: bool
     """Whether it does automatic path migration, and says so in MigReq. IBA 17.2.8."""
     end_to_end_credits: bool
@@ -158,6 +163,8 @@ IBTA: Final = Profile(
     packets_in_flight=MODULUS // 2 - 1,  # IBA 9.7.1: of one half of the circle
     rnr_timer_ns=RNR_TIMER_NS,
     too_long=Nak.INVALID_REQUEST,  # IBA 9.9.3: a length error
+    too_long_status=WCStatus.LOC_LEN_ERR,
+    ports_by_qpn=False,
     migrates=True,
     end_to_end_credits=True,
     resumed_reads_go_on=False,
@@ -209,6 +216,8 @@ RXE: Final = Profile(
     rnr_timer_ns=(*RNR_TIMER_NS[:25], 61_410_000, *RNR_TIMER_NS[26:]),
     # What does not fit counts as a malformed WQE of its own.
     too_long=Nak.REMOTE_OPERATIONAL_ERROR,
+    too_long_status=WCStatus.LOC_QP_OP_ERR,
+    ports_by_qpn=True,
     migrates=False,
     end_to_end_credits=False,
     resumed_reads_go_on=True,

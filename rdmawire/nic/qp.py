@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.address import AddressHandle, sender_port, udp_source_port
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap, merged
 from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
@@ -143,10 +143,15 @@ class QueuePair:
         self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
 
     def _seal_of(self, handle: AddressHandle, dest_qp: int) -> Seal:
-        headers = headers_to(handle, self.device.mac, self.number, dest_qp)
+        headers = headers_to(handle, self.device.mac, self._source_port(handle, dest_qp))
         migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
         migreq = migrated and self.device.profile.migrates
         return Seal(headers, BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq)))
+
+    def _source_port(self, handle: AddressHandle, dest_qp: int) -> int:
+        if self.device.profile.ports_by_qpn and not self.service.connected:
+            return sender_port(self.number)
+        return udp_source_port(handle.flow_label, self.number, dest_qp)
 
     def set_migration(self, state: MigrationState) -> None:
         """Be at this point of path migration. IBA 17.2.8."""

@@ -39,9 +39,9 @@ def _again(
 ) -> ReadResponse | AtomicResponse | None:
     """The answer, if this asks for no more than was asked for the first time."""
     if resource.original is not None:
-        return AtomicResponse(request.psn, resource.original)
+        return AtomicResponse(request.psn, qp.inbound.msn, resource.original)
     if not resource.length:
-        return ReadResponse(request.psn, 1, NOTHING)
+        return ReadResponse(request.psn, qp.inbound.msn, 1, NOTHING)
     return _read_again(qp, role, request, resource)
 
 
@@ -53,7 +53,8 @@ def _read_again(
     skipped = serial.span(resource.psn, request.psn) * qp.mtu
     if not 0 < length <= resource.length - skipped or check_rkey(qp, role, request):
         return None
-    answer = ReadResponse(request.psn, -(-length // qp.mtu), qp.inbound.target)
+    packets = -(-length // qp.mtu)
+    answer = ReadResponse(request.psn, qp.inbound.msn, packets, qp.inbound.target)
     answer.resumed = skipped > 0
     return answer
 

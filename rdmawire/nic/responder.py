@@ -65,17 +65,26 @@ def _take(qp: QueuePair, role: Role, request: Arrival) -> None:
 
 def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
     """Do what the service's table says of this fault."""
-    reaction = qp.service.reactions[fault]
+    reaction = _reaction(qp, fault)
     if reaction.replay:
         replay(qp, role, request)
     elif reaction.drop is not None:
         qp.device.drops[reaction.drop] += 1
         qp.inbound.skip_to(serial.add(request.psn, 1))
     elif not (reaction.once and qp.inbound.refused):
-        _refuse(qp, request, fault, reaction)
+        _refuse(qp, request, reaction)
 
 
-def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
+def _reaction(qp: QueuePair, fault: Fault) -> Reaction:
+    """The service's, and of one fault the device's."""
+    reaction = qp.service.reactions[fault]
+    if fault is Fault.TOO_LONG and qp.service.reliable:
+        device = qp.device.profile
+        return replace(reaction, nak=device.too_long, status=device.too_long_status)
+    return reaction
+
+
+def _refuse(qp: QueuePair, request: Arrival, reaction: Reaction) -> None:
     """Answer with a NAK, if the service has any, and end what ends."""
     inbound = qp.inbound
     if reaction.fatal:
@@ -83,8 +92,7 @@ def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -
     if reaction.rnr:
         inbound.refuse(Ack.RNR_NAK, qp.min_rnr_timer)
     elif reaction.nak is not None:
-        too_long = fault is Fault.TOO_LONG
-        inbound.refuse(Ack.NAK, qp.device.profile.too_long if too_long else reaction.nak)
+        inbound.refuse(Ack.NAK, reaction.nak)
     elif reaction.acknowledged:
         inbound.owed.append(Acknowledge(request.psn, inbound.msn))
     inbound.refused = reaction.once or reaction.rnr
