@@ -63,7 +63,9 @@ def settle(qp: QueuePair, psn: int) -> bool:
     before = queue.unacked_psn
     _settle_whole(qp, serial.span(before, psn))
     while (wqe := queue.oldest()) is not None:
-        if wqe.status is None and not _settled(qp, wqe, psn):
+        if wqe.status is not None:
+            queue.finish(wqe, wqe.status)
+        elif not _settled(qp, wqe, psn):
             break
         qp.retire()
     if queue.unacked_psn != before:
