@@ -1,0 +1,310 @@
+"""Going back and giving up: ACK timeouts, RNR NAKs, gaps, implied NAKs. IBA 9.7.5, 9.7.6."""
+
+import pytest
+
+from rdmawire.fabric.clock import seconds, us
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.pair import ATTRIBUTES, Pair
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.profile import IBTA, RXE, Profile
+from rdmawire.nic.state import QPState
+from rdmawire.nic.work import SendOpcode, SendWR, Sge
+from rdmawire.wire.ib import AETH, NO_CREDITS, RETH, RNR_TIMER_NS, Ack, Nak
+from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.packet import Packet
+from tests.nic.stage import Stage, events, only, outcomes, statuses
+
+BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
+OCTETS = bytes(range(251)) * 40
+
+
+def stage_of(*drop: int, profile: Profile = IBTA, **attributes: int) -> Stage:
+    """A pair on a link of a microsecond that loses the frames of these numbers."""
+    there = ATTRIBUTES._replace(**attributes)  # type: ignore[arg-type]
+    link = Link(us(1), drop=drop)
+    return Stage(Pair(link, attributes=there, profile=profile))
+
+
+def test_a_lost_request_is_sent_again_after_the_timeout() -> None:
+    stage = stage_of(1, timeout=3)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.drive()
+    assert [sent.time for sent in stage.by(stage.client)] == [0, 4_096 << 3]
+    assert only(stage.client).status is WCStatus.SUCCESS
+
+
+def test_a_lost_ack_is_asked_for_again_and_the_request_not_done_again() -> None:
+    stage = stage_of(2, 4)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.drive(until=us(5))
+    stage.server.region.write(b"other")
+    stage.drive()
+    assert stage.server.region.read(5) == b"other"
+    assert only(stage.client).status is WCStatus.SUCCESS
+    assert [aeth.msn for aeth in stage.aeths(stage.server)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("retry_cnt", range(7))
+@BOTH
+def test_retries_are_counted(profile: Profile, retry_cnt: int) -> None:
+    stage = stage_of(*range(1, 99), profile=profile, retry_cnt=retry_cnt, timeout=1)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.drive()
+    gaps = {
+        later.time - sooner.time
+        for sooner, later in zip(stage.sent[::2], stage.sent[2::2], strict=False)
+    }
+    assert len(stage.sent) == 2 * (1 + retry_cnt)
+    assert gaps <= {4_096 << 1}
+    assert outcomes(stage.client) == [(1, WCStatus.RETRY_EXC_ERR), (2, WCStatus.WR_FLUSH_ERR)]
+    assert stage.client.qp.state is QPState.ERR
+    assert stage.client.nic.next_timer() is None
+
+
+def test_seven_retries_are_seven() -> None:
+    stage = stage_of(*range(1, 99), retry_cnt=7, timeout=1)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.drive()
+    assert len(stage.sent) == 8
+    assert statuses(stage.client) == [WCStatus.RETRY_EXC_ERR]
+
+
+def test_seven_retries_never_end_in_soft_roce() -> None:
+    stage = stage_of(*range(1, 10**6), profile=RXE, retry_cnt=7, timeout=1)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.drive(until=100 * (4_096 << 1))
+    assert len(stage.sent) == 101
+    assert statuses(stage.client) == []
+
+
+def test_without_a_timeout_nothing_is_sent_again() -> None:
+    stage = stage_of(1, timeout=0)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.drive()
+    assert len(stage.sent) == 1
+    assert stage.client.nic.next_timer() is None
+
+
+def test_progress_gives_all_retries_back() -> None:
+    stage = stage_of(1, 2, 5, 6, retry_cnt=2, timeout=1)
+    stage.client.write(b"hello", to=stage.server.region)
+    stage.drive()
+    stage.client.write(b"again", to=stage.server.region)
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
+    assert len(stage.by(stage.client)) == 6
+
+
+def test_the_timer_begins_anew_with_each_ack() -> None:
+    stage = stage_of(timeout=2)
+    stage.client.write(b"one", to=stage.server.region)
+    stage.client.write(b"two", to=stage.server.region)
+    stage.client.nic.transmit(0)
+    aeth = AETH(ack=Ack.ACK, value=NO_CREDITS, msn=1)
+    ack = stage.forge(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=100), by=stage.server)
+    stage.client.nic.receive(ack, 10_000)
+    assert stage.client.nic.next_timer() == 10_000 + (4_096 << 2)
+
+
+def test_a_gap_is_answered_once_and_all_from_there_on_is_sent_again() -> None:
+    stage = stage_of(2)
+    stage.client.write(OCTETS[:5000], to=stage.server.region)
+    stage.drive()
+    assert stage.psns(stage.client) == [100, 101, 102, 103, 104, 101, 102, 103, 104]
+    naks = [aeth for aeth in stage.aeths(stage.server) if aeth.ack == Ack.NAK]
+    assert [(nak.value, nak.msn) for nak in naks] == [(Nak.PSN_SEQUENCE_ERROR, 0)]
+    assert stage.psns(stage.server) == [101, 104]
+    assert stage.server.region.read(5000) == OCTETS[:5000]
+    assert stage.now < ATTRIBUTES.timeout * us(100)
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+
+
+def test_two_gaps_are_answered_twice() -> None:
+    stage = stage_of(2, 8)
+    stage.client.write(OCTETS[:5000], to=stage.server.region)
+    stage.drive()
+    assert stage.psns(stage.server) == [101, 102, 104]
+    assert stage.server.region.read(5000) == OCTETS[:5000]
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+
+
+def test_a_lost_nak_costs_a_timeout_and_no_more() -> None:
+    stage = stage_of(2, 4)  # the second of three requests, and the NAK
+    stage.client.write(OCTETS[:3000], to=stage.server.region)
+    stage.drive()
+    assert stage.psns(stage.client) == [100, 101, 102, 100, 101, 102]
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+
+
+def test_a_read_goes_on_where_its_responses_stopped() -> None:
+    stage = stage_of(4, timeout=5)
+    stage.server.region.write(OCTETS[:5000])
+    read = stage.client.read(5000, of=stage.server.region)
+    stage.drive()
+    asked = [sent.packet.header(RETH) for sent in stage.by(stage.client)]
+    address, rkey = stage.server.region.address, stage.server.region.rkey
+    assert asked == [RETH(address, rkey, 5000), RETH(address + 2048, rkey, 2952)]
+    assert stage.psns(stage.client) == [100, 102]
+    assert read.buffer.read() == OCTETS[:5000]
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    assert stage.sent[-1].time < us(10)  # an implied NAK, no timeout
+
+
+@pytest.mark.parametrize(
+    ("profile", "first"),
+    [(IBTA, Opcode.RC_RDMA_READ_RESPONSE_FIRST), (RXE, Opcode.RC_RDMA_READ_RESPONSE_MIDDLE)],
+)
+def test_responses_to_a_read_that_goes_on_begin_anew(profile: Profile, first: Opcode) -> None:
+    stage = stage_of(4, 5, 6, profile=profile, timeout=5)
+    read = stage.client.read(5000, of=stage.server.region)
+    stage.drive()
+    assert stage.opcodes(stage.server)[5] == first
+    assert stage.psns(stage.server)[5:] == [102, 103, 104]
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    assert read.buffer.read() == bytes(5000)
+
+
+def test_an_ack_behind_a_lost_read_response_asks_for_the_read_again() -> None:
+    stage = stage_of(3)
+    stage.client.read(8, of=stage.server.region)
+    stage.client.write(b"later", to=stage.server.region)
+    stage.drive()
+    assert stage.opcodes(stage.client)[2:] == [
+        Opcode.RC_RDMA_READ_REQUEST,
+        Opcode.RC_RDMA_WRITE_ONLY,
+    ]
+    assert stage.sent[-1].time < us(10)
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
+
+
+def test_an_ack_behind_a_lost_atomic_response_asks_for_that_again() -> None:
+    stage = stage_of(3)
+    before = stage.client.fetch_add(5, of=stage.server.region)
+    stage.client.write(b"later", to=stage.server.region, offset=8)
+    stage.drive()
+    assert stage.server.region.read(8) == (5).to_bytes(8, "little")
+    assert before.buffer.read() == bytes(8)
+    assert stage.sent[-1].time < us(10)
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
+
+
+@pytest.mark.parametrize("timer", range(32))
+@BOTH
+def test_a_peer_that_is_not_ready_says_how_long_to_wait(profile: Profile, timer: int) -> None:
+    stage = stage_of(min_rnr_timer=timer, rnr_retry=1, profile=profile)
+    stage.client.send(b"hello")
+    stage.drive(until=us(5))
+    assert [(nak.ack, nak.value) for nak in stage.aeths(stage.server)] == [(Ack.RNR_NAK, timer)]
+    got = stage.server.receive(5)
+    stage.drive()
+    times = [sent.time for sent in stage.by(stage.client)]
+    assert times == [0, us(2) + profile.rnr_timer_ns[timer]]
+    assert got.buffer.read() == b"hello"
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+
+
+def test_the_waits_are_those_of_the_standard_but_for_one_of_soft_roce() -> None:
+    assert RNR_TIMER_NS[0] == 655_360_000
+    assert RNR_TIMER_NS[1:4] == (10_000, 20_000, 30_000)
+    assert RNR_TIMER_NS[31] == 491_520_000
+    assert IBTA.rnr_timer_ns == RNR_TIMER_NS
+    different = [i for i in range(32) if RXE.rnr_timer_ns[i] != RNR_TIMER_NS[i]]
+    assert [(i, RXE.rnr_timer_ns[i]) for i in different] == [(25, 61_410_000)]
+
+
+@pytest.mark.parametrize("rnr_retry", range(7))
+def test_waits_are_counted(rnr_retry: int) -> None:
+    stage = stage_of(min_rnr_timer=1, rnr_retry=rnr_retry)
+    stage.client.send(b"hello")
+    stage.client.write(b"behind", to=stage.server.region)
+    stage.drive()
+    assert stage.opcodes(stage.client).count(Opcode.RC_SEND_ONLY) == 1 + rnr_retry
+    assert outcomes(stage.client) == [(1, WCStatus.RNR_RETRY_EXC_ERR), (2, WCStatus.WR_FLUSH_ERR)]
+    assert stage.client.qp.state is QPState.ERR
+    assert stage.server.qp.state is QPState.RTS
+
+
+def test_seven_waits_never_end() -> None:
+    stage = stage_of(min_rnr_timer=1, rnr_retry=7)
+    stage.client.send(b"hello")
+    stage.drive(until=seconds(0.001))
+    assert len(stage.by(stage.client)) > 50
+    stage.server.receive(5)
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+
+
+def test_an_rnr_nak_acknowledges_what_came_before_it() -> None:
+    stage = stage_of(min_rnr_timer=20)
+    stage.client.write(b"first", to=stage.server.region)
+    stage.client.send(b"second")
+    stage.drive(until=us(50))
+    assert outcomes(stage.client) == [(1, WCStatus.SUCCESS)]
+
+
+def test_the_last_packet_of_a_write_with_immediate_is_what_waits() -> None:
+    stage = stage_of(min_rnr_timer=1)
+    stage.client.write(OCTETS[:3000], to=stage.server.region, imm=1)
+    stage.drive(until=us(5))
+    stage.server.receive()
+    stage.drive()
+    assert stage.psns(stage.client) == [100, 101, 102, 102]
+    assert stage.server.region.read(3000) == OCTETS[:3000]
+    assert only(stage.server).byte_len == 3000
+
+
+def test_what_came_before_a_late_ack_completes_though_all_was_about_to_be_sent_again() -> None:
+    """Local work that is done waits behind a WRITE; both went back when the ACK comes."""
+    stage = stage_of()
+    stage.client.write(b"hello", to=stage.server.region)
+    region = stage.client.nic.memory.alloc_mr(stage.client.pd, 1)
+    local = SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=region.rkey)
+    stage.client.post(local, stage.client.region)
+    ack = _ack_of_all(stage)
+    due = stage.client.nic.next_timer()
+    assert due is not None
+    stage.client.nic.handle_timer(due)
+    stage.client.nic.receive(ack, due)
+    assert outcomes(stage.client) == [(1, WCStatus.SUCCESS), (2, WCStatus.SUCCESS)]
+    assert stage.client.nic.transmit(due) == []
+
+
+def test_work_that_failed_here_ends_in_its_turn_though_all_went_back() -> None:
+    stage = stage_of()
+    stage.client.write(b"hello", to=stage.server.region)
+    bad = SendWR(SendOpcode.RDMA_WRITE, (Sge(1, 5, 0xBAD),))
+    stage.client.post(bad, stage.client.region)
+    ack = _ack_of_all(stage)
+    due = stage.client.nic.next_timer()
+    assert due is not None
+    stage.client.nic.handle_timer(due)
+    stage.client.nic.receive(ack, due)
+    assert outcomes(stage.client) == [(1, WCStatus.SUCCESS), (2, WCStatus.LOC_PROT_ERR)]
+    assert stage.client.qp.state is QPState.ERR
+
+
+def _ack_of_all(stage: Stage) -> bytes:
+    """What the server answers to all that the client sends now; nobody heard it yet."""
+    for frame in stage.client.nic.transmit(0):
+        stage.server.nic.receive(frame, 0)
+    (ack,) = stage.server.nic.transmit(0)
+    return ack
+
+
+@pytest.mark.parametrize("number", range(1, 25))
+@BOTH
+def test_any_one_frame_may_be_lost(profile: Profile, number: int) -> None:
+    stage = stage_of(number, profile=profile, timeout=1)
+    stage.server.receive(3000)
+    for index in range(3):
+        stage.client.write(OCTETS[index : index + 2500], to=stage.server.region)
+        stage.client.fetch_add(1, of=stage.server.region, offset=4096)
+    stage.client.send(OCTETS[:3000])
+    read = stage.client.read(3000, of=stage.server.region)
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * 8
+    assert stage.server.region.read(8, 4096) == (3).to_bytes(8, "little")
+    assert read.buffer.read(2500) == OCTETS[2:2502]
+    assert statuses(stage.server) == [WCStatus.SUCCESS]
+    assert events(stage.client) == []
