@@ -9,7 +9,6 @@ from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
-from rdmawire.fabric.tap import CaptureTap
 from rdmawire.memory.counter import Path
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.driver import GpuDriver
@@ -48,8 +47,7 @@ def main(capture: str) -> None:
     near, far = gpu_beside(client), gpu_beside(server)
     source, target = tensor(client, near), tensor(server, far)
     near.write(source.address, bytes(range(250)) * (LENGTH // 250))
-    with CaptureTap(capture) as tap:
-        pair.tap(tap)
+    with pair.captured(capture):
         sge = Sge(source.iova, LENGTH, source.lkey)
         work = SendWR(
             SendOpcode.RDMA_WRITE, (sge,), 1, remote_address=target.iova, rkey=target.rkey

@@ -8,9 +8,12 @@
     assert pair.server.region.read(5) == b"hello"
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Final, NamedTuple
 
+from rdmawire.capture.source import AnyPath
 from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.tap import CaptureTap
@@ -203,6 +206,12 @@ class Pair:
         """Let all happen that is to happen, or what does up to the time ``until`` (ns)."""
         self.world.run(until)
 
-    def tap(self, tap: CaptureTap) -> None:
-        """Keep what is put on the link from now on, lost frames too: numbers are the link's."""
-        self.world.on_sent.append(tap)
+    @contextmanager
+    def captured(self, path: AnyPath) -> Iterator[None]:
+        """Keep what is put on the link meanwhile, lost frames too: numbers are the link's."""
+        with CaptureTap(path) as tap:
+            self.world.on_sent.append(tap)
+            try:
+                yield
+            finally:
+                self.world.on_sent.remove(tap)

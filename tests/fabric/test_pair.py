@@ -128,11 +128,23 @@ def test_the_same_seed_gives_the_same_octets_at_the_same_times() -> None:
     assert frames(1) != frames(2)
 
 
+def test_what_passes_after_a_capture_was_closed_is_not_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "short.pcap"
+    pair = Pair()
+    with pair.captured(path):
+        pair.client.write(b"kept", to=pair.server.region)
+        pair.drive()
+    pair.client.write(b"not kept", to=pair.server.region)
+    pair.drive()
+    with open_capture(path) as reader:
+        assert len(list(reader)) == 2
+
+
 def test_a_tap_numbers_frames_as_the_link_does(tmp_path: Path) -> None:
     path = tmp_path / "lost.pcap"
     pair = Pair(link=Link(us(1), drop={2}))
     with CaptureTap(path, epoch=10**18) as tap:
-        pair.tap(tap)
+        pair.world.on_sent.append(tap)
         pair.client.write(b"hello", to=pair.server.region)
         pair.drive()
     with open_capture(path) as reader:
