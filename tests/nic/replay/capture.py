@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeVar
 from rdmawire.capture.reader import open_capture
 from rdmawire.errors import WireError
 from rdmawire.nic.path import gids_of
-from rdmawire.wire import roce
+from rdmawire.wire import mad, roce
+from rdmawire.wire.cm_request import PrimaryPathIPv4
 from rdmawire.wire.header import Header
 from rdmawire.wire.opcode import SHAPES, Part, Shape
 from rdmawire.wire.roce import Frame
@@ -82,15 +83,22 @@ _GREETING = re.compile(rb"[0-9a-f]+ [0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) ([0-9a-f]+
 class Capture(NamedTuple):
     """What a capture holds: RoCEv2 frames but those to the management queue pair, and greetings.
 
-    ``management`` counts the frames left out. ``greetings`` are by the GID of who said them.
+    ``management`` are the frames left out. ``greetings`` are by the GID of who said them.
     """
 
     name: str
     server: str
     client: str
     frames: tuple[Seen, ...]
-    management: int
+    management: tuple[Seen, ...]
     greetings: dict[bytes, Greeting]
+
+    @property
+    def flow_label(self) -> int:
+        """The one that rdma_cm chose for its connection: over IPv4, REQ alone tells of it."""
+        pieces = (piece for seen in self.management for _, piece in mad.layout(seen.payload))
+        paths = (piece for piece in pieces if isinstance(piece, PrimaryPathIPv4))
+        return next((path.flow_label for path in paths), 0)
 
 
 def names() -> list[str]:
@@ -110,8 +118,8 @@ def read(name: str) -> Capture:
             greetings.update(_greetings(record.data))
             frames.extend(_seen(number, record.time_ns - start, record.data))
     kept = tuple(seen for seen in frames if seen.qpn != MANAGEMENT_QPN)
-    commands = _commands()[name]
-    return Capture(name, *commands, kept, len(frames) - len(kept), greetings)
+    others = tuple(seen for seen in frames if seen.qpn == MANAGEMENT_QPN)
+    return Capture(name, *_commands()[name], kept, others, greetings)
 
 
 def _greetings(octets: bytes) -> dict[bytes, Greeting]:

@@ -1,6 +1,8 @@
 """Who talks to whom in a capture: the queue pairs of one end, and their peers."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from rdmawire.nic.address import AddressHandle, udp_source_port
@@ -13,8 +15,6 @@ from rdmawire.wire.opcode import Part, Service
 from tests.nic.replay.capture import Capture, Seen
 
 TYPES = {Service.RC: QPType.RC, Service.UC: QPType.UC, Service.UD: QPType.UD}
-_FOLDED = 0x3FFF
-
 CLIENT, SERVER = "client", "server"
 _HOSTS = {SERVER: 1, CLIENT: 2}
 """The last octet of their addresses."""
@@ -29,7 +29,8 @@ class Pair(NamedTuple):
     type: QPType
 
 
-class Side(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Side:
     """One end of a capture: the host that has this GID."""
 
     capture: Capture
@@ -41,13 +42,25 @@ class Side(NamedTuple):
         """What ran there."""
         return self.capture.server if self.name == SERVER else self.capture.client
 
-    @property
+    @cached_property
     def sent(self) -> list[Seen]:
         return [seen for seen in self.capture.frames if seen.source == self.gid]
 
-    @property
+    @cached_property
     def received(self) -> list[Seen]:
         return [seen for seen in self.capture.frames if seen.destination == self.gid]
+
+    @cached_property
+    def flow_label(self) -> int:
+        return self.capture.flow_label
+
+    @cached_property
+    def _own_qpns(self) -> set[int]:
+        return {seen.qpn for seen in self.received}
+
+    @cached_property
+    def _peer_qpns(self) -> set[int]:
+        return {seen.qpn for seen in self.sent}
 
     @property
     def mac(self) -> bytes:
@@ -62,14 +75,23 @@ class Side(NamedTuple):
         deth = seen.header(DETH)
         if deth is not None:
             return Pair(deth.srcqp, 0, QPType.UD)
-        listening = {frame.qpn for frame in self.received}
-        return Pair(_other(seen, listening), seen.qpn, TYPES[seen.shape.service])
+        return Pair(self._other(seen, self._own_qpns), seen.qpn, TYPES[seen.shape.service])
 
     def _receiver(self, seen: Seen) -> Pair:
         if seen.header(DETH) is not None:
             return Pair(seen.qpn, 0, QPType.UD)
-        listening = {frame.qpn for frame in self.sent}
-        return Pair(seen.qpn, _other(seen, listening), TYPES[seen.shape.service])
+        return Pair(seen.qpn, self._other(seen, self._peer_qpns), TYPES[seen.shape.service])
+
+    def _other(self, seen: Seen, heard: set[int]) -> int:
+        """Of the numbers that frames go to, the one that gives this frame's UDP source port.
+
+        Where no frame goes to that end, both had the same number.
+        """
+        udp = seen.header(UDP)
+        assert udp is not None
+        label = self.flow_label
+        fitting = (qpn for qpn in heard if udp_source_port(label, qpn, seen.qpn) == udp.srcport)
+        return next(fitting, seen.qpn)
 
     def of(self, pair: Pair, frames: Iterable[Seen], *, response: bool) -> list[Seen]:
         """The requests or responses among these frames that this queue pair sent or got."""
@@ -99,10 +121,10 @@ class Side(NamedTuple):
         """The way to the peer of a connected queue pair."""
         sent = self._first(pair, self.sent)
         if sent is not None:
-            return path_of(sent, pair.own)
+            return path_of(sent, self.flow_label)
         received = self._first(pair, self.received)
         assert received is not None
-        there = path_of(received, pair.peer)
+        there = path_of(received, self.flow_label)
         return there._replace(dmac=_ethernet(received).src, dgid=there.sgid, sgid=there.dgid)
 
     def _first(self, pair: Pair, frames: Iterable[Seen]) -> Seen | None:
@@ -116,39 +138,17 @@ def side(capture: Capture, name: str) -> Side:
     return Side(capture, next(gid for gid in gids if gid[-1] == number), name)
 
 
-def path_of(seen: Seen, own: int) -> AddressHandle:
-    """The address handle by which queue pair ``own`` sent a frame."""
+def path_of(seen: Seen, flow_label: int) -> AddressHandle:
+    """The address handle by which a frame was sent."""
     source, destination = gids_of(seen.frame.headers)
     ip = seen.header(IPv4) or seen.header(IPv6)
     assert ip is not None
     hops = ip.ttl if isinstance(ip, IPv4) else ip.hop_limit
     traffic_class = ip.dscp << 2 | ip.ecn
-    label = _flow_label(seen, own)
-    return AddressHandle(_ethernet(seen).dst, destination, source, hops, traffic_class, label)
+    return AddressHandle(_ethernet(seen).dst, destination, source, hops, traffic_class, flow_label)
 
 
 def _ethernet(seen: Seen) -> Ethernet:
     found = seen.header(Ethernet)
     assert found is not None
     return found
-
-
-def _flow_label(seen: Seen, own: int) -> int:
-    """None, where the numbers of the queue pairs alone give the port; else one that gives it."""
-    port = _port(seen)
-    return 0 if udp_source_port(0, own, seen.qpn) == port else port & _FOLDED
-
-
-def _port(seen: Seen) -> int:
-    udp = seen.header(UDP)
-    assert udp is not None
-    return udp.srcport
-
-
-def _other(seen: Seen, heard: set[int]) -> int:
-    """Of the numbers that frames go to, the one that gives this frame's UDP source port.
-
-    Where none does, a flow label gave it, or no frame goes there. Both ends then had the same.
-    """
-    fitting = (qpn for qpn in heard if udp_source_port(0, qpn, seen.qpn) == _port(seen))
-    return next(fitting, seen.qpn)

@@ -159,7 +159,7 @@ class End:
         if message.payload:
             self.space.write(buffer.address, message.payload)
         line.posted.append(Posted(message, buffer))
-        wr = _work(message, buffer, line.pair)._replace(wr_id=len(line.posted) - 1)
+        wr = _work(message, buffer)._replace(wr_id=len(line.posted) - 1)
         self.nic.post_send(line.qp, [wr], now)
 
     def post_receives(self, line: Line, count: int) -> None:
@@ -191,7 +191,7 @@ def _octets(message: Message) -> int:
     return len(message.payload)
 
 
-def _work(message: Message, buffer: Sge, pair: Pair) -> SendWR:
+def _work(message: Message, buffer: Sge) -> SendWR:
     """The work request, from the headers of its message."""
     wr = SendWR(
         message.opcode,
@@ -208,6 +208,6 @@ def _work(message: Message, buffer: Sge, pair: Pair) -> SendWR:
         wr = wr._replace(compare_add=compare if is_swap else swap, swap=swap if is_swap else 0)
     if message.deth is not None:
         first = message.packets[0]
-        path = path_of(first, pair.own)
-        wr = wr._replace(ah=path, remote_qpn=first.qpn, remote_qkey=message.deth.qkey)
+        qkey = message.deth.qkey
+        wr = wr._replace(ah=path_of(first, 0), remote_qpn=first.qpn, remote_qkey=qkey)
     return wr

@@ -46,17 +46,19 @@ class Replay:
     """One end of a capture, played by our NIC.
 
     It is asked for its answers after each request, as Linux's responder answers one request at a
-    time; in ``bursts``, only when the captured end answered.
+    time; in ``bursts``, only when the captured end answered. Its requests are those that the
+    captured end had come to; a ``hasty`` one sends all that it may as soon as work is posted.
     """
 
-    def __init__(self, side: Side, *, bursts: bool = False) -> None:
+    def __init__(self, side: Side, *, bursts: bool = False, hasty: bool = False) -> None:
         self.side = side
         self.end = End(side, options(side))
         self.nic = self.end.nic
         self.compared: list[Compared] = []
         self.waits: list[Wait] = []
         self.written = Written()
-        self._bursts = bursts
+        self._bursts, self._hasty = bursts, hasty
+        self._last_rnr = {pair: self._rnr_naks(pair)[-1:] for pair in self.end.lines}
         self._lost = LOST.get(side.capture.name, frozenset())
         self._twice = TWICE.get(side.capture.name, frozenset())
         self._spurious = SPURIOUS.get(side.capture.name, frozenset())
@@ -67,8 +69,8 @@ class Replay:
 
     def run(self) -> "Replay":
         self.end.connect()
-        for line in self.end.lines.values():
-            if not self._rnr_naks(line):
+        for pair, line in self.end.lines.items():
+            if not self._last_rnr[pair]:
                 self.end.post_receives(line, RECEIVES)
         for seen in self.side.capture.frames:
             self._set_clock(seen.time)
@@ -88,9 +90,9 @@ class Replay:
         self._fired = due
         self.nic.handle_timer(due)
 
-    def _rnr_naks(self, line: Line) -> list[Seen]:
+    def _rnr_naks(self, pair: Pair) -> list[Seen]:
         """Where the captured end said that it has no receive: its program posted them late."""
-        responses = self.side.of(line.pair, self.side.sent, response=True)
+        responses = self.side.of(pair, self.side.sent, response=True)
         return [seen for seen in responses if _ack(seen) == Ack.RNR_NAK]
 
     # Frames of the peer.
@@ -130,10 +132,12 @@ class Replay:
         line = self.end.lines[self.side.pair_of(seen)]
         if seen.number in line.first_frames:
             self.end.post(line, line.first_frames[seen.number], self._now)
+            if self._hasty:
+                self._drain()
         self.compared.append(Compared(seen, self._next(line, seen)))
         if not seen.shape.response:
             self._note_wait(seen)
-        elif seen in self._rnr_naks(line)[-1:]:
+        elif seen in self._last_rnr[line.pair]:
             self.end.post_receives(line, RECEIVES)
 
     def _note_wait(self, seen: Seen) -> None:

@@ -22,33 +22,33 @@ TICK = 4_000_000
 GRH_OCTETS = 40
 
 
-@cases(SENDERS, "requests")
+@cases(SENDERS)
 def test_requests_are_those_of_linux_octet_for_octet(end: Side) -> None:
     compared = [one for one in Replay(end).run().compared if not one.captured.shape.response]
     assert compared
     assert not differing(compared)
 
 
-@cases(ANSWERERS, "responses")
+@cases(ANSWERERS)
 def test_responses_are_those_of_linux_octet_for_octet(end: Side) -> None:
     compared = [one for one in Replay(end).run().compared if one.captured.shape.response]
     assert compared
     assert not differing(compared)
 
 
-@cases(ENDS, "sealed")
+@cases(ENDS)
 def test_lengths_checksums_and_icrc_are_right_as_they_were_sent(end: Side) -> None:
     for one in Replay(end).run().compared:
         assert one.ours is not None
         assert is_sealed(one.ours)
 
 
-@cases(ENDS, "rest")
+@cases(ENDS)
 def test_nothing_else_is_sent(end: Side) -> None:
     assert not Replay(end).run().left_over()
 
 
-@cases(SENDERS, "sent")
+@cases(SENDERS)
 def test_send_work_ends_in_order_as_the_program_was_told(end: Side) -> None:
     replay = Replay(end).run()
     if end.capture.name == "rxe61_retry_exceeded":
@@ -75,7 +75,7 @@ def check_result(replay: Replay, line: Line, posted: Posted, done: WorkCompletio
         assert int.from_bytes(found, "little") == line.answers_to_us.originals[message.psn]
 
 
-@cases(RECEIVERS, "received")
+@cases(RECEIVERS)
 def test_messages_complete_receives_as_the_program_was_told(end: Side) -> None:
     replay = Replay(end).run()
     for line in replay.end.lines.values():
@@ -99,7 +99,7 @@ def check_receipt(replay: Replay, line: Line, message: Message, done: WorkComple
         assert replay.end.space.read(address, len(message.payload)) == message.payload
 
 
-@cases(WRITTEN_TO, "memory")
+@cases(WRITTEN_TO)
 def test_memory_holds_what_the_peer_wrote(end: Side) -> None:
     replay = Replay(end).run()
     runs = [*replay.written.runs()]
