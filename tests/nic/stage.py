@@ -9,10 +9,11 @@ from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import Event
 from rdmawire.nic.state import QPState
+from rdmawire.nic.transition import QP_TRANSITIONS
 from rdmawire.nic.work import SendOpcode, SendWR, Sge
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import AETH, RETH
+from rdmawire.wire.ib import AETH, RETH, Ack
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
@@ -81,6 +82,16 @@ class Stage:
         self.tell(Packet.make(opcode, *more, payload=payload, **bth))
 
 
+def nak_of(stage: Stage) -> tuple[int, int]:
+    """The code and PSN of the one NAK that the server sent."""
+    ((psn, aeth),) = (
+        (sent.packet.bth.psn, aeth)
+        for sent in stage.by(stage.server)
+        if (aeth := sent.packet.header(AETH)) is not None and aeth.ack == Ack.NAK
+    )
+    return aeth.value, psn
+
+
 def statuses(end: End) -> list[WCStatus]:
     """How the work of one end ended, as far as nobody took it yet."""
     return [done.status for done in end.poll()]
@@ -114,6 +125,15 @@ def go(
 ) -> None:
     """Change the state of an end's queue pair, and what the mask says."""
     end.nic.modify_qp(end.qp, attributes._replace(qp_state=state), mask | QPAttrMask.STATE)
+
+
+def climb(end: End, top: QPState, attributes: QPAttributes = ATTRIBUTES) -> None:
+    """From RESET up to a state, with all that each step may be given."""
+    go(end, QPState.RESET)
+    peer = attributes._replace(ah=end.path_to(end.peer), dest_qp_num=end.peer.qp.number)
+    for state in (QPState.INIT, QPState.RTR, QPState.RTS):
+        if end.qp.state < top:
+            go(end, state, QP_TRANSITIONS[end.qp.type, end.qp.state, state].required, peer)
 
 
 def to_remote(opcode: SendOpcode, there: Buffer, *sges: Sge) -> SendWR:
