@@ -123,6 +123,7 @@ class QueuePair:
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
         now = self.attributes
+        self.cap = now.cap
         path_mtu = now.path_mtu if self.service.connected else self.device.profile.max_mtu
         self.mtu = self.service.frame or 128 << path_mtu
         self.access = now.qp_access_flags
@@ -159,13 +160,15 @@ class QueuePair:
         self.take_attributes()
         self.device.forget_flows()
 
-    def seal_to(self, handle: AddressHandle, dest_qp: int) -> Seal:
-        """The seal of a datagram, whose work says where it goes."""
-        key = (handle, dest_qp)
+    def seal_for(self, wr: SendWR) -> Seal:
+        """The seal of the connection, or of a datagram, whose work says where it goes."""
+        if self.service.connected or wr.ah is None:
+            return self.seal
+        key = (wr.ah, wr.remote_qpn)
         if key not in self.seals:
             if len(self.seals) >= MOST_HEADS:
                 self.seals.clear()
-            self.seals[key] = self._seal_of(handle, dest_qp)
+            self.seals[key] = self._seal_of(*key)
         return self.seals[key]
 
     def clear(self) -> None:

@@ -49,6 +49,7 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
     if wqe.sent < wqe.packets:
         return wqe.status is not None
     if not qp.service.reliable:
+        qp.sq.pass_by(wqe.packets)
         wqe.status = WCStatus.SUCCESS
     return True
 
@@ -56,7 +57,7 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
 def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
     """A SEND or WRITE: its packets one by one, and those in the middle in runs."""
     opcodes = qp.service.outbound[wqe.wr.opcode]
-    seal = qp.seal if wqe.wr.ah is None else qp.seal_to(wqe.wr.ah, wqe.wr.remote_qpn)
+    seal = qp.seal_for(wqe.wr)
     last = wqe.packets - 1
     if not last:
         frames.append(_only(qp, wqe, opcodes, seal))

@@ -17,7 +17,7 @@ from rdmawire.nic.address import is_multicast
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, check_cap
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
-from rdmawire.nic.event import Event, QPFatal
+from rdmawire.nic.event import Event, GIDChanged, QPFatal
 from rdmawire.nic.migration import goes_over, migrate
 from rdmawire.nic.multicast import MulticastGroups
 from rdmawire.nic.path import gids_of
@@ -52,7 +52,7 @@ class Verbs:
         profile: Profile = IBTA,
         clients: Sequence[PeerMemory] = (),
     ) -> None:
-        self.gids = tuple(gids)
+        self._gids = tuple(gids)
         self.device = Device(mac, space, profile, clients)
         self.groups = MulticastGroups(profile)
         self._unsealer = Unsealer(self._is_mine, self.device.drops)
@@ -60,6 +60,17 @@ class Verbs:
         self._rules: list[FlowRule] = []
         self._numbers = count(FIRST_QPN)
         self._handles = count(1)
+
+    @property
+    def gids(self) -> tuple[bytes, ...]:
+        """The port's addresses, of 16 octets each; packets to others are dropped."""
+        return self._gids
+
+    @gids.setter
+    def gids(self, gids: Sequence[bytes]) -> None:
+        self._gids = tuple(gids)
+        self._unsealer.forget()
+        self.device.events.append(GIDChanged(port=1))
 
     @property
     def memory(self) -> Registrar:
