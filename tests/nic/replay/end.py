@@ -1,17 +1,17 @@
 """Our NIC in the place of one end: its queue pairs, keys and memory are those of the capture."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from rdmawire.memory.region import Region
 from rdmawire.memory.space import AddressSpace
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap
 from rdmawire.nic.engine import Nic
-from rdmawire.nic.profile import RXE
+from rdmawire.nic.profile import RXE, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS
-from rdmawire.nic.work import RecvWR, SendWR, Sge
+from rdmawire.nic.work import RecvWR, SendFlags, SendWR, Sge
 from rdmawire.wire.ib import DETH
 from tests.nic.replay.capture import Seen
 from tests.nic.replay.conversation import Pair, Side, path_of
@@ -22,9 +22,37 @@ from tests.nic.replay.posted import Answers, Message, messages
 LOCAL_SIZE = 1 << 24
 MOST = 256
 """Work requests and completions of one queue."""
+MOST_PIECES, MOST_INLINE = 3, 64
 _ALL_ACCESS = 15
 _ACCESS = {QPType.RC: _ALL_ACCESS, QPType.UC: 3, QPType.UD: 0}
 _STATES = (QPState.INIT, QPState.RTR, QPState.RTS)
+
+
+Shape = Callable[[SendWR, Message], SendWR]
+"""How a program may post the same work otherwise."""
+
+
+def plain(wr: SendWR, _: Message) -> SendWR:
+    """As the captured programs did: with one piece of memory, or none."""
+    return wr
+
+
+def inline(wr: SendWR, message: Message) -> SendWR:
+    """With the octets in the work request, if they are few."""
+    if not 0 < len(message.payload) <= MOST_INLINE:
+        return wr
+    return wr._replace(sges=(), inline=message.payload, flags=wr.flags | SendFlags.INLINE)
+
+
+def in_pieces(wr: SendWR, _: Message) -> SendWR:
+    """With memory in three pieces, of which the one in the middle is empty."""
+    if not wr.sges:
+        return wr
+    address, length, lkey = wr.sges[0]
+    half = length // 2 + 1
+    return wr._replace(
+        sges=(Sge(address, half, lkey), Sge(0, 0, 0), Sge(address + half, length - half, lkey))
+    )
 
 
 class Posted(NamedTuple):
@@ -81,11 +109,15 @@ def _sender(seen: Seen) -> int:
 class End:
     """The NIC, and how work and receives get to it."""
 
-    def __init__(self, side: Side, options: Options) -> None:
+    def __init__(
+        self, side: Side, options: Options, shape: Shape = plain, profile: Profile = RXE
+    ) -> None:
         self.side = side
         self.options = options
+        self.work: list[SendWR] = []
+        self._shape = shape
         self.space = AddressSpace()
-        self.nic = Nic(side.mac, [side.gid], self.space, profile=RXE)
+        self.nic = Nic(side.mac, [side.gid], self.space, profile=profile)
         self.pd = self.nic.alloc_pd()
         self.lines = {pair: Line(side, pair, self._queue_pair(pair)) for pair in side.pairs()}
         self._register()
@@ -95,7 +127,7 @@ class End:
     def _queue_pair(self, pair: Pair) -> QueuePair:
         """The queue pair with the number that Linux gave it: numbers are given in turn."""
         send_cq, recv_cq = self.nic.create_cq(MOST), self.nic.create_cq(MOST)
-        cap = QPCap(MOST, MOST, 1, 1, 0)
+        cap = QPCap(MOST, MOST, MOST_PIECES, 1, MOST_INLINE)
         while True:
             qp = self.nic.create_qp(pair.type, QPInit(self.pd, send_cq, recv_cq, cap))
             if qp.number == pair.own:
@@ -160,7 +192,8 @@ class End:
             self.space.write(buffer.address, message.payload)
         line.posted.append(Posted(message, buffer))
         wr = _work(message, buffer)._replace(wr_id=len(line.posted) - 1)
-        self.nic.post_send(line.qp, [wr], now)
+        self.work.append(self._shape(wr, message))
+        self.nic.post_send(line.qp, self.work[-1:], now)
 
     def post_receives(self, line: Line, count: int) -> None:
         """Post receives of the length that the program posts."""

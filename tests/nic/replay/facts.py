@@ -50,7 +50,7 @@ class Options(NamedTuple):
     retry_cnt: int = 7
     rnr_retry: int = 7
     min_rnr_timer: int = 12
-    max_rd_atomic: int = 128
+    max_rd_atomic: int = 16
     receive_length: int = 1 << 15
 
 

@@ -10,13 +10,13 @@ that, and stays ahead of the capture's by as much.
 from collections import defaultdict, deque
 from typing import NamedTuple
 
-from rdmawire.nic.completion import WorkCompletion
+from rdmawire.nic.profile import RXE, Profile
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, Ack
 from rdmawire.wire.opcode import SHAPES
 from tests.nic.replay.capture import Seen
 from tests.nic.replay.conversation import Pair, Side
-from tests.nic.replay.end import End, Line
+from tests.nic.replay.end import End, Line, Shape, plain
 from tests.nic.replay.exceptions import SPURIOUS
 from tests.nic.replay.facts import LOST, TWICE, options
 from tests.nic.replay.memory import Written, before
@@ -50,9 +50,17 @@ class Replay:
     captured end had come to; a ``hasty`` one sends all that it may as soon as work is posted.
     """
 
-    def __init__(self, side: Side, *, bursts: bool = False, hasty: bool = False) -> None:
+    def __init__(
+        self,
+        side: Side,
+        *,
+        bursts: bool = False,
+        hasty: bool = False,
+        shape: Shape = plain,
+        profile: Profile = RXE,
+    ) -> None:
         self.side = side
-        self.end = End(side, options(side))
+        self.end = End(side, options(side), shape, profile)
         self.nic = self.end.nic
         self.compared: list[Compared] = []
         self.waits: list[Wait] = []
@@ -191,10 +199,6 @@ class Replay:
         assert due is not None
         self.nic.handle_timer(due)
         self._drain()
-
-    def completions(self, line: Line) -> tuple[list[WorkCompletion], list[WorkCompletion]]:
-        """Of a queue pair's send work, and of its receives."""
-        return line.send_cq.poll(RECEIVES << 4), line.recv_cq.poll(RECEIVES << 4)
 
 
 def _ack(seen: Seen) -> int | None:

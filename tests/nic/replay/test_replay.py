@@ -9,7 +9,7 @@ from rdmawire.wire import roce
 from tests.nic.replay import capture
 from tests.nic.replay.cases import ANSWERERS, ENDS, RECEIVERS, SENDERS, WRITTEN_TO, cases
 from tests.nic.replay.conversation import Side
-from tests.nic.replay.end import Line, Posted
+from tests.nic.replay.end import MOST, Line, Posted
 from tests.nic.replay.exceptions import SPURIOUS, with_identification
 from tests.nic.replay.facts import RECEIVED, SENT
 from tests.nic.replay.player import Compared, Replay
@@ -55,7 +55,7 @@ def test_send_work_ends_in_order_as_the_program_was_told(end: Side) -> None:
         replay.give_up()
         assert not replay.left_over()
     for line in replay.end.lines.values():
-        done, _ = replay.completions(line)
+        done = line.send_cq.poll(MOST)
         expected = SENT.get(end.capture.name) or (WCStatus.SUCCESS,) * len(line.outgoing)
         assert [one.wr_id for one in done] == [*range(len(expected))]
         assert tuple(one.status for one in done) == expected
@@ -79,7 +79,7 @@ def check_result(replay: Replay, line: Line, posted: Posted, done: WorkCompletio
 def test_messages_complete_receives_as_the_program_was_told(end: Side) -> None:
     replay = Replay(end).run()
     for line in replay.end.lines.values():
-        _, done = replay.completions(line)
+        done = line.recv_cq.poll(MOST)
         ended = [one for one in done if one.status is not WCStatus.WR_FLUSH_ERR]
         messages = [one for one in line.delivered() if one.opcode in OF_RECEIVES]
         expected = RECEIVED.get(end.capture.name, (WCStatus.SUCCESS,) * len(messages))
