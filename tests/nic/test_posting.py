@@ -1,0 +1,214 @@
+"""What may be posted: states, kinds of work, sizes, and the errno of each refusal."""
+
+from errno import EINVAL, ENOMEM
+
+import pytest
+
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.pair import CAP, Pair
+from rdmawire.nic.attribute import QPCap
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.transition import states_of
+from rdmawire.nic.work import SIGNALED, RecvWR, SendFlags, SendOpcode, SendWR, Sge
+from tests.nic.stage import Stage, climb, go, outcomes
+
+Op = SendOpcode
+CONNECTED = {Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM}
+LOCAL = {Op.LOCAL_INV, Op.BIND_MW, Op.REG_MR}
+RELIABLE = {
+    *CONNECTED,
+    *LOCAL,
+    Op.SEND_WITH_INV,
+    Op.RDMA_READ,
+    Op.ATOMIC_CMP_AND_SWP,
+    Op.ATOMIC_FETCH_AND_ADD,
+    Op.FLUSH,
+    Op.ATOMIC_WRITE,
+}
+ALLOWED = {
+    QPType.RC: RELIABLE,
+    QPType.UC: CONNECTED | LOCAL,
+    QPType.UD: {Op.SEND, Op.SEND_WITH_IMM},
+}
+KINDS = pytest.mark.parametrize("kind", ALLOWED)
+
+
+def refused(stage: Stage, *work: SendWR) -> int | None:
+    """The errno with which the client's work is refused."""
+    with pytest.raises(VerbsError) as refusal:
+        stage.client.nic.post_send(stage.client.qp, work, 0)
+    return refusal.value.errno
+
+
+def sample(stage: Stage, opcode: SendOpcode) -> SendWR:
+    """Good work of this kind, of eight octets."""
+    return SendWR(
+        opcode,
+        (stage.client.region.sge(8),),
+        ah=stage.client.path_to(stage.server),
+        remote_qpn=stage.server.qp.number,
+        placement=1,
+    )
+
+
+@KINDS
+@pytest.mark.parametrize("opcode", SendOpcode)
+def test_each_type_takes_the_work_that_its_service_has(kind: QPType, opcode: SendOpcode) -> None:
+    stage = Stage(Pair(kind=kind))
+    wr = sample(stage, opcode)
+    if opcode in ALLOWED[kind]:
+        stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+        assert len(stage.client.qp.sq) == 1
+    else:
+        assert refused(stage, wr) == EINVAL
+        assert len(stage.client.qp.sq) == 0
+
+
+def test_an_opcode_that_is_none_is_refused() -> None:
+    assert refused(Stage(), SendWR(99)) == EINVAL  # type: ignore[arg-type]
+
+
+SENDS = {QPState.RTS, QPState.SQD, QPState.SQE, QPState.ERR}
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [(kind, state) for kind in ALLOWED for state in states_of(kind)]
+)
+def test_states_and_what_they_take(kind: QPType, state: QPState) -> None:
+    stage = Stage(Pair(kind=kind))
+    _bring(stage, state)
+    wr = sample(stage, SendOpcode.SEND)._replace(wr_id=1)
+    recv = RecvWR((stage.client.region.sge(8),), 2)
+    nic, qp = stage.client.nic, stage.client.qp
+    if state in SENDS:
+        nic.post_send(qp, (wr,), 0)
+    else:
+        assert refused(stage, wr) == EINVAL
+    if state is QPState.RESET:
+        with pytest.raises(VerbsError) as refusal:
+            nic.post_recv(qp, (recv,), 0)
+        assert refusal.value.errno == EINVAL
+    else:
+        nic.post_recv(qp, (recv,), 0)
+    flushed = {QPState.SQE: [1], QPState.ERR: [1, 2]}.get(state, [])
+    assert outcomes(stage.client) == [(wr_id, WCStatus.WR_FLUSH_ERR) for wr_id in flushed]
+    sent = nic.transmit(0)
+    assert len(sent) == (1 if state is QPState.RTS else 0)
+
+
+def _bring(stage: Stage, state: QPState) -> None:
+    if state in (QPState.RESET, QPState.ERR, QPState.SQD):
+        go(stage.client, state)
+    elif state is QPState.SQE:
+        bad = sample(stage, SendOpcode.SEND)._replace(sges=(Sge(1, 1, 0xBAD),))
+        stage.client.nic.post_send(stage.client.qp, (bad,), 0)
+        stage.client.nic.transmit(0)
+        stage.client.poll()
+        assert stage.client.qp.state is QPState.SQE
+    else:
+        climb(stage.client, state)
+
+
+def test_a_full_send_queue_takes_no_more_until_something_completes() -> None:
+    stage = Stage(Pair(cap=CAP._replace(max_send_wr=2)))
+    for _ in range(2):
+        stage.client.write(b"x", to=stage.server.region)
+    assert refused(stage, sample(stage, SendOpcode.RDMA_WRITE)) == ENOMEM
+    stage.drive()
+    stage.client.write(b"x", to=stage.server.region)
+
+
+def test_a_full_receive_queue_takes_no_more() -> None:
+    stage = Stage(Pair(cap=CAP._replace(max_recv_wr=2)))
+    for _ in range(2):
+        stage.client.receive(8)
+    with pytest.raises(VerbsError) as refusal:
+        stage.client.receive(8)
+    assert refusal.value.errno == ENOMEM
+
+
+def test_work_before_the_one_that_is_refused_is_posted() -> None:
+    stage = Stage()
+    good = sample(stage, SendOpcode.RDMA_WRITE)
+    assert refused(stage, good, good._replace(rkey=1 << 32), good) == EINVAL
+    assert len(stage.client.qp.sq) == 1
+
+
+@pytest.mark.parametrize(
+    ("opcode", "fields"),
+    [
+        (Op.RDMA_WRITE, {"remote_address": 1 << 64}),
+        (Op.RDMA_WRITE, {"remote_address": -1}),
+        (Op.RDMA_READ, {"rkey": 1 << 32}),
+        (Op.SEND_WITH_IMM, {"imm_data": 1 << 32}),
+        (Op.RDMA_WRITE_WITH_IMM, {"imm_data": -1}),
+        (Op.SEND_WITH_INV, {"invalidate_rkey": 1 << 32}),
+        (Op.ATOMIC_FETCH_AND_ADD, {"compare_add": 1 << 64}),
+        (Op.ATOMIC_CMP_AND_SWP, {"swap": 1 << 64}),
+        (Op.FLUSH, {"placement": 16}),
+        (Op.FLUSH, {"selectivity": 4}),
+        (Op.FLUSH, {"length": 1 << 32}),
+    ],
+)
+def test_fields_fit_the_headers_they_travel_in(opcode: SendOpcode, fields: dict[str, int]) -> None:
+    stage = Stage()
+    wr = sample(stage, opcode)._replace(**fields)  # type: ignore[arg-type]
+    assert refused(stage, wr) == EINVAL
+
+
+@pytest.mark.parametrize(
+    "fields", [{"remote_qpn": 1 << 24}, {"remote_qkey": 1 << 32}, {"ah": None}]
+)
+def test_a_datagram_says_where_it_goes(fields: dict[str, int | None]) -> None:
+    stage = Stage(Pair(kind=QPType.UD))
+    wr = sample(stage, SendOpcode.SEND)._replace(**fields)  # type: ignore[arg-type]
+    assert refused(stage, wr) == EINVAL
+
+
+@pytest.mark.parametrize(
+    "opcode", [Op.ATOMIC_CMP_AND_SWP, Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_WRITE]
+)
+@pytest.mark.parametrize("length", [0, 4, 7, 9, 16])
+def test_atomics_are_of_eight_octets(opcode: SendOpcode, length: int) -> None:
+    stage = Stage()
+    wr = sample(stage, opcode)._replace(sges=(stage.client.region.sge(length),))
+    assert refused(stage, wr) == EINVAL
+
+
+SIZES = QPCap(8, 8, 2, 2, 16)
+
+
+def test_work_has_no_more_pieces_than_the_queue_pair_was_made_for() -> None:
+    stage = Stage(Pair(cap=SIZES))
+    sge = stage.client.region.sge(8)
+    wr = sample(stage, SendOpcode.SEND)
+    assert refused(stage, wr._replace(sges=(sge,) * 3)) == EINVAL
+    stage.client.nic.post_send(stage.client.qp, (wr._replace(sges=(sge,) * 2),), 0)
+    with pytest.raises(VerbsError):
+        stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,) * 3),), 0)
+    stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,) * 2),), 0)
+
+
+def test_inline_octets_are_no_more_than_the_queue_pair_was_made_for() -> None:
+    stage = Stage(Pair(cap=SIZES))
+    wr = SendWR(SendOpcode.SEND, flags=SIGNALED | SendFlags.INLINE)
+    assert refused(stage, wr._replace(inline=bytes(17))) == EINVAL
+    stage.client.nic.post_send(stage.client.qp, (wr._replace(inline=bytes(16)),), 0)
+
+
+@pytest.mark.parametrize("opcode", [Op.RDMA_READ, Op.ATOMIC_FETCH_AND_ADD, Op.FLUSH, Op.LOCAL_INV])
+def test_what_sends_no_octets_has_none_inline(opcode: SendOpcode) -> None:
+    stage = Stage()
+    wr = sample(stage, opcode)._replace(flags=SendFlags.INLINE, inline=bytes(8))
+    assert refused(stage, wr) == EINVAL
+
+
+@pytest.mark.parametrize(
+    "sge", [Sge(1 << 64, 1, 1), Sge(0, 1 << 32, 1), Sge(-1, 1, 1), Sge(0, -1, 1)]
+)
+def test_pieces_of_memory_that_no_address_reaches(sge: Sge) -> None:
+    stage = Stage()
+    assert refused(stage, SendWR(SendOpcode.SEND, (sge,))) == EINVAL
+    with pytest.raises(VerbsError):
+        stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,)),), 0)
