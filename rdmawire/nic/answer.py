@@ -28,6 +28,8 @@ def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
         else:
             frames.append(_acknowledge(qp, first))
         owed.popleft()
+    if qp.inbound.ack_due and len(frames) < room:
+        frames.append(_acknowledge(qp, qp.inbound.take_ack()))
 
 
 def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> bool:
@@ -40,6 +42,7 @@ def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> 
         qp.fail()
         qp.inbound.owed.clear()
         qp.inbound.reads = 0
+        qp.inbound.ack_due = False
         qp.inbound.owed.append(_gone(qp, owed))
         return False
     return owed.sent == owed.packets

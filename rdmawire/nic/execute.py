@@ -12,7 +12,7 @@ from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import KeyFault
 from rdmawire.nic.completion import WCFlags, WCStatus, WorkCompletion
 from rdmawire.nic.fault import Fault
-from rdmawire.nic.gather import NOTHING, Gather, gather
+from rdmawire.nic.gather import NOTHING, gather
 from rdmawire.nic.grh import grh_of
 from rdmawire.nic.inbound import (
     NO_MESSAGE,
@@ -44,8 +44,7 @@ def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
 def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     """A WRITE goes where its key allows."""
     target = qp.inbound.target
-    sink = Gather((target,), target.length)
-    qp.inbound.incoming = Incoming(role.family, sink, target.length, Fault.OPERATIONAL)
+    qp.inbound.incoming = Incoming(role.family, target, target.length, Fault.OPERATIONAL)
     return None
 
 
@@ -84,7 +83,8 @@ def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     inbound.epsn = serial.add(inbound.epsn, 1)
     inbound.refused = False
     if request.ackreq:
-        qp.owe_ack()
+        inbound.ack_due = True
+        qp.device.ready[qp] = None
     return None
 
 
@@ -210,6 +210,7 @@ def _next_msn(qp: QueuePair) -> int:
 def _owe(qp: QueuePair, answer: ReadResponse | AtomicResponse, resource: Resource) -> Fault | None:
     """Answer in turn, and remember what was asked, in case it is asked again."""
     inbound = qp.inbound
+    inbound.settle()
     inbound.epsn = serial.add(inbound.epsn, resource.packets)
     inbound.msn = _next_msn(qp)
     inbound.refused = False

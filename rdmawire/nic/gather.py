@@ -13,11 +13,19 @@ from rdmawire.nic.work import Sge
 
 
 class Piece(NamedTuple):
-    """A piece whose key was checked."""
+    """A piece whose key was checked: memory by octets from its start."""
 
     memory: Grant
     address: int
     length: int
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        """``length`` octets from ``offset`` on."""
+        return self[0].read(self[1] + offset, length)
+
+    def write(self, offset: int, data: Octets) -> None:
+        """Place octets from ``offset`` on."""
+        self[0].write(self[1] + offset, data)
 
 
 _new = tuple.__new__
@@ -27,28 +35,19 @@ NOTHING = Piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
 
 
 class Gather(NamedTuple):
-    """Local memory of a work request, addressed by octets from the start of its message."""
+    """Any number of pieces, which reads and writes like one."""
 
     pieces: tuple[Piece, ...]
     length: int
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """Octets of a message: ``length`` of them from ``offset`` on."""
-        pieces, _ = self
-        if len(pieces) == 1:
-            memory, address, _ = pieces[0]
-            return memory.read(address + offset, length)
+        """``length`` octets from ``offset`` on, counted over all pieces."""
         return b"".join(
             memory.read(address, length) for memory, address, length in self._span(offset, length)
         )
 
     def write(self, offset: int, data: Octets) -> None:
-        """Place octets of a message, from ``offset`` on."""
-        pieces, _ = self
-        if len(pieces) == 1:
-            memory, address, _ = pieces[0]
-            memory.write(address + offset, data)
-            return
+        """Place octets from ``offset`` on, counted over all pieces."""
         done = 0
         for memory, address, length in self._span(offset, len(data)):
             memory.write(address, data[done : done + length])
@@ -66,7 +65,7 @@ class Gather(NamedTuple):
 
 
 class Inline:
-    """A message that stands in the work request itself. Reads like a :class:`Gather`."""
+    """A message that stands in the work request itself. Reads like a :class:`Piece`."""
 
     __slots__ = ("_octets", "length")
 
@@ -81,7 +80,7 @@ class Inline:
 
 def gather(
     keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
-) -> Gather | KeyFault:
+) -> Piece | Gather | KeyFault:
     """The pieces whose keys allow this access, or what the first that does not breaks.
 
     An empty piece is none: its key is not looked at.
@@ -91,14 +90,14 @@ def gather(
         granted = keys.check(lkey, pd, address, length, access)
         if type(granted) is KeyFault:
             return granted
-        return _new(Gather, ((_new(Piece, (granted, address, length)),), length))
+        return _new(Piece, (granted, address, length))
     return _gather(keys, pd, sges, access)
 
 
 def _gather(
     keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
 ) -> Gather | KeyFault:
-    """As :func:`gather`, for any number of pieces."""
+    """As :func:`gather`, for none or several."""
     pieces = []
     total = 0
     for address, length, lkey in sges:

@@ -27,7 +27,9 @@ class Incoming:
 
     __slots__ = ("family", "limit", "placed", "sink", "unreachable")
 
-    def __init__(self, family: Family, sink: Gather, limit: int, unreachable: Fault) -> None:
+    def __init__(
+        self, family: Family, sink: Piece | Gather, limit: int, unreachable: Fault
+    ) -> None:
         self.family = family
         self.sink = sink
         self.limit = limit
@@ -35,7 +37,7 @@ class Incoming:
         self.placed = 0
 
 
-NO_MESSAGE = Incoming(IDLE, Gather((), 0), 0, Fault.OP_SEQUENCE)
+NO_MESSAGE = Incoming(IDLE, NOTHING, 0, Fault.OP_SEQUENCE)
 """Between messages."""
 
 NO_RECEIVE = RecvWR()
@@ -43,7 +45,7 @@ NO_RECEIVE = RecvWR()
 
 
 class Acknowledge:
-    """An ACK, or what an AETH says instead, with its value. A later ACK takes an ACK's place."""
+    """An ACK, or what an AETH says instead, with its value."""
 
     __slots__ = ("ack", "msn", "psn", "value")
 
@@ -100,14 +102,16 @@ class Resource(NamedTuple):
 class Inbound:
     """Where the conversation stands, as the responder sees it.
 
-    ``epsn`` is the PSN expected, ``msn`` the number of messages done; ``refused`` says that the
-    expected packet was refused, and what comes behind it need not be (one NAK for each gap).
-    ``reads`` counts the READs whose responses are owed; what would change memory under them waits
-    in ``deferred``. ``starved`` says that the peer was told of no receives. ``recv`` is the
-    receive in use, ``target`` what the key of the request in hand allows.
+    ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce. ``epsn`` is
+    the PSN expected, ``msn`` the number of messages done; ``refused`` says that the expected packet
+    was refused, and what comes behind it need not be (one NAK for each gap). ``reads`` counts the
+    READs whose responses are owed; what would change memory under them waits in ``deferred``.
+    ``starved`` says that the peer was told of no receives. ``recv`` is the receive in use,
+    ``target`` what the key of the request in hand allows.
     """
 
     __slots__ = (
+        "ack_due",
         "deferred",
         "epsn",
         "incoming",
@@ -135,7 +139,7 @@ class Inbound:
         self.reads = 0
         self.epsn = psn
         self.msn = 0
-        self.refused = self.starved = False
+        self.refused = self.starved = self.ack_due = False
         self.incoming = NO_MESSAGE
         self.recv = NO_RECEIVE
         self.target = NOTHING
@@ -150,16 +154,19 @@ class Inbound:
         self.incoming = NO_MESSAGE
         self.epsn = psn
 
-    def acknowledge(self) -> None:
-        """Owe an ACK of all that was done; one that is owed already takes it over."""
-        owed = self.owed
-        if owed and type(last := owed[-1]) is Acknowledge and last.ack is Ack.ACK:
-            last.psn, last.msn = serial.add(self.epsn, -1), self.msn
-        else:
-            owed.append(Acknowledge(serial.add(self.epsn, -1), self.msn))
+    def settle(self) -> None:
+        """Put the ACK that is due in its place among what is owed: something comes behind it."""
+        if self.ack_due:
+            self.owed.append(self.take_ack())
+
+    def take_ack(self) -> Acknowledge:
+        """The ACK that is due: of all that is done now."""
+        self.ack_due = False
+        return Acknowledge(serial.add(self.epsn, -1), self.msn)
 
     def refuse(self, ack: Ack, value: int) -> None:
         """Owe a NAK of the packet that is expected, with its code or timer."""
+        self.settle()
         self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))
 
     def remember(self, resource: Resource, most: int) -> None:

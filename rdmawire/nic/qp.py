@@ -7,7 +7,7 @@ way into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rdmawire.memory.domain import ProtectionDomain
@@ -63,6 +63,7 @@ class QueuePair:
         self.number = number
         self.type = kind
         self.service = SERVICES[kind]
+        self.made_of = init
         self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
         self.xrc_domain = xrc
         self.enter(QPState.RESET)
@@ -85,18 +86,21 @@ class QueuePair:
 
     def acquire(self) -> None:
         """Count as a user of what it is made of."""
-        self.pd.acquire()
-        for queue in (self.send_cq, self.recv_cq, self.srq):
-            if queue is not None:
-                queue.qps.add(self.number)
+        self.made_of.pd.acquire()
+        for queue in self._queues():
+            queue.qps.add(self.number)
 
     def release(self) -> None:
         """Undo :meth:`acquire`; nothing waits for it any more."""
         self.stop_timer()
-        self.pd.release()
-        for queue in (self.send_cq, self.recv_cq, self.srq):
-            if queue is not None:
-                queue.qps.discard(self.number)
+        self.made_of.pd.release()
+        for queue in self._queues():
+            queue.qps.discard(self.number)
+
+    def _queues(self) -> Iterator[CompletionQueue | SharedReceiveQueue]:
+        """Those it was made with: requests to an XRC target name others."""
+        _, send_cq, recv_cq, _, srq, *_ = self.made_of
+        return (queue for queue in (send_cq, recv_cq, srq) if queue is not None)
 
     # Attributes, and the states they lead to.
 
@@ -322,7 +326,7 @@ class QueuePair:
 
     def owe_ack(self) -> None:
         """Acknowledge, with whatever else is owed."""
-        self.inbound.acknowledge()
+        self.inbound.ack_due = True
         self.device.ready[self] = None
 
     def wake(self) -> None:

@@ -9,12 +9,11 @@ IBA 9.7.3.2). The oldest work completes first, always.
 from collections import deque
 
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.gather import Gather, Inline
+from rdmawire.nic.gather import NOTHING, Gather, Inline, Piece
 from rdmawire.nic.work import SOLICITED, VERBS, Answer, Local, SendWR, Verb
 from rdmawire.wire import psn as serial
 
 NO_PSN = -1
-_NO_OCTETS = Gather((), 0)
 
 
 class Wqe:
@@ -51,8 +50,8 @@ class Wqe:
         self.psn = NO_PSN
         self.packets = self.unacked = 0
         self.sent = self.most_sent = self.answered = self.length = 0
-        self.source: Gather | Inline = _NO_OCTETS
-        self.sink = _NO_OCTETS
+        self.source: Piece | Gather | Inline = NOTHING
+        self.sink: Piece | Gather = NOTHING
         self.status: WCStatus | None = None
 
     @property

@@ -23,6 +23,7 @@ def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
     if answer is None or _is_owed(qp, answer):
         qp.device.drops[Drop.FORGOTTEN] += 1
         return
+    qp.inbound.settle()
     qp.inbound.owe(answer)
     qp.wake()
 

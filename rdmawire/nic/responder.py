@@ -94,6 +94,7 @@ def _refuse(qp: QueuePair, request: Arrival, reaction: Reaction) -> None:
     elif reaction.nak is not None:
         inbound.refuse(Ack.NAK, reaction.nak)
     elif reaction.acknowledged:
+        inbound.settle()
         inbound.owed.append(Acknowledge(request.psn, inbound.msn))
     inbound.refused = reaction.once or reaction.rnr
     qp.wake()
