@@ -1,17 +1,19 @@
 """The exceptions to "octet for octet", each with the frames that need it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from rdmawire.wire import roce
 from tests.nic.replay import capture
 from tests.nic.replay.capture import Seen
 from tests.nic.replay.cases import ANSWERERS, SENDERS, cases
 from tests.nic.replay.conversation import CLIENT, SERVER, Side, side
-from tests.nic.replay.exceptions import SPURIOUS, with_identification
+from tests.nic.replay.exceptions import EXCEPTIONS, SPURIOUS, with_identification
 from tests.nic.replay.facts import LOST, TWICE
 from tests.nic.replay.player import Compared, Replay
 
 MANAGEMENT_FRAMES = 7
+PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 _BURSTS = [end for end in ANSWERERS if end.capture.name not in {*LOST, *TWICE, *SPURIOUS}]
 """Where no answer was lost and no request repeated."""
 
@@ -107,3 +109,9 @@ def client(name: str) -> Side:
 
 def server(name: str) -> Side:
     return side(capture.read(name), SERVER)
+
+
+def test_every_exception_stands_on_the_page() -> None:
+    page = PAGE.read_text()
+    for one in EXCEPTIONS:
+        assert f"| {one.what} | {one.instead} | {one.reason} |" in page
