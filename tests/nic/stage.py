@@ -8,6 +8,7 @@ from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import Event
+from rdmawire.nic.path import headers_to
 from rdmawire.nic.state import QPState
 from rdmawire.nic.transition import QP_TRANSITIONS
 from rdmawire.nic.work import SendOpcode, SendWR, Sge
@@ -69,8 +70,14 @@ class Stage:
     def forge(self, packet: Packet, *, by: End | None = None) -> bytes:
         """A frame as the client (or another end) would send it."""
         end = self.client if by is None else by
-        addressed = packet.replace(bth=packet.bth.replace(destqp=end.peer.qp.number))
-        return Frame(end.qp.seal.headers, addressed).seal().build()
+        return self.frame_of(packet, by=end).seal().build()
+
+    def frame_of(self, packet: Packet, *, by: End | None = None) -> Frame:
+        """As :meth:`forge`, before it is sealed."""
+        end = self.client if by is None else by
+        numbers = (end.qp.number, end.peer.qp.number)
+        headers = headers_to(end.path_to(end.peer), end.mac, *numbers)
+        return Frame(headers, packet.replace(bth=packet.bth.replace(destqp=numbers[1])))
 
     def tell(self, packet: Packet, *, by: End | None = None) -> None:
         """Hand a forged packet to the end that it is for."""
