@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from rdmawire.fabric.host import Buffer
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
+from rdmawire.nic.address import SOURCE_PORTS
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import Event
@@ -75,9 +76,8 @@ class Stage:
     def frame_of(self, packet: Packet, *, by: End | None = None) -> Frame:
         """As :meth:`forge`, before it is sealed."""
         end = self.client if by is None else by
-        numbers = (end.qp.number, end.peer.qp.number)
-        headers = headers_to(end.path_to(end.peer), end.mac, *numbers)
-        return Frame(headers, packet.replace(bth=packet.bth.replace(destqp=numbers[1])))
+        headers = headers_to(end.path_to(end.peer), end.mac, SOURCE_PORTS)
+        return Frame(headers, packet.replace(bth=packet.bth.replace(destqp=end.peer.qp.number)))
 
     def tell(self, packet: Packet, *, by: End | None = None) -> None:
         """Hand a forged packet to the end that it is for."""
