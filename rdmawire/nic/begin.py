@@ -24,7 +24,8 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
     verb = wqe.verb
     if (verb.takes_resource or queue.outstanding_reads) and _out_of_reads(qp, wqe):
         return True
-    return verb.takes_receive and qp.credit_limit is not None and _out_of_credits(qp)
+    limit = qp.credit_limit
+    return limit is not None and verb.takes_receive and _out_of_credits(qp, limit)
 
 
 def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
@@ -35,14 +36,12 @@ def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
     return wqe.verb.takes_resource and under_way >= qp.max_rd_atomic
 
 
-def _out_of_credits(qp: QueuePair) -> bool:
+def _out_of_credits(qp: QueuePair, limit: int) -> bool:
     """Messages ahead of what the peer has receives for wait. IBA 9.7.7.2.5.
 
     With nothing under way one goes all the same, or a lost word of credits would stop all.
     """
-    if qp.credit_limit is None or not qp.sq.in_flight:
-        return False
-    return serial.is_before(qp.credit_limit, serial.add(qp.sq.ssn, 1))
+    return qp.sq.in_flight > 0 and serial.is_before(limit, serial.add(qp.sq.ssn, 1))
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:

@@ -90,8 +90,6 @@ class SendQueue:
         "outstanding_reads",
         "posted",
         "sent",
-        "sink",
-        "source",
         "ssn",
         "unacked_psn",
     )

@@ -31,8 +31,12 @@ def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
 
 
 def implied(qp: QueuePair) -> None:
-    """A response is missing: go back to what asked for it, once until something moves."""
+    """An answer is missing: go back to what asked for it, once until something moves.
+
+    Whatever was on its way when that was found out says so again, and means nothing new.
+    """
     if not qp.retrying:
+        qp.retrying = True
         go_back(qp)
 
 
@@ -46,7 +50,6 @@ def go_back(qp: QueuePair) -> None:
         return
     if qp.retry_cnt != qp.device.profile.endless_retry_cnt:
         qp.retries -= 1
-    qp.retrying = True
     qp.sq.go_back(qp.sq.unacked_psn)
     qp.stop_timer()
     qp.wake()
@@ -58,6 +61,7 @@ def timed_out(qp: QueuePair) -> None:
         qp.resting = False
         qp.wake()
     else:
+        qp.retrying = False
         go_back(qp)
 
 
