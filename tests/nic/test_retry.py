@@ -44,6 +44,22 @@ def test_a_lost_ack_is_asked_for_again_and_the_request_not_done_again() -> None:
     assert [aeth.msn for aeth in stage.aeths(stage.server)] == [1, 1, 1]
 
 
+def test_a_gap_among_what_a_timeout_sent_again_needs_no_other_timeout() -> None:
+    stage = stage_of(1, 2, 3, timeout=10)
+    for octets in (b"first", b"second"):
+        stage.client.write(octets, to=stage.server.region)
+    stage.drive()
+    again = 4_096 << 10
+    assert [sent.time for sent in stage.by(stage.client)] == [
+        0,
+        0,
+        again,
+        again,
+        *[again + us(2)] * 2,
+    ]
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
+
+
 @pytest.mark.parametrize("retry_cnt", range(7))
 @BOTH
 def test_retries_are_counted(profile: Profile, retry_cnt: int) -> None:
