@@ -162,7 +162,10 @@ class Verbs:
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
         """The attributes as they stand. ibv_query_qp(3)."""
-        return qp.attributes._replace(qp_state=qp.state, cur_qp_state=qp.state)
+        draining = qp.state is QPState.SQD and qp.sq.under_way
+        return qp.attributes._replace(
+            qp_state=qp.state, cur_qp_state=qp.state, sq_draining=draining
+        )
 
     def destroy_qp(self, qp: QueuePair) -> None:
         """ibv_destroy_qp(3): nothing of it completes any more; EBUSY in a multicast group."""
