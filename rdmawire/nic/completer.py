@@ -69,7 +69,7 @@ def settle(qp: QueuePair, psn: int) -> bool:
             break
         qp.retire()
     if queue.unacked_psn != before:
-        qp.progressed()
+        qp.patience.renew()
     if wqe is None or queue.unacked_psn == psn:
         return True
     retry.implied(qp)
@@ -164,7 +164,7 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
     if wqe.answered == wqe.packets:
         qp.sq.finish(wqe, WCStatus.SUCCESS)
         qp.retire()
-    qp.progressed()
+    qp.patience.renew()
 
 
 _Taker = Callable[[QueuePair, Arrival], None]

@@ -13,6 +13,7 @@ from rdmawire.nic.unseal import Drop
 
 if TYPE_CHECKING:
     from rdmawire.nic.cq import CompletionQueue
+    from rdmawire.nic.patience import Patience
     from rdmawire.nic.qp import QueuePair
     from rdmawire.nic.srq import SharedReceiveQueue
 
@@ -62,46 +63,44 @@ def _nothing_to_forget() -> None:
 
 
 class Timers:
-    """Queue pairs that wait for a time, the soonest first.
+    """What waits for a time, the soonest first.
 
     A deadline that moves away leaves its old place in the heap, and is put back when that comes
-    up: nearly every ACK moves one, and that must cost nothing. ``watched`` of a queue pair is
-    the place that counts.
+    up: nearly every ACK moves one, and that must cost nothing. ``place`` is the one that counts.
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, QueuePair]] = []
+        self._heap: list[tuple[int, int, Patience]] = []
         self._entries = 0
 
-    def watch(self, qp: "QueuePair", deadline: int) -> None:
-        """Look at this queue pair at its deadline (ns), or before."""
-        if qp.watched is None or deadline < qp.watched:
-            qp.watched = deadline
+    def watch(self, patience: "Patience", deadline: int) -> None:
+        """Look at it at its deadline (ns), or before."""
+        if patience.place is None or deadline < patience.place:
+            patience.place = deadline
             self._entries += 1
-            heappush(self._heap, (deadline, self._entries, qp))
+            heappush(self._heap, (deadline, self._entries, patience))
 
     def next(self) -> int | None:
         """The soonest deadline (ns), if anything waits."""
         while self._heap:
-            time, _, qp = self._heap[0]
-            if qp.watched == time == qp.deadline:
+            time, _, patience = self._heap[0]
+            if patience.place == time == patience.deadline:
                 return time
             self._put_back()
         return None
 
-    def _put_back(self) -> "QueuePair":
-        """Take the first place out; its queue pair gets another if it still waits."""
-        time, _, qp = heappop(self._heap)
-        if qp.watched == time:
-            qp.watched = None
-            if qp.deadline is not None:
-                self.watch(qp, qp.deadline)
-        return qp
+    def _put_back(self) -> None:
+        """Take the first place out; what had it gets another if it still waits."""
+        time, _, patience = heappop(self._heap)
+        if patience.place == time:
+            patience.place = None
+            if patience.deadline is not None:
+                self.watch(patience, patience.deadline)
 
     def due(self, now: int) -> "Iterator[QueuePair]":
         """The queue pairs whose deadline has come; each has none after."""
         while (time := self.next()) is not None and time <= now:
-            qp = self._heap[0][2]
-            qp.deadline = None
+            patience = self._heap[0][2]
+            patience.deadline = None
             self._put_back()
-            yield qp
+            yield patience.qp

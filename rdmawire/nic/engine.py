@@ -102,7 +102,7 @@ class Nic(Verbs):
             answer(qp, frames, most)
             while resume(qp):
                 answer(qp, frames, most)
-            if qp.sends and not qp.resting:
+            if qp.sends and not qp.patience.resting:
                 send(qp, frames, most)
             if len(frames) >= most:
                 ready[qp] = None

@@ -19,6 +19,7 @@ from rdmawire.nic.device import Device
 from rdmawire.nic.event import LastWQEReached, SendQueueDrained
 from rdmawire.nic.inbound import NO_RECEIVE, Inbound
 from rdmawire.nic.path import headers_to
+from rdmawire.nic.patience import Patience
 from rdmawire.nic.queue import SendQueue, Wqe
 from rdmawire.nic.seal import ACKREQ, MOST_HEADS, Seal
 from rdmawire.nic.service import SERVICES
@@ -30,8 +31,6 @@ from rdmawire.wire.ib import BTH
 
 _new = tuple.__new__
 
-ACK_TIMEOUT_UNIT = 4_096
-"""Nanoseconds that a Local ACK Timeout counts, two to its power times. IBA 9.7.6.1.3."""
 _NOTHING_MORE = tuple(WorkCompletion(0)[8:])
 
 
@@ -53,9 +52,7 @@ class QPInit(NamedTuple):
 class QueuePair:
     """One queue pair. Times are ns, lengths octets, ``mtu`` is the path's.
 
-    ``deadline`` is when the timer fires that runs; ``resting`` says that it is the wait that an
-    RNR NAK asked for, and not the wait for an ACK. ``halted`` work begins no more: what failed
-    ends in its turn. ``retrying`` is since the queue went back until something moves.
+    ``halted`` says that no work begins any more: what failed ends in its turn.
     """
 
     def __init__(self, device: Device, number: int, kind: QPType, init: QPInit) -> None:
@@ -72,12 +69,10 @@ class QueuePair:
         self.rq: deque[RecvWR] = deque()
         self.inbound = Inbound()
         self.seal = Seal((), BTH())
-        self.deadline: int | None = None
-        self.watched: int | None = None
+        self.patience = Patience(device, self)
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
-        self.resting = self.halted = self.retrying = self.established = False
-        self.drained = False
+        self.halted = self.established = self.drained = False
         reliable = self.service.reliable
         self.unasked = self.ask_after = device.profile.packets_per_ack - 1
         self.cnps = 0
@@ -92,7 +87,7 @@ class QueuePair:
 
     def release(self) -> None:
         """Undo :meth:`acquire`; nothing waits for it any more."""
-        self.stop_timer()
+        self.patience.stop()
         self.made_of.pd.release()
         for queue in self._queues():
             queue.qps.discard(self.number)
@@ -134,9 +129,7 @@ class QueuePair:
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
         self.pkey = self.device.pkeys[now.pkey_index % len(self.device.pkeys)]
-        self.timeout = ACK_TIMEOUT_UNIT << now.timeout if now.timeout else 0
-        self.retry_cnt = self.retries = now.retry_cnt
-        self.rnr_retry = self.rnr_retries = now.rnr_retry
+        self.patience.agree(now)
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic
         self.max_dest_rd_atomic = now.max_dest_rd_atomic
@@ -177,13 +170,13 @@ class QueuePair:
 
     def clear(self) -> None:
         """Forget all work and all that was agreed upon: RESET. IBA 10.3.1.1."""
-        self.stop_timer()
+        self.patience.clear()
         self.sq.reset(0)
         self.rq.clear()
         self.inbound.reset(0)
         self.credit_limit = None
         self.unasked = self.ask_after
-        self.halted = self.retrying = self.established = False
+        self.halted = self.established = False
         self.attributes = QPAttributes(cap=self.cap)
 
     # Work.
@@ -266,7 +259,7 @@ class QueuePair:
         if self.state is state:
             return
         self.enter(state)
-        self.stop_timer()
+        self.patience.stop()
         self.flush_sends()
         if state is QPState.ERR:
             self._flush_receives()
@@ -291,32 +284,7 @@ class QueuePair:
         if self.srq is not None:
             self.device.events.append(LastWQEReached(self.number))
 
-    # The timer, and a place in the order of sending.
-
-    def start_timer(self) -> None:
-        """Wait for an ACK, unless a timer runs or nothing is outstanding."""
-        if self.deadline is None and self.timeout and self.sq.in_flight:
-            self.deadline = self.device.now + self.timeout
-            self.device.timers.watch(self, self.deadline)
-
-    def progressed(self) -> None:
-        """An answer moved the queue: all retries are left again, and the timer begins anew."""
-        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
-        self.retrying = False
-        if not self.resting:
-            self.deadline = None
-            self.start_timer()
-
-    def rest(self, until: int) -> None:
-        """Send nothing until then: the peer was not ready."""
-        self.resting = True
-        self.deadline = until
-        self.device.timers.watch(self, until)
-
-    def stop_timer(self) -> None:
-        """Wait for nothing."""
-        self.deadline = None
-        self.resting = False
+    # What the responder asks for, and a place in the order of sending.
 
     def take_receive(self) -> RecvWR | None:
         """The next receive, of its own queue or the shared one."""

@@ -36,7 +36,7 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
             break
         queue.sent.append(posted.popleft())
     qp.retire()
-    qp.start_timer()
+    qp.patience.wait()
 
 
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:

@@ -35,8 +35,8 @@ def implied(qp: QueuePair) -> None:
 
     Whatever was on its way when that was found out says so again, and means nothing new.
     """
-    if not qp.retrying:
-        qp.retrying = True
+    if not qp.patience.retrying:
+        qp.patience.retrying = True
         go_back(qp)
 
 
@@ -45,23 +45,23 @@ def go_back(qp: QueuePair) -> None:
     wqe = qp.sq.oldest()
     if wqe is None:
         return
-    if not qp.retries and not migration.escaped(qp):
+    if not qp.patience.retries and not migration.escaped(qp):
         ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
         return
-    if qp.retry_cnt != qp.device.profile.endless_retry_cnt:
-        qp.retries -= 1
+    if qp.patience.retry_cnt != qp.device.profile.endless_retry_cnt:
+        qp.patience.retries -= 1
     qp.sq.go_back(qp.sq.unacked_psn)
-    qp.stop_timer()
+    qp.patience.stop()
     qp.wake()
 
 
 def timed_out(qp: QueuePair) -> None:
     """The timer fired: the wait that the peer asked for is over, or no ACK came."""
-    if qp.resting:
-        qp.resting = False
+    if qp.patience.resting:
+        qp.patience.resting = False
         qp.wake()
     else:
-        qp.retrying = False
+        qp.patience.retrying = False
         go_back(qp)
 
 
@@ -80,13 +80,13 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
     wqe = qp.sq.oldest()
     if wqe is None:
         return
-    if not qp.rnr_retries:
+    if not qp.patience.rnr_retries:
         ended(qp, wqe, WCStatus.RNR_RETRY_EXC_ERR)
         return
-    if qp.rnr_retry != ENDLESS_RNR_RETRY:
-        qp.rnr_retries -= 1
+    if qp.patience.rnr_retry != ENDLESS_RNR_RETRY:
+        qp.patience.rnr_retries -= 1
     qp.sq.go_back(qp.sq.unacked_psn)
-    qp.rest(qp.device.now + qp.device.profile.rnr_timer_ns[timer])
+    qp.patience.rest(qp.device.profile.rnr_timer_ns[timer])
 
 
 REFUSALS: dict[int, Callable[[QueuePair, int], None]] = {

@@ -1,0 +1,86 @@
+"""How long a requester waits for an answer, and how often it tries again.
+
+IBA 9.7.6.1.3 (Local ACK Timeout), 9.7.5.2.8 (RNR NAKs). Times are ns; they are arguments, or what
+the device says of now.
+"""
+
+from typing import TYPE_CHECKING
+
+from rdmawire.nic.attribute import QPAttributes
+from rdmawire.nic.device import Device
+
+if TYPE_CHECKING:
+    from rdmawire.nic.qp import QueuePair
+
+ACK_TIMEOUT_UNIT = 4_096
+"""Nanoseconds that a Local ACK Timeout counts, two to its power times. IBA 9.7.6.1.3."""
+
+
+class Patience:
+    """The timer of one queue pair, and the retries that are left.
+
+    ``deadline`` is when the timer fires that runs; ``resting`` says that it is the wait that an
+    RNR NAK asked for, and not the wait for an ACK. ``retrying`` is since the queue went back for
+    an answer that was missing, until something moves.
+    """
+
+    __slots__ = (
+        "_device",
+        "deadline",
+        "place",
+        "qp",
+        "resting",
+        "retries",
+        "retry_cnt",
+        "retrying",
+        "rnr_retries",
+        "rnr_retry",
+        "timeout",
+    )
+
+    def __init__(self, device: Device, qp: "QueuePair") -> None:
+        self._device = device
+        self.qp = qp
+        self.deadline: int | None = None
+        self.place: int | None = None
+        self.resting = self.retrying = False
+        self.agree(QPAttributes())
+
+    def agree(self, attributes: QPAttributes) -> None:
+        """Take over how long and how often."""
+        exponent = attributes.timeout
+        self.timeout = ACK_TIMEOUT_UNIT << exponent if exponent else 0
+        self.retry_cnt = self.retries = attributes.retry_cnt
+        self.rnr_retry = self.rnr_retries = attributes.rnr_retry
+
+    def wait(self) -> None:
+        """Wait for an ACK, unless a timer runs or nothing is outstanding."""
+        if self.deadline is None and self.timeout and self.qp.sq.in_flight:
+            self._until(self._device.now + self.timeout)
+
+    def renew(self) -> None:
+        """An answer moved the queue: all retries are left again, and the wait begins anew."""
+        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
+        self.retrying = False
+        if not self.resting:
+            self.deadline = None
+            self.wait()
+
+    def rest(self, time: int) -> None:
+        """Send nothing for so long: the peer was not ready."""
+        self.resting = True
+        self._until(self._device.now + time)
+
+    def stop(self) -> None:
+        """Wait for nothing."""
+        self.deadline = None
+        self.resting = False
+
+    def clear(self) -> None:
+        """As at the beginning."""
+        self.stop()
+        self.retrying = False
+
+    def _until(self, deadline: int) -> None:
+        self.deadline = deadline
+        self._device.timers.watch(self, deadline)
