@@ -43,9 +43,13 @@ class Arena:
         assert 0 <= at <= at + len(octets) <= self.memory.size
         self.model[at : at + len(octets)] = octets
 
+    def found(self) -> bytes:
+        """What stands in memory."""
+        return self.host.space.read(self.memory.base, self.memory.size)
+
     def check(self) -> None:
         """Memory is what the model is, octet for octet."""
-        found = self.host.space.read(self.memory.base, self.memory.size)
+        found = self.found()
         if found != self.model:
             wrong = [at for at, octet in enumerate(found) if octet != self.model[at]]
             first, last = (self.memory.base + at for at in (wrong[0], wrong[-1]))

@@ -24,8 +24,8 @@ from tests.stateful.arena import Area, Arena
 TARGET = 40_000
 SOURCE = 20_000
 SINK = 60_000
-INBOX = 100_000
-ARENA = 240_000
+INBOX = 160_000
+ARENA = 300_000
 
 INLINE = SendFlags.INLINE
 NUMBERS = count(1)

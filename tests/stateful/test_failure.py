@@ -17,7 +17,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.link import Chances
 from rdmawire.memory.access import Access
 from rdmawire.memory.fast import FastRegistration
-from rdmawire.memory.mw import Bind
+from rdmawire.memory.mw import Bind, MemoryWindow, bind_window
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.event import (
@@ -32,7 +32,7 @@ from rdmawire.nic.work import BindMW, RecvWR, RegMR, SendFlags, SendOpcode, Send
 from rdmawire.wire.management import MTU
 from tests.stateful.connection import PATIENCE, Lan, connect, flows_between, lan, reliable
 from tests.stateful.effort import searching
-from tests.stateful.flow import NUMBERS, Flow
+from tests.stateful.flow import NUMBERS, SOURCE, Flow, Way
 from tests.stateful.words import PSNS
 
 _W, _O = WCStatus, SendOpcode
@@ -107,6 +107,10 @@ def _short_receive(flow: Flow) -> RecvWR:
 def _bad_receive(flow: Flow) -> RecvWR:
     (sge,) = flow.receiver.inbox.take([1000])
     return RecvWR((sge._replace(lkey=sge.lkey + 1),), next(NUMBERS))
+
+
+def _receive_one_short(flow: Flow) -> RecvWR:
+    return RecvWR(flow.receiver.inbox.take([4 * MTU_256 - 1]), next(NUMBERS))
 
 
 def _good_receive(flow: Flow) -> RecvWR:
@@ -211,7 +215,7 @@ FAILURES: Final[dict[str, Failure]] = {
         _W.REM_INV_REQ_ERR,
         peer_fails=True,
         receive=_W.LOC_LEN_ERR,
-        receives=_good_receive,
+        receives=_receive_one_short,
     ),
     "receive with no key": Failure(
         lambda flow: _remote(flow, _O.SEND, 8),
@@ -437,3 +441,97 @@ def test_receives_left_behind_are_flushed_in_order(srq: bool) -> None:
     left = [] if srq else [(recv.wr_id, _W.WR_FLUSH_ERR) for recv in scene.flow.receives]
     assert found == left
     assert place.qp.state is QPState.ERR
+
+
+def _ended(scene: Scene) -> list[WCStatus]:
+    return [done.status for done in scene.completions(0)]
+
+
+def _of_a_region(flow: Flow) -> int:
+    return flow.receiver.target.region.rkey
+
+
+def _of_none(_: Flow) -> int:
+    return 0xDEAD
+
+
+def _of_another_queue_pair(flow: Flow) -> int:
+    """A window that is bound on a queue pair, which is not the one that is asked."""
+    place = flow.receiver
+    memory = place.host.nic.memory
+    window = memory.alloc_mw(place.host.pd, 2)
+    start = place.target.region.iova
+    bind = Bind(start, 8, Access.REMOTE_READ, place.qp.number + 1, place.host.pd, window.key + 1)
+    return bind_window(memory.keys, window, place.target.region, bind)
+
+
+@pytest.mark.parametrize("key", [_of_a_region, _of_none, _of_another_queue_pair])
+@pytest.mark.parametrize("length", [0, 8, 3 * MTU_256])
+def test_a_key_that_the_sender_cannot_take_back(key: Callable[[Flow], int], length: int) -> None:
+    """IBA 9.9.3, class J: the message is acknowledged, and the responder ends with an error."""
+    scene = Scene(FAILURES["no receive"], IBTA, 0)
+    flow = scene.flow
+    flow.post_receive([1000], 0)
+    rkey = key(flow)
+    sges = flow.sender.source.take([length])
+    scene.post(SendWR(_O.SEND_WITH_INV, sges, invalidate_rkey=rkey))
+    scene.lan.world.run()
+    assert _ended(scene) == [_W.SUCCESS]
+    assert [done.status for done in scene.completions(1)] == [_W.REM_INV_REQ_ERR]
+    assert flow.receiver.qp.state is QPState.ERR
+
+
+def _deregister(flow: Flow) -> None:
+    flow.receiver.host.nic.memory.dereg_mr(flow.receiver.target.region)
+
+
+def _unbind(flow: Flow) -> None:
+    """Through the verb, while a message by the window is coming in."""
+    memory = flow.receiver.host.nic.memory
+    window = flow.ways[-1].grant
+    assert isinstance(window, MemoryWindow)
+    memory.dealloc_mw(window)
+
+
+@pytest.mark.parametrize("opcode", [_O.RDMA_WRITE, _O.RDMA_READ])
+@pytest.mark.parametrize("window", [False, True])
+def test_memory_that_goes_away_in_the_middle_of_a_message(opcode: SendOpcode, window: bool) -> None:
+    """The message ends with a NAK, and what lies behind the key is not touched any more."""
+    scene = Scene(FAILURES["no receive"], IBTA, 0)
+    flow, world = scene.flow, scene.lan.world
+    if window:
+        _bind_all(flow)
+    wr = _remote(flow, opcode, 100 * MTU_256)._replace(rkey=flow.ways[-1].rkey)
+    area = flow.sender.sink if opcode is _O.RDMA_READ else flow.sender.source
+    wr = wr._replace(sges=(Sge(area.region.iova, SOURCE, area.region.lkey),))
+    scene.post(wr)
+    _until_half_way(scene, opcode)
+    before = flow.receiver.arena.found()
+    (_unbind if window else _deregister)(flow)
+    world.run()
+    assert _ended(scene) == [_W.REM_OP_ERR]
+    assert flow.receiver.qp.state is QPState.ERR
+    assert flow.receiver.arena.found() == before
+
+
+def _bind_all(flow: Flow) -> None:
+    """A window over all of the target, on the receiver's queue pair."""
+    place, whole = flow.receiver, flow.ways[0]
+    memory = place.host.nic.memory
+    window = memory.alloc_mw(place.host.pd, 2)
+    rights = Access.REMOTE_WRITE | Access.REMOTE_READ
+    qpn = place.qp.number
+    bind = Bind(whole.iova, whole.length, rights, qpn, place.host.pd, window.key + 1)
+    rkey = bind_window(memory.keys, window, place.target.region, bind)
+    flow.ways.append(Way(window, rkey, whole.iova, whole.memory, whole.length))
+
+
+def _until_half_way(scene: Scene, opcode: SendOpcode) -> None:
+    """Ten packets of the message are there, and no more."""
+    sender, receiver = scene.lan.hosts
+    frames = sender.nic.transmit(0)[: 1 if opcode is _O.RDMA_READ else 10]
+    for frame in frames:
+        receiver.nic.receive(frame, 0)
+    if opcode is _O.RDMA_READ:
+        for frame in receiver.nic.transmit(0, 10):
+            sender.nic.receive(frame, 0)

@@ -13,7 +13,7 @@ from tests.stateful.words import PSNS
 LEAK = SECRET[:6]
 
 
-@searching(400)
+@searching(600)
 @given(st.data(), PSNS, st.integers(1, 25))
 def test_a_peer_without_rules_does_no_harm(data: st.DataObject, psn: int, frames: int) -> None:
     peer = Host(1)

@@ -24,9 +24,9 @@ class Extended(Reliable):
     make: ClassVar[Callable[..., tuple[Place, Place]]] = staticmethod(extended)
 
 
-Reliable.TestCase.settings = searching(60)
-Three.TestCase.settings = searching(20)
-Extended.TestCase.settings = searching(30)
+Reliable.TestCase.settings = searching(350)
+Three.TestCase.settings = searching(120)
+Extended.TestCase.settings = searching(150)
 TestTwoHosts = Reliable.TestCase
 TestThreeHosts = Three.TestCase
 TestExtended = Extended.TestCase

@@ -44,10 +44,10 @@ class Length(NamedTuple):
 
 LENGTHS = st.one_of(
     st.builds(Length, st.just(0), st.integers(0, 33)),
-    st.builds(Length, st.integers(0, 2), st.integers(-4, 4)),
-    st.builds(Length, st.integers(0, 2), st.integers(0, 255)),
+    st.builds(Length, st.integers(0, 3), st.integers(-4, 4)),
+    st.builds(Length, st.integers(0, 3), st.integers(0, 255)),
 )
-LONGEST = Length(2, 255)
+LONGEST = Length(3, 255)
 CUTS = st.lists(st.floats(0, 1), max_size=MOST_PIECES - 1)
 """Where a message is cut into pieces, as parts of its length."""
 
