@@ -40,8 +40,7 @@ def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> 
             owed.sent += 1
     except MemoryFault:
         qp.fail()
-        qp.inbound.owed.clear()
-        qp.inbound.reads = 0
+        qp.inbound.fall_silent()
         qp.inbound.ack_due = False
         qp.inbound.owed.append(_gone(qp, owed))
         return False

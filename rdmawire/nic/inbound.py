@@ -133,16 +133,21 @@ class Inbound:
 
     def reset(self, psn: int) -> None:
         """Nothing owed, nothing begun, with this PSN expected."""
-        self.owed.clear()
+        self.fall_silent()
         self.resources.clear()
         self.deferred.clear()
-        self.reads = 0
         self.epsn = psn
         self.msn = 0
-        self.refused = self.starved = self.ack_due = False
+        self.refused = self.starved = False
         self.incoming = NO_MESSAGE
         self.recv = NO_RECEIVE
         self.target = NOTHING
+
+    def fall_silent(self) -> None:
+        """Owe no answer any more."""
+        self.owed.clear()
+        self.reads = 0
+        self.ack_due = False
 
     def owe(self, answer: ReadResponse | AtomicResponse) -> None:
         """Answer in turn."""

@@ -115,6 +115,7 @@ class QueuePair:
         if mask & QPAttrMask.SQ_PSN:
             self.sq.reset(new.sq_psn)
         if state is QPState.ERR:
+            self.inbound.fall_silent()
             self.fail()
         elif state is not self.state:
             _ENTRIES.get(state, QueuePair.enter)(self, state)

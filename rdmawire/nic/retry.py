@@ -45,10 +45,11 @@ def go_back(qp: QueuePair) -> None:
     wqe = qp.sq.oldest()
     if wqe is None:
         return
-    if not qp.patience.retries and not migration.escaped(qp):
-        ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
-        return
-    if qp.patience.retry_cnt != qp.device.profile.endless_retry_cnt:
+    if not qp.patience.retries:
+        if not migration.escaped(qp):
+            ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
+            return
+    elif qp.patience.retry_cnt != qp.device.profile.endless_retry_cnt:
         qp.patience.retries -= 1
     qp.sq.go_back(qp.sq.unacked_psn)
     qp.patience.stop()
@@ -76,9 +77,12 @@ def _refused(qp: QueuePair, code: int) -> None:
 
 
 def _not_ready(qp: QueuePair, timer: int) -> None:
-    """An RNR NAK: wait as long as it says, then send again. IBA 9.7.5.2.8."""
+    """An RNR NAK: wait as long as it says, then send again. IBA 9.7.5.2.8.
+
+    Another one meanwhile is the same one, repeated by the network.
+    """
     wqe = qp.sq.oldest()
-    if wqe is None:
+    if wqe is None or qp.patience.resting:
         return
     if not qp.patience.rnr_retries:
         ended(qp, wqe, WCStatus.RNR_RETRY_EXC_ERR)

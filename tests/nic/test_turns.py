@@ -107,6 +107,7 @@ def test_an_error_forgets_what_waited() -> None:
     stage.drive()
     assert there.read(5) == BEFORE[:5]
     assert outcomes(stage.server) == [(1, WCStatus.WR_FLUSH_ERR)]
+    assert stage.sent == []
 
 
 def test_what_waited_may_be_refused_and_ends_what_is_behind_it() -> None:
