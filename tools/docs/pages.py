@@ -18,6 +18,7 @@ from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
 from tests.interop.tshark import PREFERENCES  # noqa: E402
+from tools.docs import rnic  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
 
 _HEADER_PAGES = {
@@ -149,3 +150,4 @@ write("fields", _fields())
 write("commands", _commands())
 write("wireshark", _wireshark())
 write("captures", _captures())
+write("rnic", rnic.page())
