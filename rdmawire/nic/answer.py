@@ -7,6 +7,7 @@ takes their place and the connection ends.
 from bisect import bisect_right
 
 from rdmawire.errors import MemoryFault
+from rdmawire.nic.event import InvalidRequest
 from rdmawire.nic.inbound import Acknowledge, AtomicResponse, ReadResponse
 from rdmawire.nic.qp import QueuePair
 from rdmawire.wire import psn as serial
@@ -39,9 +40,9 @@ def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> 
             frames.append(_response(qp, owed))
             owed.sent += 1
     except MemoryFault:
+        qp.device.events.append(InvalidRequest(qp.number))
         qp.fail()
         qp.inbound.fall_silent()
-        qp.inbound.ack_due = False
         qp.inbound.owed.append(_gone(qp, owed))
         return False
     return owed.sent == owed.packets

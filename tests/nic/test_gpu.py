@@ -80,6 +80,7 @@ def test_memory_taken_back_while_a_read_is_answered() -> None:
     stage.drive()
     assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 102)
     assert stage.server.qp.state is QPState.ERR
+    assert events(stage.server) == [InvalidRequest(stage.server.qp.number)]
 
 
 def test_memory_taken_back_before_a_read_is_answered() -> None:
