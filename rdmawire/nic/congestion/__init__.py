@@ -1,0 +1,5 @@
+"""Congestion control: how fast a queue pair may send, by what it hears of the network.
+
+A scheme is told what was sent, what was acknowledged and what CNPs came, and says its rate. It
+has no clock and sends nothing: time (ns) is an argument, and the engine paces by the rate.
+"""
