@@ -180,6 +180,16 @@ def test_a_group_is_heard_by_those_who_joined(group: bytes) -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_a_sender_who_joined_hears_itself(group: bytes) -> None:
+    crowd = Crowd(group)
+    crowd.hosts[0].nic.attach_mcast(crowd.sender.qp, group)
+    crowd.join(2)
+    crowd.send()
+    assert crowd.sender.buffer.read(6, 40) == b"to all"
+    assert [listener.heard() for listener in crowd.listeners] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_who_leaves_a_group_hears_it_no_more(group: bytes) -> None:
     crowd = Crowd(group)
     crowd.join(0, 1)

@@ -17,7 +17,7 @@ from rdmawire.nic.event import (
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import SIGNALED, SendFlags, SendOpcode, SendWR, Sge
-from rdmawire.wire.ib import RETH
+from rdmawire.wire.ib import CNP, RETH
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import PATIENT, Stage, climb, events, go, outcomes, statuses
 
@@ -271,3 +271,14 @@ def test_a_write_of_no_octets_is_heard_in_any_case() -> None:
     stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
     stage.drive()
     assert [aeth.msn for aeth in stage.aeths(stage.server)] == [1]
+
+
+@pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
+def test_a_congestion_notification_is_counted_and_not_answered(kind: QPType) -> None:
+    stage = Stage(Pair(kind=kind, attributes=PATIENT))
+    for _ in range(3):
+        stage.ask(Opcode.CNP, CNP(), becn=1)
+    stage.drive()
+    assert stage.server.qp.cnps == 3
+    assert stage.sent == []
+    assert stage.server.nic.drops == {}
