@@ -69,11 +69,15 @@ class Message(NamedTuple):
 
 @dataclass(eq=False)
 class Reading:
-    """A READ that is not complete, and what it may find: memory at its turn, and since."""
+    """A READ that is not complete, and what it may find: memory at its turn, and since.
+
+    Behind a fence nothing is done before it is complete, so that it finds nothing of that.
+    """
 
     sges: tuple[Sge, ...]
     address: int
     length: int
+    fenced: bool = False
     seen: list[bytes] = field(default_factory=list)
 
 
@@ -97,6 +101,9 @@ class Flow:
     def post(self, wr: SendWR, way: Way | None = None, at: int = 0) -> None:
         """Post work; where it has a ``way``, on the octets ``at`` so far from its start."""
         wr = wr._replace(wr_id=next(NUMBERS))
+        if wr.flags & SendFlags.FENCE:
+            for reading in self.readings:
+                reading.fenced = True
         if way is not None:
             wr = wr._replace(rkey=way.rkey, remote_address=way.iova + at)
         if self.receiver.srq is not None:
@@ -185,7 +192,7 @@ class Flow:
         arena.poke(address, octets)
         for reading in self.readings:
             now = arena.peek(reading.address, reading.length)
-            if now != reading.seen[-1]:
+            if not reading.fenced and now != reading.seen[-1]:
                 reading.seen.append(now)
 
     # The receiver's side.

@@ -109,9 +109,10 @@ class Victim(Host):
         """Receives, and sends that wait for an answer."""
         for length in (600, 40, 0, 1000):
             self._receive(qp, length)
-        sends = [op for op in _SENDS if op in qp.service.verbs and qp.service.sends]
-        for opcode in sends:
-            sges = self._sges(opcode)
+        for opcode, length in _SENDS if qp.service.sends else ():
+            if opcode not in qp.service.verbs:
+                continue
+            sges = self._sink(length) if opcode in _SINKS else self.source.take([length])
             wr = SendWR(opcode, sges, next(self.numbers), remote_address=8, rkey=1, placement=1)
             if not qp.service.connected:
                 wr = wr._replace(ah=self.path_to(self.peer), remote_qpn=qp.number)
@@ -124,16 +125,10 @@ class Victim(Host):
         elif not qp.service.sends:
             self.nic.post_srq_recv(self.srq, [recv])
 
-    def _sges(self, opcode: SendOpcode) -> tuple[Sge, ...]:
-        if opcode is SendOpcode.RDMA_READ:
-            return self._sink(600)
-        if opcode in (SendOpcode.ATOMIC_CMP_AND_SWP, SendOpcode.ATOMIC_FETCH_AND_ADD):
-            return self._sink(8)
-        return self.source.take([8])
-
     def _sink(self, length: int) -> tuple[Sge, ...]:
-        """Two pieces that a peer may come to write, with a gap between them."""
-        sges = self.local.take([length - length // 3, length // 3], 8)
+        """One piece that a peer may come to write, or two, with a gap behind each."""
+        second = length // 3 if length > 100 else 0
+        sges = self.local.take([length - second, second] if second else [length], 8)
         self.writable += [(address, size) for address, size, _ in sges]
         return sges
 
@@ -148,13 +143,15 @@ class Victim(Host):
 
 
 _SENDS: Final = (
-    SendOpcode.SEND,
-    SendOpcode.RDMA_READ,
-    SendOpcode.ATOMIC_FETCH_AND_ADD,
-    SendOpcode.RDMA_WRITE,
-    SendOpcode.FLUSH,
-    SendOpcode.ATOMIC_WRITE,
+    (SendOpcode.RDMA_READ, 40),
+    (SendOpcode.SEND, 8),
+    (SendOpcode.ATOMIC_FETCH_AND_ADD, 8),
+    (SendOpcode.RDMA_READ, 600),
+    (SendOpcode.RDMA_WRITE, 700),
+    (SendOpcode.FLUSH, 0),
+    (SendOpcode.ATOMIC_WRITE, 8),
 )
+_SINKS: Final = (SendOpcode.RDMA_READ, SendOpcode.ATOMIC_FETCH_AND_ADD)
 
 
 class Attacker:
@@ -260,7 +257,9 @@ _OPCODES: Final = {
 }
 _MAKERS: Final[dict[type[Header], Callable[["Attacker", Draw], Header]]] = {
     AETH: lambda _, draw: AETH(
-        ack=draw(st.integers(0, 3)), value=draw(st.integers(0, 31)), msn=draw(st.integers(0, 9))
+        ack=0 if draw(_MOSTLY) else draw(st.integers(0, 3)),
+        value=draw(st.integers(0, 31)),
+        msn=draw(st.integers(0, 9)),
     ),
     DETH: lambda _, draw: DETH(qkey=draw(st.sampled_from([0x11, 0x12])), srcqp=9),
     IETH: lambda self, _: IETH(self.key()),

@@ -178,7 +178,16 @@ class Unreliable(RuleBasedStateMachine):
         self.expect(to, Sent(end.gid, WCOpcode.RECV, len(data) + to.grh, data, imm))
         self.post(end, wr)
 
-    @rule(e=ENDS, to=ENDS, length=LENGTHS, cuts=CUTS, spot=SPOTS, flags=FLAGS, imm=IMM)
+    @rule(
+        e=ENDS,
+        to=ENDS,
+        length=LENGTHS,
+        cuts=CUTS,
+        spot=SPOTS,
+        flags=FLAGS,
+        imm=IMM,
+        stray=st.sampled_from([0, 0, 0, 1]),
+    )
     def datagram(
         self,
         e: int,
@@ -188,15 +197,19 @@ class Unreliable(RuleBasedStateMachine):
         spot: Spot,
         flags: int,
         imm: int | None,
+        stray: int,
     ) -> None:
-        """To any host, the sender's own too."""
+        """To any host, the sender's own too; a ``stray`` one has another Q_Key, and is dropped."""
         end, other = self.datagrams[e], self.datagrams[to]
         self.room(end, other)
         sges = self.source(end, min(length.of(self.mtu), self.mtu), cuts, spot)
         path = end.place.host.path_to(other.place.host)
         wr = SendWR(SendOpcode.SEND, sges, flags=flags, ah=path)
-        wr = wr._replace(remote_qpn=other.place.qp.number, remote_qkey=PATIENCE.qkey)
-        self.message(end, other, wr, imm)
+        wr = wr._replace(remote_qpn=other.place.qp.number, remote_qkey=PATIENCE.qkey + stray)
+        if stray:
+            self.post(end, wr)
+        else:
+            self.message(end, other, wr, imm)
 
     @rule(
         e=st.integers(0, 5), length=LENGTHS, cuts=CUTS, spot=SPOTS, at=SPOTS, flags=FLAGS, imm=IMM
