@@ -262,9 +262,12 @@ def _ack_of_all(stage: Stage) -> bytes:
 
 
 @pytest.mark.parametrize("number", range(1, 25))
+@pytest.mark.parametrize("peer", [IBTA, RXE], ids=["by-ibta", "by-rxe"])
 @BOTH
-def test_any_one_frame_may_be_lost(profile: Profile, number: int) -> None:
-    stage = stage_of(number, profile=profile, timeout=1)
+def test_any_one_frame_may_be_lost(profile: Profile, peer: Profile, number: int) -> None:
+    there = ATTRIBUTES._replace(timeout=1)
+    link = Link(us(1), drop={number})
+    stage = Stage(Pair(link, attributes=there, profile=profile, peer_profile=peer))
     stage.server.receive(3000)
     for index in range(3):
         stage.client.write(OCTETS[index : index + 2500], to=stage.server.region)

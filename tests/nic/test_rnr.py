@@ -10,7 +10,7 @@ from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import QPState
 from rdmawire.wire.ib import RNR_TIMER_NS, Ack
 from rdmawire.wire.opcode import Opcode
-from tests.nic.stage import Stage, only, outcomes, statuses
+from tests.nic.stage import Stage, go, only, outcomes, statuses
 
 BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
 OCTETS = bytes(range(251)) * 40
@@ -96,3 +96,27 @@ def test_the_last_packet_of_a_write_with_immediate_is_what_waits() -> None:
     assert stage.psns(stage.client) == [100, 101, 102, 102]
     assert stage.server.region.read(3000) == OCTETS[:3000]
     assert only(stage.server).byte_len == 3000
+
+
+def test_a_queue_that_drains_waits_too_and_then_ends_what_was_begun() -> None:
+    stage = stage_of(min_rnr_timer=12)
+    stage.client.send(b"begun")
+    stage.drive(until=us(10))
+    go(stage.client, QPState.SQD)
+    stage.client.send(b"later")
+    got = stage.server.receive(5)
+    stage.drive()
+    assert got.buffer.read() == b"begun"
+    assert outcomes(stage.client) == [(1, WCStatus.SUCCESS)]
+    assert stage.client.qp.state is QPState.SQD
+
+
+def test_an_error_during_the_wait_ends_it() -> None:
+    stage = stage_of(min_rnr_timer=12)
+    stage.client.send(b"hello")
+    stage.drive(until=us(10))
+    go(stage.client, QPState.ERR)
+    assert outcomes(stage.client) == [(1, WCStatus.WR_FLUSH_ERR)]
+    assert stage.client.nic.next_timer() is None
+    stage.drive()
+    assert len(stage.by(stage.client)) == 1
