@@ -1,15 +1,19 @@
 """Hosts: memory, an adapter that reaches it, and what a test or an example needs of both."""
 
-from typing import Final
+from errno import EINVAL
+from ipaddress import ip_address
+from typing import Final, NamedTuple, Protocol, Self
 
+from rdmawire.errors import VerbsError
 from rdmawire.memory.access import Access
-from rdmawire.memory.page import PAGE_4K
+from rdmawire.memory.page import PAGE_4K, Octets
 from rdmawire.memory.region import Region
 from rdmawire.memory.space import AddressSpace
 from rdmawire.memory.window import HostMemory
-from rdmawire.nic.address import AddressHandle, mapped
+from rdmawire.nic.address import MAC_OCTETS, AddressHandle, mapped
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.engine import Nic
+from rdmawire.nic.event import Event
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPState
@@ -25,15 +29,31 @@ ALL_ACCESS: Final = (
     | Access.FLUSH_GLOBAL
     | Access.FLUSH_PERSISTENT
 )
+_IPV4_OCTETS: Final = 4
 _WAY_UP: Final = (QPState.INIT, QPState.RTR, QPState.RTS)
 
 
-class Buffer:
-    """Registered memory of a host, by octets from its start."""
+class Memory(Protocol):
+    """Octets by address: a host's window, or a GPU."""
 
-    def __init__(self, memory: HostMemory, region: Region) -> None:
+    def read(self, address: int, length: int) -> bytes: ...
+
+    def write(self, address: int, data: Octets) -> None: ...
+
+
+class Registered:
+    """A region and the memory behind it, by octets from its start.
+
+    Any region may be had so: ``Registered(gpu, region)`` is a GPU's, as its kernels see it.
+    """
+
+    def __init__(self, memory: Memory, region: Region) -> None:
         self.memory = memory
         self.region = region
+
+    def __repr__(self) -> str:
+        place = f"{self.region.length} octets at {self.address:#x}"
+        return f"<{type(self).__name__}: {place}, rkey {self.rkey:#x}>"
 
     @property
     def address(self) -> int:
@@ -60,16 +80,51 @@ class Buffer:
         return Sge(self.address + offset, size, self.region.lkey)
 
 
+class Buffer(Registered):
+    """Registered memory of a host."""
+
+    memory: HostMemory
+
+
+class Place(NamedTuple):
+    """Where a host is found: an Ethernet address of 6 octets, and a GID of 16."""
+
+    mac: bytes
+    gid: bytes
+
+    @classmethod
+    def of(cls, mac: str, address: str) -> Self:
+        """From text: ``0c:c4:7a:00:00:01``, and ``192.168.1.10`` or ``fd00::10``.
+
+        ``VerbsError`` EINVAL for what is no such address.
+        """
+        try:
+            octets, packed = bytes.fromhex(mac.replace(":", "")), ip_address(address).packed
+        except ValueError as error:
+            raise VerbsError(f"{mac!r} and {address!r}: {error}", EINVAL) from error
+        if len(octets) != MAC_OCTETS:
+            raise VerbsError(f"{mac!r} has {len(octets)} octets, not {MAC_OCTETS}", EINVAL)
+        return cls(octets, mapped(packed) if len(packed) == _IPV4_OCTETS else packed)
+
+    @classmethod
+    def numbered(cls, number: int, *, ipv6: bool = False) -> Self:
+        """02:00:00:00:00:01 and 10.0.0.1 for number 1, or fd00::1 with ``ipv6``; up to 254."""
+        address = f"fd00::{number:x}" if ipv6 else f"10.0.0.{number}"
+        return cls.of(f"02:00:00:00:00:{number:02x}", address)
+
+
 class Host:
-    """One machine with one adapter; ``number`` (1 to 254) makes its addresses.
+    """One machine with one adapter; ``number`` (1 to 254) makes its place, if that is not given."""
 
-    They are 02:00:00:00:00:01 and 10.0.0.1, or fd00::1 with ``ipv6``.
-    """
-
-    def __init__(self, number: int = 1, *, profile: Profile = IBTA, ipv6: bool = False) -> None:
-        self.mac = bytes((2, 0, 0, 0, 0, number))
-        ipv4 = mapped(bytes((10, 0, 0, number)))
-        self.gid = bytes((0xFD, *bytes(14), number)) if ipv6 else ipv4
+    def __init__(
+        self,
+        number: int = 1,
+        *,
+        profile: Profile = IBTA,
+        ipv6: bool = False,
+        place: Place | None = None,
+    ) -> None:
+        self.mac, self.gid = place or Place.numbered(number, ipv6=ipv6)
         self.space = AddressSpace()
         self.nic = Nic(self.mac, [self.gid], self.space, profile=profile)
         self.pd = self.nic.alloc_pd()
@@ -88,6 +143,13 @@ class Host:
     def path_to(self, other: "Host") -> AddressHandle:
         """How packets get to another host on the same link, or to this one."""
         return AddressHandle(other.mac, other.gid, self.gid)
+
+    def events(self) -> list[Event]:
+        """What the adapter told unasked, and nobody took yet."""
+        found = []
+        while (event := self.nic.next_event()) is not None:
+            found.append(event)
+        return found
 
     def bring_up(self, qp: QueuePair, attributes: QPAttributes) -> None:
         """From RESET to RTS, with those of the attributes that each step needs."""

@@ -10,11 +10,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EINVAL
 from itertools import count
 from typing import Final, NamedTuple
 
 from rdmawire.capture.source import AnyPath
-from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.host import ALL_ACCESS, Host, Place, Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import World
@@ -22,7 +24,7 @@ from rdmawire.memory.page import PAGE_64K
 from rdmawire.nic.attribute import QPAttributes, QPCap
 from rdmawire.nic.completion import WorkCompletion
 from rdmawire.nic.profile import IBTA, Profile
-from rdmawire.nic.qp import QPInit
+from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import ATOMIC_SIZE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import Placement
@@ -46,19 +48,40 @@ ATTRIBUTES: Final = QPAttributes(
 CAP: Final = QPCap(1024, 1024, 4, 4, 256)
 COMPLETIONS: Final = 1 << 12
 REGION: Final = PAGE_64K
+_KINDS: Final = (QPType.RC, QPType.UC, QPType.UD)
+
+
+def connect(
+    one: Host,
+    qp: QueuePair,
+    other: Host,
+    other_qp: QueuePair,
+    attributes: QPAttributes = ATTRIBUTES,
+) -> None:
+    """Bring two queue pairs from RESET to RTS, each with the other as its peer.
+
+    ``attributes`` are those of the first. The second has the same, but that ``sq_psn`` and
+    ``rq_psn`` change places: what one sends first is what the other expects.
+    """
+    crossed = attributes._replace(sq_psn=attributes.rq_psn, rq_psn=attributes.sq_psn)
+    ends = (one, qp, attributes), (other, other_qp, crossed)
+    for (host, own, wanted), (peer, peers, _) in (ends, ends[::-1]):
+        path = host.path_to(peer)
+        host.bring_up(own, wanted._replace(ah=path, dest_qp_num=peers.number))
 
 
 class Posted(NamedTuple):
     """Work that was posted: its number, and the local memory that it is about."""
 
     wr_id: int
-    buffer: Buffer
+    buffer: Registered
 
 
 class End(Host):
     """One end of a connection. ``region`` is memory for the peer to reach.
 
-    Each method posts one piece of work, numbered from 1 on, with local memory of its own.
+    Each method posts one piece of work, numbered from 1 on, with local memory of its own; what
+    is sent or written may be registered memory as well, which then goes out whole.
     """
 
     peer: "End"
@@ -72,25 +95,23 @@ class End(Host):
         *,
         profile: Profile,
         ipv6: bool,
+        place: Place | None,
     ) -> None:
-        super().__init__(number, profile=profile, ipv6=ipv6)
+        super().__init__(number, profile=profile, ipv6=ipv6, place=place)
         self.world = world
         self.region = self.buffer(REGION)
         self.cq = self.nic.create_cq(COMPLETIONS)
         self.qp = self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap))
         self._numbers = count(1)
 
-    def connect(self, peer: "End", attributes: QPAttributes) -> None:
-        """Go to RTS, with ``peer`` at the other end."""
-        self.peer = peer
-        path = self.path_to(peer)
-        self.bring_up(self.qp, attributes._replace(ah=path, dest_qp_num=peer.qp.number))
+    def post(self, wr: SendWR, buffer: Registered | None = None) -> Posted:
+        """Any send work, about ``buffer``, or the region where none is given.
 
-    def post(self, wr: SendWR, buffer: Buffer) -> Posted:
-        """Any send work, about ``buffer``. It gets its number and, if a datagram, its way here."""
+        It gets its number and, if a datagram, its way here.
+        """
         wr = self._addressed(wr)._replace(wr_id=next(self._numbers))
         self.nic.post_send(self.qp, (wr,), self.world.now)
-        return Posted(wr.wr_id, buffer)
+        return Posted(wr.wr_id, self.region if buffer is None else buffer)
 
     def _addressed(self, wr: SendWR) -> SendWR:
         """With the way to the peer where the queue pair does not know it."""
@@ -100,43 +121,60 @@ class End(Host):
         return wr._replace(ah=self.path_to(self.peer), remote_qpn=qpn, remote_qkey=qkey)
 
     def send(
-        self, data: bytes = b"", *, imm: int | None = None, invalidate: int | None = None
+        self,
+        data: bytes | Registered = b"",
+        *,
+        imm: int | None = None,
+        invalidate: int | None = None,
     ) -> Posted:
         """SEND, with an immediate or the peer's key to invalidate where one is given."""
-        source = self.filled(data)
-        wr = SendWR(SendOpcode.SEND, _piece(source, len(data)))
+        source, length = self._source(data)
+        wr = SendWR(SendOpcode.SEND, _piece(source, length))
         if imm is not None:
             wr = wr._replace(opcode=SendOpcode.SEND_WITH_IMM, imm_data=imm)
         elif invalidate is not None:
             wr = wr._replace(opcode=SendOpcode.SEND_WITH_INV, invalidate_rkey=invalidate)
         return self.post(wr, source)
 
-    def write(self, data: bytes, *, to: Buffer, offset: int = 0, imm: int | None = None) -> Posted:
+    def _source(self, data: bytes | Registered) -> tuple[Registered, int]:
+        """Where data stands, and how much it is."""
+        if isinstance(data, Registered):
+            return data, data.region.length
+        return self.filled(data), len(data)
+
+    def write(
+        self,
+        data: bytes | Registered,
+        *,
+        to: Registered,
+        offset: int = 0,
+        imm: int | None = None,
+    ) -> Posted:
         """RDMA WRITE to the peer's memory, with an immediate where one is given."""
-        source = self.filled(data)
-        wr = _remote(SendOpcode.RDMA_WRITE, source, len(data), to, offset)
+        source, length = self._source(data)
+        wr = _remote(SendOpcode.RDMA_WRITE, source, length, to, offset)
         if imm is not None:
             wr = wr._replace(opcode=SendOpcode.RDMA_WRITE_WITH_IMM, imm_data=imm)
         return self.post(wr, source)
 
-    def read(self, length: int, *, of: Buffer, offset: int = 0) -> Posted:
+    def read(self, length: int, *, of: Registered, offset: int = 0) -> Posted:
         """RDMA READ of the peer's memory, into the buffer returned."""
         sink = self.buffer(max(length, 1))
         return self.post(_remote(SendOpcode.RDMA_READ, sink, length, of, offset), sink)
 
-    def fetch_add(self, value: int, *, of: Buffer, offset: int = 0) -> Posted:
+    def fetch_add(self, value: int, *, of: Registered, offset: int = 0) -> Posted:
         """Add to eight octets of the peer's; what was there comes into the buffer returned."""
         sink = self.buffer(ATOMIC_SIZE)
         wr = _remote(SendOpcode.ATOMIC_FETCH_AND_ADD, sink, ATOMIC_SIZE, of, offset)
         return self.post(wr._replace(compare_add=value), sink)
 
-    def compare_swap(self, compare: int, swap: int, *, of: Buffer, offset: int = 0) -> Posted:
+    def compare_swap(self, compare: int, swap: int, *, of: Registered, offset: int = 0) -> Posted:
         """Change eight octets of the peer's if they are ``compare``; as :meth:`fetch_add`."""
         sink = self.buffer(ATOMIC_SIZE)
         wr = _remote(SendOpcode.ATOMIC_CMP_AND_SWP, sink, ATOMIC_SIZE, of, offset)
         return self.post(wr._replace(compare_add=compare, swap=swap), sink)
 
-    def atomic_write(self, data: bytes, *, to: Buffer, offset: int = 0) -> Posted:
+    def atomic_write(self, data: bytes, *, to: Registered, offset: int = 0) -> Posted:
         """Write eight octets of the peer's at once. IBA A19."""
         source = self.filled(data)
         return self.post(_remote(SendOpcode.ATOMIC_WRITE, source, len(data), to, offset), source)
@@ -145,7 +183,7 @@ class End(Host):
         self,
         length: int,
         *,
-        of: Buffer,
+        of: Registered,
         offset: int = 0,
         placement: int = Placement.GLOBAL_VISIBILITY,
     ) -> Posted:
@@ -166,11 +204,13 @@ class End(Host):
         return self.cq.poll(COMPLETIONS)
 
 
-def _piece(buffer: Buffer, length: int) -> tuple[Sge, ...]:
+def _piece(buffer: Registered, length: int) -> tuple[Sge, ...]:
     return (buffer.sge(length),) if length else ()
 
 
-def _remote(opcode: SendOpcode, local: Buffer, length: int, peers: Buffer, offset: int) -> SendWR:
+def _remote(
+    opcode: SendOpcode, local: Registered, length: int, peers: Registered, offset: int
+) -> SendWR:
     """Work on the peer's memory, ``offset`` octets from the start of its buffer."""
     address = peers.address + offset
     return SendWR(opcode, _piece(local, length), remote_address=address, rkey=peers.rkey)
@@ -179,7 +219,9 @@ def _remote(opcode: SendOpcode, local: Buffer, length: int, peers: Buffer, offse
 class Pair:
     """A client and a server, connected and ready to send.
 
-    ``kind`` is RC, UC or UD. ``peer_profile`` is the server's where it is another device.
+    ``kind`` is RC, UC or UD (``VerbsError`` EINVAL for others: :func:`connect` joins those).
+    ``peer_profile`` is the server's where it is another device, ``places`` are the client's and
+    the server's. ``attributes`` are the client's, as :func:`connect` has them.
     """
 
     def __init__(
@@ -192,15 +234,19 @@ class Pair:
         ipv6: bool = False,
         attributes: QPAttributes = ATTRIBUTES,
         cap: QPCap = CAP,
+        places: tuple[Place | None, Place | None] = (None, None),
     ) -> None:
+        _check_kind(kind)
         self.link = Link() if link is None else link
         self.world = World()
         other = profile if peer_profile is None else peer_profile
-        self.client = End(1, self.world, kind, cap, profile=profile, ipv6=ipv6)
-        self.server = End(2, self.world, kind, cap, profile=other, ipv6=ipv6)
-        for end, peer in ((self.client, self.server), (self.server, self.client)):
+        here, there = places
+        self.client = End(1, self.world, kind, cap, profile=profile, ipv6=ipv6, place=here)
+        self.server = End(2, self.world, kind, cap, profile=other, ipv6=ipv6, place=there)
+        self.client.peer, self.server.peer = self.server, self.client
+        for end in (self.client, self.server):
             self.world.attach(end.nic, end.mac, self.link)
-            end.connect(peer, attributes)
+        connect(self.client, self.client.qp, self.server, self.server.qp, attributes)
 
     def drive(self, until: int | None = None) -> None:
         """Let all happen that is to happen, or what does up to the time ``until`` (ns)."""
@@ -215,3 +261,9 @@ class Pair:
                 yield
             finally:
                 self.world.on_sent.remove(tap)
+
+
+def _check_kind(kind: QPType) -> None:
+    if kind not in _KINDS:
+        kinds = ", ".join(one.name for one in _KINDS)
+        raise VerbsError(f"no pair of {kind.name}: there are pairs of {kinds}", EINVAL)

@@ -1,0 +1,150 @@
+"""Hosts: their places, their memory, their events, and connections by hand."""
+
+import pytest
+
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, Place, Registered
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair, connect
+from rdmawire.fabric.world import World
+from rdmawire.memory.counter import Path
+from rdmawire.memory.gpu.driver import GpuDriver
+from rdmawire.memory.gpu.peermem import Peermem
+from rdmawire.memory.gpu.profile import H200
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.event import AccessViolation
+from rdmawire.nic.qp import QPInit
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
+from rdmawire.wire import roce
+from rdmawire.wire.inet import Ethernet, IPv4
+
+MAPPED = bytes(10) + b"\xff\xff"
+
+
+@pytest.mark.parametrize(
+    ("address", "gid"),
+    [
+        ("192.168.1.10", MAPPED + bytes((192, 168, 1, 10))),
+        ("::ffff:192.168.1.10", MAPPED + bytes((192, 168, 1, 10))),
+        ("fd00::1:a", bytes((0xFD, *bytes(12), 1, 0, 10))),
+    ],
+)
+def test_places_are_read_from_text(address: str, gid: bytes) -> None:
+    assert Place.of("0c:c4:7a:00:00:fe", address) == (b"\x0c\xc4\x7a\x00\x00\xfe", gid)
+
+
+@pytest.mark.parametrize(
+    ("mac", "address", "reason"),
+    [
+        ("0c:c4:7a:00:00", "10.0.0.1", "has 5 octets, not 6"),
+        ("0c:c4:7a:00:00:zz", "10.0.0.1", "0c:c4:7a:00:00:zz"),
+        ("0c:c4:7a:00:00:01", "10.0.0.256", r"10\.0\.0\.256"),
+    ],
+)
+def test_what_is_no_place_is_refused(mac: str, address: str, reason: str) -> None:
+    with pytest.raises(VerbsError, match=reason):
+        Place.of(mac, address)
+
+
+@pytest.mark.parametrize("number", [1, 17, 254])
+def test_numbers_make_places(number: int) -> None:
+    mac = bytes((2, 0, 0, 0, 0, number))
+    assert Place.numbered(number) == (mac, MAPPED + bytes((10, 0, 0, number)))
+    assert Place.numbered(number, ipv6=True) == (mac, bytes((0xFD, *bytes(14), number)))
+
+
+def test_a_pair_has_the_places_it_is_given() -> None:
+    here, there = Place.of("0c:c4:7a:00:00:01", "192.168.1.10"), Place.numbered(9)
+    pair = Pair(places=(here, there))
+    pair.client.write(b"x", to=pair.server.region)
+    headers = roce.parse(pair.client.nic.transmit(0)[0]).headers
+    assert [(h.src, h.dst) for h in headers if isinstance(h, Ethernet)] == [(here.mac, there.mac)]
+    assert [(h.src, h.dst) for h in headers if isinstance(h, IPv4)] == [
+        (here.gid[12:], there.gid[12:])
+    ]
+
+
+def test_each_end_of_a_pair_expects_what_the_other_sends_first() -> None:
+    pair = Pair(attributes=ATTRIBUTES._replace(sq_psn=0xFFFFFF, rq_psn=0x500))
+    pair.client.write(b"there", to=pair.server.region)
+    pair.server.write(b"back", to=pair.client.region)
+    pair.drive()
+    assert (pair.server.region.read(5), pair.client.region.read(4)) == (b"there", b"back")
+    assert [end.qp.attributes.sq_psn for end in (pair.client, pair.server)] == [0xFFFFFF, 0x500]
+
+
+@pytest.mark.parametrize("kind", [QPType.XRC_INI, QPType.XRC_TGT, QPType.RAW_PACKET])
+def test_there_is_no_pair_of_what_has_no_two_like_ends(kind: QPType) -> None:
+    with pytest.raises(VerbsError, match=f"no pair of {kind.name}: there are pairs of RC, UC, UD"):
+        Pair(kind=kind)
+
+
+@pytest.mark.parametrize("kind", [QPType.UC, QPType.RC])
+def test_queue_pairs_are_connected_by_hand(kind: QPType) -> None:
+    world, link, one, two = World(), Link(), Host(1), Host(2)
+    ends = []
+    for host in (one, two):
+        world.attach(host.nic, host.mac, link)
+        cq = host.nic.create_cq(16)
+        ends.append(host.nic.create_qp(kind, QPInit(host.pd, cq, cq, CAP)))
+    connect(one, ends[0], two, ends[1], ATTRIBUTES._replace(sq_psn=7, rq_psn=70))
+    assert [qp.state for qp in ends] == [QPState.RTS] * 2
+    for host, qp, peer, peers in ((one, ends[0], two, ends[1]), (two, ends[1], one, ends[0])):
+        sink = peer.buffer(5)
+        peer.nic.post_recv(peers, [RecvWR((sink.sge(),))], world.now)
+        source = host.filled(b"hello")
+        host.nic.post_send(qp, [SendWR(SendOpcode.SEND, (source.sge(),))], world.now)
+        world.run()
+        assert sink.read() == b"hello"
+
+
+def test_events_are_taken_once() -> None:
+    pair = Pair()
+    pair.client.write(b"x", to=pair.server.region, offset=1 << 20)
+    pair.drive()
+    assert pair.server.events() == [AccessViolation(pair.server.qp.number)]
+    assert pair.server.events() == []
+
+
+def test_registered_memory_goes_out_whole() -> None:
+    pair = Pair()
+    source, sink = pair.client.filled(b"twelve bytes"), pair.server.receive(20)
+    assert pair.client.send(source).buffer is source
+    assert pair.client.write(source, to=pair.server.region, offset=3).buffer is source
+    pair.drive()
+    assert sink.buffer.read(12) == pair.server.region.read(12, 3) == b"twelve bytes"
+    assert pair.server.poll()[0].byte_len == 12
+
+
+def test_from_one_gpu_to_another() -> None:
+    pair = Pair()
+    tensors = []
+    for end in (pair.client, pair.server):
+        driver = GpuDriver(end.space)
+        end.nic.memory.clients.append(Peermem(driver))
+        gpu = driver.add(H200)
+        at = gpu.allocate(1 << 16).address
+        tensors.append(Registered(gpu, end.nic.memory.reg_mr(end.pd, at, 1 << 16, ALL_ACCESS)))
+    tensors[0].write(b"weights", 60_000)
+    pair.client.write(tensors[0], to=tensors[1])
+    pair.drive()
+    assert tensors[1].read(7, 60_000) == b"weights"
+    for end in (pair.client, pair.server):
+        counter = end.nic.memory.counter
+        assert counter[Path.GPU_DIRECT].octets == 1 << 16
+        assert counter[Path.HOST].octets == counter[Path.BOUNCE].octets == 0
+
+
+def test_work_without_memory_is_about_the_region() -> None:
+    pair = Pair()
+    posted = pair.client.post(SendWR(SendOpcode.SEND))
+    assert posted.buffer is pair.client.region
+    pair.server.receive()
+    pair.drive()
+    assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS]
+
+
+def test_memory_says_where_it_is() -> None:
+    buffer: Buffer = Host().buffer(100)
+    assert repr(buffer) == f"<Buffer: 100 octets at {buffer.address:#x}, rkey {buffer.rkey:#x}>"
