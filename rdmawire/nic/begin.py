@@ -85,7 +85,8 @@ def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
 
 
 def _prepare_nothing(_: QueuePair, wqe: Wqe) -> WCStatus | None:
-    wqe.length = wqe.wr.length
+    """A FLUSH is for so many octets; work that is done here is for none, whatever it says."""
+    wqe.length = wqe.wr.length if wqe.verb.only else 0
     return None
 
 

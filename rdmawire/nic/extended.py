@@ -22,7 +22,7 @@ def _reth(qp: QueuePair, wqe: Wqe) -> Header:
 
 def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:
     wr = wqe.wr
-    if wr.opcode is SendOpcode.ATOMIC_FETCH_AND_ADD:
+    if wr.opcode == SendOpcode.ATOMIC_FETCH_AND_ADD:
         return AtomicETH(wr.remote_address, wr.rkey, wr.compare_add, 0)
     return AtomicETH(wr.remote_address, wr.rkey, wr.swap, wr.compare_add)
 
