@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.access import DMABUF_FLAGS, check_access
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.backing import Backing, PageList
 from rdmawire.memory.counter import Path
 from rdmawire.memory.domain import ProtectionDomain
@@ -206,6 +207,9 @@ def reg_dmabuf_mr(
     if files is None:
         raise VerbsError("dma-bufs are not supported", EOPNOTSUPP)
     access = check_access(access, DMABUF_FLAGS)
+    check_kind("range", wanted, DmaBufRange)
+    for name, value in zip(DmaBufRange._fields, wanted, strict=True):
+        check_kind(name, value, int)
     offset, length, iova, fd = wanted
     buf = files.get(fd)
     if (iova ^ offset) % PAGE_4K:

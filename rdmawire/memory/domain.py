@@ -5,13 +5,15 @@ class ProtectionDomain:
     """What keeps one consumer's queues away from another's memory; compared by identity.
 
     ``users`` counts the regions, windows and queues in it: while it is not zero, a domain may not
-    be deallocated (ibv_dealloc_pd(3): EBUSY).
+    be deallocated (ibv_dealloc_pd(3): EBUSY). ``adapter`` is the registrar that it belongs to;
+    ``None`` leaves that open.
     """
 
-    __slots__ = ("handle", "users")
+    __slots__ = ("adapter", "handle", "users")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, adapter: object = None) -> None:
         self.handle = handle
+        self.adapter = adapter
         self.users = 0
 
     def acquire(self) -> None:

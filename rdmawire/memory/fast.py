@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.access import check_access
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.backing import PageList
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
@@ -68,6 +69,8 @@ def register_pages(
     keys: KeyTable, space: AddressSpace, region: Region, registration: FastRegistration
 ) -> None:
     """REG_MR. ``VerbsError`` EINVAL for what the rules refuse, EFAULT for pages that are none."""
+    keys.check_own(region)
+    _check_numbers(registration)
     for reason, broken in REFUSALS:
         if broken(region, registration):
             raise VerbsError(f"cannot register region {region.key:#x}: {reason}", EINVAL)
@@ -77,6 +80,15 @@ def register_pages(
     keys.rekey(region, registration.key)
     region.translate(backing, iova, iova, length)
     region.allow(access)
+
+
+def _check_numbers(registration: FastRegistration) -> None:
+    for name, value in zip(FastRegistration._fields, registration, strict=True):
+        if name != "pages":
+            check_number(name, value)
+    check_kind("pages", registration.pages, Sequence)
+    for page in registration.pages:
+        check_number("page", page)
 
 
 def invalidate(keys: KeyTable, key: int, pd: ProtectionDomain, qpn: int) -> KeyFault | None:

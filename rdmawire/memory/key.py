@@ -59,6 +59,11 @@ class KeyTable:
         """What stands behind a key, with access or without."""
         return self._grants.get(key)
 
+    def check_own(self, grant: Grant) -> None:
+        """``VerbsError`` EINVAL for a region or window of another adapter, or taken back."""
+        if self._grants.get(grant.key) is not grant:
+            raise VerbsError(f"{grant.label} {grant.key:#x} is not registered", EINVAL)
+
     def rekey(self, grant: Grant, key: int) -> None:
         """Change the variant of a key; ``VerbsError`` EINVAL for another index."""
         if key // VARIANTS != grant.key // VARIANTS:

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import CHANGES_MEMORY, LOCAL_WRITE, WINDOW_FLAGS, Access
+from rdmawire.memory.argument import check_number
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
 from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
-from rdmawire.memory.page import Octets
+from rdmawire.memory.page import LAST_ADDRESS, Octets
 from rdmawire.memory.region import Region
 
 _ZERO_BASED: Final = Access.ZERO_BASED.value
@@ -147,11 +148,27 @@ REFUSALS: Final[tuple[tuple[str, Broken], ...]] = (
 )  # fmt: skip
 
 
+_LARGEST: Final = {
+    "address": LAST_ADDRESS,
+    "length": LAST_ADDRESS,
+    "access": 0xFFFF_FFFF,
+    "qpn": 0xFF_FFFF,
+    "rkey": 0xFFFF_FFFF,
+}
+"""The numbers of a bind."""
+
+
 def bind_window(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> int:
     """Bind; returns the key that is now good. ``VerbsError`` EINVAL for what the rules refuse.
 
+    Both must be the adapter's still.
+
     Type 1 gets its new key from here, and a bind of no octets unbinds it.
     """
+    for grant in (window, region):
+        keys.check_own(grant)
+    for name, most in _LARGEST.items():
+        check_number(name, getattr(bind, name), 0, most)
     for reason, broken in REFUSALS:
         if broken(window, region, bind):
             raise VerbsError(f"cannot bind {window.key:#x} to {region.key:#x}: {reason}", EINVAL)

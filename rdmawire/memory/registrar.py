@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import LOCAL_WRITE, Access, check_access
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.backing import Backing, HostPages, OnDemand
 from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
@@ -54,6 +55,8 @@ class Extent(NamedTuple):
 
     def check(self, largest: int) -> None:
         """``VerbsError`` EINVAL for a range that no region can have."""
+        for name, value in zip(self._fields, self, strict=True):
+            check_number(name, value)
         if not 0 < self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):
             raise VerbsError(f"length {self.length}, not 1 to {largest}", EINVAL)
         for start in (self.address, self.iova):
@@ -104,6 +107,12 @@ class Registrar:
         EINVAL for bad arguments, EFAULT for memory that is not there, ENOMEM for no room.
         """
         access = check_access(access)
+        for name, value in (
+            ("address", address),
+            ("length", length),
+            ("iova", 0 if iova is None else iova),
+        ):
+            check_number(name, value)
         iova = self._iova(address, length, access, iova)
         extent = Extent(address, iova, length)
         return self.register(pd, extent, access, lambda: self._backing(address, length, access))
@@ -116,6 +125,7 @@ class Registrar:
         make_backing: Callable[[], Backing],
     ) -> Region:
         """A region over pages of any kind, which are asked for once all else is in order."""
+        self.check_domain(pd)
         extent.check(self.limits.max_mr_size)
         self._check_room()
         backing = make_backing()
@@ -134,15 +144,14 @@ class Registrar:
 
     def alloc_mr(self, pd: ProtectionDomain, max_pages: int) -> Region:
         """A region for fast registration of at most ``max_pages`` pages; free until then."""
-        if not 0 < max_pages <= self.limits.max_fast_reg_pages:
-            allowed = self.limits.max_fast_reg_pages
-            raise VerbsError(f"{max_pages} pages, not 1 to {allowed}", EINVAL)
+        check_number("max_pages", max_pages, 1, self.limits.max_fast_reg_pages)
+        self.check_domain(pd)
         self._check_room()
         return self._enter(Region(pd, self.counter, max_pages))
 
     def dereg_mr(self, region: Region) -> None:
         """ibv_dereg_mr(3): EBUSY while windows are bound to the region."""
-        self._check_mine(region)
+        self._check_mine(region, Region)
         self._check_unbound(region)
         region.invalidate()
         self.keys.remove(region)
@@ -177,6 +186,8 @@ class Registrar:
         region.allow(rights)
 
     def _translate(self, region: Region, address: int, length: int, access: int) -> None:
+        check_number("address", address)
+        check_number("length", length)
         extent = Extent(address, self._iova(address, length, access, None), length)
         extent.check(self.limits.max_mr_size)
         region.translate(self._backing(address, length, access), *extent)
@@ -189,8 +200,8 @@ class Registrar:
 
     def alloc_mw(self, pd: ProtectionDomain, ibv_type: int) -> MemoryWindow:
         """ibv_alloc_mw(3): type 1, or 2 of the kind that the adapter has."""
-        if ibv_type not in (1, 2):
-            raise VerbsError(f"window type {ibv_type}, not 1 or 2", EINVAL)
+        check_number("window type", ibv_type, 1, 2)
+        self.check_domain(pd)
         if self._windows >= self.limits.max_mw:
             raise VerbsError(f"all {self.limits.max_mw} windows are in use", ENOMEM)
         mw_type = WindowType.TYPE_1 if ibv_type == 1 else self.limits.window_type_2
@@ -202,7 +213,7 @@ class Registrar:
 
     def dealloc_mw(self, window: MemoryWindow) -> None:
         """ibv_dealloc_mw(3); a bound window is unbound."""
-        self._check_mine(window)
+        self._check_mine(window, MemoryWindow)
         window.unbind()
         self.keys.remove(window)
         self._windows -= 1
@@ -210,6 +221,9 @@ class Registrar:
 
     def advise_mr(self, region: Region, address: int, length: int) -> None:
         """ibv_advise_mr(3), prefetch: fault pages in now. EINVAL if the region is not on demand."""
+        self._check_mine(region, Region)
+        check_number("address", address)
+        check_number("length", length)
         backing = region.backing
         if not isinstance(backing, OnDemand):
             raise VerbsError(f"region {region.key:#x} is not on demand", EINVAL)
@@ -245,13 +259,19 @@ class Registrar:
             raise VerbsError(f"iova {iova:#x} and {address:#x} differ within a page", EINVAL)
         return iova
 
+    def check_domain(self, pd: ProtectionDomain) -> None:
+        """``VerbsError`` EINVAL for a domain of another adapter, or one that is deallocated."""
+        check_kind("pd", pd, ProtectionDomain)
+        if pd.adapter not in (None, self):
+            raise VerbsError(f"PD {pd.handle} is of another adapter, or deallocated", EINVAL)
+
     def _check_room(self) -> None:
         if self._regions >= self.limits.max_mr:
             raise VerbsError(f"all {self.limits.max_mr} regions are in use", ENOMEM)
 
-    def _check_mine(self, grant: Grant) -> None:
-        if self.keys.find(grant.key) is not grant:
-            raise VerbsError(f"{grant.label} {grant.key:#x} is not registered", EINVAL)
+    def _check_mine(self, grant: Grant, kind: type) -> None:
+        check_kind("handle", grant, kind)
+        self.keys.check_own(grant)
 
     @staticmethod
     def _check_unbound(region: Region) -> None:
@@ -259,12 +279,15 @@ class Registrar:
             raise VerbsError(f"{len(region.windows)} windows are bound to {region.key:#x}", EBUSY)
 
     def _check_rereg(self, region: Region, flags: int, pd: ProtectionDomain | None) -> None:
-        self._check_mine(region)
+        self._check_mine(region, Region)
         self._check_unbound(region)
+        check_number("flags", flags, 0, 0xFFFF_FFFF)
         if not flags or flags & ~_REREG_FLAGS:
             raise VerbsError(f"flags {flags:#x}, not some of {_REREG_FLAGS:#x}", EINVAL)
         if flags & Rereg.CHANGE_PD and pd is None:
             raise VerbsError("no new protection domain given", EINVAL)
+        if flags & Rereg.CHANGE_PD and pd is not None:
+            self.check_domain(pd)
         if region.max_pages:
             raise VerbsError(f"region {region.key:#x} is for fast registration", EINVAL)
         if region.backing is None and not flags & Rereg.CHANGE_TRANSLATION:

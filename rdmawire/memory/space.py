@@ -6,8 +6,9 @@ from errno import EEXIST, EINVAL, ENOMEM
 from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_2M, PAGE_4K, Octets
-from rdmawire.memory.window import HostMemory, Window
+from rdmawire.memory.window import HostMemory, Window, check_page_size
 
 ATOMIC_SIZE: Final = 8
 _FIRST_FREE: Final = 0x10000000
@@ -91,6 +92,8 @@ class AddressSpace:
         Unmapped octets lie on both sides, so that stray accesses fault. ENOMEM where 64 bits of
         address do not suffice.
         """
+        check_kind("size", size, int)
+        check_page_size(page_size)
         if size > LAST_ADDRESS - self._next - 2 * _GUARD:
             raise VerbsError(f"no {size} octets of addresses left", ENOMEM)
         window = HostMemory(self._gap(size), size + -size % page_size, page_size)

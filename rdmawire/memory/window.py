@@ -11,6 +11,7 @@ from errno import EINVAL
 from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.argument import check_kind, shown
 from rdmawire.memory.counter import Path
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_2M, PAGE_4K, PAGE_64K, Octets, SparsePages
 
@@ -25,8 +26,12 @@ class Window(ABC):
     path = Path.HOST
 
     def __init__(self, base: int, size: int, page_size: int = PAGE_4K) -> None:
+        check_kind("base", base, int)
+        check_kind("size", size, int)
         if base < 0 or size <= 0 or base + size > LAST_ADDRESS + 1:
-            raise VerbsError(f"window of {size} octets at {base:#x} is outside 64 bits", EINVAL)
+            raise VerbsError(
+                f"window of {shown(size)} octets at {shown(base)} is outside 64 bits", EINVAL
+            )
         if (base | size) % page_size:
             raise VerbsError(f"window of {size} at {base:#x} is not of {page_size} pages", EINVAL)
         self.base = base
@@ -52,6 +57,12 @@ class Window(ABC):
         return None
 
 
+def check_page_size(page_size: int) -> None:
+    """``VerbsError`` EINVAL for pages that hosts do not have."""
+    if not isinstance(page_size, int) or page_size not in HOST_PAGE_SIZES:
+        raise VerbsError(f"host pages of {shown(page_size)}, not of {HOST_PAGE_SIZES}", EINVAL)
+
+
 class HostMemory(Window):
     """Sparse host memory; ``page_size`` is what the host pins and faults in, 4 KiB or 2 MiB."""
 
@@ -60,8 +71,7 @@ class HostMemory(Window):
     def __init__(
         self, base: int, size: int, page_size: int = PAGE_4K, *, read_only: bool = False
     ) -> None:
-        if page_size not in HOST_PAGE_SIZES:
-            raise VerbsError(f"host pages of {page_size}, not of {HOST_PAGE_SIZES}", EINVAL)
+        check_page_size(page_size)
         super().__init__(base, size, page_size)
         self.read_only = read_only
         # Kept in larger pieces than it is paged in: fewer packets meet a border.

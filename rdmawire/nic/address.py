@@ -8,6 +8,7 @@ from errno import EINVAL
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind, check_octets
 from rdmawire.nic.profile import IBTA, Bounds, Profile, up_to
 
 GID_OCTETS = 16
@@ -54,10 +55,9 @@ _BOUNDS = {
 
 def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for a handle with a field out of range. ibv_create_ah(3)."""
+    check_kind("ah", handle, AddressHandle)
     for field, octets in _OCTETS.items():
-        found = len(getattr(handle, field))
-        if found != octets:
-            raise VerbsError(f"{field} has {found} octets, not {octets}", EINVAL)
+        check_octets(field, getattr(handle, field), octets)
     for field, bounds in _BOUNDS.items():
         bounds.check(field, getattr(handle, field), profile)
     if is_ipv4(handle.dgid) != is_ipv4(handle.sgid):

@@ -6,6 +6,7 @@ from errno import EINVAL
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind
 from rdmawire.nic.address import AddressHandle, check_address
 from rdmawire.nic.profile import IBTA, Bounds, Profile, up_to
 from rdmawire.nic.state import MigrationState, QPState
@@ -167,6 +168,7 @@ def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttribut
 
 def check_values(attributes: QPAttributes, mask: QPAttrMask, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for an attribute in the mask that is out of range."""
+    check_kind("attr", attributes, QPAttributes)
     for field in fields_of(mask):
         value = getattr(attributes, field)
         if field in BOUNDS:
@@ -179,6 +181,7 @@ def check_values(attributes: QPAttributes, mask: QPAttrMask, profile: Profile = 
 
 def check_cap(cap: QPCap, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for a size beyond the profile's limit. ibv_create_qp(3)."""
+    check_kind("cap", cap, QPCap)
     for field, bounds in CAP_BOUNDS.items():
         bounds.check(field, getattr(cap, field), profile)
 

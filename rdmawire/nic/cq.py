@@ -12,6 +12,7 @@ from collections import deque
 from errno import EBUSY, EINVAL
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_number
 from rdmawire.nic.completion import WorkCompletion
 from rdmawire.nic.event import CompletionEvent, CQError, QPFatal, Sink
 from rdmawire.nic.profile import IBTA, Bounds, Profile
@@ -24,7 +25,8 @@ _PERIOD = Bounds(0, lambda profile: profile.max_cq_period)
 class CompletionQueue:
     """A queue for ``cqe`` completions; events go to ``sink``.
 
-    ``qps`` are the numbers of the queue pairs that complete here. ``VerbsError`` EINVAL for a
+    ``qps`` and ``srqs`` are the numbers of the queue pairs, and of the shared receive queues of
+    XRC, that complete here. ``VerbsError`` EINVAL for a
     size beyond the profile's limit (ibv_create_cq(3)).
     """
 
@@ -41,12 +43,14 @@ class CompletionQueue:
         "_waiting",
         "number",
         "qps",
+        "srqs",
     )
 
     def __init__(self, number: int, cqe: int, sink: Sink, *, profile: Profile = IBTA) -> None:
         _CQE.check("cqe", cqe, profile)
         self.number = number
         self.qps: set[int] = set()
+        self.srqs: set[int] = set()
         self._held: deque[WorkCompletion] = deque()
         self._room = cqe  # none when broken
         self._sink = sink
@@ -84,8 +88,10 @@ class CompletionQueue:
         return True
 
     def poll(self, most: int) -> list[WorkCompletion]:
-        """The oldest completions, ``most`` of them at most. ibv_poll_cq(3)."""
+        """The oldest completions, ``most`` (0 or more) of them at most. ibv_poll_cq(3)."""
         held = self._held
+        if most.__class__ is not int or most < 0:
+            check_number("num_entries", most)
         if not held:
             return []
         if most >= len(held):
@@ -135,9 +141,11 @@ class CompletionQueue:
             self._fire()
 
     def check_unused(self) -> None:
-        """``VerbsError`` EBUSY while queue pairs use it. ibv_destroy_cq(3)."""
+        """``VerbsError`` EBUSY while queues complete there. ibv_destroy_cq(3)."""
         if self.qps:
             raise VerbsError(f"CQ {self.number} is used by {len(self.qps)} queue pairs", EBUSY)
+        if self.srqs:
+            raise VerbsError(f"CQ {self.number} is used by {len(self.srqs)} XRC SRQs", EBUSY)
 
     def _tell(self, now: int, solicited: bool) -> None:
         if self._solicited_only and not solicited:

@@ -85,7 +85,7 @@ def gather(
 
     An empty piece is none: its key is not looked at.
     """
-    if len(sges) == 1 and sges[0].length:
+    if len(sges) == 1 and sges[0][1]:
         address, length, lkey = sges[0]
         granted = keys.check(lkey, pd, address, length, access)
         if type(granted) is KeyFault:

@@ -3,6 +3,7 @@
 from errno import EINVAL, ENOMEM
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind
 from rdmawire.nic.address import GID_OCTETS, is_multicast
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.state import QPType
@@ -72,8 +73,10 @@ class MulticastGroups:
 
 
 def _check_group(gid: bytes) -> None:
+    check_kind("GID", gid, bytes)
     if len(gid) != GID_OCTETS or not is_multicast(gid):
-        raise VerbsError(f"GID {gid.hex(':', 2)} is not that of a multicast group", EINVAL)
+        found = gid[: GID_OCTETS + 1].hex(":", 2)
+        raise VerbsError(f"GID {found} is not that of a multicast group", EINVAL)
 
 
 def _check_type(qp_type: QPType) -> None:

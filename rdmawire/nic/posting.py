@@ -7,10 +7,28 @@ from collections.abc import Callable
 from errno import EINVAL, ENOMEM
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind, shown
+from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.mw import Bind, MemoryWindow
+from rdmawire.memory.region import Region
+from rdmawire.nic.address import check_address
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.state import QPState, QPType
-from rdmawire.nic.work import ATOMIC_SIZE, INLINE, VERBS, Local, RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.nic.work import (
+    ATOMIC_SIZE,
+    INLINE,
+    VERBS,
+    WRONG_KIND,
+    BindMW,
+    Local,
+    RecvWR,
+    RegMR,
+    SendOpcode,
+    SendWR,
+    check_receive,
+    check_sges,
+)
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
 
@@ -19,11 +37,11 @@ def check_send(qp: QueuePair, wr: SendWR) -> None:
     """``VerbsError`` for work that the queue pair does not take; says what was found."""
     if not qp.takes_sends:
         raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
-    rules = RULES[qp.type].get(wr.opcode)
-    if rules is None:
-        raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
-    for rule in rules:
-        rule(qp, wr)
+    try:
+        for rule in RULES[qp.type].get(wr.opcode, _NOT_HERE):
+            rule(qp, wr)
+    except WRONG_KIND as error:
+        raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
 
 
 def check_recv(qp: QueuePair, wr: RecvWR) -> None:
@@ -32,7 +50,7 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> None:
         raise VerbsError(f"QP {qp.number:#x} has no receive queue of its own", EINVAL)
     if qp.state is QPState.RESET:
         raise VerbsError(f"QP {qp.number:#x} is in RESET: receives need INIT or later", EINVAL)
-    _check_sges(wr.sges, qp.cap.max_recv_sge)
+    check_receive(wr, qp.cap.max_recv_sge)
     if len(qp.rq) >= qp.cap.max_recv_wr:
         raise VerbsError(
             f"QP {qp.number:#x} holds {qp.cap.max_recv_wr} receives already (max_recv_wr)", ENOMEM
@@ -40,7 +58,11 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> None:
 
 
 def _name(wr: SendWR) -> str:
-    return SendOpcode(wr.opcode).name if wr.opcode in VERBS else f"opcode {wr.opcode!r}"
+    return SendOpcode(wr.opcode).name if wr.opcode in VERBS else f"opcode {shown(wr.opcode)}"
+
+
+def _refuse(qp: QueuePair, wr: SendWR) -> None:
+    raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
 
 
 def _check_room(qp: QueuePair, _: SendWR) -> None:
@@ -54,23 +76,16 @@ def _check_memory(qp: QueuePair, wr: SendWR) -> None:
     if wr.flags & INLINE:
         _check_inline(qp, wr)
     else:
-        _check_sges(wr.sges, qp.cap.max_send_sge)
+        check_sges(wr.sges, qp.cap.max_send_sge)
 
 
 def _check_inline(qp: QueuePair, wr: SendWR) -> None:
     if VERBS[wr.opcode].local is not Local.SOURCE:
         raise VerbsError(f"{_name(wr)} sends nothing that could stand inline", EINVAL)
+    check_kind("inline", wr.inline, bytes)
     if len(wr.inline) > qp.cap.max_inline_data:
         found = len(wr.inline)
         raise VerbsError(f"{found} octets inline, max_inline_data {qp.cap.max_inline_data}", EINVAL)
-
-
-def _check_sges(sges: tuple[Sge, ...], most: int) -> None:
-    if len(sges) > most:
-        raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
-    for place, (address, length, _) in enumerate(sges):
-        if not 0 <= length < 1 << 32 or not 0 <= address < 1 << 64:
-            raise VerbsError(f"SGE {place}: {length} octets at {address:#x}, no such range", EINVAL)
 
 
 class _Fits:
@@ -82,8 +97,8 @@ class _Fits:
     def __call__(self, _: QueuePair, wr: SendWR) -> None:
         for name, bits in self.widths.items():
             value = getattr(wr, name)
-            if not 0 <= value < 1 << bits:
-                raise VerbsError(f"{name} {value} does not fit {bits} bits", EINVAL)
+            if not isinstance(value, int) or value >> bits:
+                raise VerbsError(f"{name} {shown(value)} does not fit {bits} bits", EINVAL)
 
 
 _WIDTHS: dict[type[Header], dict[str, int]] = {
@@ -100,14 +115,34 @@ _WIDTHS: dict[type[Header], dict[str, int]] = {
 
 def _check_eight(_: QueuePair, wr: SendWR) -> None:
     """Atomics take eight octets, and give eight. IBA 9.4.5, A19.3."""
-    length = len(wr.inline) if wr.flags & INLINE else sum(sge.length for sge in wr.sges)
+    length = len(wr.inline) if wr.flags & INLINE else sum(size for _, size, _ in wr.sges)
     if length != ATOMIC_SIZE:
         raise VerbsError(f"{_name(wr)} is of {ATOMIC_SIZE} octets, found {length}", EINVAL)
 
 
-def _check_handle(_: QueuePair, wr: SendWR) -> None:
+def _check_handle(qp: QueuePair, wr: SendWR) -> None:
     if wr.ah is None:
         raise VerbsError("a datagram needs an address handle", EINVAL)
+    if (wr.ah, wr.remote_qpn) not in qp.seals:
+        check_address(wr.ah, qp.device.profile)
+
+
+def _check_bind(_: QueuePair, wr: SendWR) -> None:
+    if wr.bind is not None:
+        check_kind("bind", wr.bind, BindMW)
+        for name, value, kind in zip(BindMW._fields, wr.bind, _OF_BIND, strict=True):
+            check_kind(name, value, kind)
+
+
+def _check_registration(_: QueuePair, wr: SendWR) -> None:
+    if wr.reg is not None:
+        check_kind("reg", wr.reg, RegMR)
+        for name, value, kind in zip(RegMR._fields, wr.reg, _OF_REGISTRATION, strict=True):
+            check_kind(name, value, kind)
+
+
+_OF_BIND = (MemoryWindow, Region, Bind)
+_OF_REGISTRATION = (Region, FastRegistration)
 
 
 _Rule = Callable[[QueuePair, SendWR], None]
@@ -124,6 +159,7 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
         *((_Fits(widths),) if widths else ()),
         *((_check_eight,) if opcode in _OF_EIGHT else ()),
         *((_check_handle,) if DETH in headers else ()),
+        *_LOCAL_RULES.get(opcode, ()),
     )
 
 
@@ -132,6 +168,15 @@ _OF_EIGHT = (
     SendOpcode.ATOMIC_FETCH_AND_ADD,
     SendOpcode.ATOMIC_WRITE,
 )
+
+_LOCAL_RULES: dict[SendOpcode, tuple[_Rule, ...]] = {
+    SendOpcode.BIND_MW: (_check_bind,),
+    SendOpcode.REG_MR: (_check_registration,),
+    SendOpcode.LOCAL_INV: (_Fits(_WIDTHS[IETH]),),
+}
+"""What work must pass that stays here."""
+
+_NOT_HERE: tuple[_Rule, ...] = (_refuse,)
 
 RULES: dict[QPType, dict[SendOpcode, tuple[_Rule, ...]]] = {
     kind: {op: _rules(service, op) for op in service.verbs} if service.sends else {}

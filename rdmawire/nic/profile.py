@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_number
 from rdmawire.nic.completion import WCStatus
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
@@ -242,10 +243,8 @@ class Bounds(NamedTuple):
     high: Callable[[Profile], int]
 
     def check(self, field: str, value: int, profile: Profile) -> None:
-        """``VerbsError`` EINVAL, with the field's name, for a value outside."""
-        high = int(self.high(profile))
-        if not self.low <= value <= high:
-            raise VerbsError(f"{field} {value} is not within {int(self.low)}..{high}", EINVAL)
+        """``VerbsError`` EINVAL, with the field's name, for what is no such number."""
+        check_number(field, value, int(self.low), int(self.high(profile)))
 
 
 def up_to(high: int) -> Bounds:

@@ -6,11 +6,12 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_number
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.event import Sink, SRQLimitReached
 from rdmawire.nic.profile import IBTA, Bounds, Profile
-from rdmawire.nic.work import RecvWR
+from rdmawire.nic.work import RecvWR, check_receive
 
 _MAX_WR = Bounds(1, lambda profile: profile.max_srq_wr)
 _MAX_SGE = Bounds(0, lambda profile: profile.max_srq_sge)
@@ -85,8 +86,7 @@ class SharedReceiveQueue:
 
     def post(self, wr: RecvWR) -> None:
         """Add a receive; ENOMEM when full, EINVAL with too many pieces. ibv_post_srq_recv(3)."""
-        if len(wr.sges) > self.max_sge:
-            raise VerbsError(f"{len(wr.sges)} SGEs are more than max_sge {self.max_sge}", EINVAL)
+        check_receive(wr, self.max_sge)
         if len(self._held) >= self.max_wr:
             raise VerbsError(f"SRQ {self.number} is full: max_wr {self.max_wr}", ENOMEM)
         self._held.append(wr)
@@ -112,11 +112,22 @@ class SharedReceiveQueue:
         _MAX_WR.check("max_wr", size, self._profile)
         if size < len(self._held):
             raise VerbsError(f"max_wr {size} is less than the {len(self._held)} held", EINVAL)
-        if not 0 <= lowest <= size:
-            raise VerbsError(f"srq_limit {lowest} is not within 0..{size} (max_wr)", EINVAL)
+        check_number("srq_limit", lowest, 0, size)
         self.max_wr, self.limit = size, lowest
         if len(self._held) < lowest:
             self._reached()
+
+    def acquire(self) -> None:
+        """Count as a user of what it is made of."""
+        self.pd.acquire()
+        if self.xrc is not None:
+            self.xrc.cq.srqs.add(self.number)
+
+    def release(self) -> None:
+        """Undo :meth:`acquire`."""
+        self.pd.release()
+        if self.xrc is not None:
+            self.xrc.cq.srqs.discard(self.number)
 
     def check_unused(self) -> None:
         """``VerbsError`` EBUSY while queue pairs use it. ibv_destroy_srq(3)."""

@@ -13,6 +13,7 @@ from errno import EINVAL
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_number
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, check_values, fields_of
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.state import QPState, QPType
@@ -124,22 +125,24 @@ def check_modify(
     ``draining`` says that in SQD there is still something on its way. ``VerbsError`` EINVAL names
     the attribute that is missing, not allowed or out of range, or the states that may follow.
     """
-    _check_known(mask)
+    mask = _known(mask)
     check_values(attributes, mask, profile)
-    end = attributes.qp_state if mask & _M.STATE else state
+    end = QPState(attributes.qp_state) if mask & _M.STATE else state
     needs = _needs(qp_type, state, end)
     way = f"from {state.name} to {end.name} of {qp_type.name}"
     _check_required(needs, mask, way)
     _check_allowed(needs, mask, way, qp_type)
     _check_found(state, attributes, mask)
     _check_drained(state, end, draining)
-    return QPState(end)
+    return end
 
 
-def _check_known(mask: QPAttrMask) -> None:
+def _known(mask: int) -> QPAttrMask:
+    check_number("attr_mask", mask, 0, 0xFFFF_FFFF)
     unknown = int(mask) & ~sum(bit.value for bit in QPAttrMask)
     if unknown:
         raise VerbsError(f"attribute mask {int(mask):#x} has unknown bits {unknown:#x}", EINVAL)
+    return QPAttrMask(mask)
 
 
 def _needs(qp_type: QPType, state: QPState, end: QPState) -> Needs:
@@ -147,7 +150,7 @@ def _needs(qp_type: QPType, state: QPState, end: QPState) -> Needs:
     if needs is None:
         ends = ", ".join(e.name for e in QPState if (qp_type, state, e) in QP_TRANSITIONS)
         raise VerbsError(
-            f"no transition from {state.name} to {QPState(end).name} of {qp_type.name}:"
+            f"no transition from {state.name} to {end.name} of {qp_type.name}:"
             f" from there it goes to {ends or 'nowhere'}",
             EINVAL,
         )

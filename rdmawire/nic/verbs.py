@@ -6,25 +6,39 @@ errno; nothing has changed then.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from errno import EBUSY, EINVAL, ENOMEM
+from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
 from itertools import count
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import (
+    check_kind,
+    check_number,
+    check_octets,
+    each,
+)
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.registrar import PeerMemory, Registrar
 from rdmawire.memory.space import AddressSpace
-from rdmawire.nic.address import is_multicast
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask, check_cap
+from rdmawire.nic.address import GID_OCTETS, MAC_OCTETS, is_multicast
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import Event, GIDChanged, QPFatal
 from rdmawire.nic.migration import goes_over, migrate
 from rdmawire.nic.multicast import MulticastGroups
+from rdmawire.nic.ownership import (
+    check_cq,
+    check_init,
+    check_qp,
+    check_receiver,
+    check_srq,
+)
 from rdmawire.nic.path import gids_of
 from rdmawire.nic.posting import check_recv, check_send
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.raw import FlowRule
+from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import check_modify
@@ -52,7 +66,9 @@ class Verbs:
         profile: Profile = IBTA,
         clients: Sequence[PeerMemory] = (),
     ) -> None:
-        self._gids = tuple(gids)
+        check_octets("mac", mac, MAC_OCTETS)
+        check_kind("space", space, AddressSpace)
+        self._gids = _checked_gids(gids, profile)
         self.device = Device(mac, space, profile, clients)
         self.groups = MulticastGroups(profile)
         self._unsealer = Unsealer(self._is_mine, self.device.drops)
@@ -68,7 +84,7 @@ class Verbs:
 
     @gids.setter
     def gids(self, gids: Sequence[bytes]) -> None:
-        self._gids = tuple(gids)
+        self._gids = _checked_gids(gids, self.device.profile)
         self._unsealer.forget()
         self.device.events.append(GIDChanged(port=1))
 
@@ -86,30 +102,34 @@ class Verbs:
 
     def alloc_pd(self) -> ProtectionDomain:
         """ibv_alloc_pd(3)."""
-        return ProtectionDomain(next(self._handles))
+        return ProtectionDomain(next(self._handles), self.memory)
 
     def dealloc_pd(self, pd: ProtectionDomain) -> None:
         """ibv_dealloc_pd(3); EBUSY while regions, windows or queues are in it."""
+        self.memory.check_domain(pd)
         if pd.users:
             raise VerbsError(f"PD {pd.handle} is used by {pd.users} regions or queues", EBUSY)
+        pd.adapter = _NOBODY
 
     def create_cq(self, cqe: int) -> CompletionQueue:
         """A queue for ``cqe`` completions. ibv_create_cq(3)."""
         device = self.device
-        _check_number("completion queues", len(device.cqs), device.profile.max_cq)
+        _check_room("completion queues", len(device.cqs), device.profile.max_cq)
         cq = CompletionQueue(next(self._handles), cqe, self._happened, profile=device.profile)
         device.cqs[cq.number] = cq
         return cq
 
     def modify_cq(self, cq: CompletionQueue, cq_count: int, cq_period: int) -> None:
         """One event for ``cq_count`` completions, or after ``cq_period`` ns. ibv_modify_cq(3)."""
+        check_cq(self.device, cq)
         cq.moderate(cq_count, cq_period)
         self.device.moderated[cq.number] = cq
 
     def destroy_cq(self, cq: CompletionQueue) -> None:
         """ibv_destroy_cq(3); EBUSY while queue pairs complete there."""
+        check_cq(self.device, cq)
         cq.check_unused()
-        self.device.cqs.pop(cq.number, None)
+        del self.device.cqs[cq.number]
         self.device.moderated.pop(cq.number, None)
 
     def create_srq(
@@ -117,20 +137,23 @@ class Verbs:
     ) -> SharedReceiveQueue:
         """ibv_create_srq(3); with ``xrc``, ibv_create_srq_ex(3) of type XRC."""
         device = self.device
-        _check_number("shared receive queues", len(device.srqs), device.profile.max_srq)
+        _check_room("shared receive queues", len(device.srqs), device.profile.max_srq)
+        self.memory.check_domain(pd)
+        check_receiver(device, xrc)
         number = next(self._handles)
         srq = SharedReceiveQueue(
             number, pd, max_wr, max_sge, self._happened, profile=device.profile, xrc=xrc
         )
         device.srqs[number] = srq
-        pd.acquire()
+        srq.acquire()
         return srq
 
     def destroy_srq(self, srq: SharedReceiveQueue) -> None:
         """ibv_destroy_srq(3); EBUSY while queue pairs receive from it."""
+        check_srq(self.device, srq)
         srq.check_unused()
-        if self.device.srqs.pop(srq.number, None) is not None:
-            srq.pd.release()
+        del self.device.srqs[srq.number]
+        srq.release()
 
     def open_xrcd(self) -> int:
         """The number of a new XRC domain. ibv_open_xrcd(3)."""
@@ -141,15 +164,20 @@ class Verbs:
     def create_qp(self, kind: QPType, wants: QPInit) -> QueuePair:
         """A queue pair in RESET. ibv_create_qp(3)."""
         device = self.device
-        _check_number("queue pairs", len(device.qps), device.profile.max_qp)
-        check_cap(wants.cap, device.profile)
-        qp = QueuePair(device, self._unused_qpn(), kind, wants)
+        _check_room("queue pairs", len(device.qps), device.profile.max_qp)
+        check_init(device, wants)
+        check_number("qp_type", kind, 0, max(QPType))
+        if kind not in SERVICES:
+            known = ", ".join(f"{known.name} ({known.value})" for known in SERVICES)
+            raise VerbsError(f"qp_type {kind} is none of {known}", EOPNOTSUPP)
+        qp = QueuePair(device, self._unused_qpn(), QPType(kind), wants)
         device.qps[qp.number] = qp
         qp.acquire()
         return qp
 
     def modify_qp(self, qp: QueuePair, attributes: QPAttributes, mask: QPAttrMask) -> None:
         """Change attributes, and with them the state. ibv_modify_qp(3), IBA 11.2.5.2."""
+        check_qp(self.device, qp)
         draining = qp.state is QPState.SQD and qp.sq.under_way
         state = check_modify(
             qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
@@ -162,6 +190,7 @@ class Verbs:
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
         """The attributes as they stand. ibv_query_qp(3)."""
+        check_qp(self.device, qp)
         draining = qp.state is QPState.SQD and qp.sq.under_way
         return qp.attributes._replace(
             qp_state=qp.state, cur_qp_state=qp.state, sq_draining=draining
@@ -169,25 +198,30 @@ class Verbs:
 
     def destroy_qp(self, qp: QueuePair) -> None:
         """ibv_destroy_qp(3): nothing of it completes any more; EBUSY in a multicast group."""
+        check_qp(self.device, qp)
         if self.groups.holds(qp.number):
             raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
-        if self.device.qps.pop(qp.number, None) is not None:
-            qp.release()
+        del self.device.qps[qp.number]
+        qp.release()
         self.device.ready.pop(qp, None)
         self._unsealer.forget()
 
     def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """Let a datagram queue pair have a group's packets. ibv_attach_mcast(3)."""
+        check_qp(self.device, qp)
         self.groups.attach(gid, qp.number, qp.type)
         self._unsealer.forget()
 
     def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """ibv_detach_mcast(3)."""
+        check_qp(self.device, qp)
         self.groups.detach(gid, qp.number)
         self._unsealer.forget()
 
     def create_flow(self, rule: FlowRule) -> FlowRule:
         """Have frames that carry no RDMA go to a raw packet queue pair. ibv_create_flow(3)."""
+        check_kind("rule", rule, FlowRule)
+        check_qp(self.device, rule.qp)
         if rule.qp.service.wire is not None:
             raise VerbsError(f"QP {rule.qp.number:#x} takes no raw packets", EINVAL)
         self._rules.append(rule)
@@ -207,21 +241,24 @@ class Verbs:
         ``VerbsError`` for the first that is refused; those before it are posted. A queue pair in
         ERR or SQE ends work at once.
         """
+        check_qp(self.device, qp)
         self.device.now = now
-        for wr in work:
+        for wr in each("work", work):
             check_send(qp, wr)
             qp.post_send(wr)
 
     def post_recv(self, qp: QueuePair, work: Iterable[RecvWR], now: int) -> None:
         """Queue receives. ibv_post_recv(3); refusals as for :meth:`post_send`."""
+        check_qp(self.device, qp)
         self.device.now = now
-        for wr in work:
+        for wr in each("work", work):
             check_recv(qp, wr)
             qp.post_recv(wr)
 
     def post_srq_recv(self, srq: SharedReceiveQueue, work: Iterable[RecvWR]) -> None:
         """Queue receives for whichever queue pair needs one. ibv_post_srq_recv(3)."""
-        for wr in work:
+        check_srq(self.device, srq)
+        for wr in each("work", work):
             srq.post(wr)
 
     # What happens inside.
@@ -248,6 +285,18 @@ class Verbs:
         return next(number for number in self._numbers if number not in self.device.qps)
 
 
-def _check_number(what: str, found: int, most: int) -> None:
+_NOBODY = object()
+"""To whom a protection domain belongs that is deallocated."""
+
+
+def _checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
+    table = tuple(each("gids", gids))
+    check_number("gid_tbl_len", len(table), 0, profile.gid_tbl_len)
+    for gid in table:
+        check_octets("gid", gid, GID_OCTETS)
+    return table
+
+
+def _check_room(what: str, found: int, most: int) -> None:
     if found >= most:
         raise VerbsError(f"{found} {what} are all that there may be", ENOMEM)

@@ -6,8 +6,11 @@ kind of work; requester, completer and responder read it, none of them asks for 
 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from errno import EINVAL
 from typing import Final, NamedTuple
 
+from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import shown
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
@@ -56,6 +59,21 @@ class Sge(NamedTuple):
     address: int
     length: int
     lkey: int
+
+
+def check_sges(sges: tuple[Sge, ...], most: int) -> None:
+    """``VerbsError`` EINVAL for more pieces than there may be, and for what is no range."""
+    if len(sges) > most:
+        raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
+    for place, (address, length, lkey) in enumerate(sges):
+        # One test for all three, and for each bit: this is done for every piece of work.
+        whole = (address | length | lkey).__class__ in _WHOLE
+        if (length | lkey) >> 32 or address >> 64 or not whole:
+            pieces = ", ".join(map(shown, sges[place]))
+            raise VerbsError(f"SGE {place}: address, length, lkey {pieces}: no such range", EINVAL)
+
+
+_WHOLE = (int, bool)
 
 
 class BindMW(NamedTuple):
@@ -111,6 +129,18 @@ class RecvWR(NamedTuple):
 
     sges: tuple[Sge, ...] = ()
     wr_id: int = 0
+
+
+WRONG_KIND = (AttributeError, TypeError, ValueError)
+"""What checks of a work request meet where its fields are not what their names say."""
+
+
+def check_receive(wr: RecvWR, most: int) -> None:
+    """``VerbsError`` EINVAL for what is no receive of at most so many pieces."""
+    try:
+        check_sges(wr.sges, most)
+    except WRONG_KIND as error:
+        raise VerbsError(f"no receive: {shown(wr)}: {error}", EINVAL) from error
 
 
 class Answer(IntEnum):

@@ -54,7 +54,7 @@ def test_a_receive_of_too_many_pieces_is_invalid() -> None:
     srq = shared([], max_sge=2)
     piece = Sge(0, 1, 1)
     srq.post(RecvWR((piece, piece)))
-    with pytest.raises(VerbsError, match="3 SGEs are more than max_sge 2") as caught:
+    with pytest.raises(VerbsError, match="3 pieces of memory, at most 2 are allowed") as caught:
         srq.post(RecvWR((piece, piece, piece)))
     assert (caught.value.errno, len(srq)) == (EINVAL, 1)
 

@@ -5,6 +5,7 @@ from errno import EBUSY, EINVAL, EIO, ENODEV
 from typing import Final
 
 from rdmawire.errors import ENOTSUPP, VerbsError
+from rdmawire.memory.argument import check_kind, check_number, shown
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.heap import BLOCK
 from rdmawire.memory.gpu.profile import GpuProfile
@@ -43,6 +44,7 @@ class GpuDriver:
 
     def gpu_at(self, address: int) -> Gpu | None:
         """Whose memory a GPU address is."""
+        check_number("address", address)
         return next((gpu for gpu in self.gpus if gpu.base <= address < gpu.end), None)
 
     def get_pages(self, address: int, length: int, revoked: Callable[[], None] | None) -> PageTable:
@@ -51,7 +53,7 @@ class GpuDriver:
         EINVAL for no callback, a range that is not whole 64 KiB pages, or memory that peers may
         not have; ENODEV for no GPU, EIO for a lost one, ENOMEM for no space in BAR1.
         """
-        if revoked is None:
+        if not callable(revoked):
             raise VerbsError("pages need a callback unless they are persistent", EINVAL)
         return self._table(address, length, revoked)
 
@@ -106,9 +108,13 @@ class GpuDriver:
 
 def check_pages(gpu: Gpu, address: int, length: int, granularity: int) -> None:
     """``VerbsError`` EINVAL for what cannot be pinned, EIO if the GPU is lost."""
+    check_number("address", address)
+    check_kind("length", length, int)
     if length <= 0 or (address | length) % granularity:
-        raise VerbsError(f"{length} octets at {address:#x} are no pages of {granularity}", EINVAL)
+        raise VerbsError(
+            f"{shown(length)} octets at {address:#x} are no pages of {granularity}", EINVAL
+        )
     if gpu.aperture.lost:
         raise VerbsError("the GPU fell off the bus", EIO)
     if address + length > gpu.end or not gpu.resident(address, address + length):
-        raise VerbsError(f"{length} octets at {address:#x} are not all pinnable", EINVAL)
+        raise VerbsError(f"{shown(length)} octets at {address:#x} are not all pinnable", EINVAL)

@@ -38,8 +38,8 @@ def export_dmabuf(driver: GpuDriver, address: int, length: int) -> GpuDmaBuf:
     gpu = driver.gpu_at(address)
     if gpu is None:
         raise VerbsError(f"no GPU has address {address:#x}", ENODEV)
+    check_pages(gpu, address, length, PAGE_4K)
     start = address - address % gpu.page_size
     end = address + length
-    check_pages(gpu, address, length, PAGE_4K)
     check_pages(gpu, start, end + -end % gpu.page_size - start, gpu.page_size)
     return GpuDmaBuf(gpu, address, length)

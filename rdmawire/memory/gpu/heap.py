@@ -11,6 +11,7 @@ from errno import EINVAL, ENOMEM
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind, check_number, shown
 from rdmawire.memory.gpu.ranges import FreeRanges
 from rdmawire.memory.page import PAGE_2M
 
@@ -61,14 +62,16 @@ class Heap:
 
     def allocate(self, length: int, kind: Kind = Kind.DEVICE) -> Allocation:
         """``VerbsError`` ENOMEM for no room; EINVAL for nothing, or half blocks of cuMemCreate."""
+        check_kind("length", length, int)
+        check_kind("kind", kind, Kind)
         vmm = kind in (Kind.VMM, Kind.VMM_PLAIN)
         if length <= 0 or (vmm and length % BLOCK):
-            raise VerbsError(f"{length} octets of {kind.name} cannot be allocated", EINVAL)
+            raise VerbsError(f"{shown(length)} octets of {kind.name} cannot be allocated", EINVAL)
         large = length >= LARGE or kind is not Kind.DEVICE
         extent = length + -length % (BLOCK if large else GRANULE)
         address = self._blocks.take(extent) if large else self._small(extent)
         if address is None:
-            raise VerbsError(f"no {length} octets of GPU memory left", ENOMEM)
+            raise VerbsError(f"no {shown(length)} octets of GPU memory left", ENOMEM)
         allocation = self._live[address] = Allocation(address, length, extent, kind)
         insort(self._starts, address)
         return allocation
@@ -86,6 +89,7 @@ class Heap:
 
     def release(self, address: int) -> Allocation:
         """End an allocation; ``VerbsError`` EINVAL where none begins."""
+        check_number("address", address)
         if address not in self._live:
             raise VerbsError(f"no allocation begins at {address:#x}", EINVAL)
         del self._starts[bisect_left(self._starts, address)]

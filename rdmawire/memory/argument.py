@@ -1,0 +1,56 @@
+"""Arguments of callers, looked at before anything is done with them.
+
+Whatever is not what its name says is a ``VerbsError`` EINVAL with what was found, so that callers
+meet no other exception. A number is an ``int``: of other kinds, such as NumPy's, sums may not fit.
+"""
+
+from collections.abc import Iterable, Iterator
+from errno import EINVAL
+from reprlib import Repr
+from typing import TypeVar
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.page import LAST_ADDRESS
+
+_MOST_BITS = 128
+"""Of a number that is shown: a text about a longer one would be longer than anybody reads."""
+_brief = Repr().repr
+
+T = TypeVar("T")
+
+
+def shown(value: object) -> str:
+    """What a caller gave, in few words."""
+    if isinstance(value, int):
+        bits = value.bit_length()
+        return str(value) if bits <= _MOST_BITS else f"a number of {bits} bits"
+    return f"{_brief(value)} ({type(value).__name__})"
+
+
+def check_number(name: str, value: object, low: int = 0, high: int = LAST_ADDRESS) -> None:
+    """``VerbsError`` EINVAL for what is no whole number from ``low`` to ``high``."""
+    if not isinstance(value, int):
+        raise VerbsError(f"{name} is {shown(value)}, not a whole number", EINVAL)
+    if not low <= value <= high:
+        raise VerbsError(f"{name} {shown(value)} is not within {low}..{high}", EINVAL)
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """``VerbsError`` EINVAL for what is not of this class."""
+    if not isinstance(value, kind):
+        raise VerbsError(f"{name} is {shown(value)}, not {kind.__name__}", EINVAL)
+
+
+def check_octets(name: str, value: object, length: int) -> None:
+    """``VerbsError`` EINVAL for anything but ``bytes`` of this length."""
+    check_kind(name, value, bytes)
+    if isinstance(value, bytes) and len(value) != length:
+        raise VerbsError(f"{name} has {len(value)} octets, not {length}", EINVAL)
+
+
+def each(name: str, values: Iterable[T]) -> Iterator[T]:
+    """One after the other; ``VerbsError`` EINVAL for what is no sequence of anything."""
+    try:
+        return iter(values)
+    except TypeError:
+        raise VerbsError(f"{name} is {shown(values)}, not a sequence", EINVAL) from None

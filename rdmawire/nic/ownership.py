@@ -1,0 +1,58 @@
+"""Whether what a caller names is this adapter's, and still there.
+
+libibverbs would follow a pointer; here it is ``VerbsError`` EINVAL, and nothing has changed.
+"""
+
+from errno import EINVAL
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind, check_number, shown
+from rdmawire.nic.attribute import check_cap
+from rdmawire.nic.cq import CompletionQueue
+from rdmawire.nic.device import Device
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
+
+
+def check_qp(device: Device, qp: QueuePair) -> None:
+    """A queue pair that was not destroyed."""
+    if not isinstance(qp, QueuePair) or device.qps.get(qp.number) is not qp:
+        raise _foreign("QP", qp)
+
+
+def check_cq(device: Device, cq: CompletionQueue) -> None:
+    """A completion queue that was not destroyed."""
+    if not isinstance(cq, CompletionQueue) or device.cqs.get(cq.number) is not cq:
+        raise _foreign("CQ", cq)
+
+
+def check_srq(device: Device, srq: SharedReceiveQueue) -> None:
+    """A shared receive queue that was not destroyed."""
+    if not isinstance(srq, SharedReceiveQueue) or device.srqs.get(srq.number) is not srq:
+        raise _foreign("SRQ", srq)
+
+
+def check_receiver(device: Device, xrc: XRCReceiver | None) -> None:
+    """Where an XRC shared receive queue completes, if it is one."""
+    if xrc is not None:
+        check_kind("xrc", xrc, XRCReceiver)
+        check_number("xrc_domain", xrc.domain)
+        check_cq(device, xrc.cq)
+
+
+def check_init(device: Device, wants: QPInit) -> None:
+    """All that a queue pair is made of."""
+    check_kind("qp_init_attr", wants, QPInit)
+    check_cap(wants.cap, device.profile)
+    device.memory.check_domain(wants.pd)
+    check_cq(device, wants.send_cq)
+    check_cq(device, wants.recv_cq)
+    if wants.srq is not None:
+        check_srq(device, wants.srq)
+    check_number("xrc_domain", wants.xrc_domain)
+
+
+def _foreign(label: str, found: object) -> VerbsError:
+    number = getattr(found, "number", None)
+    name = shown(found) if number is None else f"{label} {number:#x}"
+    return VerbsError(f"{name} is no {label} of this adapter, or was destroyed", EINVAL)
