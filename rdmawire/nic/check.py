@@ -134,7 +134,7 @@ def check_flush_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | Non
     """The key allows this kind of FLUSH; of a whole region, no range is looked at. IBA A19.4."""
     feth, reth = request.extended[role.feth], request.extended[role.reth]
     needed = sum(right for bit, right in _PLACEMENT_RIGHTS if feth.plt & bit)
-    if not needed or needed & ~qp.access:
+    if not needed or needed & ~qp.access or feth.sel > max(Selectivity):
         return Fault.OP_VALID
     va, length = reth.va, reth.dmalen
     region = qp.device.keys.find(reth.rkey)

@@ -282,7 +282,7 @@ class QueuePair:
         inbound.recv = NO_RECEIVE
         while self.rq:
             self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)
-        if self.srq is not None:
+        if self.made_of.srq is not None:
             self.device.events.append(LastWQEReached(self.number))
 
     # What the responder asks for, and a place in the order of sending.

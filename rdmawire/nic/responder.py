@@ -196,7 +196,9 @@ _REQUESTS = {
     ),
     Operation.CMP_SWAP: _request(REMOTE_ATOMIC, check.check_atomic_rkey, execute.compare_swap),
     Operation.FETCH_ADD: _request(REMOTE_ATOMIC, check.check_atomic_rkey, execute.fetch_add),
-    Operation.ATOMIC_WRITE: _request(REMOTE_WRITE, check.check_atomic_rkey, execute.atomic_write),
+    Operation.ATOMIC_WRITE: _request(
+        REMOTE_WRITE, check.check_dmalen, check.check_atomic_rkey, execute.atomic_write
+    ),
     Operation.FLUSH: _request(0, check.check_flush_rkey, execute.flush),
 }
 

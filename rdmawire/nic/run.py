@@ -40,7 +40,8 @@ def _ready(qp: QueuePair, flow: Flow) -> bool:
     inbound = qp.inbound
     _, _, payload, pad, _, _ = flow.layout
     full = pad - payload == qp.mtu
-    return qp.takes_packets and full and not inbound.reads and not inbound.deferred
+    waits = inbound.reads or inbound.deferred or qp.migrating
+    return qp.takes_packets and full and not waits
 
 
 def _place(
