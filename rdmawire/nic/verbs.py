@@ -5,7 +5,7 @@ errno; nothing has changed then.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
 from itertools import count
 
@@ -49,6 +49,9 @@ from rdmawire.wire.layout import Piece
 
 FIRST_QPN = 0x11
 """Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
+
+GSI_QPN = 1
+"""The queue pair of general services: datagrams about connections and more. IBA 3.9, 13.5.1."""
 
 
 class Verbs:
@@ -163,14 +166,26 @@ class Verbs:
 
     def create_qp(self, kind: QPType, wants: QPInit) -> QueuePair:
         """A queue pair in RESET. ibv_create_qp(3)."""
-        device = self.device
-        _check_room("queue pairs", len(device.qps), device.profile.max_qp)
-        check_init(device, wants)
         check_number("qp_type", kind, 0, max(QPType))
         if kind not in SERVICES:
             known = ", ".join(f"{known.name} ({known.value})" for known in SERVICES)
             raise VerbsError(f"qp_type {kind} is none of {known}", EOPNOTSUPP)
-        qp = QueuePair(device, self._unused_qpn(), QPType(kind), wants)
+        return self._new_qp(self._unused_qpn, QPType(kind), wants)
+
+    def create_gsi_qp(self, wants: QPInit) -> QueuePair:
+        """Queue pair 1, in RESET; its owner gives it the Q_Key 0x80010000. IBA 10.2.4.3.
+
+        ``VerbsError`` EBUSY where the port has one already.
+        """
+        if GSI_QPN in self.device.qps:
+            raise VerbsError("QP 1 of the port is in use", EBUSY)
+        return self._new_qp(lambda: GSI_QPN, QPType.UD, wants)
+
+    def _new_qp(self, number: Callable[[], int], kind: QPType, wants: QPInit) -> QueuePair:
+        device = self.device
+        _check_room("queue pairs", len(device.qps), device.profile.max_qp)
+        check_init(device, wants)
+        qp = QueuePair(device, number(), kind, wants)
         device.qps[qp.number] = qp
         qp.acquire()
         return qp
