@@ -26,8 +26,10 @@ def _follow(qp: QueuePair, flow: Flow) -> None:
     source, destination = gids_of(flow.headers)
     if alternate is not None and (alternate.sgid, alternate.dgid) == (destination, source):
         migrate(qp)
-    else:
-        qp.device.events.append(PathMigrationFailed(qp.number))
+        return
+    failed = PathMigrationFailed(qp.number)
+    if failed not in qp.device.events:  # every packet of the peer's asks
+        qp.device.events.append(failed)
 
 
 def goes_over(qp: QueuePair, wanted: MigrationState) -> bool:

@@ -36,10 +36,13 @@ def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
 
 
 def _ready(qp: QueuePair, flow: Flow) -> bool:
-    """Whether packets are taken as they come, and those of this flow are full."""
+    """Whether packets are taken as they come, and those of this flow are full.
+
+    Headers that are to be read are to be checked: XRC's packets name their queue one by one.
+    """
     inbound = qp.inbound
-    _, _, payload, pad, _, _ = flow.layout
-    full = pad - payload == qp.mtu
+    read, _, payload, pad, _, _ = flow.layout
+    full = read is None and pad - payload == qp.mtu
     waits = inbound.reads or inbound.deferred or qp.migrating
     return qp.takes_packets and full and not waits
 
