@@ -6,11 +6,11 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.access import DMABUF_FLAGS, check_access
-from rdmawire.memory.argument import check_kind
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.backing import Backing, PageList
 from rdmawire.memory.counter import Path
 from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.page import PAGE_4K, PAGE_64K, Octets
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Octets
 from rdmawire.memory.region import Region
 from rdmawire.memory.registrar import Extent, Registrar
 from rdmawire.memory.space import AddressSpace
@@ -139,7 +139,12 @@ class DmaBufPages(Backing):
         buf.attach(self)
 
     def _map(self) -> "MappedPages":
-        return MappedPages(self._space, 0, self._buf.map(), self._buf.page_size)
+        pages = self._buf.map()
+        try:
+            return MappedPages(self._space, 0, pages, self._buf.page_size)
+        except VerbsError:
+            self._buf.unpin()
+            raise
 
     def _pages(self, address: int, length: int) -> "MappedPages":
         if self._mapped is None:
@@ -209,7 +214,7 @@ def reg_dmabuf_mr(
     access = check_access(access, DMABUF_FLAGS)
     check_kind("range", wanted, DmaBufRange)
     for name, value in zip(DmaBufRange._fields, wanted, strict=True):
-        check_kind(name, value, int)
+        check_number(name, value, -LAST_ADDRESS, LAST_ADDRESS)
     offset, length, iova, fd = wanted
     buf = files.get(fd)
     if (iova ^ offset) % PAGE_4K:

@@ -6,7 +6,7 @@ from errno import EEXIST, EINVAL, ENOMEM
 from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind
+from rdmawire.memory.argument import check_kind, shown
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_2M, PAGE_4K, Octets
 from rdmawire.memory.window import HostMemory, Window, check_page_size
 
@@ -95,7 +95,7 @@ class AddressSpace:
         check_kind("size", size, int)
         check_page_size(page_size)
         if size > LAST_ADDRESS - self._next - 2 * _GUARD:
-            raise VerbsError(f"no {size} octets of addresses left", ENOMEM)
+            raise VerbsError(f"no {shown(size)} octets of addresses left", ENOMEM)
         window = HostMemory(self._gap(size), size + -size % page_size, page_size)
         self.map(window)
         self._next = window.end

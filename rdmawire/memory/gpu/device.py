@@ -122,7 +122,7 @@ class Gpu:
             if allocation.address > reached:
                 break
             reached = allocation.end
-        if reached < address + length or length > _LARGEST_COPY:
+        if reached < address + length or not 0 <= length <= _LARGEST_COPY:
             raise MemoryFault("illegal GPU address", reached, address + length - reached)
 
     def flush(self) -> None:

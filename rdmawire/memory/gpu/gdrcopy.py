@@ -3,6 +3,7 @@
 from errno import EACCES, EINVAL
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.backing import PageList
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.table import PageTable, TableState
@@ -65,6 +66,8 @@ class Gdr:
 
     def pin_buffer(self, address: int, size: int) -> GdrBuffer:
         """gdr_pin_buffer: any address; rounded to pages of 64 KiB. Errors are ``get_pages``'."""
+        check_number("address", address)
+        check_kind("size", size, int)
         start = address - address % PAGE_64K
         length = address + size - start
         buffer = GdrBuffer(address, size)
