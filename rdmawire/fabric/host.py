@@ -17,7 +17,7 @@ from rdmawire.nic.event import Event
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPState
-from rdmawire.nic.transition import QP_TRANSITIONS
+from rdmawire.nic.transition import QP_TRANSITIONS, Needs
 from rdmawire.nic.work import Sge
 
 ALL_ACCESS: Final = (
@@ -152,8 +152,11 @@ class Host:
         return found
 
     def bring_up(self, qp: QueuePair, attributes: QPAttributes) -> None:
-        """From RESET to RTS, with those of the attributes that each step needs."""
+        """From RESET to RTS, with those of the attributes that each step needs.
+
+        ``VerbsError`` EINVAL from another state, as :meth:`Nic.modify_qp` has it.
+        """
         for state in _WAY_UP:
-            needed = QP_TRANSITIONS[qp.type, qp.state, state].required
+            needed = QP_TRANSITIONS.get((qp.type, qp.state, state), Needs()).required
             wanted = attributes._replace(qp_state=state)
             self.nic.modify_qp(qp, wanted, needed | QPAttrMask.STATE)

@@ -99,6 +99,12 @@ def test_queue_pairs_are_connected_by_hand(kind: QPType) -> None:
         assert sink.read() == b"hello"
 
 
+def test_what_is_up_cannot_be_brought_up() -> None:
+    pair = Pair()
+    with pytest.raises(VerbsError, match="no transition from RTS to INIT of RC"):
+        connect(pair.client, pair.client.qp, pair.server, pair.server.qp)
+
+
 def test_events_are_taken_once() -> None:
     pair = Pair()
     pair.client.write(b"x", to=pair.server.region, offset=1 << 20)
