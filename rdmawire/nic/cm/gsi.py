@@ -1,0 +1,110 @@
+"""Queue pair 1 of a NIC: management datagrams, to and from memory. IBA 13.5.1.
+
+Receives are posted again as soon as they are read, so their number bounds what one burst brings.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.access import Access
+from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.engine import Nic
+from rdmawire.nic.path import gids_of
+from rdmawire.nic.qp import QPInit
+from rdmawire.nic.state import QPState
+from rdmawire.nic.verbs import GSI_QPN
+from rdmawire.nic.work import INLINE, RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.wire.ib import GRH
+from rdmawire.wire.inet import IPv4
+from rdmawire.wire.mad import SIZE
+
+GSI_QKEY: Final = 0x8001_0000
+"""The Q_Key of general services. IBA 10.2.4.3."""
+
+RECEIVES: Final = 256
+SENDS: Final = 1024
+SLOT: Final = GRH.SIZE + SIZE
+
+_CAP = QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_inline_data=SIZE)
+_M = QPAttrMask
+_WAY_UP = (
+    (QPState.INIT, _M.PKEY_INDEX | _M.PORT | _M.QKEY),
+    (QPState.RTR, _M(0)),
+    (QPState.RTS, _M.SQ_PSN),
+)
+
+
+class Datagram(NamedTuple):
+    """What came: 256 octets, from one GID to another."""
+
+    source: bytes
+    destination: bytes
+    mad: bytes
+
+
+class GeneralServices:
+    """Takes queue pair 1 of a NIC, and memory for it; ``close`` gives all back.
+
+    ``lost`` counts datagrams that did not fit the send queue: lost as on any link.
+    """
+
+    def __init__(self, nic: Nic) -> None:
+        self._nic = nic
+        self._pd = nic.alloc_pd()
+        self._cq = nic.create_cq(RECEIVES + SENDS)
+        self._memory = nic.device.space.allocate(RECEIVES * SLOT)
+        base = self._memory.base
+        self._region = nic.memory.reg_mr(self._pd, base, RECEIVES * SLOT, Access.LOCAL_WRITE)
+        self._qp = nic.create_gsi_qp(QPInit(self._pd, self._cq, self._cq, _CAP))
+        self.lost = 0
+        for state, mask in _WAY_UP:
+            nic.modify_qp(self._qp, QPAttributes(qp_state=state, qkey=GSI_QKEY), mask | _M.STATE)
+        nic.post_recv(self._qp, map(self._receive, range(RECEIVES)), nic.device.now)
+
+    def _receive(self, slot: int) -> RecvWR:
+        address = self._region.iova + slot * SLOT
+        return RecvWR((Sge(address, SLOT, self._region.lkey),), slot)
+
+    def take(self, now: int) -> Iterator[Datagram]:
+        """What has come and was not taken yet; what has another length is no such datagram."""
+        for done in self._cq.poll(RECEIVES):
+            if done.status is not WCStatus.SUCCESS:
+                continue
+            octets = self._memory.read(self._memory.base + done.wr_id * SLOT, SLOT)
+            self._nic.post_recv(self._qp, (self._receive(done.wr_id),), now)
+            if done.byte_len == SLOT:
+                yield Datagram(*_gids(octets), octets[GRH.SIZE :])
+
+    def send(self, path: AddressHandle, mad: bytes, now: int) -> None:
+        """Send 256 octets to queue pair 1 at the end of a path."""
+        wr = SendWR(
+            SendOpcode.SEND,
+            flags=INLINE,
+            ah=path,
+            remote_qpn=GSI_QPN,
+            remote_qkey=GSI_QKEY,
+            inline=mad,
+        )
+        try:
+            self._nic.post_send(self._qp, (wr,), now)
+        except VerbsError:
+            self.lost += 1
+
+    def close(self) -> None:
+        """Give back the queue pair and its memory."""
+        nic = self._nic
+        nic.destroy_qp(self._qp)
+        nic.destroy_cq(self._cq)
+        nic.memory.dereg_mr(self._region)
+        nic.device.space.unmap(self._memory)
+        nic.dealloc_pd(self._pd)
+
+
+def _gids(octets: bytes) -> tuple[bytes, bytes]:
+    """Whence and whither, from the forty octets before the payload. IBA A17.4.4."""
+    if any(octets[: GRH.SIZE - IPv4.SIZE]):
+        return gids_of((GRH.parse(octets),))
+    return gids_of((IPv4.parse(octets, GRH.SIZE - IPv4.SIZE),))

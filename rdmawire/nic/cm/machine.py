@@ -1,0 +1,165 @@
+"""What moves connections: steps of the table, the clock, and what both need.
+
+:mod:`~rdmawire.nic.cm.hearing` finds out what a message is about, and
+:mod:`~rdmawire.nic.cm.reaction` does what a row says; both work on this.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.cm.connection import Connection
+from rdmawire.nic.cm.event import CMEvent
+from rdmawire.nic.cm.gsi import GeneralServices
+from rdmawire.nic.cm.message import Heard
+from rdmawire.nic.cm.reaction import REACTIONS
+from rdmawire.nic.cm.registry import Deadlines, Registry
+from rdmawire.nic.cm.settings import CMSettings, duration
+from rdmawire.nic.cm.state import WAITS, CMState, Input, Wait
+from rdmawire.nic.cm.transition import CM_TRANSITIONS
+from rdmawire.nic.engine import Nic
+
+DEFAULTS: Final = CMSettings()
+
+_PENDING = frozenset({CMState.REQ_RCVD, CMState.MRA_REQ_SENT, CMState.SIDR_REQ_RCVD})
+_UNCONFIRMED = frozenset({CMState.REP_SENT, CMState.MRA_REP_RCVD})
+
+Neighbours = Callable[[bytes], bytes | None]
+"""The Ethernet address (six octets) of the next hop to a GID, if there is one."""
+
+
+class Randomness(Protocol):
+    """Where ids, transactions, starting PSNs and ports come from: ``random.Random`` is one."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class Listener(NamedTuple):
+    """Who waits for requests of a service, at most ``backlog`` unanswered ones."""
+
+    service_id: int
+    datagrams: bool
+    backlog: int
+
+
+class Machine:
+    """All connections of one NIC, and the datagrams that are about them. Times are ns."""
+
+    def __init__(
+        self,
+        nic: Nic,
+        neighbours: Neighbours,
+        random: Randomness,
+        settings: CMSettings = DEFAULTS,
+    ) -> None:
+        self.nic = nic
+        self.neighbours = neighbours
+        self.random = random
+        self.settings = settings
+        self.registry = Registry(settings.most_connections)
+        self.listeners: dict[tuple[int, bool], Listener] = {}
+        self.unconfirmed: dict[Connection, None] = {}
+        self.gsi = GeneralServices(nic)
+        self.now = 0
+        self.pending: Counter[tuple[int, bool]] = Counter()
+        self._deadlines = Deadlines()
+        self._events: deque[CMEvent] = deque()
+
+    @property
+    def answer_time(self) -> int:
+        """How long an answer may take (ns): the peer's time, there and back."""
+        settings = self.settings
+        return duration(settings.response_timeout) + 2 * duration(settings.packet_life)
+
+    def knows(self, conn: Connection, what: Input) -> bool:
+        """Whether the table has a row for this."""
+        return (conn.state, what) in CM_TRANSITIONS
+
+    def step(self, conn: Connection, what: Input, heard: Heard | None = None) -> None:
+        """Do what the table's row says."""
+        row = CM_TRANSITIONS[conn.state, what]
+        for do in row.does:
+            REACTIONS[do](self, conn, heard)
+        if row.to is not conn.state:
+            self.enter(conn, row.to)
+
+    def enter(self, conn: Connection, state: CMState) -> None:
+        """Be in a state, and wait for what it waits for."""
+        self._count_pending(conn, -1)
+        conn.state = state
+        self._count_pending(conn, 1)
+        wait = WAITS.get(state, Wait.NOTHING)
+        if wait is Wait.NOTHING:
+            conn.deadline = None
+        elif wait is Wait.END:
+            conn.deadline = self.now + conn.timewait
+        self._deadlines.watch(conn)
+        if state in _UNCONFIRMED:
+            self.unconfirmed[conn] = None
+        else:
+            self.unconfirmed.pop(conn, None)
+        if state is CMState.CLOSED:
+            self.registry.remove(conn)
+
+    def _count_pending(self, conn: Connection, by: int) -> None:
+        if conn.state in _PENDING:
+            self.pending[conn.service_id, conn.datagrams] += by
+
+    def send(self, path: AddressHandle, message: bytes) -> None:
+        """Send a datagram to the manager at the end of a path."""
+        self.gsi.send(path, message, self.now)
+
+    def tell(self, conn: Connection, what: CMEvent) -> None:
+        """Tell the owner, if that wants to hear of this connection."""
+        if not conn.silent:
+            self._events.append(what)
+
+    def keep(self, conn: Connection) -> None:
+        """Count a new connection among the others."""
+        self.registry.add(conn)
+        self._count_pending(conn, 1)
+
+    def new_connection(self, path: AddressHandle, service: int) -> Connection:
+        """One with an id that no other has."""
+        draw = self.random.getrandbits
+        number = draw(32)
+        while not number or self.registry.get(number) is not None:
+            number = draw(32)
+        return Connection(number, draw(64), path, service)
+
+    def path_to(self, heard: Heard) -> AddressHandle:
+        """The way back to a sender; ``poll`` saw to it that there is one."""
+        mac = self.neighbours(heard.source) or b""
+        return AddressHandle(mac, heard.source, heard.destination)
+
+    def listener(self, service: int, *, datagrams: bool) -> Listener | None:
+        """Who waits for requests of a service."""
+        return self.listeners.get((service, datagrams))
+
+    def has_room_for(self, service: int, *, datagrams: bool) -> bool:
+        """Whether one more request may wait for its answer."""
+        key = (service, datagrams)
+        return not self.registry.full and self.pending[key] < self.listeners[key].backlog
+
+    def next_timer(self) -> int | None:
+        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        return self._deadlines.next()
+
+    def handle_timer(self, now: int) -> None:
+        """Ask again what was not answered, give up, and forget what is over."""
+        self.now = now
+        for conn in self._deadlines.due(now):
+            if WAITS[conn.state] is Wait.END:
+                self.step(conn, Input.EXPIRED)
+            elif conn.tries:
+                conn.tries -= 1
+                conn.deadline = now + conn.period
+                self._deadlines.watch(conn)
+                self.send(conn.path, conn.again)
+            else:
+                self.step(conn, Input.GIVEN_UP)
+
+    def next_event(self) -> CMEvent | None:
+        """The oldest event that nobody took yet."""
+        return self._events.popleft() if self._events else None

@@ -1,0 +1,234 @@
+"""The connection manager of one NIC: what its owner calls, and what moves connections on.
+
+Three layers meet here. Datagrams come and go by queue pair 1 (:mod:`~rdmawire.nic.cm.gsi`);
+:mod:`~rdmawire.nic.cm.hearing` finds out what each is about; and a step of the table
+(:mod:`~rdmawire.nic.cm.transition`) moves one connection, with what
+:mod:`~rdmawire.nic.cm.reaction` does on the way. The owner's calls and the clock are inputs of the
+same table.
+
+A request that comes twice is known by its sender's GID and communication id, everything else by
+both ids; a message about a connection that comes from another address than the peer's is ignored.
+"""
+
+from collections import Counter
+from errno import EBUSY, EINVAL, ENOMEM
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_number
+from rdmawire.nic.address import AddressHandle, check_address, qpn_label
+from rdmawire.nic.cm.compose import room_in, room_in_request
+from rdmawire.nic.cm.connection import Connection
+from rdmawire.nic.cm.endpoint import bring_up_datagrams, check_fit, peer_has_sent
+from rdmawire.nic.cm.hearing import Ignored, hear, is_understood
+from rdmawire.nic.cm.machine import DEFAULTS, Listener, Machine, Neighbours, Randomness
+from rdmawire.nic.cm.message import Heard, read
+from rdmawire.nic.cm.service import Endpoints, has_ip_header
+from rdmawire.nic.cm.settings import CMSettings, ConnParam, Terms, ack_timeout, duration
+from rdmawire.nic.cm.state import CMState, Input
+from rdmawire.nic.engine import Nic
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.state import QPType
+from rdmawire.wire.cm import REJ, REP, SIDRREP
+from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+
+EPHEMERAL_PORTS = 0xC000
+"""First of the ports that are given to who asks for none. RFC 6335, section 6."""
+
+NOTHING_SPECIAL: Final = ConnParam()
+
+
+class ConnectionManager(Machine):
+    """``ignored`` counts messages that changed nothing. Times (``now``) are ns.
+
+    Calls that make no sense are a ``VerbsError`` EINVAL, and change nothing.
+    """
+
+    def __init__(
+        self,
+        nic: Nic,
+        neighbours: Neighbours,
+        random: Randomness,
+        settings: CMSettings = DEFAULTS,
+    ) -> None:
+        super().__init__(nic, neighbours, random, settings)
+        self.ignored: Counter[Ignored] = Counter()
+
+    # The owner's calls.
+
+    def listen(self, service: int, *, datagrams: bool = False, backlog: int = 1024) -> None:
+        """Be told of requests for a service; EBUSY where somebody listens already."""
+        check_number("service_id", service)
+        check_number("backlog", backlog, 1)
+        if (service, datagrams) in self.listeners:
+            raise VerbsError(f"service {service:#x} has a listener already", EBUSY)
+        self.listeners[service, datagrams] = Listener(service, datagrams, backlog)
+
+    def stop_listening(self, service: int, *, datagrams: bool = False) -> None:
+        """Be told of no more; those that were told of may still be answered."""
+        if self.listeners.pop((service, datagrams), None) is None:
+            raise VerbsError(f"service {service:#x} has no listener", EINVAL)
+
+    def connect(
+        self,
+        qp: QueuePair,
+        path: AddressHandle,
+        service: int,
+        now: int,
+        param: ConnParam = NOTHING_SPECIAL,
+        *,
+        source_port: int = 0,
+        by_hand: bool = False,
+    ) -> int:
+        """Ask for a connection of an RC or UC queue pair, or for a datagram service with a UD one.
+
+        Gives the connection's id. ``source_port`` 0 draws one, for services that have ports. With
+        ``by_hand``, ``ConnectResponse`` is told before ``establish`` goes on. rdma_connect(3).
+        """
+        self.now = now
+        datagrams = qp.type is QPType.UD
+        check_fit(qp, datagrams=datagrams)
+        check_address(path, self.nic.device.profile)
+        check_number("service_id", service)
+        check_number("source_port", source_port, 0, 0xFFFF)
+        param.check(room_in_request(datagrams=datagrams, ip_header=has_ip_header(service)))
+        self._check_room()
+        conn = self._asking(path, service, source_port)
+        conn.datagrams, conn.uc, conn.by_hand = datagrams, qp.type is QPType.UC, by_hand
+        conn.offer = param
+        conn.take_qp(qp)
+        if datagrams:
+            bring_up_datagrams(self.nic, qp, param.qkey)
+        else:
+            conn.psn = self.random.getrandbits(24)
+            conn.terms = self._offered(conn)
+        self.keep(conn)
+        self.step(conn, Input.RESOLVE if datagrams else Input.CONNECT)
+        return conn.id
+
+    def _asking(self, path: AddressHandle, service: int, source_port: int) -> Connection:
+        endpoints = None
+        if has_ip_header(service):
+            port = source_port or EPHEMERAL_PORTS | self.random.getrandbits(14)
+            endpoints = Endpoints(path.sgid, path.dgid, port)
+            label = path.flow_label or qpn_label(port, service & 0xFFFF)
+            path = path._replace(flow_label=label)
+        conn = self.new_connection(path, service)
+        conn.endpoints = endpoints
+        conn.max_tries = self.settings.max_cm_retries
+        conn.period = self.answer_time
+        delay = self.nic.device.profile.local_ca_ack_delay
+        conn.timewait = duration(ack_timeout(self.settings.packet_life, delay))
+        return conn
+
+    def _offered(self, conn: Connection) -> Terms:
+        """What a REQ says; depths that are not given are all that the adapter has."""
+        offer, profile = conn.offer, self.nic.device.profile
+        depths = offer.responder_resources, offer.initiator_depth
+        most = min(profile.max_qp_rd_atom, 0xFF), min(profile.max_qp_init_rd_atom, 0xFF)
+        responder, initiator = (m if d is None else d for d, m in zip(depths, most, strict=True))
+        return Terms(
+            rq_psn=conn.psn,
+            path_mtu=offer.path_mtu or self.settings.path_mtu,
+            responder_resources=responder,
+            initiator_depth=initiator,
+            retry_count=offer.retry_count,
+        )
+
+    def accept(
+        self, number: int, qp: QueuePair, now: int, param: ConnParam = NOTHING_SPECIAL
+    ) -> None:
+        """Grant what a peer asked for. rdma_accept(3)."""
+        conn = self._owned(number, Input.ACCEPT, now)
+        check_fit(qp, datagrams=conn.datagrams)
+        param.check(room_in(SIDRREP if conn.datagrams else REP))
+        before = conn.terms
+        conn.offer = param
+        conn.terms = _accepted(before, param)
+        conn.take_qp(qp)
+        try:
+            if conn.datagrams:
+                bring_up_datagrams(self.nic, qp, param.qkey)
+                conn.sidr_status = SIDRStatus.SUCCESS
+            self.step(conn, Input.ACCEPT)
+        except VerbsError:
+            conn.terms, conn.qp, conn.offer = before, None, NOTHING_SPECIAL
+            raise
+
+    def reject(
+        self,
+        number: int,
+        now: int,
+        private_data: bytes = b"",
+        reason: RejectReason = RejectReason.CONSUMER_REJECT,
+    ) -> None:
+        """Refuse what a peer asked for or answered. rdma_reject(3)."""
+        conn = self._owned(number, Input.REJECT, now)
+        param = ConnParam(private_data)
+        param.check(room_in(SIDRREP if conn.datagrams else REJ))
+        conn.offer, conn.reason = param, reason
+        self.step(conn, Input.REJECT)
+
+    def establish(self, number: int, now: int) -> None:
+        """Let a connection stand whose answer was told of. rdma_establish(3)."""
+        self.step(self._owned(number, Input.ESTABLISH, now), Input.ESTABLISH)
+
+    def disconnect(self, number: int, now: int) -> None:
+        """End a connection, or agree that the peer did. rdma_disconnect(3)."""
+        self.step(self._owned(number, Input.DISCONNECT, now), Input.DISCONNECT)
+
+    def destroy(self, number: int, now: int) -> None:
+        """Have nothing more to do with it, nor with its queue pair. rdma_destroy_id(3).
+
+        The peer is told what it must know.
+        """
+        self.step(self._owned(number, Input.DESTROY, now), Input.DESTROY)
+
+    def _owned(self, number: int, what: Input, now: int) -> Connection:
+        """The owner's connection of that number, if it is at a point where the call makes sense."""
+        self.now = now
+        conn = self.registry.get(number)
+        if conn is None or conn.silent:
+            raise VerbsError(f"there is no connection {number:#x}", EINVAL)
+        if not self.knows(conn, what):
+            state, call = conn.state.name, what.name.lower()
+            raise VerbsError(f"connection {number:#x} is in {state}: no {call} there", EINVAL)
+        return conn
+
+    def close(self) -> None:
+        """Give back queue pair 1, and forget all connections without a word."""
+        self.gsi.close()
+        for conn in tuple(self.registry):
+            self.enter(conn, CMState.CLOSED)
+
+    # What time and the network bring.
+
+    def poll(self, now: int) -> None:
+        """Take in what came to queue pair 1, and what came to queue pairs that wait for an RTU."""
+        self.now = now
+        for datagram in self.gsi.take(now):
+            heard = read(datagram)
+            ignored = Ignored.MALFORMED if heard is None else self._hear(heard)
+            if ignored is not None:
+                self.ignored[ignored] += 1
+        for conn in tuple(self.unconfirmed):
+            if peer_has_sent(conn):
+                self.step(conn, Input.DATA)
+
+    def _hear(self, heard: Heard) -> Ignored | None:
+        if self.neighbours(heard.source) is None:
+            return Ignored.NO_NEIGHBOUR
+        return hear(self, heard) if is_understood(heard) else Ignored.VERSION
+
+    def _check_room(self) -> None:
+        if self.registry.full:
+            raise VerbsError(f"{len(self.registry)} connections are all that there may be", ENOMEM)
+
+
+def _accepted(terms: Terms, param: ConnParam) -> Terms:
+    """What the request allowed, or what the owner gives of it."""
+    responder, initiator = param.responder_resources, param.initiator_depth
+    return terms._replace(
+        responder_resources=terms.responder_resources if responder is None else responder,
+        initiator_depth=terms.initiator_depth if initiator is None else initiator,
+    )
