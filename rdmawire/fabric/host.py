@@ -30,6 +30,7 @@ ALL_ACCESS: Final = (
     | Access.FLUSH_PERSISTENT
 )
 _IPV4_OCTETS: Final = 4
+_MOST_HOSTS: Final = 254
 _WAY_UP: Final = (QPState.INIT, QPState.RTR, QPState.RTS)
 
 
@@ -108,7 +109,12 @@ class Place(NamedTuple):
 
     @classmethod
     def numbered(cls, number: int, *, ipv6: bool = False) -> Self:
-        """02:00:00:00:00:01 and 10.0.0.1 for number 1, or fd00::1 with ``ipv6``; up to 254."""
+        """02:00:00:00:00:01 and 10.0.0.1 for number 1, or fd00::1 with ``ipv6``; up to 254.
+
+        ``VerbsError`` EINVAL for other numbers.
+        """
+        if not 0 < number <= _MOST_HOSTS:
+            raise VerbsError(f"host number {number} is not within 1..{_MOST_HOSTS}", EINVAL)
         address = f"fd00::{number:x}" if ipv6 else f"10.0.0.{number}"
         return cls.of(f"02:00:00:00:00:{number:02x}", address)
 

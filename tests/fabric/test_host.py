@@ -54,6 +54,12 @@ def test_numbers_make_places(number: int) -> None:
     assert Place.numbered(number, ipv6=True) == (mac, bytes((0xFD, *bytes(14), number)))
 
 
+@pytest.mark.parametrize("number", [-1, 0, 255])
+def test_numbers_that_make_no_place_are_refused(number: int) -> None:
+    with pytest.raises(VerbsError, match=f"host number {number} is not within 1..254"):
+        Host(number)
+
+
 def test_a_pair_has_the_places_it_is_given() -> None:
     here, there = Place.of("0c:c4:7a:00:00:01", "192.168.1.10"), Place.numbered(9)
     pair = Pair(places=(here, there))
