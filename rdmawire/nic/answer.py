@@ -18,6 +18,9 @@ from rdmawire.wire.opcode import Operation
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
     """Append answers, until there are ``room`` frames or none is owed."""
     owed = qp.inbound.owed
+    if qp.inbound.cnp_due and qp.notifier is not None and len(frames) < room:
+        qp.inbound.cnp_due = False
+        frames.append(qp.notifier.frame(qp))
     while owed and len(frames) < room:
         first = owed[0]
         if isinstance(first, ReadResponse):

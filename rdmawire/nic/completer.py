@@ -69,11 +69,18 @@ def settle(qp: QueuePair, psn: int) -> bool:
             break
         qp.retire()
     if queue.unacked_psn != before:
-        qp.patience.renew()
+        _moved(qp)
     if wqe is None or queue.unacked_psn == psn:
         return True
     retry.implied(qp)
     return False
+
+
+def _moved(qp: QueuePair) -> None:
+    """An answer moved the queue."""
+    qp.patience.renew()
+    if qp.governor is not None:
+        qp.governor.acknowledged()
 
 
 def _settle_whole(qp: QueuePair, packets: int) -> None:
@@ -164,7 +171,7 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
     if wqe.answered == wqe.packets:
         qp.sq.finish(wqe, WCStatus.SUCCESS)
         qp.retire()
-    qp.patience.renew()
+    _moved(qp)
 
 
 _Taker = Callable[[QueuePair, Arrival], None]

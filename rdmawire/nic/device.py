@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
 from rdmawire.memory.space import AddressSpace
@@ -13,7 +13,6 @@ from rdmawire.nic.unseal import Drop
 
 if TYPE_CHECKING:
     from rdmawire.nic.cq import CompletionQueue
-    from rdmawire.nic.patience import Patience
     from rdmawire.nic.qp import QueuePair
     from rdmawire.nic.srq import SharedReceiveQueue
 
@@ -54,12 +53,23 @@ class Device:
         self.drops: Counter[Drop] = Counter()
         self.ready: dict[QueuePair, None] = {}
         self.timers = Timers()
+        self.governors = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
         self.now = 0
 
 
 def _nothing_to_forget() -> None:
     """No frame has come yet."""
+
+
+class Waiter(Protocol):
+    """Something of a queue pair that waits for a time."""
+
+    deadline: int | None
+    place: int | None
+
+    @property
+    def qp(self) -> "QueuePair": ...
 
 
 class Timers:
@@ -70,37 +80,37 @@ class Timers:
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Patience]] = []
+        self._heap: list[tuple[int, int, Waiter]] = []
         self._entries = 0
 
-    def watch(self, patience: "Patience", deadline: int) -> None:
+    def watch(self, waiter: Waiter, deadline: int) -> None:
         """Look at it at its deadline (ns), or before."""
-        if patience.place is None or deadline < patience.place:
-            patience.place = deadline
+        if waiter.place is None or deadline < waiter.place:
+            waiter.place = deadline
             self._entries += 1
-            heappush(self._heap, (deadline, self._entries, patience))
+            heappush(self._heap, (deadline, self._entries, waiter))
 
     def next(self) -> int | None:
         """The soonest deadline (ns), if anything waits."""
         while self._heap:
-            time, _, patience = self._heap[0]
-            if patience.place == time == patience.deadline:
+            time, _, waiter = self._heap[0]
+            if waiter.place == time == waiter.deadline:
                 return time
             self._put_back()
         return None
 
     def _put_back(self) -> None:
         """Take the first place out; what had it gets another if it still waits."""
-        time, _, patience = heappop(self._heap)
-        if patience.place == time:
-            patience.place = None
-            if patience.deadline is not None:
-                self.watch(patience, patience.deadline)
+        time, _, waiter = heappop(self._heap)
+        if waiter.place == time:
+            waiter.place = None
+            if waiter.deadline is not None:
+                self.watch(waiter, waiter.deadline)
 
     def due(self, now: int) -> "Iterator[QueuePair]":
         """The queue pairs whose deadline has come; each has none after."""
         while (time := self.next()) is not None and time <= now:
-            patience = self._heap[0][2]
-            patience.deadline = None
+            waiter = self._heap[0][2]
+            waiter.deadline = None
             self._put_back()
-            yield patience.qp
+            yield waiter.qp

@@ -66,6 +66,8 @@ class Nic(Verbs):
                 continue
             if qp.migrating:
                 heard(qp, flow)
+            if flow.marked and qp.notifier is not None:
+                qp.notifier.marked(qp)
             if role is None:
                 complete(qp, arrival)
             else:
@@ -103,7 +105,7 @@ class Nic(Verbs):
             while resume(qp):
                 answer(qp, frames, most)
             if qp.sends and not qp.patience.resting:
-                send(qp, frames, most)
+                _send(qp, frames, most)
             if len(frames) >= most:
                 ready[qp] = None
         if self.groups:
@@ -119,14 +121,17 @@ class Nic(Verbs):
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
         times = [cq.next_timer() for cq in self.device.moderated.values()]
-        times.append(self.device.timers.next())
+        times += [self.device.timers.next(), self.device.governors.next()]
         return min((time for time in times if time is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due: retries, the end of RNR waits, moderated completion events."""
+        """Do what is due: retries, ends of RNR waits, paced frames, moderated events."""
         self.device.now = now
         for qp in self.device.timers.due(now):
             timed_out(qp)
+        for qp in self.device.governors.due(now):
+            if qp.governor is not None:
+                qp.governor.due(now)
         for cq in self.device.moderated.values():
             if (time := cq.next_timer()) is not None and time <= now:
                 cq.handle_timer(now)
@@ -172,3 +177,11 @@ def _role(qp: QueuePair, flow: Flow) -> Role | None:
     if flow.bth.opcode == Opcode.CNP:
         return CONGESTION
     return ROLES[qp.type].get(flow.bth.opcode)
+
+
+def _send(qp: QueuePair, frames: list[bytes], most: int) -> None:
+    """Send at the rate of the network, where somebody governs it, or at that of the link."""
+    if qp.governor is None:
+        send(qp, frames, most)
+    else:
+        qp.governor.send(frames, most)

@@ -102,16 +102,17 @@ class Resource(NamedTuple):
 class Inbound:
     """Where the conversation stands, as the responder sees it.
 
-    ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce. ``epsn`` is
-    the PSN expected, ``msn`` the number of messages done; ``refused`` says that the expected packet
-    was refused, and what comes behind it need not be (one NAK for each gap). ``reads`` counts the
-    READs whose responses are owed; what would change memory under them waits in ``deferred``.
-    ``starved`` says that the peer was told of no receives. ``recv`` is the receive in use,
-    ``target`` what the key of the request in hand allows.
+    ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce; ``cnp_due``
+    is a CNP. ``epsn`` is the PSN expected, ``msn`` the number of messages done; ``refused`` says
+    that the expected packet was refused, and what comes behind it need not be (one NAK for each
+    gap). ``reads`` counts the READs whose responses are owed; what would change memory under them
+    waits in ``deferred``. ``starved`` says that the peer was told of no receives. ``recv`` is the
+    receive in use, ``target`` what the key of the request in hand allows.
     """
 
     __slots__ = (
         "ack_due",
+        "cnp_due",
         "deferred",
         "epsn",
         "incoming",
@@ -147,7 +148,7 @@ class Inbound:
         """Owe no answer any more."""
         self.owed.clear()
         self.reads = 0
-        self.ack_due = False
+        self.ack_due = self.cnp_due = False
 
     def owe(self, answer: ReadResponse | AtomicResponse) -> None:
         """Answer in turn."""

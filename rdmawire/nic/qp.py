@@ -8,7 +8,7 @@ way into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.nic.address import AddressHandle, sender_port, udp_source_port
@@ -28,6 +28,10 @@ from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import BTH
+
+if TYPE_CHECKING:
+    from rdmawire.nic.congestion.governor import Governor
+    from rdmawire.nic.congestion.notification import Notifier
 
 _new = tuple.__new__
 
@@ -70,6 +74,8 @@ class QueuePair:
         self.inbound = Inbound()
         self.seal = Seal((), BTH())
         self.patience = Patience(device, self)
+        self.governor: Governor | None = None
+        self.notifier: Notifier | None = None
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.halted = self.established = self.drained = False

@@ -113,6 +113,8 @@ def _end(qp: QueuePair, reaction: Reaction) -> None:
 def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     """The peer saw marks of congestion in what we sent. IBA A17.9."""
     qp.cnps += 1
+    if qp.governor is not None:
+        qp.governor.notified()
     return None
 
 

@@ -51,9 +51,16 @@ def go_back(qp: QueuePair) -> None:
             return
     elif qp.patience.retry_cnt != qp.device.profile.endless_retry_cnt:
         qp.patience.retries -= 1
-    qp.sq.go_back(qp.sq.unacked_psn)
+    _send_again(qp)
     qp.patience.stop()
     qp.wake()
+
+
+def _send_again(qp: QueuePair) -> None:
+    """All that is not acknowledged."""
+    qp.sq.go_back(qp.sq.unacked_psn)
+    if qp.governor is not None:
+        qp.governor.went_back()
 
 
 def timed_out(qp: QueuePair) -> None:
@@ -89,7 +96,7 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
         return
     if qp.patience.rnr_retry != ENDLESS_RNR_RETRY:
         qp.patience.rnr_retries -= 1
-    qp.sq.go_back(qp.sq.unacked_psn)
+    _send_again(qp)
     qp.patience.rest(qp.device.profile.rnr_timer_ns[timer])
 
 

@@ -20,7 +20,7 @@ from rdmawire.nic.seal import ACKREQ, HEAD_OF_BTH, MOST_HEADS, state_behind
 from rdmawire.wire import roce
 from rdmawire.wire.codec import fused
 from rdmawire.wire.ib import BTH, GRH
-from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
+from rdmawire.wire.inet import ECN, UDP, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece, size
 from rdmawire.wire.opcode import SHAPES, Part, Shape
 from rdmawire.wire.packet import LAYOUTS
@@ -69,18 +69,19 @@ class Layout(NamedTuple):
 class Flow:
     """What the head of a frame says.
 
-    ``runs`` of such packets are usual: they stand in the middle of messages. ``ways`` is for the
-    engine: who they are for.
+    ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
+    congestion (RFC 3168, 5). ``ways`` is for the engine: who they are for.
     """
 
-    __slots__ = ("bth", "headers", "layout", "runs", "shape", "ways")
+    __slots__ = ("bth", "headers", "layout", "marked", "runs", "shape", "ways")
 
     def __init__(self, bth: BTH, headers: tuple[Piece, ...], layout: Layout) -> None:
         self.bth = bth
         self.shape: Shape = SHAPES[bth.opcode]
         self.headers = headers
         self.layout = layout
-        self.runs = self.shape.part is Part.MIDDLE
+        self.marked = any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers)
+        self.runs = self.shape.part is Part.MIDDLE and not self.marked
         self.ways: tuple[Any, ...] = ()
 
 

@@ -21,6 +21,9 @@ from rdmawire.memory.registrar import PeerMemory, Registrar
 from rdmawire.memory.space import AddressSpace
 from rdmawire.nic.address import GID_OCTETS, MAC_OCTETS, is_multicast
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
+from rdmawire.nic.congestion.governor import Governor
+from rdmawire.nic.congestion.notification import CNP_INTERVAL, Notifier
+from rdmawire.nic.congestion.scheme import Scheme
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import Event, GIDChanged, QPFatal
@@ -247,6 +250,16 @@ class Verbs:
         if rule not in self._rules:
             raise VerbsError("no such flow", EINVAL)
         self._rules.remove(rule)
+
+    def control_congestion(self, qp: QueuePair, scheme: Scheme | None) -> None:
+        """Have a scheme say how fast a queue pair sends; ``None`` sends as fast as the link."""
+        qp.governor = None if scheme is None else Governor(qp, scheme)
+
+    def notify_congestion(self, qp: QueuePair, interval: int | None = CNP_INTERVAL) -> None:
+        """Tell the peer of marks, once in ``interval`` ns at most; ``None`` tells of none."""
+        if interval is not None and not qp.service.connected:
+            raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
+        qp.notifier = None if interval is None else Notifier(interval)
 
     # Work.
 

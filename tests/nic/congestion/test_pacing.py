@@ -1,10 +1,9 @@
-"""Pacing by a rate, and CNPs that are not sent too often."""
+"""Pacing by a rate: when the next frame may go."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.nic.congestion.notification import CNP_INTERVAL, Notifier
 from rdmawire.nic.congestion.scheme import SECOND, Pacer
 
 
@@ -29,9 +28,3 @@ def test_no_flow_is_faster_than_its_rate(lengths: list[int], rate: float) -> Non
     for length in lengths:
         pacer.sent(length, pacer.free_at)
     assert sum(lengths) * 8 * SECOND <= pacer.free_at * rate * (1 + 1e-12)
-
-
-def test_the_first_mark_is_told_at_once_and_the_next_after_the_interval() -> None:
-    notifier = Notifier()
-    times = range(0, 3 * CNP_INTERVAL, CNP_INTERVAL // 10)
-    assert [now for now in times if notifier.marked(now)] == [0, CNP_INTERVAL, 2 * CNP_INTERVAL]

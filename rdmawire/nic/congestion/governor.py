@@ -1,0 +1,83 @@
+"""Congestion control of one queue pair at work: paced sending, and what the scheme is told.
+
+It stands between the engine and the requester: each frame goes when the pacer says, and the engine
+is woken when the next one may. A round trip is measured from a packet that was sent once to the
+answer that covers it (of a packet sent again nobody knows which one was answered).
+"""
+
+from collections import deque
+
+from rdmawire.nic.congestion.scheme import Pacer, Scheme
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.requester import send
+from rdmawire.wire import psn as serial
+
+
+class Governor:
+    """The reaction point of one queue pair. ``deadline`` is when it has something to do (ns)."""
+
+    def __init__(self, qp: QueuePair, scheme: Scheme) -> None:
+        self.qp = qp
+        self.scheme = scheme
+        self.deadline: int | None = None
+        self.place: int | None = None
+        self._pacer = Pacer(scheme)
+        self._waits = False
+        self._sent: deque[tuple[int, int]] = deque()  # next PSN and time, of packets sent once
+
+    def send(self, frames: list[bytes], most: int) -> None:
+        """Append frames while the rate allows, and have the engine come back for the next."""
+        now, pacer = self.qp.device.now, self._pacer
+        self._waits = False
+        while len(frames) < most:
+            if pacer.free_at > now:
+                self._waits = True
+                break
+            if not self._send_one(frames):
+                break
+            pacer.sent(len(frames[-1]), now)
+        self._plan()
+
+    def _send_one(self, frames: list[bytes]) -> bool:
+        """Append one frame, if there is any to send."""
+        queue, before = self.qp.sq, len(frames)
+        in_flight = queue.in_flight
+        send(self.qp, frames, before + 1)
+        if queue.in_flight > in_flight:
+            self._sent.append((serial.add(queue.unacked_psn, queue.in_flight), self.qp.device.now))
+        return len(frames) > before
+
+    def acknowledged(self) -> None:
+        """The queue moved on: tell how long the newest packet that it passed took."""
+        unacked, now = self.qp.sq.unacked_psn, self.qp.device.now
+        sent: int | None = None
+        while self._sent and not serial.is_before(unacked, self._sent[0][0]):
+            _, sent = self._sent.popleft()
+        if sent is not None:
+            self.scheme.acknowledged(now - sent, now)
+            self._plan()
+
+    def went_back(self) -> None:
+        """What is on its way will be sent again, and measures nothing."""
+        self._sent.clear()
+
+    def notified(self) -> None:
+        """A CNP came."""
+        self.scheme.notified(self.qp.device.now)
+        self._plan()
+
+    def due(self, now: int) -> None:
+        """The time has come that was asked for."""
+        self._waits = False
+        self.scheme.handle_timer(now)
+        self.qp.wake()
+        self._plan()
+
+    def _plan(self) -> None:
+        """Ask to be called when the next frame may go, or the scheme has something to do."""
+        times = [time for time in (self.scheme.next_timer(),) if time is not None]
+        if self._waits:
+            times.append(self._pacer.free_at)
+        self.deadline = min(times, default=None)
+        if self.deadline is not None:
+            self.qp.device.governors.watch(self, self.deadline)

@@ -1,0 +1,154 @@
+"""Congestion control at work: paced frames, marks that become CNPs, CNPs that cut, round trips."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from rdmawire.fabric.clock import ms, us
+from rdmawire.fabric.link import Arrival, Link
+from rdmawire.fabric.pair import Pair
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.congestion.dcqcn import GIGABIT, Dcqcn, DcqcnParameters
+from rdmawire.nic.congestion.notification import CNP_INTERVAL
+from rdmawire.nic.congestion.scheme import SECOND
+from rdmawire.nic.state import QPType
+from rdmawire.wire import roce
+from rdmawire.wire.ib import AETH
+from rdmawire.wire.inet import ECN, IPv4
+from rdmawire.wire.opcode import Opcode
+
+LENGTH = 40 * 1024
+
+
+class Marking(Link):
+    """A link that marks what a test chooses, by the numbers of frames, and keeps them all."""
+
+    def __init__(self, chosen: Callable[[int], bool] = lambda _: False, **link: object) -> None:
+        super().__init__(us(1), **link)  # type: ignore[arg-type]
+        self.chosen = chosen
+        self.carried: list[tuple[int, roce.Frame]] = []
+
+    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+        parsed = roce.parse(frame)
+        self.carried.append((now, parsed))
+        request = parsed.packet.bth.opcode != Opcode.CNP and parsed.packet.header(AETH) is None
+        if request and self.chosen(len(self.carried)):
+            frame = _marked(parsed)
+        return super().carry(frame, now)
+
+    def times(self, *opcodes: Opcode) -> list[int]:
+        """When frames of these opcodes went."""
+        return [time for time, frame in self.carried if frame.packet.bth.opcode in opcodes]
+
+
+def _marked(frame: roce.Frame) -> bytes:
+    headers = tuple(h.replace(ecn=ECN.CE) if isinstance(h, IPv4) else h for h in frame.headers)
+    return frame.replace(headers=headers).seal().build()
+
+
+class Watched(Dcqcn):
+    """A scheme that keeps the round trips that it was told of, and its lowest rate."""
+
+    def __init__(self) -> None:
+        super().__init__(DcqcnParameters(line_rate=8 * GIGABIT))
+        self.rtts: list[int] = []
+        self.lowest = self.rate
+
+    def notified(self, now: int) -> None:
+        super().notified(now)
+        self.lowest = min(self.lowest, self.rate)
+
+    def acknowledged(self, rtt: int, now: int) -> None:
+        self.rtts.append(rtt)
+        super().acknowledged(rtt, now)
+
+
+def governed(link: Marking, kind: QPType = QPType.RC) -> tuple[Pair, Watched]:
+    """A pair whose client is governed, and whose server tells of marks."""
+    pair, scheme = Pair(link=link, kind=kind), Watched()
+    pair.client.nic.control_congestion(pair.client.qp, scheme)
+    pair.server.nic.notify_congestion(pair.server.qp)
+    return pair, scheme
+
+
+def test_frames_go_at_the_rate() -> None:
+    link = Marking()
+    pair, _ = governed(link)
+    pair.client.write(bytes(LENGTH), to=pair.server.region)
+    pair.drive()
+    times = link.times(Opcode.RC_RDMA_WRITE_MIDDLE)
+    gaps = {later - sooner for sooner, later in pairwise(times)}
+    assert gaps == {1024 + 54 + 4}  # ns, at 8 bits a ns
+    assert pair.server.region.read(LENGTH) == bytes(LENGTH)
+
+
+@pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
+def test_a_mark_becomes_a_cnp_and_cuts_the_rate(kind: QPType) -> None:
+    link = Marking(lambda number: number == 3)
+    pair, scheme = governed(link, kind)
+    pair.client.write(bytes(LENGTH), to=pair.server.region)
+    pair.drive(until=us(20))
+    assert len(link.times(Opcode.CNP)) == 1
+    assert pair.client.qp.cnps == 1
+    assert scheme.rate == 4 * GIGABIT
+
+
+def test_marks_in_a_row_are_told_once_in_an_interval() -> None:
+    link = Marking(lambda _: True)
+    pair, scheme = governed(link)
+    for _ in range(40):
+        pair.client.write(bytes(LENGTH), to=pair.server.region)
+    pair.drive()
+    times = link.times(Opcode.CNP)
+    assert len(times) > 5
+    assert all(later - sooner >= CNP_INTERVAL for sooner, later in pairwise(times))
+    assert pair.client.qp.cnps == len(times)
+    assert scheme.lowest < 1 * GIGABIT
+    assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS] * 40
+
+
+def test_without_marks_the_rate_comes_back_and_nothing_waits() -> None:
+    link = Marking(lambda number: number == 1)
+    pair, scheme = governed(link)
+    pair.client.write(bytes(LENGTH), to=pair.server.region)
+    pair.drive(until=ms(5))
+    assert scheme.rate == 8 * GIGABIT
+    assert pair.client.nic.next_timer() is None
+
+
+def test_round_trips_are_those_of_the_link() -> None:
+    link = Marking()
+    pair, scheme = governed(link)
+    for _ in range(3):
+        pair.client.write(b"ping", to=pair.server.region)
+        pair.drive()
+    assert scheme.rtts == [us(2)] * 3
+
+
+def test_what_was_sent_twice_measures_nothing() -> None:
+    link = Marking(drop={1})
+    pair, scheme = governed(link)
+    pair.client.write(b"lost", to=pair.server.region)
+    pair.drive()
+    assert not scheme.rtts
+    assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS]
+
+
+def test_who_is_not_asked_to_tells_of_no_marks() -> None:
+    link = Marking(lambda _: True)
+    pair = Pair(link=link)
+    pair.client.write(bytes(LENGTH), to=pair.server.region)
+    pair.drive()
+    assert not link.times(Opcode.CNP)
+    assert pair.server.region.read(LENGTH) == bytes(LENGTH)
+
+
+def test_the_rate_holds_over_a_second() -> None:
+    link = Marking()
+    pair, scheme = governed(link)
+    for _ in range(10):
+        pair.client.write(bytes(LENGTH), to=pair.server.region)
+    pair.drive()
+    octets = sum(len(frame.build()) for _, frame in link.carried[:-1])
+    assert octets * 8 * SECOND <= link.carried[-1][0] * scheme.rate * 1.05
