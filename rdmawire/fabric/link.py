@@ -2,14 +2,18 @@
 
 A link numbers the frames that are put on it from 1 on, in both directions together. A capture
 with a tap on it gives them the same numbers, so what Wireshark shows is what ``drop`` takes.
+
+:mod:`rdmawire.fabric.fault` has faults by what stands in frames.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rdmawire.fabric.clock import us
+from rdmawire.fabric.line import bits, duration, exceeds
+from rdmawire.fabric.passing import Passing
 
 Waits = tuple[int, ...]
 """What a frame waits (ns) beyond the latency: one number for each of its copies."""
@@ -20,6 +24,18 @@ class Arrival(NamedTuple):
 
     time: int
     frame: bytes
+
+
+class Held(Arrival):
+    """A frame that arrives behind so many others, but at ``time`` at the latest."""
+
+    behind: int
+
+
+class Misfortune(Protocol):
+    """What becomes of a frame on its way."""
+
+    def befall(self, frame: bytes, number: int) -> Iterable[Passing]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +73,71 @@ class Chances:
 class Link:
     """A cable: ``latency`` ns from end to end, in order, but for the faults asked for.
 
+    ``rate`` is in bits a second: frames take their time, and ports send one after the other.
+    Without one, octets take no time. Frames with more than ``mtu`` octets behind their Ethernet
+    header are lost (``oversized`` counts them).
+
     ``drop`` and ``duplicate`` are numbers of frames, ``delay`` says how many ns a number waits
-    besides. ``chances`` come on top of these.
+    besides. ``chances`` come on top of these, then ``faults``. ``name`` is for those who look.
     """
 
     def __init__(
         self,
         latency: int = 0,
         *,
+        rate: int | None = None,
+        mtu: int | None = None,
         drop: Collection[int] = (),
         duplicate: Collection[int] = (),
         delay: Mapping[int, int] | None = None,
         chances: Chances | None = None,
+        faults: Misfortune | None = None,
+        name: str = "",
     ) -> None:
         self.latency = latency
+        self.rate = rate
+        self.mtu = mtu
         self.drop = frozenset(drop)
         self.duplicate = frozenset(duplicate)
         self.delay = dict(delay or {})
         self.chances = chances
+        self.faults = faults
+        self.name = name
         self.frames = 0
+        self.oversized = 0
 
     def carry(self, frame: bytes, now: int) -> list[Arrival]:
         """Where a frame put on the link at ``now`` arrives: once, or as the faults have it."""
         self.frames += 1
+        if self.mtu is not None and exceeds(frame, self.mtu):
+            self.oversized += 1
+            return []
         start = now + self.latency
-        return [Arrival(start + wait, frame) for wait in self._waits(self.frames)]
+        if self.rate is not None:
+            start += duration(bits(len(frame)), self.rate)
+        waits = self._waits(self.frames)
+        if self.faults is None:
+            return [Arrival(start + wait, frame) for wait in waits]
+        return self._befallen(frame, start, waits, self.faults)
+
+    def _befallen(
+        self, frame: bytes, start: int, waits: Waits, faults: Misfortune
+    ) -> list[Arrival]:
+        """What arrives after the faults; those that no number or chance lost are asked."""
+        passings = tuple(faults.befall(frame, self.frames)) if waits else ()
+        return [_arrival(start + wait, passing) for wait in waits for passing in passings]
 
     def _waits(self, number: int) -> Waits:
         if number in self.drop:
             return ()
         waits: Waits = (self.delay.get(number, 0),) * (2 if number in self.duplicate else 1)
         return waits if self.chances is None else self.chances.befall(waits)
+
+
+def _arrival(start: int, passing: Passing) -> Arrival:
+    time = start + passing.wait
+    if not passing.behind:
+        return Arrival(time, passing.frame)
+    held = Held(time, passing.frame)
+    held.behind = passing.behind
+    return held

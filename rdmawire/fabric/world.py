@@ -4,67 +4,33 @@ Ports are asked in turn for what they have to send, a burst each; then what has 
 over, and when nothing is left to do at this time, the clock moves on. Nothing here is random and
 nothing waits, so the same beginning gives the same octets at the same times.
 
-A port is an adapter today. A link joins as many ports as are attached to it, and each hears what
-is for its address: a switch will be so many ports, each with a link of its own.
+A port is an adapter, or one of the ports of a switch. A link joins as many ports as are attached
+to it, and each hears what is for its address.
 """
 
-from collections.abc import Callable
-from heapq import heappop, heappush
-from typing import Protocol
-
 from rdmawire.errors import RdmaError
+from rdmawire.fabric.agenda import Agenda
+from rdmawire.fabric.appointment import Action, Appointment
 from rdmawire.fabric.clock import seconds
-from rdmawire.fabric.link import Arrival
+from rdmawire.fabric.link import Arrival, Held
+from rdmawire.fabric.mac import Mac
+from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
 
 MAC_OCTETS = 6
 TIME_LIMIT = seconds(3_600)
 EVENT_LIMIT = 1_000_000
-
-Tap = Callable[[bytes, int], None]
-"""Sees a frame, and when (ns) it is there."""
 
 
 class Unsettled(RdmaError):
     """A world that does not come to rest within the limits of one run."""
 
 
-class Port(Protocol):
-    """What is at the end of a link: an engine that has no clock of its own."""
-
-    def receive(self, frame: bytes, now: int) -> None: ...
-
-    def transmit(self, now: int) -> list[bytes]: ...
-
-    def next_timer(self) -> int | None: ...
-
-    def handle_timer(self, now: int) -> None: ...
-
-
-class Carrier(Protocol):
-    """What takes frames from port to port. Says when each arrives, changed or repeated or not."""
-
-    def carry(self, frame: bytes, now: int) -> list[Arrival]: ...
-
-
-class Station:
-    """A port at its place: the address it answers to, and the link that it is attached to.
-
-    ``timer`` is when the port wants to be called (ns), as it said when last asked.
-    """
-
-    __slots__ = ("link", "mac", "port", "timer")
-
-    def __init__(self, port: Port, mac: bytes, link: Carrier) -> None:
-        self.port = port
-        self.mac = mac
-        self.link = link
-        self.timer: int | None = None
-
-
 class World:
     """All that happens, in order. ``now`` is the time in ns.
 
-    One run may last ``time_limit`` ns and take ``event_limit`` frames and timers.
+    One run may last ``time_limit`` ns and take ``event_limit`` frames, timers and appointments.
+    Taps see every frame of the world; :meth:`segment` has those of one link, and stations have
+    those of one port.
     """
 
     def __init__(self, *, time_limit: int = TIME_LIMIT, event_limit: int = EVENT_LIMIT) -> None:
@@ -74,17 +40,40 @@ class World:
         self.on_sent: list[Tap] = []
         self.on_arrival: list[Tap] = []
         self._stations: list[Station] = []
+        self._segments: dict[int, Segment] = {}
         self._awake: dict[Station, None] = {}
-        self._arrivals: list[tuple[int, int, Station, bytes]] = []
-        self._hearers: dict[tuple[Station, bytes], tuple[Station, ...]] = {}
-        self._order = 0
+        self._agenda = Agenda()
         self._events = 0
         self._deadline = 0
 
-    def attach(self, port: Port, mac: bytes, link: Carrier) -> None:
-        """Put a port with this address (six octets) on a link, beside those that are there."""
-        self._stations.append(Station(port, mac, link))
-        self._hearers.clear()
+    def attach(self, port: Port, mac: bytes, link: Carrier) -> Station:
+        """Put a port with this address (six octets) on a link, beside those that are there.
+
+        On a link with a rate it sends through a :class:`Mac`, one frame at a time.
+        """
+        return self.place(port if link.rate is None else Mac(port, link), mac, link)
+
+    def place(self, port: Port, mac: bytes, link: Carrier) -> Station:
+        """As :meth:`attach`, for a port that keeps to the link's rate by itself."""
+        segment = self.segment(link)
+        station = Station(port, mac, segment, len(self._stations))
+        self._stations.append(station)
+        segment.join(station)
+        return station
+
+    def segment(self, link: Carrier) -> Segment:
+        """Who is on a link, and who listens there."""
+        if id(link) not in self._segments:
+            self._segments[id(link)] = Segment(link)
+        return self._segments[id(link)]
+
+    def wake(self, station: Station) -> None:
+        """Ask a port for what it has to send: something happened to it from outside."""
+        self._awake[station] = None
+
+    def at(self, time: int, action: Action) -> Appointment:
+        """Do something at a time (ns). It must wake the ports that it gives something to send."""
+        return self._agenda.appoint(max(time, self.now), action)
 
     def run(self, until: int | None = None) -> None:
         """Go on until all is at rest, or up to the time ``until`` (ns).
@@ -93,11 +82,12 @@ class World:
         """
         self._events = 0
         self._deadline = self.now + self.time_limit
-        self._awake = dict.fromkeys(self._stations)
+        self._awake.update(dict.fromkeys(self._stations))
         while (time := self._next_time()) is not None and (until is None or time <= until):
             self._go_to(time)
             self._deliver()
             self._fire()
+            self._keep()
             self._transmit()
         if until is not None:
             self.now = max(self.now, until)
@@ -106,10 +96,8 @@ class World:
         """When something happens next: now, while ports have something to send."""
         if self._awake:
             return self.now
-        times = [station.timer for station in self._stations if station.timer is not None]
-        if self._arrivals:
-            times.append(self._arrivals[0][0])
-        return max(self.now, min(times)) if times else None
+        time = self._agenda.next_time()
+        return None if time is None else max(self.now, time)
 
     def _go_to(self, time: int) -> None:
         if time > self._deadline:
@@ -123,23 +111,28 @@ class World:
 
     def _deliver(self) -> None:
         """Hand over what has arrived."""
-        arrivals = self._arrivals
-        while arrivals and arrivals[0][0] <= self.now:
-            _, _, station, frame = heappop(arrivals)
+        now = self.now
+        while (arrived := self._agenda.arrived(now)) is not None:
+            station, frame = arrived
             self._count()
-            for tap in self.on_arrival:
-                tap(frame, self.now)
-            station.port.receive(frame, self.now)
+            for taps in (self.on_arrival, station.segment.on_arrival, station.on_arrival):
+                for tap in taps:
+                    tap(frame, now)
+            station.port.receive(frame, now)
             self._awake[station] = None
 
     def _fire(self) -> None:
         """Call the ports whose timers are due."""
-        for station in self._stations:
-            if station.timer is not None and station.timer <= self.now:
-                self._count()
-                station.timer = None
-                station.port.handle_timer(self.now)
-                self._awake[station] = None
+        while (station := self._agenda.due(self.now)) is not None:
+            self._count()
+            station.port.handle_timer(self.now)
+            self._awake[station] = None
+
+    def _keep(self) -> None:
+        """Keep the appointments."""
+        while (action := self._agenda.appointed(self.now)) is not None:
+            self._count()
+            action()
 
     def _transmit(self) -> None:
         """Take one burst from each port that may have something; those with nothing rest."""
@@ -150,29 +143,51 @@ class World:
             if not frames:
                 del self._awake[station]
                 station.timer = station.port.next_timer()
+                self._agenda.arm(station)
 
     def _send(self, station: Station, frame: bytes) -> None:
         """Put a frame on the link. One to the port's own address turns round before that."""
         self._count()
-        if frame[:MAC_OCTETS] == station.mac:
-            self._expect(Arrival(self.now, frame), (station,))
+        mac, segment = frame[:MAC_OCTETS], station.segment
+        if mac == station.mac:
+            self._agenda.expect(self.now, station, frame)
             return
-        for tap in self.on_sent:
-            tap(frame, self.now)
-        hearers = self._hearers_of(station, frame[:MAC_OCTETS])
-        for arrival in station.link.carry(frame, self.now):
-            self._expect(arrival, hearers)
+        for taps in (self.on_sent, segment.on_sent, station.on_sent):
+            for tap in taps:
+                tap(frame, self.now)
+        hearers = segment.hearers(station, mac)
+        overtaken = tuple(station.held)
+        arrivals = segment.link.carry(frame, self.now)
+        for arrival in arrivals:
+            if isinstance(arrival, Held):
+                self._hold(station, arrival, hearers)
+            else:
+                self._expect(arrival.time, arrival.frame, hearers)
+        if overtaken:
+            self._overtake(station, overtaken, arrivals)
 
-    def _expect(self, arrival: Arrival, hearers: tuple[Station, ...]) -> None:
+    def _expect(self, time: int, frame: bytes, hearers: tuple[Station, ...]) -> None:
         for hearer in hearers:
-            self._order += 1
-            heappush(self._arrivals, (arrival.time, self._order, hearer, arrival.frame))
+            self._agenda.expect(time, hearer, frame)
 
-    def _hearers_of(self, sender: Station, mac: bytes) -> tuple[Station, ...]:
-        """The port with this address on the sender's link, or else all others there."""
-        key = (sender, mac)
-        if key not in self._hearers:
-            others = [s for s in self._stations if s.link is sender.link and s is not sender]
-            named = tuple(station for station in others if station.mac == mac)
-            self._hearers[key] = named or tuple(others)
-        return self._hearers[key]
+    def _hold(self, station: Station, held: Held, hearers: tuple[Station, ...]) -> None:
+        """Keep a frame back until it was overtaken, or its time has come."""
+        hold = Hold(held.frame, held.behind, hearers)
+        station.held.append(hold)
+        hold.deadline = self.at(held.time, lambda: self._let_go(station, hold, self.now))
+
+    def _overtake(
+        self, station: Station, overtaken: tuple[Hold, ...], arrivals: list[Arrival]
+    ) -> None:
+        """Frames that were kept back arrive behind this one, if that was the last to wait for."""
+        times = [arrival.time for arrival in arrivals if not isinstance(arrival, Held)]
+        for hold in overtaken if times else ():
+            hold.behind -= 1
+            if hold.behind <= 0:
+                self._let_go(station, hold, max(times))
+
+    def _let_go(self, station: Station, hold: Hold, time: int) -> None:
+        station.held.remove(hold)
+        if hold.deadline is not None:
+            hold.deadline.cancel()
+        self._expect(time, hold.frame, hold.hearers)

@@ -1,0 +1,143 @@
+"""The way out of a port: a queue for each priority, and a wire that takes one frame at a time."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from rdmawire.fabric.flow import PRIORITIES
+from rdmawire.fabric.line import QUANTUM, SECOND, bits, duration
+from rdmawire.fabric.pause import Quanta
+
+OWN: Final = -1
+"""Instead of a port's number: of frames that came in by none."""
+
+
+class Queued(NamedTuple):
+    """A frame that waits, its priority, and the number of the port that it came in by."""
+
+    frame: bytes
+    priority: int = 0
+    ingress: int = OWN
+
+
+Scheduler = Callable[[int, int], int]
+"""The priority to serve, of those in a set of bits, after the one that was served last."""
+
+
+def strict(ready: int, last: int) -> int:  # noqa: ARG001 - a scheduler
+    """The highest priority, always."""
+    return ready.bit_length() - 1
+
+
+def round_robin(ready: int, last: int) -> int:
+    """The next lower one than the last that has something, round and round."""
+    return strict(ready & ((1 << last) - 1) or ready, last)
+
+
+SCHEDULERS: Final[dict[str, Scheduler]] = {"strict": strict, "round_robin": round_robin}
+
+
+class Egress:
+    """Queues, and the wire behind them. A pause stops one queue; what is on the wire goes on.
+
+    ``rate`` is in bits a second. ``octets`` are those that wait, by priority; ``paused_ns`` is
+    how long each was stopped in all, ``pauses`` how often.
+    """
+
+    __slots__ = (
+        *("_control", "_free", "_last", "_queues", "_resting", "_schedule", "_since"),
+        *("_until", "_waiting", "octets", "paused_ns", "pauses", "rate"),
+    )
+
+    def __init__(self, rate: int | None, scheduling: str = "strict") -> None:
+        self.rate = rate
+        self.octets = [0] * PRIORITIES
+        self.pauses = [0] * PRIORITIES
+        self.paused_ns = [0] * PRIORITIES
+        self._queues: tuple[deque[Queued], ...] = tuple(deque() for _ in range(PRIORITIES))
+        self._control: deque[bytes] = deque()
+        self._schedule = SCHEDULERS[scheduling]
+        self._last = 0
+        self._waiting = 0
+        self._resting = 0
+        self._until = [0] * PRIORITIES
+        self._since = [0] * PRIORITIES
+        self._free = 0  # when the wire is free: ns times rate, so that no fraction gets lost
+
+    def __len__(self) -> int:
+        return len(self._control) + sum(map(len, self._queues))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether all that waits is stopped by pauses."""
+        return not self._control and not self._waiting & ~self._resting
+
+    def put(self, item: Queued) -> None:
+        """One more frame waits."""
+        priority = item.priority
+        self._queues[priority].append(item)
+        self.octets[priority] += len(item.frame)
+        self._waiting |= 1 << priority
+
+    def put_control(self, frame: bytes) -> None:
+        """A frame that goes before all others, and that no pause stops."""
+        self._control.append(frame)
+
+    def take(self, now: int) -> Queued | None:
+        """The next frame to go, if the wire is free and one may."""
+        if not (self._waiting or self._control) or now < self._free_at():
+            return None
+        if self._resting:
+            self._end_pauses(now)
+        if self._control:
+            item = Queued(self._control.popleft())
+        elif ready := self._waiting & ~self._resting:
+            item = self._pop(self._schedule(ready, self._last))
+        else:
+            return None
+        self._occupy(len(item.frame), now)
+        return item
+
+    def next_time(self) -> int | None:
+        """When something can go (ns), if something waits."""
+        if self._control or self._waiting & ~self._resting:
+            return self._free_at()
+        if not self._waiting:
+            return None
+        ends = [self._until[p] for p in range(PRIORITIES) if self._waiting >> p & 1]
+        return max(self._free_at(), min(ends))
+
+    def pause(self, quanta: Quanta, now: int) -> None:
+        """Stop priorities for a while from now on, or let them go on."""
+        self._end_pauses(now)
+        for priority, length in quanta.items():
+            self._until[priority] = now + duration(length * QUANTUM, self.rate)
+            if length and not self._resting >> priority & 1:
+                self._resting |= 1 << priority
+                self._since[priority] = now
+                self.pauses[priority] += 1
+        self._end_pauses(now)
+
+    def _end_pauses(self, now: int) -> None:
+        for priority in range(PRIORITIES):
+            if self._resting >> priority & 1 and self._until[priority] <= now:
+                self._resting &= ~(1 << priority)
+                self.paused_ns[priority] += self._until[priority] - self._since[priority]
+
+    def _pop(self, priority: int) -> Queued:
+        queue = self._queues[priority]
+        item = queue.popleft()
+        self.octets[priority] -= len(item.frame)
+        if not queue:
+            self._waiting &= ~(1 << priority)
+        self._last = priority
+        return item
+
+    def _free_at(self) -> int:
+        return -(-self._free // self.rate) if self.rate else 0
+
+    def _occupy(self, octets: int, now: int) -> None:
+        """The wire is busy from now on; back to back, from where the frame before it ended."""
+        if self.rate:
+            begun = self._free if self._free > (now - 1) * self.rate else now * self.rate
+            self._free = begun + bits(octets) * SECOND

@@ -1,0 +1,80 @@
+"""The MAC of an adapter: sends at the link's rate, one frame after the other, and heeds pauses."""
+
+from typing import Final, Protocol
+
+from rdmawire.fabric.egress import Egress, Queued
+from rdmawire.fabric.flow import Classifier
+from rdmawire.fabric.pause import quanta_of
+
+MOST_WAITING: Final = 1024
+"""Frames that wait here at the most, before a burst: an adapter is asked for no more of them."""
+
+
+class Adapter(Protocol):
+    """What sends through a MAC: bursts, whenever it is asked."""
+
+    def receive(self, frame: bytes, now: int) -> None: ...
+
+    def transmit(self, now: int) -> list[bytes]: ...
+
+    def next_timer(self) -> int | None: ...
+
+    def handle_timer(self, now: int) -> None: ...
+
+
+class Paced(Protocol):
+    """A link as its ports see it."""
+
+    @property
+    def rate(self) -> int | None: ...
+
+
+class Mac:
+    """Between an adapter and a link. Its frames wait here, by priority, for the wire.
+
+    The adapter is asked for more when nothing here may go. So what a pause stops does not stop
+    other priorities, until :data:`MOST_WAITING` frames wait.
+    """
+
+    __slots__ = ("_classifier", "adapter", "egress")
+
+    def __init__(self, adapter: Adapter, link: Paced, classifier: Classifier | None = None) -> None:
+        self.adapter = adapter
+        self.egress = Egress(link.rate)
+        self._classifier = Classifier() if classifier is None else classifier
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """A pause is for here, all else for the adapter."""
+        quanta = quanta_of(frame)
+        if quanta is None:
+            self.adapter.receive(frame, now)
+        else:
+            self.egress.pause(quanta, now)
+
+    def transmit(self, now: int) -> list[bytes]:
+        """The next frame, if the wire is free."""
+        item = self.egress.take(now)
+        if item is None and self._refill(now):
+            item = self.egress.take(now)
+        return [] if item is None else [item.frame]
+
+    def _refill(self, now: int) -> bool:
+        """Ask for a burst, if nothing is there that only waits for the wire."""
+        due = self.egress.next_time()
+        if (due is not None and not self.egress.stopped) or len(self.egress) >= MOST_WAITING:
+            return False
+        frames = self.adapter.transmit(now)
+        for frame in frames:
+            self.egress.put(Queued(frame, self._classifier.traits(frame).priority))
+        return bool(frames)
+
+    def next_timer(self) -> int | None:
+        """When the wire is free for what waits, or the adapter wants to be called."""
+        times = (self.egress.next_time(), self.adapter.next_timer())
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        """Call the adapter if that is what is due."""
+        due = self.adapter.next_timer()
+        if due is not None and due <= now:
+            self.adapter.handle_timer(now)
