@@ -1,0 +1,127 @@
+"""What a fault does to a frame: one table, by name.
+
+Each action takes one copy of a frame on its way and gives those that go on. Its options are its
+keywords. ``random`` is for actions that choose by chance.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from random import Random
+from typing import Final
+
+from rdmawire.errors import RdmaError
+from rdmawire.fabric.clock import us
+from rdmawire.fabric.field import Fields, Value, check_name
+from rdmawire.fabric.flow import Classifier, marked
+from rdmawire.fabric.passing import Passing
+
+Passings = Iterable[Passing]
+Action = Callable[..., Passings]
+_TRAITS: Final = Classifier()
+
+
+def drop(passing: Passing, random: Random) -> Passings:  # noqa: ARG001 - an action
+    """It is lost."""
+    return ()
+
+
+def duplicate(passing: Passing, random: Random, *, times: int = 1, wait: int = 0) -> Passings:  # noqa: ARG001
+    """It comes ``times`` more often, each ``wait`` ns after the one before."""
+    return [passing._replace(wait=passing.wait + wait * n) for n in range(times + 1)]
+
+
+def delay(passing: Passing, random: Random, *, by: int = us(10), most: int = 0) -> Passings:
+    """It comes ``by`` ns late, or by chance up to ``most``; what comes meanwhile overtakes it."""
+    late = random.randint(by, most) if most > by else by
+    return (passing._replace(wait=passing.wait + late),)
+
+
+def reorder(passing: Passing, random: Random, *, behind: int = 1, most: int = us(100)) -> Passings:  # noqa: ARG001
+    """It comes behind so many that its port sends later; after ``most`` ns in any case."""
+    return (passing._replace(wait=passing.wait + most, behind=behind),)
+
+
+def corrupt(
+    passing: Passing,
+    random: Random,
+    *,
+    octet: int = -1,
+    bit: int = 0,
+    anywhere: bool = False,
+    seal: bool = False,
+) -> Passings:
+    """One bit is turned: of the ``octet`` counted from the BTH, or from the pad's end if negative.
+
+    Where there is no BTH, the whole frame counts. ``anywhere`` leaves both to chance. With
+    ``seal`` the ICRC fits what stands there then.
+    """
+    frame = passing.frame
+    fields = Fields(frame)
+    places = fields.transport or range(len(frame))
+    place = places[random.randrange(len(places)) if anywhere else octet % len(places)]
+    turned = frame[place] ^ 1 << (random.randrange(8) if anywhere else bit)
+    changed = frame[:place] + bytes((turned,)) + frame[place + 1 :]
+    return (passing._replace(frame=fields.icrc_renewed(changed) if seal else changed),)
+
+
+def truncate(passing: Passing, random: Random, *, by: int = 4, seal: bool = False) -> Passings:  # noqa: ARG001
+    """The last octets are missing. With ``seal``, they are the payload's last, and all fits."""
+    frame = passing.frame
+    left = Fields(frame).shortened(by) if seal else frame[: max(len(frame) - by, 0)]
+    return (passing._replace(frame=left),) if left else ()
+
+
+def mark(passing: Passing, random: Random) -> Passings:  # noqa: ARG001
+    """A switch met congestion: CE, if the frame is ECN-capable."""
+    frame = passing.frame
+    return (passing._replace(frame=marked(frame)) if _TRAITS.traits(frame).markable else passing,)
+
+
+def rewrite(
+    passing: Passing,
+    random: Random,  # noqa: ARG001
+    *,
+    field: str,
+    value: Value,
+    seal: bool = True,
+) -> Passings:
+    """A field has another value, in the innermost header that has it. With ``seal`` all fits."""
+    changed = Fields(passing.frame).rewritten(field, value, seal=seal)
+    return (passing._replace(frame=changed),)
+
+
+ACTIONS: Final[dict[str, Action]] = {
+    "drop": drop,
+    "duplicate": duplicate,
+    "delay": delay,
+    "reorder": reorder,
+    "corrupt": corrupt,
+    "truncate": truncate,
+    "mark": mark,
+    "set": rewrite,
+}
+"""Every fault there is."""
+
+OPTIONS: Final = {
+    name: {p.name: p for p in signature(action).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    for name, action in ACTIONS.items()
+}
+"""The options of each."""
+
+
+class UnknownFault(RdmaError):
+    """A fault that there is not, or an option that it does not have or lacks."""
+
+
+def check_action(do: str, options: Mapping[str, object]) -> None:
+    """:class:`UnknownFault` unless there is this action, with these options."""
+    if do not in ACTIONS:
+        raise UnknownFault(f"{do!r} is not one of {', '.join(ACTIONS)}")
+    known = OPTIONS[do]
+    if wrong := sorted(options.keys() - known.keys()):
+        raise UnknownFault(f"{do} has no option {wrong[0]!r}; it has {', '.join(known) or 'none'}")
+    needed = (name for name, option in known.items() if option.default is option.empty)
+    if missing := sorted(set(needed) - options.keys()):
+        raise UnknownFault(f"{do} needs the option {missing[0]!r}")
+    if isinstance(field := options.get("field"), str):
+        check_name(field)

@@ -1,0 +1,112 @@
+"""Faults as data: rules say which frames of a link, and what befalls them.
+
+::
+
+    link.faults = Faults(
+        [
+            Rule("drop", {"bth.destqp": 0x11, "bth.psn": 100, "bth.opcode": 0x0A}, nth=1),
+            Rule("set", {"bth.psn": range(200, 300)}, chance=0.1, field="reth.rkey", value=7),
+        ],
+        Random(7),
+    )
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from random import Random
+from typing import Final
+
+from rdmawire.fabric.action import ACTIONS, check_action
+from rdmawire.fabric.field import Fields, Value, check_name
+from rdmawire.fabric.passing import Passing
+
+MOST_COUNTED: Final = 1 << 16
+"""Different frames of which a rule counts the times; then it forgets those counted first."""
+
+Wanted = Value | range | Collection[Value]
+
+
+class Rule:
+    """Which frames, and what is done to them.
+
+    ``do`` names a row of :data:`~rdmawire.fabric.action.ACTIONS`, ``options`` are its keywords.
+    ``where`` gives fields, by the names of the wire's tables, and the value or the values that
+    they must have. Of the frames that are so, those are meant whose turn is in ``nth`` (from 1
+    on; all, if left out); turns are counted anew for each combination of the fields in ``per``,
+    so that with ``per=("bth.psn",)`` turn 2 is a retransmission. ``chance`` (0.0 to 1.0) comes
+    last.
+    """
+
+    __slots__ = ("_counted", "chance", "do", "hits", "nth", "options", "per", "where")
+
+    def __init__(
+        self,
+        do: str,
+        where: Mapping[str, Wanted] | None = None,
+        *,
+        nth: int | Collection[int] = (),
+        per: Sequence[str] = (),
+        chance: float = 1.0,
+        **options: object,
+    ) -> None:
+        check_action(do, options)
+        self.do = do
+        self.where = {name: _values(wanted) for name, wanted in (where or {}).items()}
+        self.nth = (nth,) if isinstance(nth, int) else nth
+        self.per = tuple(per)
+        self.chance = chance
+        self.options = options
+        self.hits = 0
+        self._counted: dict[tuple[Value | None, ...], int] = {}
+        for name in (*self.where, *self.per):
+            check_name(name)
+
+    def __repr__(self) -> str:
+        return f"Rule({self.do!r}, {self.where!r}, nth={self.nth!r}, hits={self.hits})"
+
+    def means(self, fields: Fields, random: Random) -> bool:
+        """Whether this frame is meant. It is counted."""
+        for name, wanted in self.where.items():
+            if fields.get(name) not in wanted:
+                return False
+        if self.nth and self._turn(fields) not in self.nth:
+            return False
+        return self.chance >= 1.0 or random.random() < self.chance
+
+    def _turn(self, fields: Fields) -> int:
+        counted, key = self._counted, tuple(fields.get(name) for name in self.per)
+        turn = counted.pop(key, 0) + 1
+        if len(counted) >= MOST_COUNTED:
+            del counted[next(iter(counted))]
+        counted[key] = turn
+        return turn
+
+    def apply(self, passings: Iterable[Passing], random: Random) -> list[Passing]:
+        """What becomes of the copies of a frame that is meant."""
+        self.hits += 1
+        act = ACTIONS[self.do]
+        return [after for passing in passings for after in act(passing, random, **self.options)]
+
+
+def _values(wanted: Wanted) -> Collection[Value]:
+    """The values that are wanted, one or many; a tuple is a list of values."""
+    return (wanted,) if isinstance(wanted, int | bytes) else wanted
+
+
+class Faults:
+    """Rules of a link. All that mean a frame act on it, one after the other.
+
+    All that is random comes from ``random``: the same seed gives the same faults.
+    """
+
+    def __init__(self, rules: Iterable[Rule], random: Random | None = None) -> None:
+        self.rules = tuple(rules)
+        self._random = Random(0) if random is None else random  # noqa: S311 - repeatable
+
+    def befall(self, frame: bytes, number: int) -> list[Passing]:
+        """What becomes of the frame with this number on its link."""
+        fields = Fields(frame, number)
+        passings = [Passing(frame)]
+        for rule in self.rules:
+            if rule.means(fields, self._random):
+                passings = rule.apply(passings, self._random)
+        return passings

@@ -1,0 +1,147 @@
+"""Fields of frames by the names of the wire's tables, such as ``bth.psn``: read and written."""
+
+from functools import cache
+from typing import Final, cast
+
+from rdmawire.errors import RdmaError, WireError
+from rdmawire.wire import roce
+from rdmawire.wire.checksum import udp_checksum
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
+from rdmawire.wire.layout import Piece, joined, size
+from rdmawire.wire.roce import Frame, icrc_of
+from rdmawire.wire.tables import tables_of
+
+MODULES: Final = ("inet", "ib")
+
+Value = int | bytes | tuple[int, ...]
+
+
+_OF_FRAME: Final = ("frame.number", "frame.length")
+"""Not of a header: the number of the frame on its link, from 1 on, and its octets."""
+
+
+class UnknownField(RdmaError):
+    """A name that no table has a field for."""
+
+
+@cache
+def _tables() -> dict[str, type[Header]]:
+    return {table.label: table for module in MODULES for table in tables_of(module)}
+
+
+def check_name(name: str) -> None:
+    """:class:`UnknownField` unless a header of Ethernet, IP or the transport has this field."""
+    label, _, field = name.partition(".")
+    if name in _OF_FRAME:
+        return
+    table = _tables().get(label)
+    if table is None:
+        raise UnknownField(f"{name!r}: {label!r} is not one of {', '.join(sorted(_tables()))}")
+    if field not in {row.name for row in table.rows}:
+        fields = ", ".join(row.name for row in table.rows)
+        raise UnknownField(f"{name!r}: {label} has {fields}")
+
+
+class Fields:
+    """The headers of one frame. Frames that carry no transport packet have only Ethernet's."""
+
+    __slots__ = ("frame", "number", "octets", "pieces")
+
+    def __init__(self, octets: bytes, number: int = 0) -> None:
+        self.octets = octets
+        self.number = number
+        self.frame: Frame | None = None
+        self.pieces: tuple[Piece, ...] = ()
+        try:
+            self.frame = frame = roce.parse(octets)
+            self.pieces = (*frame.headers, frame.packet.bth, *frame.packet.extended)
+        except WireError:
+            self.pieces = (Ethernet.parse(octets),) if len(octets) >= Ethernet.SIZE else ()
+
+    def get(self, name: str) -> Value | None:
+        """What a field holds, in the innermost header that has it; ``None`` if none has."""
+        label, _, field = name.partition(".")
+        if name in _OF_FRAME:
+            return self.number if field == "number" else len(self.octets)
+        for piece in reversed(self.pieces):
+            if isinstance(piece, Header) and piece.label == label:
+                value: Value = getattr(piece, field)
+                return value
+        return None
+
+    @property
+    def transport(self) -> range:
+        """Where the octets from the BTH to the pad stand; nowhere if there is no BTH."""
+        if self.frame is None:
+            return range(0)
+        end = len(self.octets) - ICRC.SIZE - len(self.frame.trailer)
+        return range(end - len(self.frame.packet.build()), end)
+
+    def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
+        """The frame with another value in the innermost header with this field, if one has it.
+
+        With ``seal``, lengths, checksums and ICRC fit again.
+        """
+        label, _, field = name.partition(".")
+        pieces = list(self.pieces)
+        for index in range(len(pieces) - 1, -1, -1):
+            piece = pieces[index]
+            if isinstance(piece, Header) and piece.label == label:
+                pieces[index] = piece.replace(**{field: value})
+                return self._with(tuple(pieces), seal=seal)
+        return self.octets
+
+    def _with(self, pieces: tuple[Piece, ...], *, seal: bool) -> bytes:
+        frame = self.frame
+        if frame is None:
+            return joined(*pieces) + self.octets[sum(map(size, pieces)) :]
+        end = len(frame.headers)
+        bth, *extended = cast(list[Header], list(pieces[end:]))
+        packet = frame.packet._replace(bth=cast(BTH, bth), extended=tuple(extended))
+        changed = frame._replace(headers=pieces[:end], packet=packet)
+        return (changed.seal() if seal else changed).build()
+
+    def icrc_renewed(self, octets: bytes) -> bytes:
+        """Other octets in the same layout, with the ICRC and the UDP checksum that fit them.
+
+        They need not have a meaning. As they are, where this frame carries no packet.
+        """
+        if self.frame is None:
+            return octets
+        bth, end = self.transport.start, self.transport.stop
+        crc = ICRC(icrc_of(octets, self._network, bth, end)).build()
+        headers = tuple(self._with_checksum(piece, octets[bth:end] + crc) for piece in self._before)
+        return joined(*headers) + octets[bth:end] + crc + octets[end + ICRC.SIZE :]
+
+    def shortened(self, by: int) -> bytes:
+        """The frame with so many octets of payload less, and all that fits; or as it is."""
+        frame = self.frame
+        if frame is None:
+            return self.octets
+        payload = frame.packet.payload
+        try:
+            packet = frame.packet.replace(payload=payload[: max(len(payload) - by, 0)])
+        except WireError:
+            return self.octets
+        return frame._replace(packet=packet).seal().build()
+
+    @property
+    def _before(self) -> tuple[Piece, ...]:
+        """The headers before the BTH."""
+        return () if self.frame is None else self.frame.headers
+
+    @property
+    def _network(self) -> int:
+        """Where the innermost IP header or GRH begins."""
+        before = self._before
+        last = max(i for i, piece in enumerate(before) if isinstance(piece, IPv4 | IPv6 | GRH))
+        return len(joined(*before[:last]))
+
+    def _with_checksum(self, piece: Piece, octets: bytes) -> Piece:
+        """UDP's checksum over these octets, where there is one."""
+        if not isinstance(piece, UDP) or not piece.checksum:
+            return piece
+        ip = next(one for one in reversed(self._before) if isinstance(one, IPv4 | IPv6))
+        return piece.replace(checksum=udp_checksum(ip, piece.build() + octets))
