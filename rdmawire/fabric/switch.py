@@ -1,0 +1,217 @@
+"""Switches: frames come in by one port, wait in a queue of another, and go out by it.
+
+A switch stores frames and forwards them, by address on one level: it routes nothing. Each of its
+ports is a port of the world; what they share is here. A frame's way and priority are worked out
+once for each flow and kept, until the table of addresses changes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Final, NamedTuple
+
+from rdmawire.fabric.buffer import Buffer
+from rdmawire.fabric.egress import OWN, Egress, Queued
+from rdmawire.fabric.flow import MOST_KEYS, Classifier, Traits, key_of, marked
+from rdmawire.fabric.forwarding import AddressTable, chosen
+from rdmawire.fabric.line import QUANTUM, duration
+from rdmawire.fabric.mac import Paced
+from rdmawire.fabric.pause import MOST_QUANTA, pfc_frame, quanta_of
+from rdmawire.fabric.settings import Settings
+
+RESERVED: Final = b"\x01\x80\xc2\x00\x00"
+"""How addresses begin that no switch forwards, if the last octet is below 0x10. 802.1Q, 8.6.3."""
+
+
+class Way(NamedTuple):
+    """Where the frames of a flow go, and what they are."""
+
+    ports: "tuple[SwitchPort, ...]"
+    traits: Traits
+
+
+class SwitchPort:
+    """One port of a switch.
+
+    ``drops`` and ``marks`` count frames by priority: those to leave here for which there was no
+    room, and those that were marked. ``stops`` counts pauses that were asked for here.
+    """
+
+    __slots__ = (
+        *("_refresh", "_told", "_ways", "drops", "egress", "mac", "marks"),
+        *("number", "stops", "switch", "wake"),
+    )
+
+    def __init__(self, switch: "Switch", number: int, mac: bytes, link: Paced) -> None:
+        self.switch = switch
+        self.number = number
+        self.mac = mac
+        self.egress = Egress(link.rate, switch.settings.scheduling)
+        self.wake: Callable[[], None] = _nobody
+        self.drops: Counter[int] = Counter()
+        self.marks: Counter[int] = Counter()
+        self.stops: Counter[int] = Counter()
+        self._ways: dict[bytes, Way] = {}
+        self._told: set[int] = set()
+        self._refresh = 0
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """A frame comes in: a pause is for this port, all else goes on."""
+        key = key_of(frame)
+        way = self._ways.get(key)
+        if way is None:
+            quanta = quanta_of(frame)
+            if quanta is not None:
+                self.egress.pause(quanta, now)
+                return
+            way = self._find(key)
+        if not way.ports:
+            self.switch.stranded += 1
+        for port in way.ports:
+            self.switch.pass_on(Queued(frame, way.traits.priority, self.number), port, way, now)
+
+    def _find(self, key: bytes) -> Way:
+        if len(self._ways) >= MOST_KEYS:
+            self._ways.clear()
+        way = self.switch.way(self, key)
+        self._ways[key] = way
+        return way
+
+    def forget(self) -> None:
+        """The table of addresses has changed."""
+        self._ways.clear()
+
+    def transmit(self, now: int) -> list[bytes]:
+        """The next frame, if the wire is free and one may go."""
+        item = self.egress.take(now)
+        if item is None:
+            return []
+        if item.ingress != OWN:
+            self.switch.release(item, now)
+        return [item.frame]
+
+    def next_timer(self) -> int | None:
+        """When the wire is free for what waits, or a pause is to be asked for again."""
+        due = self.egress.next_time()
+        if self._told and (due is None or self._refresh < due):
+            return self._refresh
+        return due
+
+    def handle_timer(self, now: int) -> None:
+        """Ask again for the pauses that are still wanted."""
+        if self._told and self._refresh <= now:
+            for priority in sorted(self._told):
+                self._tell(priority, MOST_QUANTA, now)
+
+    def stop(self, priority: int, now: int) -> None:
+        """Have the peer stop a priority, if it was not told."""
+        if priority not in self._told:
+            self._told.add(priority)
+            self.stops[priority] += 1
+            self._tell(priority, MOST_QUANTA, now)
+
+    def go_on(self, priority: int, now: int) -> None:
+        """Have the peer go on, if it was told to stop."""
+        if priority in self._told:
+            self._told.remove(priority)
+            self._tell(priority, 0, now)
+
+    def told(self, priority: int) -> bool:
+        """Whether the peer was told to stop a priority."""
+        return priority in self._told
+
+    def _tell(self, priority: int, quanta: int, now: int) -> None:
+        self._refresh = now + duration(MOST_QUANTA * QUANTUM, self.egress.rate) // 2
+        self.egress.put_control(pfc_frame(self.mac, priority, quanta))
+        self.wake()
+
+
+def _nobody() -> None:
+    """Nobody waits for the port yet."""
+
+
+class Switch:
+    """A switch. ``random`` decides about marks where ``settings`` leave them to chance.
+
+    ``stranded`` counts frames that no port leads on; ports count all else.
+    """
+
+    def __init__(
+        self,
+        name: str = "switch",
+        settings: Settings | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.name = name
+        self.settings = Settings() if settings is None else settings
+        self.ports: list[SwitchPort] = []
+        self.table = AddressTable(self.settings.addresses)
+        self.buffer = Buffer(self.settings)
+        self.stranded = 0
+        self._random = random
+        self._classifier = Classifier(self.settings.priorities)
+        if random is None and any(m.by_chance for m in self.settings.marking.values()):
+            raise ValueError(f"{name}: marks are left to chance, and no Random is given for it")
+
+    def add_port(self, mac: bytes, link: Paced) -> SwitchPort:
+        """One more port, with an address of its own, at the end of a link."""
+        if self.settings.pausing and link.rate is None:
+            raise ValueError(f"{self.name}: pauses count in bit times, and the link has no rate")
+        port = SwitchPort(self, len(self.ports), mac, link)
+        self.ports.append(port)
+        self.buffer.add_port()
+        self._forget()
+        return port
+
+    def give(self, addresses: Mapping[bytes, Iterable[int]]) -> None:
+        """Say behind which ports addresses are. Several ports are equal paths."""
+        for mac, ports in addresses.items():
+            self.table.give(mac, ports)
+        self._forget()
+
+    def way(self, ingress: SwitchPort, key: bytes) -> Way:
+        """Where frames with this key go that come in by this port; who sent them is learnt."""
+        if self.table.learn(key[6:12], ingress.number):
+            self._forget()
+        traits = self._classifier.read(key)
+        others = self._others(ingress, key[:6])
+        if others is None:
+            return Way(tuple(port for port in self.ports if port is not ingress), traits)
+        if not others:
+            return Way((), traits)
+        return Way((self.ports[chosen(others, traits.tuple, self.settings.seed)],), traits)
+
+    def _others(self, ingress: SwitchPort, mac: bytes) -> tuple[int, ...] | None:
+        """The ports behind which an address is, but this one; ``None`` if nobody knows."""
+        if mac[:5] == RESERVED and mac[5] < 0x10:
+            return ()
+        ports = self.table.ports(mac)
+        return ports and tuple(number for number in ports if number != ingress.number)
+
+    def _forget(self) -> None:
+        for port in self.ports:
+            port.forget()
+
+    def pass_on(self, item: Queued, port: SwitchPort, way: Way, now: int) -> None:
+        """Put a frame into a queue of the port that it leaves by, if there is room."""
+        priority = item.priority
+        queued = port.egress.octets[priority]
+        if not self.buffer.admits(item, queued):
+            port.drops[priority] += 1
+            return
+        marking = self.settings.marking.get(priority)
+        if marking and way.traits.markable and marking.marks(queued, self._random):
+            item = item._replace(frame=marked(item.frame))
+            port.marks[priority] += 1
+        port.egress.put(item)
+        self.buffer.take(item)
+        if self.buffer.overfull(item.ingress, priority):
+            self.ports[item.ingress].stop(priority, now)
+        port.wake()
+
+    def release(self, item: Queued, now: int) -> None:
+        """A frame leaves: there is room again, and who had to stop may go on."""
+        self.buffer.release(item)
+        ingress = self.ports[item.ingress]
+        if ingress.told(item.priority) and self.buffer.drained(item.ingress, item.priority):
+            ingress.go_on(item.priority, now)
