@@ -16,14 +16,14 @@ from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_number
-from rdmawire.nic.address import AddressHandle, check_address, qpn_label
+from rdmawire.nic.address import AddressHandle, check_address
 from rdmawire.nic.cm.compose import room_in, room_in_request
 from rdmawire.nic.cm.connection import Connection
 from rdmawire.nic.cm.endpoint import bring_up_datagrams, check_fit, peer_has_sent
 from rdmawire.nic.cm.hearing import Ignored, hear, is_understood
 from rdmawire.nic.cm.machine import DEFAULTS, Listener, Machine, Neighbours, Randomness
 from rdmawire.nic.cm.message import Heard, read
-from rdmawire.nic.cm.service import Endpoints, has_ip_header
+from rdmawire.nic.cm.service import Endpoints, flow_label, has_ip_header
 from rdmawire.nic.cm.settings import CMSettings, ConnParam, Terms, ack_timeout, duration
 from rdmawire.nic.cm.state import CMState, Input
 from rdmawire.nic.engine import Nic
@@ -111,7 +111,7 @@ class ConnectionManager(Machine):
         if has_ip_header(service):
             port = source_port or EPHEMERAL_PORTS | self.random.getrandbits(14)
             endpoints = Endpoints(path.sgid, path.dgid, port)
-            label = path.flow_label or qpn_label(port, service & 0xFFFF)
+            label = path.flow_label or flow_label(port, service)
             path = path._replace(flow_label=label)
         conn = self.new_connection(path, service)
         conn.endpoints = endpoints

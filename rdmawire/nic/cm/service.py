@@ -7,7 +7,7 @@ a header of 36 octets that says whose IP addresses and port these are.
 from enum import IntEnum
 from typing import NamedTuple
 
-from rdmawire.nic.address import MAPPED_IPV4, is_ipv4, mapped
+from rdmawire.nic.address import FLOW_LABELS, MAPPED_IPV4, is_ipv4, mapped
 from rdmawire.wire.ip_cm import IPCM4, IPCM6, SERVICE_PREFIX
 
 
@@ -30,6 +30,11 @@ _LOWER_BITS = 24
 def service_id(space: PortSpace, port: int) -> int:
     """The service id of a port, of 64 bits."""
     return space << 16 | port
+
+
+def flow_label(source_port: int, service: int) -> int:
+    """The flow label of a connection between two ports, as Linux's rdma_cm makes it."""
+    return (31 * source_port + service % (1 << 16)) % FLOW_LABELS
 
 
 def has_ip_header(service: int) -> bool:
