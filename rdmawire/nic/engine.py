@@ -115,7 +115,7 @@ class Nic(Verbs):
     def _hear_own(self, frames: list[bytes]) -> None:
         """What goes to a group goes to its members here, too. IBA 10.5.2."""
         for frame in frames:
-            if frame[0] & GROUP_BIT:
+            if frame and frame[0] & GROUP_BIT:
                 self.receive(frame, self.device.now)
 
     def next_timer(self) -> int | None:

@@ -55,6 +55,10 @@ class Acknowledge:
         self.ack = ack
         self.value = value
 
+    def says(self, psn: int, ack: Ack, value: int) -> bool:
+        """Whether it is of this packet, and says this."""
+        return (self.psn, self.ack, self.value) == (psn, ack, value)
+
 
 class ReadResponse:
     """What a READ asked for, and how many of its ``packets`` were sent.
@@ -171,9 +175,14 @@ class Inbound:
         return Acknowledge(serial.add(self.epsn, -1), self.msn)
 
     def refuse(self, ack: Ack, value: int) -> None:
-        """Owe a NAK of the packet that is expected, with its code or timer."""
+        """Owe a NAK of the packet that is expected, with its code or timer.
+
+        One that waits already is not owed again, however often the packet comes meanwhile.
+        """
         self.settle()
-        self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))
+        last = self.owed[-1] if self.owed else None
+        if not (isinstance(last, Acknowledge) and last.says(self.epsn, ack, value)):
+            self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))
 
     def remember(self, resource: Resource, most: int) -> None:
         """Keep what may be asked for again; the oldest goes."""
