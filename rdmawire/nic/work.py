@@ -66,14 +66,10 @@ def check_sges(sges: tuple[Sge, ...], most: int) -> None:
     if len(sges) > most:
         raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
     for place, (address, length, lkey) in enumerate(sges):
-        # One test for all three, and for each bit: this is done for every piece of work.
-        whole = (address | length | lkey).__class__ in _WHOLE
-        if (length | lkey) >> 32 or address >> 64 or not whole:
+        bits = address | length | lkey  # of all three at once: every piece of work comes here
+        if (length | lkey) >> 32 or bits >> 64 or bits.__class__ is not int:
             pieces = ", ".join(map(shown, sges[place]))
             raise VerbsError(f"SGE {place}: address, length, lkey {pieces}: no such range", EINVAL)
-
-
-_WHOLE = (int, bool)
 
 
 class BindMW(NamedTuple):
