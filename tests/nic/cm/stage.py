@@ -1,16 +1,17 @@
 """Two hosts whose adapters are managed, on one link: what the manager's tests stand on."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Buffer, Host
-from rdmawire.fabric.link import Link
+from rdmawire.fabric.link import Arrival, Chances, Link
 from rdmawire.fabric.world import World
 from rdmawire.nic.attribute import QPCap
 from rdmawire.nic.cm.connection import Connection
-from rdmawire.nic.cm.event import CMEvent, ConnectRequest, Established
+from rdmawire.nic.cm.event import CMEvent, ConnectRequest, DatagramRequest
 from rdmawire.nic.cm.gsi import Datagram
 from rdmawire.nic.cm.machine import DEFAULTS
 from rdmawire.nic.cm.message import Heard, read
@@ -29,6 +30,7 @@ from rdmawire.wire.cm_code import CMAttribute
 SERVICE = service_id(PortSpace.TCP, 7174)
 DATAGRAMS = service_id(PortSpace.UDP, 7174)
 GSI = 1
+UP = CMState.ESTABLISHED
 
 E = TypeVar("E", bound=CMEvent)
 
@@ -43,7 +45,7 @@ class Sent(NamedTuple):
 
 
 class Side(Host):
-    """One host. ``heard`` keeps all that its manager told."""
+    """One host. ``heard`` keeps all that its manager told; ``when`` says what it does about it."""
 
     def __init__(
         self,
@@ -60,19 +62,42 @@ class Side(Host):
         self.port = ManagedPort(self.nic, neighbours.get, Random(number), settings)
         self.manager = self.port.manager
         self.heard: list[CMEvent] = []
+        self.when: dict[type[CMEvent], Callable[[CMEvent], object]] = {}
         self.cq = self.nic.create_cq(64)
 
     def qp(self, kind: QPType = QPType.RC) -> QueuePair:
         cap = QPCap(16, 16, 1, 1, 64)
         return self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap))
 
+    # As a port of the world.
+
+    def receive(self, frame: bytes, now: int) -> None:
+        self.port.receive(frame, now)
+        self.hear()
+
+    def transmit(self, now: int) -> list[bytes]:
+        return self.port.transmit(now)
+
+    def next_timer(self) -> int | None:
+        return self.port.next_timer()
+
+    def handle_timer(self, now: int) -> None:
+        self.port.handle_timer(now)
+        self.hear()
+
     def hear(self) -> list[CMEvent]:
         """What was told since; it is kept in ``heard`` too."""
         new: list[CMEvent] = []
         while (event := self.port.next_event()) is not None:
             new.append(event)
-        self.heard += new
+            self.heard.append(event)
+            self.when.get(type(event), _nothing)(event)
         return new
+
+    def receives(self, qp: QueuePair, length: int) -> Buffer:
+        sink = self.buffer(length)
+        self.nic.post_recv(qp, (RecvWR((sink.sge(),)),), self.world.now)
+        return sink
 
     def told(self, kind: type[E]) -> E:
         """The one event of its kind."""
@@ -96,18 +121,20 @@ class Side(Host):
     def accept(self, param: ConnParam | None = None, kind: QPType = QPType.RC) -> QueuePair:
         """Accept the one request that came, with a new queue pair."""
         qp = self.qp(kind)
-        request = self.told(ConnectRequest)
+        request = self.told(DatagramRequest if kind is QPType.UD else ConnectRequest)
         self.manager.accept(request.id, qp, self.world.now, param or ConnParam())
         return qp
+
+    def disconnect(self) -> None:
+        """End the one connection that there is, or agree to its end."""
+        self.manager.disconnect(self.connection().id, self.world.now)
+
+    def destroy(self) -> None:
+        self.manager.destroy(self.connection().id, self.world.now)
 
     def send(self, qp: QueuePair, data: bytes) -> None:
         source = self.filled(data)
         self.nic.post_send(qp, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.world.now)
-
-    def receive(self, qp: QueuePair, length: int) -> Buffer:
-        sink = self.buffer(length)
-        self.nic.post_recv(qp, (RecvWR((sink.sge(),)),), self.world.now)
-        return sink
 
     def is_clean(self) -> bool:
         """Whether nothing of any connection is left but queue pair 1."""
@@ -145,7 +172,7 @@ class Two:
         self.world.on_sent.append(self._note)
         for side in (self.client, self.server):
             self.neighbours[side.gid] = side.mac
-            self.world.attach(side.port, side.mac, self.link)
+            self.world.attach(side, side.mac, self.link)
         if listens:
             self.server.manager.listen(SERVICE, backlog=backlog)
             self.server.manager.listen(DATAGRAMS, datagrams=True, backlog=backlog)
@@ -178,15 +205,58 @@ class Two:
         return qp
 
 
-def connected(link: Link | None = None, **options: bool) -> tuple[Two, QueuePair, QueuePair]:
-    """Two with a connection."""
-    two = Two(link, **options)  # type: ignore[arg-type]
+def connected(two: Two | None = None) -> tuple[Two, QueuePair, QueuePair]:
+    """Two with a connection, and the queue pairs of both."""
+    two = Two() if two is None else two
     mine = two.ask()
     two.drive(us(10))
     peers = two.server.accept()
     two.drive(us(10))
-    assert isinstance(two.client.hear()[-1], Established)
+    assert (two.client.state(), two.server.state()) == (UP, UP)
     return two, mine, peers
+
+
+def _nothing(_: CMEvent) -> None:
+    """What most events have a side do."""
+
+
+Place = tuple[str, int]
+"""A message by its name, and which of those with this name: the first is 1."""
+
+
+class MessageLink(Link):
+    """A link whose faults befall messages by name. ``lost`` says which never arrive at all."""
+
+    def __init__(
+        self,
+        *,
+        drop: Collection[Place] = (),
+        duplicate: Collection[Place] = (),
+        delay: Mapping[Place, int] | None = None,
+        lost: Collection[str] = (),
+        chances: Chances | None = None,
+    ) -> None:
+        super().__init__(us(1), chances=chances)
+        self.dropped, self.doubled, self.delayed = drop, duplicate, dict(delay or {})
+        self.lost = lost
+        self.counts: Counter[str] = Counter()
+
+    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+        heard = message_in(frame)
+        if heard is None:
+            return super().carry(frame, now)
+        name = CMAttribute(heard.mad.attribute_id).name
+        self.counts[name] += 1
+        place = (name, self.counts[name])
+        if name in self.lost or place in self.dropped:
+            return []
+        late = self.delayed.get(place, 0)
+        times = 2 if place in self.doubled else 1
+        return [
+            arrival._replace(time=arrival.time + late)
+            for _ in range(times)
+            for arrival in super(MessageLink, self).carry(frame, now)
+        ]
 
 
 def message_in(frame: bytes) -> Heard | None:
