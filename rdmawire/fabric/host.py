@@ -4,7 +4,7 @@ from errno import EINVAL
 from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol, Self
 
-from rdmawire.errors import VerbsError
+from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import Access
 from rdmawire.memory.page import PAGE_4K, Octets
 from rdmawire.memory.region import Region
@@ -69,11 +69,18 @@ class Registered:
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
         """What stands there now: up to the end, if no length is given."""
         size = self.region.length - offset if length is None else length
-        return self.memory.read(self.region.address + offset, size)
+        return self.memory.read(self._place(offset, size), size)
 
     def write(self, data: bytes, offset: int = 0) -> None:
         """Put octets there, as an application does."""
-        self.memory.write(self.region.address + offset, data)
+        self.memory.write(self._place(offset, len(data)), data)
+
+    def _place(self, offset: int, length: int) -> int:
+        """The address of octets of it; ``MemoryFault`` for others."""
+        address = self.region.address + offset
+        if min(offset, length) < 0 or offset + length > self.region.length:
+            raise MemoryFault(f"outside the {self.region.length} octets", address, length)
+        return address
 
     def sge(self, length: int | None = None, offset: int = 0) -> Sge:
         """The piece of local memory that work requests name."""
