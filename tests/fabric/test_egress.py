@@ -1,0 +1,183 @@
+"""The way out of a port: rates to the nanosecond, priorities, and pauses."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.fabric.clock import gbps, us
+from rdmawire.fabric.egress import Egress, Queued, round_robin, strict
+from rdmawire.fabric.line import bits, duration, exceeds
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.mac import MOST_WAITING, Mac
+from rdmawire.fabric.pause import pfc_frame, quanta_of
+from rdmawire.fabric.world import World
+from rdmawire.wire.inet import Ethernet, EtherType, MACControl, MACControlOpcode, Pause
+from tests.fabric.talker import Talker, frame_of, frames_of
+
+MAC = bytes((6, 0, 0, 0, 0, 1))
+
+
+def taken(egress: Egress, until: int) -> list[tuple[int, bytes]]:
+    """All that goes out, and when."""
+    found = []
+    while (time := egress.next_time()) is not None and time <= until:
+        if (item := egress.take(time)) is not None:
+            found.append((time, item.frame))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("octets", "rate", "ns"),
+    [
+        (60, gbps(1), 672),  # the shortest frame: 84 octets with preamble, FCS and gap
+        (1, gbps(1), 672),
+        (1514, gbps(1), 12_304),
+        (1514, gbps(100), 124),
+        (60, gbps(400), 2),
+        (60, None, 0),
+    ],
+)
+def test_frames_take_their_time(octets: int, rate: int | None, ns: int) -> None:
+    assert duration(bits(octets), rate) == ns
+
+
+@given(st.integers(1, 300), st.integers(60, 9000), st.sampled_from([1, 7, 25, 100, 400, 800]))
+def test_back_to_back_no_fraction_of_a_nanosecond_gets_lost(
+    count: int, size: int, rate: int
+) -> None:
+    egress = Egress(gbps(rate))
+    for _ in range(count):
+        egress.put(Queued(bytes(size)))
+    times = [time for time, _ in taken(egress, us(10**9))]
+    assert times == [-(-n * bits(size) // rate) for n in range(count)]
+
+
+def test_after_a_rest_the_wire_is_free_at_once() -> None:
+    egress = Egress(gbps(1))
+    for time in (0, 5_000, 5_001):
+        egress.put(Queued(bytes(60)))
+        assert (egress.take(time) is None) == (time == 5_001)
+    assert egress.next_time() == 5_672
+
+
+def test_mtu_counts_behind_the_header_and_tags() -> None:
+    tag = b"\x81\x00\x00\x05"
+    assert not exceeds(bytes(12) + b"\x08\x00" + bytes(1500), 1500)
+    assert exceeds(bytes(12) + b"\x08\x00" + bytes(1501), 1500)
+    assert not exceeds(bytes(12) + b"\x88\xa8\0\1" + tag + b"\x08\x00" + bytes(1500), 1500)
+    assert exceeds(bytes(12) + tag + b"\x08\x00" + bytes(1501), 1500)
+
+
+def test_what_is_too_big_for_a_link_is_lost() -> None:
+    link, hearer = Link(mtu=500), Talker(2)
+    frames = [frame_of(1, 2, 0, size=400), frame_of(1, 2, 1, size=500)]
+    assert heard(link, frames, hearer) == [0]
+    assert (link.oversized, link.frames) == (1, 2)
+
+
+def heard(link: Link, frames: list[bytes], hearer: Talker) -> list[int]:
+    world = World()
+    for talker in (Talker(1, frames), hearer):
+        world.attach(talker, talker.mac, link)
+    world.run()
+    return hearer.psns
+
+
+def test_a_link_with_a_rate_spaces_frames() -> None:
+    hearer, frames = Talker(2), frames_of(1, 2, 50, size=940)
+    size = len(frames[0])
+    assert heard(Link(us(1), rate=gbps(10)), frames, hearer) == list(range(50))
+    each = bits(size) / 10
+    for n, (time, _) in enumerate(hearer.heard):
+        assert time - us(1) == pytest.approx((n + 1) * each, abs=2)
+
+
+def test_both_directions_of_a_link_are_wires_of_their_own() -> None:
+    world, link = World(), Link(rate=gbps(1))
+    one, two = Talker(1, frames_of(1, 2, 5)), Talker(2, frames_of(2, 1, 5))
+    for talker in (one, two):
+        world.attach(talker, talker.mac, link)
+    world.run()
+    assert [h.time for h in one.heard] == [h.time for h in two.heard]
+    assert len(one.heard) == 5
+
+
+def test_schedulers() -> None:
+    assert strict(0b1001_0010, 3) == 7
+    turns, last = [], 0
+    for _ in range(6):
+        last = round_robin(0b1001_0010, last)
+        turns.append(last)
+    assert turns == [7, 4, 1, 7, 4, 1]
+
+
+def test_priorities_go_first_and_control_before_all() -> None:
+    egress = Egress(gbps(1))
+    for priority in (0, 3, 7, 3):
+        egress.put(Queued(bytes((priority,)), priority))
+    egress.put_control(b"control")
+    assert [frame for _, frame in taken(egress, us(100))] == [
+        b"control",
+        b"\7",
+        b"\3",
+        b"\3",
+        b"\0",
+    ]
+
+
+def test_a_pause_stops_its_priority_until_it_ends() -> None:
+    egress = Egress(gbps(1))
+    egress.pause({3: 10}, now=100)  # 10 quanta of 512 bits: 5,120 ns
+    egress.put(Queued(b"stopped", 3))
+    egress.put(Queued(b"free", 2))
+    assert not egress.stopped
+    assert taken(egress, us(100)) == [(0, b"free"), (5_220, b"stopped")]
+    assert (egress.pauses[3], egress.paused_ns[3], egress.paused_ns[2]) == (1, 5_120, 0)
+
+
+def test_zero_quanta_let_it_go_on_and_more_quanta_stop_it_longer() -> None:
+    egress = Egress(gbps(1))
+    egress.put(Queued(b"frame", 5))
+    egress.pause({5: 100}, 0)
+    egress.pause({5: 100}, 40_000)
+    assert (egress.stopped, egress.next_time()) == (True, 91_200)
+    egress.pause({5: 0}, 60_000)
+    assert (egress.next_time(), egress.pauses[5], egress.paused_ns[5]) == (0, 1, 60_000)
+
+
+@given(st.integers(0, 7), st.integers(0, 0xFFFF))
+def test_pause_frames_say_what_they_were_told(priority: int, quanta: int) -> None:
+    frame = pfc_frame(MAC, priority, quanta)
+    assert len(frame) == 60
+    assert quanta_of(frame) == {priority: quanta}
+
+
+def test_plain_pause_stops_everything() -> None:
+    control = MACControlOpcode(MACControl.PAUSE).build() + Pause(9).build()
+    header = Ethernet(pfc_frame(MAC, 0, 0)[:6], MAC, EtherType.MAC_CONTROL).build()
+    assert quanta_of(header + control) == dict.fromkeys(range(8), 9)
+
+
+@given(st.binary(max_size=70), st.sampled_from([0, 6, 14, 16]))
+def test_any_octets_are_a_pause_or_none(octets: bytes, kept: int) -> None:
+    found = quanta_of(pfc_frame(MAC, 1, 1)[:kept] + octets)
+    assert found is None or all(0 <= value <= 0xFFFF for value in found.values())
+
+
+def test_an_adapter_heeds_pauses_and_does_not_hear_them() -> None:
+    talker = Talker(1, [frame_of(1, 2, 0, dscp=24), frame_of(1, 2, 1, dscp=0)])
+    mac = Mac(talker, Link(rate=gbps(1)))
+    mac.receive(pfc_frame(MAC, 3, 1000), 0)
+    assert talker.heard == []
+    assert [len(mac.transmit(time)) for time in (0, 511_999, 512_000)] == [1, 0, 1]
+
+
+def test_a_stopped_priority_does_not_stop_others_until_too_much_waits() -> None:
+    frames = frames_of(1, 2, 2 * MOST_WAITING, dscp=24, size=0)
+    frames.insert(MOST_WAITING // 2, frame_of(1, 2, 9999))
+    talker = Talker(1, frames)
+    mac = Mac(talker, Link(rate=gbps(100)))
+    mac.egress.pause({3: 0xFFFF}, 0)
+    seen = [frame for time in range(1000) for frame in mac.transmit(time)]
+    assert len(seen) == 1
+    assert MOST_WAITING <= len(mac.egress) <= MOST_WAITING + 16

@@ -1,0 +1,291 @@
+"""Faults: each action, which frames rules mean, and what they refuse."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.fabric.action import ACTIONS, UnknownFault
+from rdmawire.fabric.clock import us
+from rdmawire.fabric.fault import Faults, Rule
+from rdmawire.fabric.field import UnknownField
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.pair import Pair
+from rdmawire.fabric.passing import Passing
+from rdmawire.fabric.world import World
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.unseal import Drop
+from rdmawire.wire import roce
+from rdmawire.wire.checksum import ipv4_header_checksum
+from rdmawire.wire.inet import ECN, ROCE_PORT
+from rdmawire.wire.opcode import Opcode
+from tests.fabric.talker import Talker, frame_of, frames_of
+
+FRAMES = frames_of(1, 2, 10, size=20)
+BOTH = pytest.mark.parametrize("ipv6", [False, True])
+
+
+def befallen(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[list[Passing]]:
+    faults = Faults(rules, Random(seed))
+    return [faults.befall(frame, number) for number, frame in enumerate(frames, 1)]
+
+
+def lost(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[int]:
+    """Numbers of the frames that were lost."""
+    found = befallen(*rules, frames=frames, seed=seed)
+    return [number for number, passings in enumerate(found, 1) if not passings]
+
+
+def only(rule: Rule, frame: bytes = FRAMES[3]) -> bytes:
+    """The one frame that is left of one."""
+    ((passing,),) = befallen(rule, frames=[frame])
+    return passing.frame
+
+
+def is_good(frame: bytes) -> bool:
+    parsed = roce.parse(frame)
+    return parsed.icrc == parsed.expected_icrc()
+
+
+@pytest.mark.parametrize(
+    ("rule", "numbers"),
+    [
+        (Rule("drop"), list(range(1, 11))),
+        (Rule("drop", {"bth.psn": 4}), [5]),
+        (Rule("drop", {"bth.psn": {0, 9}}), [1, 10]),
+        (Rule("drop", {"bth.psn": range(2, 4), "bth.destqp": 2}), [3, 4]),
+        (Rule("drop", {"bth.psn": 4, "bth.destqp": 3}), []),
+        (Rule("drop", {"bth.opcode": Opcode.RC_RDMA_WRITE_MIDDLE}, nth=2), [2]),
+        (Rule("drop", {"bth.psn": range(5, 10)}, nth={1, 3}), [6, 8]),
+        (Rule("drop", nth=2, per=("bth.psn",)), []),
+        (Rule("drop", {"frame.number": (1, 7)}), [1, 7]),
+        (Rule("drop", {"frame.length": 1}), []),
+        (Rule("drop", {"reth.rkey": 0}), []),
+        (Rule("drop", {"eth.src": FRAMES[0][6:12]}, nth=1), [1]),
+        (Rule("drop", {"ip.src": bytes((10, 0, 0, 1)), "udp.dstport": ROCE_PORT}, nth=10), [10]),
+        (Rule("drop", chance=0.0), []),
+    ],
+)
+def test_rules_mean_frames_by_fields_and_turns(rule: Rule, numbers: list[int]) -> None:
+    assert lost(rule) == numbers
+    assert rule.hits == len(numbers)
+
+
+def test_a_turn_for_each_psn_is_a_retransmission() -> None:
+    again = [*FRAMES[:3], FRAMES[1], FRAMES[1], FRAMES[2]]
+    assert lost(Rule("drop", nth=2, per=("bth.psn",)), frames=again) == [4, 6]
+
+
+def test_chance_is_by_seed() -> None:
+    many = frames_of(1, 2, 400, size=0)
+    first = lost(Rule("drop", chance=0.25), frames=many, seed=1)
+    assert first == lost(Rule("drop", chance=0.25), frames=many, seed=1)
+    assert first != lost(Rule("drop", chance=0.25), frames=many, seed=2)
+    assert 60 < len(first) < 140
+
+
+def test_all_rules_that_mean_a_frame_act_on_it() -> None:
+    found = befallen(Rule("duplicate"), Rule("delay", {"bth.psn": 1}, by=7), Rule("drop", nth=9))
+    assert found[0] == [Passing(FRAMES[0])] * 2
+    assert found[1] == [Passing(FRAMES[1], 7)] * 2
+    assert found[8] == []
+
+
+def test_copies_and_delays() -> None:
+    assert befallen(Rule("duplicate", times=2, wait=5))[0] == [
+        Passing(FRAMES[0], wait) for wait in (0, 5, 10)
+    ]
+    waits = {found[0].wait for found in befallen(Rule("delay", by=3, most=9))}
+    assert waits <= set(range(3, 10))
+    assert len(waits) > 1
+
+
+@BOTH
+@pytest.mark.parametrize("checksum", [0, 1])
+@pytest.mark.parametrize("octet", [0, 11, 12, -1, -21])
+def test_corrupted_frames_are_good_only_if_sealed(ipv6: bool, checksum: int, octet: int) -> None:
+    frame = frame_of(1, 2, 5, size=20, ipv6=ipv6, checksum=checksum)
+    bad = only(Rule("corrupt", octet=octet, bit=1), frame)
+    assert bad != frame
+    good = only(Rule("corrupt", octet=octet, bit=1, seal=True), frame)
+    begin, end = (54 if not ipv6 else 74) - 12, len(frame) - 4
+    assert good[begin:end] == bad[begin:end]
+    if octet:  # the opcode that is left has no meaning to be parsed
+        assert not is_good(bad)
+        assert is_good(good)
+        assert roce.parse(good).seal().build() == good
+
+
+@given(st.integers(0, 1 << 32))
+def test_corruption_anywhere_turns_one_bit_from_the_bth_to_the_pad(seed: int) -> None:
+    ((passing,),) = befallen(Rule("corrupt", anywhere=True), frames=FRAMES[:1], seed=seed)
+    turned = [a ^ b for a, b in zip(passing.frame, FRAMES[0], strict=True)]
+    assert sum(bits.bit_count() for bits in turned) == 1
+    assert any(turned[42:-4])
+
+
+def test_truncation() -> None:
+    assert only(Rule("truncate", by=7)) == FRAMES[3][:-7]
+    assert befallen(Rule("truncate", by=9999))[0] == []
+    short = only(Rule("truncate", by=7, seal=True))
+    assert is_good(short)
+    assert len(roce.parse(short).packet.payload) == 13
+
+
+@BOTH
+def test_marks_leave_all_else_in_order(ipv6: bool) -> None:
+    frame = frame_of(1, 2, ipv6=ipv6, dscp=46)
+    found = roce.parse(only(Rule("mark"), frame))
+    assert found.seal() == found
+    ip = found.headers[1]
+    assert (ip.ecn, ip.dscp) == (ECN.CE, 46)  # type: ignore[union-attr]
+    deaf = frame_of(1, 2, ecn=ECN.NOT_ECT, ipv6=ipv6)
+    assert only(Rule("mark"), deaf) == deaf
+
+
+@given(st.integers(0, 63), st.sampled_from([ECN.ECT_0, ECN.ECT_1]), st.integers(0, 1400))
+def test_the_checksum_moves_with_the_mark(dscp: int, ecn: int, size: int) -> None:
+    marked = only(Rule("mark"), frame_of(1, 2, dscp=dscp, ecn=ecn, size=size))
+    assert marked[24:26] == ipv4_header_checksum(marked[14:34]).to_bytes(2, "big")
+
+
+def test_fields_are_rewritten_by_their_names() -> None:
+    frame = frame_of(1, 2, 5, size=20)
+    good = only(Rule("set", field="bth.psn", value=77), frame)
+    assert is_good(good)
+    assert roce.parse(good).packet.bth.psn == 77
+    bad = only(Rule("set", field="bth.psn", value=77, seal=False), frame)
+    assert not is_good(bad)
+    assert only(Rule("set", field="ip.ttl", value=1), frame)[22] == 1
+    assert only(Rule("set", field="aeth.msn", value=1), frame) == frame
+
+
+def test_frames_without_a_packet_have_an_ethernet_header_only() -> None:
+    frame = bytes(12) + b"\x88\xb5" + b"some octets"
+    assert lost(Rule("drop", {"bth.psn": 0}), frames=[frame]) == []
+    assert lost(Rule("drop", {"eth.type": 0x88B5}), frames=[frame]) == [1]
+    changed = only(Rule("set", field="eth.type", value=0x88B6), frame)
+    assert changed == bytes(12) + b"\x88\xb6" + b"some octets"
+    assert only(Rule("corrupt", octet=0, seal=True), frame)[0] == 1
+
+
+@pytest.mark.parametrize("do", sorted(ACTIONS))
+@given(frame=st.binary(min_size=1, max_size=80))
+def test_every_fault_befalls_any_octets(do: str, frame: bytes) -> None:
+    options: dict[str, Any] = {"field": "bth.psn", "value": 1} if do == "set" else {}
+    for passing in befallen(Rule(do, **options), frames=[frame])[0]:
+        assert len(passing.frame) <= len(frame)
+
+
+@pytest.mark.parametrize(
+    ("do", "where", "options", "reason"),
+    [
+        ("explode", {}, {}, "'explode' is not one of drop, duplicate"),
+        ("drop", {}, {"by": 1}, "drop has no option 'by'; it has none"),
+        ("delay", {}, {"for": 1}, "delay has no option 'for'; it has by, most"),
+        ("set", {}, {"field": "bth.psn"}, "set needs the option 'value'"),
+    ],
+)
+def test_unknown_faults(
+    do: str, where: dict[str, int], options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UnknownFault, match=reason):
+        Rule(do, where, **options)
+
+
+def test_unknown_fields() -> None:
+    with pytest.raises(UnknownField, match="bth has opcode, se"):
+        Rule("drop", {"bth.pns": 1})
+    with pytest.raises(UnknownField, match="'tcpp' is not one of"):
+        Rule("drop", {"tcpp.port": 1})
+    with pytest.raises(UnknownField, match="reth has va"):
+        Rule("set", field="reth.key", value=1)
+    with pytest.raises(UnknownField):
+        Rule("drop", per=("psn",))
+
+
+def spoken(*rules: Rule, count: int = 6, latency: int = us(1)) -> Talker:
+    """Who heard frames that were sent at once over a link with these faults."""
+    world, hearer = World(), Talker(2)
+    link = Link(latency, faults=Faults(rules))
+    for talker in (Talker(1, frames_of(1, 2, count, size=0)), hearer):
+        world.attach(talker, talker.mac, link)
+    world.run()
+    return hearer
+
+
+def test_a_frame_comes_behind_exactly_so_many() -> None:
+    for behind in range(1, 5):
+        hearer = spoken(Rule("reorder", {"bth.psn": 1}, behind=behind))
+        order = [0, 2, 3, 4, 5]
+        order.insert(1 + behind, 1)
+        assert hearer.psns == order
+        assert {heard.time for heard in hearer.heard} == {us(1)}
+
+
+def test_frames_that_are_kept_back_overtake_nobody() -> None:
+    assert spoken(Rule("reorder", {"bth.psn": {1, 2}})).psns == [0, 3, 1, 2, 4, 5]
+
+
+def test_lost_frames_overtake_nobody() -> None:
+    rules = (Rule("reorder", {"bth.psn": 1}), Rule("drop", {"bth.psn": 2}))
+    assert spoken(*rules).psns == [0, 3, 1, 4, 5]
+
+
+def test_a_frame_that_nothing_overtakes_comes_in_the_end() -> None:
+    hearer = spoken(Rule("reorder", {"bth.psn": 5}, most=us(9)))
+    assert hearer.psns == [0, 1, 2, 3, 4, 5]
+    assert hearer.heard[-1].time == us(10)
+
+
+def test_the_clock_does_not_wait_for_what_was_called_off() -> None:
+    world, link = World(), Link(faults=Faults([Rule("reorder", {"bth.psn": 1}, most=us(50))]))
+    for talker in (Talker(1, frames_of(1, 2, 3, size=0)), Talker(2)):
+        world.attach(talker, talker.mac, link)
+    world.run()
+    assert world.now == 0
+
+
+WRITE_SECOND = {"bth.psn": 101, "bth.opcode": Opcode.RC_RDMA_WRITE_MIDDLE}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("drop", WRITE_SECOND, nth=1),
+        Rule("duplicate", WRITE_SECOND, times=3),
+        Rule("delay", WRITE_SECOND, nth=1, by=us(20)),
+        Rule("reorder", WRITE_SECOND, nth=1),
+        Rule("corrupt", WRITE_SECOND, nth=1),
+        Rule("truncate", WRITE_SECOND, nth=1),
+        Rule("mark", WRITE_SECOND),
+        Rule("set", WRITE_SECOND, nth=1, field="bth.psn", value=90),
+    ],
+    ids=lambda rule: rule.do,
+)
+def test_a_reliable_connection_outlives_every_fault(rule: Rule) -> None:
+    pair = Pair(link=Link(us(1), faults=Faults([rule])))
+    data = bytes(range(256)) * 20
+    pair.client.write(data, to=pair.server.region)
+    pair.drive()
+    assert rule.hits > 0
+    assert pair.server.region.read(len(data)) == data
+    assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS]
+
+
+def test_what_is_sealed_again_is_believed() -> None:
+    fault = Rule("corrupt", WRITE_SECOND, octet=-1, seal=True)
+    pair = Pair(link=Link(us(1), faults=Faults([fault])))
+    pair.client.write(bytes(4096), to=pair.server.region)
+    pair.drive()
+    assert pair.server.region.read(4096) == bytes(2047) + b"\1" + bytes(2048)
+    assert sum(pair.server.nic.device.drops.values()) == 0
+
+
+def test_what_is_not_sealed_again_is_dropped() -> None:
+    pair = Pair(link=Link(us(1), faults=Faults([Rule("corrupt", WRITE_SECOND, nth=1)])))
+    pair.client.write(bytes(4096), to=pair.server.region)
+    pair.drive()
+    assert pair.server.nic.device.drops[Drop.ICRC] == 1
