@@ -69,7 +69,7 @@ class Egress:
 
     @property
     def stopped(self) -> bool:
-        """Whether all that waits is stopped by pauses."""
+        """Whether nothing waits but what pauses have stopped."""
         return not self._control and not self._waiting & ~self._resting
 
     def put(self, item: Queued) -> None:

@@ -54,14 +54,13 @@ class Mac:
     def transmit(self, now: int) -> list[bytes]:
         """The next frame, if the wire is free."""
         item = self.egress.take(now)
-        if item is None and self._refill(now):
+        while item is None and self._refill(now):
             item = self.egress.take(now)
         return [] if item is None else [item.frame]
 
     def _refill(self, now: int) -> bool:
         """Ask for a burst, if nothing is there that only waits for the wire."""
-        due = self.egress.next_time()
-        if (due is not None and not self.egress.stopped) or len(self.egress) >= MOST_WAITING:
+        if not self.egress.stopped or len(self.egress) >= MOST_WAITING:
             return False
         frames = self.adapter.transmit(now)
         for frame in frames:

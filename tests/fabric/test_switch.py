@@ -1,0 +1,294 @@
+"""Switches: forwarding, queues with limits, marks that add up, and what pauses save and cost."""
+
+from collections import Counter
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.fabric.clock import gbps, us
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.network import Network
+from rdmawire.fabric.pause import quanta_of
+from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
+from rdmawire.fabric.switch import Switch
+from rdmawire.wire import roce
+from rdmawire.wire.inet import ECN
+from tests.fabric.talker import SIZE, Talker, frame_of, frames_of, mac_of
+
+RATE = gbps(10)
+LATENCY = us(1)
+LOSSLESS = 3
+DSCP = LOSSLESS << 3
+OVERHEAD = 58
+PAUSING = Pausing(xoff=20 * KIB, xon=10 * KIB, headroom=12 * KIB)
+"""Headroom: 2 us at 10 Gb/s are 2.5 KiB, and a frame on each side, of 1 KiB; with room to spare."""
+
+
+def star(*talkers: Talker, settings: Settings | None = None, slow: int | None = None) -> Network:
+    """All on one switch, called by their numbers; ``slow`` is who has a tenth of the rate."""
+    network = Network(settings=settings, seed=5)
+    network.add_switch("s")
+    for number, talker in enumerate(talkers, 1):
+        network.add_host(f"h{number}", talker)
+        rate = RATE // 10 if number == slow else RATE
+        network.join(f"h{number}", "s", Link(LATENCY, rate=rate))
+    return network
+
+
+def incast(settings: Settings, count: int = 200) -> tuple[Network, Talker]:
+    """Two send to a third at once, each at the full rate."""
+    senders = (
+        Talker(1, frames_of(1, 3, count, dscp=DSCP)),
+        Talker(2, frames_of(2, 3, count, dscp=DSCP)),
+    )
+    sink = Talker(3)
+    network = star(*senders, sink, settings=settings)
+    network.find_ways()
+    network.world.run()
+    return network, sink
+
+
+def test_unknown_addresses_are_flooded_and_then_learnt() -> None:
+    talkers = Talker(1, frames_of(1, 2, 2)), Talker(2), Talker(3)
+    network = star(*talkers)
+    network.world.run()
+    assert [len(t.heard) for t in talkers] == [0, 2, 2]
+    talkers[1].frames.extend(frames_of(2, 1, 3))
+    network.world.run()
+    assert [len(t.heard) for t in talkers] == [3, 2, 2]
+    talkers[0].frames.extend(frames_of(1, 2, 4))
+    network.world.run()
+    assert [len(t.heard) for t in talkers] == [3, 6, 2]
+
+
+def test_an_address_that_moves_is_found_again() -> None:
+    one, two, three = Talker(1, frames_of(1, 9, 1)), Talker(2), Talker(3)
+    network = star(one, two, three)
+    network.world.run()
+    two.frames.append(frame_of(1, 9))
+    network.world.run()
+    three.frames.append(frame_of(3, 1))
+    network.world.run()
+    assert (len(one.heard), len(two.heard)) == (1, 2)
+
+
+def test_groups_go_to_all_and_reserved_addresses_to_nobody() -> None:
+    group = b"\x01\x00\x5e\0\0\1" + frame_of(1, 2)[6:]
+    reserved = b"\x01\x80\xc2\0\0\x0e" + frame_of(1, 2)[6:]
+    talkers = Talker(1, [group, reserved]), Talker(2), Talker(3)
+    network = star(*talkers)
+    network.world.run()
+    assert [len(t.heard) for t in talkers] == [0, 1, 1]
+    assert network.switches["s"].stranded == 1
+
+
+def test_a_frame_is_stored_then_forwarded() -> None:
+    sink = Talker(2)
+    network = star(Talker(1, frames_of(1, 2, 1)), sink)
+    network.find_ways()
+    network.world.run()
+    (heard,) = sink.heard
+    octets = len(heard.frame) + 24
+    assert heard.time == 2 * (LATENCY + -(-octets * 8 // 10))
+
+
+def test_queues_are_bounded_and_what_is_lost_is_counted() -> None:
+    network, sink = incast(Settings(queue=16 * KIB))
+    port = network.ports["s:h3"]
+    assert port.drops[LOSSLESS] > 0
+    assert len(sink.heard) + port.drops[LOSSLESS] == 400
+    assert network.switches["s"].buffer.peak <= 16 * KIB + 2 * SIZE
+    assert network.switches["s"].buffer.used == 0
+
+
+def test_the_buffer_bounds_all_queues_together() -> None:
+    network, sink = incast(Settings(buffer=10 * KIB))
+    assert network.switches["s"].buffer.peak <= 10 * KIB
+    assert len(sink.heard) + network.ports["s:h3"].drops[LOSSLESS] == 400
+
+
+def test_pauses_save_what_would_be_lost() -> None:
+    small = 64 * KIB
+    without, _ = incast(Settings(buffer=small, queue=small))
+    assert without.ports["s:h3"].drops[LOSSLESS] > 0
+    network, sink = incast(Settings(buffer=small, queue=small, pausing={LOSSLESS: PAUSING}))
+    assert len(sink.heard) == 400
+    assert sum(sum(port.drops.values()) for port in network.ports.values()) == 0
+    for number in (1, 2):
+        stops = network.ports[f"s:h{number}"].stops[LOSSLESS]
+        assert 0 < stops == network.macs[f"h{number}"].egress.pauses[LOSSLESS]
+    for source in (1, 2):
+        psns = [h.psn for h in sink.heard if h.frame[6:12] == mac_of(source)]
+        assert psns == list(range(200))
+
+
+def test_pauses_cost_no_throughput_where_all_want_the_same() -> None:
+    _, lossy = incast(Settings())
+    _, lossless = incast(Settings(pausing={LOSSLESS: PAUSING}))
+    assert lossless.heard[-1].time == lossy.heard[-1].time
+
+
+def test_too_little_headroom_loses_what_is_under_way() -> None:
+    network, _ = incast(Settings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, 0)}))
+    assert network.ports["s:h3"].drops[LOSSLESS] > 0
+
+
+def test_no_more_than_the_headroom_is_ever_needed() -> None:
+    network, _ = incast(Settings(pausing={LOSSLESS: PAUSING}))
+    assert network.switches["s"].buffer.peak <= 2 * (PAUSING.xoff + PAUSING.headroom)
+
+
+def victim(settings: Settings) -> tuple[int, Network]:
+    """When all is there that host 1 sent to idle host 4, while host 3 is slow (ns)."""
+    mixed = [
+        frame
+        for pair in zip(
+            frames_of(1, 3, 100, dscp=DSCP), frames_of(1, 4, 100, dscp=DSCP), strict=True
+        )
+        for frame in pair
+    ]
+    talkers = Talker(1, mixed), Talker(2), Talker(3), Talker(4)
+    network = star(*talkers, settings=settings, slow=3)
+    network.find_ways()
+    network.world.run()
+    assert len(talkers[3].heard) == 100
+    return talkers[3].heard[-1].time, network
+
+
+def test_who_shares_a_paused_priority_waits_for_the_slowest() -> None:
+    free, _ = victim(Settings())
+    blocked, network = victim(Settings(pausing={LOSSLESS: PAUSING}))
+    frame = 8 * (SIZE + OVERHEAD + 24)
+    assert free < 200 * frame // 10 + us(10)
+    assert blocked > 70 * frame  # at the pace of the slow link, a bit each ns, but for the buffer
+    assert network.macs["h1"].egress.paused_ns[LOSSLESS] > blocked // 2
+
+
+def test_other_priorities_are_not_stopped() -> None:
+    frames = frames_of(1, 3, 100, dscp=DSCP)
+    talkers = Talker(1, frames), Talker(2), Talker(3), Talker(4)
+    talkers[0].frames.extend(frames_of(1, 4, 100, dscp=0))
+    network = star(*talkers, settings=Settings(pausing={LOSSLESS: PAUSING}), slow=3)
+    network.find_ways()
+    network.world.run()
+    assert network.macs["h1"].egress.pauses[LOSSLESS] > 0
+    assert network.macs["h1"].egress.pauses[0] == 0
+    assert talkers[3].heard[-1].time < talkers[2].heard[-1].time // 2
+
+
+def test_pauses_spread_from_switch_to_switch() -> None:
+    network = Network(settings=Settings(pausing={LOSSLESS: PAUSING}))
+    talkers = [Talker(1, frames_of(1, 2, 300, dscp=DSCP)), Talker(2)]
+    for name in ("s1", "s2"):
+        network.add_switch(name)
+    for name, talker in zip(("a", "b"), talkers, strict=True):
+        network.add_host(name, talker)
+    network.join("a", "s1", Link(LATENCY, rate=RATE))
+    network.join("s1", "s2", Link(LATENCY, rate=RATE))
+    network.join("s2", "b", Link(LATENCY, rate=RATE // 10))
+    network.find_ways()
+    network.world.run()
+    assert len(talkers[1].heard) == 300
+    assert network.ports["s1:s2"].egress.pauses[LOSSLESS] > 0
+    assert network.macs["a"].egress.pauses[LOSSLESS] > 0
+
+
+def test_pauses_are_asked_for_again_before_they_end() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def note(frame: bytes, now: int) -> None:
+        if quanta := quanta_of(frame):
+            asked.append((now, quanta[LOSSLESS]))
+
+    settings = Settings(pausing={LOSSLESS: Pausing(2 * KIB, KIB, 12 * KIB)})
+    network = star(Talker(1, frames_of(1, 2, 20, dscp=DSCP)), Talker(2), settings=settings)
+    network.find_ways()
+    network.ports["s:h2"].egress.pause({LOSSLESS: 0xFFFF}, 0)
+    network.ports["s:h2"].egress.pause({LOSSLESS: 0xFFFF}, us(3000))
+    network.tap("s:h1", note)
+    network.world.run()
+    longest = 0xFFFF * 512 // 10
+    stops = [time for time, quanta in asked if quanta]
+    assert len(stops) > 2
+    assert all(after - before < longest for before, after in pairwise(stops))
+    assert asked[-1][1] == 0
+
+
+MARKING = Marking(kmin=8 * KIB, kmax=40 * KIB, pmax=0.5)
+
+
+def test_marks_add_up() -> None:
+    network, sink = incast(Settings(marking={LOSSLESS: MARKING}))
+    marks = sum(port.marks[LOSSLESS] for port in network.ports.values())
+    found = [roce.parse(heard.frame) for heard in sink.heard]
+    assert 0 < marks == sum(frame.headers[1].ecn == ECN.CE for frame in found)  # type: ignore[union-attr]
+    assert all(frame.seal() == frame for frame in found)
+
+
+def test_marks_of_two_switches_add_up_and_none_is_counted_twice() -> None:
+    settings = Settings(marking={0: Marking(KIB, 30 * KIB, 0.3)})
+    network, sink = Network(settings=settings, seed=3), Talker(9)
+    network.add_switch("s1")
+    network.add_switch("s2")
+    for number in (1, 2, 3):
+        network.add_host(f"h{number}", Talker(number, frames_of(number, 9, 100)))
+        network.join(f"h{number}", "s1" if number < 3 else "s2", Link(LATENCY, rate=RATE))
+    network.add_host("sink", sink)
+    network.join("s1", "s2", Link(LATENCY, rate=RATE))
+    network.join("s2", "sink", Link(LATENCY, rate=RATE))
+    network.find_ways()
+    network.world.run()
+    first, second = network.ports["s1:s2"].marks[0], network.ports["s2:sink"].marks[0]
+    assert min(first, second) > 0
+    assert first + second == sum(heard.frame[15] & 3 == ECN.CE for heard in sink.heard)
+
+
+@pytest.mark.parametrize("ecn", [ECN.NOT_ECT, ECN.CE])
+def test_what_cannot_be_marked_is_not(ecn: ECN) -> None:
+    sink = Talker(3)
+    senders = (Talker(n, frames_of(n, 3, 50, ecn=ecn)) for n in (1, 2))
+    network = star(*senders, sink, settings=Settings(marking={0: Marking(0, 1)}))
+    network.find_ways()
+    network.world.run()
+    assert {heard.frame[15] & 3 for heard in sink.heard} == {ecn}
+    assert network.ports["s:h3"].marks[0] == 0
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000), st.floats(0, 1))
+def test_the_share_of_marks_grows_from_kmin_to_kmax(low: int, more: int, pmax: float) -> None:
+    marking = Marking(low, low + more, pmax)
+    shares = [marking.share(octets) for octets in range(2100)]
+    assert shares == sorted(shares)
+    assert set(shares[: low + 1]) <= {0.0}
+    assert set(shares[low + more + 1 :]) == {1.0}
+    assert all(share <= pmax for share in shares[: low + more])
+
+
+def test_so_many_are_marked_as_the_share_says() -> None:
+    marking, random = Marking(0, 1000, 0.4), Random(1)
+    found = Counter(marking.marks(500, random) for _ in range(10_000))
+    assert 1800 < found[True] < 2200
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (lambda: Marking(2, 1), "kmin <= kmax"),
+        (lambda: Marking(1, 2, 1.5), "pmax <= 1"),
+        (lambda: Pausing(1, 2, 0), "xon <= xoff"),
+        (lambda: Settings(scheduling="fair"), "'fair' is not one of strict, round_robin"),
+        (lambda: Settings(marking={8: MARKING}), "priority 8 is not one of 0 to 7"),
+        (lambda: Settings(priorities={0: -1}), "priority -1 is not"),
+        (lambda: Switch(settings=Settings(marking={0: MARKING})), "no Random is given"),
+        (
+            lambda: Switch(settings=Settings(pausing={0: PAUSING})).add_port(mac_of(1), Link()),
+            "the link has no rate",
+        ),
+    ],
+)
+def test_settings_that_make_no_sense(wrong: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        wrong()  # type: ignore[operator]
