@@ -98,7 +98,8 @@ def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
 def finish_whole(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A SEND of one packet is done: its receive completes."""
     qp.inbound.msn = serial.add(qp.inbound.msn, 1)
-    _receipt(qp, role, request, len(request.payload))
+    if not _receipt(qp, role, request, len(request.payload)):
+        return None
     return advance(qp, role, request)
 
 
@@ -106,14 +107,18 @@ def finish(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """The message is whole: its receive completes, if it takes one."""
     inbound = qp.inbound
     inbound.msn = serial.add(inbound.msn, 1)
-    if role.receipt is not None:
-        _receipt(qp, role, request, inbound.incoming.placed)
+    if role.receipt is not None and not _receipt(qp, role, request, inbound.incoming.placed):
+        return None
     inbound.incoming = NO_MESSAGE
     return advance(qp, role, request)
 
 
-def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> None:
-    """Complete the receive in use, with ``length`` octets in it."""
+def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
+    """Complete the receive in use, with ``length`` octets in it.
+
+    ``False`` where the CQ is full: the completion is lost, and the queue pair has failed, so that
+    nobody may be told that the message arrived.
+    """
     inbound = qp.inbound
     src_qp, flags = qp.dest_qp, 0
     if role.deth >= 0:
@@ -129,7 +134,7 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> None:
     inbound.recv = NO_RECEIVE
     head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
     done = _new(WorkCompletion, head + _NO_LID)
-    qp.recv_cq.push(done, qp.device.now, bool(request.flow.bth.se))
+    return qp.recv_cq.push(done, qp.device.now, bool(request.flow.bth.se))
 
 
 _WITH_IMM, _WITH_INV, _GRH = (

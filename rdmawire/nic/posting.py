@@ -75,6 +75,8 @@ def _check_room(qp: QueuePair, _: SendWR) -> None:
 def _check_memory(qp: QueuePair, wr: SendWR) -> None:
     if wr.flags & INLINE:
         _check_inline(qp, wr)
+    elif wr.inline:
+        raise VerbsError(f"{len(wr.inline)} octets inline without SendFlags.INLINE", EINVAL)
     else:
         check_sges(wr.sges, qp.cap.max_send_sge)
 

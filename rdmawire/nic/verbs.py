@@ -28,7 +28,7 @@ from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import Event, GIDChanged, QPFatal
 from rdmawire.nic.migration import goes_over, migrate
-from rdmawire.nic.multicast import MulticastGroups
+from rdmawire.nic.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.nic.ownership import (
     check_cq,
     check_init,
@@ -167,13 +167,21 @@ class Verbs:
 
     # Queue pairs.
 
-    def create_qp(self, kind: QPType, wants: QPInit) -> QueuePair:
-        """A queue pair in RESET. ibv_create_qp(3)."""
+    def create_qp(self, kind: QPType, wants: QPInit, number: int | None = None) -> QueuePair:
+        """A queue pair in RESET. ibv_create_qp(3).
+
+        ``number`` asks for a QPN, as no adapter lets you: for frames that must have one. EBUSY
+        where it is in use.
+        """
         check_number("qp_type", kind, 0, max(QPType))
         if kind not in SERVICES:
             known = ", ".join(f"{known.name} ({known.value})" for known in SERVICES)
             raise VerbsError(f"qp_type {kind} is none of {known}", EOPNOTSUPP)
-        return self._new_qp(self._unused_qpn, QPType(kind), wants)
+        if number is not None:
+            check_number("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)
+            if number in self.device.qps:
+                raise VerbsError(f"QP {number:#x} is in use", EBUSY)
+        return self._new_qp(lambda: number or self._unused_qpn(), QPType(kind), wants)
 
     def create_gsi_qp(self, wants: QPInit) -> QueuePair:
         """Queue pair 1, in RESET; its owner gives it the Q_Key 0x80010000. IBA 10.2.4.3.
