@@ -177,6 +177,12 @@ class Two:
             self.server.manager.listen(SERVICE, backlog=backlog)
             self.server.manager.listen(DATAGRAMS, datagrams=True, backlog=backlog)
 
+    def bystander(self) -> Side:
+        """A third host on the link."""
+        side = Side(3, self.world, self.neighbours, DEFAULTS, IBTA, ipv6=False)
+        self.neighbours[side.gid] = side.mac
+        return side
+
     def _note(self, frame: bytes, now: int) -> None:
         self._frames += 1
         heard = message_in(frame)
