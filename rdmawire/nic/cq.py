@@ -26,8 +26,8 @@ class CompletionQueue:
     """A queue for ``cqe`` completions; events go to ``sink``.
 
     ``qps`` and ``srqs`` are the numbers of the queue pairs, and of the shared receive queues of
-    XRC, that complete here. ``VerbsError`` EINVAL for a
-    size beyond the profile's limit (ibv_create_cq(3)).
+    XRC, that complete here. ``VerbsError`` EINVAL for a size beyond the profile's limit
+    (ibv_create_cq(3)).
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class CompletionQueue:
         self.qps: set[int] = set()
         self.srqs: set[int] = set()
         self._held: deque[WorkCompletion] = deque()
-        self._room = cqe  # none when broken
+        self._room = cqe  # 0 when broken
         self._sink = sink
         self._profile = profile
         self._armed = self._solicited_only = False

@@ -1,4 +1,4 @@
-"""The two queues of a queue pair: what to send and what is on its way, and what may be received.
+"""The send queue of a queue pair: what is to be sent, and what is on its way.
 
 A work request that is posted becomes a :class:`Wqe`. In the send queue it moves from ``posted``
 (packets of it are to be sent) to ``sent`` (its answer is awaited, or work before it). Going back

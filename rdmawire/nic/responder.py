@@ -227,7 +227,9 @@ def _role(operation: Operation, reliable: bool) -> Role:
     return make(operation, reliable)
 
 
-_WRITES = {operation for operation, rule in RULES.items() if operation.name[:10] == "RDMA_WRITE"}
+_WRITES = {
+    operation for operation, rule in RULES.items() if operation.name.startswith("RDMA_WRITE")
+}
 
 
 def _roles(service: Service, *, reliable: bool) -> dict[int, Role]:

@@ -38,8 +38,8 @@ class Role:
 
     ``access`` are the rights it needs, of the queue pair and of the key; one that
     ``changes_memory`` waits until earlier READs are answered. ``receipt`` is how it
-    completes a receive, ``None`` where it does not. ``reth``, ``immdt``, ``ieth`` and ``atomiceth``
-    are the places of these headers behind the BTH, -1 where there is none.
+    completes a receive, ``None`` where it does not. The fields from ``reth`` on are the places of
+    these headers behind the BTH, -1 where there is none.
     """
 
     family: Family

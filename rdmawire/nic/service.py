@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rdmawire.nic.fault import RELIABLE, UNRELIABLE, Fault, Reaction
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import VERBS, SendOpcode
+from rdmawire.wire.ib import GRH
 from rdmawire.wire.opcode import OPERATIONS, Operation, Service
 from rdmawire.wire.packet import LAYOUTS, Layout
 
@@ -89,38 +90,28 @@ def _opcode(wire: Service, operation: Operation | None) -> int:
     return wire << 5 | operation
 
 
-def _reliable(wire: Service, *, sends: bool = True, receives: bool = True) -> ServiceType:
-    verbs = _verbs(wire, local=_LOCAL)
-    return ServiceType(
-        wire=wire,
-        base=wire << 5,
-        reliable=True,
-        connected=True,
-        sends=sends,
-        receives=receives,
-        grh=0,
-        frame=0,
-        send_error=QPState.ERR,
-        verbs=verbs,
-        reactions=RELIABLE,
-        outbound=_outbound(wire, verbs),
-    )
-
-
-def _unreliable(wire: Service, *, connected: bool, grh: int) -> ServiceType:
+def _transport(
+    wire: Service,
+    *,
+    reliable: bool,
+    connected: bool = True,
+    sends: bool = True,
+    receives: bool = True,
+    grh: int = 0,
+) -> ServiceType:
     verbs = _verbs(wire, local=_LOCAL if connected else set())
     return ServiceType(
         wire=wire,
         base=wire << 5,
-        reliable=False,
+        reliable=reliable,
         connected=connected,
-        sends=True,
-        receives=True,
+        sends=sends,
+        receives=receives,
         grh=grh,
         frame=0,
-        send_error=QPState.SQE,
+        send_error=QPState.ERR if reliable else QPState.SQE,
         verbs=verbs,
-        reactions=UNRELIABLE,
+        reactions=RELIABLE if reliable else UNRELIABLE,
         outbound=_outbound(wire, verbs),
     )
 
@@ -144,11 +135,11 @@ _RAW = ServiceType(
 )
 
 SERVICES: dict[QPType, ServiceType] = {
-    QPType.RC: _reliable(Service.RC),
-    QPType.UC: _unreliable(Service.UC, connected=True, grh=0),
-    QPType.UD: _unreliable(Service.UD, connected=False, grh=40),
+    QPType.RC: _transport(Service.RC, reliable=True),
+    QPType.UC: _transport(Service.UC, reliable=False),
+    QPType.UD: _transport(Service.UD, reliable=False, connected=False, grh=GRH.SIZE),
     QPType.RAW_PACKET: _RAW,
-    QPType.XRC_INI: _reliable(Service.XRC, receives=False),
-    QPType.XRC_TGT: _reliable(Service.XRC, sends=False, receives=False),
+    QPType.XRC_INI: _transport(Service.XRC, reliable=True, receives=False),
+    QPType.XRC_TGT: _transport(Service.XRC, reliable=True, sends=False, receives=False),
 }
 """Queue pair type to what it does."""

@@ -7,8 +7,7 @@ notification point is :mod:`rdmawire.nic.congestion.notification`, the congestio
 
 from dataclasses import dataclass
 
-GIGABIT = 1_000_000_000
-MEGABIT = 1_000_000
+from rdmawire.nic.congestion.scheme import GIGABIT, MEGABIT
 
 
 @dataclass(frozen=True, slots=True)

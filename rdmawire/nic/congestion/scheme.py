@@ -5,6 +5,10 @@ from typing import Protocol
 SECOND = 1_000_000_000
 """Nanoseconds."""
 
+GIGABIT = 1_000_000_000
+MEGABIT = 1_000_000
+"""Bits."""
+
 
 class Scheme(Protocol):
     """One flow's congestion control. Rates are bits in a second, times ns."""
@@ -20,7 +24,7 @@ class Scheme(Protocol):
         """So many octets were put on the link."""
 
     def acknowledged(self, rtt: int, now: int) -> None:
-        """A packet that asked for an ACK got it after ``rtt`` ns."""
+        """What was sent once, and not again, was answered after ``rtt`` ns."""
 
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns); asking changes nothing."""

@@ -6,7 +6,7 @@ R. Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter, SIGCO
 
 from dataclasses import dataclass
 
-from rdmawire.nic.congestion.dcqcn import GIGABIT, MEGABIT
+from rdmawire.nic.congestion.scheme import GIGABIT, MEGABIT
 
 
 @dataclass(frozen=True, slots=True)
