@@ -73,7 +73,7 @@ class DatagramRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectResponse:
-    """The peer accepted, and there is no queue pair yet: ``establish`` or ``reject``."""
+    """The peer accepted, and the owner wanted to see it: ``establish`` or ``reject``."""
 
     TYPE: ClassVar = CMEventType.CONNECT_RESPONSE
     id: int

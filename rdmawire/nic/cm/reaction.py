@@ -85,6 +85,18 @@ def _take_rep(machine: "Machine", conn: Connection, heard: Heard | None) -> None
     )
     conn.timewait = duration(conn.terms.timeout)
     machine.registry.claim_peer(conn)
+    if conn.by_hand:
+        machine.tell(conn, _connect_response(conn))
+
+
+def _connect_response(conn: Connection) -> event.ConnectResponse:
+    return event.ConnectResponse(
+        id=conn.id,
+        responder_resources=conn.terms.responder_resources,
+        initiator_depth=conn.terms.initiator_depth,
+        remote_qpn=conn.terms.remote_qpn,
+        private_data=conn.heard_data,
+    )
 
 
 def _put_off(machine: "Machine", conn: Connection, heard: Heard | None) -> None:

@@ -33,7 +33,7 @@ class Do(Enum):
     """REJ: this connection is over."""
 
     TAKE_REP = auto()
-    """Learn who the peer is, and go on if there is a queue pair to go on with."""
+    """Learn who the peer is, and show that to an owner who wants to see it."""
     PUT_OFF = auto()
     """Wait as long as an MRA asks for."""
     BRING_UP = auto()
