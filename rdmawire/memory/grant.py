@@ -28,10 +28,11 @@ class Grant(ABC):
 
     ``pd`` is ``None`` where the domain does not matter, ``qpn`` zero where the queue pair does
     not. ``denied`` has a bit for each right that is missing; while nothing is granted that is
-    every bit, and ``refusal`` says why.
+    every bit, and ``refusal`` says why. ``generation`` counts the changes: what was checked before
+    one holds no longer.
     """
 
-    __slots__ = ("access", "denied", "end", "iova", "key", "pd", "qpn", "refusal")
+    __slots__ = ("access", "denied", "end", "generation", "iova", "key", "pd", "qpn", "refusal")
     label: ClassVar[str]
 
     def __init__(self, pd: ProtectionDomain) -> None:
@@ -41,12 +42,14 @@ class Grant(ABC):
         self.iova = 0
         self.end = 0
         self.access = 0
+        self.generation = 0
         self.deny(KeyFault.NOT_BOUND)
 
     def deny(self, refusal: KeyFault) -> None:
         """Grant nothing from now on."""
         self.denied = _ALL
         self.refusal = refusal
+        self.generation += 1
 
     def permit(self, iova: int, length: int, access: int, *, local: bool) -> None:
         """Grant ``access`` to ``length`` octets at ``iova``; ``local`` adds local read."""
@@ -55,6 +58,7 @@ class Grant(ABC):
         self.access = access
         self.denied = ~(access | LOCAL_READ if local else access)
         self.refusal = KeyFault.NO_ACCESS
+        self.generation += 1
 
     @property
     def length(self) -> int:

@@ -61,9 +61,8 @@ def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
     """The next response packet of a READ."""
     opcode = _place(qp, owed)
     offset = owed.sent * qp.mtu
-    memory, address, whole = owed.target
-    length = min(qp.mtu, whole - offset)
-    octets = memory.read(address + offset, length) if length else b""
+    length = min(qp.mtu, owed.target.length - offset)
+    octets = owed.target.read(offset, length) if length else b""
     more = b"" if opcode == Operation.RDMA_READ_RESPONSE_MIDDLE else _aeth(qp, owed.msn)
     return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, octets)
 

@@ -8,7 +8,7 @@ returns a :class:`~rdmawire.nic.fault.Fault`, or nothing. Some hand on what they
 from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT
 from rdmawire.memory.grant import KeyFault
 from rdmawire.nic.fault import Fault
-from rdmawire.nic.gather import NOTHING, Piece
+from rdmawire.nic.gather import NOTHING, piece
 from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.role import IDLE, Role
@@ -153,7 +153,7 @@ def _grant(qp: QueuePair, rkey: int, va: int, length: int, access: int) -> Fault
     granted = qp.device.keys.check(rkey, qp.pd, va, length, access, qp.number)
     if isinstance(granted, KeyFault):
         return Fault.RKEY
-    qp.inbound.target = Piece(granted, va, length)
+    qp.inbound.target = piece(granted, va, length)
     return None
 
 

@@ -154,14 +154,14 @@ def owe_read(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 def compare_swap(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """Eight octets are swapped in where the ones compared stand. IBA 9.4.5.1."""
     eth = request.extended[role.atomiceth]
-    memory, address, _ = qp.inbound.target
+    memory, address, *_ = qp.inbound.target
     return _atomic(qp, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
 
 
 def fetch_add(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A number is added to the one that stands there. IBA 9.4.5.2."""
     eth = request.extended[role.atomiceth]
-    memory, address, _ = qp.inbound.target
+    memory, address, *_ = qp.inbound.target
     return _atomic(qp, request, lambda: memory.fetch_add(address, eth.swapdt))
 
 
@@ -179,9 +179,8 @@ def _atomic(qp: QueuePair, request: Arrival, operation: Callable[[], int]) -> Fa
 
 def atomic_write(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """Eight octets written at once; an empty response is owed. IBA A19.3."""
-    memory, address, _length = qp.inbound.target
     try:
-        memory.write(address, request.payload)
+        qp.inbound.target.write(0, request.payload)
     except MemoryFault:
         return Fault.OPERATIONAL
     return _owe_empty(qp, request)
@@ -192,10 +191,10 @@ def flush(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 
     Host memory always is. Behind a BAR1 a read pushes what was posted before it.
     """
-    memory, address, length = qp.inbound.target
+    target = qp.inbound.target
     try:
-        if length:
-            memory.read(address, 1)
+        if target.length:
+            target.read(0, 1)
     except MemoryFault:
         return Fault.OPERATIONAL
     return _owe_empty(qp, request)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from rdmawire.errors import MemoryFault
 from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
@@ -13,24 +14,43 @@ from rdmawire.nic.work import Sge
 
 
 class Piece(NamedTuple):
-    """A piece whose key was checked: memory by octets from its start."""
+    """A piece whose key was checked: memory by octets from its start.
+
+    The check holds for as long as the grant stays as it was; ``MemoryFault`` once it changed.
+    """
 
     memory: Grant
     address: int
     length: int
+    generation: int
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """``length`` octets from ``offset`` on."""
-        return self[0].read(self[1] + offset, length)
+        memory, address, _, generation = self
+        if memory.generation != generation:
+            raise self._changed(offset, length)
+        return memory.read(address + offset, length)
 
     def write(self, offset: int, data: Octets) -> None:
         """Place octets from ``offset`` on."""
-        self[0].write(self[1] + offset, data)
+        memory, address, _, generation = self
+        if memory.generation != generation:
+            raise self._changed(offset, len(data))
+        memory.write(address + offset, data)
+
+    def _changed(self, offset: int, length: int) -> MemoryFault:
+        return MemoryFault("the key allows something else by now", self.address + offset, length)
 
 
 _new = tuple.__new__
 
-NOTHING = Piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
+
+def piece(memory: Grant, address: int, length: int) -> Piece:
+    """A piece of what a key grants now."""
+    return _new(Piece, (memory, address, length, memory.generation))
+
+
+NOTHING = piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
 """Memory of no octets, by no key."""
 
 
@@ -42,24 +62,22 @@ class Gather(NamedTuple):
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """``length`` octets from ``offset`` on, counted over all pieces."""
-        return b"".join(
-            memory.read(address, length) for memory, address, length in self._span(offset, length)
-        )
+        return b"".join(one.read(start, size) for one, start, size in self._span(offset, length))
 
     def write(self, offset: int, data: Octets) -> None:
         """Place octets from ``offset`` on, counted over all pieces."""
         done = 0
-        for memory, address, length in self._span(offset, len(data)):
-            memory.write(address, data[done : done + length])
-            done += length
+        for one, start, size in self._span(offset, len(data)):
+            one.write(start, data[done : done + size])
+            done += size
 
-    def _span(self, offset: int, length: int) -> Iterator[Piece]:
-        """The parts of pieces that make up ``length`` octets from ``offset`` on."""
-        for memory, address, size in self.pieces:
-            skipped = min(offset, size)
-            taken = min(size - skipped, length)
+    def _span(self, offset: int, length: int) -> Iterator[tuple[Piece, int, int]]:
+        """What makes up ``length`` octets from ``offset`` on: pieces, their starts and sizes."""
+        for one in self.pieces:
+            skipped = min(offset, one.length)
+            taken = min(one.length - skipped, length)
             if taken:
-                yield Piece(memory, address + skipped, taken)
+                yield one, skipped, taken
             offset -= skipped
             length -= taken
 
@@ -88,9 +106,9 @@ def gather(
     if len(sges) == 1 and sges[0][1]:
         address, length, lkey = sges[0]
         granted = keys.check(lkey, pd, address, length, access)
-        if type(granted) is KeyFault:
+        if isinstance(granted, KeyFault):
             return granted
-        return _new(Piece, (granted, address, length))
+        return piece(granted, address, length)
     return _gather(keys, pd, sges, access)
 
 
@@ -106,6 +124,6 @@ def _gather(
         granted = keys.check(lkey, pd, address, length, access)
         if isinstance(granted, KeyFault):
             return granted
-        pieces.append(_new(Piece, (granted, address, length)))
+        pieces.append(piece(granted, address, length))
         total += length
     return Gather(tuple(pieces), total)

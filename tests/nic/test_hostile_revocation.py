@@ -55,9 +55,6 @@ def test_a_region_that_goes_ends_what_is_under_way() -> None:
     meeting.end()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the key is looked at with the first packet: rights taken back later stay"
-)
 def test_rights_that_go_end_what_is_under_way() -> None:
     meeting = Meeting()
     meeting.begin(meeting.server.region.rkey)
@@ -65,9 +62,6 @@ def test_rights_that_go_end_what_is_under_way() -> None:
     meeting.end()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a window bound anew goes on with what began by its key before"
-)
 def test_a_window_bound_anew_is_another() -> None:
     meeting = Meeting()
     server, keys = meeting.server, meeting.memory.keys
@@ -83,9 +77,6 @@ def test_a_window_bound_anew_is_another() -> None:
     meeting.end()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a region registered anew goes on with what began by its key before"
-)
 def test_a_region_registered_anew_is_another() -> None:
     meeting = Meeting()
     server, keys = meeting.server, meeting.memory.keys
