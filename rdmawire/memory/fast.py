@@ -51,7 +51,7 @@ REFUSALS: Final[tuple[tuple[str, Broken], ...]] = (
     ("the key has another index", lambda mr, reg: reg.key // VARIANTS != mr.key // VARIANTS),
     ("more pages than the region was made for", lambda mr, reg: len(reg.pages) > mr.max_pages),
     (
-        "page size",
+        "the page size is no power of two from 4 KiB to 2 GiB",
         lambda _, reg: (
             not PAGE_4K <= reg.page_size <= _LARGEST_PAGE
             or bool(reg.page_size & (reg.page_size - 1))
@@ -60,7 +60,7 @@ REFUSALS: Final[tuple[tuple[str, Broken], ...]] = (
     ("the length does not fit the pages", lambda _, reg: not 0 < reg.length <= reg.room),
     (
         "addresses beyond 64 bits",
-        lambda _, reg: reg.iova < 0 or reg.iova + reg.length > LAST_ADDRESS + 1,
+        lambda _, reg: reg.iova + reg.length > LAST_ADDRESS + 1,
     ),
 )
 

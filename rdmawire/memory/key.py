@@ -11,7 +11,7 @@ from errno import EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.access import LOCAL_READ, Access
+from rdmawire.memory.access import LOCAL_READ
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
 
@@ -95,34 +95,7 @@ class KeyTable:
             return KeyFault.OUT_OF_RANGE
         return grant
 
-    def describe(self, fault: KeyFault, key: int, address: int, length: int, access: int) -> str:
-        """What was found and what was allowed, for people; ``fault`` is what ``check`` gave."""
-        grant = self._grants.get(key)
-        if grant is None:
-            return f"key {key:#x} is not in use"
-        return f"{_TEXTS[fault]} {grant.label} {key:#x}".format(
-            range=f"{length} octets at {address:#x}", access=Access(access & ~LOCAL_READ)
-        ) + _allowed(grant)
-
 
 def next_variant(key: int) -> int:
     """The same index with another variant."""
     return key - key % VARIANTS + (key + _VARIANT_STEP) % VARIANTS
-
-
-_TEXTS: Final = {
-    KeyFault.INVALID_KEY: "no such key as that of",
-    KeyFault.WRONG_PD: "another protection domain than that of",
-    KeyFault.NO_ACCESS: "{access!r} is not allowed by",
-    KeyFault.NOT_BOUND: "nothing is bound to",
-    KeyFault.INVALIDATED: "the pages are gone from",
-    KeyFault.WRONG_QP: "another queue pair than that of",
-    KeyFault.OUT_OF_RANGE: "{range} exceed",
-}
-
-
-def _allowed(grant: Grant) -> str:
-    if not grant.valid:
-        return ""
-    rights = Access(grant.access)
-    return f" ({grant.length} octets at {grant.iova:#x}, {rights!r}, QP {grant.qpn:#x})"

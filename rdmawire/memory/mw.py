@@ -17,6 +17,7 @@ from rdmawire.memory.grant import Grant, KeyFault
 from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
 from rdmawire.memory.page import LAST_ADDRESS, Octets
 from rdmawire.memory.region import Region
+from rdmawire.memory.space import ATOMIC_SIZE
 
 _ZERO_BASED: Final = Access.ZERO_BASED.value
 
@@ -101,10 +102,10 @@ class MemoryWindow(Grant):
         self._checked(iova, len(data)).write(iova + self._delta, data)
 
     def fetch_add(self, iova: int, value: int) -> int:
-        return self._checked(iova, 8).fetch_add(iova + self._delta, value)
+        return self._checked(iova, ATOMIC_SIZE).fetch_add(iova + self._delta, value)
 
     def compare_swap(self, iova: int, compare: int, swap: int) -> int:
-        return self._checked(iova, 8).compare_swap(iova + self._delta, compare, swap)
+        return self._checked(iova, ATOMIC_SIZE).compare_swap(iova + self._delta, compare, swap)
 
 
 Broken = Callable[[MemoryWindow, Region, Bind], bool]
@@ -161,17 +162,9 @@ _LARGEST: Final = {
 def bind_window(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> int:
     """Bind; returns the key that is now good. ``VerbsError`` EINVAL for what the rules refuse.
 
-    Both must be the adapter's still.
-
     Type 1 gets its new key from here, and a bind of no octets unbinds it.
     """
-    for grant in (window, region):
-        keys.check_own(grant)
-    for name, most in _LARGEST.items():
-        check_number(name, getattr(bind, name), 0, most)
-    for reason, broken in REFUSALS:
-        if broken(window, region, bind):
-            raise VerbsError(f"cannot bind {window.key:#x} to {region.key:#x}: {reason}", EINVAL)
+    _check_bind(keys, window, region, bind)
     type_1 = window.type is WindowType.TYPE_1
     keys.rekey(window, next_variant(window.key) if type_1 else bind.rkey)
     if bind.length:
@@ -179,3 +172,14 @@ def bind_window(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind
     else:
         window.unbind()
     return window.key
+
+
+def _check_bind(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> None:
+    """Both are the adapter's still, the numbers fit, and no rule refuses."""
+    for grant in (window, region):
+        keys.check_own(grant)
+    for name, most in _LARGEST.items():
+        check_number(name, getattr(bind, name), 0, most)
+    for reason, broken in REFUSALS:
+        if broken(window, region, bind):
+            raise VerbsError(f"cannot bind {window.key:#x} to {region.key:#x}: {reason}", EINVAL)

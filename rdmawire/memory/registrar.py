@@ -60,7 +60,7 @@ class Extent(NamedTuple):
         if not 0 < self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):
             raise VerbsError(f"length {self.length}, not 1 to {largest}", EINVAL)
         for start in (self.address, self.iova):
-            if start < 0 or start + self.length > LAST_ADDRESS + 1:
+            if start + self.length > LAST_ADDRESS + 1:
                 raise VerbsError(f"{self.length} octets at {start:#x} exceed 64 bits", EINVAL)
 
 
@@ -284,9 +284,9 @@ class Registrar:
         check_number("flags", flags, 0, 0xFFFF_FFFF)
         if not flags or flags & ~_REREG_FLAGS:
             raise VerbsError(f"flags {flags:#x}, not some of {_REREG_FLAGS:#x}", EINVAL)
-        if flags & Rereg.CHANGE_PD and pd is None:
-            raise VerbsError("no new protection domain given", EINVAL)
-        if flags & Rereg.CHANGE_PD and pd is not None:
+        if flags & Rereg.CHANGE_PD:
+            if pd is None:
+                raise VerbsError("no new protection domain given", EINVAL)
             self.check_domain(pd)
         if region.max_pages:
             raise VerbsError(f"region {region.key:#x} is for fast registration", EINVAL)

@@ -82,28 +82,6 @@ def test_domains_are_compared_by_identity() -> None:
     assert machine.keys.check(region.key, twin, memory.base, 1, 0) is KeyFault.WRONG_PD
 
 
-def test_descriptions_say_what_was_found_and_what_was_allowed() -> None:
-    machine = Machine()
-    memory, region = machine.region(access=1)
-    describe = machine.keys.describe
-    long = describe(KeyFault.OUT_OF_RANGE, region.key, memory.base, 99999, LOCAL_READ)
-    assert long.startswith(f"99999 octets at {memory.base:#x} exceed MR {region.key:#x}")
-    assert f"{4 * PAGE_4K} octets at {memory.base:#x}" in long
-    refused = describe(KeyFault.NO_ACCESS, region.key, memory.base, 1, REMOTE_READ)
-    assert "REMOTE_READ" in refused
-    assert "LOCAL_WRITE" in refused
-    assert describe(KeyFault.INVALID_KEY, 7, 0, 1, 0) == "key 0x7 is not in use"
-    for fault in KeyFault:
-        assert f"MR {region.key:#x}" in describe(fault, region.key, 5, 6, 0)
-
-
-def test_a_description_of_what_grants_nothing() -> None:
-    machine = Machine()
-    window = machine.registrar.alloc_mw(machine.pd, 1)
-    text = machine.keys.describe(KeyFault.NOT_BOUND, window.key, 0, 1, REMOTE_READ)
-    assert text == f"nothing is bound to MW {window.key:#x}"
-
-
 def test_a_full_table() -> None:
     table, counter, pd = KeyTable(3), DmaCounter(), ProtectionDomain(1)
     regions = [Region(pd, counter) for _ in range(4)]
