@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.nic.congestion.dcqcn import GIGABIT, MEGABIT, Dcqcn, DcqcnParameters
+from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.nic.congestion.scheme import GIGABIT, MEGABIT
 
 KNOWN = DcqcnParameters()
 STEP = KNOWN.rate_timer

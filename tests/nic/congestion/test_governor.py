@@ -9,9 +9,9 @@ from rdmawire.fabric.clock import ms, us
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.congestion.dcqcn import GIGABIT, Dcqcn, DcqcnParameters
+from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.nic.congestion.notification import CNP_INTERVAL
-from rdmawire.nic.congestion.scheme import SECOND
+from rdmawire.nic.congestion.scheme import GIGABIT, SECOND
 from rdmawire.nic.state import QPType
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH
