@@ -45,7 +45,7 @@ class Egress:
     """
 
     __slots__ = (
-        *("_control", "_free", "_last", "_queues", "_resting", "_schedule", "_since"),
+        *("_control", "_count", "_free", "_last", "_queues", "_resting", "_schedule", "_since"),
         *("_until", "_waiting", "octets", "paused_ns", "pauses", "rate"),
     )
 
@@ -58,6 +58,7 @@ class Egress:
         self._control: deque[bytes] = deque()
         self._schedule = SCHEDULERS[scheduling]
         self._last = 0
+        self._count = 0
         self._waiting = 0
         self._resting = 0
         self._until = [0] * PRIORITIES
@@ -65,7 +66,8 @@ class Egress:
         self._free = 0  # when the wire is free: ns times rate, so that no fraction gets lost
 
     def __len__(self) -> int:
-        return len(self._control) + sum(map(len, self._queues))
+        """Frames in the queues."""
+        return self._count
 
     @property
     def stopped(self) -> bool:
@@ -76,6 +78,7 @@ class Egress:
         """One more frame waits."""
         priority = item.priority
         self._queues[priority].append(item)
+        self._count += 1
         self.octets[priority] += len(item.frame)
         self._waiting |= 1 << priority
 
@@ -85,7 +88,7 @@ class Egress:
 
     def take(self, now: int) -> Queued | None:
         """The next frame to go, if the wire is free and one may."""
-        if not (self._waiting or self._control) or now < self._free_at():
+        if not (self._waiting or self._control) or now < self.free_at():
             return None
         if self._resting:
             self._end_pauses(now)
@@ -101,11 +104,11 @@ class Egress:
     def next_time(self) -> int | None:
         """When something can go (ns), if something waits."""
         if self._control or self._waiting & ~self._resting:
-            return self._free_at()
+            return self.free_at()
         if not self._waiting:
             return None
         ends = [self._until[p] for p in range(PRIORITIES) if self._waiting >> p & 1]
-        return max(self._free_at(), min(ends))
+        return max(self.free_at(), min(ends))
 
     def pause(self, quanta: Quanta, now: int) -> None:
         """Stop priorities for a while from now on, or let them go on."""
@@ -127,13 +130,15 @@ class Egress:
     def _pop(self, priority: int) -> Queued:
         queue = self._queues[priority]
         item = queue.popleft()
+        self._count -= 1
         self.octets[priority] -= len(item.frame)
         if not queue:
             self._waiting &= ~(1 << priority)
         self._last = priority
         return item
 
-    def _free_at(self) -> int:
+    def free_at(self) -> int:
+        """When the wire is free (ns)."""
         return -(-self._free // self.rate) if self.rate else 0
 
     def _occupy(self, octets: int, now: int) -> None:

@@ -36,17 +36,19 @@ class Mac:
     other priorities, until :data:`MOST_WAITING` frames wait.
     """
 
-    __slots__ = ("_classifier", "adapter", "egress")
+    __slots__ = ("_classifier", "_more", "adapter", "egress")
 
     def __init__(self, adapter: Adapter, link: Paced, classifier: Classifier | None = None) -> None:
         self.adapter = adapter
         self.egress = Egress(link.rate)
         self._classifier = Classifier() if classifier is None else classifier
+        self._more = True
 
     def receive(self, frame: bytes, now: int) -> None:
         """A pause is for here, all else for the adapter."""
         quanta = quanta_of(frame)
         if quanta is None:
+            self._more = True
             self.adapter.receive(frame, now)
         else:
             self.egress.pause(quanta, now)
@@ -65,15 +67,19 @@ class Mac:
         frames = self.adapter.transmit(now)
         for frame in frames:
             self.egress.put(Queued(frame, self._classifier.traits(frame).priority))
-        return bool(frames)
+        self._more = bool(frames)
+        return self._more
 
     def next_timer(self) -> int | None:
-        """When the wire is free for what waits, or the adapter wants to be called."""
-        times = (self.egress.next_time(), self.adapter.next_timer())
-        return min((time for time in times if time is not None), default=None)
+        """When the wire is free for what waits or may come, or the adapter wants to be called."""
+        asks = self._more and len(self.egress) < MOST_WAITING
+        due = self.egress.free_at() if asks else self.egress.next_time()
+        wanted = self.adapter.next_timer()
+        return wanted if due is None or (wanted is not None and wanted < due) else due
 
     def handle_timer(self, now: int) -> None:
         """Call the adapter if that is what is due."""
         due = self.adapter.next_timer()
         if due is not None and due <= now:
+            self._more = True
             self.adapter.handle_timer(now)

@@ -82,13 +82,14 @@ class Station:
     """A port at its place: the address it answers to, and the segment that it is on.
 
     ``timer`` is when the port wants to be called (ns), as it said when last asked; ``pending``
-    are the times in the world's queue at which it is looked after, the next one last. ``held``
+    are the times in the world's queue at which it is looked after, the next one last. A port
+    that is ``paced`` has nothing more to send once it was asked, until it is called. ``held``
     is what a fault keeps back until more was sent.
     """
 
     __slots__ = (
         *("held", "mac", "number", "on_arrival", "on_sent", "others"),
-        *("pending", "port", "segment", "timer"),
+        *("paced", "pending", "port", "segment", "timer"),
     )
 
     def __init__(self, port: Port, mac: bytes, segment: Segment, number: int) -> None:
@@ -96,6 +97,7 @@ class Station:
         self.mac = mac
         self.segment = segment
         self.number = number
+        self.paced = False
         self.timer: int | None = None
         self.pending: list[int] = []
         self.others: tuple[Station, ...] | None = None

@@ -51,10 +51,20 @@ class World:
 
         On a link with a rate it sends through a :class:`Mac`, one frame at a time.
         """
-        return self.place(port if link.rate is None else Mac(port, link), mac, link)
+        if link.rate is None:
+            return self._join(port, mac, link)
+        return self.place(Mac(port, link), mac, link)
 
     def place(self, port: Port, mac: bytes, link: Carrier) -> Station:
-        """As :meth:`attach`, for a port that keeps to the link's rate by itself."""
+        """As :meth:`attach`, for a port that keeps to the link's rate by itself.
+
+        It gives all that may go now when it is asked, and says by its timer when more may.
+        """
+        station = self._join(port, mac, link)
+        station.paced = True
+        return station
+
+    def _join(self, port: Port, mac: bytes, link: Carrier) -> Station:
         segment = self.segment(link)
         station = Station(port, mac, segment, len(self._stations))
         self._stations.append(station)
@@ -140,7 +150,7 @@ class World:
             frames = station.port.transmit(self.now)
             for frame in frames:
                 self._send(station, frame)
-            if not frames:
+            if station.paced or not frames:
                 del self._awake[station]
                 station.timer = station.port.next_timer()
                 self._agenda.arm(station)

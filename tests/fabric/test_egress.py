@@ -181,3 +181,14 @@ def test_a_stopped_priority_does_not_stop_others_until_too_much_waits() -> None:
     seen = [frame for time in range(1000) for frame in mac.transmit(time)]
     assert len(seen) == 1
     assert MOST_WAITING <= len(mac.egress) <= MOST_WAITING + 16
+
+
+def test_an_adapter_with_too_much_that_is_stopped_waits_for_the_pause_to_end() -> None:
+    world, link = World(event_limit=4 * MOST_WAITING), Link(rate=gbps(100))
+    sender, other = Talker(1, frames_of(1, 2, MOST_WAITING + 100, dscp=24, size=0)), Talker(2)
+    other.frames.append(pfc_frame(MAC, 3, 0xFFFF))
+    for talker in (sender, other):
+        world.attach(talker, talker.mac, link)
+    world.run()
+    assert other.psns == list(range(MOST_WAITING + 100))
+    assert other.heard[-1].time > 0xFFFF * 512 // 100
