@@ -1,6 +1,8 @@
 """Queue pair 1 of a NIC: management datagrams, to and from memory. IBA 13.5.1.
 
 Receives are posted again as soon as they are read, so their number bounds what one burst brings.
+Each has room for any datagram at all: one that did not fit would end the queue pair, and with it
+all that is said about connections.
 """
 
 from collections.abc import Iterator
@@ -20,13 +22,16 @@ from rdmawire.nic.work import INLINE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import IPv4
 from rdmawire.wire.mad import SIZE
+from rdmawire.wire.management import MTU
 
 GSI_QKEY: Final = 0x8001_0000
 """The Q_Key of general services. IBA 10.2.4.3."""
 
 RECEIVES: Final = 256
 SENDS: Final = 1024
-SLOT: Final = GRH.SIZE + SIZE
+LENGTH: Final = GRH.SIZE + SIZE
+"""Octets of a management datagram in memory."""
+SLOT: Final = GRH.SIZE + (128 << MTU.OCTETS_4096)
 
 _CAP = QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_inline_data=SIZE)
 _M = QPAttrMask
@@ -73,9 +78,9 @@ class GeneralServices:
         for done in self._cq.poll(RECEIVES):
             if done.status is not WCStatus.SUCCESS:
                 continue
-            octets = self._memory.read(self._memory.base + done.wr_id * SLOT, SLOT)
+            octets = self._memory.read(self._memory.base + done.wr_id * SLOT, LENGTH)
             self._nic.post_recv(self._qp, (self._receive(done.wr_id),), now)
-            if done.byte_len == SLOT:
+            if done.byte_len == LENGTH:
                 yield Datagram(*_gids(octets), octets[GRH.SIZE :])
 
     def send(self, path: AddressHandle, mad: bytes, now: int) -> None:
