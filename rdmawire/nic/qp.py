@@ -3,16 +3,17 @@
 Three machines work on a queue pair and never call one another. The requester turns ``sq`` into
 packets; the completer moves ``sq`` by what comes back; the responder answers what the peer asks,
 by ``inbound``. What they share is here: the peer's path, completions in order, the timer, and the
-way into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.3).
+way into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.3). What its owner
+asks of it with ibv_modify_qp(3) is done in :mod:`rdmawire.nic.entry`.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.nic.address import AddressHandle, sender_port, udp_source_port
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap, merged
+from rdmawire.nic.attribute import QPAttributes, QPCap
 from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
@@ -103,7 +104,7 @@ class QueuePair:
         _, send_cq, recv_cq, _, srq, *_ = self.made_of
         return (queue for queue in (send_cq, recv_cq, srq) if queue is not None)
 
-    # Attributes, and the states they lead to.
+    # The state, and attributes as packets need them.
 
     def enter(self, state: QPState) -> None:
         """Be in a state, and keep ready what each packet asks of it. IBA 10.3.1."""
@@ -111,20 +112,6 @@ class QueuePair:
         self.takes_packets = state in _TAKES_PACKETS
         self.takes_sends = state in _TAKES_SENDS
         self.sends = state in _SENDS
-
-    def modify(self, new: QPAttributes, mask: QPAttrMask, state: QPState) -> None:
-        """Take attributes over, and go to a state; both were checked."""
-        self.attributes = merged(self.attributes, new, mask)
-        self.take_attributes()
-        if mask & QPAttrMask.RQ_PSN:
-            self.inbound.reset(new.rq_psn)
-        if mask & QPAttrMask.SQ_PSN:
-            self.sq.reset(new.sq_psn)
-        if state is QPState.ERR:
-            self.inbound.fall_silent()
-            self.fail()
-        elif state is not self.state:
-            _ENTRIES.get(state, QueuePair.enter)(self, state)
 
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
@@ -174,17 +161,6 @@ class QueuePair:
                 self.seals.clear()
             self.seals[key] = self._seal_of(*key)
         return self.seals[key]
-
-    def clear(self) -> None:
-        """Forget all work and all that was agreed upon: RESET. IBA 10.3.1.1."""
-        self.patience.clear()
-        self.sq.reset(0)
-        self.rq.clear()
-        self.inbound.reset(0)
-        self.credit_limit = None
-        self.unasked = self.ask_after
-        self.halted = self.established = False
-        self.attributes = QPAttributes(cap=self.cap)
 
     # Work.
 
@@ -302,38 +278,12 @@ class QueuePair:
     def owe_ack(self) -> None:
         """Acknowledge, with whatever else is owed."""
         self.inbound.ack_due = True
-        self.device.ready[self] = None
+        self.wake()
 
     def wake(self) -> None:
         """Something may be sent: stand in the order of sending."""
         self.device.ready[self] = None
 
-
-def _enter_reset(qp: QueuePair, state: QPState) -> None:
-    qp.clear()
-    qp.enter(state)
-
-
-def _enter_rts(qp: QueuePair, state: QPState) -> None:
-    """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
-    qp.enter(state)
-    qp.halted = False
-    qp.wake()
-
-
-def _enter_sqd(qp: QueuePair, state: QPState) -> None:
-    """No work begins; what is on its way comes to its end, and then an event tells."""
-    qp.enter(state)
-    qp.drained = False
-    qp.notice_drained()
-
-
-_ENTRIES: dict[QPState, Callable[[QueuePair, QPState], None]] = {
-    QPState.RESET: _enter_reset,
-    QPState.RTS: _enter_rts,
-    QPState.SQD: _enter_sqd,
-}
-"""What entering a state does besides."""
 
 _TAKES_PACKETS = frozenset({QPState.RTR, QPState.RTS, QPState.SQD, QPState.SQE})
 _TAKES_SENDS = frozenset({QPState.RTS, QPState.SQD, QPState.SQE, QPState.ERR})

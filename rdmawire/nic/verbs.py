@@ -26,6 +26,7 @@ from rdmawire.nic.congestion.notification import CNP_INTERVAL, Notifier
 from rdmawire.nic.congestion.scheme import Scheme
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
+from rdmawire.nic.entry import modify
 from rdmawire.nic.event import Event, GIDChanged, QPFatal
 from rdmawire.nic.migration import goes_over, migrate
 from rdmawire.nic.multicast import MULTICAST_QPN, MulticastGroups
@@ -209,7 +210,7 @@ class Verbs:
             qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
         )
         over = mask & QPAttrMask.PATH_MIG_STATE and goes_over(qp, attributes.path_mig_state)
-        qp.modify(attributes, mask, state)
+        modify(qp, attributes, mask, state)
         if over:
             migrate(qp)
         self._unsealer.forget()

@@ -1,0 +1,61 @@
+"""Changes that a queue pair's owner asks for, once they were checked: what entering a state does.
+
+Which states may follow, and what must be given, is the table of :mod:`rdmawire.nic.transition`.
+The way into an error that nobody asked for is the queue pair's own.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask, merged
+from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.state import QPState
+
+
+def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -> None:
+    """Take attributes over, and go to a state; both were checked."""
+    qp.attributes = merged(qp.attributes, new, mask)
+    qp.take_attributes()
+    if mask & QPAttrMask.RQ_PSN:
+        qp.inbound.reset(new.rq_psn)
+    if mask & QPAttrMask.SQ_PSN:
+        qp.sq.reset(new.sq_psn)
+    if state is QPState.ERR:
+        qp.inbound.fall_silent()
+        qp.fail()
+    elif state is not qp.state:
+        _ENTRIES.get(state, QueuePair.enter)(qp, state)
+
+
+def _enter_reset(qp: QueuePair, state: QPState) -> None:
+    """Forget all work and all that was agreed upon. IBA 10.3.1.1."""
+    qp.patience.clear()
+    qp.sq.reset(0)
+    qp.rq.clear()
+    qp.inbound.reset(0)
+    qp.credit_limit = None
+    qp.unasked = qp.ask_after
+    qp.halted = qp.established = False
+    qp.attributes = QPAttributes(cap=qp.cap)
+    qp.enter(state)
+
+
+def _enter_rts(qp: QueuePair, state: QPState) -> None:
+    """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
+    qp.enter(state)
+    qp.halted = False
+    qp.wake()
+
+
+def _enter_sqd(qp: QueuePair, state: QPState) -> None:
+    """No work begins; what is on its way comes to its end, and then an event tells."""
+    qp.enter(state)
+    qp.drained = False
+    qp.notice_drained()
+
+
+_ENTRIES: dict[QPState, Callable[[QueuePair, QPState], None]] = {
+    QPState.RESET: _enter_reset,
+    QPState.RTS: _enter_rts,
+    QPState.SQD: _enter_sqd,
+}
+"""What entering a state does besides."""
