@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Buffer
+from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 from rdmawire.nic.address import SOURCE_PORTS
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import Event
 from rdmawire.nic.path import headers_to
+from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.state import QPState
 from rdmawire.nic.transition import QP_TRANSITIONS
 from rdmawire.nic.work import SendOpcode, SendWR, Sge
@@ -87,6 +90,12 @@ class Stage:
     def ask(self, opcode: Opcode, *more: Header, payload: bytes = b"", **bth: int) -> None:
         """Hand the server a forged request."""
         self.tell(Packet.make(opcode, *more, payload=payload, **bth))
+
+
+def lossy(*drop: int, profile: Profile = IBTA, **attributes: int) -> Stage:
+    """A pair on a link of a microsecond that loses the frames of these numbers."""
+    there = ATTRIBUTES._replace(**attributes)  # type: ignore[arg-type]
+    return Stage(Pair(Link(us(1), drop=drop), attributes=there, profile=profile))
 
 
 def nak_of(stage: Stage) -> tuple[int, int]:

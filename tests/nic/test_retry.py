@@ -14,21 +14,14 @@ from rdmawire.nic.work import SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import AETH, NO_CREDITS, RETH, Ack, Nak
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
-from tests.nic.stage import Stage, events, go, only, outcomes, statuses
+from tests.nic.stage import Stage, events, go, lossy, only, outcomes, statuses
 
 BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
 OCTETS = bytes(range(251)) * 40
 
 
-def stage_of(*drop: int, profile: Profile = IBTA, **attributes: int) -> Stage:
-    """A pair on a link of a microsecond that loses the frames of these numbers."""
-    there = ATTRIBUTES._replace(**attributes)  # type: ignore[arg-type]
-    link = Link(us(1), drop=drop)
-    return Stage(Pair(link, attributes=there, profile=profile))
-
-
 def test_a_lost_request_is_sent_again_after_the_timeout() -> None:
-    stage = stage_of(1, timeout=3)
+    stage = lossy(1, timeout=3)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
     assert [sent.time for sent in stage.by(stage.client)] == [0, 4_096 << 3]
@@ -36,7 +29,7 @@ def test_a_lost_request_is_sent_again_after_the_timeout() -> None:
 
 
 def test_a_lost_ack_is_asked_for_again_and_the_request_not_done_again() -> None:
-    stage = stage_of(2, 4)
+    stage = lossy(2, 4)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive(until=us(5))
     stage.server.region.write(b"other")
@@ -47,7 +40,7 @@ def test_a_lost_ack_is_asked_for_again_and_the_request_not_done_again() -> None:
 
 
 def test_a_gap_among_what_a_timeout_sent_again_needs_no_other_timeout() -> None:
-    stage = stage_of(1, 2, 3, timeout=10)
+    stage = lossy(1, 2, 3, timeout=10)
     for octets in (b"first", b"second"):
         stage.client.write(octets, to=stage.server.region)
     stage.drive()
@@ -65,7 +58,7 @@ def test_a_gap_among_what_a_timeout_sent_again_needs_no_other_timeout() -> None:
 @pytest.mark.parametrize("retry_cnt", range(7))
 @BOTH
 def test_retries_are_counted(profile: Profile, retry_cnt: int) -> None:
-    stage = stage_of(*range(1, 99), profile=profile, retry_cnt=retry_cnt, timeout=1)
+    stage = lossy(*range(1, 99), profile=profile, retry_cnt=retry_cnt, timeout=1)
     stage.client.write(b"hello", to=stage.server.region)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
@@ -82,7 +75,7 @@ def test_retries_are_counted(profile: Profile, retry_cnt: int) -> None:
 
 @pytest.mark.parametrize("retry_cnt", [0, 2])
 def test_the_alternate_path_has_retries_of_its_own_and_an_end(retry_cnt: int) -> None:
-    stage = stage_of(*range(1, 99), retry_cnt=retry_cnt, timeout=1)
+    stage = lossy(*range(1, 99), retry_cnt=retry_cnt, timeout=1)
     client = stage.client
     way = client.path_to(stage.server)._replace(hop_limit=5)
     armed = ATTRIBUTES._replace(
@@ -97,7 +90,7 @@ def test_the_alternate_path_has_retries_of_its_own_and_an_end(retry_cnt: int) ->
 
 
 def test_seven_retries_are_seven() -> None:
-    stage = stage_of(*range(1, 99), retry_cnt=7, timeout=1)
+    stage = lossy(*range(1, 99), retry_cnt=7, timeout=1)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
     assert len(stage.sent) == 8
@@ -105,7 +98,7 @@ def test_seven_retries_are_seven() -> None:
 
 
 def test_seven_retries_never_end_in_soft_roce() -> None:
-    stage = stage_of(*range(1, 10**6), profile=RXE, retry_cnt=7, timeout=1)
+    stage = lossy(*range(1, 10**6), profile=RXE, retry_cnt=7, timeout=1)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive(until=100 * (4_096 << 1))
     assert len(stage.sent) == 101
@@ -113,7 +106,7 @@ def test_seven_retries_never_end_in_soft_roce() -> None:
 
 
 def test_without_a_timeout_nothing_is_sent_again() -> None:
-    stage = stage_of(1, timeout=0)
+    stage = lossy(1, timeout=0)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
     assert len(stage.sent) == 1
@@ -121,7 +114,7 @@ def test_without_a_timeout_nothing_is_sent_again() -> None:
 
 
 def test_progress_gives_all_retries_back() -> None:
-    stage = stage_of(1, 2, 5, 6, retry_cnt=2, timeout=1)
+    stage = lossy(1, 2, 5, 6, retry_cnt=2, timeout=1)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
     stage.client.write(b"again", to=stage.server.region)
@@ -131,7 +124,7 @@ def test_progress_gives_all_retries_back() -> None:
 
 
 def test_the_timer_begins_anew_with_each_ack() -> None:
-    stage = stage_of(timeout=2)
+    stage = lossy(timeout=2)
     stage.client.write(b"one", to=stage.server.region)
     stage.client.write(b"two", to=stage.server.region)
     stage.client.nic.transmit(0)
@@ -142,7 +135,7 @@ def test_the_timer_begins_anew_with_each_ack() -> None:
 
 
 def test_a_gap_is_answered_once_and_all_from_there_on_is_sent_again() -> None:
-    stage = stage_of(2)
+    stage = lossy(2)
     stage.client.write(OCTETS[:5000], to=stage.server.region)
     stage.drive()
     assert stage.psns(stage.client) == [100, 101, 102, 103, 104, 101, 102, 103, 104]
@@ -155,7 +148,7 @@ def test_a_gap_is_answered_once_and_all_from_there_on_is_sent_again() -> None:
 
 
 def test_two_gaps_are_answered_twice() -> None:
-    stage = stage_of(2, 8)
+    stage = lossy(2, 8)
     stage.client.write(OCTETS[:5000], to=stage.server.region)
     stage.drive()
     assert stage.psns(stage.server) == [101, 102, 104]
@@ -164,7 +157,7 @@ def test_two_gaps_are_answered_twice() -> None:
 
 
 def test_a_lost_nak_costs_a_timeout_and_no_more() -> None:
-    stage = stage_of(2, 4)  # the second of three requests, and the NAK
+    stage = lossy(2, 4)  # the second of three requests, and the NAK
     stage.client.write(OCTETS[:3000], to=stage.server.region)
     stage.drive()
     assert stage.psns(stage.client) == [100, 101, 102, 100, 101, 102]
@@ -172,7 +165,7 @@ def test_a_lost_nak_costs_a_timeout_and_no_more() -> None:
 
 
 def test_a_read_goes_on_where_its_responses_stopped() -> None:
-    stage = stage_of(4, timeout=5)
+    stage = lossy(4, timeout=5)
     stage.server.region.write(OCTETS[:5000])
     read = stage.client.read(5000, of=stage.server.region)
     stage.drive()
@@ -190,7 +183,7 @@ def test_a_read_goes_on_where_its_responses_stopped() -> None:
     [(IBTA, Opcode.RC_RDMA_READ_RESPONSE_FIRST), (RXE, Opcode.RC_RDMA_READ_RESPONSE_MIDDLE)],
 )
 def test_responses_to_a_read_that_goes_on_begin_anew(profile: Profile, first: Opcode) -> None:
-    stage = stage_of(4, 5, 6, profile=profile, timeout=5)
+    stage = lossy(4, 5, 6, profile=profile, timeout=5)
     read = stage.client.read(5000, of=stage.server.region)
     stage.drive()
     assert stage.opcodes(stage.server)[5] == first
@@ -200,7 +193,7 @@ def test_responses_to_a_read_that_goes_on_begin_anew(profile: Profile, first: Op
 
 
 def test_an_ack_behind_a_lost_read_response_asks_for_the_read_again() -> None:
-    stage = stage_of(3)
+    stage = lossy(3)
     stage.client.read(8, of=stage.server.region)
     stage.client.write(b"later", to=stage.server.region)
     stage.drive()
@@ -213,7 +206,7 @@ def test_an_ack_behind_a_lost_read_response_asks_for_the_read_again() -> None:
 
 
 def test_an_ack_behind_a_lost_atomic_response_asks_for_that_again() -> None:
-    stage = stage_of(3)
+    stage = lossy(3)
     before = stage.client.fetch_add(5, of=stage.server.region)
     stage.client.write(b"later", to=stage.server.region, offset=8)
     stage.drive()
@@ -225,7 +218,7 @@ def test_an_ack_behind_a_lost_atomic_response_asks_for_that_again() -> None:
 
 def test_what_came_before_a_late_ack_completes_though_all_was_about_to_be_sent_again() -> None:
     """Local work that is done waits behind a WRITE; both went back when the ACK comes."""
-    stage = stage_of()
+    stage = lossy()
     stage.client.write(b"hello", to=stage.server.region)
     region = stage.client.nic.memory.alloc_mr(stage.client.pd, 1)
     local = SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=region.rkey)
@@ -240,7 +233,7 @@ def test_what_came_before_a_late_ack_completes_though_all_was_about_to_be_sent_a
 
 
 def test_work_that_failed_here_ends_in_its_turn_though_all_went_back() -> None:
-    stage = stage_of()
+    stage = lossy()
     stage.client.write(b"hello", to=stage.server.region)
     bad = SendWR(SendOpcode.RDMA_WRITE, (Sge(1, 5, 0xBAD),))
     stage.client.post(bad, stage.client.region)

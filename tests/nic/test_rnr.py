@@ -10,23 +10,16 @@ from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import QPState
 from rdmawire.wire.ib import RNR_TIMER_NS, Ack
 from rdmawire.wire.opcode import Opcode
-from tests.nic.stage import Stage, go, only, outcomes, statuses
+from tests.nic.stage import Stage, go, lossy, only, outcomes, statuses
 
 BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
 OCTETS = bytes(range(251)) * 40
 
 
-def stage_of(*drop: int, profile: Profile = IBTA, **attributes: int) -> Stage:
-    """A pair on a link of a microsecond that loses the frames of these numbers."""
-    there = ATTRIBUTES._replace(**attributes)  # type: ignore[arg-type]
-    link = Link(us(1), drop=drop)
-    return Stage(Pair(link, attributes=there, profile=profile))
-
-
 @pytest.mark.parametrize("timer", range(32))
 @BOTH
 def test_a_peer_that_is_not_ready_says_how_long_to_wait(profile: Profile, timer: int) -> None:
-    stage = stage_of(min_rnr_timer=timer, rnr_retry=1, profile=profile)
+    stage = lossy(min_rnr_timer=timer, rnr_retry=1, profile=profile)
     stage.client.send(b"hello")
     stage.drive(until=us(5))
     assert [(nak.ack, nak.value) for nak in stage.aeths(stage.server)] == [(Ack.RNR_NAK, timer)]
@@ -59,7 +52,7 @@ def test_an_rnr_nak_that_comes_twice_counts_once() -> None:
 
 @pytest.mark.parametrize("rnr_retry", range(7))
 def test_waits_are_counted(rnr_retry: int) -> None:
-    stage = stage_of(min_rnr_timer=1, rnr_retry=rnr_retry)
+    stage = lossy(min_rnr_timer=1, rnr_retry=rnr_retry)
     stage.client.send(b"hello")
     stage.client.write(b"behind", to=stage.server.region)
     stage.drive()
@@ -70,7 +63,7 @@ def test_waits_are_counted(rnr_retry: int) -> None:
 
 
 def test_seven_waits_never_end() -> None:
-    stage = stage_of(min_rnr_timer=1, rnr_retry=7)
+    stage = lossy(min_rnr_timer=1, rnr_retry=7)
     stage.client.send(b"hello")
     stage.drive(until=seconds(0.001))
     assert len(stage.by(stage.client)) > 50
@@ -80,7 +73,7 @@ def test_seven_waits_never_end() -> None:
 
 
 def test_an_rnr_nak_acknowledges_what_came_before_it() -> None:
-    stage = stage_of(min_rnr_timer=20)
+    stage = lossy(min_rnr_timer=20)
     stage.client.write(b"first", to=stage.server.region)
     stage.client.send(b"second")
     stage.drive(until=us(50))
@@ -88,7 +81,7 @@ def test_an_rnr_nak_acknowledges_what_came_before_it() -> None:
 
 
 def test_the_last_packet_of_a_write_with_immediate_is_what_waits() -> None:
-    stage = stage_of(min_rnr_timer=1)
+    stage = lossy(min_rnr_timer=1)
     stage.client.write(OCTETS[:3000], to=stage.server.region, imm=1)
     stage.drive(until=us(5))
     stage.server.receive()
@@ -99,7 +92,7 @@ def test_the_last_packet_of_a_write_with_immediate_is_what_waits() -> None:
 
 
 def test_a_queue_that_drains_waits_too_and_then_ends_what_was_begun() -> None:
-    stage = stage_of(min_rnr_timer=12)
+    stage = lossy(min_rnr_timer=12)
     stage.client.send(b"begun")
     stage.drive(until=us(10))
     go(stage.client, QPState.SQD)
@@ -112,7 +105,7 @@ def test_a_queue_that_drains_waits_too_and_then_ends_what_was_begun() -> None:
 
 
 def test_an_error_during_the_wait_ends_it() -> None:
-    stage = stage_of(min_rnr_timer=12)
+    stage = lossy(min_rnr_timer=12)
     stage.client.send(b"hello")
     stage.drive(until=us(10))
     go(stage.client, QPState.ERR)
