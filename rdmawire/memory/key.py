@@ -7,11 +7,12 @@ index, and is never valid whatever variants are chosen.
 """
 
 from collections import deque
-from errno import EINVAL, ENOMEM
+from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.access import LOCAL_READ
+from rdmawire.memory.argument import check_number
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
 
@@ -31,6 +32,7 @@ class KeyTable:
         self._grants: dict[int, Grant] = {}
         self._free: deque[int] = deque()  # keys to be used again, with the next variant
         self._next_index = _FIRST_INDEX
+        self._chosen: set[int] = set()  # indexes of keys that somebody asked for
 
     def __len__(self) -> int:
         return len(self._grants)
@@ -44,8 +46,10 @@ class KeyTable:
         return grant.key
 
     def _unused(self) -> int:
-        if self._free:
+        if self._free and not self._is_near_chosen(self._free[0] // VARIANTS):
             return next_variant(self._free.popleft())
+        while self._is_near_chosen(self._next_index):
+            self._next_index += _INDEX_STEP
         index = self._next_index
         self._next_index += _INDEX_STEP
         return index * VARIANTS + index * _VARIANT_STEP % VARIANTS
@@ -53,7 +57,29 @@ class KeyTable:
     def remove(self, grant: Grant) -> None:
         """Take a key back; it is refused from now on."""
         del self._grants[grant.key]
-        self._free.append(grant.key)
+        if grant.key // VARIANTS in self._chosen:
+            self._chosen.remove(grant.key // VARIANTS)
+        else:
+            self._free.append(grant.key)
+
+    def choose(self, grant: Grant, key: int) -> None:
+        """Give a region or window any key, as no adapter lets you: for frames that must have it.
+
+        ``VerbsError`` EBUSY where another key has that index or one beside it: the number after a
+        key is never valid.
+        """
+        check_number("key", key, 0, _INDEXES * VARIANTS - 1)
+        index = key // VARIANTS
+        others = (other // VARIANTS for other in self._grants if other != grant.key)
+        if any(abs(other - index) <= 1 for other in others):
+            raise VerbsError(f"key {key:#x} or one beside it is in use", EBUSY)
+        self.remove(grant)
+        grant.key = key
+        self._grants[key] = grant
+        self._chosen.add(index)
+
+    def _is_near_chosen(self, index: int) -> bool:
+        return not self._chosen.isdisjoint((index - 1, index, index + 1))
 
     def find(self, key: int) -> Grant | None:
         """What stands behind a key, with access or without."""

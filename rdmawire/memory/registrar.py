@@ -142,6 +142,11 @@ class Registrar:
         region.pd.acquire()
         return region
 
+    def choose_key(self, grant: Grant, key: int) -> None:
+        """Give a region or window any key: see :meth:`KeyTable.choose`."""
+        self._check_mine(grant, Grant)
+        self.keys.choose(grant, key)
+
     def alloc_mr(self, pd: ProtectionDomain, max_pages: int) -> Region:
         """A region for fast registration of at most ``max_pages`` pages; free until then."""
         check_number("max_pages", max_pages, 1, self.limits.max_fast_reg_pages)
