@@ -199,3 +199,88 @@ def test_taps_see_what_was_sent_and_what_arrived() -> None:
     world.run()
     assert [(now, frame[-1]) for now, frame in sent] == [(0, 1), (0, 2), (0, 3)]
     assert [(now, frame[-1]) for now, frame in arrived] == [(us(1), 1), (us(1), 3)]
+
+
+class Sleeper(Recorder):
+    """Counts how often it is asked for anything."""
+
+    asked = 0
+
+    def transmit(self, now: int) -> list[bytes]:
+        self.asked += 1
+        return super().transmit(now)
+
+    def next_timer(self) -> int | None:
+        self.asked += 1
+        return super().next_timer()
+
+
+def test_who_has_nothing_to_do_is_asked_once_a_run() -> None:
+    world, sleepers = World(), [Sleeper(alarms=(seconds(1),)) for _ in range(500)]
+    for number, sleeper in enumerate(sleepers):
+        world.attach(sleeper, b"\2\1" + number.to_bytes(4, "big"), Link(us(1)))
+    talk = Link(us(1))
+    world.attach(Recorder(*([frame] for frame in numbered(200))), A, talk)
+    world.attach(hearer := Recorder(), B, talk)
+    world.run(ms(1))
+    assert len(hearer.heard) == 200
+    assert {sleeper.asked for sleeper in sleepers} == {2}
+
+
+class Restless(Recorder):
+    """Moves its alarm on with each frame, and never lets it ring before all were heard."""
+
+    def receive(self, frame: bytes, now: int) -> None:
+        super().receive(frame, now)
+        self.alarms = [now + ms(1)]
+
+
+def test_alarms_that_move_on_do_not_pile_up() -> None:
+    world, link = World(), Link()
+    hearer = Restless()
+    frames = numbered(250) * 4
+    link.delay = {number: number * 100 for number in range(1, 1001)}
+    world.attach(Recorder(frames), A, link)
+    world.attach(hearer, B, link)
+    most = 0
+
+    def note(_: bytes, __: int) -> None:
+        nonlocal most
+        most = max(most, len(world._agenda._timers))
+
+    world.on_arrival.append(note)
+    world.run()
+    assert most <= 2
+    assert hearer.rung == [100_000 + ms(1)]
+
+
+def test_appointments_are_kept_in_order_and_can_be_called_off() -> None:
+    world, kept = World(), []
+    for time, name in ((us(2), "c"), (us(1), "a"), (us(1), "b")):
+        world.at(time, lambda name=name: kept.append((world.now, name)))  # type: ignore[misc]
+    world.at(us(9), lambda: kept.append((0, "never"))).cancel()
+    world.run()
+    assert kept == [(us(1), "a"), (us(1), "b"), (us(2), "c")]
+    assert world.now == us(2)
+
+
+def test_an_appointment_that_is_overdue_is_kept_at_once() -> None:
+    world, kept = World(), []
+    world.run(us(5))
+    world.at(us(1), lambda: kept.append(world.now))
+    world.run()
+    assert kept == [us(5)]
+
+
+def test_taps_of_one_link_and_of_one_port() -> None:
+    world, first, second = World(), Link(us(1)), Link(us(1))
+    seen: list[tuple[str, int]] = []
+    for port, mac, link in ((Recorder(numbered(1)), A, first), (Recorder(), B, first)):
+        station = world.attach(port, mac, link)
+        station.on_sent.append(lambda _, now, mac=mac: seen.append((f"from {mac[5]}", now)))  # type: ignore[misc]
+        station.on_arrival.append(lambda _, now, mac=mac: seen.append((f"at {mac[5]}", now)))  # type: ignore[misc]
+    world.attach(Recorder([GROUP + C]), C, second)
+    world.segment(first).on_sent.append(lambda _, now: seen.append(("sent", now)))
+    world.segment(first).on_arrival.append(lambda _, now: seen.append(("there", now)))
+    world.run()
+    assert seen == [("sent", 0), ("from 1", 0), ("there", us(1)), ("at 2", us(1))]
