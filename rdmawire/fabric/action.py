@@ -9,11 +9,11 @@ from inspect import signature
 from random import Random
 from typing import Final
 
-from rdmawire.errors import RdmaError
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.field import Fields, Value, check_name
 from rdmawire.fabric.flow import Classifier, marked
 from rdmawire.fabric.passing import Passing
+from rdmawire.fabric.refusal import FabricError
 
 Passings = Iterable[Passing]
 Action = Callable[..., Passings]
@@ -109,19 +109,15 @@ OPTIONS: Final = {
 """The options of each."""
 
 
-class UnknownFault(RdmaError):
-    """A fault that there is not, or an option that it does not have or lacks."""
-
-
 def check_action(do: str, options: Mapping[str, object]) -> None:
-    """:class:`UnknownFault` unless there is this action, with these options."""
+    """:class:`FabricError` unless there is this action, with these options."""
     if do not in ACTIONS:
-        raise UnknownFault(f"{do!r} is not one of {', '.join(ACTIONS)}")
+        raise FabricError(f"{do!r} is not one of {', '.join(ACTIONS)}")
     known = OPTIONS[do]
     if wrong := sorted(options.keys() - known.keys()):
-        raise UnknownFault(f"{do} has no option {wrong[0]!r}; it has {', '.join(known) or 'none'}")
+        raise FabricError(f"{do} has no option {wrong[0]!r}; it has {', '.join(known) or 'none'}")
     needed = (name for name, option in known.items() if option.default is option.empty)
     if missing := sorted(set(needed) - options.keys()):
-        raise UnknownFault(f"{do} needs the option {missing[0]!r}")
+        raise FabricError(f"{do} needs the option {missing[0]!r}")
     if isinstance(field := options.get("field"), str):
         check_name(field)

@@ -3,7 +3,8 @@
 from functools import cache
 from typing import Final, cast
 
-from rdmawire.errors import RdmaError, WireError
+from rdmawire.errors import WireError
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.wire import roce
 from rdmawire.wire.checksum import udp_checksum
 from rdmawire.wire.header import Header
@@ -22,26 +23,22 @@ _OF_FRAME: Final = ("frame.number", "frame.length")
 """Not of a header: the number of the frame on its link, from 1 on, and its octets."""
 
 
-class UnknownField(RdmaError):
-    """A name that no table has a field for."""
-
-
 @cache
 def _tables() -> dict[str, type[Header]]:
     return {table.label: table for module in MODULES for table in tables_of(module)}
 
 
 def check_name(name: str) -> None:
-    """:class:`UnknownField` unless a header of Ethernet, IP or the transport has this field."""
+    """:class:`FabricError` unless a header of Ethernet, IP or the transport has this field."""
     label, _, field = name.partition(".")
     if name in _OF_FRAME:
         return
     table = _tables().get(label)
     if table is None:
-        raise UnknownField(f"{name!r}: {label!r} is not one of {', '.join(sorted(_tables()))}")
+        raise FabricError(f"{name!r}: {label!r} is not one of {', '.join(sorted(_tables()))}")
     if field not in {row.name for row in table.rows}:
         fields = ", ".join(row.name for row in table.rows)
-        raise UnknownField(f"{name!r}: {label} has {fields}")
+        raise FabricError(f"{name!r}: {label} has {fields}")
 
 
 class Fields:

@@ -17,20 +17,16 @@ from itertools import count
 from random import Random
 from typing import Protocol
 
-from rdmawire.errors import RdmaError
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.flow import Classifier
 from rdmawire.fabric.forwarding import Ports
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.mac import Adapter, Mac
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import Settings
 from rdmawire.fabric.station import Station, Tap
 from rdmawire.fabric.switch import Switch, SwitchPort
 from rdmawire.fabric.world import World
-
-
-class Unnamed(RdmaError):
-    """A name that nothing in the network has, or that something has already."""
 
 
 class Machine(Protocol):
@@ -86,14 +82,14 @@ class Network:
 
     def _add(self, name: str) -> None:
         if name in self._edges:
-            raise Unnamed(f"{name!r} is there already")
+            raise FabricError(f"{name!r} is there already")
         self._edges[name] = {}
 
     def join(self, one: str, other: str, link: Link) -> Link:
         """Lay a link between two, from now on called by their names."""
         name = f"{one}-{other}"
         if other in self._neighbours(one) or one in self._neighbours(other):
-            raise Unnamed(f"link {name!r} is there already")
+            raise FabricError(f"link {name!r} is there already")
         link.name = name
         self.links[name] = link
         for end, peer in ((one, other), (other, one)):
@@ -102,14 +98,14 @@ class Network:
 
     def _neighbours(self, name: str) -> dict[str, SwitchPort | None]:
         if name not in self._edges:
-            raise Unnamed(f"no host and no switch is called {name!r}")
+            raise FabricError(f"no host and no switch is called {name!r}")
         return self._edges[name]
 
     def _attach(self, end: str, peer: str, link: Link) -> SwitchPort | None:
         if end in self.switches:
             return self._attach_switch(end, peer, link)
         if end in self.stations:
-            raise Unnamed(f"host {end!r} is on a link already")
+            raise FabricError(f"host {end!r} is on a link already")
         machine = self.hosts[end]
         self.macs[end] = mac = Mac(machine.nic, link, self._classifier)
         self.stations[end] = self.world.place(mac, machine.mac, link)
@@ -167,7 +163,7 @@ class Network:
 
     def _link(self, name: str) -> Link:
         if name not in self.links:
-            raise Unnamed(f"no link is called {name!r}")
+            raise FabricError(f"no link is called {name!r}")
         return self.links[name]
 
     def wake(self, host: str) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from rdmawire.fabric.egress import SCHEDULERS
 from rdmawire.fabric.flow import BY_CLASS_SELECTOR, PRIORITIES
+from rdmawire.fabric.refusal import FabricError
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -26,7 +27,7 @@ class Marking:
 
     def __post_init__(self) -> None:
         if not (0 <= self.kmin <= self.kmax and 0.0 <= self.pmax <= 1.0):
-            raise ValueError(f"{self}: 0 <= kmin <= kmax and 0 <= pmax <= 1 are what is allowed")
+            raise FabricError(f"{self}: 0 <= kmin <= kmax and 0 <= pmax <= 1 are what is allowed")
 
     @property
     def by_chance(self) -> bool:
@@ -64,7 +65,7 @@ class Pausing:
 
     def __post_init__(self) -> None:
         if not (0 <= self.xon <= self.xoff and self.headroom >= 0):
-            raise ValueError(f"{self}: 0 <= xon <= xoff and 0 <= headroom are what is allowed")
+            raise FabricError(f"{self}: 0 <= xon <= xoff and 0 <= headroom are what is allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.scheduling not in SCHEDULERS:
             known = ", ".join(SCHEDULERS)
-            raise ValueError(f"scheduling {self.scheduling!r} is not one of {known}")
+            raise FabricError(f"scheduling {self.scheduling!r} is not one of {known}")
         named = {*self.priorities.values(), *self.marking, *self.pausing}
         if wrong := sorted(p for p in named if p not in range(PRIORITIES)):
-            raise ValueError(f"priority {wrong[0]} is not one of 0 to {PRIORITIES - 1}")
+            raise FabricError(f"priority {wrong[0]} is not one of 0 to {PRIORITIES - 1}")

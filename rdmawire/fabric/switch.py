@@ -17,6 +17,7 @@ from rdmawire.fabric.forwarding import AddressTable, chosen
 from rdmawire.fabric.line import QUANTUM, duration
 from rdmawire.fabric.mac import Paced
 from rdmawire.fabric.pause import MOST_QUANTA, pfc_frame, quanta_of
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import Settings
 
 RESERVED: Final = b"\x01\x80\xc2\x00\x00"
@@ -151,12 +152,12 @@ class Switch:
         self._random = random
         self._classifier = Classifier(self.settings.priorities)
         if random is None and any(m.by_chance for m in self.settings.marking.values()):
-            raise ValueError(f"{name}: marks are left to chance, and no Random is given for it")
+            raise FabricError(f"{name}: marks are left to chance, and no Random is given for it")
 
     def add_port(self, mac: bytes, link: Paced) -> SwitchPort:
         """One more port, with an address of its own, at the end of a link."""
         if self.settings.pausing and link.rate is None:
-            raise ValueError(f"{self.name}: pauses count in bit times, and the link has no rate")
+            raise FabricError(f"{self.name}: pauses count in bit times, and the link has no rate")
         port = SwitchPort(self, len(self.ports), mac, link)
         self.ports.append(port)
         self.buffer.add_port()

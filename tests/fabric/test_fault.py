@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.fabric.action import ACTIONS, UnknownFault
+from rdmawire.fabric.action import ACTIONS
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.fault import Faults, Rule
-from rdmawire.fabric.field import UnknownField
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.passing import Passing
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import World
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.unseal import Drop
@@ -191,18 +191,18 @@ def test_every_fault_befalls_any_octets(do: str, frame: bytes) -> None:
 def test_unknown_faults(
     do: str, where: dict[str, int], options: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(UnknownFault, match=reason):
+    with pytest.raises(FabricError, match=reason):
         Rule(do, where, **options)
 
 
 def test_unknown_fields() -> None:
-    with pytest.raises(UnknownField, match="bth has opcode, se"):
+    with pytest.raises(FabricError, match="bth has opcode, se"):
         Rule("drop", {"bth.pns": 1})
-    with pytest.raises(UnknownField, match="'tcpp' is not one of"):
+    with pytest.raises(FabricError, match="'tcpp' is not one of"):
         Rule("drop", {"tcpp.port": 1})
-    with pytest.raises(UnknownField, match="reth has va"):
+    with pytest.raises(FabricError, match="reth has va"):
         Rule("set", field="reth.key", value=1)
-    with pytest.raises(UnknownField):
+    with pytest.raises(FabricError):
         Rule("drop", per=("psn",))
 
 

@@ -16,8 +16,9 @@ from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.line import bits, duration
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.network import Network, Unnamed
+from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import ATTRIBUTES, CAP
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.topology import Cable, leaf_spine, place_of, row, star
@@ -200,10 +201,10 @@ def test_names() -> None:
         (lambda: network.tap("x", print), "no link is called 'x'"),
         (lambda: network.befall("x"), "no link is called 'x'"),
     ):
-        with pytest.raises(Unnamed, match=reason):
+        with pytest.raises(FabricError, match=reason):
             wrong()
     network.add_switch("t")
-    with pytest.raises(Unnamed, match="'h' is on a link already"):
+    with pytest.raises(FabricError, match="'h' is on a link already"):
         network.join("h", "t", Link())
 
 

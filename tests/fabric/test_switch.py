@@ -12,6 +12,7 @@ from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pause import quanta_of
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.switch import Switch
 from rdmawire.wire import roce
@@ -290,5 +291,5 @@ def test_so_many_are_marked_as_the_share_says() -> None:
     ],
 )
 def test_settings_that_make_no_sense(wrong: object, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(FabricError, match=reason):
         wrong()  # type: ignore[operator]
