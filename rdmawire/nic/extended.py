@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
-from rdmawire.nic.work import SendOpcode
+from rdmawire.nic.work import SendOpcode, SendWR
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
 
@@ -22,9 +22,14 @@ def _reth(qp: QueuePair, wqe: Wqe) -> Header:
 
 def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:
     wr = wqe.wr
-    if wr.opcode == SendOpcode.ATOMIC_FETCH_AND_ADD:
-        return AtomicETH(wr.remote_address, wr.rkey, wr.compare_add, 0)
-    return AtomicETH(wr.remote_address, wr.rkey, wr.swap, wr.compare_add)
+    return AtomicETH(wr.remote_address, wr.rkey, *_OPERANDS[wr.opcode](wr))
+
+
+_OPERANDS: dict[SendOpcode, Callable[[SendWR], tuple[int, int]]] = {
+    SendOpcode.ATOMIC_CMP_AND_SWP: lambda wr: (wr.swap, wr.compare_add),
+    SendOpcode.ATOMIC_FETCH_AND_ADD: lambda wr: (wr.compare_add, 0),
+}
+"""What stands as swap (or add) data and as compare data. IBA 5.2.8."""
 
 
 def _deth(qp: QueuePair, wqe: Wqe) -> Header:

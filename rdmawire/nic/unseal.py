@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isal.isal_zlib import crc32
 
@@ -25,6 +25,10 @@ from rdmawire.wire.layout import Piece, size
 from rdmawire.wire.opcode import SHAPES, Part, Shape
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.psn import MODULUS
+
+if TYPE_CHECKING:
+    from rdmawire.nic.qp import QueuePair
+    from rdmawire.nic.role import Role
 
 
 class Drop(Enum):
@@ -70,7 +74,7 @@ class Flow:
     """What the head of a frame says.
 
     ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
-    congestion (RFC 3168, 5). ``ways`` is for the engine: who they are for.
+    congestion (RFC 3168, 5). ``ways`` is for the engine: who takes them, by which row.
     """
 
     __slots__ = ("bth", "headers", "layout", "marked", "runs", "shape", "ways")
@@ -82,7 +86,7 @@ class Flow:
         self.layout = layout
         self.marked = any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers)
         self.runs = self.shape.part is Part.MIDDLE and not self.marked
-        self.ways: tuple[Any, ...] = ()
+        self.ways: tuple[tuple[QueuePair, Role | None], ...] = ()
 
 
 class Arrival(NamedTuple):
