@@ -73,6 +73,11 @@ class GeneralServices:
         address = self._region.iova + slot * SLOT
         return RecvWR((Sge(address, SLOT, self._region.lkey),), slot)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something has come that was not taken yet."""
+        return bool(self._cq)
+
     def take(self, now: int) -> Iterator[Datagram]:
         """What has come and was not taken yet; what has another length is no such datagram."""
         for done in self._cq.poll(RECEIVES):

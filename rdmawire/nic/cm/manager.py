@@ -204,7 +204,14 @@ class ConnectionManager(Machine):
     # What time and the network bring.
 
     def poll(self, now: int) -> None:
-        """Take in what came to queue pair 1, and what came to queue pairs that wait for an RTU."""
+        """Take in what came to queue pair 1, and what came to queue pairs that wait for an RTU.
+
+        Nearly always there is nothing, and this is asked after each frame.
+        """
+        if self.gsi.waiting or self.unconfirmed:
+            self._take_in(now)
+
+    def _take_in(self, now: int) -> None:
         self.now = now
         for datagram in self.gsi.take(now):
             heard = read(datagram)
