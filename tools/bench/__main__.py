@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tools.bench import columns, dissecting, nic
+from tools.bench import columns, dissecting, fabric, nic
 from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
 
@@ -52,6 +52,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
             figures += columns.measure(name, path, frames)
             figures += dissecting.measure(name, path, frames, peer)
     figures += nic.measure()
+    figures += fabric.measure()
     figures.append(dissecting.start_up())
     if report:
         report.write_text(json.dumps([figure._asdict() for figure in figures], indent=1))
