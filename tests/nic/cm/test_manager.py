@@ -95,6 +95,20 @@ def test_the_clients_end_is_told_to_the_server_who_agrees() -> None:
     assert two.client.names()[-1] == two.server.names()[-1] == "TimewaitExit"
 
 
+@pytest.mark.parametrize("by_client", [True, False])
+def test_answers_repeat_the_transaction_of_what_they_answer(by_client: bool) -> None:
+    two, _, _ = connected()
+    first, second = (two.client, two.server) if by_client else (two.server, two.client)
+    first.disconnect()
+    two.drive(us(10))
+    second.disconnect()
+    two.drive(us(10))
+    req, rep, rtu, dreq, drep = (sent.heard.tid for sent in two.sent)
+    assert req == rep == rtu == two.client.connection().tid
+    assert dreq == drep == first.connection().tid
+    assert two.client.connection().tid != two.server.connection().tid
+
+
 def test_both_may_end_it_at_once() -> None:
     two, mine, peers = connected()
     two.client.disconnect()
