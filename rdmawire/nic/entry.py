@@ -29,6 +29,8 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
 def _enter_reset(qp: QueuePair, state: QPState) -> None:
     """Forget all work and all that was agreed upon. IBA 10.3.1.1."""
     qp.patience.clear()
+    if qp.governor is not None:
+        qp.governor.went_back()
     qp.sq.reset(0)
     qp.rq.clear()
     qp.inbound.reset(0)

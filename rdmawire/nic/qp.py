@@ -95,6 +95,7 @@ class QueuePair:
     def release(self) -> None:
         """Undo :meth:`acquire`; nothing waits for it any more."""
         self.patience.stop()
+        self.governor = None
         self.made_of.pd.release()
         for queue in self._queues():
             queue.qps.discard(self.number)

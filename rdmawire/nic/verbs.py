@@ -262,10 +262,14 @@ class Verbs:
 
     def control_congestion(self, qp: QueuePair, scheme: Scheme | None) -> None:
         """Have a scheme say how fast a queue pair sends; ``None`` sends as fast as the link."""
+        check_qp(self.device, qp)
         qp.governor = None if scheme is None else Governor(qp, scheme)
 
     def notify_congestion(self, qp: QueuePair, interval: int | None = CNP_INTERVAL) -> None:
         """Tell the peer of marks, once in ``interval`` ns at most; ``None`` tells of none."""
+        check_qp(self.device, qp)
+        if interval is not None:
+            check_number("interval", interval)
         if interval is not None and not qp.service.connected:
             raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
         qp.notifier = None if interval is None else Notifier(interval)

@@ -236,6 +236,11 @@ VERBS: dict[str, Callable[[End, Any], object]] = {
     "post_srq_recv work": lambda end, x: end.nic.post_srq_recv(end.nic.create_srq(end.pd, 4), [x]),
 }
 VERBS |= {
+    "control_congestion": lambda end, x: end.nic.control_congestion(x, None),
+    "notify_congestion": lambda end, x: end.nic.notify_congestion(x),
+    "notify_congestion interval": lambda end, x: end.nic.notify_congestion(end.qp, x),
+}
+VERBS |= {
     f"init {field}": lambda end, x, field=field: end.nic.create_qp(  # type: ignore[misc]
         QPType.RC, QPInit(end.pd, end.cq, end.cq)._replace(**{field: x})
     )

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from rdmawire.errors import VerbsError
 from rdmawire.fabric.clock import ms, us
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import Pair
@@ -152,3 +153,21 @@ def test_the_rate_holds_over_a_second() -> None:
     pair.drive()
     octets = sum(len(frame.build()) for _, frame in link.carried[:-1])
     assert octets * 8 * SECOND <= link.carried[-1][0] * scheme.rate * 1.05
+
+
+def test_a_queue_pair_that_is_destroyed_sends_no_more() -> None:
+    link = Marking()
+    pair, _ = governed(link)
+    pair.client.write(bytes(LENGTH), to=pair.server.region)
+    pair.drive(until=us(5))
+    pair.client.nic.destroy_qp(pair.client.qp)
+    sent = len(link.carried)
+    pair.drive()
+    assert len(link.carried) == sent
+    assert pair.client.nic.next_timer() is None
+
+
+def test_a_datagram_queue_pair_has_nobody_to_tell_of_marks() -> None:
+    pair = Pair(kind=QPType.UD)
+    with pytest.raises(VerbsError, match="no peer to tell"):
+        pair.server.nic.notify_congestion(pair.server.qp)
