@@ -18,6 +18,7 @@ from typing import Final
 from rdmawire.fabric.action import ACTIONS, check_action
 from rdmawire.fabric.field import Fields, Value, check_name
 from rdmawire.fabric.passing import Passing
+from rdmawire.fabric.refusal import FabricError
 
 MOST_COUNTED: Final = 1 << 16
 """Different frames of which a rule counts the times; then it forgets those counted first."""
@@ -52,6 +53,10 @@ class Rule:
         self.do = do
         self.where = {name: _values(wanted) for name, wanted in (where or {}).items()}
         self.nth = (nth,) if isinstance(nth, int) else nth
+        if not 0.0 <= chance <= 1.0:
+            raise FabricError(f"chance {chance} is not within 0..1")
+        if any(turn < 1 for turn in self.nth):
+            raise FabricError(f"nth {min(self.nth)}: turns count from 1 on")
         self.per = tuple(per)
         self.chance = chance
         self.options = options

@@ -125,9 +125,9 @@ class World:
         while (arrived := self._agenda.arrived(now)) is not None:
             station, frame = arrived
             self._count()
-            for taps in (self.on_arrival, station.segment.on_arrival, station.on_arrival):
-                for tap in taps:
-                    tap(frame, now)
+            segment = station.segment
+            if self.on_arrival or segment.on_arrival or station.on_arrival:
+                self._show(frame, self.on_arrival, segment.on_arrival, station.on_arrival)
             station.port.receive(frame, now)
             self._awake[station] = None
 
@@ -162,9 +162,8 @@ class World:
         if mac == station.mac:
             self._agenda.expect(self.now, station, frame)
             return
-        for taps in (self.on_sent, segment.on_sent, station.on_sent):
-            for tap in taps:
-                tap(frame, self.now)
+        if self.on_sent or segment.on_sent or station.on_sent:
+            self._show(frame, self.on_sent, segment.on_sent, station.on_sent)
         hearers = segment.hearers(station, mac)
         overtaken = tuple(station.held)
         arrivals = segment.link.carry(frame, self.now)
@@ -175,6 +174,11 @@ class World:
                 self._expect(arrival.time, arrival.frame, hearers)
         if overtaken:
             self._overtake(station, overtaken, arrivals)
+
+    def _show(self, frame: bytes, *listening: list[Tap]) -> None:
+        for taps in listening:
+            for tap in taps:
+                tap(frame, self.now)
 
     def _expect(self, time: int, frame: bytes, hearers: tuple[Station, ...]) -> None:
         for hearer in hearers:

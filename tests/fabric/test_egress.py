@@ -1,7 +1,7 @@
 """The way out of a port: rates to the nanosecond, priorities, and pauses."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.clock import gbps, us
@@ -41,6 +41,7 @@ def test_frames_take_their_time(octets: int, rate: int | None, ns: int) -> None:
     assert duration(bits(octets), rate) == ns
 
 
+@settings(deadline=None)
 @given(st.integers(1, 300), st.integers(60, 9000), st.sampled_from([1, 7, 25, 100, 400, 800]))
 def test_back_to_back_no_fraction_of_a_nanosecond_gets_lost(
     count: int, size: int, rate: int
@@ -145,6 +146,7 @@ def test_zero_quanta_let_it_go_on_and_more_quanta_stop_it_longer() -> None:
     assert (egress.next_time(), egress.pauses[5], egress.paused_ns[5]) == (0, 1, 60_000)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 7), st.integers(0, 0xFFFF))
 def test_pause_frames_say_what_they_were_told(priority: int, quanta: int) -> None:
     frame = pfc_frame(MAC, priority, quanta)
@@ -158,6 +160,7 @@ def test_plain_pause_stops_everything() -> None:
     assert quanta_of(header + control) == dict.fromkeys(range(8), 9)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=70), st.sampled_from([0, 6, 14, 16]))
 def test_any_octets_are_a_pause_or_none(octets: bytes, kept: int) -> None:
     found = quanta_of(pfc_frame(MAC, 1, 1)[:kept] + octets)

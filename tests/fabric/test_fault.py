@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.action import ACTIONS
@@ -118,6 +118,7 @@ def test_corrupted_frames_are_good_only_if_sealed(ipv6: bool, checksum: int, oct
         assert roce.parse(good).seal().build() == good
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_corruption_anywhere_turns_one_bit_from_the_bth_to_the_pad(seed: int) -> None:
     ((passing,),) = befallen(Rule("corrupt", anywhere=True), frames=FRAMES[:1], seed=seed)
@@ -145,6 +146,7 @@ def test_marks_leave_all_else_in_order(ipv6: bool) -> None:
     assert only(Rule("mark"), deaf) == deaf
 
 
+@settings(deadline=None)
 @given(st.integers(0, 63), st.sampled_from([ECN.ECT_0, ECN.ECT_1]), st.integers(0, 1400))
 def test_the_checksum_moves_with_the_mark(dscp: int, ecn: int, size: int) -> None:
     marked = only(Rule("mark"), frame_of(1, 2, dscp=dscp, ecn=ecn, size=size))
@@ -172,6 +174,7 @@ def test_frames_without_a_packet_have_an_ethernet_header_only() -> None:
 
 
 @pytest.mark.parametrize("do", sorted(ACTIONS))
+@settings(deadline=None)
 @given(frame=st.binary(min_size=1, max_size=80))
 def test_every_fault_befalls_any_octets(do: str, frame: bytes) -> None:
     options: dict[str, Any] = {"field": "bth.psn", "value": 1} if do == "set" else {}
@@ -193,6 +196,13 @@ def test_unknown_faults(
 ) -> None:
     with pytest.raises(FabricError, match=reason):
         Rule(do, where, **options)
+
+
+def test_chances_and_turns_that_there_are_not() -> None:
+    with pytest.raises(FabricError, match=r"chance 1.5 is not within 0..1"):
+        Rule("drop", chance=1.5)
+    with pytest.raises(FabricError, match="nth 0: turns count from 1 on"):
+        Rule("drop", nth={0, 1})
 
 
 def test_unknown_fields() -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.flow import Classifier, key_of
@@ -57,6 +57,7 @@ def test_tags_carry_a_priority() -> None:
     assert Classifier().traits(tagged + bytes(50)).priority == 5
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_octets_have_traits(octets: bytes) -> None:
     assert 0 <= Classifier().traits(octets).priority <= 7

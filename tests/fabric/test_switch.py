@@ -5,7 +5,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.clock import gbps, us
@@ -258,6 +258,7 @@ def test_what_cannot_be_marked_is_not(ecn: ECN) -> None:
     assert network.ports["s:h3"].marks[0] == 0
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 1000), st.floats(0, 1))
 def test_the_share_of_marks_grows_from_kmin_to_kmax(low: int, more: int, pmax: float) -> None:
     marking = Marking(low, low + more, pmax)
