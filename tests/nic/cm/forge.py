@@ -11,8 +11,11 @@ from rdmawire.nic.cm.settings import Terms
 from rdmawire.nic.path import headers_to
 from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
 from rdmawire.wire.cm_code import CMAttribute, Message, RejectReason, SIDRStatus
+from rdmawire.wire.cm_request import REQ, AlternatePath, PrimaryPath
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH
+from rdmawire.wire.ip_cm import IPCM4
+from rdmawire.wire.mad import MAD
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
@@ -102,3 +105,14 @@ class Forger:
 def deaf() -> Two:
     """Two whose messages are all lost: only what is forged is heard."""
     return Two(MessageLink(lost=EVERYTHING))
+
+
+def changed(mad: bytes, table: type[Header], **fields: int | bytes) -> bytes:
+    """A REQ with other values in one of its headers, wherever that stands."""
+    at = MAD.SIZE
+    places = {MAD: 0, REQ: at, PrimaryPath: at + REQ.SIZE}
+    places[AlternatePath] = places[PrimaryPath] + PrimaryPath.SIZE
+    places[IPCM4] = places[AlternatePath] + AlternatePath.SIZE
+    start = places[table]
+    header = table.parse(mad, start).replace(**fields).build()
+    return mad[:start] + header + mad[start + len(header) :]

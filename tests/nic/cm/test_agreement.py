@@ -12,15 +12,13 @@ from rdmawire.nic.cm.event import (
     Established,
 )
 from rdmawire.nic.cm.machine import DEFAULTS
-from rdmawire.nic.cm.settings import (
-    ConnParam,
-    ack_timeout,
-)
+from rdmawire.nic.cm.settings import ConnParam, ack_timeout, duration
 from rdmawire.nic.state import QPType
 from rdmawire.wire.cm import REP
-from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm_request import REQ, PrimaryPath
 from rdmawire.wire.management import MTU
-from tests.nic.cm.forge import Forger, deaf
+from tests.nic.cm.forge import PEER_ID, Forger, changed, deaf
 from tests.nic.cm.stage import SERVICE, UP, Two, connected
 
 GENERIC = 0x0002_C901_0000_0007
@@ -156,3 +154,31 @@ def test_a_connection_is_of_one_flow_label_and_that_comes_from_its_ports() -> No
     two.drive(us(10))
     handles = [qp.attributes.ah, peers.attributes.ah]
     assert [handle.flow_label for handle in handles if handle] == [32283, 32283]
+
+
+def test_the_passive_sides_path_and_patience_are_the_requests() -> None:
+    two = deaf()
+    forger = Forger(two.server, two.client)
+    mad = changed(forger.req_octets(), REQ, max_cm_retries=2, local_cm_response_timeout=10)
+    way = {"traffic_class": 0x28, "sl": 3, "hop_limit": 9, "flow_label": 77}
+    forger.tell(changed(mad, PrimaryPath, local_ack_timeout=14, **way))
+    peers = two.server.accept()
+    handle = peers.attributes.ah
+    assert handle is not None
+    assert {name: getattr(handle, name) for name in way} == way
+    assert (peers.attributes.timeout, peers.attributes.sq_psn) == (14, 1000)
+    two.drive()
+    times = [sent.time for sent in two.sent if isinstance(sent.heard.message, REP)]
+    assert times == [0, duration(10), 2 * duration(10)]
+    assert two.server.names() == ["ConnectRequest", "Unreachable", "TimewaitExit"]
+    assert two.world.now == 3 * duration(10) + duration(14)
+
+
+def test_the_active_sides_timeouts_follow_the_peers_delay() -> None:
+    two = deaf()
+    qp = two.ask()
+    conn = two.client.connection()
+    message = REP(PEER_ID, conn.id, target_ack_delay=22, rnr_retry_count=4, local_qpn=5)
+    Forger(two.client, two.server).say(CMAttribute.REP, message)
+    assert (qp.attributes.timeout, qp.attributes.rnr_retry) == (22, 4)
+    assert conn.timewait == duration(22)

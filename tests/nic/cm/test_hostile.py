@@ -11,13 +11,14 @@ from rdmawire.fabric.clock import us
 from rdmawire.nic.cm.gsi import RECEIVES, SENDS
 from rdmawire.nic.cm.hearing import Ignored
 from rdmawire.nic.cm.message import of
+from rdmawire.nic.cm.state import Input
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire.cm import APR, LAP, RTU
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.mad import MAD, SIZE
 from rdmawire.wire.management import ManagementClass
-from tests.nic.cm.forge import Forger, deaf
-from tests.nic.cm.stage import Side, Two, connected, message_in
+from tests.nic.cm.forge import PEER_ID, Forger, deaf
+from tests.nic.cm.stage import UP, Side, Two, connected, message_in
 from tests.nic.cm.test_transition import CALL, SAY, SCENES
 
 SEEDS = 60
@@ -76,6 +77,18 @@ def test_no_message_raises_and_all_ends_in_time(seed: int) -> None:
             side.manager.destroy(left.id, two.world.now)
     two.drive()
     assert side.is_clean()
+
+
+@pytest.mark.parametrize("what", [Input.REJ, Input.REP, Input.DREQ])
+def test_a_message_of_the_peers_about_another_connection_changes_nothing(what: Input) -> None:
+    """Its own id is that of another: an old connection, whose number we gave out again."""
+    two, _, _ = connected()
+    conn = two.client.connection()
+    before = len(two.client.heard)
+    SAY[what](Forger(two.client, two.server), conn)
+    assert conn.peer_id != PEER_ID
+    assert (conn.state, two.client.heard[before:]) == (UP, [])
+    assert two.client.manager.ignored == {Ignored.UNKNOWN: 1}
 
 
 @pytest.mark.parametrize("length", [0, 1, 23, 24, 255, 257, 512, 4096])

@@ -16,11 +16,11 @@ from rdmawire.nic.cm.state import CMState
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.wire.cm import REJ, REP, SIDRREP
 from rdmawire.wire.cm_code import CMAttribute, Message, RejectReason, SIDRStatus
-from rdmawire.wire.cm_request import REQ, AlternatePath, PrimaryPath
+from rdmawire.wire.cm_request import REQ, PrimaryPath
 from rdmawire.wire.header import Header
 from rdmawire.wire.ip_cm import IPCM4
 from rdmawire.wire.mad import MAD
-from tests.nic.cm.forge import PEER_QPN, Forger, deaf
+from tests.nic.cm.forge import PEER_QPN, Forger, changed, deaf
 from tests.nic.cm.stage import SERVICE, UP, Two, connected, message_in
 
 
@@ -32,17 +32,6 @@ def answer(forger: Forger, mad: bytes) -> Heard:
     heard = message_in(frame)
     assert heard is not None
     return heard
-
-
-def changed(mad: bytes, table: type[Header], **fields: int | bytes) -> bytes:
-    """A REQ with other values in one of its headers, wherever that stands."""
-    at = MAD.SIZE
-    places = {MAD: 0, REQ: at, PrimaryPath: at + REQ.SIZE}
-    places[AlternatePath] = places[PrimaryPath] + PrimaryPath.SIZE
-    places[IPCM4] = places[AlternatePath] + AlternatePath.SIZE
-    start = places[table]
-    header = table.parse(mad, start).replace(**fields).build()
-    return mad[:start] + header + mad[start + len(header) :]
 
 
 R = RejectReason
