@@ -161,12 +161,11 @@ def mra(conn: Connection, settings: CMSettings) -> bytes:
     return of(CMAttribute.MRA, conn.answered, message)
 
 
-def rej(conn: Connection, reason: RejectReason, device: Device) -> bytes:
+def rej(conn: Connection, reason: RejectReason, device: Device, last_words: bytes = b"") -> bytes:
     """Refuse, or give up; who waited in vain says with its GUID who that is. IBA 12.6.7.2."""
     late = reason is RejectReason.TIMEOUT
     about = _ABOUT.get(conn.state, Which.OTHER)
     guid = guid_of(device).to_bytes(_GUID_OCTETS, "big") if late else b""
-    data = conn.offer.private_data if reason is RejectReason.CONSUMER_REJECT else b""
     message = REJ(
         conn.id,
         conn.peer_id,
@@ -174,7 +173,7 @@ def rej(conn: Connection, reason: RejectReason, device: Device) -> bytes:
         reject_info_length=len(guid),
         reason=reason,
         ari=guid.ljust(72, b"\0"),
-        private_data=_padded(REJ, data),
+        private_data=_padded(REJ, last_words),
     )
     return of(CMAttribute.REJ, conn.answered, message)
 
@@ -220,7 +219,7 @@ def sidr_rep(conn: Connection) -> bytes:
         qpn=conn.qpn if serves else 0,
         service_id=conn.service_id,
         q_key=conn.offer.qkey if serves else 0,
-        private_data=_padded(SIDRREP, conn.offer.private_data),
+        private_data=_padded(SIDRREP, conn.offer.private_data if serves else conn.last_words),
     )
     return of(CMAttribute.SIDR_REP, conn.answered, message)
 

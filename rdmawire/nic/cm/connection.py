@@ -16,8 +16,8 @@ class Connection:
     the number of ``qp``, which the owner may have taken back. ``peer_id`` is the peer's id, 0
     while none is known; ``answered`` the transaction of the message that is answered next.
     ``offer`` is what this side offers, ``terms`` what both agreed upon. ``again`` is what is sent
-    once more at ``deadline`` (ns), ``tries`` times at most and every ``period`` ns. A ``silent``
-    one tells its owner nothing any more.
+    once more at ``deadline`` (ns), ``tries`` times at most and every ``period`` ns. ``reason`` and
+    ``last_words`` are those of a refusal. A ``silent`` one tells its owner nothing any more.
     """
 
     __slots__ = (
@@ -31,6 +31,7 @@ class Connection:
         "has_alternate",
         "heard_data",
         "id",
+        "last_words",
         "max_tries",
         "offer",
         "path",
@@ -73,7 +74,7 @@ class Connection:
         self.endpoints: Endpoints | None = None
         self.reason: RejectReason = RejectReason.CONSUMER_REJECT
         self.sidr_status = SIDRStatus.REJECTED
-        self.heard_data = b""
+        self.heard_data = self.last_words = b""
         self.silent = False
 
     def take_qp(self, qp: QueuePair) -> None:

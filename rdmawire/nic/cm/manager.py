@@ -164,9 +164,8 @@ class ConnectionManager(Machine):
     ) -> None:
         """Refuse what a peer asked for or answered. rdma_reject(3)."""
         conn = self._owned(number, Input.REJECT, now)
-        param = ConnParam(private_data)
-        param.check(room_in(SIDRREP if conn.datagrams else REJ))
-        conn.offer, conn.reason = param, reason
+        ConnParam(private_data).check(room_in(SIDRREP if conn.datagrams else REJ))
+        conn.last_words, conn.reason = private_data, reason
         self.step(conn, Input.REJECT)
 
     def establish(self, number: int, now: int) -> None:

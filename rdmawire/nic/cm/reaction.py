@@ -57,7 +57,8 @@ def _send_again(machine: "Machine", conn: Connection, _: Heard | None) -> None:
 
 
 def _refuse(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, compose.rej(conn, conn.reason, machine.nic.device))
+    message = compose.rej(conn, conn.reason, machine.nic.device, conn.last_words)
+    machine.send(conn.path, message)
 
 
 def _refuse_late(machine: "Machine", conn: Connection, _: Heard | None) -> None:

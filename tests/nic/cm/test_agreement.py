@@ -182,3 +182,13 @@ def test_the_active_sides_timeouts_follow_the_peers_delay() -> None:
     Forger(two.client, two.server).say(CMAttribute.REP, message)
     assert (qp.attributes.timeout, qp.attributes.rnr_retry) == (22, 4)
     assert conn.timewait == duration(22)
+
+
+@pytest.mark.parametrize(("hops", "lid", "local"), [(1, 0, 1), (2, 0xFFFF, 0), (64, 0xFFFF, 0)])
+def test_lids_say_whether_a_router_may_be_between(hops: int, lid: int, local: int) -> None:
+    two = Two()
+    path = two.client.path_to(two.server)._replace(hop_limit=hops)
+    two.client.manager.connect(two.client.qp(), path, SERVICE, 0)
+    two.drive(us(10))
+    asked = two.sent[0].heard.path
+    assert (asked.local_lid, asked.remote_lid, asked.subnet_local) == (lid, lid, local)

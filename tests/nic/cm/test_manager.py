@@ -216,7 +216,7 @@ def test_one_host_talks_to_itself() -> None:
     assert {conn.state for conn in server.manager.registry} == {UP}
 
 
-def test_a_thousand_connections_come_and_go() -> None:
+def test_hundreds_of_connections_come_and_go() -> None:
     two = Two(backlog=200)
     server = two.server
     server.when[ConnectRequest] = lambda event: server.manager.accept(
@@ -225,10 +225,10 @@ def test_a_thousand_connections_come_and_go() -> None:
     server.when[Disconnected] = lambda event: server.manager.disconnect(event.id, two.world.now)
     client = two.client
     client.when[Established] = lambda event: client.manager.disconnect(event.id, two.world.now)
-    for _ in range(10):
+    for _ in range(3):
         for _ in range(100):
             two.ask()
         two.drive()
-    assert client.names().count("TimewaitExit") == server.names().count("TimewaitExit") == 1000
+    assert client.names().count("TimewaitExit") == server.names().count("TimewaitExit") == 300
     assert client.is_clean()
     assert server.is_clean()

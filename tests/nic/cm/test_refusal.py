@@ -126,10 +126,23 @@ def test_what_is_refused_by_hand_ends_the_peers_wait() -> None:
     rej = two.sent[-1].heard.message
     assert isinstance(rej, REJ)
     assert (rej.reason, rej.message_rejected) == (RejectReason.NO_RESOURCES, Message.REP)
-    assert two.server.told(Rejected).reason == RejectReason.NO_RESOURCES
+    told = two.server.told(Rejected)
+    assert (told.reason, told.private_data[:3]) == (RejectReason.NO_RESOURCES, b"no\0")
     assert peers.state is QPState.ERR
     assert two.client.is_clean()
     assert two.server.is_clean()
+
+
+def test_who_leaves_after_a_long_answer_says_no_more() -> None:
+    """The words of the REP, longer than those of a REJ may be, are not said again."""
+    two = deaf()
+    Forger(two.server, two.client).req()
+    two.server.accept(ConnParam(b"x" * 196))
+    two.server.destroy()
+    two.drive(us(1))
+    rej = two.sent[-1].heard.message
+    assert isinstance(rej, REJ)
+    assert (rej.reason, rej.private_data) == (RejectReason.CONSUMER_REJECT, bytes(148))
 
 
 def test_an_answer_to_a_queue_pair_that_went_elsewhere_is_refused() -> None:

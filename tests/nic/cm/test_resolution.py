@@ -11,6 +11,7 @@ from rdmawire.nic.cm.settings import (
 )
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendFlags, SendOpcode, SendWR
+from rdmawire.wire.cm import SIDRREP
 from tests.nic.cm.stage import DATAGRAMS, SERVICE, Two
 
 
@@ -56,3 +57,14 @@ def test_datagram_and_connected_services_of_one_number_are_two() -> None:
     two.server.manager.listen(SERVICE, datagrams=True)
     assert two.server.manager.listener(SERVICE, datagrams=False)
     assert two.server.manager.listener(SERVICE, datagrams=True)
+
+
+def test_a_refusal_names_neither_queue_pair_nor_q_key() -> None:
+    two = Two()
+    two.ask(kind=QPType.UD)
+    two.drive(us(10))
+    two.server.manager.reject(two.server.told(DatagramRequest).id, two.world.now)
+    two.drive(us(10))
+    answer = two.sent[-1].heard.message
+    assert isinstance(answer, SIDRREP)
+    assert (answer.qpn, answer.q_key, answer.service_id) == (0, 0, DATAGRAMS)
