@@ -53,6 +53,7 @@ class Machine:
         random: Randomness,
         settings: CMSettings = DEFAULTS,
     ) -> None:
+        settings.check()
         self.nic = nic
         self.neighbours = neighbours
         self.random = random

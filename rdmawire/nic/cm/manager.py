@@ -15,7 +15,7 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_number
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.nic.address import AddressHandle, check_address
 from rdmawire.nic.cm.compose import room_in, room_in_request
 from rdmawire.nic.cm.connection import Connection
@@ -86,6 +86,8 @@ class ConnectionManager(Machine):
         ``by_hand``, ``ConnectResponse`` is told before ``establish`` goes on. rdma_connect(3).
         """
         self.now = now
+        check_kind("qp", qp, QueuePair)
+        check_kind("param", param, ConnParam)
         datagrams = qp.type is QPType.UD
         check_fit(qp, datagrams=datagrams)
         check_address(path, self.nic.device.profile)
@@ -140,6 +142,8 @@ class ConnectionManager(Machine):
     ) -> None:
         """Grant what a peer asked for. rdma_accept(3)."""
         conn = self._owned(number, Input.ACCEPT, now)
+        check_kind("qp", qp, QueuePair)
+        check_kind("param", param, ConnParam)
         check_fit(qp, datagrams=conn.datagrams)
         param.check(room_in(SIDRREP if conn.datagrams else REP))
         before = conn.terms
@@ -165,6 +169,7 @@ class ConnectionManager(Machine):
         """Refuse what a peer asked for or answered. rdma_reject(3)."""
         conn = self._owned(number, Input.REJECT, now)
         ConnParam(private_data).check(room_in(SIDRREP if conn.datagrams else REJ))
+        check_number("reason", reason, 0, 0xFFFF)
         conn.last_words, conn.reason = private_data, reason
         self.step(conn, Input.REJECT)
 
@@ -186,6 +191,7 @@ class ConnectionManager(Machine):
     def _owned(self, number: int, what: Input, now: int) -> Connection:
         """The owner's connection of that number, if it is at a point where the call makes sense."""
         self.now = now
+        check_number("id", number)
         conn = self.registry.get(number)
         if conn is None or conn.silent:
             raise VerbsError(f"there is no connection {number:#x}", EINVAL)

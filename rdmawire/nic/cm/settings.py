@@ -45,6 +45,21 @@ class CMSettings(NamedTuple):
     path_mtu: MTU = MTU.OCTETS_1024
     most_connections: int = 1 << 14
 
+    def check(self) -> None:
+        """``VerbsError`` EINVAL for a number that fits no message."""
+        for name, most in _MOST_OF_SETTINGS.items():
+            check_number(name, getattr(self, name), 0, most)
+        check_number("path_mtu", self.path_mtu, MTU.OCTETS_256, MTU.OCTETS_4096)
+
+
+_MOST_OF_SETTINGS = {
+    "response_timeout": 31,
+    "max_cm_retries": 15,
+    "mra_timeout": 31,
+    "packet_life": 31,
+    "most_connections": 1 << 32,
+}
+
 
 class ConnParam(NamedTuple):
     """What one side offers, as rdma_conn_param has it.
@@ -71,7 +86,7 @@ class ConnParam(NamedTuple):
             raise VerbsError(f"private_data has {found} octets, here is room for {room}", EINVAL)
         for name, most in _MOST.items():
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or name not in _MAY_BE_LEFT_OUT:
                 check_number(name, value, 0, most)
 
 
@@ -82,7 +97,11 @@ _MOST = {
     "rnr_retry_count": 7,
     "path_mtu": MTU.OCTETS_4096,
     "qkey": 0xFFFF_FFFF,
+    "flow_control": 1,
+    "srq": 1,
 }
+
+_MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu")
 
 
 class Terms(NamedTuple):

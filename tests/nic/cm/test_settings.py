@@ -1,7 +1,12 @@
 """Numbers of the manager: of events, of waits, of connections."""
 
+from collections.abc import Callable
+from errno import EINVAL
+from typing import Any
+
 import pytest
 
+from rdmawire.errors import VerbsError
 from rdmawire.fabric.clock import us
 from rdmawire.nic.cm.event import (
     ConnectRequest,
@@ -10,12 +15,10 @@ from rdmawire.nic.cm.event import (
     Established,
     TimewaitExit,
 )
-from rdmawire.nic.cm.settings import (
-    CMSettings,
-    ack_timeout,
-)
+from rdmawire.nic.cm.settings import CMSettings, ConnParam, ack_timeout
+from rdmawire.nic.cm.state import CMState
 from rdmawire.nic.profile import RXE
-from tests.nic.cm.stage import MessageLink, Two, connected
+from tests.nic.cm.stage import SERVICE, UP, MessageLink, Two, connected
 
 GENERIC = 0x0002_C901_0000_0007
 """A service id without IP header."""
@@ -65,3 +68,69 @@ def test_ids_are_never_used_twice_at_a_time() -> None:
     first = manager.connect(two.client.qp(), path, GENERIC, 0)
     second = manager.connect(two.client.qp(), path, GENERIC, 0)
     assert (first, second) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        CMSettings(response_timeout=32),
+        CMSettings(max_cm_retries=16),
+        CMSettings(mra_timeout=-1),
+        CMSettings(packet_life=32),
+        CMSettings(most_connections=-1),
+    ],
+)
+def test_settings_that_fit_no_message_are_refused(settings: CMSettings) -> None:
+    with pytest.raises(VerbsError) as refused:
+        Two(settings=settings)
+    assert refused.value.errno == EINVAL
+
+
+WRONG: list[Any] = [None, "word", 1.5, b"octets", [], -1, 1 << 70]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_arguments_are_refused_and_change_nothing(wrong: Any) -> None:
+    two = Two()
+    manager, qp, path = two.client.manager, two.client.qp(), two.client.path_to(two.server)
+    calls: list[Callable[[], object]] = [
+        lambda: manager.listen(wrong),
+        lambda: manager.listen(GENERIC, backlog=wrong),
+        lambda: manager.connect(wrong, path, GENERIC, 0),
+        lambda: manager.connect(qp, wrong, GENERIC, 0),
+        lambda: manager.connect(qp, path, wrong, 0),
+        lambda: manager.connect(qp, path, GENERIC, 0, wrong),
+        lambda: manager.connect(qp, path, SERVICE, 0, source_port=wrong),
+        lambda: manager.connect(qp, path, GENERIC, 0, ConnParam(flow_control=wrong)),
+        lambda: manager.connect(qp, path, GENERIC, 0, ConnParam(retry_count=wrong)),
+        lambda: manager.accept(wrong, qp, 0),
+        lambda: manager.disconnect(wrong, 0),
+    ]
+    for call in calls:
+        with pytest.raises(VerbsError):
+            call()
+    assert two.client.is_clean()
+    two.ask()
+    two.drive(us(10))
+    two.server.accept()
+    two.drive(us(10))
+    assert two.client.state() is UP
+
+
+@pytest.mark.parametrize("wrong", [None, "word", 1.5, -1, 1 << 70])
+def test_a_wrong_refusal_is_none(wrong: Any) -> None:
+    two = Two()
+    two.ask()
+    two.drive(us(10))
+    request = two.server.told(ConnectRequest)
+    server = two.server.manager
+    calls: list[Callable[[], object]] = [
+        lambda: server.reject(request.id, 0, wrong),
+        lambda: server.reject(request.id, 0, b"", wrong),
+        lambda: server.accept(request.id, wrong, 0),
+        lambda: server.accept(request.id, two.server.qp(), 0, wrong),
+    ]
+    for call in calls:
+        with pytest.raises(VerbsError):
+            call()
+    assert two.server.state() is CMState.REQ_RCVD
