@@ -1,5 +1,6 @@
 """What tshark finds in a capture, through pyshark: per frame, each field's values as text."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
     octets = {info.name for info in infos if info.type == "FT_BYTES"}
     presences = {info.name for info in infos if info.type == "FT_NONE"}
     names = {info.name for info in infos}
+    # pyshark wants the thread's event loop, which whoever ran one here before may have taken away.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     packets = pyshark.FileCapture(str(path), keep_packets=False, custom_parameters=_SETTINGS)
     try:
         for packet in packets:
@@ -47,6 +50,7 @@ def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
             yield found
     finally:
         packets.close()
+        packets.eventloop.close()
 
 
 def ours(path: Path, infos: list[FieldInfo]) -> Iterator[tuple[Dissection, Values]]:
