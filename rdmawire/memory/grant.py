@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from typing import ClassVar, Final
+from typing import ClassVar, Final, final
 
 from rdmawire.memory.access import LOCAL_READ
 from rdmawire.memory.domain import ProtectionDomain
@@ -11,6 +11,7 @@ from rdmawire.memory.page import Octets
 _ALL: Final = -1
 
 
+@final
 class KeyFault(Enum):
     """Why a key does not give access."""
 

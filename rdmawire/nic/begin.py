@@ -41,7 +41,7 @@ def _out_of_credits(qp: QueuePair, limit: int) -> bool:
 
     With nothing under way one goes all the same, or a lost word of credits would stop all.
     """
-    return qp.sq.in_flight > 0 and serial.is_before(limit, serial.add(qp.sq.ssn, 1))
+    return qp.sq.in_flight > 0 and serial.distance(limit, qp.sq.ssn + 1) > 0
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:
@@ -66,12 +66,13 @@ def _prepare_source(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
         wqe.source = Inline(wqe.wr.inline)
     else:
         memory = gather(qp.device.keys, qp.pd, wqe.wr.sges, 0)
-        if isinstance(memory, KeyFault):
+        if type(memory) is KeyFault:
             return WCStatus.LOC_PROT_ERR
         wqe.source = memory
     wqe.length = length = wqe.source.length
-    longest = LONGEST_MESSAGE if qp.service.connected else qp.mtu
-    return None if length <= longest else WCStatus.LOC_LEN_ERR
+    if length <= qp.mtu or (qp.service.connected and length <= LONGEST_MESSAGE):
+        return None
+    return WCStatus.LOC_LEN_ERR
 
 
 def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:

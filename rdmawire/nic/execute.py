@@ -12,7 +12,7 @@ from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import KeyFault
 from rdmawire.nic.completion import WCFlags, WCStatus, WorkCompletion
 from rdmawire.nic.fault import Fault
-from rdmawire.nic.gather import NOTHING, gather
+from rdmawire.nic.gather import NOTHING, gather, scatter
 from rdmawire.nic.grh import grh_of
 from rdmawire.nic.inbound import (
     NO_MESSAGE,
@@ -27,6 +27,7 @@ from rdmawire.nic.role import Role
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
+from rdmawire.wire.psn import MODULUS
 
 _new = tuple.__new__
 
@@ -50,18 +51,13 @@ def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
 
 def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """A SEND of one packet goes where its receive says."""
-    sink = gather(qp.device.keys, qp.pd, qp.inbound.recv.sges, LOCAL_WRITE)
-    if isinstance(sink, KeyFault):
-        return Fault.LOCAL
-    payload = request.payload
-    if len(payload) > sink.length:
-        return Fault.TOO_LONG
     try:
-        if payload:
-            sink.write(0, payload)
+        placed = scatter(qp.device.keys, qp.pd, qp.inbound.recv.sges, request.payload)
     except MemoryFault:
         return Fault.LOCAL
-    return None
+    if placed is True:
+        return None
+    return Fault.TOO_LONG if placed is False else Fault.LOCAL
 
 
 def place(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
@@ -80,7 +76,7 @@ def place(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """The next packet of the message is expected."""
     inbound = qp.inbound
-    inbound.epsn = serial.add(inbound.epsn, 1)
+    inbound.epsn = (inbound.epsn + 1) % MODULUS
     inbound.refused = False
     if request.ackreq:
         inbound.ack_due = True
@@ -97,7 +93,7 @@ def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
 
 def finish_whole(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A SEND of one packet is done: its receive completes."""
-    qp.inbound.msn = serial.add(qp.inbound.msn, 1)
+    qp.inbound.msn = (qp.inbound.msn + 1) % MODULUS
     if not _receipt(qp, role, request, len(request.payload)):
         return None
     return advance(qp, role, request)
@@ -134,7 +130,7 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     inbound.recv = NO_RECEIVE
     head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
     done = _new(WorkCompletion, head + _NO_LID)
-    return qp.recv_cq.push(done, qp.device.now, bool(request.flow.bth.se))
+    return qp.recv_cq.push(done, qp.device.now, request.flow.solicited)
 
 
 _WITH_IMM, _WITH_INV, _GRH = (

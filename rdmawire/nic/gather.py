@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rdmawire.errors import MemoryFault
+from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
@@ -106,10 +107,30 @@ def gather(
     if len(sges) == 1 and sges[0][1]:
         address, length, lkey = sges[0]
         granted = keys.check(lkey, pd, address, length, access)
-        if isinstance(granted, KeyFault):
+        if type(granted) is KeyFault:
             return granted
-        return piece(granted, address, length)
+        return _new(Piece, (granted, address, length, granted.generation))
     return _gather(keys, pd, sges, access)
+
+
+def scatter(
+    keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], octets: bytes
+) -> bool | KeyFault:
+    """Place octets at once in the pieces whose keys allow it; ``False`` if there are too many."""
+    if len(sges) == 1 and sges[0][1]:
+        address, length, lkey = sges[0]
+        granted = keys.check(lkey, pd, address, length, LOCAL_WRITE)
+        if type(granted) is KeyFault:
+            return granted
+        if octets and len(octets) <= length:
+            granted.write(address, octets)
+        return len(octets) <= length
+    sink = _gather(keys, pd, sges, LOCAL_WRITE)
+    if isinstance(sink, KeyFault):
+        return sink
+    if len(octets) <= sink.length:
+        sink.write(0, octets)
+    return len(octets) <= sink.length
 
 
 def _gather(

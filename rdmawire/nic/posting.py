@@ -42,6 +42,11 @@ def check_send(qp: QueuePair, wr: SendWR) -> None:
             rule(qp, wr)
     except WRONG_KIND as error:
         raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
+    queue = qp.sq
+    if len(queue.posted) + len(queue.sent) >= qp.cap.max_send_wr:
+        raise VerbsError(
+            f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)", ENOMEM
+        )
 
 
 def check_recv(qp: QueuePair, wr: RecvWR) -> None:
@@ -63,13 +68,6 @@ def _name(wr: SendWR) -> str:
 
 def _refuse(qp: QueuePair, wr: SendWR) -> None:
     raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
-
-
-def _check_room(qp: QueuePair, _: SendWR) -> None:
-    if len(qp.sq) >= qp.cap.max_send_wr:
-        raise VerbsError(
-            f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)", ENOMEM
-        )
 
 
 def _check_memory(qp: QueuePair, wr: SendWR) -> None:
@@ -156,7 +154,6 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
     headers = outbound.layouts[outbound.only].headers if outbound else ()
     widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
     return (
-        _check_room,
         _check_memory,
         *((_Fits(widths),) if widths else ()),
         *((_check_eight,) if opcode in _OF_EIGHT else ()),

@@ -113,6 +113,7 @@ class QueuePair:
         self.takes_packets = state in _TAKES_PACKETS
         self.takes_sends = state in _TAKES_SENDS
         self.sends = state in _SENDS
+        self.flushes = state in _FLUSHES
 
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
@@ -168,7 +169,7 @@ class QueuePair:
     def post_send(self, wr: SendWR) -> None:
         """Queue checked work; in an error state it ends at once."""
         wqe = Wqe(wr)
-        if self.state in _FLUSHES:
+        if self.flushes:
             self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
         else:
             self.sq.posted.append(wqe)

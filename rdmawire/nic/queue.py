@@ -12,6 +12,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.gather import NOTHING, Gather, Inline, Piece
 from rdmawire.nic.work import SOLICITED, VERBS, Answer, Local, SendWR, Verb
 from rdmawire.wire import psn as serial
+from rdmawire.wire.psn import MODULUS
 
 NO_PSN = -1
 
@@ -126,8 +127,8 @@ class SendQueue:
         wqe.psn = self.next_psn
         wqe.packets = wqe.unacked = packets
         if packets:
-            self.next_psn = serial.add(self.next_psn, packets)
-            self.ssn = serial.add(self.ssn, 1)
+            self.next_psn = (self.next_psn + packets) % MODULUS
+            self.ssn = (self.ssn + 1) % MODULUS
 
     def go_back(self, psn: int) -> None:
         """Send again all from ``psn`` on. What is done here and only waits its turn stays done."""

@@ -56,8 +56,9 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
 
 def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
     """A SEND or WRITE: its packets one by one, and those in the middle in runs."""
-    opcodes = qp.service.outbound[wqe.wr.opcode]
-    seal = qp.seal_for(wqe.wr)
+    service = qp.service
+    opcodes = service.outbound[wqe.wr.opcode]
+    seal = qp.seal if service.connected else qp.seal_for(wqe.wr)
     last = wqe.packets - 1
     if not last:
         frames.append(_only(qp, wqe, opcodes, seal))

@@ -34,8 +34,12 @@ def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
     inbound = qp.inbound
     if inbound.reads and (role.changes_memory or inbound.deferred):
         _defer(qp, role, request)
-    else:
-        _take(qp, role, request)
+        return
+    for step in role.steps:
+        fault = step(qp, role, request)
+        if fault is not None:
+            _react(qp, role, request, fault)
+            return
 
 
 def _defer(qp: QueuePair, role: Role, request: Arrival) -> None:
@@ -51,16 +55,8 @@ def resume(qp: QueuePair) -> bool:
     if not inbound.deferred or inbound.reads:
         return False
     while inbound.deferred and not inbound.reads:
-        _take(qp, *inbound.deferred.popleft())
+        respond(qp, *inbound.deferred.popleft())
     return True
-
-
-def _take(qp: QueuePair, role: Role, request: Arrival) -> None:
-    for step in role.steps:
-        fault = step(qp, role, request)
-        if fault is not None:
-            _react(qp, role, request, fault)
-            return
 
 
 def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:

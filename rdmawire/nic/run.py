@@ -16,6 +16,7 @@ from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.seal import pack_word
 from rdmawire.nic.unseal import Flow
 from rdmawire.wire import psn as serial
+from rdmawire.wire.icrc import RESIDUE
 
 
 def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
@@ -51,19 +52,21 @@ def _place(
     flow: Flow, frames: Sequence[bytes], start: int, incoming: Incoming, qp: QueuePair
 ) -> int:
     """Write payloads while frames go on as expected; how many did."""
-    _, word, payload, _, end, crc = flow.layout
-    head, skip, length = frames[start][:word], payload - word, end - payload
+    _, word, payload, pad, end, crc = flow.layout
+    head, length = frames[start][:word], pad - payload
+    first, last = payload - word, pad - word
     fits = min((incoming.limit - incoming.placed) // length, len(frames) - start)
     write, offset = incoming.sink.write, incoming.placed
     taken = 0
     for psn in serial.numbers(qp.inbound.epsn, fits):
         frame = frames[start + taken]
-        rest = memoryview(frame)[word:end]
-        icrc = crc32(rest, crc).to_bytes(4, "little")
-        if frame[:word] != head or rest[:4] != pack_word(psn) or frame[end:] != icrc:
+        rest = memoryview(frame)[word:]
+        if len(frame) != end or frame[:word] != head or rest[:4] != pack_word(psn):
+            break
+        if crc32(rest, crc) != RESIDUE:
             break
         try:
-            write(offset, rest[skip:])
+            write(offset, rest[first:last])
         except MemoryFault:
             break  # taken in alone, the packet meets it again, and all that follows from it
         offset += length

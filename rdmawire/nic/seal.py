@@ -53,14 +53,14 @@ class Seal:
     def __init__(self, headers: tuple[Header, ...], bth: BTH) -> None:
         self.headers = headers
         self.bth = bth
-        self._heads: dict[tuple[int, int], Head] = {}
+        self._heads: dict[int, Head] = {}  # by length, SE and opcode in one number
 
     def head(self, opcode: int, length: int, se: int = 0) -> Head:
         """The head of packets with ``length`` octets between PSN and pad."""
-        key = (opcode | se << 8, length)
+        key = length << 9 | se << 8 | opcode
         return self._heads.get(key) or self._made(key, opcode, length, se)
 
-    def _made(self, key: tuple[int, int], opcode: int, length: int, se: int) -> Head:
+    def _made(self, key: int, opcode: int, length: int, se: int) -> Head:
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
         bth = self.bth.replace(opcode=opcode, se=se, padcnt=-length % 4)
@@ -70,7 +70,8 @@ class Seal:
     def frame(self, opcode: int, word: int, extended: bytes, payload: Octets, se: int = 0) -> bytes:
         """One frame; ``word`` is the PSN, with :data:`ACKREQ` where an ACK is asked for."""
         length = len(extended) + len(payload)
-        head, crc = self._heads.get((opcode | se << 8, length)) or self.head(opcode, length, se)
+        key = length << 9 | se << 8 | opcode
+        head, crc = self._heads.get(key) or self._made(key, opcode, length, se)
         tail = b"".join((pack_word(word), extended, payload, PADS[length & 3]))
         return b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little")))
 

@@ -19,7 +19,8 @@ from rdmawire.errors import WireError
 from rdmawire.nic.seal import ACKREQ, HEAD_OF_BTH, MOST_HEADS, state_behind
 from rdmawire.wire import roce
 from rdmawire.wire.codec import fused
-from rdmawire.wire.ib import BTH, GRH
+from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece, size
 from rdmawire.wire.opcode import SHAPES, Part, Shape
@@ -58,7 +59,7 @@ class Drop(Enum):
 class Layout(NamedTuple):
     """Where things stand in the frames of a flow, in octets from their start.
 
-    ``word`` has AckReq and PSN; the ICRC's state there is ``crc``, and the ICRC is at ``end``.
+    ``word`` has AckReq and PSN; the ICRC's state there is ``crc``, and the ICRC ends at ``end``.
     ``read`` reads the headers between ``word`` and ``payload``, where there are any.
     """
 
@@ -74,14 +75,16 @@ class Flow:
     """What the head of a frame says.
 
     ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
-    congestion (RFC 3168, 5). ``ways`` is for the engine: who takes them, by which row.
+    congestion (RFC 3168, 5); ``solicited`` ones have the Solicited Event bit (IBA 9.2.3). ``ways``
+    is for the engine: who takes them, by which row.
     """
 
-    __slots__ = ("bth", "headers", "layout", "marked", "runs", "shape", "ways")
+    __slots__ = ("bth", "headers", "layout", "marked", "runs", "shape", "solicited", "ways")
 
     def __init__(self, bth: BTH, headers: tuple[Piece, ...], layout: Layout) -> None:
         self.bth = bth
         self.shape: Shape = SHAPES[bth.opcode]
+        self.solicited = bool(bth.se)
         self.headers = headers
         self.layout = layout
         self.marked = any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers)
@@ -136,8 +139,7 @@ class Unsealer:
     def unseal(self, flow: Flow, frame: bytes) -> Arrival | None:
         """The packet in a frame of this flow; ``None`` where its ICRC is bad."""
         read, start, payload, pad, end, crc = flow.layout
-        found = crc32(memoryview(frame)[start:end], crc).to_bytes(4, "little")
-        if found != frame[end : end + 4]:
+        if len(frame) < end or crc32(frame[start:end], crc) != RESIDUE:
             self._drops[Drop.ICRC] += 1
             return None
         (word,) = _read_word(frame, start)
@@ -181,7 +183,8 @@ def _flow(frame: bytes, parsed: roce.Frame) -> Flow:
     payload = before + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
     pad = payload + len(parsed.packet.payload)
     crc = state_behind(frame[:word], parsed.headers)
-    layout = Layout(_READERS.get(bth.opcode), word, payload, pad, pad + bth.padcnt, crc)
+    end = pad + bth.padcnt + ICRC.SIZE
+    layout = Layout(_READERS.get(bth.opcode), word, payload, pad, end, crc)
     return Flow(bth, parsed.headers, layout)
 
 

@@ -65,10 +65,11 @@ def check_sges(sges: tuple[Sge, ...], most: int) -> None:
     """``VerbsError`` EINVAL for more pieces than there may be, and for what is no range."""
     if len(sges) > most:
         raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
-    for place, (address, length, lkey) in enumerate(sges):
+    for sge in sges:
+        address, length, lkey = sge
         bits = address | length | lkey  # of all three at once: every piece of work comes here
         if (length | lkey) >> 32 or bits >> 64 or bits.__class__ is not int:
-            pieces = ", ".join(map(shown, sges[place]))
+            place, pieces = sges.index(sge), ", ".join(map(shown, sge))
             raise VerbsError(f"SGE {place}: address, length, lkey {pieces}: no such range", EINVAL)
 
 

@@ -27,6 +27,8 @@ VARIANT: dict[type[Header], tuple[str, ...]] = {
 
 ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
 """What an ICRC begins with where ones stand for the LRH."""
+RESIDUE = crc32(crc32(b"").to_bytes(4, "little"))
+"""What a CRC comes to over octets with their own CRC behind them, whatever they are."""
 _BTH_SIZE = BTH.SIZE
 _IPV6_BTH = IPv6.SIZE + UDP.SIZE
 _IBA_GLOBAL = int(LNH.IBA_GLOBAL)

@@ -10,7 +10,8 @@ from rdmawire.nic.seal import MOST_HEADS
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import AETH, DETH, RETH, Ack, ImmDt
+from rdmawire.wire.ib import AETH, DETH, ICRC, RETH, Ack, ImmDt
+from rdmawire.wire.icrc import icrc_ipv4
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
@@ -132,6 +133,24 @@ def test_a_frame_cut_anywhere_or_with_a_bit_changed_is_no_other_frame(at: int) -
     for place in set(range(16 + at, len(frame), 8)) - {FECN}:
         nic.receive(flipped(frame, place, 0x80), 0)
     assert stage.server.region.read(8) == bytes(8)
+    assert stage.server.qp.state is QPState.RTS
+
+
+@pytest.mark.parametrize("burst", [False, True])
+@pytest.mark.parametrize("end", [56, 60, 64, 70, 76])
+def test_a_frame_cut_short_is_none_though_its_crc_be_good_there(end: int, burst: bool) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    nic = stage.server.nic
+    nic.receive(good(stage).seal().build(), 0)
+    whole = with_bth(good(stage), psn=101).seal().build()
+    crc = icrc_ipv4(whole, Ethernet.SIZE, end).to_bytes(ICRC.SIZE, "big")
+    cut = whole[:end] + crc
+    assert len(cut) < len(whole)
+    if burst:
+        nic.receive_all([cut], 0)
+    else:
+        nic.receive(cut, 0)
+    assert nic.drops == {Drop.ICRC: 1}
     assert stage.server.qp.state is QPState.RTS
 
 
