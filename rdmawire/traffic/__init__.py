@@ -1,0 +1,1 @@
+"""Test traffic: scenarios, generators, and captures edited."""
