@@ -46,6 +46,10 @@ class Grant(ABC):
         self.generation = 0
         self.deny(KeyFault.NOT_BOUND)
 
+    def __repr__(self) -> str:
+        grants = f"{self.length} octets at {self.iova:#x}" if self.valid else self.refusal.name
+        return f"<{self.label} {self.key:#x}: {grants}>"
+
     def deny(self, refusal: KeyFault) -> None:
         """Grant nothing from now on."""
         self.denied = _ALL

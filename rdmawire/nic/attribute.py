@@ -121,14 +121,14 @@ _PKEY_INDEX = Bounds(0, lambda profile: profile.pkey_tbl_len - 1)
 _PORT = Bounds(1, lambda profile: profile.phys_port_cnt)
 
 BOUNDS: dict[str, Bounds] = {
-    "qp_state": up_to(QPState.ERR),
-    "cur_qp_state": up_to(QPState.ERR),
+    "qp_state": up_to(QPState.ERR)._replace(words=QPState),
+    "cur_qp_state": up_to(QPState.ERR)._replace(words=QPState),
     "en_sqd_async_notify": up_to(1),
     "qp_access_flags": _BITS_32,
     "pkey_index": _PKEY_INDEX,
     "port_num": _PORT,
     "qkey": _BITS_32,
-    "path_mtu": Bounds(MTU.OCTETS_256, lambda profile: profile.max_mtu),
+    "path_mtu": Bounds(MTU.OCTETS_256, lambda profile: profile.max_mtu, MTU),
     "timeout": _BITS_5,
     "retry_cnt": _BITS_3,
     "rnr_retry": _BITS_3,
@@ -140,7 +140,7 @@ BOUNDS: dict[str, Bounds] = {
     "min_rnr_timer": _BITS_5,
     "sq_psn": _BITS_24,
     "max_dest_rd_atomic": Bounds(0, lambda profile: profile.max_qp_rd_atom),
-    "path_mig_state": up_to(MigrationState.ARMED),
+    "path_mig_state": up_to(MigrationState.ARMED)._replace(words=MigrationState),
     "dest_qp_num": _BITS_24,
     "rate_limit": _BITS_32,
 }

@@ -73,6 +73,10 @@ class CompletionQueue:
         """Whether it overran."""
         return not self._room
 
+    def __repr__(self) -> str:
+        state = "overrun" if self.broken else f"{len(self._held)} of {self._room} completions"
+        return f"<CQ {self.number}: {state}>"
+
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> bool:
         """Take a completion; ``False`` when it is lost.
 

@@ -241,10 +241,20 @@ class Bounds(NamedTuple):
 
     low: int
     high: Callable[[Profile], int]
+    words: type[IntEnum] | None = None
 
     def check(self, field: str, value: int, profile: Profile) -> None:
-        """``VerbsError`` EINVAL, with the field's name, for what is no such number."""
-        check_number(field, value, int(self.low), int(self.high(profile)))
+        """``VerbsError`` EINVAL, with the field's name, for what is no such number.
+
+        It says what the numbers mean, where they have ``words``.
+        """
+        try:
+            check_number(field, value, int(self.low), int(self.high(profile)))
+        except VerbsError as error:
+            if self.words is None:
+                raise
+            meanings = ", ".join(f"{word.value} {word.name}" for word in self.words)
+            raise VerbsError(f"{error.reason} ({meanings})", error.errno) from None
 
 
 def up_to(high: int) -> Bounds:

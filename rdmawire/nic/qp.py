@@ -86,6 +86,10 @@ class QueuePair:
         self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
         self.take_attributes()
 
+    def __repr__(self) -> str:
+        waits = f"{len(self.sq)} sends, {len(self.rq)} receives"
+        return f"<{self.type.name} QP {self.number:#x} in {self.state.name}: {waits}>"
+
     def acquire(self) -> None:
         """Count as a user of what it is made of."""
         self.made_of.pd.acquire()

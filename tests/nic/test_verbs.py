@@ -199,3 +199,25 @@ def test_an_attribute_may_change_while_it_runs() -> None:
     stage.server.receive(8)
     stage.drive()
     assert statuses(stage.client) == [0]
+
+
+def test_what_adapters_give_says_what_it_is() -> None:
+    pair = Pair()
+    client = pair.client
+    region = client.region.region
+    assert repr(client.qp) == f"<RC QP {client.qp.number:#x} in RTS: 0 sends, 0 receives>"
+    assert repr(client.cq) == f"<CQ {client.cq.number}: 0 of {client.cq.cqe} completions>"
+    assert repr(region) == f"<MR {region.lkey:#x}: {region.length} octets at {region.iova:#x}>"
+    client.nic.memory.dereg_mr(region)
+    assert repr(region).endswith(": NOT_BOUND>")
+
+
+def test_a_number_that_stands_for_another_says_what_it_may_be() -> None:
+    pair = Pair()
+    with pytest.raises(VerbsError) as refused:
+        pair.client.nic.modify_qp(
+            pair.client.qp,
+            QPAttributes(path_mtu=1024),
+            QPAttrMask.PATH_MTU,  # type: ignore[arg-type]
+        )
+    assert "path_mtu 1024 is not within 1..5 (1 OCTETS_256, 2 OCTETS_512" in str(refused.value)
