@@ -1,0 +1,80 @@
+"""What a run of traffic amounted to: a table for people, one JSON object for machines."""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rdmawire.traffic.summary import Summary
+
+_SECOND = 1_000_000_000
+_COUNTS = (
+    "messages",
+    "octets",
+    "frames",
+    "frame_octets",
+    "retransmits",
+    "naks",
+    "rnr_naks",
+    "cnps",
+    "marks",
+    "lost",
+    "failed",
+)
+_WORDS = {
+    "octets": "bytes",
+    "frame_octets": "bytes on the wire",
+    "naks": "NAKs",
+    "rnr_naks": "RNR NAKs",
+    "cnps": "CNPs",
+    "marks": "ECN marks",
+    "lost": "frames lost",
+    "failed": "messages failed",
+}
+_QUIET = {"marks", "lost", "failed", "rnr_naks"}
+"""Counts that are left out of the table where they are 0."""
+_PATHS = {"host": "host memory", "gpu_direct": "GPUDirect", "bounce": "bounce buffers"}
+
+
+def write_summary(summary: "Summary", *, as_json: bool, to: TextIO | None = None) -> None:
+    """Print a summary: to standard output, unless frames go there."""
+    stream = sys.stdout if to is None else to
+    if as_json:
+        stream.write(json.dumps(as_object(summary), indent=1) + "\n")
+    elif stream.isatty():
+        _draw(summary, stream)
+    else:
+        stream.writelines(f"{name:<26}{value}\n" for name, value in rows(summary))
+
+
+def as_object(summary: "Summary") -> dict[str, object]:
+    """The summary as JSON has it: every count, by its name."""
+    found = summary._asdict()
+    return {**found, "paths": {name: way._asdict() for name, way in summary.paths.items()}}
+
+
+def rows(summary: "Summary") -> Iterator[tuple[str, str]]:
+    """What is said of each count, those of trouble only where there is any."""
+    for name in _COUNTS:
+        count: int = getattr(summary, name)
+        if count or name not in _QUIET:
+            yield _WORDS.get(name, name), f"{count:,}"
+    for name, way in summary.paths.items():
+        said = f"{way.octets:,} bytes in {way.transactions:,} DMAs, {way.copies:,} copies"
+        yield f"by {_PATHS.get(name, name)}", said
+    yield "virtual time", f"{summary.virtual_ns / _SECOND:.9f} s"
+    yield "wall time", f"{summary.wall_s:.3f} s"
+
+
+def _draw(summary: "Summary", stream: TextIO) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(box=box.SIMPLE, show_header=False)
+    drawn.add_column(style="cyan")
+    drawn.add_column(justify="right")
+    for name, value in rows(summary):
+        drawn.add_row(name, value)
+    Console(file=stream).print(drawn)
