@@ -75,7 +75,8 @@ class MemoryPlan:
     ``via`` is how an adapter gets to a GPU's memory: ``peermem``, ``peermem-legacy`` (the region
     goes when the owner frees it), ``dmabuf`` or ``bounce``. ``access`` are names of
     :class:`rdmawire.memory.access.Access`. ``refused`` is the errno that its registration must
-    meet, for what is to fail.
+    meet, for what is to fail. ``fast``: its region is made for fast registration, and grants
+    nothing until the verb ``reg_mr``.
     """
 
     name: str
@@ -88,7 +89,16 @@ class MemoryPlan:
     via: str = "peermem"
     registered: bool = True
     on_demand: bool = False
+    fast: bool = False
     refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPlan:
+    """A memory window of type 2, unbound until ``bind_mw``. Spans name it as they name memory."""
+
+    name: str
+    mark: Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +123,7 @@ class HostPlan:
     profile: str = "ibta"
     gpus: tuple[GpuPlan, ...] = ()
     memory: tuple[MemoryPlan, ...] = ()
+    windows: tuple[WindowPlan, ...] = ()
     srqs: tuple[SrqPlan, ...] = ()
 
 
@@ -190,7 +201,8 @@ class ConnectionPlan:
     ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` by the
     connection manager. ``congestion`` is a scheme's name (``dcqcn``, ``timely``), with its
     ``parameters``; ``cnp_interval`` how seldom (ns) marks are told. ``receives`` are posted at
-    once: so many, each into this memory.
+    once: so many, each into this memory. ``alternate``: both ends have the same path once more
+    as their alternate one, and are rearmed, for the verb ``migrate``.
     """
 
     name: str
@@ -205,6 +217,7 @@ class ConnectionPlan:
     attributes: Mapping[str, int] = field(default_factory=dict)
     of_end: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     connect: str = "at once"
+    alternate: bool = False
     congestion: str | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)
     cnp_interval: int | None = None
@@ -340,7 +353,10 @@ Expectation = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One scenario. ``source`` is what its file is called in messages."""
+    """One scenario. ``source`` is what its file is called in messages.
+
+    Two hosts without switches and links get a link from the reader, so ``links`` has them all.
+    """
 
     name: str
     source: str
