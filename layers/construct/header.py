@@ -18,7 +18,7 @@ from construct import (
     Struct,
 )
 
-from rdmawire.analysis.nearest import offer
+from rdmawire.nearest import offer
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.show import BOOL
 

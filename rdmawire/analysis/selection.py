@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, cast
 
 from rdmawire.analysis.fields import derived_fields, fields, named_rows
 from rdmawire.analysis.frame import FRAME_FIELDS, FrameField
-from rdmawire.analysis.nearest import offer
 from rdmawire.analysis.node import Derived, Dissection, Node
 from rdmawire.errors import RdmaError
+from rdmawire.nearest import offer
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import Show, writer
 from rdmawire.wire.tables import tables

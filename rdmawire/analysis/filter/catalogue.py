@@ -11,9 +11,9 @@ from rdmawire.analysis.fields import FieldInfo, derived_fields, fields, named_ro
 from rdmawire.analysis.filter.error import shown
 from rdmawire.analysis.filter.kind import BY_NOTATION, SIZES, Kind
 from rdmawire.analysis.frame import FRAME_FIELDS
-from rdmawire.analysis.nearest import OFFERED, nearest, offer
 from rdmawire.analysis.node import Derived, Dissection, Node
 from rdmawire.analysis.selection import Reading, Source, sources
+from rdmawire.nearest import OFFERED, nearest, offer
 from rdmawire.wire.header import Header, Meaning
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import Show, writer
