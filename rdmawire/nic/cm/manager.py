@@ -102,7 +102,7 @@ class ConnectionManager(Machine):
         if datagrams:
             bring_up_datagrams(self.nic, qp, param.qkey)
         else:
-            conn.psn = self.random.getrandbits(24)
+            conn.psn = self.random.getrandbits(24) if param.psn is None else param.psn
             conn.terms = self._offered(conn)
         self.keep(conn)
         self.step(conn, Input.RESOLVE if datagrams else Input.CONNECT)
@@ -146,9 +146,10 @@ class ConnectionManager(Machine):
         check_kind("param", param, ConnParam)
         check_fit(qp, datagrams=conn.datagrams)
         param.check(room_in(SIDRREP if conn.datagrams else REP))
-        before = conn.terms
+        before, psn = conn.terms, conn.psn
         conn.offer = param
         conn.terms = _accepted(before, param)
+        conn.psn = conn.terms.rq_psn
         conn.take_qp(qp)
         try:
             if conn.datagrams:
@@ -156,7 +157,7 @@ class ConnectionManager(Machine):
                 conn.sidr_status = SIDRStatus.SUCCESS
             self.step(conn, Input.ACCEPT)
         except VerbsError:
-            conn.terms, conn.qp, conn.offer = before, None, NOTHING_SPECIAL
+            conn.terms, conn.psn, conn.qp, conn.offer = before, psn, None, NOTHING_SPECIAL
             raise
 
     def reject(
@@ -241,6 +242,7 @@ def _accepted(terms: Terms, param: ConnParam) -> Terms:
     """What the request allowed, or what the owner gives of it."""
     responder, initiator = param.responder_resources, param.initiator_depth
     return terms._replace(
+        rq_psn=terms.rq_psn if param.psn is None else param.psn,
         responder_resources=terms.responder_resources if responder is None else responder,
         initiator_depth=terms.initiator_depth if initiator is None else initiator,
     )

@@ -10,6 +10,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.nic.cm.service import RDMA_UDP_QKEY
 from rdmawire.wire.management import MTU
+from rdmawire.wire.psn import MODULUS
 
 TIME_UNIT = 4_096
 """Nanoseconds that the standard's exponents multiply. IBA 12.7.19."""
@@ -65,7 +66,8 @@ class ConnParam(NamedTuple):
     """What one side offers, as rdma_conn_param has it.
 
     ``None`` for a depth takes as much as the peer and the adapter allow. ``path_mtu`` is for
-    requests, ``None`` for the settings' own. ``qkey`` is that of datagrams.
+    requests, ``None`` for the settings' own. ``qkey`` is that of datagrams. ``psn`` is the first
+    that this side will expect of the peer, drawn if it is ``None``.
     """
 
     private_data: bytes = b""
@@ -77,6 +79,7 @@ class ConnParam(NamedTuple):
     srq: bool = False
     path_mtu: MTU | None = None
     qkey: int = RDMA_UDP_QKEY
+    psn: int | None = None
 
     def check(self, room: int) -> None:
         """``VerbsError`` EINVAL for what does not fit a message with so many private octets."""
@@ -99,9 +102,10 @@ _MOST = {
     "qkey": 0xFFFF_FFFF,
     "flow_control": 1,
     "srq": 1,
+    "psn": MODULUS - 1,
 }
 
-_MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu")
+_MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu", "psn")
 
 
 class Terms(NamedTuple):

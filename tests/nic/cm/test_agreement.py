@@ -60,6 +60,16 @@ def test_each_expects_the_psn_that_it_announced() -> None:
     assert (mine.dest_qp, peers.dest_qp) == (peers.number, mine.number)
 
 
+def test_owners_may_say_which_psn_they_expect() -> None:
+    two = Two()
+    mine = two.ask(ConnParam(psn=0xFFFFFE))
+    two.drive(us(10))
+    peers = two.server.accept(ConnParam(psn=7))
+    two.drive(us(10))
+    assert (mine.attributes.rq_psn, mine.attributes.sq_psn) == (0xFFFFFE, 7)
+    assert (peers.attributes.rq_psn, peers.attributes.sq_psn) == (7, 0xFFFFFE)
+
+
 def test_retries_and_timeouts_are_the_requests_but_each_tells_its_own_rnr_retries() -> None:
     two = Two()
     mine = two.ask(ConnParam(retry_count=3, rnr_retry_count=5))

@@ -1,0 +1,65 @@
+"""A port whose owner is told at once: what applications need that react inside a world."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from rdmawire.nic.cm.event import CMEvent
+from rdmawire.nic.cm.port import ManagedPort
+from rdmawire.nic.engine import Nic
+from rdmawire.nic.event import Event
+
+Hear: TypeAlias = Callable[[Event | CMEvent], None]
+"""What an owner does about an event."""
+
+
+class AttendedPort:
+    """A NIC, with or without a connection manager, and an application that waits for events.
+
+    ``hear`` is told of each event when it happens, and may post work meanwhile. What it gives to
+    other hosts they must be woken for (:meth:`~rdmawire.fabric.network.Network.wake`).
+    """
+
+    def __init__(self, nic: Nic, managed: ManagedPort | None = None) -> None:
+        self.nic = nic
+        self.managed = managed
+        self.hear: Hear = _nobody
+        self._port = nic if managed is None else managed
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """Take in one Ethernet frame, without its FCS."""
+        self._port.receive(frame, now)
+        self.tell()
+
+    def transmit(self, now: int) -> list[bytes]:
+        """The next frames to send; work that ends without any may lead to more work."""
+        frames = self._port.transmit(now)
+        while self.tell() and not frames:
+            frames = self._port.transmit(now)
+        return frames
+
+    def next_timer(self) -> int | None:
+        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        return self._port.next_timer()
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due."""
+        self._port.handle_timer(now)
+        self.tell()
+
+    def tell(self) -> bool:
+        """Have the owner hear of all that happened; whether anything did."""
+        event = first = self._next_event()
+        while event is not None:
+            self.hear(event)
+            event = self._next_event()
+        return first is not None
+
+    def _next_event(self) -> Event | CMEvent | None:
+        event = self.nic.next_event()
+        if event is None and self.managed is not None:
+            return self.managed.next_event()
+        return event
+
+
+def _nobody(_: Event | CMEvent) -> None:
+    """Nobody listens yet."""

@@ -1,0 +1,67 @@
+"""Ports whose owners hear at once of what happens."""
+
+from rdmawire.fabric.attended import AttendedPort
+from rdmawire.fabric.clock import us
+from rdmawire.fabric.host import Host
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.pair import ATTRIBUTES, CAP, connect
+from rdmawire.fabric.world import World
+from rdmawire.nic.cm.event import CMEvent
+from rdmawire.nic.event import CompletionEvent, Event
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.state import QPType
+from rdmawire.nic.work import SendOpcode, SendWR
+
+
+class Asker:
+    """Posts the next piece of work when the one before is done, a number of times."""
+
+    def __init__(self, host: Host, work: SendWR, times: int) -> None:
+        self.host, self.work, self.times = host, work, times
+        self.port = AttendedPort(host.nic)
+        self.port.hear = self.hear
+        self.cq = host.nic.create_cq(64)
+        self.qp: QueuePair = host.nic.create_qp(QPType.RC, QPInit(host.pd, self.cq, self.cq, CAP))
+        self.world = World()
+        self.done: list[int] = []
+
+    def hear(self, event: Event | CMEvent) -> None:
+        assert event == CompletionEvent(self.cq.number)
+        for _ in self.cq.poll(64):
+            self.done.append(self.world.now)
+            if len(self.done) < self.times:
+                self.ask()
+
+    def ask(self) -> None:
+        self.cq.request_notify()
+        self.host.nic.post_send(self.qp, (self.work,), self.world.now)
+
+
+def test_one_answer_leads_to_the_next_question() -> None:
+    server = Host(2)
+    asker = Asker(Host(1), SendWR(SendOpcode.RDMA_WRITE), times=3)
+    cq = server.nic.create_cq(64)
+    peer = server.nic.create_qp(asker.qp.type, QPInit(server.pd, cq, cq, CAP))
+    connect(asker.host, asker.qp, server, peer, ATTRIBUTES)
+    link = Link(us(1))
+    asker.world.attach(asker.port, asker.host.mac, link)
+    asker.world.attach(server.nic, server.mac, link)
+    asker.ask()
+    asker.world.run()
+    assert asker.done == [us(2), us(4), us(6)]
+
+
+def test_work_without_packets_leads_to_more_within_the_same_turn() -> None:
+    asker = Asker(Host(1), SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=0), times=3)
+    asker.host.bring_up(asker.qp, ATTRIBUTES._replace(ah=asker.host.path_to(Host(2))))
+    asker.ask()
+    assert asker.port.transmit(5) == []
+    assert len(asker.done) == 3
+
+
+def test_nobody_need_listen() -> None:
+    asker = Asker(Host(1), SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=0), times=1)
+    asker.host.bring_up(asker.qp, ATTRIBUTES._replace(ah=asker.host.path_to(Host(2))))
+    port = AttendedPort(asker.host.nic)
+    asker.ask()
+    assert (port.transmit(0), port.next_timer(), port.tell()) == ([], None, False)
