@@ -1,5 +1,6 @@
 """Fields of frames by the names of the wire's tables, such as ``bth.psn``: read and written."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Final, cast
 
@@ -7,7 +8,7 @@ from rdmawire.errors import WireError
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.wire import roce
 from rdmawire.wire.checksum import udp_checksum
-from rdmawire.wire.header import Header
+from rdmawire.wire.header import Header, Row
 from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
 from rdmawire.wire.layout import Piece, joined, size
@@ -28,17 +29,30 @@ def _tables() -> dict[str, type[Header]]:
     return {table.label: table for module in MODULES for table in tables_of(module)}
 
 
+def names() -> Iterator[str]:
+    """Every field that there is."""
+    yield from _OF_FRAME
+    for label, table in _tables().items():
+        yield from (f"{label}.{row.name}" for row in table.rows)
+
+
 def check_name(name: str) -> None:
     """:class:`FabricError` unless a header of Ethernet, IP or the transport has this field."""
+    row_of(name)
+
+
+def row_of(name: str) -> Row | None:
+    """The row of a table that has this name, or ``None`` if it is the frame's; else as above."""
     label, _, field = name.partition(".")
     if name in _OF_FRAME:
-        return
+        return None
     table = _tables().get(label)
     if table is None:
         raise FabricError(f"{name!r}: {label!r} is not one of {', '.join(sorted(_tables()))}")
-    if field not in {row.name for row in table.rows}:
-        fields = ", ".join(row.name for row in table.rows)
-        raise FabricError(f"{name!r}: {label} has {fields}")
+    rows = {row.name: row for row in table.rows}
+    if field not in rows:
+        raise FabricError(f"{name!r}: {label} has {', '.join(rows)}")
+    return rows[field]
 
 
 class Fields:
