@@ -1,0 +1,124 @@
+"""Mistakes of a scenario: where, what was found, what was expected, what may have been meant."""
+
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from rdmawire.errors import RdmaError
+from rdmawire.nearest import nearest
+from rdmawire.traffic.scenario.model import Mark
+
+MOST_MISTAKES: Final = 20
+"""Mistakes of one file that are told; the others are counted."""
+_LONGEST: Final = 60
+"""Characters of a file that a message repeats, and of a word that is looked up."""
+
+
+class Mistake(NamedTuple):
+    """One of them. No ``mark``: it is about the file as a whole."""
+
+    source: str
+    mark: Mark | None
+    found: str
+    expected: str
+    meant: str = ""
+
+    def __str__(self) -> str:
+        place = "" if self.mark is None else f":{self.mark.line}:{self.mark.column}"
+        meant = f"; did you mean {self.meant!r}?" if self.meant else ""
+        return f"{self.source}{place}: found {self.found}; expected {self.expected}{meant}"
+
+
+class ScenarioError(RdmaError):
+    """A scenario that cannot be run. ``mistakes`` are the first of them, in the file's order."""
+
+    def __init__(self, mistakes: Iterable[Mistake], more: int = 0) -> None:
+        self.mistakes = tuple(mistakes)
+        self.more = more
+        lines = [*map(str, self.mistakes), *([f"and {more} more"] if more else [])]
+        super().__init__("\n".join(lines))
+
+
+class Unread(Exception):
+    """Something could not be read, and that was told."""
+
+
+class Misread(Unread):
+    """Something could not be read, which nobody told yet.
+
+    ``word`` is what ``known`` words are compared with, to say what may have been meant.
+    """
+
+    def __init__(
+        self,
+        mark: Mark,
+        found: str,
+        expected: str,
+        *,
+        word: str = "",
+        known: Collection[str] = (),
+    ) -> None:
+        super().__init__(found, expected)
+        self.mark = mark
+        self.found = found
+        self.expected = expected
+        self.word = word
+        self.known = known
+
+
+class Unfit(ValueError):
+    """A text that is not what it should be.
+
+    ``expected`` says what it should be, if that is not what is always said; ``word`` and ``known``
+    are as for :class:`Misread`.
+    """
+
+    def __init__(self, expected: str = "", *, word: str = "", known: Collection[str] = ()) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.word = word
+        self.known = known
+
+
+class Mistakes:
+    """All mistakes of one file, as they are found."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._told: list[Mistake] = []
+        self._more = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def tell(self, error: Unread) -> None:
+        """Keep one, unless it was told."""
+        if not isinstance(error, Misread):
+            return
+        if len(self._told) == MOST_MISTAKES:
+            self._more += 1
+            return
+        meant = meant_by(error.word, error.known)
+        self._told.append(Mistake(self.source, error.mark, error.found, error.expected, meant))
+
+    def check(self) -> None:
+        """:class:`ScenarioError` if there are any."""
+        if self._told:
+            raise ScenarioError(sorted(self._told, key=lambda one: one.mark or ()), self._more)
+
+
+def meant_by(word: str, known: Collection[str]) -> str:
+    """The known word that was meant, if one is alike."""
+    if not word or len(word) > _LONGEST:
+        return ""
+    same = (each for each in known if each.casefold() == word.casefold())
+    return next(same, "") or next(iter(nearest(word, known)), "")
+
+
+def quoted(text: str) -> str:
+    """What stands in the file, on one line, and shortened if it is long."""
+    return repr(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}...")
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words one after the other."""
+    return ", ".join(words)

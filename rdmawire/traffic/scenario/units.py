@@ -1,0 +1,194 @@
+"""Values as a file writes them: one small parser for each, and how each is written back.
+
+A parser takes a text and gives a value, or :class:`Unfit`. Numbers are decimal, or hexadecimal
+behind ``0x``; sizes become octets, times ns, rates bits a second, each exactly.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from ipaddress import ip_address
+from typing import Final
+
+from rdmawire.traffic.scenario.mistake import Unfit, quoted
+from rdmawire.traffic.scenario.model import End, Range, Span
+
+LARGEST: Final = (1 << 64) - 1
+"""No number of a scenario is greater."""
+_LONGEST: Final = 40
+"""Characters of the longest number."""
+LONGEST_NAME: Final = 64
+
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|-?[0-9]+")
+_QUANTITY = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/µ]*)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPAN = re.compile(r"([^.\[\]]+)\.([^.\[\]]+)(?:\[([^:\[\]]*)(:?)([^:\[\]]*)\])?")
+_END = re.compile(r"([^/#]+)/([^/#]+)(?:#(.+))?")
+
+SIZES: Final = {"": 1, "octets": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+TIMES: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+RATES: Final = {
+    "bit/s": 1,
+    "kbit/s": 10**3,
+    "Mbit/s": 10**6,
+    "Gbit/s": 10**9,
+    "Tbit/s": 10**12,
+}
+
+
+def number(text: str) -> int:
+    """``7``, ``-1`` or ``0x1f``."""
+    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
+        raise Unfit
+    value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
+    if abs(value) > LARGEST:
+        raise Unfit(f"a number up to {LARGEST}")
+    return value
+
+
+def fraction(text: str) -> float:
+    """``0.25``; no sign and no exponent."""
+    if len(text) > _LONGEST or not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+        raise Unfit
+    return float(text)
+
+
+def _quantity(text: str, units: Mapping[str, int]) -> int:
+    """A number and a unit, as a whole number of the unit that counts 1."""
+    parts = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if parts is None:
+        raise Unfit
+    amount, unit = parts.groups()
+    if unit not in units and amount != "0":
+        raise Unfit(word=unit, known=[name for name in units if name])
+    whole = int(amount, 16) if amount[:2] in ("0x", "0X") else Fraction(amount)
+    value = whole * units.get(unit, 1)
+    if value.denominator != 1 or value > LARGEST:
+        raise Unfit
+    return int(value)
+
+
+def size(text: str) -> int:
+    """``64``, ``8 KiB`` or ``1.5 MiB``, in octets."""
+    return _quantity(text, SIZES)
+
+
+def time(text: str) -> int:
+    """``10 us`` or ``1.5 ms``, in ns; 0 needs no unit."""
+    return _quantity(text, TIMES)
+
+
+def rate(text: str) -> int:
+    """``100 Gbit/s``, in bits a second."""
+    return _quantity(text, RATES)
+
+
+def amount(text: str) -> int:
+    """A number, a size or a time."""
+    return _quantity(text, SIZES | TIMES)
+
+
+def written(value: int, units: Mapping[str, int]) -> str:
+    """A quantity in the greatest unit in which it is whole."""
+    if not value:
+        return "0"
+    name, unit = max(
+        ((name, unit) for name, unit in units.items() if value % unit == 0), key=lambda one: one[1]
+    )
+    return f"{value // unit} {name}".strip()
+
+
+def between(text: str, parse: Callable[[str], int]) -> Range:
+    """``3``, ``3..5``, ``1..`` or ``..9``; the ends are counted in."""
+    least, dots, most = (part.strip() for part in text.partition(".."))
+    if not dots:
+        only = parse(least)
+        return Range(only, only)
+    if not (least or most):
+        raise Unfit
+    found = Range(parse(least) if least else 0, parse(most) if most else None)
+    if found.most is not None and found.most < found.least:
+        raise Unfit(f"a range that does not end before it begins; {quoted(text)} does")
+    return found
+
+
+def name(text: str) -> str:
+    """A name that a scenario gives: letters, digits and underscores, a letter first."""
+    if len(text) > LONGEST_NAME or not _NAME.fullmatch(text):
+        raise Unfit
+    return text
+
+
+def span(text: str) -> Span:
+    """``host.memory``, ``host.memory[16:32]``, ``host.memory[4 KiB:]`` or ``host.memory[:8]``."""
+    parts = _SPAN.fullmatch(text)
+    if parts is None:
+        raise Unfit
+    host, memory, start, colon, end = parts.groups()
+    if start is None:
+        return Span(name(host), name(memory))
+    if not colon:
+        raise Unfit(f"from where to where: [{start}:end]")
+    offset = size(start.strip()) if start.strip() else 0
+    if not end.strip():
+        return Span(name(host), name(memory), offset)
+    length = size(end.strip()) - offset
+    if length <= 0:
+        raise Unfit("a span that ends behind its begin")
+    return Span(name(host), name(memory), offset, length)
+
+
+def end(text: str) -> End:
+    """``host/connection``, or ``host/connection#2`` for its second queue pair."""
+    parts = _END.fullmatch(text)
+    if parts is None:
+        raise Unfit
+    host, connection, which = parts.groups()
+    if which is None:
+        return End(name(host), name(connection))
+    if number(which) < 1:
+        raise Unfit("queue pairs counted from 1 on")
+    return End(name(host), name(connection), number(which))
+
+
+def octets(text: str) -> bytes:
+    """``00 ff``: two hexadecimal digits for each octet."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise Unfit from None
+
+
+def encoded(text: str) -> bytes:
+    """A text as UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Unfit("text that has octets in UTF-8") from None
+
+
+def mac(text: str) -> str:
+    """``02:00:00:00:00:01``, of one station."""
+    if not re.fullmatch(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}", text):
+        raise Unfit
+    if int(text[:2], 16) & 1:
+        raise Unfit("the address of one station, not a group's")
+    return text.lower()
+
+
+def address(text: str) -> str:
+    """``10.0.0.1`` or ``fd00::1``, as it is written usually."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        raise Unfit from None
+    if found.is_multicast or found.is_unspecified or getattr(found, "scope_id", None):
+        raise Unfit("the address of one host")
+    return str(found)
+
+
+def truth(text: str) -> bool:
+    """``true`` or ``false``."""
+    if text not in ("true", "false"):
+        raise Unfit
+    return text == "true"
