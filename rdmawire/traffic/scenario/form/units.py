@@ -10,7 +10,7 @@ from fractions import Fraction
 from ipaddress import ip_address
 from typing import Final
 
-from rdmawire.traffic.scenario.mistake import Unfit, quoted
+from rdmawire.traffic.scenario.form.mistake import Unfit, quoted
 from rdmawire.traffic.scenario.model import End, Range, Span
 
 LARGEST: Final = (1 << 64) - 1

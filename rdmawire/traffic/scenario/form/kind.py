@@ -1,0 +1,273 @@
+"""Kinds of values: how a node is read as one, what a message says of it, and its JSON Schema.
+
+Every row of the schema has one. ``said`` ends a sentence that begins with "expected"; ``samples``
+are texts that are such a value, for pages and tests.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from rdmawire.traffic.scenario.form import units
+from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed, quoted
+from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, described, is_nothing
+from rdmawire.traffic.scenario.model import Mark, Range
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Json = dict[str, Any]
+"""A JSON Schema."""
+
+Definitions = dict[str, Json]
+"""Those that others refer to, by name."""
+
+
+class Kind(Protocol[T_co]):
+    """What values are."""
+
+    @property
+    def said(self) -> str: ...
+
+    @property
+    def samples(self) -> tuple[str, ...]: ...
+
+    def read(self, node: Node, reading: Reading) -> T_co:
+        """The value; :class:`Unread` for what is none."""
+
+    def show(self, value: Any) -> str:
+        """A value as a file writes it."""
+
+    def json(self, known: Definitions) -> Json:
+        """Its JSON Schema; what that refers to is put into ``known``."""
+
+
+def misfit(node: Node, expected: str, error: Unfit | None = None) -> Misread:
+    """That something else stands there than was expected."""
+    if error is None:
+        return Misread(node.mark, described(node), expected)
+    expected = error.expected or expected
+    return Misread(node.mark, described(node), expected, word=error.word, known=error.known)
+
+
+def text_of(node: Node, expected: str) -> str:
+    """The text of a node that has one."""
+    if not isinstance(node, Scalar) or is_nothing(node):
+        raise misfit(node, expected)
+    return node.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf(Generic[T]):
+    """A text that a parser takes."""
+
+    said: str
+    parse: Callable[[str], T]
+    samples: tuple[str, ...]
+    shown: Callable[[T], str] = str
+    types: tuple[str, ...] = ("string",)
+    """Those of JSON that an editor takes it for."""
+
+    def read(self, node: Node, reading: Reading) -> T:  # noqa: ARG002 - a kind
+        text = text_of(node, self.said)
+        try:
+            return self.parse(text)
+        except Unfit as error:
+            raise misfit(node, self.said, error) from None
+
+    def show(self, value: T) -> str:
+        return self.shown(value)
+
+    def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
+        return {"type": list(self.types), "description": self.said, "examples": [*self.samples]}
+
+
+def within(parse: Callable[[str], T], low: T, high: T) -> Callable[[str], T]:
+    """A parser of values from ``low`` to ``high``."""
+
+    def parsed(text: str) -> T:
+        value = parse(text)
+        if not low <= value <= high:  # type: ignore[operator]
+            raise Unfit
+        return value
+
+    return parsed
+
+
+def number(low: int, high: int, what: str = "a number") -> Leaf[int]:
+    """A whole number."""
+    return Leaf(
+        said=f"{what} from {low} to {high}",
+        parse=within(units.number, low, high),
+        samples=(str(low), str(high)),
+        types=("integer", "string"),
+    )
+
+
+def fraction(low: float, high: float) -> Leaf[float]:
+    """A number that need not be whole."""
+    return Leaf(
+        said=f"a number from {low:g} to {high:g}, such as 0.5",
+        parse=within(units.fraction, low, high),
+        samples=(f"{high:g}", "0.5"),
+        shown=lambda value: f"{value:g}",
+        types=("number", "string"),
+    )
+
+
+def size(low: int, high: int) -> Leaf[int]:
+    """Octets."""
+    least, most = (units.written(value, units.SIZES) for value in (low, high))
+    return Leaf(
+        said=f"a size from {least} to {most}, such as 8 KiB",
+        parse=within(units.size, low, high),
+        samples=(most, str(max(low, 64))),
+        shown=partial(units.written, units=units.SIZES),
+        types=("integer", "string"),
+    )
+
+
+LONGEST_TIME = 10**15
+"""More than eleven days (ns)."""
+
+
+def time(low: int = 0, high: int = LONGEST_TIME) -> Leaf[int]:
+    """Nanoseconds."""
+    most = f" up to {units.written(high, units.TIMES)}" if high < LONGEST_TIME else ""
+    return Leaf(
+        said=f"a time such as 10 us{most}",
+        parse=within(units.time, low, high),
+        samples=("10 us", "1.5 ms"),
+        shown=partial(units.written, units=units.TIMES),
+    )
+
+
+def ranged(parse: Callable[[str], int], samples: tuple[str, ...]) -> Leaf[Range]:
+    """From a least to a most."""
+    return Leaf(
+        said=f"a value or a range: {', '.join(samples)}",
+        parse=lambda text: units.between(text, parse),
+        samples=samples,
+        types=("integer", "string"),
+    )
+
+
+TRUTH = Leaf(
+    said="true or false",
+    parse=units.truth,
+    samples=("true", "false"),
+    shown=lambda value: str(value).lower(),
+    types=("boolean",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One of some words. ``called`` says what they are where they are too many to list."""
+
+    words: Collection[str]
+    called: str = ""
+
+    @property
+    def said(self) -> str:
+        if not self.called:
+            return f"one of {listed(self.words)}"
+        return f"{self.called}: {listed(self.words)}"
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        return tuple(self.words)
+
+    def read(self, node: Node, reading: Reading) -> str:  # noqa: ARG002 - a kind
+        text = text_of(node, self.said)
+        if text not in self.words:
+            raise Misread(node.mark, quoted(text), self.said, word=text, known=self.words)
+        return text
+
+    def show(self, value: str) -> str:
+        return value
+
+    def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
+        return {"enum": [*self.words]}
+
+
+@dataclass(frozen=True, slots=True)
+class Many(Generic[T]):
+    """A list. ``alone``: one value may stand there without being a list.
+
+    ``lenient`` leaves out what cannot be read, so that the others are known.
+    """
+
+    item: Kind[T]
+    alone: bool = False
+    lenient: bool = False
+
+    @property
+    def said(self) -> str:
+        return f"{self.item.said}, or a list of them" if self.alone else f"a list: {self.item.said}"
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        both = listed(self.item.samples[:2])
+        return (*(self.item.samples[:1] if self.alone else ()), f"[{both}]")
+
+    def read(self, node: Node, reading: Reading) -> tuple[T, ...]:
+        if self.alone and not isinstance(node, Items):
+            return (self.item.read(node, reading),)
+        if not isinstance(node, Items):
+            raise misfit(node, self.said)
+        found, whole = reading.gather(partial(self.item.read, item, reading) for item in node.items)
+        if not (whole or self.lenient):
+            raise Unread
+        return found
+
+    def show(self, value: Iterable[T]) -> str:
+        return f"[{listed(map(self.item.show, value))}]"
+
+    def json(self, known: Definitions) -> Json:
+        item = self.item.json(known)
+        items = {"type": "array", "items": item}
+        return {"anyOf": [item, items]} if self.alone else items
+
+
+@dataclass(frozen=True, slots=True)
+class Two(Generic[T]):
+    """Two values: ``a, b`` or ``[a, b]``. ``same``: one alone stands for both."""
+
+    item: Kind[T]
+    said: str
+    samples: tuple[str, ...]
+    same: bool = False
+
+    def read(self, node: Node, reading: Reading) -> tuple[T, T]:
+        parts = tuple(_parts(node))
+        if len(parts) == 1 and self.same:
+            parts *= 2
+        if len(parts) != 2:
+            raise misfit(node, self.said)
+        found, whole = reading.gather(partial(self.item.read, part, reading) for part in parts)
+        if not whole:
+            raise Unread
+        return found[0], found[1]
+
+    def show(self, value: tuple[T, T]) -> str:
+        return listed(map(self.item.show, value))
+
+    def json(self, known: Definitions) -> Json:
+        item = self.item.json(known)
+        pair = {"type": "array", "items": item, "minItems": 2, "maxItems": 2}
+        return {"anyOf": [{"type": ["string", "integer"]}, pair], "description": self.said}
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    """The items of a list, or of a text with commas."""
+    if isinstance(node, Items):
+        yield from node.items
+    elif isinstance(node, Scalar) and node.text:
+        column = node.mark.column
+        for part in node.text.split(","):
+            before = len(part) - len(part.lstrip())
+            yield Scalar(part.strip(), Mark(node.mark.line, column + before), node.plain)
+            column += len(part) + 1
