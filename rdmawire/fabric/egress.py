@@ -13,11 +13,15 @@ OWN: Final = -1
 
 
 class Queued(NamedTuple):
-    """A frame that waits, its priority, and the number of the port that it came in by."""
+    """A frame that waits, its priority, and the number of the port that it came in by.
+
+    ``markable`` says whether a mark would be new to it.
+    """
 
     frame: bytes
     priority: int = 0
     ingress: int = OWN
+    markable: bool = False
 
 
 Scheduler = Callable[[int, int], int]
@@ -120,6 +124,12 @@ class Egress:
                 self._since[priority] = now
                 self.pauses[priority] += 1
         self._end_pauses(now)
+
+    def rested(self, priority: int, now: int) -> int:
+        """How long a priority was stopped in all (ns), with the pause that it is in now."""
+        if not self._resting >> priority & 1:
+            return self.paused_ns[priority]
+        return self.paused_ns[priority] + min(now, self._until[priority]) - self._since[priority]
 
     def _end_pauses(self, now: int) -> None:
         for priority in range(PRIORITIES):

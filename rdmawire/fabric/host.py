@@ -153,9 +153,9 @@ class Host:
         buffer.write(data)
         return buffer
 
-    def path_to(self, other: "Host") -> AddressHandle:
+    def path_to(self, other: "Host", traffic_class: int = 0) -> AddressHandle:
         """How packets get to another host on the same link, or to this one."""
-        return AddressHandle(other.mac, other.gid, self.gid)
+        return AddressHandle(other.mac, other.gid, self.gid, traffic_class=traffic_class)
 
     def events(self) -> list[Event]:
         """What the adapter told unasked, and nobody took yet."""

@@ -57,16 +57,19 @@ def connect(
     other: Host,
     other_qp: QueuePair,
     attributes: QPAttributes = ATTRIBUTES,
+    *,
+    traffic_class: int = 0,
 ) -> None:
     """Bring two queue pairs from RESET to RTS, each with the other as its peer.
 
     ``attributes`` are those of the first. The second has the same, but that ``sq_psn`` and
-    ``rq_psn`` change places: what one sends first is what the other expects.
+    ``rq_psn`` change places: what one sends first is what the other expects. ``traffic_class``
+    is of frames both ways: DSCP, and ECN in the two lowest bits.
     """
     crossed = attributes._replace(sq_psn=attributes.rq_psn, rq_psn=attributes.sq_psn)
     ends = (one, qp, attributes), (other, other_qp, crossed)
     for (host, own, wanted), (peer, peers, _) in (ends, ends[::-1]):
-        path = host.path_to(peer)
+        path = host.path_to(peer, traffic_class)
         host.bring_up(own, wanted._replace(ah=path, dest_qp_num=peers.number))
 
 

@@ -18,12 +18,15 @@ class Marking:
     """Random early marking with CE by the length of the queue that a frame comes to.
 
     None up to ``kmin`` octets, all from ``kmax`` on, and between them a share that grows evenly
-    up to ``pmax`` (0.0 to 1.0).
+    up to ``pmax`` (0.0 to 1.0). With ``departing`` it goes by what a frame leaves behind it: its
+    sender hears of the queue as it is now, not as it was when the frame came. Y. Zhu et al., ECN
+    or Delay, CoNEXT 2016, section 5.2.
     """
 
     kmin: int
     kmax: int
     pmax: float = 1.0
+    departing: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.kmin <= self.kmax and 0.0 <= self.pmax <= 1.0):
@@ -35,7 +38,7 @@ class Marking:
         return self.kmin + 1 < self.kmax and self.pmax > 0
 
     def share(self, octets: int) -> float:
-        """How many of the frames are marked that find so many octets before them."""
+        """How many of the frames are marked that find, or leave, so many octets."""
         if octets >= self.kmax:
             return 1.0 if octets > self.kmin else 0.0
         if octets <= self.kmin:

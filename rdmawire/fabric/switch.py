@@ -18,7 +18,7 @@ from rdmawire.fabric.line import QUANTUM, duration
 from rdmawire.fabric.mac import Paced
 from rdmawire.fabric.pause import MOST_QUANTA, pfc_frame, quanta_of
 from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.settings import Settings
+from rdmawire.fabric.settings import Marking, Settings
 
 RESERVED: Final = b"\x01\x80\xc2\x00\x00"
 """How addresses begin that no switch forwards, if the last octet is below 0x10. 802.1Q, 8.6.3."""
@@ -68,8 +68,9 @@ class SwitchPort:
             way = self._find(key)
         if not way.ports:
             self.switch.stranded += 1
+        priority, markable, _ = way.traits
         for port in way.ports:
-            self.switch.pass_on(Queued(frame, way.traits.priority, self.number), port, way, now)
+            self.switch.pass_on(Queued(frame, priority, self.number, markable), port, now)
 
     def _find(self, key: bytes) -> Way:
         if len(self._ways) >= MOST_KEYS:
@@ -88,7 +89,7 @@ class SwitchPort:
         if item is None:
             return []
         if item.ingress != OWN:
-            self.switch.release(item, now)
+            item = self.switch.release(item, self, now)
         return [item.frame]
 
     def next_timer(self) -> int | None:
@@ -151,7 +152,10 @@ class Switch:
         self.stranded = 0
         self._random = random
         self._classifier = Classifier(self.settings.priorities)
-        if random is None and any(m.by_chance for m in self.settings.marking.values()):
+        marking = self.settings.marking
+        self._arriving = {priority: m for priority, m in marking.items() if not m.departing}
+        self._departing = {priority: m for priority, m in marking.items() if m.departing}
+        if random is None and any(m.by_chance for m in marking.values()):
             raise FabricError(f"{name}: marks are left to chance, and no Random is given for it")
 
     def add_port(self, mac: bytes, link: Paced) -> SwitchPort:
@@ -193,26 +197,37 @@ class Switch:
         for port in self.ports:
             port.forget()
 
-    def pass_on(self, item: Queued, port: SwitchPort, way: Way, now: int) -> None:
+    def pass_on(self, item: Queued, port: SwitchPort, now: int) -> None:
         """Put a frame into a queue of the port that it leaves by, if there is room."""
         priority = item.priority
         queued = port.egress.octets[priority]
         if not self.buffer.admits(item, queued):
             port.drops[priority] += 1
             return
-        marking = self.settings.marking.get(priority)
-        if marking and way.traits.markable and marking.marks(queued, self._random):
-            item = item._replace(frame=marked(item.frame))
-            port.marks[priority] += 1
+        marking = self._arriving.get(priority)
+        if marking is not None and item.markable:
+            item = self._marked(item, port, marking, queued)
         port.egress.put(item)
         self.buffer.take(item)
         if self.buffer.overfull(item.ingress, priority):
             self.ports[item.ingress].stop(priority, now)
         port.wake()
 
-    def release(self, item: Queued, now: int) -> None:
-        """A frame leaves: there is room again, and who had to stop may go on."""
+    def release(self, item: Queued, port: SwitchPort, now: int) -> Queued:
+        """A frame leaves by a port: there is room again, and who had to stop may go on."""
         self.buffer.release(item)
+        priority = item.priority
         ingress = self.ports[item.ingress]
-        if ingress.told(item.priority) and self.buffer.drained(item.ingress, item.priority):
-            ingress.go_on(item.priority, now)
+        if ingress.told(priority) and self.buffer.drained(item.ingress, priority):
+            ingress.go_on(priority, now)
+        marking = self._departing.get(priority)
+        if marking is None or not item.markable:
+            return item
+        return self._marked(item, port, marking, port.egress.octets[priority])
+
+    def _marked(self, item: Queued, port: SwitchPort, marking: Marking, octets: int) -> Queued:
+        """The frame, with a mark if that is what such a queue means."""
+        if not marking.marks(octets, self._random):
+            return item
+        port.marks[item.priority] += 1
+        return item._replace(frame=marked(item.frame))

@@ -29,7 +29,7 @@ def pausings(draw: st.DrawFn) -> Pausing:
 @st.composite
 def markings(draw: st.DrawFn) -> Marking:
     kmin = draw(sizes)
-    return Marking(kmin, kmin + draw(sizes), draw(st.floats(0, 1)))
+    return Marking(kmin, kmin + draw(sizes), draw(st.floats(0, 1)), draw(st.booleans()))
 
 
 switches = st.builds(

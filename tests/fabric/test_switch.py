@@ -1,6 +1,7 @@
 """Switches: forwarding, queues with limits, marks that add up, and what pauses save and cost."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -221,16 +222,30 @@ def test_pauses_are_asked_for_again_before_they_end() -> None:
 MARKING = Marking(kmin=8 * KIB, kmax=40 * KIB, pmax=0.5)
 
 
-def test_marks_add_up() -> None:
-    network, sink = incast(Settings(marking={LOSSLESS: MARKING}))
+@pytest.mark.parametrize("departing", [False, True])
+def test_marks_add_up(departing: bool) -> None:
+    network, sink = incast(Settings(marking={LOSSLESS: replace(MARKING, departing=departing)}))
     marks = sum(port.marks[LOSSLESS] for port in network.ports.values())
     found = [roce.parse(heard.frame) for heard in sink.heard]
     assert 0 < marks == sum(frame.headers[1].ecn == ECN.CE for frame in found)  # type: ignore[union-attr]
     assert all(frame.seal() == frame for frame in found)
 
 
-def test_marks_of_two_switches_add_up_and_none_is_counted_twice() -> None:
-    settings = Settings(marking={0: Marking(KIB, 30 * KIB, 0.3)})
+@pytest.mark.parametrize(("departing", "marked"), [(False, [0, 1, 1]), (True, [1, 1, 0])])
+def test_a_mark_says_what_a_frame_found_or_what_it_left(departing: bool, marked: list[int]) -> None:
+    """Three come at once: the first finds nothing, the last leaves nothing."""
+    sink = Talker(4)
+    senders = (Talker(n, frames_of(n, 4, 1)) for n in (1, 2, 3))
+    settings = Settings(marking={0: Marking(0, 1, departing=departing)})
+    network = star(*senders, sink, settings=settings)
+    network.find_ways()
+    network.world.run()
+    assert [heard.frame[15] & 3 == ECN.CE for heard in sink.heard] == marked
+
+
+@pytest.mark.parametrize("departing", [False, True])
+def test_marks_of_two_switches_add_up_and_none_is_counted_twice(departing: bool) -> None:
+    settings = Settings(marking={0: Marking(KIB, 30 * KIB, 0.3, departing)})
     network, sink = Network(settings=settings, seed=3), Talker(9)
     network.add_switch("s1")
     network.add_switch("s2")
@@ -247,11 +262,12 @@ def test_marks_of_two_switches_add_up_and_none_is_counted_twice() -> None:
     assert first + second == sum(heard.frame[15] & 3 == ECN.CE for heard in sink.heard)
 
 
+@pytest.mark.parametrize("departing", [False, True])
 @pytest.mark.parametrize("ecn", [ECN.NOT_ECT, ECN.CE])
-def test_what_cannot_be_marked_is_not(ecn: ECN) -> None:
+def test_what_cannot_be_marked_is_not(ecn: ECN, departing: bool) -> None:
     sink = Talker(3)
     senders = (Talker(n, frames_of(n, 3, 50, ecn=ecn)) for n in (1, 2))
-    network = star(*senders, sink, settings=Settings(marking={0: Marking(0, 1)}))
+    network = star(*senders, sink, settings=Settings(marking={0: Marking(0, 1, 1.0, departing)}))
     network.find_ways()
     network.world.run()
     assert {heard.frame[15] & 3 for heard in sink.heard} == {ecn}

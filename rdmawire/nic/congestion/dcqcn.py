@@ -68,7 +68,7 @@ class Dcqcn:
         if self._alpha_since is None:
             return self._alpha
         times = (now - self._alpha_since) // self.parameters.alpha_timer
-        return self._alpha * (1 - self.parameters.g) ** times
+        return self._alpha * _power(1 - self.parameters.g, times)
 
     def sent(self, octets: int, now: int) -> None:  # noqa: ARG002 - a scheme's
         """Count octets: each full counter is one step of recovery."""
@@ -111,3 +111,14 @@ class Dcqcn:
 
 _RECOVERED = 1e-3
 """So near its line rate a flow has it: halving would never get there."""
+
+
+def _power(base: float, times: int) -> float:
+    """``base ** times`` by multiplications alone: those are the same on every machine."""
+    result = 1.0
+    while times:
+        if times & 1:
+            result *= base
+        base *= base
+        times >>= 1
+    return result

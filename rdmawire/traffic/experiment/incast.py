@@ -1,0 +1,161 @@
+"""Incast: many hosts write to one at the same time, across one switch.
+
+::
+
+    incast = Incast(with_dcqcn(Plan()))
+    incast.run(until=ms(24))
+    print(jain([rates[-1] for rates in incast.rates]), max(incast.queue))
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from sys import maxsize
+from typing import Final
+
+from rdmawire.fabric.clock import gbps, us
+from rdmawire.fabric.host import Host
+from rdmawire.fabric.network import Network
+from rdmawire.fabric.sampler import Meter, Sampler
+from rdmawire.fabric.settings import KIB, MIB, Marking, Pausing, Settings
+from rdmawire.fabric.topology import Cable, place_of, star
+from rdmawire.fabric.world import World
+from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.nic.congestion.scheme import Scheme
+from rdmawire.nic.congestion.timely import Timely, TimelyParameters
+from rdmawire.nic.profile import IBTA, Profile
+from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in
+from rdmawire.wire.management import MTU
+
+LOSSLESS: Final = 3
+"""The priority of all that is written."""
+
+MARKING: Final = Marking(kmin=5_000, kmax=200_000, pmax=0.01, departing=True)
+"""For 40 Gb/s and frames of 1 KiB. Y. Zhu et al., SIGCOMM 2015, section 5.2."""
+
+PAUSING: Final = Pausing(xoff=512 * KIB, xon=480 * KIB, headroom=64 * KIB)
+"""So late that marks come first."""
+
+SWITCH: Final = Settings(
+    buffer=12 * MIB,
+    queue=12 * MIB,
+    priorities={DSCP: LOSSLESS},
+    pausing={LOSSLESS: PAUSING},
+)
+SEGMENTS: Final = 4
+"""Packets of 4 KiB between two ACKs, for TIMELY: its segments are of 16 KB to 64 KB."""
+
+_SHARE_OF_SLOWEST: Final = 400
+"""A flow of TIMELY is never slower than this part of the line. The paper gives no floor."""
+
+_PUBLISHED_FRAME: Final = 1024
+
+MakeScheme = Callable[[], Scheme]
+
+
+def dcqcn(rate: int) -> MakeScheme:
+    """DCQCN with the values that were published, on a line of so many bits a second."""
+    return partial(Dcqcn, DcqcnParameters(line_rate=rate))
+
+
+def timely(rate: int) -> MakeScheme:
+    """TIMELY with the values that were published, on a line of so many bits a second."""
+    slowest = rate / _SHARE_OF_SLOWEST
+    return partial(Timely, TimelyParameters(line_rate=rate, min_rate=slowest))
+
+
+def per_octet(marking: Marking, mtu: MTU) -> Marking:
+    """As many marks for each octet with other frames as with those of 1 KiB."""
+    return replace(marking, pmax=marking.pmax * octets_of(mtu) / _PUBLISHED_FRAME)
+
+
+def octets_of(mtu: MTU) -> int:
+    """The payload of a full packet."""
+    return 128 << mtu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An incast. ``rate`` is in bits a second, ``latency`` of each link and ``every`` in ns.
+
+    ``scheme`` makes the congestion control of each sender, where there is any; ``every`` so
+    often it is sampled. ``settings`` are the switch's, ``seed`` is for its marks.
+    """
+
+    senders: int = 8
+    rate: int = gbps(40)
+    latency: int = us(1)
+    mtu: MTU = MTU.OCTETS_1024
+    settings: Settings = SWITCH
+    scheme: MakeScheme | None = None
+    profile: Profile = IBTA
+    seed: int = 1
+    every: int = us(100)
+
+
+def with_dcqcn(plan: Plan, marking: Marking = MARKING) -> Plan:
+    """The same with DCQCN, and marks as they were published for frames of 1 KiB."""
+    marks = {LOSSLESS: per_octet(marking, plan.mtu)}
+    settings = replace(plan.settings, marking=marks)
+    return replace(plan, scheme=dcqcn(plan.rate), settings=settings)
+
+
+def with_timely(plan: Plan) -> Plan:
+    """The same with TIMELY, and an ACK for each segment: it hears of the network by no others."""
+    profile = replace(plan.profile, packets_per_ack=SEGMENTS)
+    return replace(plan, scheme=timely(plan.rate), profile=profile)
+
+
+class Incast:
+    """``h1``, ``h2`` ... write to ``sink`` as fast as they are let.
+
+    By sender, in their order: ``streams``, and ``rates`` (bits a second) at which their frames
+    leave the switch. ``queue`` are octets that wait there for the sink. Both are sampled at
+    ``sampler.times``.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.network = Network(World(event_limit=maxsize), seed=plan.seed, settings=plan.settings)
+        names = [*(f"h{number}" for number in range(1, plan.senders + 1)), "sink"]
+        self.hosts = {
+            name: Host(place=place_of(number), profile=plan.profile)
+            for number, name in enumerate(names, 1)
+        }
+        star(self.network, self.hosts, Cable(plan.latency, plan.rate))
+        self.streams = [self._stream(name) for name in names[:-1]]
+        self.port = self.network.ports["s1:sink"]
+        self._watch()
+
+    def _stream(self, name: str) -> Stream:
+        plan = self.plan
+        scheme = None if plan.scheme is None else plan.scheme()
+        return Stream(self.hosts[name], self.hosts["sink"], mtu=plan.mtu, scheme=scheme)
+
+    def _watch(self) -> None:
+        meter = Meter()
+        self.network.tap("s1:sink", meter)
+        self.sampler = Sampler(self.network.world, self.plan.every)
+        self.queue = self.sampler.watch(lambda: self.port.egress.octets[LOSSLESS])
+        self.rates = [
+            self.sampler.rate(partial(meter.octets.__getitem__, stream.source.mac))
+            for stream in self.streams
+        ]
+
+    def run(self, until: int) -> None:
+        """Have all write from time 0 on, and look on up to the time ``until`` (ns)."""
+        for stream in self.streams:
+            stream.write(octets_in(until, self.plan.rate), 0)
+        self.sampler.begin(until)
+        self.network.world.run(until)
+
+    @property
+    def pauses(self) -> int:
+        """How often the switch told a sender to stop."""
+        ports = self.network.ports.values()
+        return sum(port.stops[LOSSLESS] for port in ports)
+
+    @property
+    def drops(self) -> int:
+        """Frames for which the switch had no room."""
+        return sum(port.drops.total() for port in self.network.ports.values())

@@ -1,0 +1,79 @@
+"""A stream: one connection by which a host writes to another for as long as it is let."""
+
+from typing import Final
+
+from rdmawire.fabric.clock import seconds
+from rdmawire.fabric.host import Host
+from rdmawire.fabric.pair import ATTRIBUTES, connect
+from rdmawire.nic.attribute import QPCap
+from rdmawire.nic.congestion.scheme import Scheme
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.state import QPType
+from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.wire.inet import ECN
+from rdmawire.wire.management import MTU
+
+MESSAGE: Final = 1 << 20
+"""Octets of one RDMA WRITE."""
+
+DSCP: Final = 26
+"""Of what is to be lossless; the deployments that publish theirs mostly use this one."""
+
+_CAP: Final = QPCap(1 << 13, 1, 1, 1, 0)
+
+
+class Stream:
+    """An RC connection from ``source`` to ``sink``. It writes the same memory again and again.
+
+    Its frames have ``dscp`` and may be marked. ``scheme`` says how fast it sends, where there is
+    one, and ``notifies`` whether the sink tells of marks.
+    """
+
+    def __init__(
+        self,
+        source: Host,
+        sink: Host,
+        *,
+        mtu: MTU = MTU.OCTETS_1024,
+        message: int = MESSAGE,
+        dscp: int = DSCP,
+        scheme: Scheme | None = None,
+        notifies: bool = True,
+    ) -> None:
+        self.source, self.sink, self.scheme = source, sink, scheme
+        self.qp, self.peer = _queue_pair(source), _queue_pair(sink)
+        attributes = ATTRIBUTES._replace(path_mtu=mtu)
+        connect(source, self.qp, sink, self.peer, attributes, traffic_class=dscp << 2 | ECN.ECT_0)
+        source.nic.control_congestion(self.qp, scheme)
+        if notifies:
+            sink.nic.notify_congestion(self.peer)
+        self._message, self._completed = message, 0
+        self._here, self._there = source.buffer(message), sink.buffer(message)
+
+    def write(self, octets: int, now: int) -> None:
+        """Post work for so many octets, in whole messages; at ``now`` (ns)."""
+        work = SendWR(
+            SendOpcode.RDMA_WRITE,
+            (self._here.sge(),),
+            remote_address=self._there.address,
+            rkey=self._there.rkey,
+        )
+        messages = -(-octets // self._message)
+        self.source.nic.post_send(self.qp, (work,) * messages, now)
+
+    @property
+    def completed(self) -> int:
+        """Octets of the messages that are done."""
+        done = self.qp.send_cq.poll(_CAP.max_send_wr)
+        self._completed += self._message * sum(not one.status for one in done)
+        return self._completed
+
+
+def octets_in(time: int, rate: int) -> int:
+    """What a line of so many bits a second carries at the most in so many ns."""
+    return rate * time // (8 * seconds(1))
+
+
+def _queue_pair(host: Host) -> QueuePair:
+    cq = host.nic.create_cq(_CAP.max_send_wr)
+    return host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, _CAP))
