@@ -1,0 +1,251 @@
+"""Expectations against what was found: every one that does not hold is a failure."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from rdmawire.errors import MemoryFault
+from rdmawire.traffic.scenario.counters import (
+    OF_HOST,
+    OF_LINK,
+    OF_PORT,
+    OF_SWITCH,
+    HostTally,
+    LinkTally,
+)
+from rdmawire.traffic.scenario.holding import PIECE, octets_of
+from rdmawire.traffic.scenario.model import (
+    CounterExpectation,
+    EventExpectation,
+    Expectation,
+    MemoryExpectation,
+    PacketExpectation,
+    Range,
+    Span,
+    StateExpectation,
+    TimeExpectation,
+)
+from rdmawire.traffic.scenario.observe import Observer, Seen, Sightings
+from rdmawire.traffic.scenario.outcome import Failure
+from rdmawire.traffic.scenario.player import Player
+from rdmawire.traffic.scenario.stage import Stage
+from rdmawire.traffic.scenario.work import Run
+
+SHOWN: Final = 8
+"""Octets of memory that a failure shows."""
+
+
+class Played(NamedTuple):
+    """A scenario after its end."""
+
+    stage: Stage
+    player: Player
+    observer: Observer
+
+
+def check(played: Played) -> Iterator[Failure]:
+    """All that did not come as it should: steps first, then expectations, in their order."""
+    yield from played.stage.failures
+    for run in played.player.runs:
+        yield from _step(run)
+    for expectation in played.stage.scenario.expectations:
+        yield from _CHECKS[type(expectation)](played, expectation)
+
+
+# Steps.
+
+
+def _step(run: Run) -> Iterator[Failure]:
+    mark, wrong = run.step.mark, run.wrong
+    if wrong is not None:
+        what = run.title if wrong.lane is None else f"{run.title} on {wrong.lane.name}"
+        yield Failure(mark, what, wrong.expected, wrong.found, wrong.frame, wrong.point)
+    elif not run.begun:
+        yield Failure(mark, run.title, "to be done", f"it never began{_why(run)}")
+    elif run.ended < run.total:
+        yield Failure(mark, run.title, *_unfinished(run))
+
+
+def _why(run: Run) -> str:
+    waits = ", ".join(run.step.after)
+    return f": it waits for {waits}" if run.waits else ""
+
+
+def _unfinished(run: Run) -> tuple[str, str]:
+    trouble = next((job.lane.trouble for job in run.jobs if job.lane.trouble), "")
+    stuck = next((job.lane.name for job in run.jobs if not job.lane.ready), "")
+    expected = run.step.refused or run.step.status or "to be posted"
+    if run.total > 1:
+        expected = f"{expected} {run.total} times"
+    found = f"{run.ended} of {run.total}" if run.ended else "no completion"
+    if trouble:
+        found += f": {trouble}"
+    elif stuck:
+        found += f": {stuck} was never connected"
+    return expected, found
+
+
+# Memory.
+
+
+def _memory(played: Played, plan: MemoryExpectation) -> Iterator[Failure]:
+    what = f"memory {_span(plan.span)}"
+    try:
+        difference = _difference(played.stage, plan)
+    except MemoryFault as fault:
+        yield Failure(plan.mark, what, _wanted(plan), f"no memory: {fault}")
+        return
+    if difference is not None:
+        yield Failure(plan.mark, what, *difference)
+
+
+def _difference(stage: Stage, plan: MemoryExpectation) -> tuple[str, str] | None:
+    """What should stand where the memory first differs, and what does."""
+    held = stage.held(plan.span)
+    offset, length = held.extent(plan.span)
+    for wanted in _pieces(stage, plan, length):
+        found = held.read(offset, len(wanted))
+        if found != wanted:
+            at = next(i for i, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b)
+            place = f"at octet {offset + at}"
+            of = f" (of {_span(plan.same_as)})" if plan.same_as else ""
+            return f"{_hex(wanted, at)}{of}", f"{_hex(found, at)} {place}"
+        offset += len(wanted)
+    return None
+
+
+def _pieces(stage: Stage, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
+    if plan.same_as is None:
+        assert plan.content is not None, "memory that is expected to hold nothing"
+        yield from octets_of(plan.content, length, stage.network.random("expected"))
+        return
+    held = stage.held(plan.same_as)
+    start, _ = held.extent(plan.same_as)
+    for offset in range(0, length, PIECE):
+        yield held.read(start + offset, min(PIECE, length - offset))
+
+
+def _wanted(plan: MemoryExpectation) -> str:
+    if plan.same_as is not None:
+        return f"that of {_span(plan.same_as)}"
+    return "octets" if plan.content is None else plan.content.fill.value
+
+
+def _hex(octets: bytes, at: int) -> str:
+    shown = octets[at : at + SHOWN].hex(" ")
+    return f"{shown}.." if at + SHOWN < len(octets) else shown
+
+
+def _span(span: Span) -> str:
+    name = f"{span.host}.{span.memory}"
+    if span.length is None:
+        return f"{name}[{span.offset}:]" if span.offset else name
+    return f"{name}[{span.offset}:{span.offset + span.length}]"
+
+
+# Counters.
+
+
+def _counter(played: Played, plan: CounterExpectation) -> Iterator[Failure]:
+    found = read_counter(played, plan.of, plan.counter)
+    if not plan.range.holds(found):
+        what = f"counter {plan.of}.{plan.counter}"
+        seen = _seen(_sightings(played.observer, plan), plan.range)
+        yield Failure(plan.mark, what, _range(plan.range), str(found), *seen)
+
+
+def read_counter(played: Played, of: str, counter: str) -> int:
+    """What a counter says."""
+    stage, network = played.stage, played.stage.network
+    if of in stage.machines:
+        nic = stage.machines[of].host.nic
+        tally = HostTally(nic, played.observer.hosts[of].sent, network.macs[of])
+        return OF_HOST[counter].read(tally)
+    if of in network.links:
+        return OF_LINK[counter].read(LinkTally(network.links[of], stage.faults[of]))
+    if of in network.ports:
+        return OF_PORT[counter].read(network.ports[of])
+    return OF_SWITCH[counter].read(network.switches[of])
+
+
+def _sightings(observer: Observer, plan: CounterExpectation) -> Sightings | None:
+    """The frames that a counter counted, where they were noted."""
+    if plan.counter == "lost":
+        return observer.losses.get(plan.of)
+    watch = observer.hosts.get(plan.of)
+    return None if watch is None else watch.sightings.get(plan.counter)
+
+
+def _seen(sightings: Sightings | None, range_: Range) -> tuple[int | None, str]:
+    """The first frame that there should not be; the last one there is, if there are too few."""
+    seen: Seen | None = None
+    if sightings is not None and range_.most is not None and sightings.count > range_.most:
+        seen = sightings.at(range_.most)
+    elif sightings is not None:
+        seen = sightings.last
+    return (None, "") if seen is None else (seen.number, seen.point)
+
+
+def _range(range_: Range) -> str:
+    if range_.least == range_.most:
+        return str(range_.least)
+    if range_.most is None:
+        return f"{range_.least} or more"
+    return f"{range_.least} to {range_.most}" if range_.least else f"{range_.most} at most"
+
+
+# The rest.
+
+
+def _packets(played: Played, plan: PacketExpectation) -> Iterator[Failure]:
+    sightings = played.observer.packets[id(plan)]
+    if not plan.range.holds(sightings.count):
+        of = f" sent by {plan.sent_by}" if plan.sent_by else ""
+        on = f" on {plan.link}" if plan.link else ""
+        fields = ", ".join(f"{name} {_value(value)}" for name, value in plan.where.items())
+        what = f"packets{of}{on} with {fields}" if fields else f"packets{of}{on}"
+        seen = _seen(sightings, plan.range)
+        yield Failure(plan.mark, what, _range(plan.range), str(sightings.count), *seen)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, range):
+        return f"{value.start}..{value.stop - 1}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return value.hex(":") if isinstance(value, bytes) else str(value)
+
+
+def _state(played: Played, plan: StateExpectation) -> Iterator[Failure]:
+    for lane in played.stage.lanes_at(plan.end):
+        found = lane.qp.state.name
+        if found != plan.state:
+            seen = played.observer.last.refusal(lane)
+            what = f"state of {lane.name}"
+            yield Failure(plan.mark, what, plan.state, found, *(seen or (None, "")))
+
+
+def _event(played: Played, plan: EventExpectation) -> Iterator[Failure]:
+    found = played.stage.machines[plan.host].events[plan.event]
+    if not plan.range.holds(found):
+        what = f"events {plan.host}.{plan.event}"
+        yield Failure(plan.mark, what, _range(plan.range), str(found))
+
+
+def _time(played: Played, plan: TimeExpectation) -> Iterator[Failure]:
+    found = played.stage.network.world.now
+    if not plan.range.holds(found):
+        frames = played.observer.numbering.frames
+        yield Failure(plan.mark, "time", f"{_range(plan.range)} ns", f"{found} ns", frames or None)
+
+
+_Check = Callable[[Played, Any], Iterator[Failure]]
+
+_CHECKS: Final[dict[type[Expectation], _Check]] = {
+    MemoryExpectation: _memory,
+    CounterExpectation: _counter,
+    PacketExpectation: _packets,
+    StateExpectation: _state,
+    EventExpectation: _event,
+    TimeExpectation: _time,
+}
+"""What each kind of expectation is held against."""

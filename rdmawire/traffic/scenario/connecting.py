@@ -1,0 +1,151 @@
+"""How the two ends of a connection find each other: at once, or by the connection manager."""
+
+from collections.abc import Callable
+from errno import EINVAL
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask
+from rdmawire.nic.cm.event import (
+    CMEvent,
+    ConnectError,
+    ConnectRequest,
+    DatagramRequest,
+    Disconnected,
+    Established,
+    Rejected,
+    Resolved,
+    Unreachable,
+    Unresolved,
+)
+from rdmawire.nic.cm.manager import ConnectionManager
+from rdmawire.nic.cm.service import PortSpace, service_id
+from rdmawire.nic.cm.settings import ConnParam
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.traffic.scenario.lane import Lane
+from rdmawire.traffic.scenario.machine import Machine
+from rdmawire.wire.management import MTU
+
+FIRST_PORT: Final = 7174
+"""The port at which the first connection of a scenario is listened for, as rping's."""
+
+_PATIENT: Final = (QPType.RC, QPType.XRC_TGT)
+
+
+def manager_of(machine: Machine) -> ConnectionManager:
+    """The manager of a host that has one."""
+    managed = machine.port.managed
+    assert managed is not None, f"{machine.name} has no connection manager"
+    return managed.manager
+
+
+def _service(lane: Lane, order: int) -> int:
+    space = PortSpace.UDP if lane.type is QPType.UD else PortSpace.TCP
+    return service_id(space, FIRST_PORT + order)
+
+
+class Introductions:
+    """Connections that managers make. ``on_ready`` is told of each queue pair that is connected.
+
+    The first end asks, the second one listens; who is asked for the end agrees to it.
+    """
+
+    def __init__(self, on_ready: Callable[[Lane], None]) -> None:
+        self._on_ready = on_ready
+        self._askers: dict[tuple[bytes, int], Lane] = {}
+        self._lanes: dict[tuple[str, int], Lane] = {}
+
+    def prepare(self, lanes: list[Lane], order: int) -> None:
+        """Have the second ends of a connection's lanes wait, and all take receives."""
+        first = lanes[0]
+        service = _service(first, order)
+        manager_of(first.peer.machine).listen(service, datagrams=first.type is QPType.UD)
+        for lane in lanes:
+            for end in (lane, lane.peer):
+                needed = QPAttrMask.STATE | QPAttrMask.PKEY_INDEX | QPAttrMask.PORT
+                needed |= QPAttrMask.QKEY if end.type is QPType.UD else QPAttrMask.ACCESS_FLAGS
+                wanted = end.attributes._replace(qp_state=QPState.INIT)
+                end.machine.host.nic.modify_qp(end.qp, wanted, needed)
+
+    def ask(self, lane: Lane, order: int) -> None:
+        """Have the first end of a pair ask for the connection."""
+        host = lane.machine.host
+        self._askers[host.gid, lane.qp.number] = lane
+        manager = manager_of(lane.machine)
+        service = _service(lane, order)
+        lane.managed = manager.connect(lane.qp, lane.path, service, 0, _offer(lane))
+        self._lanes[lane.machine.name, lane.managed] = lane
+
+    def disconnect(self, lane: Lane, now: int) -> None:
+        """Have an end ask for the end of its connection."""
+        if not lane.managed:
+            raise VerbsError(f"{lane.name} was not connected by a manager", EINVAL)
+        manager_of(lane.machine).disconnect(lane.managed, now)
+        lane.leaves("disconnected")
+
+    def hear(self, machine: Machine, event: CMEvent, now: int) -> None:
+        """Do what an application does about an event of its manager."""
+        if isinstance(event, ConnectRequest | DatagramRequest):
+            self._accept(machine, event, now)
+            return
+        lane = self._lanes.get((machine.name, event.id))
+        if lane is None:
+            return
+        if isinstance(event, Established | Resolved):
+            self._begin(lane)
+        elif isinstance(event, Disconnected):
+            self._agree(lane, event, now)
+        elif isinstance(event, _TROUBLE):
+            lane.leaves(f"no connection: {event}")
+
+    def _accept(self, machine: Machine, event: ConnectRequest | DatagramRequest, now: int) -> None:
+        lane = self._wanted(event)
+        manager = manager_of(machine)
+        if lane is None:
+            manager.reject(event.id, now)
+            return
+        lane.managed = event.id
+        self._lanes[machine.name, event.id] = lane
+        manager.accept(event.id, lane.qp, now, _offer(lane))
+        if isinstance(event, DatagramRequest):
+            self._begin(lane)
+
+    def _wanted(self, event: ConnectRequest | DatagramRequest) -> Lane | None:
+        """The end that a request is for: that of the queue pair which asked, if one did."""
+        asking = (
+            lane.peer
+            for (gid, number), lane in self._askers.items()
+            if gid == event.path.dgid and not lane.peer.managed
+            if isinstance(event, DatagramRequest) or number == event.remote_qpn
+        )
+        return next(asking, None)
+
+    def _begin(self, lane: Lane) -> None:
+        if lane.type in _PATIENT:
+            wanted = QPAttributes(min_rnr_timer=lane.attributes.min_rnr_timer)
+            lane.machine.host.nic.modify_qp(lane.qp, wanted, QPAttrMask.MIN_RNR_TIMER)
+        lane.ready = True
+        self._on_ready(lane)
+
+    @staticmethod
+    def _agree(lane: Lane, event: Disconnected, now: int) -> None:
+        if not lane.left:
+            manager_of(lane.machine).disconnect(event.id, now)
+            lane.leaves("disconnected by the peer")
+
+
+_TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
+
+
+def _offer(lane: Lane) -> ConnParam:
+    """What an end says of itself: it expects what the other's requests begin with."""
+    own = lane.attributes
+    return ConnParam(
+        responder_resources=own.max_dest_rd_atomic,
+        initiator_depth=own.max_rd_atomic,
+        retry_count=own.retry_cnt,
+        rnr_retry_count=own.rnr_retry,
+        path_mtu=MTU(own.path_mtu),
+        qkey=own.qkey,
+        psn=own.rq_psn,
+    )

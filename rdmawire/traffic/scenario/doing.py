@@ -1,0 +1,250 @@
+"""What each verb of a scenario does: one table for work that is posted, one for what owners do.
+
+What an adapter or a manager does not allow is a ``VerbsError``.
+"""
+
+from collections.abc import Callable
+from errno import EFAULT, EINVAL
+from typing import Any, Final, NamedTuple
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.fabric.host import ALL_ACCESS
+from rdmawire.memory.access import WINDOW_FLAGS, Access
+from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.key import next_variant
+from rdmawire.memory.mw import Bind
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask
+from rdmawire.nic.state import MigrationState, QPState
+from rdmawire.nic.work import BindMW, RecvWR, RegMR, SendFlags, SendWR
+from rdmawire.traffic.scenario.connecting import Introductions
+from rdmawire.traffic.scenario.holding import Held, access_of
+from rdmawire.traffic.scenario.lane import Lane
+from rdmawire.traffic.scenario.model import Content, Span, StepPlan
+from rdmawire.traffic.scenario.stage import Stage
+from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.wire.ib import Placement, Selectivity
+
+_WINDOW_ACCESS: Final = ALL_ACCESS & WINDOW_FLAGS
+
+
+class Doing(NamedTuple):
+    """A step at one queue pair, where it is of one."""
+
+    stage: Stage
+    introductions: Introductions
+    step: StepPlan
+    lane: Lane | None
+    now: int
+
+    def held(self, key: str) -> Held:
+        """The memory or window that one of the verb's values names."""
+        return self.stage.held(self.span(key))
+
+    def span(self, key: str) -> Span:
+        """A value that is a span."""
+        span = self.step.values[key]
+        assert isinstance(span, Span)
+        return span
+
+    def access(self, usual: int) -> int:
+        """The rights that the step gives."""
+        names: Any = self.step.values.get("access")
+        return usual if names is None else access_of(names)
+
+    def end(self) -> Lane:
+        """The queue pair that the step is of."""
+        assert self.lane is not None, f"{self.step.verb} without an end"
+        return self.lane
+
+
+# Work for send queues.
+
+
+def send_work(doing: Doing) -> SendWR:
+    """What a verb posts to a send queue, but for its number."""
+    step, lane, stage = doing.step, doing.end(), doing.stage
+    opcode = VERBS[step.verb].work
+    assert opcode is not None, f"{step.verb} posts nothing"
+    wr = SendWR(opcode, tuple(stage.held(span).sge(span) for span in step.local))
+    wr = wr._replace(flags=_flags(step), inline=step.inline or b"")
+    if step.remote is not None:
+        held = stage.held(step.remote)
+        wr = wr._replace(remote_address=held.iova + step.remote.offset, rkey=held.key)
+    add = _ADDITIONS.get(step.verb)
+    return _addressed(lane, wr if add is None else add(doing, wr))
+
+
+def _flags(step: StepPlan) -> int:
+    flags = 0 if step.inline is None else SendFlags.INLINE.value
+    for name in step.flags:
+        flags |= SendFlags[name].value
+    return flags
+
+
+def _addressed(lane: Lane, wr: SendWR) -> SendWR:
+    """With the way to the peer, or to its shared receive queue, where the type needs that."""
+    peer = lane.peer
+    if not lane.qp.service.connected:
+        return wr._replace(ah=lane.path, remote_qpn=peer.qp.number, remote_qkey=peer.qp.qkey)
+    if peer.srq is not None and peer.srq.xrc is not None:
+        return wr._replace(remote_srqn=peer.srq.number)
+    return wr
+
+
+def _imm(doing: Doing, wr: SendWR) -> SendWR:
+    return wr._replace(imm_data=_number(doing, "imm"))
+
+
+def _invalidate_peers(doing: Doing, wr: SendWR) -> SendWR:
+    return wr._replace(invalidate_rkey=doing.held("key").key)
+
+
+def _invalidate_own(doing: Doing, wr: SendWR) -> SendWR:
+    return wr._replace(invalidate_rkey=doing.held("what").key)
+
+
+def _compare_swap(doing: Doing, wr: SendWR) -> SendWR:
+    return wr._replace(compare_add=_number(doing, "compare"), swap=_number(doing, "swap"))
+
+
+def _fetch_add(doing: Doing, wr: SendWR) -> SendWR:
+    return wr._replace(compare_add=_number(doing, "add"))
+
+
+def _number(doing: Doing, key: str) -> int:
+    number = doing.step.values[key]
+    assert isinstance(number, int)
+    return number
+
+
+def _flush(doing: Doing, wr: SendWR) -> SendWR:
+    values, remote = doing.step.values, doing.step.remote
+    assert remote is not None, "flush without memory"
+    _, length = doing.stage.held(remote).extent(remote)
+    placement = Placement[str(values.get("placement", Placement.GLOBAL_VISIBILITY.name))]
+    selectivity = Selectivity[str(values.get("selectivity", Selectivity.MEMORY_REGION_RANGE.name))]
+    return wr._replace(length=length, placement=placement, selectivity=selectivity)
+
+
+def _bind(doing: Doing, wr: SendWR) -> SendWR:
+    """The window is known by its new key, and has the memory's octets, from now on."""
+    held, target = doing.held("what"), doing.held("to")
+    if held.window is None or target.region is None:
+        raise VerbsError(f"{held.name} and {target.name}: no window, or no region", EINVAL)
+    offset, length = target.extent(doing.span("to"))
+    access = doing.access(_WINDOW_ACCESS)
+    address = target.iova + offset
+    held.key = next_variant(held.key)
+    held.memory, held.start, held.length = target.memory, target.start + offset, length
+    held.iova = 0 if access & Access.ZERO_BASED else address
+    bind = Bind(address, length, access, rkey=held.key)
+    return wr._replace(bind=BindMW(held.window, target.region, bind))
+
+
+def _register_fast(doing: Doing, wr: SendWR) -> SendWR:
+    """The region is known by its new key from now on."""
+    held = doing.held("what")
+    if held.region is None or held.plan is None:
+        raise VerbsError(f"{held.name} has no region", EINVAL)
+    page = held.plan.page
+    held.key = next_variant(held.key)
+    registration = FastRegistration(
+        held.key,
+        held.start,
+        held.length,
+        doing.access(ALL_ACCESS),
+        range(held.start, held.start + held.length, page),
+        page,
+    )
+    return wr._replace(reg=RegMR(held.region, registration))
+
+
+_ADDITIONS: Final[dict[str, Callable[[Doing, SendWR], SendWR]]] = {
+    "write_imm": _imm,
+    "send_imm": _imm,
+    "send_inv": _invalidate_peers,
+    "compare_swap": _compare_swap,
+    "fetch_add": _fetch_add,
+    "flush": _flush,
+    "bind_mw": _bind,
+    "reg_mr": _register_fast,
+    "local_inv": _invalidate_own,
+}
+"""What verbs say beyond local and remote memory."""
+
+RENEWED: Final = ("bind_mw", "reg_mr")
+"""Work that is another each time it is posted: its key changes."""
+
+
+# Receives.
+
+
+def receive_work(doing: Doing) -> RecvWR:
+    """What ``receive`` posts, but for its number."""
+    held = doing.stage.held
+    return RecvWR(tuple(held(span).sge(span) for span in doing.step.local))
+
+
+# What owners do.
+
+
+def _register(doing: Doing) -> None:
+    names: Any = doing.step.values.get("access")
+    registering = doing.stage.machines[doing.span("what").host].registering
+    registering.register(doing.held("what"), names)
+
+
+def _deregister(doing: Doing) -> None:
+    registering = doing.stage.machines[doing.span("what").host].registering
+    registering.deregister(doing.held("what"))
+
+
+def _free(doing: Doing) -> None:
+    held = doing.held("what")
+    if held.gpu is None:
+        raise VerbsError(f"{held.name} is no GPU's", EINVAL)
+    held.gpu.free(held.start)
+
+
+def _fill(doing: Doing) -> None:
+    content = doing.step.values["content"]
+    assert isinstance(content, Content)
+    span = doing.span("what")
+    doing.stage.machines[span.host].fill(doing.held("what"), span, content)
+
+
+def _modify(doing: Doing) -> None:
+    values = doing.step.values
+    attributes: Any = values.get("attributes", {})
+    state = values.get("state")
+    doing.end().modify(dict(attributes), None if state is None else QPState[str(state)])
+
+
+def _migrate(doing: Doing) -> None:
+    lane = doing.end()
+    wanted = QPAttributes(path_mig_state=MigrationState.MIGRATED)
+    lane.machine.host.nic.modify_qp(lane.qp, wanted, QPAttrMask.PATH_MIG_STATE)
+
+
+def _disconnect(doing: Doing) -> None:
+    doing.introductions.disconnect(doing.end(), doing.now)
+
+
+OWNERS: Final[dict[str, Callable[[Doing], None]]] = {
+    "register": _register,
+    "deregister": _deregister,
+    "free": _free,
+    "fill": _fill,
+    "modify": _modify,
+    "migrate": _migrate,
+    "disconnect": _disconnect,
+}
+"""What is done at once, and posted to no queue."""
+
+
+def do(doing: Doing) -> None:
+    """What an owner does."""
+    try:
+        OWNERS[doing.step.verb](doing)
+    except MemoryFault as fault:
+        raise VerbsError(str(fault), EFAULT) from fault

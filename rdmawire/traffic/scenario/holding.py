@@ -1,0 +1,179 @@
+"""Memory by the names of a scenario: a host's or a GPU's, registered in one way or another."""
+
+from collections.abc import Callable, Iterator
+from errno import EINVAL
+from random import Random
+from typing import Final
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.fabric.host import ALL_ACCESS, Host, Memory
+from rdmawire.memory.access import DMABUF_FLAGS, Access
+from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
+from rdmawire.memory.gpu.bounce import reg_bounce_mr
+from rdmawire.memory.gpu.device import Gpu
+from rdmawire.memory.gpu.driver import GpuDriver
+from rdmawire.memory.gpu.export import export_dmabuf
+from rdmawire.memory.gpu.peermem import Peermem
+from rdmawire.memory.mw import MemoryWindow
+from rdmawire.memory.region import Region
+from rdmawire.memory.registrar import Extent
+from rdmawire.nic.work import Sge
+from rdmawire.traffic.scenario.model import Content, Fill, MemoryPlan, Span
+
+PIECE: Final = 1 << 20
+"""Octets that are written or compared at a time."""
+
+
+class Held:
+    """Octets with a name, and how adapters find them.
+
+    ``memory`` has them at ``start`` for applications; by ``key`` they are at ``iova``, as was said
+    when they were registered last, even if they are not any more. A window has no memory before it
+    is bound.
+    """
+
+    def __init__(self, name: str, plan: MemoryPlan | None = None) -> None:
+        self.name = name
+        self.plan = plan
+        self.memory: Memory | None = None
+        self.start = 0
+        self.length = 0
+        self.iova = 0
+        self.key = 0
+        self.region: Region | None = None
+        self.window: MemoryWindow | None = None
+        self.gpu: Gpu | None = None
+
+    def take(self, region: Region, iova: int) -> None:
+        """Be found by this region's key from now on."""
+        self.region = region
+        self.key = region.rkey
+        self.iova = iova
+
+    def extent(self, span: Span) -> tuple[int, int]:
+        """Offset and length of a span of it."""
+        length = self.length - span.offset if span.length is None else span.length
+        return span.offset, length
+
+    def sge(self, span: Span) -> Sge:
+        """A span as work requests name local memory."""
+        offset, length = self.extent(span)
+        return Sge(self.iova + offset, length, self.key)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """What an application reads there; ``MemoryFault`` where there is nothing."""
+        return self._readable(offset, length).read(self.start + offset, length)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Put octets there, as an application does."""
+        self._readable(offset, len(data)).write(self.start + offset, data)
+
+    def _readable(self, offset: int, length: int) -> Memory:
+        if self.memory is None or offset + length > self.length:
+            raise MemoryFault(f"outside of {self.name}", offset, length)
+        return self.memory
+
+    def put(self, span: Span, pieces: Iterator[bytes]) -> None:
+        """Fill a span."""
+        offset, _ = self.extent(span)
+        for piece in pieces:
+            self.write(offset, piece)
+            offset += len(piece)
+
+
+def octets_of(content: Content, length: int, random: Random) -> Iterator[bytes]:
+    """So many octets as a file says them, in pieces."""
+    unit = _UNITS.get(content.fill, content.octets) or bytes(1)
+    piece = unit * max(1, PIECE // len(unit))
+    for start in range(0, length, len(piece)):
+        size = min(len(piece), length - start)
+        yield random.randbytes(size) if content.fill is Fill.RANDOM else piece[:size]
+
+
+_UNITS: Final = {Fill.ZEROS: bytes(1), Fill.COUNT: bytes(range(256)), Fill.RANDOM: bytes(1)}
+
+
+def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
+    """Rights by their names; all that are allowed if nothing is said."""
+    if names is None:
+        return ALL_ACCESS & allowed
+    access = 0
+    for name in names:
+        access |= Access[name].value
+    return access
+
+
+class Registering:
+    """How the memory of one host is registered: one way for each ``via``."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.driver = GpuDriver(host.space)
+        self.files = DmaBufFiles()
+
+    def register(self, held: Held, access: tuple[str, ...] | None) -> None:
+        """Register all of it; ``VerbsError`` where an adapter refuses."""
+        plan = held.plan
+        if plan is None:
+            raise VerbsError(f"{held.name} is no memory", EINVAL)
+        if plan.fast:
+            pages = -(-held.length // plan.page)
+            held.take(self.host.nic.memory.alloc_mr(self.host.pd, pages), held.start)
+            return
+        way = _plain if held.gpu is None else _WAYS[plan.via]
+        region = way(self, held, access)
+        held.take(region, region.iova)
+
+    def deregister(self, held: Held) -> None:
+        """Take the registration back; the key is remembered, as peers do."""
+        if held.region is None:
+            raise VerbsError(f"{held.name} is not registered", EINVAL)
+        self.host.nic.memory.dereg_mr(held.region)
+        held.region = None
+
+
+def _plain(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
+    on_demand = held.plan is not None and held.plan.on_demand
+    flags = access_of(access) | (Access.ON_DEMAND.value if on_demand else 0)
+    return of.host.nic.memory.reg_mr(of.host.pd, held.start, held.length, flags)
+
+
+def _by_peermem(
+    of: Registering, held: Held, access: tuple[str, ...] | None, *, persistent: bool = True
+) -> Region:
+    clients = of.host.nic.memory.clients
+    clients[:] = [Peermem(of.driver, persistent=persistent)]
+    try:
+        return _plain(of, held, access)
+    finally:
+        clients.clear()
+
+
+def _by_legacy_peermem(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
+    return _by_peermem(of, held, access, persistent=False)
+
+
+def _by_dmabuf(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
+    descriptor = of.files.open(export_dmabuf(of.driver, held.start, held.length))
+    wanted = DmaBufRange(0, held.length, held.start, descriptor)
+    flags = access_of(access, DMABUF_FLAGS)
+    return reg_dmabuf_mr(of.host.nic.memory, of.files, of.host.pd, wanted, flags)
+
+
+def _by_bounce(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
+    extent = Extent(held.start, held.start, held.length)
+    registrar = of.host.nic.memory
+    if held.gpu is None:
+        raise VerbsError(f"{held.name} is no GPU's", EINVAL)
+    return reg_bounce_mr(registrar, held.gpu, of.host.pd, extent, access_of(access))
+
+
+_Way = Callable[[Registering, Held, tuple[str, ...] | None], Region]
+
+_WAYS: Final[dict[str, _Way]] = {
+    "peermem": _by_peermem,
+    "peermem-legacy": _by_legacy_peermem,
+    "dmabuf": _by_dmabuf,
+    "bounce": _by_bounce,
+}
+"""How an adapter gets to the memory of a GPU."""

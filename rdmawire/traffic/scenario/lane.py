@@ -1,0 +1,194 @@
+"""One queue pair of a connection, as one end has it: how it is made, and brought up."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.attribute import FIELDS, QPAttributes, QPAttrMask, QPCap
+from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.nic.congestion.notification import CNP_INTERVAL
+from rdmawire.nic.congestion.scheme import Scheme
+from rdmawire.nic.congestion.timely import Timely, TimelyParameters
+from rdmawire.nic.cq import CompletionQueue
+from rdmawire.nic.profile import Profile
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.srq import SharedReceiveQueue
+from rdmawire.nic.state import MigrationState, QPState, QPType
+from rdmawire.nic.transition import QP_TRANSITIONS, Needs
+from rdmawire.traffic.scenario.machine import SRQ_SGES, Machine
+from rdmawire.traffic.scenario.model import ConnectionPlan
+from rdmawire.wire.inet import ECN
+from rdmawire.wire.management import MTU
+
+QUEUE: Final = 1024
+"""Work that a queue holds, unless a step wants more under way."""
+
+_MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
+_TYPES: Final = {
+    "RC": (QPType.RC, QPType.RC),
+    "UC": (QPType.UC, QPType.UC),
+    "UD": (QPType.UD, QPType.UD),
+    "XRC": (QPType.XRC_INI, QPType.XRC_TGT),
+}
+"""The types of queue pairs at the first end and at the second, by that of the connection."""
+
+
+class Lane:
+    """A queue pair with its completion queue; ``peer`` is the one at the other end.
+
+    ``side`` is 0 for the connection's first end and 1 for its second, ``number`` counts its queue
+    pairs from 1 on. ``ready`` says that work may be posted, ``trouble`` why that will never be.
+    ``managed`` is the id of its connection, where a manager made one; ``left`` says that it ends.
+    """
+
+    peer: "Lane"
+
+    def __init__(
+        self, machine: Machine, plan: ConnectionPlan, side: int, number: int, depth: int
+    ) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.side = side
+        self.number = number
+        self.ready = False
+        self.left = False
+        self.trouble = ""
+        self.managed = 0
+        self.type = _TYPES[plan.type][side]
+        self.attributes = self._attributes()
+        self.srq = self._srq()
+        self.cap = _cap(machine.host.nic.device.profile, depth)
+        self.cq = self._cq()
+        self.qp = self._qp()
+
+    @property
+    def name(self) -> str:
+        """As scenarios call it."""
+        own = f"{self.machine.name}/{self.plan.name}"
+        return own if self.plan.count == 1 else f"{own}#{self.number}"
+
+    def _attributes(self) -> QPAttributes:
+        plan, side = self.plan, self.side
+        given: dict[str, Any] = {**plan.attributes, **plan.of_end.get(self.machine.name, {})}
+        base = ATTRIBUTES._replace(
+            path_mtu=MTU((plan.mtu // 128).bit_length() - 1),
+            sq_psn=plan.psn[side],
+            rq_psn=plan.psn[1 - side],
+        )
+        return base._replace(**given)
+
+    def _srq(self) -> SharedReceiveQueue | None:
+        name = self.plan.srq.get(self.machine.name)
+        return None if name is None else self.machine.srqs[name]
+
+    def _cq(self) -> CompletionQueue:
+        """Room for all that may complete at once; what an XRC queue receives completes there."""
+        if self.srq is not None and self.srq.xrc is not None:
+            return self.srq.xrc.cq
+        shared = 0 if self.srq is None else self.srq.max_wr
+        room = self.cap.max_send_wr + self.cap.max_recv_wr + shared
+        nic = self.machine.host.nic
+        return nic.create_cq(min(room, nic.device.profile.max_cqe))
+
+    def _qp(self) -> QueuePair:
+        host, xrc = self.machine.host, self.type in (QPType.XRC_INI, QPType.XRC_TGT)
+        init = QPInit(
+            host.pd,
+            self.cq,
+            self.cq,
+            self.cap,
+            srq=None if xrc else self.srq,
+            xrc_domain=self.machine.domain if self.type is QPType.XRC_TGT else 0,
+        )
+        return host.nic.create_qp(self.type, init)
+
+    @property
+    def traffic_class(self) -> int:
+        """DSCP and ECN of what is sent."""
+        return self.plan.dscp << 2 | (ECN.ECT_0 if self.plan.ecn else 0)
+
+    @property
+    def path(self) -> AddressHandle:
+        """The way to the peer."""
+        way = self.machine.host.path_to(self.peer.machine.host)
+        return way._replace(traffic_class=self.traffic_class)
+
+    def agree(self) -> None:
+        """Complete the attributes by what only the peer knows."""
+        self.attributes = self.attributes._replace(ah=self.path, dest_qp_num=self.peer.qp.number)
+
+    def bring_up(self) -> None:
+        """From RESET to RTS, at once."""
+        self.machine.host.bring_up(self.qp, self.attributes)
+        if self.plan.alternate:
+            self._rearm()
+        self.ready = True
+
+    def leaves(self, why: str) -> None:
+        """There is no connection, or none any more."""
+        self.left = True
+        self.trouble = why
+
+    def _rearm(self) -> None:
+        """Have the same path once more as the alternate one. IBA 17.2.8."""
+        own = self.attributes
+        self.modify(
+            {
+                "alt_ah": own.ah,
+                "alt_pkey_index": own.pkey_index,
+                "alt_port_num": own.port_num,
+                "alt_timeout": own.timeout,
+                "path_mig_state": MigrationState.REARM,
+            }
+        )
+
+    def modify(self, given: dict[str, Any], state: QPState | None = None) -> None:
+        """Change attributes, the state, or both; what the way there needs besides is known."""
+        mask = QPAttrMask(0)
+        for name in given:
+            mask |= _MASKS[name]
+        if state is not None:
+            needs = QP_TRANSITIONS.get((self.type, self.qp.state, state), Needs())
+            mask |= QPAttrMask.STATE | needs.required
+            given = {**given, "qp_state": state}
+        wanted = self.attributes._replace(**given)
+        self.machine.host.nic.modify_qp(self.qp, wanted, mask)
+
+    def control(self, line_rate: int | None) -> None:
+        """Congestion control, and what is told of marks, as the plan says."""
+        nic, plan = self.machine.host.nic, self.plan
+        if plan.congestion is not None:
+            nic.control_congestion(self.qp, _scheme(plan, line_rate))
+        if plan.cnp_interval is not None or plan.congestion == "dcqcn":
+            interval = CNP_INTERVAL if plan.cnp_interval is None else plan.cnp_interval
+            nic.notify_congestion(self.qp, interval)
+
+
+def _cap(profile: Profile, depth: int) -> QPCap:
+    work = min(max(QUEUE, depth), profile.max_qp_wr)
+    return QPCap(work, work, SRQ_SGES, SRQ_SGES, profile.max_inline_data)
+
+
+def _dcqcn(parameters: dict[str, Any]) -> Scheme:
+    return Dcqcn(DcqcnParameters(**parameters))
+
+
+def _timely(parameters: dict[str, Any]) -> Scheme:
+    return Timely(TimelyParameters(**parameters))
+
+
+_SCHEMES: Final[dict[str, tuple[Callable[[dict[str, Any]], Scheme], object]]] = {
+    "dcqcn": (_dcqcn, DcqcnParameters()),
+    "timely": (_timely, TimelyParameters()),
+}
+"""Congestion control by name: what makes it, and the parameters that it has by itself."""
+
+
+def _scheme(plan: ConnectionPlan, line_rate: int | None) -> Scheme:
+    """Flows begin with the rate of their link, unless told otherwise."""
+    make, usual = _SCHEMES[plan.congestion or ""]
+    given = dict(plan.parameters)
+    if line_rate is not None:
+        given.setdefault("line_rate", line_rate)
+    return make({name: type(getattr(usual, name))(value) for name, value in given.items()})

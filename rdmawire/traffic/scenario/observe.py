@@ -1,0 +1,340 @@
+"""Taps that number frames as a capture gets them, and keep what a failure may have to point at.
+
+Memory is bounded by what there is to look after, not by frames: of each expectation the first few
+numbers are kept, of each queue pair the last NAK and the last packet that was sent again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from rdmawire.fabric.field import Fields
+from rdmawire.fabric.station import Tap
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.seal import HEAD_OF_BTH
+from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.scenario.lane import Lane
+from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
+from rdmawire.traffic.scenario.stage import Stage
+from rdmawire.wire.ib import GRH
+from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
+from rdmawire.wire.roce import bth_offset
+
+MOST_KEPT: Final = 64
+"""Numbers of frames that are kept of one thing."""
+MOST_HEADS: Final = 1 << 14
+
+_MAC: Final = 6
+
+
+class Seen(NamedTuple):
+    """A frame: its number in the capture, or at ``point`` where the capture does not have it."""
+
+    number: int
+    point: str = ""
+
+
+class Sightings:
+    """How often something was seen, and the frames of the first times."""
+
+    __slots__ = ("count", "first", "last")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[Seen] = []
+        self.last: Seen | None = None
+
+    def note(self, seen: Seen) -> None:
+        """It was seen once more."""
+        self.count += 1
+        self.last = seen
+        if len(self.first) < MOST_KEPT:
+            self.first.append(seen)
+
+    def at(self, index: int) -> Seen | None:
+        """The frame of the time with this index, from 0 on; of a later one if that is not kept."""
+        return self.first[index] if index < len(self.first) else self.last
+
+
+class Numbering:
+    """Counts the frames of the capture. ``keep`` writes them, if one is asked for."""
+
+    def __init__(self, keep: Tap | None) -> None:
+        self.frames = 0
+        self._keep = keep
+
+    def __call__(self, frame: bytes, now: int) -> None:
+        """A frame passes at the capture's point."""
+        self.frames += 1
+        if self._keep is not None:
+            self._keep(frame, now)
+
+
+class Counting:
+    """Counts what passes at a place that the capture does not have."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+
+    def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+        """A frame passes."""
+        self.frames += 1
+
+
+class HostWatch:
+    """What one host sends. ``sent`` counts it; the sightings are of its counters by name."""
+
+    COUNTERS: Final = ("retransmits", "naks", "rnr_naks", "cnps")
+
+    def __init__(self, where: Callable[[], Seen], last: "LastWords") -> None:
+        self.sent = FrameCounter()
+        self.sightings = {name: Sightings() for name in self.COUNTERS}
+        self._where = where
+        self._last = last
+
+    def __call__(self, frame: bytes, now: int) -> None:
+        """The host sends a frame."""
+        sent = self.sent
+        before = sent.retransmits, sent.naks, sent.rnr_naks, sent.cnps
+        sent(frame, now)
+        after = sent.retransmits, sent.naks, sent.rnr_naks, sent.cnps
+        if after != before:
+            self._note(frame, before, after)
+
+    def _note(self, frame: bytes, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        seen = self._where()
+        for name, old, new in zip(self.COUNTERS, before, after, strict=True):
+            if new > old:
+                self.sightings[name].note(seen)
+                self._last.note(name, frame, seen)
+
+
+class LastWords:
+    """The last frames that may explain how work ended: of each queue pair, by its host's MAC."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[tuple[bytes, int], Seen] = {}
+        self._repeats: dict[tuple[bytes, bytes, int], Seen] = {}
+
+    def note(self, counter: str, frame: bytes, seen: Seen) -> None:
+        """A frame was counted so."""
+        offset = bth_offset(frame, 0, len(frame))
+        destqp = int.from_bytes(frame[offset + 5 : offset + 8], "big")
+        receiver, sender = frame[:_MAC], frame[_MAC : 2 * _MAC]
+        if counter == "retransmits":
+            self._repeats[sender, receiver, destqp] = seen
+        elif counter != "cnps":
+            self._refusals[receiver, destqp] = seen
+
+    def refusal(self, lane: Lane) -> Seen | None:
+        """The last NAK to a queue pair."""
+        return self._refusals.get((lane.machine.mac, lane.qp.number))
+
+    def repeat(self, lane: Lane) -> Seen | None:
+        """The last packet that a queue pair sent again."""
+        peer = lane.peer
+        return self._repeats.get((lane.machine.mac, peer.machine.mac, peer.qp.number))
+
+
+_REFUSED: Final = (
+    WCStatus.REM_ACCESS_ERR,
+    WCStatus.REM_INV_REQ_ERR,
+    WCStatus.REM_OP_ERR,
+    WCStatus.REM_INV_RD_REQ_ERR,
+    WCStatus.RNR_RETRY_EXC_ERR,
+    WCStatus.BAD_RESP_ERR,
+)
+"""Endings that a NAK explains."""
+
+_HEADS: Final = {
+    int(kind).to_bytes(2, "big"): sum(header.SIZE for header in headers) + HEAD_OF_BTH
+    for kind, headers in (
+        (EtherType.IPV4, (Ethernet, IPv4, UDP)),
+        (EtherType.IPV6, (Ethernet, IPv6, UDP)),
+        (EtherType.ROCE, (Ethernet, GRH)),
+    )
+}
+_IN_HEAD: Final = ("eth.", "ip.", "ipv6.", "grh.", "bth.")
+_BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")
+
+
+class Matcher:
+    """Whether a frame has fields as they are wanted.
+
+    What the octets up to the PSN say is found out once for each such head and length.
+    """
+
+    def __init__(self, where: Mapping[str, object]) -> None:
+        wanted = {name: _among(value) for name, value in where.items()}
+        self._by_head = {name: value for name, value in wanted.items() if _is_in_head(name)}
+        self._by_rest = {name: value for name, value in wanted.items() if not _is_in_head(name)}
+        self._known: dict[tuple[int, bytes], bool] = {}
+
+    def __call__(self, frame: bytes, number: int) -> bool:
+        """``number`` is the frame's on its link."""
+        key = len(frame), frame[: _HEADS.get(frame[12:14], 0)]
+        fits = self._known.get(key)
+        if fits is None:
+            fits = self._learn(key, frame)
+        if not (fits and self._by_rest):
+            return fits
+        return _all_fit(Fields(frame, number), self._by_rest)
+
+    def _learn(self, key: tuple[int, bytes], frame: bytes) -> bool:
+        fits = _all_fit(Fields(frame), self._by_head)
+        if len(self._known) >= MOST_HEADS:
+            self._known.clear()
+        if key[1]:
+            self._known[key] = fits
+        return fits
+
+
+_Wanted = frozenset[object] | range
+
+
+def _among(value: object) -> _Wanted:
+    if isinstance(value, range):
+        return value
+    return frozenset(value if isinstance(value, tuple) else (value,))
+
+
+def _is_in_head(name: str) -> bool:
+    return name.startswith(_IN_HEAD) and name not in _BEHIND_HEAD
+
+
+def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
+    return all(fields.get(name) in values for name, values in wanted.items())
+
+
+class PacketWatch:
+    """Looks for the frames of one expectation."""
+
+    def __init__(
+        self, plan: PacketExpectation, sender: bytes | None, where: Callable[[], Seen]
+    ) -> None:
+        self.sightings = Sightings()
+        self._fits = Matcher(plan.where)
+        self._sender = sender
+        self._where = where
+        self._frames = 0
+
+    def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+        """A frame passes."""
+        self._frames += 1
+        if self._sender is not None and frame[_MAC : 2 * _MAC] != self._sender:
+            return
+        if self._fits(frame, self._frames):
+            self.sightings.note(self._where())
+
+
+class Observer:
+    """All taps of one scenario. The capture has everything that is sent, once, unless told else.
+
+    ``point`` is a link, a host or a switch's port whose frames the capture has instead, and
+    ``arrived`` has it take them where they arrive.
+    """
+
+    def __init__(
+        self, stage: Stage, keep: Tap | None, point: str | None = None, *, arrived: bool = False
+    ) -> None:
+        self._stage = stage
+        self._network = stage.network
+        self.numbering = Numbering(keep)
+        self._places = self._tap_capture(point, arrived=arrived)
+        self._counts: dict[str, Counting] = {}
+        self.last = LastWords()
+        self.losses = {link.name: Sightings() for link in stage.scenario.links}
+        self.hosts = {
+            name: self._watch_host(name)
+            for name in self._network.stations
+            if name in stage.machines
+        }
+        self.packets = {
+            id(plan): self._watch_packets(plan) for plan in _packet_expectations(stage.scenario)
+        }
+
+    def _tap_capture(self, point: str | None, *, arrived: bool) -> set[str]:
+        """Where the capture's frames are taken; where all that is sent is among them."""
+        points = [point] if point is not None else list(self._everywhere())
+        for name in points:
+            self._network.tap(name, self.numbering, arrivals=arrived)
+        return set() if arrived else {*points, *self._ends_of(points)}
+
+    def _everywhere(self) -> Iterator[str]:
+        """Links between two hosts, and all other hosts that are on a link."""
+        hosts = self._stage.machines
+        covered: set[str] = set()
+        for link in self._stage.scenario.links:
+            if all(end in hosts for end in link.ends):
+                covered.update(link.ends)
+                yield link.name
+        yield from (
+            name for name in self._network.stations if name in hosts and name not in covered
+        )
+
+    def _ends_of(self, points: list[str]) -> Iterator[str]:
+        """Hosts all of whose frames a link shows before any tap of their own."""
+        for link in self._stage.scenario.links:
+            if link.name in points:
+                yield from link.ends
+
+    def _where(self, place: str) -> Callable[[], Seen]:
+        """What tells the number of the frame that passes a place now."""
+        if place in self._places:
+            return lambda: Seen(self.numbering.frames)
+        if place not in self._counts:
+            self._counts[place] = Counting()
+            self._network.tap(place, self._counts[place])
+        counting = self._counts[place]
+        return lambda: Seen(counting.frames, place)
+
+    def _watch_host(self, name: str) -> HostWatch:
+        watch = HostWatch(self._where(name), self.last)
+        self._network.tap(name, watch)
+        return watch
+
+    def _watch_packets(self, plan: PacketExpectation) -> Sightings:
+        """On a link, or where hosts send."""
+        machines = self._stage.machines
+        sender = None if plan.sent_by is None else machines[plan.sent_by].mac
+        places = list(self.hosts) if plan.link is None else [plan.link]
+        if plan.link is None and plan.sent_by is not None:
+            places = [plan.sent_by]
+        sightings = Sightings()
+        for place in places:
+            watch = PacketWatch(plan, sender, self._where(place))
+            watch.sightings = sightings
+            self._network.tap(place, watch)
+        return sightings
+
+    def on_loss(self, link: str) -> Callable[[], None]:
+        """What a link's faults tell of each frame that they lose."""
+        where, sightings = self._where(link), self.losses[link]
+        return lambda: sightings.note(where())
+
+    def explain(self, lane: Lane, status: WCStatus) -> tuple[int | None, str]:
+        """The frame that explains how work of a queue pair ended, if one does."""
+        seen = None
+        if status in _REFUSED:
+            seen = self.last.refusal(lane)
+        elif status is WCStatus.RETRY_EXC_ERR:
+            seen = self.last.repeat(lane)
+        return (None, "") if seen is None else seen
+
+    def total(self) -> FrameCounter:
+        """What all hosts sent, in one."""
+        total = FrameCounter()
+        for name in _SUMS:
+            setattr(total, name, sum(getattr(watch.sent, name) for watch in self.hosts.values()))
+        return total
+
+
+_SUMS: Final = (
+    *("frames", "frame_octets", "messages", "octets"),
+    *("retransmits", "naks", "rnr_naks", "cnps", "marks"),
+)
+
+
+def _packet_expectations(scenario: Scenario) -> Iterator[PacketExpectation]:
+    for plan in scenario.expectations:
+        if isinstance(plan, PacketExpectation):
+            yield plan

@@ -1,0 +1,103 @@
+"""Play a scenario: what happens is what it says, and what it expects is checked.
+
+::
+
+    outcome = play(scenario, capture="out.pcapng")
+    for failure in outcome.failures:
+        print(failure.text(scenario.source))
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from rdmawire.capture.source import AnyPath
+from rdmawire.fabric.station import Tap
+from rdmawire.fabric.tap import CaptureTap
+from rdmawire.fabric.world import Unsettled
+from rdmawire.traffic.scenario.check import Played, check
+from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.observe import Observer
+from rdmawire.traffic.scenario.outcome import Failure, Outcome, StepOutcome
+from rdmawire.traffic.scenario.player import Player, Progress
+from rdmawire.traffic.scenario.stage import Stage
+from rdmawire.traffic.scenario.work import Run
+from rdmawire.traffic.summary import Summary, summarise
+
+_WHOLE_FILE = Mark(1, 1)
+
+
+def play(
+    scenario: Scenario,
+    *,
+    capture: AnyPath | None = None,
+    point: str | None = None,
+    arrived: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """What becomes of a scenario. The same one gives the same octets, always.
+
+    ``capture`` is written with all frames that hosts send, each once; or with those of one link,
+    host or switch's port, by its name: ``point``. With ``arrived`` it has what arrives there.
+    ``progress`` is told how much work has ended, of how much. ``FabricError`` for a point that
+    there is not, ``CaptureError`` for a file that cannot be written.
+    """
+    begun = perf_counter()
+    stage = Stage(scenario)
+    with _tap(capture) as keep:
+        observer = Observer(stage, keep, point, arrived=arrived)
+        stage.befall({name: observer.on_loss(name) for name in stage.network.links})
+        player = Player(stage, observer, progress)
+        unsettled = _run(stage, player)
+    for machine in stage.machines.values():
+        machine.flush()
+    played = Played(stage, player, observer)
+    return Outcome(
+        scenario=scenario,
+        failures=(*unsettled, *check(played)),
+        steps=tuple(_step(run) for run in player.runs),
+        summary=_summary(played, perf_counter() - begun),
+        frames=observer.numbering.frames,
+        network=stage.network,
+    )
+
+
+@contextmanager
+def _tap(capture: AnyPath | None) -> Iterator[Tap | None]:
+    if capture is None:
+        yield None
+    else:
+        with CaptureTap(capture) as tap:
+            yield tap
+
+
+def _run(stage: Stage, player: Player) -> tuple[Failure, ...]:
+    """Let all happen; a world that does not come to rest is a failure of its own."""
+    player.start()
+    try:
+        stage.network.world.run()
+    except Unsettled as error:
+        return (Failure(_WHOLE_FILE, "the run", "an end", str(error)),)
+    return ()
+
+
+def _step(run: Run) -> StepOutcome:
+    step = run.step
+    endings = dict(sorted(run.endings.items()))
+    return StepOutcome(step.name, step.verb, step.mark, run.begun, run.posted, endings)
+
+
+def _summary(played: Played, wall_s: float) -> Summary:
+    stage, network = played.stage, played.stage.network
+    lost = sum(faults.lost for faults in stage.faults.values())
+    lost += sum(link.oversized for link in network.links.values())
+    lost += sum(sum(port.drops.values()) for port in network.ports.values())
+    lost += sum(switch.stranded for switch in network.switches.values())
+    return summarise(
+        played.observer.total(),
+        [machine.host.nic for machine in stage.machines.values()],
+        network.world.now,
+        wall_s,
+        lost=lost,
+        failed=played.player.failed,
+    )

@@ -1,0 +1,196 @@
+"""What a scenario is played on: its network, hosts, memory and queue pairs, made of the plan."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address
+from typing import Final
+
+from rdmawire.fabric.host import Place
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.network import Network
+from rdmawire.fabric.settings import Marking, Pausing, Settings
+from rdmawire.fabric.topology import place_of
+from rdmawire.fabric.world import World
+from rdmawire.traffic.scenario.faults import LinkFaults, Note, Sender, rule_of
+from rdmawire.traffic.scenario.holding import Held
+from rdmawire.traffic.scenario.lane import Lane
+from rdmawire.traffic.scenario.machine import Machine
+from rdmawire.traffic.scenario.model import (
+    ConnectionPlan,
+    End,
+    FaultPlan,
+    HostPlan,
+    Scenario,
+    Span,
+    SwitchPlan,
+)
+from rdmawire.traffic.scenario.outcome import Failure
+
+EVENTS: Final = 1_000_000
+EVENTS_PER_PACKET: Final = 256
+"""Frames and timers after which a scenario is ended: so many, and so many for each packet."""
+
+_SMALLEST_MTU: Final = 256
+IPV4_OCTETS: Final = 4
+
+
+class Stage:
+    """All that a scenario names. ``failures`` are what did not go as it says while it was made.
+
+    ``lanes`` has the queue pairs of each connection's first end, in order.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.network = Network(
+            World(time_limit=scenario.time_limit, event_limit=_event_limit(scenario)),
+            seed=scenario.seed,
+        )
+        self.machines: dict[str, Machine] = {}
+        self.lanes: dict[str, list[Lane]] = {}
+        self.faults: dict[str, LinkFaults] = {}
+        self.failures: list[Failure] = []
+        self._add_machines()
+        self._lay_links()
+        for machine in self.machines.values():
+            self.failures.extend(machine.furnish())
+        for plan in scenario.connections:
+            self.lanes[plan.name] = self._lanes_of(plan)
+
+    # The network.
+
+    def _add_machines(self) -> None:
+        scenario, network = self.scenario, self.network
+        managed = {
+            host for plan in scenario.connections if plan.connect == "cm" for host in plan.ends
+        }
+        neighbours: dict[bytes, bytes] = {}
+        ipv6 = any(":" in (plan.address or "") for plan in scenario.hosts)
+        for number, plan in enumerate(scenario.hosts, 1):
+            random = network.random(f"memory of {plan.name}")
+            machine = Machine(plan, _place(plan, number, ipv6=ipv6), random)
+            neighbours[machine.host.gid] = machine.mac
+            if plan.name in managed:
+                machine.manage(neighbours.get, network.random(f"connections of {plan.name}"))
+            self.machines[plan.name] = machine
+            network.add_host(plan.name, machine)
+
+    def _lay_links(self) -> None:
+        for switch in self.scenario.switches:
+            self.network.add_switch(switch.name, _settings(switch))
+        for link in self.scenario.links:
+            laid = Link(link.latency, rate=link.rate, mtu=link.mtu)
+            self.network.join(*link.ends, laid)
+        self.network.find_ways()
+
+    def befall(self, on_loss: Mapping[str, Note]) -> None:
+        """Let the faults of all links happen; each loss is told by the link's name."""
+        for link in self.scenario.links:
+            rules = [rule_of(plan, self._sender(plan)) for plan in link.faults]
+            random = self.network.random(f"faults of {link.name}")
+            self.faults[link.name] = faults = LinkFaults(rules, random, on_loss[link.name])
+            if rules:
+                self.network.links[link.name].faults = faults
+
+    def _sender(self, plan: FaultPlan) -> Sender | None:
+        if plan.sent_by is None:
+            return None
+        lanes = self.lanes_at(plan.sent_by)
+        first = lanes[0]
+        numbers = tuple(lane.peer.qp.number for lane in lanes)
+        return Sender(first.machine.mac, numbers, first.attributes.sq_psn)
+
+    # Queue pairs.
+
+    def _lanes_of(self, plan: ConnectionPlan) -> list[Lane]:
+        depth = self._depth(plan.name)
+        lanes = []
+        for number in range(1, plan.count + 1):
+            one, other = (
+                Lane(self.machines[host], plan, side, number, depth)
+                for side, host in enumerate(plan.ends)
+            )
+            one.peer, other.peer = other, one
+            for lane in (one, other):
+                lane.agree()
+                lane.control(self.network.macs[lane.machine.name].egress.rate)
+            lanes.append(one)
+        return lanes
+
+    def _depth(self, connection: str) -> int:
+        """The most that a connection's ends are to have under way, as far as steps say it."""
+        wanted = [
+            step.depth or 0
+            for step in self.scenario.steps
+            if step.end is not None and step.end.connection == connection
+        ]
+        posted = [
+            receive.count
+            for plan in self.scenario.connections
+            if plan.name == connection
+            for receive in plan.receives
+        ]
+        return max((*wanted, sum(posted)))
+
+    def lanes_at(self, end: End) -> list[Lane]:
+        """The queue pairs that an end names."""
+        lanes = self.lanes[end.connection]
+        chosen = lanes if end.number is None else lanes[end.number - 1 : end.number]
+        first = lanes[0].machine.name == end.host
+        return chosen if first else [lane.peer for lane in chosen]
+
+    def all_lanes(self) -> Iterator[Lane]:
+        """Every queue pair of every connection."""
+        for lanes in self.lanes.values():
+            for lane in lanes:
+                yield lane
+                yield lane.peer
+
+    def held(self, span: Span) -> Held:
+        """The memory or window that a span is of."""
+        return self.machines[span.host].held[span.memory]
+
+
+def _event_limit(scenario: Scenario) -> int:
+    """Enough for what is asked for, however small its packets."""
+    sizes = {
+        (host.name, memory.name): memory.size for host in scenario.hosts for memory in host.memory
+    }
+    counts = {plan.name: plan.count for plan in scenario.connections}
+    packets = 0
+    for step in scenario.steps:
+        octets = sum(
+            sizes.get((span.host, span.memory), 0) if span.length is None else span.length
+            for span in step.local
+        )
+        ends = counts.get(step.end.connection, 1) if step.end is not None else 1
+        packets += step.times * ends * (octets // _SMALLEST_MTU + 1)
+    return EVENTS + EVENTS_PER_PACKET * packets
+
+
+def _place(plan: HostPlan, number: int, *, ipv6: bool) -> Place:
+    """Where a host is; what its plan leaves out is made of its number."""
+    usual = place_of(number)
+    address = f"fd00::{number:x}" if ipv6 else str(IPv4Address(usual.gid[-IPV4_OCTETS:]))
+    return Place.of(plan.mac or usual.mac.hex(":"), plan.address or address)
+
+
+def _settings(plan: SwitchPlan) -> Settings:
+    """A switch's settings; without queues of its own, DSCPs have their usual priorities."""
+    if not plan.queues:
+        return Settings(plan.buffer, plan.queue, scheduling=plan.scheduling)
+    return Settings(
+        plan.buffer,
+        plan.queue,
+        priorities={dscp: queue.priority for queue in plan.queues for dscp in queue.dscp},
+        marking={
+            queue.priority: Marking(queue.kmin, queue.kmax, queue.pmax)
+            for queue in plan.queues
+            if queue.kmin is not None and queue.kmax is not None
+        },
+        pausing={
+            queue.priority: Pausing(queue.xoff, queue.xon, queue.headroom)
+            for queue in plan.queues
+            if queue.xoff is not None and queue.xon is not None
+        },
+        scheduling=plan.scheduling,
+    )

@@ -1,0 +1,66 @@
+"""Scenarios played: each kind of expectation holds, and fails with what was found."""
+
+from pathlib import Path
+
+from rdmawire.capture import open_capture
+from rdmawire.traffic.scenario.model import Fill, Span
+from rdmawire.traffic.scenario.play import play
+from tests.traffic.scenario.scene import (
+    CLIENT,
+    SINK,
+    SOURCE,
+    counts,
+    exactly,
+    expecting,
+    failures,
+    fault,
+    holds,
+    link,
+    scene,
+    write,
+)
+
+
+def test_one_write_comes_to_the_peers_memory_and_to_the_capture(tmp_path: Path) -> None:
+    path = tmp_path / "out.pcap"
+    outcome = play(expecting(scene(write()), holds(SINK, SOURCE)), capture=path)
+    assert outcome.failures == ()
+    assert outcome.passed
+    with open_capture(path) as reader:
+        assert len(list(reader)) == outcome.frames == 9
+    assert (outcome.summary.messages, outcome.summary.octets) == (1, 8192)
+    (done,) = outcome.steps
+    assert (done.begun, done.posted, done.endings) == (True, 1, {"SUCCESS": 1})
+
+
+def test_memory_that_differs_says_where_and_what() -> None:
+    found = failures(
+        scene(write()),
+        holds(SINK, SOURCE),
+        holds(SINK, fill=Fill.ZEROS),
+        holds(Span("server", "sink", 16, 4), fill=Fill.HEX, octets=b"\x10\x11\x12\xff"),
+        holds(Span("server", "sink", 16, 4), fill=Fill.HEX, octets=b"\x10\x11\x12\x13"),
+    )
+    zeros = "00 00 00 00 00 00 00 00.."
+    assert found == [
+        f"memory server.sink: expected {zeros}, found 01 02 03 04 05 06 07 08.. at octet 1",
+        "memory server.sink[16:20]: expected ff, found 13 at octet 19",
+    ]
+
+
+def test_a_lost_packet_is_sent_again_and_the_frame_that_is_too_many_is_named() -> None:
+    lost = fault("drop", sent_by=CLIENT, packet=(3,), nth=(1,))
+    found = failures(
+        scene(write(), links=(link(lost),)),
+        holds(SINK, SOURCE),
+        counts("client.retransmits", exactly(6)),
+        counts("client.retransmits", exactly(1)),
+        counts("server.naks", exactly(0)),
+        counts("client-server.lost", exactly(1)),
+        counts("client-server.lost", exactly(0)),
+    )
+    assert found == [
+        "counter client.retransmits: expected 1, found 6 (frame 11)",
+        "counter server.naks: expected 0, found 1 (frame 9)",
+        "counter client-server.lost: expected 0, found 1 (frame 3)",
+    ]
