@@ -15,8 +15,7 @@ from rdmawire.fabric.switch import Switch, SwitchPort
 from rdmawire.memory.counter import Path
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.verbs import Verbs
-from rdmawire.traffic.counter import FrameCounter
-from rdmawire.traffic.scenario.faults import LinkFaults
+from rdmawire.traffic.scenario.playing.faults import LinkFaults
 
 
 class Of(Enum):
@@ -32,7 +31,7 @@ class HostTally(NamedTuple):
     """What a host counts: its adapter, what it sent, and its way out."""
 
     nic: Verbs
-    sent: FrameCounter
+    sent: Mapping[str, int]
     mac: Mac
 
 
@@ -72,7 +71,7 @@ _TALLIES: Final = {
 
 
 def _sent(name: str, help_: str) -> Counter[HostTally]:
-    return Counter(help_, lambda host: int(getattr(host.sent, name)))
+    return Counter(help_, lambda host: host.sent.get(name, 0))
 
 
 def _dropped(reason: Drop) -> Counter[HostTally]:

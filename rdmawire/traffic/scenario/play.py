@@ -15,13 +15,14 @@ from rdmawire.capture.source import AnyPath
 from rdmawire.fabric.station import Tap
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import Unsettled
-from rdmawire.traffic.scenario.check import Played, check
 from rdmawire.traffic.scenario.model import Mark, Scenario
-from rdmawire.traffic.scenario.observe import Observer
-from rdmawire.traffic.scenario.outcome import Failure, Outcome, StepOutcome
-from rdmawire.traffic.scenario.player import Player, Progress
-from rdmawire.traffic.scenario.stage import Stage
-from rdmawire.traffic.scenario.work import Run
+from rdmawire.traffic.scenario.playing.failure import Failure
+from rdmawire.traffic.scenario.playing.observe import Observer
+from rdmawire.traffic.scenario.playing.outcome import Outcome, StepOutcome
+from rdmawire.traffic.scenario.playing.player import Player, Progress
+from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.playing.verdict import Played, verdict
+from rdmawire.traffic.scenario.playing.work import Run
 from rdmawire.traffic.summary import Summary, summarise
 
 _WHOLE_FILE = Mark(1, 1)
@@ -54,11 +55,11 @@ def play(
     played = Played(stage, player, observer)
     return Outcome(
         scenario=scenario,
-        failures=(*unsettled, *check(played)),
+        failures=(*unsettled, *verdict(played)),
         steps=tuple(_step(run) for run in player.runs),
         summary=_summary(played, perf_counter() - begun),
         frames=observer.numbering.frames,
-        network=stage.network,
+        stage=stage,
     )
 
 
@@ -94,7 +95,7 @@ def _summary(played: Played, wall_s: float) -> Summary:
     lost += sum(sum(port.drops.values()) for port in network.ports.values())
     lost += sum(switch.stranded for switch in network.switches.values())
     return summarise(
-        played.observer.total(),
+        played.observer.total,
         [machine.host.nic for machine in stage.machines.values()],
         network.world.now,
         wall_s,

@@ -25,8 +25,8 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     TimeExpectation,
 )
-from rdmawire.traffic.scenario.outcome import Outcome
 from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.playing.outcome import Outcome
 
 MARK = Mark(7, 5)
 CLIENT, SERVER = End("client", "a"), End("server", "a")

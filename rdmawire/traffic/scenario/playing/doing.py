@@ -16,11 +16,11 @@ from rdmawire.memory.mw import Bind
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.state import MigrationState, QPState
 from rdmawire.nic.work import BindMW, RecvWR, RegMR, SendFlags, SendWR
-from rdmawire.traffic.scenario.connecting import Introductions
-from rdmawire.traffic.scenario.holding import Held, access_of
-from rdmawire.traffic.scenario.lane import Lane
 from rdmawire.traffic.scenario.model import Content, Span, StepPlan
-from rdmawire.traffic.scenario.stage import Stage
+from rdmawire.traffic.scenario.playing.connecting import Introductions
+from rdmawire.traffic.scenario.playing.holding import Held, access_of
+from rdmawire.traffic.scenario.playing.lane import Lane
+from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.wire.ib import Placement, Selectivity
 

@@ -22,8 +22,8 @@ from rdmawire.nic.cm.manager import ConnectionManager
 from rdmawire.nic.cm.service import PortSpace, service_id
 from rdmawire.nic.cm.settings import ConnParam
 from rdmawire.nic.state import QPState, QPType
-from rdmawire.traffic.scenario.lane import Lane
-from rdmawire.traffic.scenario.machine import Machine
+from rdmawire.traffic.scenario.playing.lane import Lane
+from rdmawire.traffic.scenario.playing.machine import Machine
 from rdmawire.wire.management import MTU
 
 FIRST_PORT: Final = 7174

@@ -10,10 +10,6 @@ from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import Marking, Pausing, Settings
 from rdmawire.fabric.topology import place_of
 from rdmawire.fabric.world import World
-from rdmawire.traffic.scenario.faults import LinkFaults, Note, Sender, rule_of
-from rdmawire.traffic.scenario.holding import Held
-from rdmawire.traffic.scenario.lane import Lane
-from rdmawire.traffic.scenario.machine import Machine
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     End,
@@ -23,7 +19,11 @@ from rdmawire.traffic.scenario.model import (
     Span,
     SwitchPlan,
 )
-from rdmawire.traffic.scenario.outcome import Failure
+from rdmawire.traffic.scenario.playing.failure import Failure
+from rdmawire.traffic.scenario.playing.faults import LinkFaults, Note, Sender, rule_of
+from rdmawire.traffic.scenario.playing.holding import Held
+from rdmawire.traffic.scenario.playing.lane import Lane
+from rdmawire.traffic.scenario.playing.machine import Machine
 
 EVENTS: Final = 1_000_000
 EVENTS_PER_PACKET: Final = 256

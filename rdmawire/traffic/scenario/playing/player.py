@@ -15,8 +15,9 @@ from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import CompletionEvent, Event
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
-from rdmawire.traffic.scenario.connecting import Introductions
-from rdmawire.traffic.scenario.doing import (
+from rdmawire.traffic.scenario.model import ConnectionPlan, ReceivePlan, StepPlan
+from rdmawire.traffic.scenario.playing.connecting import Introductions
+from rdmawire.traffic.scenario.playing.doing import (
     OWNERS,
     RENEWED,
     Doing,
@@ -24,11 +25,10 @@ from rdmawire.traffic.scenario.doing import (
     receive_work,
     send_work,
 )
-from rdmawire.traffic.scenario.lane import Lane
-from rdmawire.traffic.scenario.machine import Machine, errno_name, refusal
-from rdmawire.traffic.scenario.model import ConnectionPlan, ReceivePlan, StepPlan
-from rdmawire.traffic.scenario.stage import Stage
-from rdmawire.traffic.scenario.work import SUCCESS, Job, Queue, Run, Wrong
+from rdmawire.traffic.scenario.playing.lane import Lane
+from rdmawire.traffic.scenario.playing.machine import Machine, errno_name, refusal
+from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.playing.work import SUCCESS, Job, Queue, Run, Wrong
 
 _POLL: Final = 1 << 12
 _NUMBER_BITS: Final = 32

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.work import RecvWR, SendWR
-from rdmawire.traffic.scenario.lane import Lane
 from rdmawire.traffic.scenario.model import StepPlan
+from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.verbs import VERBS
 
 SUCCESS: Final = WCStatus.SUCCESS.name

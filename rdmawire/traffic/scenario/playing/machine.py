@@ -15,7 +15,6 @@ from rdmawire.nic.cm.machine import Neighbours
 from rdmawire.nic.cm.port import ManagedPort
 from rdmawire.nic.profile import named
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
-from rdmawire.traffic.scenario.holding import Held, Registering, octets_of
 from rdmawire.traffic.scenario.model import (
     Content,
     Fill,
@@ -25,7 +24,8 @@ from rdmawire.traffic.scenario.model import (
     Span,
     SrqPlan,
 )
-from rdmawire.traffic.scenario.outcome import Failure
+from rdmawire.traffic.scenario.playing.failure import Failure
+from rdmawire.traffic.scenario.playing.holding import Held, Registering, octets_of
 
 MODELS: Final[dict[str, GpuProfile]] = {profile.name: profile for profile in (T4, A100, H200)}
 """GPUs by the names of their models."""

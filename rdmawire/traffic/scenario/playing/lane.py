@@ -16,8 +16,8 @@ from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.srq import SharedReceiveQueue
 from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS, Needs
-from rdmawire.traffic.scenario.machine import SRQ_SGES, Machine
 from rdmawire.traffic.scenario.model import ConnectionPlan
+from rdmawire.traffic.scenario.playing.machine import SRQ_SGES, Machine
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 

@@ -12,7 +12,6 @@ from rdmawire.traffic.scenario.counters import (
     HostTally,
     LinkTally,
 )
-from rdmawire.traffic.scenario.holding import PIECE, octets_of
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
     EventExpectation,
@@ -24,11 +23,12 @@ from rdmawire.traffic.scenario.model import (
     StateExpectation,
     TimeExpectation,
 )
-from rdmawire.traffic.scenario.observe import Observer, Seen, Sightings
-from rdmawire.traffic.scenario.outcome import Failure
-from rdmawire.traffic.scenario.player import Player
-from rdmawire.traffic.scenario.stage import Stage
-from rdmawire.traffic.scenario.work import Run
+from rdmawire.traffic.scenario.playing.failure import Failure
+from rdmawire.traffic.scenario.playing.holding import PIECE, octets_of
+from rdmawire.traffic.scenario.playing.observe import Observer, Seen, Sightings
+from rdmawire.traffic.scenario.playing.player import Player
+from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.playing.work import Run
 
 SHOWN: Final = 8
 """Octets of memory that a failure shows."""
@@ -42,7 +42,7 @@ class Played(NamedTuple):
     observer: Observer
 
 
-def check(played: Played) -> Iterator[Failure]:
+def verdict(played: Played) -> Iterator[Failure]:
     """All that did not come as it should: steps first, then expectations, in their order."""
     yield from played.stage.failures
     for run in played.player.runs:

@@ -4,24 +4,22 @@ Memory is bounded by what there is to look after, not by frames: of each expecta
 numbers are kept, of each queue pair the last NAK and the last packet that was sent again.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
-from rdmawire.fabric.field import Fields
 from rdmawire.fabric.station import Tap
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.seal import HEAD_OF_BTH
 from rdmawire.traffic.counter import FrameCounter
-from rdmawire.traffic.scenario.lane import Lane
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
-from rdmawire.traffic.scenario.stage import Stage
-from rdmawire.wire.ib import GRH
-from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
+from rdmawire.traffic.scenario.playing.lane import Lane
+from rdmawire.traffic.scenario.playing.match import Matcher
+from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.wire.roce import bth_offset
 
 MOST_KEPT: Final = 64
 """Numbers of frames that are kept of one thing."""
-MOST_HEADS: Final = 1 << 14
 
 _MAC: Final = 6
 
@@ -56,56 +54,56 @@ class Sightings:
 
 
 class Numbering:
-    """Counts the frames of the capture. ``keep`` writes them, if one is asked for."""
+    """Counts the frames of the capture, or at another place. ``keep`` writes them, if it should."""
 
-    def __init__(self, keep: Tap | None) -> None:
+    def __init__(self, keep: Tap | None = None) -> None:
         self.frames = 0
         self._keep = keep
 
     def __call__(self, frame: bytes, now: int) -> None:
-        """A frame passes at the capture's point."""
+        """A frame passes."""
         self.frames += 1
         if self._keep is not None:
             self._keep(frame, now)
 
 
-class Counting:
-    """Counts what passes at a place that the capture does not have."""
-
-    def __init__(self) -> None:
-        self.frames = 0
-
-    def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
-        """A frame passes."""
-        self.frames += 1
-
-
 class HostWatch:
-    """What one host sends. ``sent`` counts it; the sightings are of its counters by name."""
+    """What one host sends: ``sent`` counts it by name, ``sightings`` keep what may be pointed at.
 
-    COUNTERS: Final = ("retransmits", "naks", "rnr_naks", "cnps")
+    ``total`` counts for all hosts: what answers to a READ look like the peer's frames say.
+    """
 
-    def __init__(self, where: Callable[[], Seen], last: "LastWords") -> None:
-        self.sent = FrameCounter()
-        self.sightings = {name: Sightings() for name in self.COUNTERS}
+    NOTED: Final = ("retransmits", "naks", "rnr_naks", "cnps")
+
+    def __init__(self, total: FrameCounter, where: Callable[[], Seen], last: "LastWords") -> None:
+        self.sent: Counter[str] = Counter()
+        self.sightings = {name: Sightings() for name in self.NOTED}
+        self._total = total
         self._where = where
         self._last = last
 
     def __call__(self, frame: bytes, now: int) -> None:
         """The host sends a frame."""
-        sent = self.sent
-        before = sent.retransmits, sent.naks, sent.rnr_naks, sent.cnps
-        sent(frame, now)
-        after = sent.retransmits, sent.naks, sent.rnr_naks, sent.cnps
+        total = self._total
+        before = _counts(total)
+        total(frame, now)
+        self.sent["frames"] += 1
+        self.sent["frame_octets"] += len(frame)
+        after = _counts(total)
         if after != before:
-            self._note(frame, before, after)
+            self._count(frame, before, after)
 
-    def _note(self, frame: bytes, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        seen = self._where()
-        for name, old, new in zip(self.COUNTERS, before, after, strict=True):
-            if new > old:
+    def _count(self, frame: bytes, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        for name, old, new in zip(_COUNTED, before, after, strict=True):
+            self.sent[name] += new - old
+            if new > old and name in self.sightings:
+                seen = self._where()
                 self.sightings[name].note(seen)
                 self._last.note(name, frame, seen)
+
+
+_COUNTED: Final = ("messages", "octets", *HostWatch.NOTED)
+_counts: Final = attrgetter(*_COUNTED)
 
 
 class LastWords:
@@ -145,65 +143,6 @@ _REFUSED: Final = (
 )
 """Endings that a NAK explains."""
 
-_HEADS: Final = {
-    int(kind).to_bytes(2, "big"): sum(header.SIZE for header in headers) + HEAD_OF_BTH
-    for kind, headers in (
-        (EtherType.IPV4, (Ethernet, IPv4, UDP)),
-        (EtherType.IPV6, (Ethernet, IPv6, UDP)),
-        (EtherType.ROCE, (Ethernet, GRH)),
-    )
-}
-_IN_HEAD: Final = ("eth.", "ip.", "ipv6.", "grh.", "bth.")
-_BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")
-
-
-class Matcher:
-    """Whether a frame has fields as they are wanted.
-
-    What the octets up to the PSN say is found out once for each such head and length.
-    """
-
-    def __init__(self, where: Mapping[str, object]) -> None:
-        wanted = {name: _among(value) for name, value in where.items()}
-        self._by_head = {name: value for name, value in wanted.items() if _is_in_head(name)}
-        self._by_rest = {name: value for name, value in wanted.items() if not _is_in_head(name)}
-        self._known: dict[tuple[int, bytes], bool] = {}
-
-    def __call__(self, frame: bytes, number: int) -> bool:
-        """``number`` is the frame's on its link."""
-        key = len(frame), frame[: _HEADS.get(frame[12:14], 0)]
-        fits = self._known.get(key)
-        if fits is None:
-            fits = self._learn(key, frame)
-        if not (fits and self._by_rest):
-            return fits
-        return _all_fit(Fields(frame, number), self._by_rest)
-
-    def _learn(self, key: tuple[int, bytes], frame: bytes) -> bool:
-        fits = _all_fit(Fields(frame), self._by_head)
-        if len(self._known) >= MOST_HEADS:
-            self._known.clear()
-        if key[1]:
-            self._known[key] = fits
-        return fits
-
-
-_Wanted = frozenset[object] | range
-
-
-def _among(value: object) -> _Wanted:
-    if isinstance(value, range):
-        return value
-    return frozenset(value if isinstance(value, tuple) else (value,))
-
-
-def _is_in_head(name: str) -> bool:
-    return name.startswith(_IN_HEAD) and name not in _BEHIND_HEAD
-
-
-def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
-    return all(fields.get(name) in values for name, values in wanted.items())
-
 
 class PacketWatch:
     """Looks for the frames of one expectation."""
@@ -240,8 +179,9 @@ class Observer:
         self._network = stage.network
         self.numbering = Numbering(keep)
         self._places = self._tap_capture(point, arrived=arrived)
-        self._counts: dict[str, Counting] = {}
+        self._counts: dict[str, Numbering] = {}
         self.last = LastWords()
+        self.total = FrameCounter()
         self.losses = {link.name: Sightings() for link in stage.scenario.links}
         self.hosts = {
             name: self._watch_host(name)
@@ -282,13 +222,13 @@ class Observer:
         if place in self._places:
             return lambda: Seen(self.numbering.frames)
         if place not in self._counts:
-            self._counts[place] = Counting()
+            self._counts[place] = Numbering()
             self._network.tap(place, self._counts[place])
         counting = self._counts[place]
         return lambda: Seen(counting.frames, place)
 
     def _watch_host(self, name: str) -> HostWatch:
-        watch = HostWatch(self._where(name), self.last)
+        watch = HostWatch(self.total, self._where(name), self.last)
         self._network.tap(name, watch)
         return watch
 
@@ -319,19 +259,6 @@ class Observer:
         elif status is WCStatus.RETRY_EXC_ERR:
             seen = self.last.repeat(lane)
         return (None, "") if seen is None else seen
-
-    def total(self) -> FrameCounter:
-        """What all hosts sent, in one."""
-        total = FrameCounter()
-        for name in _SUMS:
-            setattr(total, name, sum(getattr(watch.sent, name) for watch in self.hosts.values()))
-        return total
-
-
-_SUMS: Final = (
-    *("frames", "frame_octets", "messages", "octets"),
-    *("retransmits", "naks", "rnr_naks", "cnps", "marks"),
-)
 
 
 def _packet_expectations(scenario: Scenario) -> Iterator[PacketExpectation]:

@@ -1,0 +1,31 @@
+"""An expectation that did not hold: a value."""
+
+from typing import NamedTuple
+
+from rdmawire.traffic.scenario.model import Mark
+
+
+class Failure(NamedTuple):
+    """An expectation that did not hold: which, and what was found instead.
+
+    ``frame`` is the number of the frame that shows it: in the capture, or on the link or port
+    ``point`` where the capture does not have it. ``None`` where no single frame does.
+    """
+
+    mark: Mark
+    what: str
+    expected: str
+    found: str
+    frame: int | None = None
+    point: str = ""
+
+    def text(self, source: str) -> str:
+        """One line, with its place in the file."""
+        line, column = self.mark
+        said = f"{self.what}: expected {self.expected}, found {self.found}"
+        return f"{source}:{line}:{column}: {said}{self._place()}"
+
+    def _place(self) -> str:
+        if self.frame is None:
+            return ""
+        return f" (frame {self.frame}{f' of {self.point}' if self.point else ''})"

@@ -1,0 +1,44 @@
+"""What playing a scenario came to: a value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.playing.failure import Failure
+from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.summary import Summary
+
+
+class StepOutcome(NamedTuple):
+    """What became of a step: how often it was done, and how that ended, by status.
+
+    ``begun`` says whether its time ever came. Verbs that were refused count by their errno.
+    """
+
+    name: str
+    verb: str
+    mark: Mark
+    begun: bool
+    posted: int
+    endings: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One scenario, played. ``frames`` is how many the capture has, or would have.
+
+    ``stage`` has its network, hosts and queue pairs as they are in the end.
+    """
+
+    scenario: Scenario
+    failures: tuple[Failure, ...]
+    steps: tuple[StepOutcome, ...]
+    summary: Summary
+    frames: int
+    stage: Stage
+
+    @property
+    def passed(self) -> bool:
+        """Whether all came as it was expected."""
+        return not self.failures
