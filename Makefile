@@ -3,7 +3,7 @@
 PYTHON_MODULES := rdmawire layers tests tools
 BIN := .venv/bin
 
-.PHONY: help demo test check unit docs bench fuzz captures clean
+.PHONY: help demo test check unit docs bench plots fuzz captures clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ docs: .venv/installed-dev  ## the documentation site, into site/
 
 bench: .venv/installed-dev  ## figures and ratios, measured here and now
 	$(BIN)/python -m tools.bench
+
+plots: .venv/installed-dev  ## what the plots of the documentation show, measured anew
+	$(BIN)/python -m tools.plots
 
 fuzz: .venv/installed-dev  ## ten minutes of hostile octets
 	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet --editable '.[fuzz]'

@@ -19,6 +19,7 @@ from rdmawire.wire.tables import tables_of  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
 from tests.interop.tshark import PREFERENCES  # noqa: E402
 from tools.docs import rnic  # noqa: E402
+from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
 
 _HEADER_PAGES = {
@@ -143,6 +144,16 @@ def _captures() -> Iterator[str]:
             yield f"| `{entry['file']}` | {entry['frames']} | {origin} | {shows} |"
 
 
+def _draw_charts() -> None:
+    """Put charts into the pages that ask for them."""
+    docs = ROOT / "docs"
+    for path in sorted(docs.rglob("*.md")):
+        text = path.read_text()
+        if MARKER.search(text):
+            with mkdocs_gen_files.open(path.relative_to(docs), "w") as page:
+                page.write(with_charts(text))
+
+
 for page, (title, modules) in _HEADER_PAGES.items():
     write(f"headers/{page}", _headers(title, modules))
 write("opcodes", _opcodes())
@@ -151,3 +162,4 @@ write("commands", _commands())
 write("wireshark", _wireshark())
 write("captures", _captures())
 write("rnic", rnic.page())
+_draw_charts()

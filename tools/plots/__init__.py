@@ -1,0 +1,1 @@
+"""Measured curves for the pages, from experiments in virtual time."""
