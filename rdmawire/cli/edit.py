@@ -1,0 +1,159 @@
+"""`rdmawire edit`: a capture with other addresses, queue pairs, PSNs, keys, and good checksums."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from rdmawire.capture.refusal import shown
+from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.cli import option
+from rdmawire.cli.edit_options import Asked, chosen, rule_options, time_shift
+from rdmawire.cli.fate import Fates
+from rdmawire.cli.peers import peers_of
+from rdmawire.cli.progress import bar
+from rdmawire.cli.streams import complain
+from rdmawire.traffic.edit.copy import edit_capture
+from rdmawire.traffic.edit.editor import Editor
+from rdmawire.traffic.edit.offset import PsnRule
+from rdmawire.traffic.edit.seal import Sealing
+from rdmawire.traffic.edit.tally import Tally
+
+if TYPE_CHECKING:
+    from rdmawire.analysis.filter import Filter
+
+_LONG = 8 << 20
+"""Octets of a file that are worth a progress bar."""
+
+
+@click.command("edit")
+@click.argument("file", required=False, metavar="[FILE]")
+@click.option(
+    "-w", "--write", "target", required=True, metavar="FILE",
+    help="The new capture; its suffix says what it is: .pcap, .pcapng, and .gz, .xz, .zst or .lz4.",
+)  # fmt: skip
+@rule_options
+@click.option(
+    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=option.display_filter,
+    help="Edit only frames that pass a display filter; the others stay as they are.",
+)  # fmt: skip
+@click.option(
+    "--keep", metavar="FILTER", callback=option.display_filter, help="Leave out all other frames."
+)
+@click.option(
+    "--drop", metavar="FILTER", callback=option.display_filter, help="Leave out these frames."
+)
+@click.option(
+    "--time-shift", "shift_ns", metavar="TIME", callback=time_shift, default="0s",
+    help="Have all frames come later, or earlier: 1.5s, -20ms.",
+)  # fmt: skip
+@click.option(
+    "--seal", "sealing", type=click.Choice([each.value for each in Sealing]), default="changed",
+    show_default=True,
+    help="Checksums that are made to fit: those that did before, all, or none.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")
+@option.PORTS
+@option.PROGRESS
+def command(
+    file: str | None,
+    *,
+    target: str,
+    wanted: "Filter | None",
+    keep: "Filter | None",
+    drop: "Filter | None",
+    shift_ns: int,
+    sealing: str,
+    quiet: bool,
+    ports: tuple[int, ...],
+    progress: bool | None,
+    **by_name: list[Asked],
+) -> int:
+    """Change fields of a capture, and seal its frames again: checksums that fitted fit again.
+
+    That is ICRC, VCRC and the checksums of IPv4, UDP, TCP and ICMPv6. What was wrong stays wrong,
+    by as much. All options mean the frames as they were, and may be given several times. Times,
+    interfaces and comments stay. Without FILE, standard input is read.
+
+    \b
+    Examples:
+      rdmawire edit --ip 10.0.0.0/24=192.168.7.0/24 -w mine.pcap cluster.pcap
+      rdmawire edit --qpn 0x11@10.0.0.1=0x1234 --rkey 0x1201=0x77 -w mine.pcap cluster.pcap
+      rdmawire edit --psn-offset 0x11=+100 -w later.pcap cluster.pcap
+      rdmawire edit -Y "infiniband.bth.destqp == 0x11" --ecn ce -w marked.pcap cluster.pcap
+      rdmawire edit --set bth.ackreq=1 --set aeth.msn+=5 -w other.pcapng.zst cluster.pcapng
+      rdmawire edit --seal all -w good.pcap offloaded.pcap
+    """  # noqa: D301 - click keeps the lines behind a backspace
+    source = _source(file)
+    asked = chosen(by_name)
+    editor = Editor([each.rule for each in asked], sealing=Sealing(sealing), ports=ports)
+    _find_peers(editor, source, ports)
+    fates = Fates(wanted, keep, drop, ports)
+    drawn = progress if progress is not None else sys.stderr.isatty()
+    try:
+        with _progress(source, drawn=drawn) as told:
+            edit_capture(source, target, editor, chooser=fates, shift_ns=shift_ns, progress=told)
+    finally:
+        if editor.tally.written is not None:
+            _report(source, editor, asked, quiet=quiet)
+    return 0
+
+
+def _source(file: str | None) -> str:
+    """The file asked for; standard input if none is, unless somebody would have to type it."""
+    if file is None and sys.stdin is not None and sys.stdin.isatty():
+        raise click.UsageError("no FILE is given, and standard input is a terminal")
+    return file or STREAM
+
+
+def _find_peers(editor: Editor, source: str, ports: Sequence[int]) -> None:
+    """Have rules know which queue pairs belong together, where they ask for it."""
+    asking = [each for each in editor.rules if isinstance(each, PsnRule) and each.asks_for_peers]
+    for rule in asking:
+        rule.peers = peers_of(source, ports)
+
+
+@contextmanager
+def _progress(source: str, *, drawn: bool) -> Iterator[Callable[[int], object]]:
+    """What to tell how many octets have been read."""
+    size = os.path.getsize(source) if drawn and os.path.isfile(source) else 0
+    if size < _LONG:
+        yield lambda _: None
+        return
+    with bar(shown(source), size) as done:
+        yield done
+
+
+def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool) -> None:
+    """Say on standard error what was done, and what was asked for in vain."""
+    if not quiet:
+        name = STANDARD_INPUT if source == STREAM else shown(source)
+        click.echo(f"{name}: {', '.join(_done(editor.tally))}", err=True)
+    for option_name, rule in asked:
+        for text in rule.unused():
+            complain(f"{option_name} {text}: no frame has it")
+        if isinstance(rule, PsnRule) and rule.unknown:
+            complain(
+                f"{option_name}: {_frames(rule.unknown)} of responses kept the PSN: nothing tells"
+                " which queue pair they come from"
+            )
+
+
+def _done(tally: Tally) -> Iterator[str]:
+    yield _frames(tally.frames)
+    yield f"{tally.changed} changed"
+    for count, what in (
+        (tally.dropped, "left out"),
+        (tally.bad, "had a bad ICRC"),
+        (tally.cut, "cut before the ICRC"),
+        (tally.plain, "lost comments, for which a pcap has no place"),
+    ):
+        if count:
+            yield f"{count} {what}"
+
+
+def _frames(count: int) -> str:
+    return "1 frame" if count == 1 else f"{count} frames"

@@ -1,0 +1,18 @@
+"""Captures edited: other addresses, queue pairs, PSNs, keys, and checksums that fit again.
+
+::
+
+    from rdmawire.traffic.edit import Editor, edit_capture, text
+
+    editor = Editor([text.ips(["10.77.0.0/24=192.168.7.0/24"]), text.psn_offsets(["100"])])
+    edit_capture("cluster.pcapng", "mine.pcapng", editor)
+"""
+
+from rdmawire.traffic.edit import text
+from rdmawire.traffic.edit.copy import Fate, edit_capture
+from rdmawire.traffic.edit.editor import Editor
+from rdmawire.traffic.edit.refusal import EditError
+from rdmawire.traffic.edit.seal import Sealing
+from rdmawire.traffic.edit.tally import Tally
+
+__all__ = ["EditError", "Editor", "Fate", "Sealing", "Tally", "edit_capture", "text"]

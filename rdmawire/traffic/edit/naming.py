@@ -1,0 +1,129 @@
+"""Fields by name, and values as people write them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import cache
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import NamedTuple
+
+from rdmawire.traffic.edit.cut import Field, fields_of
+from rdmawire.traffic.edit.refusal import EditError
+from rdmawire.wire.header import Header, Meaning, Row
+from rdmawire.wire.show import Kind
+from rdmawire.wire.tables import tables
+
+_MAC = re.compile(r"[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}")
+
+
+class Named(NamedTuple):
+    """A field under one of its names, and what the name says of its value."""
+
+    field: Field
+    meaning: Meaning
+    scale: int = 1
+
+
+def fields_named(name: str) -> Sequence[Named]:
+    """The fields of all headers with this name, by the tables or by Wireshark.
+
+    :class:`EditError` if there is none.
+    """
+    found = _names().get(name)
+    if found is None:
+        near = get_close_matches(name, _names(), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise EditError(f"{name!r} is no field{hint}")
+    return found
+
+
+@cache
+def _names() -> dict[str, list[Named]]:
+    found: dict[str, list[Named]] = {}
+    for table in tables():
+        for name, named in _named(table):
+            found.setdefault(name, []).append(named)
+    return found
+
+
+def _named(table: type[Header]) -> Iterator[tuple[str, Named]]:
+    for field in fields_of(table):
+        row = field.row
+        yield field.name, Named(field, row.meaning)
+        meanings = row.meanings() if isinstance(row, Row) else (row.meaning,)
+        for meaning in meanings:
+            if meaning.wireshark and meaning.wireshark != field.name:
+                yield meaning.wireshark, Named(field, meaning, meaning.show.scale)
+
+
+def number(text: str, bits: int) -> int:
+    """A number that fits so many bits; :class:`EditError` for anything else."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise EditError(f"{text!r} is no number") from None
+    if not 0 <= value < 1 << bits:
+        raise EditError(f"{text} does not fit {bits} bits (0 to {(1 << bits) - 1:#x})")
+    return value
+
+
+def mac(text: str) -> int:
+    """An Ethernet address."""
+    if not _MAC.fullmatch(text):
+        raise EditError(f"{text!r} is no Ethernet address, such as 52:54:00:00:00:01")
+    return int(re.sub("[:-]", "", text), 16)
+
+
+def ipv4(text: str) -> int:
+    """An IPv4 address."""
+    try:
+        return int(IPv4Address(text))
+    except AddressValueError:
+        raise EditError(f"{text!r} is no IPv4 address") from None
+
+
+def ipv6(text: str) -> int:
+    """An IPv6 address or GID."""
+    try:
+        return int(IPv6Address(text))
+    except AddressValueError:
+        raise EditError(f"{text!r} is no IPv6 address") from None
+
+
+def value(named: Named, text: str) -> int:
+    """The value that the text means in a field; :class:`EditError` if it cannot stand there."""
+    row, kind = named.field.row, named.meaning.show.kind
+    if kind in _ADDRESSES:
+        return _ADDRESSES[kind](text)
+    if isinstance(row, Row) and row.octets:
+        return _octets(text, row.size // 8)
+    word = _word(named.meaning, text)
+    if word is not None:
+        return word
+    units, rest = divmod(
+        number(text, named.field.width + named.scale.bit_length() - 1), named.scale
+    )
+    if rest:
+        raise EditError(f"{text} is no multiple of {named.scale}")
+    return units
+
+
+_ADDRESSES = {Kind.MAC: mac, Kind.IPV4: ipv4, Kind.IPV6: ipv6}
+
+
+def _octets(text: str, length: int) -> int:
+    try:
+        octets = bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        raise EditError(f"{text!r} is no row of hexadecimal digits") from None
+    if len(octets) != length:
+        raise EditError(f"{length} octets are needed, {len(octets)} were given")
+    return int.from_bytes(octets, "big")
+
+
+def _word(meaning: Meaning, text: str) -> int | None:
+    """What one of the standard's words stands for."""
+    for member in meaning.enum or ():
+        if member.name.lower() == text.lower():
+            return int(member.value)
+    return None

@@ -1,0 +1,228 @@
+"""Rules as people write them: ``10.0.0.1=192.168.7.1``, ``0x11@10.0.0.1=0x1234``, ``ip.ttl=3``.
+
+Every function takes the texts of one kind of rule, and refuses what makes no sense with an
+:class:`EditError` that says which of them, what was found in it and what is expected.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from rdmawire.traffic.edit.assign import CHECKSUMS, AssignRule
+from rdmawire.traffic.edit.cut import Field, field
+from rdmawire.traffic.edit.mapping import Mapped, MapRule, Range
+from rdmawire.traffic.edit.naming import fields_named, mac, number, value
+from rdmawire.traffic.edit.offset import Added, AddressRule, PsnRule
+from rdmawire.traffic.edit.place import host as host_of
+from rdmawire.traffic.edit.refusal import EditError
+from rdmawire.traffic.edit.target import IPS, LIDS, MACS, PKEYS, QPNS, RKEYS, VLANS, Target
+from rdmawire.wire.ib import GRH
+from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
+
+_MAPPED: Final = 0xFFFF << 32
+"""What stands before an IPv4 address that is written as an IPv6 one. RFC 4291, 2.5.5.2."""
+_ASSIGNMENT = re.compile(r"([A-Za-z][\w.]*)(\+=|-=|=)(.*)")
+_ECNS = {"not": ECN.NOT_ECT, "ect0": ECN.ECT_0, "ect1": ECN.ECT_1, "ce": ECN.CE}
+
+_Ranges = Sequence[tuple[Range, int]]
+
+
+def macs(texts: Sequence[str]) -> MapRule:
+    """Maps Ethernet addresses, in every header that has some."""
+    return _map(MACS, texts, lambda old, new: [(Range(48, mac(old)), mac(new))])
+
+
+def ips(texts: Sequence[str]) -> MapRule:
+    """Maps IP addresses and GIDs, one by one or by prefixes of the same length."""
+    return _map(IPS, texts, _ip_ranges)
+
+
+def lids(texts: Sequence[str]) -> MapRule:
+    """Maps LIDs."""
+    return _map(LIDS, texts, _numbers(16))
+
+
+def pkeys(texts: Sequence[str]) -> MapRule:
+    """Maps P_Keys."""
+    return _map(PKEYS, texts, _numbers(16))
+
+
+def vlans(texts: Sequence[str]) -> MapRule:
+    """Maps VLAN ids."""
+    return _map(VLANS, texts, _numbers(12))
+
+
+def qpns(texts: Sequence[str]) -> MapRule:
+    """Maps the numbers of queue pairs, of all hosts or of one."""
+    return _map(QPNS, texts, _numbers(24), hosts=True)
+
+
+def rkeys(texts: Sequence[str]) -> MapRule:
+    """Maps R_Keys and STags, of all hosts or of one."""
+    return _map(RKEYS, texts, _numbers(32), hosts=True)
+
+
+def psn_offsets(texts: Sequence[str]) -> PsnRule:
+    """Adds to PSNs, of all flows or of those to one queue pair."""
+    return PsnRule(_offsets(texts, 24, 24))
+
+
+def va_offsets(texts: Sequence[str]) -> AddressRule:
+    """Adds to addresses in remote memory, of all keys or of one."""
+    return AddressRule(_offsets(texts, 32, 64))
+
+
+def ecn(text: str) -> AssignRule:
+    """Sets the ECN field of IP."""
+    with _told(text):
+        if text not in _ECNS:
+            raise EditError(f"one of {', '.join(_ECNS)} is expected")
+    return AssignRule(text, [field(IPv4, "ecn"), field(IPv6, "ecn")], _ECNS[text])
+
+
+def dscp(text: str) -> AssignRule:
+    """Sets the DSCP of IP."""
+    return _assign(text, [field(IPv4, "dscp"), field(IPv6, "dscp")])
+
+
+def ttl(text: str) -> AssignRule:
+    """Sets the time to live of IPv4, or the hop limit of IPv6 or of a GRH."""
+    return _assign(text, [field(IPv4, "ttl"), field(IPv6, "hop_limit"), field(GRH, "hoplmt")])
+
+
+def udp_source(text: str) -> AssignRule:
+    """Sets the source port of UDP."""
+    return _assign(text, [field(UDP, "srcport")])
+
+
+def _assign(text: str, fields: Sequence[Field]) -> AssignRule:
+    with _told(text):
+        return AssignRule(text, fields, number(text, fields[0].width))
+
+
+def assignment(text: str) -> AssignRule:
+    """``FIELD=VALUE``, ``FIELD+=N`` or ``FIELD-=N``, by the tables' names or Wireshark's."""
+    with _told(text):
+        found = _ASSIGNMENT.fullmatch(text)
+        if found is None:
+            raise EditError("FIELD=VALUE or FIELD+=N is expected, such as bth.ackreq=1")
+        name, sign, said = found.groups()
+        return _assigned(text, name, sign, said)
+
+
+def _assigned(text: str, name: str, sign: str, said: str) -> AssignRule:
+    named = fields_named(name)
+    fields = [each.field for each in named]
+    if sign == "=":
+        return AssignRule(text, fields, value(named[0], said))
+    if any(CHECKSUMS.get(each.table) == each.row.name for each in fields):
+        raise EditError("a checksum can be set, not added to")
+    amount = number(said, fields[0].width)
+    return AssignRule(text, fields, amount if sign == "+=" else -amount, adds=True)
+
+
+def _map(
+    target: Target,
+    texts: Sequence[str],
+    ranges: Callable[[str, str], _Ranges],
+    *,
+    hosts: bool = False,
+) -> MapRule:
+    entries = [_mapped(text, ranges, hosts=hosts) for text in texts]
+    _check_distinct(entries)
+    return MapRule(target, entries)
+
+
+def _mapped(text: str, ranges: Callable[[str, str], _Ranges], *, hosts: bool) -> Mapped:
+    with _told(text):
+        old, sign, new = text.partition("=")
+        if not sign:
+            raise EditError("OLD=NEW is expected")
+        old, host = _at_host(old) if hosts else (old, None)
+        return Mapped(text, ranges(old, new), host)
+
+
+def _check_distinct(entries: Sequence[Mapped]) -> None:
+    known: dict[tuple[Range, bytes | None], str] = {}
+    for entry in entries:
+        for old, _ in entry.ranges:
+            other = known.setdefault((old, entry.host), entry.text)
+            if other is not entry.text:
+                raise EditError(f"{other!r} and {entry.text!r} map the same")
+
+
+def _numbers(bits: int) -> Callable[[str, str], _Ranges]:
+    return lambda old, new: [(Range(bits, number(old, bits)), number(new, bits))]
+
+
+def _ip_ranges(old: str, new: str) -> _Ranges:
+    here, there = _network(old), _network(new)
+    if here.version != there.version:
+        raise EditError(f"{old} is IPv{here.version} and {new} is IPv{there.version}")
+    if here.prefixlen != there.prefixlen:
+        raise EditError(f"{old} and {new} are not of the same length")
+    bits = here.max_prefixlen
+    first, target = int(here.network_address), int(there.network_address)
+    free = bits - here.prefixlen
+    plain = Range(bits, first, free), target
+    if here.version == 6:
+        return [plain]
+    return [plain, (Range(128, _MAPPED | first, free), _MAPPED | target)]
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    """An address, or a prefix."""
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        reason = str(error) if "host bits" in str(error) else f"{text!r} is no IP address or prefix"
+        raise EditError(reason) from None
+
+
+def _offsets(texts: Sequence[str], key_bits: int, bits: int) -> list[Added]:
+    entries = [_added(text, key_bits, bits) for text in texts]
+    known: dict[tuple[int | None, bytes | None], str] = {}
+    for entry in entries:
+        other = known.setdefault((entry.key, entry.host), entry.text)
+        if other is not entry.text:
+            raise EditError(f"{other!r} and {entry.text!r} are about the same")
+    return entries
+
+
+def _added(text: str, key_bits: int, bits: int) -> Added:
+    with _told(text):
+        key, sign, amount = text.rpartition("=")
+        if not sign:
+            return Added(text, _amount(amount, bits))
+        name, host = _at_host(key)
+        return Added(text, _amount(amount, bits), number(name, key_bits), host)
+
+
+def _amount(text: str, bits: int) -> int:
+    """A number to add, with or without a sign."""
+    amount = number(text.removeprefix("-").removeprefix("+"), bits)
+    return -amount if text.startswith("-") else amount
+
+
+def _at_host(text: str) -> tuple[str, bytes | None]:
+    """What stands before an ``@``, and the address of the host behind it."""
+    name, sign, host = text.partition("@")
+    if not sign:
+        return name, None
+    if host.startswith("lid:"):
+        return name, number(host[4:], 16).to_bytes(2, "big")
+    try:
+        return name, host_of(ip_address(host).packed)
+    except ValueError:
+        raise EditError(f"{host!r} is no address of a host: an IP address, or lid:7") from None
+
+
+@contextmanager
+def _told(text: str) -> Iterator[None]:
+    """Have an error say in which text it is."""
+    try:
+        yield
+    except EditError as error:
+        raise EditError(f"{text!r}: {error}") from None
