@@ -60,8 +60,8 @@ def step(verb: str, end: End | None = CLIENT, **more: Any) -> StepPlan:
 
 
 def write(**more: Any) -> StepPlan:
-    """All of the source, to the sink."""
-    return step("write", local=(SOURCE,), remote=SINK, **more)
+    """All of the source, to the sink, unless told otherwise."""
+    return step("write", **{"local": (SOURCE,), "remote": SINK, **more})
 
 
 def between(least: int, most: int | None = None) -> Range:

@@ -7,7 +7,6 @@ import pytest
 
 from rdmawire.traffic.scenario.model import (
     Content,
-    End,
     Fill,
     ReceivePlan,
     Scenario,
@@ -276,4 +275,3 @@ def test_every_verb_is_played_here() -> None:
         "free disconnect",  # in test_play_hosts
     }
     assert {verb for line in played for verb in line.split()} == set(VERBS)
-    assert End("server", "a") == SERVER

@@ -96,7 +96,7 @@ class Introductions:
         elif isinstance(event, Disconnected):
             self._agree(lane, event, now)
         elif isinstance(event, _TROUBLE):
-            lane.leaves(f"no connection: {event}")
+            lane.leaves(f"no connection: {_said(event)}")
 
     def _accept(self, machine: Machine, event: ConnectRequest | DatagramRequest, now: int) -> None:
         lane = self._wanted(event)
@@ -135,6 +135,13 @@ class Introductions:
 
 
 _TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
+
+
+def _said(event: CMEvent) -> str:
+    """What an event of trouble says, but for its id."""
+    reason = getattr(event, "reason", None) or getattr(event, "status", None)
+    name = type(event).__name__
+    return name if reason is None else f"{name} ({getattr(reason, 'name', reason)})"
 
 
 def _offer(lane: Lane) -> ConnParam:

@@ -13,6 +13,7 @@ from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
 from rdmawire.nic.cm.machine import Neighbours
 from rdmawire.nic.cm.port import ManagedPort
+from rdmawire.nic.cm.settings import CMSettings
 from rdmawire.nic.profile import named
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.traffic.scenario.model import (
@@ -31,6 +32,9 @@ MODELS: Final[dict[str, GpuProfile]] = {profile.name: profile for profile in (T4
 """GPUs by the names of their models."""
 
 SRQ_SGES: Final = 16
+
+NEARBY: Final = CMSettings(response_timeout=14, packet_life=8)
+"""Hosts of a scenario are near one another: answers take milliseconds at the most, not seconds."""
 
 _ERRNOS: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
 
@@ -76,7 +80,8 @@ class Machine:
 
     def manage(self, neighbours: Neighbours, random: Random) -> None:
         """Have connections made by a manager."""
-        self.port = AttendedPort(self.host.nic, ManagedPort(self.host.nic, neighbours, random))
+        managed = ManagedPort(self.host.nic, neighbours, random, NEARBY)
+        self.port = AttendedPort(self.host.nic, managed)
 
     def _gpu(self, plan: GpuPlan) -> Gpu:
         profile = MODELS[plan.model]

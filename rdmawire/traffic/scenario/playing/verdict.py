@@ -62,7 +62,7 @@ def _step(run: Run) -> Iterator[Failure]:
     elif not run.begun:
         yield Failure(mark, run.title, "to be done", f"it never began{_why(run)}")
     elif run.ended < run.total:
-        yield Failure(mark, run.title, *_unfinished(run))
+        yield _unfinished(run)
 
 
 def _why(run: Run) -> str:
@@ -70,18 +70,16 @@ def _why(run: Run) -> str:
     return f": it waits for {waits}" if run.waits else ""
 
 
-def _unfinished(run: Run) -> tuple[str, str]:
-    trouble = next((job.lane.trouble for job in run.jobs if job.lane.trouble), "")
-    stuck = next((job.lane.name for job in run.jobs if not job.lane.ready), "")
+def _unfinished(run: Run) -> Failure:
+    """A step of which something has not ended: the first queue pair where that is so."""
+    lane = next(job.lane for job in run.jobs if job.ended < run.step.times)
     expected = run.step.refused or run.step.status or "to be posted"
+    found = f"{run.ended} of {run.total}" if run.ended else "no completion"
     if run.total > 1:
         expected = f"{expected} {run.total} times"
-    found = f"{run.ended} of {run.total}" if run.ended else "no completion"
-    if trouble:
-        found += f": {trouble}"
-    elif stuck:
-        found += f": {stuck} was never connected"
-    return expected, found
+    if lane.trouble or not lane.ready:
+        found = f"{found}: {lane.trouble or 'it was never connected'}"
+    return Failure(run.step.mark, f"{run.title} on {lane.name}", expected, found)
 
 
 # Memory.
