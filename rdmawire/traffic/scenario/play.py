@@ -21,6 +21,7 @@ from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.outcome import Outcome, StepOutcome
 from rdmawire.traffic.scenario.playing.player import Player, Progress
 from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.playing.tracing import Tracer
 from rdmawire.traffic.scenario.playing.verdict import Played, verdict
 from rdmawire.traffic.scenario.playing.work import Run
 from rdmawire.traffic.summary import Summary, summarise
@@ -52,13 +53,15 @@ def play(
         unsettled = _run(stage, player)
     for machine in stage.machines.values():
         machine.flush()
-    played = Played(stage, player, observer)
+    frames = observer.numbering.frames
+    tracer = Tracer(scenario, frames, point, arrived=arrived)
+    played = Played(stage, player, observer, tracer)
     return Outcome(
         scenario=scenario,
         failures=(*unsettled, *verdict(played)),
         steps=tuple(_step(run) for run in player.runs),
         summary=_summary(played, perf_counter() - begun),
-        frames=observer.numbering.frames,
+        frames=frames,
         stage=stage,
     )
 

@@ -41,11 +41,28 @@ def test_memory_that_differs_says_where_and_what() -> None:
         holds(Span("server", "sink", 16, 4), fill=Fill.HEX, octets=b"\x10\x11\x12\xff"),
         holds(Span("server", "sink", 16, 4), fill=Fill.HEX, octets=b"\x10\x11\x12\x13"),
     )
-    zeros = "00 00 00 00 00 00 00 00.."
+    zeros, counted = "00 00 00 00 00 00 00 00..", "01 02 03 04 05 06 07 08.."
     assert found == [
-        f"memory server.sink: expected {zeros}, found 01 02 03 04 05 06 07 08.. at octet 1",
-        "memory server.sink[16:20]: expected ff, found 13 at octet 19",
+        f"memory server.sink: expected {zeros}, found {counted} at octet 1 (frame 1)",
+        "memory server.sink[16:20]: expected ff, found 13 at octet 19 (frame 1)",
     ]
+
+
+def test_the_frame_that_wrote_what_should_not_be_there_is_named() -> None:
+    """A bit of the sixth packet turns on the way, and the ICRC fits: nobody hears of it."""
+    turned = fault("corrupt", sent_by=CLIENT, packet=(6,), options={"seal": True})
+    assert failures(scene(write(), links=(link(turned),)), holds(SINK, SOURCE)) == [
+        (
+            "memory server.sink: expected ff 00 01 02 03 04 05 06.. (of client.source), "
+            "found fe 00 01 02 03 04 05 06.. at octet 6143 (frame 6)"
+        )
+    ]
+
+
+def test_memory_that_no_frame_touched_has_no_frame_to_be_named() -> None:
+    found = failures(scene(), *(holds(SINK, fill=Fill.COUNT) for _ in range(6)))
+    text = "memory server.sink: expected 01 02 03 04 05 06 07 08.., found 00 00 00 00 00 00 00 00.."
+    assert found == [f"{text} at octet 1"] * 6
 
 
 def test_a_lost_packet_is_sent_again_and_the_frame_that_is_too_many_is_named() -> None:

@@ -35,11 +35,12 @@ SHOWN: Final = 8
 
 
 class Played(NamedTuple):
-    """A scenario after its end."""
+    """A scenario after its end. ``writer`` tells which frame changed an octet last."""
 
     stage: Stage
     player: Player
     observer: Observer
+    writer: Callable[[Span], int | None]
 
 
 def verdict(played: Played) -> Iterator[Failure]:
@@ -93,20 +94,22 @@ def _memory(played: Played, plan: MemoryExpectation) -> Iterator[Failure]:
         yield Failure(plan.mark, what, _wanted(plan), f"no memory: {fault}")
         return
     if difference is not None:
-        yield Failure(plan.mark, what, *difference)
+        expected, found, offset = difference
+        octet = plan.span._replace(offset=offset, length=1)
+        yield Failure(plan.mark, what, expected, found, played.writer(octet))
 
 
-def _difference(stage: Stage, plan: MemoryExpectation) -> tuple[str, str] | None:
-    """What should stand where the memory first differs, and what does."""
+def _difference(stage: Stage, plan: MemoryExpectation) -> tuple[str, str, int] | None:
+    """What should stand where the memory first differs, what does, and at which octet."""
     held = stage.held(plan.span)
     offset, length = held.extent(plan.span)
+    of = f" (of {_span(plan.same_as)})" if plan.same_as else ""
     for wanted in _pieces(stage, plan, length):
         found = held.read(offset, len(wanted))
         if found != wanted:
             at = next(i for i, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b)
-            place = f"at octet {offset + at}"
-            of = f" (of {_span(plan.same_as)})" if plan.same_as else ""
-            return f"{_hex(wanted, at)}{of}", f"{_hex(found, at)} {place}"
+            place = offset + at
+            return f"{_hex(wanted, at)}{of}", f"{_hex(found, at)} at octet {place}", place
         offset += len(wanted)
     return None
 
