@@ -19,8 +19,11 @@ class Takes(Enum):
     """What kind of value a verb takes, and what the model has for it."""
 
     END = "End"
-    SPAN = "Span"
-    SPANS = "tuple[Span, ...]"
+    SPAN = "Span, of memory"
+    SPANS = "tuple[Span, ...], of memory"
+    GRANT = "Span, of memory or a window"
+    REMOTE = "Span, of the peer's memory or a window of it; it may go beyond"
+    PEERS = "Span, of the peer's memory or a window of it"
     OCTETS = "bytes"
     BITS_32 = "int, 32 bits"
     BITS_64 = "int, 64 bits"
@@ -32,6 +35,10 @@ class Takes(Enum):
     ATTRIBUTES = "Mapping[str, int]: names of QPAttributes"
     PLACEMENT = "str: a name of Placement"
     SELECTIVITY = "str: a name of Selectivity"
+
+
+OF_PEER: Final = (Takes.REMOTE, Takes.PEERS)
+"""What is the other end's; all else is of the end that does it."""
 
 
 class Parameter(NamedTuple):
@@ -63,8 +70,10 @@ _INLINE: Final = {
         Takes.OCTETS, "Octets that are sent in place of memory.", "inline", needed=False
     )
 }
-_INTO: Final = {"into": Parameter(Takes.SPANS, "Where the answer is placed.", "local")}
-_TO: Final = {"to": Parameter(Takes.SPAN, "The peer's memory.", "remote")}
+_INTO: Final = {
+    "into": Parameter(Takes.SPANS, "Where the answer is placed.", "local", needed=False)
+}
+_TO: Final = {"to": Parameter(Takes.REMOTE, "The peer's memory.", "remote")}
 _IMM: Final = {"imm": Parameter(Takes.BITS_32, "The immediate.")}
 _ACCESS: Final = {
     "access": Parameter(Takes.ACCESS, "What is allowed; all, if left out.", needed=False)
@@ -72,8 +81,8 @@ _ACCESS: Final = {
 _SEND: Final = _ON | _FROM | _INLINE
 
 
-def _what(help_: str) -> dict[str, Parameter]:
-    return {"what": Parameter(Takes.SPAN, help_)}
+def _what(help_: str, takes: Takes = Takes.SPAN) -> dict[str, Parameter]:
+    return {"what": Parameter(takes, help_)}
 
 
 VERBS: Final[dict[str, Verb]] = {
@@ -106,13 +115,13 @@ VERBS: Final[dict[str, Verb]] = {
         clause="IBA 9.4.1.1.3",
         help="Send to a receive of the peer, and invalidate a key of the peer.",
         parameters=_SEND
-        | {"key": Parameter(Takes.SPAN, "The peer's memory or window whose key goes.")},
+        | {"key": Parameter(Takes.PEERS, "The peer's memory or window whose key goes.")},
     ),
     "read": Verb(
         work=SendOpcode.RDMA_READ,
         clause="IBA 9.4.4",
         help="Read the peer's memory.",
-        parameters=_ON | _INTO | {"from": Parameter(Takes.SPAN, "The peer's memory.", "remote")},
+        parameters=_ON | _INTO | {"from": Parameter(Takes.REMOTE, "The peer's memory.", "remote")},
     ),
     "compare_swap": Verb(
         work=SendOpcode.ATOMIC_CMP_AND_SWP,
@@ -162,7 +171,7 @@ VERBS: Final[dict[str, Verb]] = {
         clause="IBA 10.6.6.2",
         help="Bind a memory window to memory of its host.",
         parameters=_ON
-        | _what("The window.")
+        | _what("The window.", Takes.GRANT)
         | {"to": Parameter(Takes.SPAN, "The memory.")}
         | _ACCESS,
     ),
@@ -176,7 +185,7 @@ VERBS: Final[dict[str, Verb]] = {
         work=SendOpcode.LOCAL_INV,
         clause="IBA 10.6.5",
         help="Invalidate a key of one's own.",
-        parameters=_ON | _what("The window, or memory for fast registration."),
+        parameters=_ON | _what("The window, or memory for fast registration.", Takes.GRANT),
     ),
     "receive": Verb(
         clause="IBA 10.8.3.3",

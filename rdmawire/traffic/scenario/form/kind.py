@@ -59,6 +59,15 @@ def text_of(node: Node, expected: str) -> str:
     return node.text
 
 
+def parsed(node: Node, expected: str, parse: Callable[[str], T]) -> T:
+    """What a parser makes of the text of a node."""
+    text = text_of(node, expected)
+    try:
+        return parse(text)
+    except Unfit as error:
+        raise misfit(node, expected, error) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf(Generic[T]):
     """A text that a parser takes."""
@@ -71,11 +80,7 @@ class Leaf(Generic[T]):
     """Those of JSON that an editor takes it for."""
 
     def read(self, node: Node, reading: Reading) -> T:  # noqa: ARG002 - a kind
-        text = text_of(node, self.said)
-        try:
-            return self.parse(text)
-        except Unfit as error:
-            raise misfit(node, self.said, error) from None
+        return parsed(node, self.said, self.parse)
 
     def show(self, value: T) -> str:
         return self.shown(value)
@@ -152,6 +157,58 @@ def ranged(parse: Callable[[str], int], samples: tuple[str, ...]) -> Leaf[Range]
         samples=samples,
         types=("integer", "string"),
     )
+
+
+def rate(low: int = 1, high: int = 10**15) -> Leaf[int]:
+    """Bits a second."""
+    return Leaf(
+        said="a rate such as 100 Gbit/s",
+        parse=within(units.rate, low, high),
+        samples=("100 Gbit/s", "2.5 Gbit/s"),
+        shown=partial(units.written, units=units.RATES),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Whole numbers: one, a range, or a list of both; each once, ``most`` of them at most."""
+
+    low: int
+    high: int
+    most: int = 1 << 16
+
+    @property
+    def said(self) -> str:
+        return f"a number from {self.low} to {self.high}, a range such as 2..4, or a list of them"
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        low = self.low
+        return (str(low), f"{low}..{low + 3}", f"[{low}, {low + 2}..{low + 3}]")
+
+    def read(self, node: Node, reading: Reading) -> tuple[int, ...]:  # noqa: ARG002 - a kind
+        items = node.items if isinstance(node, Items) else (node,)
+        found: dict[int, None] = {}
+        for item in items:
+            found.update(dict.fromkeys(parsed(item, self.said, self._range)))
+        return tuple(found)
+
+    def _range(self, text: str) -> range:
+        least, most = units.between(text, units.number)
+        last = self.high if most is None else most
+        if least < self.low or last > self.high:
+            raise Unfit
+        if last - least >= self.most:
+            raise Unfit(f"{self.most} numbers at most")
+        return range(least, last + 1)
+
+    def show(self, value: Iterable[int]) -> str:
+        return f"[{listed(map(str, value))}]"
+
+    def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
+        one = ["integer", "string"]
+        items = {"type": "array", "items": {"type": one}}
+        return {"anyOf": [{"type": one}, items], "description": self.said}
 
 
 TRUTH = Leaf(

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from rdmawire.traffic.scenario.form.mistake import Misread, Mistakes, Unread
 from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar
-from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
+from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, LinkPlan, SwitchPlan
 
 T = TypeVar("T")
 
@@ -66,7 +66,8 @@ class Reading:
     """One file, while it is read. ``homes`` says of which things a key is one.
 
     ``scope`` are the names of the things round what is being read, the outermost first; ``step``
-    counts steps. ``hosts`` and ``connections`` are those without mistakes, once they are read.
+    counts steps. ``hosts``, ``switches``, ``links`` and ``connections`` are those without mistakes,
+    once they are read.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Reading:
         self.scope: list[str] = []
         self.step = 0
         self.hosts: dict[str, HostPlan] = {}
+        self.switches: dict[str, SwitchPlan] = {}
+        self.links: list[LinkPlan] = []
         self.connections: dict[str, ConnectionPlan] = {}
 
     @contextmanager
@@ -89,9 +92,13 @@ class Reading:
         finally:
             self.scope.pop()
 
-    def tell(self, mark: Mark, found: str, expected: str) -> None:
-        """One more mistake, in something that is read nevertheless."""
-        self.mistakes.tell(Misread(mark, found, expected))
+    def tell(self, complaints: Iterable[Misread]) -> bool:
+        """Mistakes in something that is read nevertheless; whether there are any."""
+        some = False
+        for complaint in complaints:
+            self.mistakes.tell(complaint)
+            some = True
+        return some
 
     def gather(self, reads: Iterable[Callable[[], T]]) -> tuple[tuple[T, ...], bool]:
         """What can be read, and whether that is all; what cannot is told."""

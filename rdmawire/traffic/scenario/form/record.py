@@ -24,7 +24,7 @@ class Key:
     """A row of the schema: a key of something, and where its value goes.
 
     ``into`` names the field of the plan, or the fields if the value is as many; the key itself, if
-    it is left out. ``within`` is a field that is a mapping, into which it goes by its own name.
+    it is left out. With ``within``, it goes into a mapping that is this field.
     """
 
     kind: Kind[Any]
@@ -34,18 +34,17 @@ class Key:
     needed: bool = False
     clause: str = ""
 
-    def fields(self, key: str) -> tuple[str, ...]:
-        """The fields of the plan that the value of this key goes to."""
-        return self.into or (key.replace(" ", "_"),)
+    def places(self, key: str) -> tuple[tuple[str, str], ...]:
+        """Where its value goes: fields, each behind the mapping that it is in."""
+        return tuple((self.within, name) for name in self.into or (key.replace(" ", "_"),))
 
     def put(self, key: str, value: Any, values: dict[str, Any]) -> None:
         """Put the value where it goes."""
-        if self.within:
-            values.setdefault(self.within, {})[key] = value
-        elif len(self.into) > 1:
-            values.update(zip(self.into, value, strict=True))
-        else:
-            values[self.fields(key)[0]] = value
+        places = self.places(key)
+        each = (value,) if len(places) == 1 else value
+        for (within, name), one in zip(places, each, strict=True):
+            into = values.setdefault(within, {}) if within else values
+            into[name] = one
 
 
 @dataclass(slots=True)
@@ -134,9 +133,9 @@ class Record(Generic[T]):
         rivals = [
             other
             for other in found.nodes
-            if other in self.keys and row.fields(name) == self.keys[other].fields(other)
+            if other in self.keys and row.places(name) == self.keys[other].places(other)
         ]
-        if rivals and not row.within:
+        if rivals:
             besides = f"{quoted(key.text)} besides {quoted(rivals[0])}"
             raise Misread(key.mark, besides, "one of the two")
         found.nodes[key.text] = node
@@ -165,7 +164,7 @@ class Record(Generic[T]):
         row = self.keys[key]
         if row.within or len(row.into) > 1 or not is_dataclass(self.plan):
             return MISSING
-        (name,) = row.fields(key)
+        ((_, name),) = row.places(key)
         return next((one.default for one in fields(self.plan) if one.name == name), MISSING)
 
     def show(self, value: T) -> str:
@@ -248,15 +247,21 @@ class Choice(Generic[T]):
         return tuple(f"{{{word}: {record.samples[0]}}}" for word, record in self.records.items())
 
     def read(self, node: Node, reading: Reading) -> T:
-        if not isinstance(node, Pairs):
-            raise misfit(node, self.said)
-        if len(node.pairs) != 1:
-            raise Misread(node.mark, f"{len(node.pairs)} keys", self.said)
-        ((key, value),) = node.pairs
+        key, value = self._pair(node)
         if key.text not in self.records:
             found = quoted(key.text)
             raise Misread(key.mark, found, self.said, word=key.text, known=self.records)
         return self.records[key.text].make(value, reading, key.mark, **{self.into: key.text})
+
+    def _pair(self, node: Node) -> tuple[Scalar, Node]:
+        """The word and what stands behind it; a word may stand alone."""
+        if isinstance(node, Scalar) and not is_nothing(node):
+            return node, Scalar("", node.mark)
+        if not isinstance(node, Pairs):
+            raise misfit(node, self.said)
+        if len(node.pairs) != 1:
+            raise Misread(node.mark, f"{len(node.pairs)} keys", self.said)
+        return node.pairs[0]
 
     def show(self, value: T) -> str:
         return str(value)
@@ -269,12 +274,16 @@ class Choice(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyed(Generic[T]):
-    """Values by keys that are no names of their own; ``make`` makes one of both and the place."""
+    """Values by keys that are no new names.
+
+    ``make`` makes one thing of a key, its value and the place, ``whole`` one of all of them.
+    """
 
     key: Kind[Any]
     value: Kind[Any]
     make: Callable[..., T]
     called: str
+    whole: Callable[[tuple[T, ...]], Any] = tuple
 
     @property
     def said(self) -> str:
@@ -285,12 +294,12 @@ class Keyed(Generic[T]):
         both = zip(self.key.samples, self.value.samples, strict=False)
         return tuple(f"{{{key}: {value}}}" for key, value in both)
 
-    def read(self, node: Node, reading: Reading) -> tuple[T, ...]:
+    def read(self, node: Node, reading: Reading) -> Any:
         """Those that can be read; what is amiss with the others is told."""
         if not isinstance(node, Pairs):
             raise misfit(node, self.said)
         reads = (partial(self._read, key, value, reading) for key, value in node.pairs)
-        return reading.gather(reads)[0]
+        return self.whole(reading.gather(reads)[0])
 
     def _read(self, key: Scalar, node: Node, reading: Reading) -> T:
         both, whole = reading.gather(
@@ -336,4 +345,4 @@ def parts(kind: Kind[Any]) -> tuple[Kind[Any], ...]:
             return (kind.item,)
         case Keyed():
             return (kind.value,)
-    return ()
+    return getattr(kind, "parts", ())

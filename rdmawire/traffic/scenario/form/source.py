@@ -67,13 +67,12 @@ def is_nothing(node: Node) -> bool:
     return isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null")
 
 
-def tree(octets: bytes | str, mistakes: Mistakes) -> Node | None:
-    """The root of a file's tree; ``None``, and the mistake is told, where there is none."""
-    try:
-        return _Composer(_decoded(octets), mistakes).document()
-    except Misread as error:
-        mistakes.tell(error)
-        return None
+def tree(octets: bytes | str, mistakes: Mistakes) -> Node:
+    """The root of a file's tree; :class:`Misread` where there is none.
+
+    What is amiss with keys is told, and they are left out.
+    """
+    return _Composer(_decoded(octets), mistakes).document()
 
 
 def _decoded(octets: bytes | str) -> str:

@@ -1,0 +1,132 @@
+"""What must hold of a connection: its ends, their attributes, and what its type allows."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from rdmawire.nic.attribute import BOUNDS
+from rdmawire.nic.profile import PROFILES
+from rdmawire.nic.service import SERVICES
+from rdmawire.traffic.scenario.form.mistake import Misread, listed, quoted
+from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.traffic.scenario.form.record import Found
+from rdmawire.traffic.scenario.form.source import Pairs
+from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
+from rdmawire.traffic.scenario.schema.words import TYPES
+
+
+def check_connection(plan: ConnectionPlan, found: Found, reading: Reading) -> ConnectionPlan:
+    """Tell all that is amiss; what is in order is known to those who name it."""
+    amiss = [reading.tell(rule(plan, found, reading)) for rule in _RULES]
+    if not any(amiss):
+        reading.connections[plan.name] = plan
+    return plan
+
+
+Rule = Callable[[ConnectionPlan, Found, Reading], Iterator[Misread]]
+
+
+def _ends(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+    """Two hosts."""
+    one, other = plan.ends
+    if one == other:
+        yield Misread(found.at("between"), f"{one} twice", "two hosts")
+
+
+def _of_end(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+    """Attributes of one end are of an end."""
+    for host in plan.of_end:
+        if host not in plan.ends:
+            mark, expected = found.at(f"attributes of {host}"), f"one of {listed(plan.ends)}"
+            yield Misread(
+                mark, f"attributes of {quoted(host)}", expected, word=host, known=plan.ends
+            )
+
+
+def _attributes(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """Numbers that the adapters of the ends have."""
+    for host in (reading.hosts[end] for end in plan.ends if end in reading.hosts):
+        both = {"attributes": plan.attributes}
+        both[f"attributes of {host.name}"] = plan.of_end.get(host.name, {})
+        for key, values in both.items():
+            yield from out_of_bounds(host, values, found, key)
+
+
+def out_of_bounds(
+    host: HostPlan, values: Mapping[str, int], found: Found, key: str
+) -> Iterator[Misread]:
+    """Attributes behind a key that the adapter of a host does not take."""
+    for name, value in values.items():
+        high = int(BOUNDS[name].high(PROFILES[host.profile]))
+        if value > high:
+            expected = f"{high} at most: {host.name} is {host.profile}"
+            yield Misread(_at(found, key, name), f"{name} {value}", expected)
+
+
+def _at(found: Found, key: str, name: str) -> Mark:
+    """Where a value of a mapping behind a key stands."""
+    node = found.nodes[key]
+    inner = node.get(name) if isinstance(node, Pairs) else None
+    return node.mark if inner is None else inner.mark
+
+
+def _queues(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """Shared receive queues are of ends that receive, and are for XRC if the connection is."""
+    for host, queue in plan.srq.items():
+        mark = _at(found, "shared receives", host)
+        if host not in plan.ends:
+            yield Misread(mark, f"host {quoted(host)}", f"one of {listed(plan.ends)}")
+        elif _is_xrc(host, queue, reading) not in (None, plan.type == "XRC"):
+            kind = "is" if plan.type == "XRC" else "is not"
+            yield Misread(mark, f"queue {quoted(queue)}", f"one that {kind} for XRC ('xrc: true')")
+        elif plan.type == "XRC" and host == plan.ends[0]:
+            yield Misread(mark, f"a queue of {host}", f"one of {plan.ends[1]}, which receives")
+
+
+def _is_xrc(host: str, queue: str, reading: Reading) -> bool | None:
+    """Whether a queue is for XRC, if it could be read."""
+    plans = reading.hosts[host].srqs if host in reading.hosts else ()
+    return next((srq.xrc for srq in plans if srq.name == queue), None)
+
+
+def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """What only some types have."""
+    connected = SERVICES[TYPES[plan.type][0]].connected
+    of = f"a connection of type {plan.type}"
+    if plan.connect == "cm" and plan.type == "XRC":
+        yield Misread(found.at("connect"), "cm", f"at once, for {of}")
+    for key in ("congestion", "cnp interval", "alternate"):
+        if not connected and key in found.nodes:
+            yield Misread(found.at(key), f"{key!r} of {of}", "a connected type: RC, UC or XRC")
+    if plan.alternate and plan.connect == "cm":
+        yield Misread(found.at("alternate"), "'alternate' with cm", "connect: at once")
+    for host in (reading.hosts[end] for end in plan.ends if end in reading.hosts):
+        if plan.alternate and not PROFILES[host.profile].migrates:
+            which = f"{host.name} with the profile {host.profile}"
+            yield Misread(found.at("alternate"), which, "an adapter that migrates, such as ibta")
+
+
+def _receives(plan: ConnectionPlan, _: Found, __: Reading) -> Iterator[Misread]:
+    """Receives are of this connection's ends, those that take receives."""
+    for receive in plan.receives:
+        end, mark = receive.at, receive.mark
+        named = f"{end.host}/{end.connection}"
+        if end.connection != plan.name or end.host not in plan.ends:
+            expected = listed(f"{host}/{plan.name}" for host in plan.ends)
+            yield Misread(mark, f"receives at {named}", f"an end of this connection: {expected}")
+        elif end.number is not None and end.number > plan.count:
+            yield Misread(mark, f"{named}#{end.number}", f"#1 to #{plan.count}")
+        elif (reason := no_receives(plan, end.host)) is not None:
+            yield Misread(mark, f"receives at {named}", reason)
+
+
+def no_receives(plan: ConnectionPlan, host: str) -> str | None:
+    """What an end needs to take receives, if it does not."""
+    service = SERVICES[TYPES[plan.type][plan.ends.index(host)]]
+    if service.receives or host in plan.srq:
+        return None
+    if host == plan.ends[0]:
+        return f"an end that receives: {plan.ends[1]}/{plan.name}"
+    return f"'shared receives' of {plan.name} for {host}: XRC receives there alone"
+
+
+_RULES: Final[tuple[Rule, ...]] = (_ends, _of_end, _attributes, _queues, _type, _receives)

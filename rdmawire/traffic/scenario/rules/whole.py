@@ -1,0 +1,152 @@
+"""What must hold of a scenario as a whole: ways between hosts, addresses, amounts."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
+
+from rdmawire.fabric.host import Place
+from rdmawire.nic.address import is_ipv4
+from rdmawire.traffic.scenario.form.mistake import Misread, quoted
+from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.traffic.scenario.form.record import Found
+from rdmawire.traffic.scenario.form.reference import memory_of
+from rdmawire.traffic.scenario.model import (
+    HostPlan,
+    LinkPlan,
+    MemoryExpectation,
+    Span,
+)
+from rdmawire.traffic.scenario.place import places_of
+
+MOST_PAIRS: Final = 1 << 14
+"""Queue pairs of all connections together, at each end."""
+MOST_COMPARED: Final = 1 << 28
+"""Octets that an expectation compares."""
+
+Rule = Callable[[Found, Reading], Iterator[Misread]]
+
+
+def links_of(found: Found, reading: Reading) -> tuple[LinkPlan, ...]:
+    """The links of a file; two hosts alone get one between them."""
+    links: tuple[LinkPlan, ...] = found.values.get("links", ())
+    names = reading.names
+    if links or names.links or names.switches or len(names.hosts) != 2:
+        return links
+    one, other = names.hosts
+    return (LinkPlan(ends=(one, other), mark=found.at("hosts")),)
+
+
+def _names(_: Found, reading: Reading) -> Iterator[Misread]:
+    """No switch is called as a host is."""
+    for name, switch in reading.switches.items():
+        if name in reading.names.hosts:
+            yield Misread(switch.mark, f"switch {quoted(name)}", "a name that no host has")
+
+
+def _places(_: Found, reading: Reading) -> Iterator[Misread]:
+    """No two hosts have one address."""
+    hosts = list(reading.hosts.values())
+    if len(hosts) < len(reading.names.hosts):
+        return
+    seen: dict[bytes, str] = {}
+    for host, place in zip(hosts, places_of(hosts), strict=True):
+        for what, address in zip(("mac", "address"), place, strict=True):
+            if seen.setdefault(address, host.name) != host.name:
+                expected = f"another than that of {seen[address]}"
+                yield Misread(host.mark, f"the {what} of {host.name}", expected)
+
+
+def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
+    """Ends have addresses of one kind, and a way between them; there are not too many."""
+    ways = _Ways(links_of(found, reading), reading.names.switches)
+    kinds = {host.name: place.gid for host, place in _placed(reading)}
+    for plan in reading.connections.values():
+        one, other = plan.ends
+        if not ways.lead(one, other):
+            found_ = f"no way from {one} to {other}"
+            yield Misread(plan.mark, found_, "links that join them, by switches if need be")
+        if len({is_ipv4(kinds[end]) for end in plan.ends if end in kinds}) > 1:
+            found_ = f"IPv4 and IPv6 at the ends of {plan.name}"
+            yield Misread(plan.mark, found_, "addresses of one kind")
+    pairs = sum(plan.count for plan in reading.connections.values())
+    if pairs > MOST_PAIRS:
+        found_ = f"{pairs} queue pairs at each end"
+        yield Misread(found.at("connections"), found_, f"{MOST_PAIRS} at most, all together")
+
+
+def _placed(reading: Reading) -> Iterator[tuple[HostPlan, Place]]:
+    hosts = list(reading.hosts.values())
+    return zip(hosts, places_of(hosts), strict=True)
+
+
+class _Ways:
+    """Who is joined to whom. Hosts pass nothing on."""
+
+    def __init__(self, links: Iterable[LinkPlan], switches: Collection[str]) -> None:
+        self._switches = switches
+        self._next: dict[str, list[str]] = {}
+        for link in links:
+            one, other = link.ends
+            self._next.setdefault(one, []).append(other)
+            self._next.setdefault(other, []).append(one)
+
+    def lead(self, one: str, other: str) -> bool:
+        """Whether there is a way."""
+        seen, waiting = {one}, [one]
+        while waiting:
+            here = waiting.pop()
+            for near in self._next.get(here, ()):
+                if near == other:
+                    return True
+                if near in self._switches and near not in seen:
+                    seen.add(near)
+                    waiting.append(near)
+        return False
+
+
+def _links(found: Found, reading: Reading) -> Iterator[Misread]:
+    """Every host is on a link; links of switches that pause have a rate."""
+    links = links_of(found, reading)
+    joined = {end for link in links for end in link.ends}
+    whole = len(links) == len(reading.names.links) or not reading.names.links
+    for host in reading.hosts.values():
+        if whole and host.name not in joined:
+            yield Misread(host.mark, f"host {quoted(host.name)} on no link", "a link for each host")
+    for link in links:
+        pausing = [end for end in link.ends if _pauses(end, reading)]
+        if link.rate is None and pausing:
+            expected = f"a rate: {pausing[0]} pauses, and pauses count in bit times"
+            yield Misread(link.mark, f"link {quoted(link.name)} without 'rate'", expected)
+
+
+def _pauses(name: str, reading: Reading) -> bool:
+    switch = reading.switches.get(name)
+    return switch is not None and any(queue.xoff is not None for queue in switch.queues)
+
+
+def _expectations(found: Found, reading: Reading) -> Iterator[Misread]:
+    """Memory is compared with as much memory, and with no more than can be."""
+    for plan in found.values.get("expectations", ()):
+        if not isinstance(plan, MemoryExpectation):
+            continue
+        length = _length(plan.span, reading)
+        other = length if plan.same_as is None else _length(plan.same_as, reading)
+        if length is not None and other is not None and length != other:
+            yield Misread(plan.mark, f"{length} octets and {other} octets", "as many of both")
+        if length is not None and length > MOST_COMPARED:
+            yield Misread(plan.mark, f"{length} octets", f"{MOST_COMPARED} to compare, at most")
+
+
+def _length(span: Span, reading: Reading) -> int | None:
+    memory = memory_of(span, reading)
+    if memory is None:
+        return span.length
+    return memory.size - span.offset if span.length is None else span.length
+
+
+_RULES: Final[tuple[Rule, ...]] = (_names, _places, _connections, _links, _expectations)
+
+
+def check_whole(found: Found, reading: Reading) -> None:
+    """Tell all that is amiss."""
+    for rule in _RULES:
+        reading.tell(rule(found, reading))

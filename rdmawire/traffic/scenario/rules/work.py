@@ -1,0 +1,266 @@
+"""What must hold of a step: who may do it, with whose memory, and how it may end."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.profile import PROFILES
+from rdmawire.nic.service import SERVICES, ServiceType
+from rdmawire.nic.work import ATOMIC_SIZE, Local, SendFlags, SendOpcode
+from rdmawire.nic.work import VERBS as WORK
+from rdmawire.traffic.scenario.form.mistake import Misread, listed, quoted
+from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.traffic.scenario.form.record import Found
+from rdmawire.traffic.scenario.form.reference import check_fit, memory_of
+from rdmawire.traffic.scenario.form.source import Items, Node
+from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
+from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
+from rdmawire.traffic.scenario.schema.words import TYPES
+from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
+
+SUCCESS: Final = WCStatus.SUCCESS.name
+
+
+def check_step(plan: StepPlan, found: Found, reading: Reading) -> StepPlan:
+    """Tell all that is amiss; the step, with the ending that it has unless told otherwise."""
+    step = replace(plan, status=_ending(plan, found))
+    for rule in _RULES:
+        reading.tell(rule(step, found, reading))
+    return step
+
+
+def _ending(plan: StepPlan, found: Found) -> str | None:
+    """How it ends: with success, if there is a completion to say so."""
+    completes = VERBS[plan.verb].work is not None and SendFlags.SIGNALED.name in plan.flags
+    if "status" in found.nodes:
+        return None if plan.status == "none" else plan.status
+    return SUCCESS if completes and plan.refused is None else None
+
+
+Rule = Callable[[StepPlan, Found, Reading], Iterator[Misread]]
+
+
+def _name(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    if plan.name and plan.name in reading.names.steps[: reading.step]:
+        yield Misread(found.at("name"), f"name {quoted(plan.name)} again", "one step of a name")
+
+
+def _time(plan: StepPlan, found: Found, _: Reading) -> Iterator[Misread]:
+    if plan.at is not None and plan.after:
+        yield Misread(found.at("at"), "'at' besides 'after'", "one of the two")
+    if plan.depth is not None and plan.depth > plan.times:
+        yield Misread(found.at("depth"), f"depth {plan.depth}", f"no more than times, {plan.times}")
+
+
+def _status(plan: StepPlan, found: Found, _: Reading) -> Iterator[Misread]:
+    """Work that is not to complete has no success; what is refused does not complete."""
+    if "status" not in found.nodes:
+        return
+    if plan.refused is not None and plan.status is not None:
+        yield Misread(found.at("status"), "'status' besides 'refused'", "one of the two")
+    if plan.status == SUCCESS and SendFlags.SIGNALED.name not in plan.flags:
+        expected = "an error, none, or the flag SIGNALED"
+        yield Misread(found.at("status"), f"{SUCCESS} of work that is not signaled", expected)
+
+
+def _service(plan: StepPlan, connection: ConnectionPlan) -> ServiceType:
+    assert plan.end is not None
+    return SERVICES[TYPES[connection.type][connection.ends.index(plan.end.host)]]
+
+
+def _connection(plan: StepPlan, reading: Reading) -> ConnectionPlan | None:
+    """That of its end, if there is one and it is in order."""
+    return None if plan.end is None else reading.connections.get(plan.end.connection)
+
+
+def _verb(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """The connection's type has such work; its end sends, or receives."""
+    connection, work = _connection(plan, reading), VERBS[plan.verb].work
+    if connection is None or plan.end is None or plan.refused is not None:
+        return
+    service = _service(plan, connection)
+    if work is not None and work not in service.verbs:
+        able = listed(_able(work))
+        yield Misread(found.mark, f"{plan.verb} on a connection of type {connection.type}", able)
+    elif work is not None and not service.sends:
+        first = f"{connection.ends[0]}/{connection.name}"
+        yield Misread(found.at("on"), f"{plan.verb} at the end of XRC that receives", first)
+    elif plan.verb == "receive":
+        reason = no_receives(connection, plan.end.host)
+        if reason is not None:
+            yield Misread(found.at("on"), f"receives at {plan.end.host}", reason)
+
+
+def _able(work: SendOpcode) -> Iterator[str]:
+    """The types of connections that have some work."""
+    return (name for name, (one, _) in TYPES.items() if work in SERVICES[one].verbs)
+
+
+def _management(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """Connections that can be ended, and that can migrate; changes that change something."""
+    connection = _connection(plan, reading)
+    if connection is not None and plan.verb == "disconnect" and connection.connect != "cm":
+        yield Misread(found.mark, "disconnect", f"'connect: cm' of connection {connection.name}")
+    if connection is not None and plan.verb == "migrate" and not connection.alternate:
+        yield Misread(found.mark, "migrate", f"'alternate: true' of connection {connection.name}")
+    if plan.verb == "modify" and not plan.values:
+        yield Misread(found.mark, "modify with nothing to change", "state or attributes")
+    if plan.verb == "fill" and "content" not in plan.values:
+        yield Misread(found.mark, "fill with nothing", "one of fill, text, hex")
+
+
+def _attributes(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """Numbers that the adapter has."""
+    values = plan.values.get("attributes")
+    host = None if plan.end is None else reading.hosts.get(plan.end.host)
+    if host is not None and isinstance(values, Mapping):
+        yield from out_of_bounds(host, values, found, "attributes")
+
+
+# Memory.
+
+
+class _Named(NamedTuple):
+    """A span that a step names, behind a key."""
+
+    key: str
+    takes: Takes
+    span: Span
+    node: Node
+
+    def wrong(self, found: str, expected: str) -> Misread:
+        return Misread(self.node.mark, found, expected)
+
+    @property
+    def memory(self) -> str:
+        return f"{self.span.host}.{self.span.memory}"
+
+
+def _named(plan: StepPlan, found: Found) -> Iterator[_Named]:
+    for key, row in VERBS[plan.verb].parameters.items():
+        if key in found.nodes:
+            node = found.nodes[key]
+            value = plan.values.get(key) if row.into == "values" else getattr(plan, row.into)
+            spans = (value,) if isinstance(value, Span) else value
+            for place, span in enumerate(spans if isinstance(spans, tuple) else ()):
+                if isinstance(span, Span):
+                    own = node.items[place] if isinstance(node, Items) else node
+                    yield _Named(key, row.takes, span, own)
+
+
+def _sides(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """What is local is of the end's host, what is remote of the other's."""
+    connection = _connection(plan, reading)
+    if connection is None or plan.end is None:
+        return
+    one, other = connection.ends
+    peer = other if plan.end.host == one else one
+    for named in _named(plan, found):
+        host = peer if named.takes in OF_PEER else plan.end.host
+        if named.span.host != host:
+            yield named.wrong(f"memory of {named.span.host}", f"memory of {host}")
+
+
+def _fits(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """What is to succeed stays within memory."""
+    if plan.status != SUCCESS:
+        return
+    for named in _named(plan, found):
+        if named.takes is Takes.REMOTE:
+            try:
+                check_fit(named.node, named.span, reading)
+            except Misread as error:
+                yield error
+
+
+def _kinds(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """Memory of the kind that the verb is for, and all of it where that must be."""
+    for named in _named(plan, found):
+        window = named.span.memory in reading.names.of(named.span.host, "windows")
+        memory = memory_of(named.span, reading)
+        if demand := _DEMANDS.get((plan.verb, named.key)):
+            if (window or memory is not None) and not demand.meets(window, memory):
+                yield named.wrong(named.memory, demand.expected)
+            elif demand.whole and (named.span.offset or named.span.length is not None):
+                yield named.wrong(f"part of {named.memory}", f"all of it: {named.memory}")
+
+
+class _Demand(NamedTuple):
+    """What memory must be: ``meets`` gets whether it is a window, or else the memory."""
+
+    expected: str
+    meets: Callable[[bool, MemoryPlan | None], bool] = lambda _, __: True
+    whole: bool = True
+
+
+def _invalidated(window: bool, memory: MemoryPlan | None) -> bool:
+    return window or (memory is not None and memory.fast)
+
+
+_TO_INVALIDATE: Final = _Demand("a window, or memory that is 'fast'", _invalidated)
+_DEMANDS: Final = {
+    ("bind_mw", "what"): _Demand("a window", lambda window, _: window),
+    ("reg_mr", "what"): _Demand(
+        "memory that is 'fast'", lambda _, memory: bool(memory and memory.fast)
+    ),
+    ("local_inv", "what"): _TO_INVALIDATE,
+    ("send_inv", "key"): _TO_INVALIDATE,
+    ("free", "what"): _Demand("memory of a GPU", lambda _, it: bool(it and it.gpu)),
+    ("register", "what"): _Demand("memory"),
+    ("deregister", "what"): _Demand("memory"),
+}
+"""What some verbs want of memory."""
+
+
+def _octets(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """Memory or octets, as many as the verb takes."""
+    if plan.inline is not None and plan.local:
+        yield Misread(found.at("inline"), "'inline' besides 'from'", "one of the two")
+    host = None if plan.end is None else reading.hosts.get(plan.end.host)
+    if plan.refused is not None or host is None:
+        return
+    most = PROFILES[host.profile].max_inline_data
+    if plan.inline is not None and len(plan.inline) > most:
+        found_ = f"{len(plan.inline)} octets inline"
+        yield Misread(found.at("inline"), found_, f"{most} at most: {host.name} is {host.profile}")
+    work = VERBS[plan.verb].work
+    length = _length(plan, reading)
+    if work in OF_EIGHT and length not in (None, ATOMIC_SIZE):
+        key = next((key for key in ("into", "from", "inline") if key in found.nodes), "on")
+        yield Misread(
+            found.at(key), f"{length} octets", f"{ATOMIC_SIZE}: {plan.verb} is of as many"
+        )
+
+
+OF_EIGHT: Final = tuple(
+    work for work, how in WORK.items() if how.one_packet and how.local is not Local.NONE
+)
+"""Work that is of eight octets. IBA 9.4.5, A19."""
+
+
+def _length(plan: StepPlan, reading: Reading) -> int | None:
+    """The octets of local memory, or inline, if all of that is known."""
+    if plan.inline is not None:
+        return len(plan.inline)
+    total = 0
+    for span in plan.local:
+        memory = memory_of(span, reading)
+        if span.length is None and memory is None:
+            return None
+        total += span.length or (memory.size - span.offset if memory else 0)
+    return total
+
+
+_RULES: Final[tuple[Rule, ...]] = (
+    _name,
+    _time,
+    _status,
+    _verb,
+    _management,
+    _attributes,
+    _sides,
+    _fits,
+    _kinds,
+    _octets,
+)

@@ -1,0 +1,1 @@
+"""Everything that a scenario may say, as tables: keys, their kinds, what they mean."""

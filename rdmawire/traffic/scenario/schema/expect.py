@@ -1,0 +1,192 @@
+"""Expectations: what must be so in the end."""
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final, NamedTuple, get_args
+
+from rdmawire.nic.event import AsyncEvent
+from rdmawire.traffic.scenario.counters import COUNTERS, Of
+from rdmawire.traffic.scenario.form import units
+from rdmawire.traffic.scenario.form.kind import (
+    Definitions,
+    Json,
+    Many,
+    ranged,
+    text_of,
+)
+from rdmawire.traffic.scenario.form.mistake import Misread, quoted
+from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.traffic.scenario.form.record import Key, Keyed, Record
+from rdmawire.traffic.scenario.form.reference import END, HOST, LINK, SPAN, check_known, links_of
+from rdmawire.traffic.scenario.form.source import Node
+from rdmawire.traffic.scenario.form.wanted import WHERE
+from rdmawire.traffic.scenario.model import (
+    Content,
+    CounterExpectation,
+    End,
+    EventExpectation,
+    Expectation,
+    Mark,
+    MemoryExpectation,
+    PacketExpectation,
+    Range,
+    Span,
+    StateExpectation,
+    TimeExpectation,
+)
+from rdmawire.traffic.scenario.schema.content import SAME
+from rdmawire.traffic.scenario.schema.words import STATE
+
+COUNT: Final = ranged(units.number, ("3", "3..5", "1..", "..9"))
+AMOUNT: Final = ranged(units.amount, ("3", "1..", "64 KiB", "..1 ms"))
+TIME: Final = ranged(units.time, ("..1 ms", "10 us..20 us"))
+
+
+class Named(NamedTuple):
+    """Something of which there is much, and one of what it has."""
+
+    of: str
+    what: str
+
+
+class CounterName:
+    """A counter by what has it: ``client.retransmits``, ``leaf:server.marks``."""
+
+    said = "a counter such as client.retransmits or leaf:server.marks"
+    samples = ("client.retransmits", "client-leaf.lost", "'leaf:server.marks'", "leaf.stranded")
+
+    def read(self, node: Node, reading: Reading) -> Named:
+        of, dot, counter = text_of(node, self.said).rpartition(".")
+        if not dot:
+            raise Misread(node.mark, quoted(counter), self.said)
+        have = subjects(reading)
+        check_known(node, of, "something that counts", list(have))
+        what = f"a counter of the {have[of].value} {of}"
+        check_known(node, counter, what, list(COUNTERS[have[of]]))
+        return Named(of, counter)
+
+    def show(self, value: Named) -> str:
+        return ".".join(value)
+
+    def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
+        return {"type": "string", "description": self.said}
+
+
+def subjects(reading: Reading) -> dict[str, Of]:
+    """Everything of the file that counts, by name."""
+    names, found = reading.names, dict.fromkeys(reading.names.hosts, Of.HOST)
+    found |= dict.fromkeys(names.switches, Of.SWITCH)
+    for link in links_of(reading):
+        found[link] = Of.LINK
+        one, _, other = link.partition("-")
+        ports = ((one, other), (other, one))
+        found |= {f"{a}:{b}": Of.PORT for a, b in ports if a in names.switches}
+    return found
+
+
+EVENTS: Final = tuple(event.__name__ for event in get_args(AsyncEvent))
+
+
+class EventName:
+    """An event of a host: ``server.AccessViolation``."""
+
+    said = "an event of a host such as server.AccessViolation"
+    samples = ("server.AccessViolation", "client.QPFatal")
+
+    def read(self, node: Node, reading: Reading) -> Named:
+        host, dot, event = text_of(node, self.said).partition(".")
+        if not dot:
+            raise Misread(node.mark, quoted(host), self.said)
+        check_known(node, host, HOST.said, reading.names.hosts)
+        check_known(node, event, "an event", EVENTS)
+        return Named(host, event)
+
+    def show(self, value: Named) -> str:
+        return ".".join(value)
+
+    def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
+        return {"type": "string", "description": self.said}
+
+
+def _memory(span: Span, wanted: Span | Content, mark: Mark) -> MemoryExpectation:
+    if isinstance(wanted, Span):
+        return MemoryExpectation(span=span, same_as=wanted, mark=mark)
+    return MemoryExpectation(span=span, content=wanted, mark=mark)
+
+
+def _counter(name: Named, range_: Range, mark: Mark) -> CounterExpectation:
+    return CounterExpectation(of=name.of, counter=name.what, range=range_, mark=mark)
+
+
+def _state(end: End, state: str, mark: Mark) -> StateExpectation:
+    return StateExpectation(end=end, state=state, mark=mark)
+
+
+def _event(name: Named, range_: Range, mark: Mark) -> EventExpectation:
+    return EventExpectation(host=name.of, event=name.what, range=range_, mark=mark)
+
+
+PACKETS: Final = Record(
+    called="packets",
+    plan=PacketExpectation,
+    keys={
+        "where": Key(kind=WHERE, needed=True, help="The fields that they have."),
+        "count": Key(kind=COUNT, into=("range",), needed=True, help="How many are sent."),
+        "on": Key(kind=LINK, into=("link",), help="The link on which; any if left out."),
+        "sent by": Key(kind=HOST, help="The host that sends them; any if left out."),
+    },
+)
+
+
+class Rest:
+    """When all is at rest, with its place."""
+
+    said = TIME.said
+    samples = TIME.samples
+
+    def read(self, node: Node, reading: Reading) -> tuple[TimeExpectation]:
+        return (TimeExpectation(range=TIME.read(node, reading), mark=node.mark),)
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+    def json(self, known: Definitions) -> Json:
+        return TIME.json(known)
+
+
+def _all(mark: Mark, **kinds: Iterable[Expectation]) -> tuple[Expectation, ...]:
+    """All of them, one kind after the other."""
+    del mark
+    return tuple(chain.from_iterable(kinds.values()))
+
+
+EXPECT: Final = Record(
+    called="expectations",
+    plan=_all,
+    keys={
+        "memory": Key(
+            kind=Keyed(key=SPAN, value=SAME, make=_memory, called="memory with what it must hold"),
+            help="What memory must hold: that of other memory in the end, or octets.",
+        ),
+        "counters": Key(
+            kind=Keyed(
+                key=CounterName(), value=AMOUNT, make=_counter, called="counters with their ranges"
+            ),
+            help="What counters must say.",
+        ),
+        "packets": Key(
+            kind=Many(PACKETS, lenient=True), help="How many frames of a kind must be sent."
+        ),
+        "states": Key(
+            kind=Keyed(key=END, value=STATE, make=_state, called="ends with their states"),
+            clause="IBA 10.3.1",
+            help="The state in which queue pairs must be.",
+        ),
+        "events": Key(
+            kind=Keyed(key=EventName(), value=COUNT, make=_event, called="events with how many"),
+            clause="IBA 11.6.3",
+            help="How many asynchronous events hosts must be told of.",
+        ),
+        "time": Key(kind=Rest(), help="When all must be at rest."),
+    },
+)

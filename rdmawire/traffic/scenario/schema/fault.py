@@ -1,0 +1,128 @@
+"""What befalls frames on a link: faults and their options."""
+
+from typing import Any, Final
+
+from rdmawire.fabric.action import ACTIONS, OPTIONS
+from rdmawire.traffic.scenario.form.kind import (
+    TRUTH,
+    Definitions,
+    Json,
+    Many,
+    Numbers,
+    fraction,
+    number,
+    size,
+    time,
+)
+from rdmawire.traffic.scenario.form.mistake import Misread
+from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.traffic.scenario.form.record import Choice, Found, Key, Record
+from rdmawire.traffic.scenario.form.reference import END
+from rdmawire.traffic.scenario.form.source import Node
+from rdmawire.traffic.scenario.form.wanted import FIELD, WHERE, value_of
+from rdmawire.traffic.scenario.model import FaultPlan
+from rdmawire.wire.psn import MODULUS
+
+LONGEST_WAIT: Final = 10**12
+_WAIT = time(0, LONGEST_WAIT)
+_SEAL: Final = Key(kind=TRUTH, help="Whether lengths, checksums and ICRC fit again.")
+
+
+class Raw:
+    """A value that is read once it is known which field it is of."""
+
+    said = "a value of the field"
+    samples = ("1",)
+
+    def read(self, node: Node, reading: Reading) -> Node:  # noqa: ARG002 - a kind
+        return node
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+    def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
+        return {"type": ["integer", "string"]}
+
+
+OPTION_KEYS: Final[dict[str, dict[str, Key]]] = {
+    "drop": {},
+    "duplicate": {
+        "times": Key(kind=number(1, 64), help="How many more copies come."),
+        "wait": Key(kind=_WAIT, help="What each waits behind the one before."),
+    },
+    "delay": {
+        "by": Key(kind=_WAIT, help="How late it comes."),
+        "most": Key(kind=_WAIT, help="If greater than `by`: it comes so late at most, by chance."),
+    },
+    "reorder": {
+        "behind": Key(kind=number(1, 1 << 16), help="How many overtake it."),
+        "most": Key(kind=_WAIT, help="How long it waits for them at most."),
+    },
+    "corrupt": {
+        "octet": Key(
+            kind=number(-(1 << 16), 1 << 16),
+            help="Which octet, from the BTH on; from the pad's end, if negative.",
+        ),
+        "bit": Key(kind=number(0, 7), help="Which bit of it, the lowest first."),
+        "anywhere": Key(kind=TRUTH, help="Whether chance says which bit."),
+        "seal": _SEAL,
+    },
+    "truncate": {
+        "by": Key(kind=size(1, 1 << 16), help="How many octets are missing."),
+        "seal": _SEAL,
+    },
+    "mark": {},
+    "set": {
+        "field": Key(kind=FIELD, needed=True, help="Which field has another value."),
+        "value": Key(kind=Raw(), needed=True, help="That value."),
+        "seal": _SEAL,
+    },
+}
+"""The options of each fault."""
+
+COMMON_KEYS: Final = {
+    "where": Key(kind=WHERE, help="The fields that frames have which it befalls."),
+    "sent by": Key(kind=END, help="The end that sends them."),
+    "packet": Key(
+        kind=Numbers(1, MODULUS),
+        help="Which packet of what that end requests, from 1 on: its PSN is the first one's and "
+        "`packet` - 1.",
+    ),
+    "nth": Key(
+        kind=Numbers(1, 1 << 32),
+        help="Which time, from 1 on; counted for each packet by itself where `packet` is given, "
+        "so that 2 is the first retransmission.",
+    ),
+    "chance": Key(kind=fraction(0, 1), help="How often, of the times that it could."),
+}
+"""Which frames a fault befalls."""
+
+
+def _check(plan: FaultPlan, found: Found, reading: Reading) -> FaultPlan:
+    del reading
+    if plan.packet and plan.sent_by is None:
+        raise Misread(found.at("packet"), "'packet' without 'sent by'", "the end that sends it")
+    node = plan.options.get("value")
+    if node is not None:
+        options: Any = plan.options
+        options["value"] = value_of(str(plan.options["field"]), options["value"])
+    return plan
+
+
+def _record(do: str) -> Record[FaultPlan]:
+    options = {
+        name: Key(kind=row.kind, help=row.help, needed=row.needed, within="options")
+        for name, row in OPTION_KEYS[do].items()
+    }
+    return Record(
+        called=f"the fault {do}", plan=FaultPlan, keys=COMMON_KEYS | options, finish=_check
+    )
+
+
+RECORDS: Final = {do: _record(do) for do in ACTIONS}
+FAULTS: Final = Many(Choice(records=RECORDS, called="a fault", into="do"), lenient=True)
+
+
+def usual(do: str, option: str) -> object:
+    """What an option is if it is left out."""
+    return OPTIONS[do][option].default

@@ -1,0 +1,29 @@
+"""Words of a scenario that stand for something in other rooms of the house."""
+
+from errno import errorcode
+from typing import Final
+
+from rdmawire.errors import ENOTSUPP
+from rdmawire.memory.access import Access
+from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.traffic.scenario.form.kind import Many, Word
+from rdmawire.wire.ib import Placement, Selectivity
+
+TYPES: Final = {
+    "RC": (QPType.RC, QPType.RC),
+    "UC": (QPType.UC, QPType.UC),
+    "UD": (QPType.UD, QPType.UD),
+    "XRC": (QPType.XRC_INI, QPType.XRC_TGT),
+}
+"""Types of connections: those of the queue pairs at the first end and at the second."""
+
+TYPE: Final = Word(tuple(TYPES))
+STATE: Final = Word(tuple(QPState.__members__))
+STATUS: Final = Word((*WCStatus.__members__, "none"), "how work ends")
+ERRNO: Final = Word(tuple(sorted({*errorcode.values(), "ENOTSUPP"})), "an errno")
+ACCESS: Final = Many(Word(tuple(Access.__members__)), alone=True)
+PLACEMENT: Final = Word(tuple(Placement.__members__))
+SELECTIVITY: Final = Word(tuple(Selectivity.__members__))
+
+assert ENOTSUPP not in errorcode  # the kernel's own, so it is named here
