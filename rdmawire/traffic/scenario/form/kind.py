@@ -86,7 +86,8 @@ class Leaf(Generic[T]):
         return self.shown(value)
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
-        return {"type": list(self.types), "description": self.said, "examples": [*self.samples]}
+        types = self.types if len(self.types) > 1 else self.types[0]
+        return {"type": types, "description": self.said}
 
 
 def within(parse: Callable[[str], T], low: T, high: T) -> Callable[[str], T]:

@@ -9,6 +9,8 @@ from rdmawire.traffic.scenario.model import Mark
 
 MOST_MISTAKES: Final = 20
 """Mistakes of one file that are told; the others are counted."""
+_MOST_LISTED: Final = 16
+"""Words that a message lists."""
 _LONGEST: Final = 60
 """Characters of a file that a message repeats, and of a word that is looked up."""
 
@@ -120,5 +122,7 @@ def quoted(text: str) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Words one after the other."""
-    return ", ".join(words)
+    """Words one after the other; of many, the first ones."""
+    every = tuple(words)
+    first = ", ".join(every[:_MOST_LISTED])
+    return first if len(every) <= _MOST_LISTED else f"{first} and {len(every) - _MOST_LISTED} more"

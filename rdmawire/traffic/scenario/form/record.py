@@ -171,7 +171,7 @@ class Record(Generic[T]):
         return str(value)
 
     def json(self, known: Definitions) -> Json:
-        name = self.called
+        name = self.called.replace(" ", "-")
         if name not in known:
             known[name] = {}
             known[name] = self._json(known)

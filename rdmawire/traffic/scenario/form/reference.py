@@ -127,7 +127,7 @@ def check_fit(node: Node, span: Span, reading: Reading) -> None:
     """:class:`Misread` for octets that are not all in the memory."""
     plan = memory_of(span, reading)
     if plan is not None and span.offset + (span.length or 1) > plan.size:
-        expected = f"octets of the {units.written(plan.size, units.SIZES)} that it has"
+        expected = f"a span within its {plan.size} octets"
         raise Misread(node.mark, described(node), expected)
 
 
@@ -162,5 +162,5 @@ END: Final = Ends()
 def check_count(node: Node, end: End, count: int) -> None:
     """:class:`Misread` for a queue pair that a connection does not have."""
     if end.number is not None and end.number > count:
-        expected = f"{end.host}/{end.connection}#1 to #{count}"
+        expected = f"one of its {count} queue pairs" if count > 1 else "its only queue pair, #1"
         raise Misread(node.mark, described(node), expected)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from ipaddress import ip_address
 from typing import Final
 
-from rdmawire.traffic.scenario.form.mistake import Unfit, quoted
+from rdmawire.traffic.scenario.form.mistake import Unfit
 from rdmawire.traffic.scenario.model import End, Range, Span
 
 LARGEST: Final = (1 << 64) - 1
@@ -108,7 +108,7 @@ def between(text: str, parse: Callable[[str], int]) -> Range:
         raise Unfit
     found = Range(parse(least) if least else 0, parse(most) if most else None)
     if found.most is not None and found.most < found.least:
-        raise Unfit(f"a range that does not end before it begins; {quoted(text)} does")
+        raise Unfit("a range with the least value first")
     return found
 
 

@@ -197,13 +197,15 @@ class SharedReceives:
 
 
 def _numbers(low: int, high: int, what: str) -> Two[int]:
-    both = f"{what}, such as {low}, or two, such as '{low + 1}, {low + 100}'"
+    both = f"{what} from {low} to {high}, or two: {low}, {low + 1}; in braces [{low}, {low + 1}]"
     samples = (str(low), f"'{low + 1}, {low + 100}'", f"[{low}, {high}]")
     return Two(number(low, high, what), both, samples, same=True)
 
 
 _BETWEEN: Final = Two(
-    HOST, "two hosts, such as 'client, server'", ("'client, server'", "[client, server]")
+    HOST,
+    "two hosts: client, server; in braces [client, server]",
+    ("'client, server'", "[client, server]"),
 )
 _MTU: Final = Leaf(
     said=f"one of {listed(map(str, _MTUS))}",

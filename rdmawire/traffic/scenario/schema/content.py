@@ -43,8 +43,15 @@ FILL: Final = Leaf(
     samples=tuple(_WORDS),
     shown=lambda content: content.fill.value,
 )
-TEXT: Final = Leaf(said="text", parse=_text, samples=("hello", '"hello, world"'))
-HEX: Final = Leaf(said="hexadecimal digits", parse=_hex, samples=('"00 ff"', "deadbeef"))
+TEXT: Final = Leaf(
+    said="text", parse=_text, samples=("hello", '"hello, world"'), types=("string", "number")
+)
+HEX: Final = Leaf(
+    said="hexadecimal digits",
+    parse=_hex,
+    samples=('"00 ff"', "deadbeef"),
+    types=("string", "number"),
+)
 
 CONTENT_KEYS: Final = {
     "fill": Key(
