@@ -1,38 +1,29 @@
 """Scenarios that come with the package, by name: ``lost-first`` is ``lost-first.yaml``."""
 
+from collections.abc import Mapping
 from importlib.resources import files
-from pathlib import Path
+from importlib.resources.abc import Traversable
 from typing import Final
 
-from rdmawire.traffic.scenario.form.mistake import Mistake, ScenarioError, listed, meant_by
 from rdmawire.traffic.scenario.model import Scenario
-from rdmawire.traffic.scenario.reader import read_scenario
+from rdmawire.traffic.scenario.reader import read_scenario_text
 
+FOLDER: Final = "scenarios"
 SUFFIX: Final = ".yaml"
 
 
-def shipped() -> dict[str, Path]:
+def shipped() -> Mapping[str, Traversable]:
     """The file of each, by name, in the order of the alphabet."""
-    folder = Path(str(files("rdmawire.traffic") / "scenarios"))
-    return {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
+    folder = files("rdmawire.traffic") / FOLDER
+    found = (file for file in folder.iterdir() if file.name.endswith(SUFFIX))
+    return {file.name.removesuffix(SUFFIX): file for file in sorted(found, key=lambda f: f.name)}
 
 
-def located(word: str) -> Path:
-    """The file that a word means: its path, or the name of one that is shipped.
-
-    :class:`ScenarioError` where it is neither.
-    """
-    path, known = Path(word), shipped()
-    if path.is_file() or path.suffix or path.parent != Path():
-        return path
-    if word not in known:
-        expected = f"the path of a file, or the name of a scenario that is shipped: {listed(known)}"
-        raise ScenarioError(
-            [Mistake(word, None, "nothing of this name", expected, meant_by(word, known))]
-        )
-    return known[word]
+def text_of(name: str) -> str:
+    """What stands in one of them; ``KeyError`` for other names."""
+    return shipped()[name].read_text(encoding="utf-8")
 
 
-def read_named(word: str) -> Scenario:
-    """The scenario of a file, or one that is shipped; what it is called is the word."""
-    return read_scenario(located(word))
+def read_shipped(name: str) -> Scenario:
+    """One of them; messages call it by its name."""
+    return read_scenario_text(text_of(name), name)
