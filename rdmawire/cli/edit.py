@@ -13,12 +13,14 @@ from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli import option
 from rdmawire.cli.edit_options import Asked, chosen, rule_options, time_shift
 from rdmawire.cli.fate import Fates
+from rdmawire.cli.fpdus import fpdu_finder
 from rdmawire.cli.peers import peers_of
 from rdmawire.cli.progress import bar
 from rdmawire.cli.streams import complain
 from rdmawire.traffic.edit.copy import edit_capture
 from rdmawire.traffic.edit.editor import Editor
 from rdmawire.traffic.edit.offset import PsnRule
+from rdmawire.traffic.edit.record import Change, untagged
 from rdmawire.traffic.edit.seal import Sealing
 from rdmawire.traffic.edit.tally import Tally
 
@@ -47,9 +49,10 @@ _LONG = 8 << 20
     "--drop", metavar="FILTER", callback=option.display_filter, help="Leave out these frames."
 )
 @click.option(
-    "--time-shift", "shift_ns", metavar="TIME", callback=time_shift, default="0s",
+    "--time-shift", "shift", metavar="TIME", callback=time_shift,
     help="Have all frames come later, or earlier: 1.5s, -20ms.",
 )  # fmt: skip
+@click.option("--untag", is_flag=True, help="Take all VLAN tags away.")
 @click.option(
     "--seal", "sealing", type=click.Choice([each.value for each in Sealing]), default="changed",
     show_default=True,
@@ -65,7 +68,8 @@ def command(
     wanted: "Filter | None",
     keep: "Filter | None",
     drop: "Filter | None",
-    shift_ns: int,
+    shift: list[Change],
+    untag: bool,
     sealing: str,
     quiet: bool,
     ports: tuple[int, ...],
@@ -91,11 +95,18 @@ def command(
     asked = chosen(by_name)
     editor = Editor([each.rule for each in asked], sealing=Sealing(sealing), ports=ports)
     _find_peers(editor, source, ports)
-    fates = Fates(wanted, keep, drop, ports)
     drawn = progress if progress is not None else sys.stderr.isatty()
     try:
         with _progress(source, drawn=drawn) as told:
-            edit_capture(source, target, editor, chooser=fates, shift_ns=shift_ns, progress=told)
+            edit_capture(
+                source,
+                target,
+                editor,
+                chooser=Fates(wanted, keep, drop, ports),
+                finder=fpdu_finder(),
+                changes=[*shift, *[untagged] * untag],
+                progress=told,
+            )
     finally:
         if editor.tally.written is not None:
             _report(source, editor, asked, quiet=quiet)

@@ -7,6 +7,7 @@ import click
 
 from rdmawire.analysis.moment import duration_ns
 from rdmawire.traffic.edit import text
+from rdmawire.traffic.edit.record import Change, later
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.traffic.edit.rule import Rule
 
@@ -97,12 +98,14 @@ def chosen(by_name: dict[str, list[Asked]]) -> list[Asked]:
     return [each for name in KINDS for each in by_name[name.replace("-", "_")]]
 
 
-def time_shift(ctx: click.Context, option: click.Parameter, said: str) -> int:
-    """A length of time with or without a sign, in nanoseconds."""
+def time_shift(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:
+    """A length of time with or without a sign, as what it makes of records."""
+    if said is None:
+        return []
     try:
         shift = duration_ns(said.removeprefix("-").removeprefix("+"))
     except ValueError:
         raise click.BadParameter(
             f"{said!r} is no time such as 1.5s or -20ms", ctx, option
         ) from None
-    return -shift if said.startswith("-") else shift
+    return [later(-shift if said.startswith("-") else shift)]

@@ -1,24 +1,24 @@
 """Captures edited: records go from one file to another, with their times and interfaces."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from itertools import chain
 from pathlib import PurePath
 
-from rdmawire.capture import LinkType, Reader, Record, Writer, create_capture, open_capture
+from rdmawire.capture import Reader, Record, Writer, create_capture, open_capture
 from rdmawire.capture.interface import SECOND
 from rdmawire.capture.source import AnyPath
 from rdmawire.errors import CaptureError
 from rdmawire.traffic.edit.editor import Editor
-from rdmawire.wire.erf import ERF
-from rdmawire.wire.serial import BITS_64
+from rdmawire.traffic.edit.fpdu import has_business_inside
+from rdmawire.traffic.edit.record import Change
+from rdmawire.traffic.edit.stream import Finder, StreamEditor
+from rdmawire.traffic.edit.tally import Tally
 
 _HASH = 3
 """The option of a packet that holds a hash over it. draft-ietf-opsawg-pcapng, section 4.3."""
-_TS = 8
-"""Octets of the time that an extensible record begins with."""
 _OFTEN = 512
 """Records from one report of progress to the next."""
 
@@ -30,6 +30,8 @@ class Fate(Enum):
     LEAVE = "leave"
     DROP = "drop"
 
+
+_Chosen = tuple[Record, Fate]
 
 Choose = Callable[[Record], Fate]
 """Decides about the records of a capture, in their order."""
@@ -46,22 +48,30 @@ def edit_capture(
     editor: Editor,
     *,
     chooser: Callable[[Reader], Choose] = edit_all,
-    shift_ns: int = 0,
+    finder: Finder | None = None,
+    changes: Sequence[Change] = (),
     progress: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Write what becomes of the records of a capture; ``-`` is standard input, or output.
 
     The new file has the format that its suffix asks for, or else that of the old one. It appears
-    when it is complete, so it may take the old one's place. Times are ``shift_ns`` later.
-    ``progress`` is told how many octets of the source have been read.
+    when it is complete, so it may take the old one's place. FPDUs are edited where a ``finder``
+    tells of them; ``changes`` are made in the end to all records. ``progress`` is told how many
+    octets of the source have been read.
 
     A damaged capture is written up to the damage, unless it would take its own place; then comes
     the :class:`CaptureError` that says where it is damaged.
     """
     with open_capture(source) as reader:
-        copy = _Copy(reader, editor, chooser(reader), shift_ns)
+        copy = _Copy(reader, editor, chooser(reader), finder)
         with copy.writer(target) as writer:
-            copy.write(writer, progress)
+            for old, new in copy.records(progress):
+                for change in changes:
+                    new = change(new)  # noqa: PLW2901 - what becomes of it
+                editor.tally.changed += new.data is not old.data
+                copy.declare(writer)
+                writer.write(_fitted(new, writer, editor.tally))
+            copy.declare(writer)
             if copy.damage and _same(source, target):
                 raise copy.damage
         editor.tally.written = editor.tally.frames - editor.tally.dropped
@@ -78,17 +88,23 @@ def _same(source: AnyPath, target: AnyPath) -> bool:
 class _Copy:
     """One capture on its way into another. ``damage`` is why it ended early."""
 
-    def __init__(self, reader: Reader, editor: Editor, choose: Choose, shift_ns: int) -> None:
+    def __init__(
+        self, reader: Reader, editor: Editor, choose: Choose, finder: Finder | None
+    ) -> None:
         self.damage: CaptureError | None = None
         self._reader = reader
         self._editor = editor
         self._choose = choose
-        self._shift_ns = shift_ns
-        records = self._records()
-        first = next(records, None)
-        self._rest = records if first is None else chain([first], records)
+        self._streams: StreamEditor[_Chosen] | None = None
+        if finder is not None and has_business_inside(editor.rules, editor.sealer):
+            self._streams = StreamEditor(editor, finder)
+        readable = self._readable()
+        first = next(readable, None)
+        if first is None and self.damage is not None:
+            raise self.damage
+        self._rest = readable if first is None else chain([first], readable)
 
-    def _records(self) -> Iterator[Record]:
+    def _readable(self) -> Iterator[Record]:
         """What can be read."""
         try:
             yield from self._reader
@@ -113,44 +129,65 @@ class _Copy:
         link_types = [each.link_type for each in reader.interfaces]
         return create_capture(target, format=format_, link_type=next(iter(link_types), None))
 
-    def write(self, writer: Writer, progress: Callable[[int], object]) -> None:
-        """Write what becomes of all records."""
-        tally = self._editor.tally
-        for count, record in enumerate(self._rest):
-            if count % _OFTEN == 0:
-                progress(self._reader.position)
-            tally.frames += 1
-            fate = self._choose(record)
-            if fate is Fate.DROP:
-                tally.dropped += 1
-            else:
-                self._declare(writer)
-                edited = self._edited(record) if fate is Fate.EDIT else record
-                writer.write(self._fitted(edited, writer))
-        self._declare(writer)
-
-    def _declare(self, writer: Writer) -> None:
+    def declare(self, writer: Writer) -> None:
         """Have the new file know all interfaces that the old one has named so far."""
         if writer.format == "pcapng":
             for interface in self._reader.interfaces[len(writer.interfaces) :]:
                 writer.add_interface(interface)
 
-    def _edited(self, record: Record) -> Record:
-        data, time_ns, length, link_type, interface, options = record
-        self._editor.tally.edited += 1
-        new = self._editor.edit(data, link_type)
-        if options and new is not data:
-            options = tuple(option for option in options if option[0] != _HASH)
-        return Record(new, time_ns, length, link_type, interface, options)
+    def records(self, progress: Callable[[int], object]) -> Iterator[tuple[Record, Record]]:
+        """All records that are not dropped, and what becomes of them."""
+        chosen = self._chosen(progress)
+        if self._streams is not None:
+            return self._through(self._streams, chosen)
+        return (
+            (record, self._edited(record) if fate is Fate.EDIT else record)
+            for record, fate in chosen
+            if fate is not Fate.DROP
+        )
 
-    def _fitted(self, record: Record, writer: Writer) -> Record:
-        """The record at its new time, without what the new file has no place for."""
-        if self._shift_ns:
-            record = _later(record, self._shift_ns)
-        if record.options and writer.format == "pcap":
-            self._editor.tally.plain += 1
-            record = record._replace(options=())
-        return record
+    def _chosen(self, progress: Callable[[int], object]) -> Iterator[_Chosen]:
+        """All records, and what is to become of them."""
+        tally = self._editor.tally
+        for count, record in enumerate(self._rest):
+            if count % _OFTEN == 0:
+                progress(self._reader.position)
+            fate = self._choose(record)
+            tally.frames += 1
+            tally.dropped += fate is Fate.DROP
+            tally.edited += fate is Fate.EDIT
+            yield record, fate
+
+    def _edited(self, record: Record) -> Record:
+        return _with_octets(record, self._editor.edit(record.data, record.link_type))
+
+    @staticmethod
+    def _through(
+        streams: StreamEditor[_Chosen], chosen: Iterator[_Chosen]
+    ) -> Iterator[tuple[Record, Record]]:
+        """The same, where some records wait for others."""
+        done = chain.from_iterable(
+            streams.take(each, each[0].data, each[0].link_type, edit=each[1] is Fate.EDIT)
+            for each in chosen
+        )
+        for (record, fate), octets in chain(done, streams.rest()):
+            if fate is not Fate.DROP:
+                yield record, _with_octets(record, octets)
+
+
+def _with_octets(record: Record, new: bytes) -> Record:
+    data, time_ns, length, link_type, interface, options = record
+    if options and new is not data:
+        options = tuple(option for option in options if option[0] != _HASH)
+    return Record(new, time_ns, length, link_type, interface, options)
+
+
+def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
+    """The record without what the new file has no place for."""
+    if record.options and writer.format == "pcap":
+        tally.plain += 1
+        record = record._replace(options=())
+    return record
 
 
 def _format(target: AnyPath) -> str | None:
@@ -158,15 +195,3 @@ def _format(target: AnyPath) -> str | None:
     suffixes = PurePath(os.fsdecode(target)).suffixes[-2:]
     named = (suffix.lower().removeprefix(".") for suffix in reversed(suffixes))
     return next((suffix for suffix in named if suffix in ("pcap", "pcapng")), None)
-
-
-def _later(record: Record, shift_ns: int) -> Record:
-    """A record with another time; extensible ones have it in their first octets as well."""
-    data = record.data
-    if record.link_type == LinkType.ERF and len(data) >= ERF.SIZE:
-        # Seconds in the upper half, their fraction in the lower one.
-        units = (abs(shift_ns) * (1 << 32) + SECOND // 2) // SECOND
-        time = int.from_bytes(data[:_TS], "little")
-        later = BITS_64.add(time, units if shift_ns > 0 else -units)
-        data = later.to_bytes(_TS, "little") + data[_TS:]
-    return record._replace(data=data, time_ns=record.time_ns + shift_ns)

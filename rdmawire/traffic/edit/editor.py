@@ -1,17 +1,17 @@
 """The edit of frames, one after the other."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from rdmawire.capture.linktype import LinkType
 from rdmawire.traffic.edit.flow import Flow, Flows
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.rule import Rule
-from rdmawire.traffic.edit.seal import InvariantCRC, Seal, Sealing
+from rdmawire.traffic.edit.seal import Sealing
+from rdmawire.traffic.edit.sealer import Sealer
 from rdmawire.traffic.edit.steps import layout_of
 from rdmawire.traffic.edit.tally import Tally
-from rdmawire.wire.header import Header
 from rdmawire.wire.inet import ROCE_PORT
 
 
@@ -28,7 +28,7 @@ class Editor:
 
     All rules read a frame as it was; of two that set a field, the later one counts. Lengths, and
     what follows what, stay as they are, whatever fields are set to. ``ports`` are the UDP
-    destination ports of RoCEv2. What was done is counted in ``tally``.
+    destination ports of RoCEv2. ``tally`` counts ICRCs that were wrong, or that are not there.
     """
 
     def __init__(
@@ -41,17 +41,15 @@ class Editor:
         self.rules = tuple(rules)
         self.tally = Tally()
         self._ports = frozenset(ports)
-        self._sealing = sealing
-        self._overrides: Mapping[type[Header], int] = {
-            table: value for rule in rules for table, value in rule.overrides().items()
-        }
-        self._plain = sealing is Sealing.CHANGED and not self._overrides
+        self.sealer = Sealer(sealing, self.rules, self.tally)
         self._flows: dict[int, Flows] = defaultdict(Flows)
 
     def edit(self, octets: bytes, link_type: int = LinkType.ETHERNET) -> bytes:
         """What becomes of a frame; of one that the capture cut short, of what is there."""
         known = self.edit_known(octets, link_type)
-        return self.finish(self.draft(octets, link_type)) if known is None else known
+        if known is not None:
+            return known
+        return self.finish(self.draft(octets, link_type, self.layout(octets, link_type)))
 
     def edit_known(self, octets: bytes, link_type: int) -> bytes | None:
         """What becomes of a frame of a flow that has been met; ``None`` for others."""
@@ -63,15 +61,18 @@ class Editor:
         if end < flow.least:
             return None
         new = flow.changed(octets, head)
-        if self._plain:
+        if self.sealer.plain:
             self._count(flow, flow.seal(octets, new, head, end))
         else:
-            self._seal(((seal, end) for seal in flow.seals), octets, new, flow.reach)
-        return self._done(octets, new)
+            self.sealer.seal(((seal, end) for seal in flow.layout.seals), octets, new, flow.reach)
+        return octets if new == octets else bytes(new)
 
-    def draft(self, octets: bytes, link_type: int, *, learn: bool = True) -> Draft:
+    def layout(self, octets: bytes, link_type: int) -> Layout:
+        """What stands where in a frame."""
+        return layout_of(octets, link_type, self._ports)
+
+    def draft(self, octets: bytes, link_type: int, layout: Layout, *, learn: bool = True) -> Draft:
         """A frame with its fields changed; its flow is kept, if it is to ``learn`` and has one."""
-        layout = layout_of(octets, link_type, self._ports)
         ops = [op for rule in self.rules for op in rule.ops(layout)]
         if layout.head and learn:
             self._flows[link_type].add(layout, ops, octets)
@@ -83,30 +84,11 @@ class Editor:
     def finish(self, draft: Draft) -> bytes:
         """The frame that a draft becomes, with its checksums."""
         seals = ((seal, seal.end) for seal in draft.layout.seals)
-        self._seal(seals, draft.octets, draft.new, len(draft.octets))
-        return self._done(draft.octets, draft.new)
+        self.sealer.seal(seals, draft.octets, draft.new, len(draft.octets))
+        return draft.octets if draft.new == draft.octets else bytes(draft.new)
 
     def _count(self, flow: Flow, was_right: bool | None) -> None:
         if was_right is None:
             self.tally.cut += flow.has_icrc
         elif not was_right:
             self.tally.bad += 1
-
-    def _seal(
-        self, seals: Iterable[tuple[Seal, int]], old: bytes, new: bytearray, reach: int
-    ) -> None:
-        """Make checksums fit, each of which covers what ends at an octet, as it is asked for."""
-        for seal, end in seals:
-            self.tally.cut += isinstance(seal, InvariantCRC) and end > len(old)
-            if self._sealing is not Sealing.NONE and seal.keep(old, new, reach, end) is False:
-                self.tally.bad += 1
-            if self._sealing is Sealing.ALL:
-                seal.renew(new, end)
-            if seal.table in self._overrides:
-                seal.put(new, self._overrides[seal.table], end)
-
-    def _done(self, octets: bytes, new: bytearray) -> bytes:
-        if new == octets:
-            return octets
-        self.tally.changed += 1
-        return bytes(new)

@@ -6,14 +6,12 @@ kept as the bits to turn over. What stands behind is read anew in each frame.
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final, TypeGuard
+from typing import Final
 
-from rdmawire.traffic.edit.cut import Cut
+from rdmawire.traffic.edit.flow_seal import FlowSeal
 from rdmawire.traffic.edit.head import Head
-from rdmawire.traffic.edit.invariant import HeadICRC
 from rdmawire.traffic.edit.place import Layout, Said
 from rdmawire.traffic.edit.rule import Op
-from rdmawire.traffic.edit.seal import HeaderSum, InvariantCRC, Seal, less
 from rdmawire.wire.ib import ICRC
 
 MOST_FLOWS: Final = 1 << 16
@@ -24,86 +22,45 @@ _number = int.from_bytes
 
 
 class Flow:
-    """What is done to frames with one head.
+    """What is done to frames with one head, of which a ``first`` one is at hand.
 
-    ``change`` are the bits of the head that turn over, ``ops`` what is done behind it; no field
-    from octet ``reach`` on changes. Frames of the flow have ``need`` octets at least, and their
-    packets end at ``least`` or later; ``end`` reads where. ``seals`` are all their checksums.
+    Frames of the flow have ``need`` octets at least; their packets end where ``end`` reads, at
+    ``least`` or later. ``layout`` is that of the first one.
     """
 
-    __slots__ = (
-        *(
-            "_agrees",
-            "_icrc",
-            "_others",
-            "_sums",
-            "change",
-            "end",
-            "has_icrc",
-            "least",
-            "need",
-            "ops",
-            "reach",
-        ),
-        *("seals", "size"),
-    )
+    __slots__ = ("_change", "_ops", "_seal", "_size", "end", "layout", "least", "need", "reach")
 
     def __init__(self, layout: Layout, head: Head, ops: Sequence[Op], first: bytes) -> None:
-        self.size = head.size
         shared = [op for op in ops if head.shares(op.cut)]
+        varying = [op for op in ops if not head.shares(op.cut)]
         after = _after(shared, first)
-        self.change = _number(first[: head.size], "big") ^ _number(after[: head.size], "big")
-        self.ops = tuple(op.run for op in ops if not head.shares(op.cut))
-        self.seals = layout.seals
+        self.layout = layout
         self.end = end_reader(layout.said)
-        self.need = max(place.offset + place.header.SIZE for place in layout.places)
-        self.has_icrc = any(isinstance(seal, InvariantCRC) for seal in layout.seals)
-        self.least = self.need + ICRC.SIZE * self.has_icrc
         self.reach = max((op.cut.end for op in ops), default=0)
-        self._icrc = HeadICRC(layout) if self.has_icrc else None
-        varying = [op.cut for op in ops if not head.shares(op.cut)]
-        steady = [seal for seal in layout.seals if _is_steady(seal, varying)]
-        self._agrees = all(cut.start >= head.size for cut in varying)
-        self._sums = [(seal.at, change) for seal in steady if (change := seal.change(first, after))]
-        self._others = [
-            seal
-            for seal in layout.seals
-            if seal not in steady and not isinstance(seal, InvariantCRC)
-        ]
+        self._seal = FlowSeal(layout, first, after, [op.cut for op in varying], self.reach)
+        self._size = head.size
+        self._change = _number(first[: head.size], "big") ^ _number(after[: head.size], "big")
+        self._ops = [op.run for op in varying]
+        self.need = max(place.offset + place.header.SIZE for place in layout.places)
+        self.least = self.need + ICRC.SIZE * self.has_icrc
+
+    @property
+    def has_icrc(self) -> bool:
+        """Whether its frames have an ICRC, be it captured or not."""
+        return self._seal.has_icrc
 
     def changed(self, octets: bytes, head: int) -> bytearray:
         """A frame of the flow with its fields changed, and its checksums as they were."""
         new = bytearray(octets)
-        if self.change:
-            new[: self.size] = (head ^ self.change).to_bytes(self.size, "big")
-        for run in self.ops:
+        if self._change:
+            new[: self._size] = (head ^ self._change).to_bytes(self._size, "big")
+        for run in self._ops:
             run(octets, new)
         return new
 
     def seal(self, octets: bytes, new: bytearray, head: int, end: int) -> bool | None:
-        """Change the checksums by what changed; whether the ICRC was right, ``None`` without."""
-        was_right = None
-        if self._icrc is not None and end <= len(octets):
-            at = end - 4
-            found, before = _number(octets[at:end], "big"), self._icrc.of(head, octets, at)
-            now = self._icrc.of(
-                head ^ self.change if self._agrees else _number(new[: self.size], "big"), new, at
-            )
-            if now != before:
-                new[at:end] = (found ^ before ^ now).to_bytes(4, "big")
-            was_right = found == before
-        for at, change in self._sums:
-            new[at : at + 2] = less(octets, at, change).to_bytes(2, "big")
-        for seal in self._others:
-            seal.keep(octets, new, self.reach, end)
-        return was_right
-
-
-def _is_steady(seal: Seal, varying: Sequence[Cut]) -> TypeGuard[HeaderSum]:
-    """Whether a checksum changes by the same in all the frames."""
-    if not isinstance(seal, HeaderSum):
-        return False
-    return all(cut.end <= seal.start or cut.start >= seal.end for cut in varying)
+        """Change the checksums by what changed; whether the ICRC was right, if it is there."""
+        return self._seal.keep(octets, new, (head, head ^ self._change), end)
 
 
 def _after(ops: Sequence[Op], first: bytes) -> bytearray:

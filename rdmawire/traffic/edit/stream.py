@@ -1,0 +1,214 @@
+"""The edit of iWARP: FPDUs lie across TCP segments, and segments may come twice.
+
+A frame waits until all is known of the FPDUs that have octets in it; then it goes on, in its turn.
+Whoever puts streams together tells of them through a :data:`Finder`.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar, cast
+
+from rdmawire.traffic.edit.editor import Draft, Editor
+from rdmawire.traffic.edit.fpdu import Found, FPDUEditor, Patch
+from rdmawire.traffic.edit.place import Hosts, Layout, Place
+from rdmawire.traffic.edit.seal import TransportSum
+from rdmawire.wire.inet import TCP
+
+MOST_WAITING: Final = 4096
+MOST_OCTETS: Final = 16 << 20
+"""Frames, and octets of them, that wait; past either, the first one waits no longer."""
+MOST_STREAMS: Final = 4096
+MOST_PATCHES: Final = 1024
+"""Connections that are remembered, and patches of each, for segments that come again."""
+
+T = TypeVar("T")
+
+
+class Arrived(NamedTuple):
+    """What a TCP segment brings to its connection, where that may be iWARP.
+
+    Its payload begins at octet ``position`` of the stream that goes this ``way`` (0 or 1). Up to
+    octet ``known`` of it all FPDUs have been told; ``found`` are those that are new.
+    """
+
+    connection: Hashable
+    way: int
+    position: int
+    known: int
+    found: Sequence[Found]
+
+
+NOT_IWARP: Final = 1 << 62
+"""Up to where a stream is known that turned out to be something else."""
+
+Finder = Callable[[Hosts, TCP, bytes, int], Arrived | None]
+"""Takes a segment in: between which addresses, its header, its payload, and how long that was.
+
+It tells what that brings, or nothing where nothing is to be expected of the connection.
+"""
+
+
+class _Stream:
+    """One direction of a connection: patches to it, and frames of it that wait."""
+
+    def __init__(self) -> None:
+        self.known = 0
+        self.patches: deque[Patch] = deque(maxlen=MOST_PATCHES)
+        self.waiting: list[_Segment] = []
+
+    def enter(self, segment: "_Segment") -> None:
+        """A segment begins to wait; it may have been here before."""
+        if segment.position < self.known:
+            for patch in self.patches:
+                segment.apply(patch)
+        self.waiting.append(segment)
+
+    def add(self, patch: Patch) -> None:
+        """Have all octets turn over that are here, or come again."""
+        self.patches.append(patch)
+        for segment in self.waiting:
+            segment.apply(patch)
+
+
+class _Segment:
+    """A segment that may change: ``start`` to ``end`` of a draft are the stream's, from a position.
+
+    ``draft`` is ``None`` if the frame is to stay as it is.
+    """
+
+    def __init__(self, draft: Draft | None, payload: range, stream: _Stream, position: int) -> None:
+        self.draft = draft
+        self.stream = stream
+        self.position = position
+        self.end = position + len(payload)
+        self._start = payload.start
+
+    def apply(self, patch: Patch) -> None:
+        """Turn over what of a patch lies in the segment."""
+        start = max(self.position, patch.position)
+        end = min(self.end, patch.position + len(patch.change))
+        if self.draft is None or start >= end:
+            return
+        at = self._start + start - self.position
+        change = patch.change[start - patch.position : end - patch.position]
+        for octet in change:
+            self.draft.new[at] ^= octet
+            at += 1
+
+
+class _Waiting(NamedTuple, Generic[T]):
+    """A frame in the queue: what it becomes, where that is known, and what of it may change."""
+
+    item: T
+    octets: bytes
+    segment: _Segment | None
+
+
+class StreamEditor(Generic[T]):
+    """Edits frames, inside the FPDUs that they carry as well. Each comes with an ``item``."""
+
+    def __init__(self, editor: Editor, find: Finder) -> None:
+        self._editor = editor
+        self._find = find
+        self._fpdus = FPDUEditor(editor.rules, editor.sealer)
+        self._streams: OrderedDict[Hashable, tuple[_Stream, _Stream]] = OrderedDict()
+        self._queue: deque[_Waiting[T]] = deque()
+        self._octets = 0
+
+    def take(
+        self, item: T, octets: bytes, link_type: int, *, edit: bool = True
+    ) -> Iterator[tuple[T, bytes]]:
+        """The frames that need wait no longer, now that this one has come.
+
+        One that is not to be edited helps to understand the others.
+        """
+        waiting = self._waiting(item, octets, link_type, edit=edit)
+        if waiting.segment is None and not self._queue:
+            yield item, waiting.octets
+            return
+        self._queue.append(waiting)
+        self._octets += len(octets)
+        while self._queue and self._is_done(self._queue[0]):
+            yield self._next()
+
+    def rest(self) -> Iterator[tuple[T, bytes]]:
+        """The frames that still wait: no more will come."""
+        while self._queue:
+            yield self._next()
+
+    def _is_done(self, first: _Waiting[T]) -> bool:
+        segment = first.segment
+        if len(self._queue) > MOST_WAITING or self._octets > MOST_OCTETS:
+            return True
+        return segment is None or segment.end <= segment.stream.known
+
+    def _next(self) -> tuple[T, bytes]:
+        item, octets, segment = self._queue.popleft()
+        self._octets -= len(octets)
+        if segment is None:
+            return item, octets
+        segment.stream.waiting.remove(segment)
+        return item, octets if segment.draft is None else self._editor.finish(segment.draft)
+
+    def _waiting(self, item: T, octets: bytes, link_type: int, *, edit: bool) -> _Waiting[T]:
+        """What the frame is to wait for, if it has octets of a stream that may be iWARP."""
+        known = self._editor.edit_known(octets, link_type) if edit else None
+        if known is not None:
+            return _Waiting(item, known, None)
+        layout = self._editor.layout(octets, link_type)
+        tcp = _tcp(layout)
+        draft = None
+        if edit:
+            draft = self._editor.draft(octets, link_type, layout, learn=tcp is None)
+        segment = self._segment(octets, layout, tcp, draft) if tcp is not None else None
+        if segment is None and draft is not None:
+            return _Waiting(item, self._editor.finish(draft), None)
+        return _Waiting(item, octets, segment)
+
+    def _segment(
+        self, octets: bytes, layout: Layout, tcp: Place, draft: Draft | None
+    ) -> _Segment | None:
+        """The segment that a frame carries, if it is to wait."""
+        header = cast(TCP, tcp.header)
+        if header.data_offset * 4 < TCP.SIZE:
+            return None
+        payload, length = _payload(octets, layout, tcp.offset + header.data_offset * 4)
+        arrived = self._find(layout.hosts, header, octets[payload.start : payload.stop], length)
+        if arrived is None:
+            return None
+        ways = self._ways(arrived.connection)
+        stream = ways[arrived.way]
+        segment = _Segment(draft, payload, stream, arrived.position)
+        if payload:
+            stream.enter(segment)
+        for found in arrived.found:
+            for patch in self._fpdus.patches(found, layout.hosts):
+                stream.add(patch)
+        for each in ways if arrived.known == NOT_IWARP else (stream,):
+            each.known = max(each.known, arrived.known)
+        return segment if payload else None
+
+    def _ways(self, connection: Hashable) -> tuple[_Stream, _Stream]:
+        """Both directions of a connection."""
+        if connection not in self._streams and len(self._streams) >= MOST_STREAMS:
+            self._streams.popitem(last=False)
+        ways = self._streams.setdefault(connection, (_Stream(), _Stream()))
+        self._streams.move_to_end(connection)
+        return ways
+
+
+def _tcp(layout: Layout) -> Place | None:
+    """The TCP header of a frame that carries a segment, and not part of one only."""
+    seal = next((seal for seal in layout.seals if isinstance(seal, TransportSum)), None)
+    if seal is None or seal.table is not TCP or not seal.whole:
+        return None
+    return layout.places[-1]
+
+
+def _payload(octets: bytes, layout: Layout, start: int) -> tuple[range, int]:
+    """Where the payload of a TCP segment stands, and how many octets it had on the wire."""
+    seal = next(seal for seal in layout.seals if seal.table is TCP)
+    whole = seal.end <= len(octets)
+    end = seal.end if whole else layout.said[-1].end(octets)
+    start = min(start, len(octets))
+    return range(start, max(start, min(end, len(octets)))), max(end - start, 0)
