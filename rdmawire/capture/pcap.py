@@ -13,7 +13,7 @@ from rdmawire.capture.interface import SECOND, Interface
 from rdmawire.capture.linktype import longest_record
 from rdmawire.capture.misfit import check_data, check_number, check_time, most_octets
 from rdmawire.capture.octets import Octets
-from rdmawire.capture.record import Record, Span
+from rdmawire.capture.record import Record, RecordLayout, Span
 from rdmawire.errors import CaptureError
 
 MICRO, NANO = 1_000_000, SECOND
@@ -123,6 +123,7 @@ class PcapBuilder:
         self._most = most_octets(interface.link_type, interface.snap_length)
         self._unit = SECOND // interface.resolution
         self._pack = Struct(f"{order}IIII").pack
+        self.record_layout = RecordLayout(f"{order}u4", 0, interface.resolution, RECORD)
         magic = _MAGICS[interface.resolution]
         header = Struct(f"{order}IHHIIII")
         self.pending = bytearray(

@@ -32,3 +32,16 @@ class Record(NamedTuple):
         return tuple(
             text.decode(errors="replace") for code, text in self.options if code == COMMENT
         )
+
+
+class RecordLayout(NamedTuple):
+    """Where things stand in the octets of a built record.
+
+    A time is two words of four octets, by NumPy's name ``<u4`` or ``>u4``: how many ``unit`` of
+    ticks, and the ticks that are left. ``time`` is where they begin, ``data`` where the frame does.
+    """
+
+    word: str
+    time: int
+    unit: int
+    data: int

@@ -8,7 +8,7 @@ from rdmawire.capture.block import BYTE_ORDER, LAYOUTS, LEAST_OF, MAX_INTERFACES
 from rdmawire.capture.interface import SECOND, Interface, description
 from rdmawire.capture.misfit import check_data, check_number, check_time, most_octets
 from rdmawire.capture.option import INTERFACE_NUMBERS, PACKET_NUMBERS, PADS, build_options
-from rdmawire.capture.record import Record
+from rdmawire.capture.record import Record, RecordLayout
 from rdmawire.errors import CaptureError
 
 
@@ -41,6 +41,7 @@ class PcapngBuilder:
         self._enhanced = self._layout.enhanced.pack
         self._word = self._layout.word.pack
         self._usual = usual
+        self.record_layout = RecordLayout(f"{order}u4", 12, 1 << 32, 28)
         self._described = 0
         self._routes: dict[tuple[int, int], Route] = {}
         size = LEAST_OF[Block.SECTION]

@@ -30,14 +30,14 @@ class Sink(Protocol):
     ``write`` and ``commit`` may raise ``OSError``; then it is to be discarded.
     """
 
-    def write(self, octets: bytes) -> None: ...
+    def write(self, octets: bytes | memoryview) -> None: ...
 
     def commit(self) -> None: ...
 
     def discard(self) -> None: ...
 
 
-def _write_all(file: Writable, octets: bytes) -> None:
+def _write_all(file: Writable, octets: bytes | memoryview) -> None:
     """Write until all octets are taken."""
     view = memoryview(octets)
     while view:
@@ -67,7 +67,7 @@ class FileSink:
             self.discard()
             raise
 
-    def write(self, octets: bytes) -> None:
+    def write(self, octets: bytes | memoryview) -> None:
         _write_all(self._file, octets)
 
     def commit(self) -> None:
@@ -88,7 +88,7 @@ class StreamSink:
     def __init__(self, file: Writable) -> None:
         self._file = file
 
-    def write(self, octets: bytes) -> None:
+    def write(self, octets: bytes | memoryview) -> None:
         _write_all(self._file, octets)
 
     def commit(self) -> None:

@@ -10,7 +10,7 @@ from rdmawire.capture.compression import CHUNK, COMPRESSIONS, Encoder
 from rdmawire.capture.interface import Interface
 from rdmawire.capture.linktype import MAX_RECORD, LinkType
 from rdmawire.capture.pcap import MICRO, NANO, PcapBuilder
-from rdmawire.capture.record import Record
+from rdmawire.capture.record import Record, RecordLayout
 from rdmawire.capture.refusal import write_refusal
 from rdmawire.capture.section import PcapngBuilder
 from rdmawire.capture.sink import Sink, open_sink
@@ -33,6 +33,9 @@ class Builder(Protocol):
     format: str
     pending: bytearray
     interfaces: list[Interface]
+
+    @property
+    def record_layout(self) -> RecordLayout: ...
 
     def add(self, interface: Interface, /) -> int: ...
 
@@ -74,6 +77,34 @@ class Writer:
         self._builder.record(record)
         if len(self._builder.pending) >= CHUNK:
             self.flush()
+
+    def built(self, record: Record) -> bytes:
+        """The octets that :meth:`write` would write for a record. They are not written.
+
+        In a pcapng, its interface must have been declared.
+        """
+        pending = self._builder.pending
+        before = len(pending)
+        self._builder.record(record)
+        octets = bytes(pending[before:])
+        del pending[before:]
+        return octets
+
+    def write_built(self, octets: bytes | memoryview) -> None:
+        """Write whole records that were built before, by :meth:`built` or as it does.
+
+        Nothing is checked. They are handed on at once, and may be changed when this returns.
+        """
+        self.flush()
+        sink = self._opened()
+        if self._encoder is not None:
+            octets = self._encoder.compress(bytes(octets))
+        self._put(sink, octets)
+
+    @property
+    def record_layout(self) -> RecordLayout:
+        """Where time and frame stand in what :meth:`built` gives."""
+        return self._builder.record_layout
 
     def flush(self) -> None:
         """Hand on what was written, for who reads a stream at the other end.
@@ -120,7 +151,7 @@ class Writer:
             raise CaptureError(f"{self.name}: {self._failure or 'is closed'}; nothing is written")
         return self._sink
 
-    def _put(self, sink: Sink, octets: bytes) -> None:
+    def _put(self, sink: Sink, octets: bytes | memoryview) -> None:
         try:
             sink.write(octets)
         except OSError as error:

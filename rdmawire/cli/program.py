@@ -19,6 +19,7 @@ from rdmawire.errors import RdmaError
 _COMMANDS = {
     "dissect": ("rdmawire.cli.dissect", "Show the frames of captures, decoded and checked."),
     "stats": ("rdmawire.cli.stats", "Count opcodes, endpoints, queue pairs, throughput."),
+    "gen": ("rdmawire.cli.gen", "Write test traffic: every verb, with losses, ECN, GPU memory."),
     "edit": ("rdmawire.cli.edit", "Change fields of a capture, and seal its frames again."),
     "fields": ("rdmawire.cli.fields", "List every field by name, with its type and clause."),
     "completion": ("rdmawire.cli.completion", "Print what makes your shell complete rdmawire."),

@@ -4,7 +4,7 @@ All frames of one path, opcode and length begin with the same octets, up to the 
 is worked out once and kept, so a frame costs a look-up and a few additions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WireError
@@ -14,7 +14,7 @@ from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
 from rdmawire.wire import roce
 from rdmawire.wire.ib import GRH, RETH, Ack
-from rdmawire.wire.inet import ECN, UDP, Ethernet, EtherType, IPv4, IPv6
+from rdmawire.wire.inet import ECN, UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import size
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.roce import Frame
@@ -30,14 +30,15 @@ _HEAD_SIZES: Final = {
         (EtherType.ROCE, (Ethernet, GRH)),
     )
 }
+_TAG: Final = EtherType.VLAN.to_bytes(2, "big")
 _RETRYING: Final = (Service.RC, Service.XRC, Service.RD)
+_FULL: Final = (Part.FIRST, Part.MIDDLE)
 _ENDS: Final = (Part.LAST, Part.ONLY)
 _ATOMICS: Final = {
     service << 5 | operation
     for service in _RETRYING
     for operation in (Operation.CMP_SWAP, Operation.FETCH_ADD)
 }
-_MTUS: Final = (256, 512, 1024, 2048, 4096)
 
 
 class _Read(NamedTuple):
@@ -47,14 +48,17 @@ class _Read(NamedTuple):
     va: int
     dmalen: int
 
-    def goes_on(self, other: "_Read") -> bool:
-        """Whether another is what is left of this one: the same end, so many packets later."""
+    def goes_on(self, other: "_Read", mtus: Collection[int]) -> bool:
+        """Whether another is what is left of this one: the same end, so many packets later.
+
+        ``mtus`` are those that full packets were seen with: there were some, or nothing is left.
+        """
         packets = serial.distance(self.psn, other.psn)
         skipped = other.va - self.va
         return (
             packets > 0
             and skipped + other.dmalen == self.dmalen
-            and any(skipped == packets * mtu for mtu in _MTUS)
+            and any(skipped == packets * mtu for mtu in mtus)
         )
 
 
@@ -96,7 +100,7 @@ class FrameCounter:
     """
 
     __slots__ = (
-        *("_conversations", "_heads", "cnps", "frame_octets", "frames", "last", "marks"),
+        *("_conversations", "_heads", "_mtus", "cnps", "frame_octets", "frames", "last", "marks"),
         *("messages", "naks", "octets", "retransmits", "rnr_naks"),
     )
 
@@ -106,13 +110,14 @@ class FrameCounter:
         self.last = 0
         self._heads: dict[bytes, _Head] = {}
         self._conversations: dict[tuple[bytes, bytes, int], _Conversation] = {}
+        self._mtus: set[int] = set()
 
     def __call__(self, frame: bytes, now: int) -> None:
         """Count a frame that passes at a time (ns)."""
         self.frames += 1
         self.frame_octets += len(frame)
         self.last = now
-        key = frame[: _HEAD_SIZES.get(frame[12:14], 0)]
+        key = frame[: _HEAD_SIZES.get(frame[12:14]) or _tagged_head(frame)]
         head = self._heads.get(key) or self._learnt(key, frame)
         if head.marked:
             self.marks += 1
@@ -135,6 +140,8 @@ class FrameCounter:
     def _head(self, frame: Frame) -> _Head:
         bth = frame.packet.bth
         shape = SHAPES.get(bth.opcode)
+        if shape is not None and shape.part in _FULL:
+            self._mtus.add(len(frame.packet.payload))
         return _Head(
             bth.opcode,
             word=sum(map(size, frame.headers)) + HEAD_OF_BTH,
@@ -165,7 +172,7 @@ class FrameCounter:
         conversation = head.conversation
         reth = _read_reth(frame, head.word + 4)
         read = _Read(_psn(head, frame), reth.va, reth.dmalen)
-        if conversation.read is not None and conversation.read.goes_on(read):
+        if conversation.read is not None and conversation.read.goes_on(read, self._mtus):
             self.retransmits += 1
         elif self._is_new(head, frame):
             conversation.read = read
@@ -189,6 +196,12 @@ class FrameCounter:
 
     def _cnp(self, _: _Head, __: bytes) -> None:
         self.cnps += 1
+
+
+def _tagged_head(frame: bytes) -> int:
+    """How much of a frame with one tag its head is; nothing of any other."""
+    size = _HEAD_SIZES.get(frame[16:18])
+    return size + VLAN.SIZE if size and frame[12:14] == _TAG else 0
 
 
 def _psn(head: _Head, frame: bytes) -> int:

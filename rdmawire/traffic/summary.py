@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rdmawire.memory.counter import Path
 from rdmawire.nic.verbs import Verbs
@@ -90,3 +90,34 @@ def moved(nics: Iterable[Verbs]) -> dict[str, Moved]:
             sum(tally.copies for tally in tallies),
         )
     return {name: way for name, way in ways.items() if any(way)}
+
+
+def added(one: Summary, other: Summary) -> Summary:
+    """Both runs together, one after the other."""
+    sums = {
+        name: count + getattr(other, name)
+        for name, count in one._asdict().items()
+        if name != "paths"
+    }
+    return Summary(**sums, paths=_added(one.paths, other.paths))
+
+
+def _added(one: Mapping[str, Moved], other: Mapping[str, Moved]) -> dict[str, Moved]:
+    nothing = Moved(0, 0, 0)
+    names = [path.name.lower() for path in Path]
+    return {
+        name: Moved(*map(sum, zip(one.get(name, nothing), other.get(name, nothing), strict=True)))
+        for name in names
+        if name in one or name in other
+    }
+
+
+def repeated(summary: Summary, times: int) -> Summary:
+    """The same run so many times."""
+    counts = {name: count * times for name, count in summary._asdict().items() if name != "paths"}
+    paths = {name: Moved(*(count * times for count in way)) for name, way in summary.paths.items()}
+    return Summary(**counts, paths=paths)
+
+
+NOTHING: Final = Summary(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {}, 0, 0.0)
+"""A run in which nothing happened."""

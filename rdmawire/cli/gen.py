@@ -1,0 +1,213 @@
+"""`rdmawire gen`: test traffic as a capture, with every checksum and every answer in it."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rdmawire.analysis.moment import duration_ns
+from rdmawire.capture import LinkType, create_capture
+from rdmawire.capture.source import STREAM
+from rdmawire.cli import option
+from rdmawire.cli.progress import bar
+from rdmawire.cli.summary import write_summary
+from rdmawire.traffic.generate.order import (
+    LAST_SEED,
+    LAST_VLAN,
+    MOST_LOSS,
+    MOST_MESSAGES,
+    MOST_QPS,
+    MTUS,
+    Order,
+    Tap,
+    Verb,
+)
+from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
+from rdmawire.wire.psn import MODULUS
+
+if TYPE_CHECKING:
+    from rdmawire.traffic.summary import Summary
+
+T = TypeVar("T")
+_SOON = 1.0
+"""Seconds that a run may take without a bar."""
+
+
+def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
+    """The callback of an option whose text is parsed so."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
+        try:
+            return None if text is None else parse(text)
+        except OrderError as error:
+            raise click.BadParameter(str(error), ctx, parameter) from None
+
+    return read
+
+
+def _latency(text: str) -> int:
+    try:
+        return duration_ns(text)
+    except ValueError:
+        raise OrderError(f"{text!r} is no time such as 1us or 500ns") from None
+
+
+def _psn(text: str) -> int:
+    try:
+        number = int(text, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < MODULUS:
+        raise OrderError(f"{text!r} is no PSN within 0..0xffffff")
+    return number
+
+
+@click.command("gen")
+@click.argument("verb", type=click.Choice([verb.value for verb in Verb]))
+@click.option(
+    "-w", "--write", "path", required=True, metavar="FILE",
+    help="The capture: FILE.pcap or .pcapng, packed as .gz, .xz, .zst or .lz4 say; - is standard "
+    "output.",
+)  # fmt: skip
+@click.option(
+    "--size", "sizes", metavar="SIZE", callback=_read(Sizes.parse),
+    help="Octets of a message: 64, 4k, 1M; any of a range, 64-4k; one of several, 64,1k.  "
+    "[default: 4k; 1k for ud; several for mix]",
+)  # fmt: skip
+@click.option(
+    "--mtu", type=click.Choice([str(mtu) for mtu in MTUS]), default="1024", show_default=True,
+    help="Path MTU.",
+)  # fmt: skip
+@click.option(
+    "--count", type=option.WholeNumber(1, MOST_MESSAGES),
+    help="Messages; connections of cm, CNPs of cnp.  [default: 1000]",
+)  # fmt: skip
+@click.option(
+    "--frames", type=option.WholeNumber(1, MOST_MESSAGES),
+    help="Frames instead: exactly so many, whatever messages they are of.",
+)  # fmt: skip
+@click.option(
+    "--qps", type=option.WholeNumber(1, MOST_QPS), default=1, show_default=True,
+    help="Queue pairs, which take turns; each has its own UDP source port.",
+)  # fmt: skip
+@click.option(
+    "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MOST_LOSS)),
+    help="Frames that are lost, such as 1% or 0.01: they are sent again as the standard has it.",
+)  # fmt: skip
+@click.option(
+    "--ecn", "marks", metavar="[SHARE]", is_flag=False, flag_value="1%",
+    callback=_read(lambda text: share(text, 1.0)),
+    help="Traffic with ECN, of which a SHARE (1% if not given) meets congestion: CNPs come back, "
+    "and senders slow down.",
+)  # fmt: skip
+@click.option("--gpu", is_flag=True, help="From GPU memory to GPU memory, by GPUDirect.")
+@click.option("--ipv6", is_flag=True, help="IPv6 instead of IPv4.")
+@click.option("--vlan", type=option.WholeNumber(0, LAST_VLAN), help="In a VLAN, with its tag.")
+@click.option("--dscp", type=option.WholeNumber(0, 63), default=0, help="DSCP of all frames.")
+@click.option(
+    "--psn", metavar="PSN", callback=_read(_psn),
+    help="The PSN that queue pairs begin with: 0xfffff0 soon wraps.  [default: each its own]",
+)  # fmt: skip
+@click.option(
+    "--seed", type=option.WholeNumber(0, LAST_SEED), default=0, show_default=True,
+    help="For all that is random: the same seed gives the same octets.",
+)  # fmt: skip
+@click.option(
+    "--tap", type=click.Choice([tap.value for tap in Tap]), default=Tap.SENT.value,
+    show_default=True, help="What was sent, lost frames too, or only what arrived.",
+)  # fmt: skip
+@click.option(
+    "--rate", metavar="RATE", default="100G", show_default=True, callback=_read(rate),
+    help="Bits a second of the link, by which frames are timed.",
+)  # fmt: skip
+@click.option(
+    "--latency", metavar="TIME", default="1us", show_default=True, callback=_read(_latency),
+    help="From end to end of the link.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@click.option("--progress/--no-progress", default=None, help="A progress bar for what takes long.")
+def command(path: str, *, as_json: bool, progress: bool | None, **wishes: Any) -> int:
+    """Write test traffic of VERB to a capture, and say what it amounts to.
+
+    \b
+    write, send, read, atomic   reliable connections and their answers
+    ud                          datagrams
+    cm                          connections set up and taken down
+    cnp                         congestion notifications
+    mix                         a blend of all kinds of messages
+
+    Two emulated adapters talk to each other, so all is as real ones send it: ICRCs, PSNs, ACKs,
+    NAKs, retransmissions, source ports by flow.
+
+    \b
+    Examples:
+      rdmawire gen write --frames 10000 --loss 1% -w lossy.pcap
+      rdmawire gen mix --qps 64 --ipv6 --seed 7 -w mix.pcapng.zst
+      rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap
+      rdmawire gen ud --size 64-1k -w - | tcpreplay -i eth1 -
+    """  # noqa: D301 - click keeps the lines behind a backspace
+    order = _order(**wishes)
+    if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
+        raise click.UsageError("a capture is no text: name a file with -w FILE")
+    wanted = progress if progress is not None else sys.stderr.isatty()
+    summary = _written(order, path, progress=wanted)
+    write_summary(summary, as_json=as_json, to=sys.stderr if path == STREAM else None)
+    return 0
+
+
+def _order(verb: str, mtu: str, tap: str, **wishes: Any) -> Order:
+    """What is asked for; wishes that clash are wrong usage."""
+    try:
+        return Order(verb=Verb(verb), mtu=int(mtu), tap=Tap(tap), **wishes)
+    except OrderError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _written(order: Order, path: str, *, progress: bool) -> "Summary":
+    """Write the capture; what it amounts to."""
+    from rdmawire.traffic.generate.writing import generate
+
+    total = order.frames or order.messages or 0
+    start = time.perf_counter()
+    with (
+        _late_bar(f"gen {order.verb}", total, wanted=progress) as told,
+        create_capture(path, link_type=LinkType.ETHERNET) as writer,
+    ):
+        summary = generate(order, writer, told)
+    return summary._replace(wall_s=time.perf_counter() - start)
+
+
+@contextmanager
+def _late_bar(name: str, total: int, *, wanted: bool) -> Iterator[Callable[[int], object]]:
+    """What to tell how much is done: a bar, once it takes long."""
+    if not wanted:
+        yield lambda _: None
+        return
+    drawn = _LateBar(name, total)
+    try:
+        yield drawn
+    finally:
+        drawn.close()
+
+
+class _LateBar:
+    """Draws a bar as soon as there was time to wait for it."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._context = bar(name, total)
+        self._since = time.perf_counter()
+        self._tell: Callable[[int], object] | None = None
+
+    def __call__(self, done: int) -> None:
+        if self._tell is None and time.perf_counter() - self._since > _SOON:
+            self._tell = self._context.__enter__()
+        if self._tell is not None:
+            self._tell(done)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._tell is not None:
+            self._context.__exit__(None, None, None)

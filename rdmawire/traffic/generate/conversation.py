@@ -1,0 +1,72 @@
+"""The conversation of two adapters, played round by round."""
+
+from rdmawire.nic.engine import Nic
+from rdmawire.traffic.generate import blend
+from rdmawire.traffic.generate.ends import Ends
+from rdmawire.traffic.generate.losses import Losses
+from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.setup import Setup, Watcher, bth_place
+from rdmawire.wire.opcode import Opcode
+
+
+class Conversation:
+    """Two adapters on a cable. ``messages`` are those of one round."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.messages = blend.messages(order)
+        self.ends = Ends(order, self.messages)
+        self._setup = _setup(order, self.ends)
+        self.world = self._setup.world
+        for end in (self.ends.client, self.ends.server):
+            self._setup.attach(end.nic, end.mac)
+        self.world.run()  # queue pairs that came up are asked once; from now on rounds are alike
+        self._done = 0
+
+    @property
+    def nics(self) -> tuple[Nic, Nic]:
+        """Both adapters."""
+        return self.ends.client.nic, self.ends.server.nic
+
+    def play(self, count: int, losses: Losses, watcher: Watcher) -> None:
+        """The first so many messages of a round, until all is answered."""
+        if self._order.verb is Verb.CNP:
+            watcher = _CnpsOnly(watcher, bth_place(self._order))
+        self._setup.watch(losses, watcher)
+        self.ends.post(count, self.world.now)
+        self._done = -count
+        if self._order.marks is None:
+            self._rest()
+        else:
+            self._setup.settle(self._is_done)
+
+    def _rest(self) -> None:
+        """Until nothing is left that could happen."""
+        self.world.run()
+        self.world.run(self.world.now + 1)  # or the next frame would go back to back with the last
+        if not self._is_done():
+            raise AssertionError(f"{-self._done} messages are not done, and nothing goes on")
+
+    def _is_done(self) -> bool:
+        self._done += self.ends.poll()
+        return not self._done
+
+
+def _setup(order: Order, ends: Ends) -> Setup:
+    """Of CNPs alone, all that is asked meets congestion, and nothing else does."""
+    if order.verb is Verb.CNP:
+        return Setup(order, marks=1.0, marks_to=ends.server.mac)
+    return Setup(order, marks=order.marks or 0.0)
+
+
+class _CnpsOnly:
+    """Sees what makes CNPs come, and tells of the CNPs alone."""
+
+    def __init__(self, watcher: Watcher, bth: int) -> None:
+        self._watcher = watcher
+        self._bth = bth
+        self.lost = watcher.lost
+
+    def frame(self, frame: bytes, now: int) -> None:
+        if frame[self._bth] == Opcode.CNP:
+            self._watcher.frame(frame, now)

@@ -1,0 +1,194 @@
+"""The two adapters: queue pairs in lanes, memory, and the work of a round."""
+
+from dataclasses import replace
+from random import Random
+from typing import Final, NamedTuple
+
+from rdmawire.fabric.host import Host
+from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.attribute import QPCap
+from rdmawire.nic.completion import WCStatus, WorkCompletion
+from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.nic.profile import IBTA
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.state import QPType
+from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.traffic.generate.blend import TAKES_RECEIVE, Message
+from rdmawire.traffic.generate.memory import Store
+from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.work import WORD, Postman
+from rdmawire.wire.ib import GRH
+from rdmawire.wire.inet import ECN
+from rdmawire.wire.management import MTU
+from rdmawire.wire.psn import MODULUS
+
+PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
+"""An adapter that never gives a peer up: what is lost is sent again until it arrives."""
+
+_MTU_CODES: Final = {128 << code: code for code in MTU}
+QPNS: Final = range(0x100, 0xFFFFFE)
+"""Numbers of queue pairs that look like no mistake."""
+
+
+class Lane(NamedTuple):
+    """Two queue pairs that talk to one another; ``asks`` is the requester's."""
+
+    asks: QueuePair
+    answers: QueuePair
+
+
+class Position(NamedTuple):
+    """Where what is sent to a queue pair stands: PSN, MSN, and the word that atomics return."""
+
+    psn: int
+    msn: int = 0
+    word: int = 0
+
+
+class End(Host):
+    """One adapter: memory, a CQ, and a shared receive queue, so that no ACK counts receives."""
+
+    def __init__(self, number: int, order: Order, messages: int) -> None:
+        super().__init__(number, profile=PERSISTENT, ipv6=order.ipv6)
+        random = Random(f"{order.seed}/memory {number}")  # noqa: S311 - it must be repeatable
+        longest = max(order.lengths.largest, order.mtu + GRH.SIZE)
+        self.store = Store(self, longest=longest, words=order.qps, gpu=order.gpu, random=random)
+        self.cq = self.nic.create_cq(messages + 1)
+        self.srq = self.nic.create_srq(self.pd, messages)
+        sink = self.store.sink
+        self._receive = RecvWR((Sge(sink.iova, sink.length, sink.lkey),))
+        self._init = QPInit(self.pd, self.cq, self.cq, QPCap(messages, 0, 1, 0, 0), self.srq)
+
+    def queue_pair(self, kind: QPType, number: int) -> QueuePair:
+        """A new one with this number, in RESET."""
+        return self.nic.create_qp(kind, self._init, number)
+
+    def expect(self, messages: int) -> None:
+        """Have receives for so many; those that nobody took are there still."""
+        missing = messages - len(self.srq)
+        self.nic.post_srq_recv(self.srq, [self._receive] * missing)
+
+    def poll(self) -> list[WorkCompletion]:
+        """All completions that are there."""
+        return self.cq.poll(len(self.cq))
+
+
+class Ends:
+    """Both adapters with their lanes. The client asks, the server answers."""
+
+    def __init__(self, order: Order, messages: tuple[Message, ...]) -> None:
+        self._order = order
+        self._messages = messages
+        self._random = Random(f"{order.seed}/queue pairs")  # noqa: S311 - it must be repeatable
+        self._numbers = self._random.sample(QPNS, 4 * order.qps)
+        self.client, self.server = (End(number, order, len(messages)) for number in (1, 2))
+        datagrams = {message.kind.datagram for message in messages}
+        self.lanes = self._lanes(QPType.RC) if False in datagrams else ()
+        self.datagrams = self._lanes(QPType.UD) if True in datagrams else ()
+        stores = self.client.store, self.server.store
+        self._postman = Postman(*stores, addend=self._random.getrandbits(64))
+        self._work = [self._of(message) for message in messages]
+
+    def _lanes(self, kind: QPType) -> tuple[Lane, ...]:
+        return tuple(self._lane(kind) for _ in range(self._order.qps))
+
+    def _lane(self, kind: QPType) -> Lane:
+        """Two queue pairs that are ready to send."""
+        ends = self.client, self.server
+        lane = Lane(*(end.queue_pair(kind, self._numbers.pop()) for end in ends))
+        there, back = self._first_psn(), self._first_psn()
+        self._bring_up(*ends, lane, (there, back))
+        self._bring_up(*ends[::-1], Lane(*lane[::-1]), (back, there))
+        return lane
+
+    def _first_psn(self) -> int:
+        drawn = self._random.randrange(MODULUS)
+        return drawn if self._order.psn is None else self._order.psn
+
+    def _bring_up(self, own: End, peer: End, lane: Lane, psns: tuple[int, int]) -> None:
+        attributes = ATTRIBUTES._replace(
+            path_mtu=_MTU_CODES[self._order.mtu],
+            sq_psn=psns[0],
+            rq_psn=psns[1],
+            dest_qp_num=lane.answers.number,
+            ah=self.path(own, peer),
+            max_rd_atomic=PERSISTENT.max_qp_init_rd_atom,
+            max_dest_rd_atomic=PERSISTENT.max_qp_rd_atom,
+        )
+        own.bring_up(lane.asks, attributes)
+        self._heed_congestion(own, lane.asks)
+
+    def _heed_congestion(self, own: End, qp: QueuePair) -> None:
+        """Tell of marks, and slow down when told. For CNPs alone, tell of each mark at once."""
+        order = self._order
+        if order.verb is Verb.CNP:
+            self.server.nic.notify_congestion(qp, 0) if own is self.server else None
+        elif order.marks is not None and qp.service.connected:
+            own.nic.notify_congestion(qp)
+            own.nic.control_congestion(qp, Dcqcn(DcqcnParameters(line_rate=order.rate)))
+
+    def path(self, own: Host, peer: Host) -> AddressHandle:
+        """From one host to the other, with the DSCP and the ECN that are asked for."""
+        order = self._order
+        capable = order.marks is not None or order.verb is Verb.CNP
+        ecn = ECN.ECT_0 if capable else ECN.NOT_ECT
+        return own.path_to(peer)._replace(traffic_class=order.dscp << 2 | ecn)
+
+    # A round.
+
+    def _of(self, message: Message) -> tuple[QueuePair, SendWR]:
+        """Where a message is posted, and what."""
+        wr = self._postman.work(message)
+        if not message.kind.datagram:
+            return self.lanes[message.lane].asks, wr
+        own, peer = self.datagrams[message.lane]
+        path = self.path(self.client, self.server)
+        return own, wr._replace(ah=path, remote_qpn=peer.number, remote_qkey=peer.qkey)
+
+    def post(self, count: int, now: int) -> None:
+        """The first so many messages of a round."""
+        opcodes = [message.kind.opcode for message in self._messages[:count]]
+        self.server.expect(sum(opcode in TAKES_RECEIVE for opcode in opcodes))
+        for qp, wr in self._work[:count]:
+            self.client.nic.post_send(qp, (wr,), now)
+
+    def poll(self) -> int:
+        """How many messages are done since the last call."""
+        done = self.client.poll()
+        for completion in (*done, *self.server.poll()):
+            if completion.status is not WCStatus.SUCCESS:
+                raise AssertionError(f"{completion} of traffic that cannot fail")
+        return len(done)
+
+    # Where the conversation stands.
+
+    def positions(self) -> dict[int, Position]:
+        """By the number of the queue pair that is sent to."""
+        found = {}
+        for lane in (*self.lanes, *self.datagrams):
+            psn = lane.asks.sq.next_psn
+            found[lane.answers.number] = Position(psn)
+            found[lane.asks.number] = Position(psn, lane.answers.inbound.msn)
+        return found
+
+    def step(self, before: dict[int, Position]) -> dict[int, Position]:
+        """How far each position moved since then, by one whole round."""
+        words = self._word_steps()
+        return {
+            number: Position(
+                (now.psn - before[number].psn) % MODULUS,
+                (now.msn - before[number].msn) % MODULUS,
+                words.get(number, 0),
+            )
+            for number, now in self.positions().items()
+        }
+
+    def _word_steps(self) -> dict[int, int]:
+        """What is added to the word of each lane, by the requester's queue pair."""
+        steps = {lane.asks.number: 0 for lane in self.lanes}
+        for message in self._messages:
+            if message.kind.opcode is SendOpcode.ATOMIC_FETCH_AND_ADD:
+                number = self.lanes[message.lane].asks.number
+                steps[number] = (steps[number] + self._postman.addend) & WORD
+        return steps

@@ -1,0 +1,163 @@
+"""Connections by the connection manager: each is asked for, granted, confirmed and taken down.
+
+The queue pair of a connection that is over waits until nothing of it can be on its way any more
+(timewait, IBA 12.9.8.3). Others begin meanwhile, until too many wait: then time goes on.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from rdmawire.capture import Writer
+from rdmawire.fabric.host import Host
+from rdmawire.nic.attribute import QPCap
+from rdmawire.nic.cm import event
+from rdmawire.nic.cm.event import CMEvent
+from rdmawire.nic.cm.port import ManagedPort
+from rdmawire.nic.cm.service import PortSpace, service_id
+from rdmawire.nic.cm.settings import CMSettings
+from rdmawire.nic.qp import QPInit, QueuePair
+from rdmawire.nic.state import QPType
+from rdmawire.traffic.generate.ends import QPNS
+from rdmawire.traffic.generate.order import Order
+from rdmawire.traffic.generate.output import Output
+from rdmawire.traffic.generate.playing import Told, chance
+from rdmawire.traffic.generate.setup import Setup
+from rdmawire.traffic.summary import Summary, summarise
+
+SERVICE: Final = service_id(PortSpace.TCP, 7174)
+MOST_WAITING: Final = 1 << 13
+"""Connections in timewait, before time goes on until there is none."""
+
+_CQE: Final = 16
+_CAP: Final = QPCap(1, 1, 1, 1, 0)
+_UNDONE: Final = event.Unreachable | event.Rejected | event.ConnectError
+
+
+class ManagedEnd(Host):
+    """One adapter with its manager, and somebody who heeds what it tells."""
+
+    def __init__(self, number: int, order: Order, neighbours: Mapping[bytes, bytes]) -> None:
+        super().__init__(number, ipv6=order.ipv6)
+        self._random = Random(f"{order.seed}/manager {number}")  # noqa: S311 - repeatable
+        settings = CMSettings(most_connections=2 * (MOST_WAITING + order.qps))
+        self._port = ManagedPort(self.nic, neighbours.get, self._random, settings)
+        self.manager = self._port.manager
+        self._cq = self.nic.create_cq(_CQE)
+        self._init = QPInit(self.pd, self._cq, self._cq, _CAP)
+        self._qps: dict[int, QueuePair] = {}
+
+    def queue_pair(self) -> QueuePair:
+        """A new one, with a number that no other has."""
+        while (number := self._random.choice(QPNS)) in self.nic.device.qps:
+            pass
+        return self.nic.create_qp(QPType.RC, self._init, number)
+
+    def keep(self, number: int, qp: QueuePair) -> None:
+        """The queue pair is that of the connection with this id."""
+        self._qps[number] = qp
+
+    def heed(self, told: CMEvent, now: int) -> None:  # noqa: ARG002 - those that do more need it
+        """A queue pair goes when its connection is nowhere any more."""
+        if isinstance(told, event.TimewaitExit | _UNDONE) and told.id in self._qps:
+            self.nic.destroy_qp(self._qps.pop(told.id))
+
+    # As a port of the world.
+
+    def receive(self, frame: bytes, now: int) -> None:
+        self._port.receive(frame, now)
+        self._hear(now)
+
+    def transmit(self, now: int) -> list[bytes]:
+        return self._port.transmit(now)
+
+    def next_timer(self) -> int | None:
+        return self._port.next_timer()
+
+    def handle_timer(self, now: int) -> None:
+        self._port.handle_timer(now)
+        self._hear(now)
+
+    def _hear(self, now: int) -> None:
+        while (told := self._port.next_event()) is not None:
+            self.heed(told, now)
+
+
+class Server(ManagedEnd):
+    """Grants what is asked for, and agrees when it is taken down."""
+
+    def heed(self, told: CMEvent, now: int) -> None:
+        if isinstance(told, event.ConnectRequest):
+            qp = self.queue_pair()
+            self.keep(told.id, qp)
+            self.manager.accept(told.id, qp, now)
+        elif isinstance(told, event.Disconnected):
+            self.manager.disconnect(told.id, now)
+        super().heed(told, now)
+
+
+class Client(ManagedEnd):
+    """Asks, and takes down what it was granted. ``over`` counts connections that came to an end.
+
+    ``failed`` are those that never stood.
+    """
+
+    over = 0
+    failed = 0
+
+    def ask(self, server: ManagedEnd, dscp: int, now: int) -> None:
+        """Ask for one connection."""
+        path = self.path_to(server)._replace(traffic_class=dscp << 2)
+        qp = self.queue_pair()
+        self.keep(self.manager.connect(qp, path, SERVICE, now), qp)
+
+    def heed(self, told: CMEvent, now: int) -> None:
+        if isinstance(told, event.Established):
+            self.manager.disconnect(told.id, now)
+        self.failed += isinstance(told, _UNDONE)
+        self.over += isinstance(told, event.Disconnected | _UNDONE)
+        super().heed(told, now)
+
+
+class Connecting:
+    """A client and a server that does whatever is asked of it, on a cable."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._setup = Setup(order)
+        self.world = self._setup.world
+        neighbours: dict[bytes, bytes] = {}
+        self.client = Client(1, order, neighbours)
+        self.server = Server(2, order, neighbours)
+        self.server.manager.listen(SERVICE, backlog=order.qps)
+        for end in (self.client, self.server):
+            neighbours[end.gid] = end.mac
+            self._setup.attach(end, end.mac)
+        self._asked = 0
+
+    def watch(self, output: Output) -> None:
+        """Show what there is to see, but for what is lost on the way."""
+        self._setup.watch(chance(self._order), output)
+
+    def round(self, count: int) -> None:
+        """So many connections at a time, until all are taken down again."""
+        for _ in range(count):
+            self.client.ask(self.server, self._order.dscp, self.world.now)
+        self._asked += count
+        self._setup.settle(lambda: self.client.over == self._asked)
+        if len(self.client.manager.registry) > MOST_WAITING:
+            self.world.run()
+
+
+def connect(order: Order, writer: Writer, told: Told) -> Summary:
+    """Write connections that come and go, as many at a time as there are queue pairs."""
+    connecting, output = Connecting(order), Output(writer, order.frames)
+    connecting.watch(output)
+    done = 0
+    while not output.full and done != order.messages:
+        left = order.qps if order.messages is None else order.messages - done
+        connecting.round(min(order.qps, left))
+        done += min(order.qps, left)
+        told(done if order.frames is None else output.counter.frames)
+    now, failed = connecting.world.now, connecting.client.failed
+    return summarise(output.counter, (), now, 0.0, lost=output.losses, failed=failed)

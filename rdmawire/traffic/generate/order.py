@@ -1,0 +1,159 @@
+"""What traffic is wanted, and which wishes make no sense together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rdmawire.fabric.clock import gbps
+from rdmawire.nic.work import ATOMIC_SIZE
+from rdmawire.traffic.generate.quantity import OrderError, Sizes
+from rdmawire.wire.psn import MODULUS
+
+MOST_QPS: Final = 1 << 14
+MOST_LOSS: Final = 0.5
+MOST_MESSAGES: Final = 10**15
+MTUS: Final = (256, 512, 1024, 2048, 4096)
+LAST_SEED: Final = (1 << 64) - 1
+LAST_VLAN: Final = 4094
+DEFAULT_MESSAGES: Final = 1000
+
+
+class Verb(StrEnum):
+    """What is done: one kind of work, or a blend of all."""
+
+    WRITE = "write"
+    SEND = "send"
+    READ = "read"
+    ATOMIC = "atomic"
+    UD = "ud"
+    CM = "cm"
+    CNP = "cnp"
+    MIX = "mix"
+
+
+class Tap(StrEnum):
+    """Where the capture is taken: at the senders, or at the receivers."""
+
+    SENT = "sent"
+    ARRIVED = "arrived"
+
+
+DEFAULT_SIZES: Final = {
+    Verb.WRITE: "4k",
+    Verb.SEND: "4k",
+    Verb.READ: "4k",
+    Verb.UD: "1k",
+    Verb.MIX: "64,256,1k,4k,16k",
+}
+"""Of those verbs whose messages have a size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Traffic between two adapters. :class:`OrderError` for what makes no sense.
+
+    ``count`` is in messages (connections of ``cm``, CNPs of ``cnp``), ``frames`` in frames, of
+    which the last message may be cut. ``loss`` and ``marks`` are shares of frames, 0.0 to 1.0:
+    those that are lost, and those that get Congestion Experienced (``None``: no ECN at all).
+    ``psn`` is the PSN that all queue pairs begin with, ``None`` for one of its own each. ``rate``
+    is that of the link in bits a second, ``latency`` its own in ns. ``dscp`` and ``vlan`` are
+    those of all frames.
+    """
+
+    verb: Verb
+    sizes: Sizes | None = None
+    mtu: int = 1024
+    count: int | None = None
+    frames: int | None = None
+    qps: int = 1
+    loss: float = 0.0
+    marks: float | None = None
+    gpu: bool = False
+    ipv6: bool = False
+    vlan: int | None = None
+    dscp: int = 0
+    psn: int | None = None
+    seed: int = 0
+    rate: int = gbps(100)
+    latency: int = 1000
+    tap: Tap = Tap.SENT
+
+    def __post_init__(self) -> None:
+        for name, allowed in _ALLOWED.items():
+            value = getattr(self, name)
+            if value is not None and value not in allowed:
+                raise OrderError(f"{name} {value} is not {_words(allowed)}")
+        if not 0.0 <= self.loss <= MOST_LOSS:
+            raise OrderError(f"loss {self.loss} is not within 0..{MOST_LOSS}")
+        if self.marks is not None and not 0.0 <= self.marks <= 1.0:
+            raise OrderError(f"marks {self.marks} is not within 0..1")
+        for clash, reason in _CLASHES:
+            if clash(self):
+                raise OrderError(reason.format(order=self))
+
+    @property
+    def messages(self) -> int | None:
+        """How many messages; ``None`` for as many as the frames take."""
+        if self.frames is not None:
+            return None
+        return DEFAULT_MESSAGES if self.count is None else self.count
+
+    @property
+    def lengths(self) -> Sizes:
+        """The sizes asked for, or the verb's usual ones."""
+        if self.sizes is not None:
+            return self.sizes
+        return Sizes.parse(DEFAULT_SIZES.get(self.verb, str(ATOMIC_SIZE)))
+
+
+_ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
+    "mtu": MTUS,
+    "count": range(1, MOST_MESSAGES + 1),
+    "frames": range(1, MOST_MESSAGES + 1),
+    "qps": range(1, MOST_QPS + 1),
+    "vlan": range(LAST_VLAN + 1),
+    "dscp": range(64),
+    "psn": range(MODULUS),
+    "seed": range(LAST_SEED + 1),
+    "rate": range(1, 10**15),
+    "latency": range(10**9),
+}
+"""The numbers that each wish may have."""
+
+
+def _words(allowed: range | tuple[int, ...]) -> str:
+    if isinstance(allowed, range):
+        return f"within {allowed.start}..{allowed.stop - 1}"
+    return f"one of {', '.join(map(str, allowed))}"
+
+
+_NO_LOSS: Final = (Verb.CNP,)
+
+_CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
+    (
+        lambda order: order.count is not None and order.frames is not None,
+        "count and frames both say how much: give one of them",
+    ),
+    (
+        lambda order: order.sizes is not None and order.verb not in DEFAULT_SIZES,
+        "{order.verb} has messages of one size: leave the size out",
+    ),
+    (
+        lambda order: order.verb is Verb.UD and order.lengths.largest > order.mtu,
+        "a datagram has at most the MTU's {order.mtu} octets, not {order.lengths.largest}",
+    ),
+    (
+        lambda order: order.loss and order.verb in _NO_LOSS,
+        "{order.verb} makes its frames one by one: none of them is lost",
+    ),
+    (
+        lambda order: order.marks is not None and order.verb in (Verb.CM, Verb.CNP),
+        "{order.verb} has no ECN of its own to ask for",
+    ),
+    (
+        lambda order: order.gpu and order.verb is Verb.CM,
+        "cm moves no messages, so no GPU memory",
+    ),
+)
+"""Wishes that do not go together, and what to say then."""

@@ -1,0 +1,101 @@
+"""What is asked for in words: sizes of messages, rates of links, shares of frames."""
+
+import re
+from random import Random
+from typing import Final, NamedTuple, Self
+
+from rdmawire.errors import RdmaError
+from rdmawire.nic.work import LONGEST_MESSAGE
+
+MOST_SIZES: Final = 64
+_BINARY: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_DECIMAL: Final = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12}
+_NUMBER: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kmgt]?)", re.IGNORECASE | re.ASCII)
+_LONGEST: Final = 60
+"""Characters of a wrong text that are shown."""
+
+
+class OrderError(RdmaError):
+    """Traffic that cannot be made: what was found, and what is allowed."""
+
+
+class Sizes(NamedTuple):
+    """Lengths of messages in octets: any within one of these ranges, both ends included."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From ``64``, ``4k``, ``1M``, a range such as ``64-4k``, or several with commas."""
+        words = text.split(",")
+        if len(words) > MOST_SIZES:
+            raise OrderError(f"{len(words)} sizes, {MOST_SIZES} are allowed")
+        return cls(tuple(_range(word, text) for word in words))
+
+    @property
+    def largest(self) -> int:
+        return max(high for _, high in self.ranges)
+
+    @property
+    def varied(self) -> bool:
+        """Whether there is more than one size."""
+        return len({end for ends in self.ranges for end in ends}) > 1
+
+    def pick(self, random: Random) -> int:
+        """One of them: each range as likely as the others, and each size in it."""
+        low, high = random.choice(self.ranges) if len(self.ranges) > 1 else self.ranges[0]
+        return random.randint(low, high) if low < high else low
+
+
+def _range(word: str, text: str) -> tuple[int, int]:
+    low, dash, high = word.strip().partition("-")
+    ends = _size(low, text), _size(high, text) if dash else _size(low, text)
+    if ends[0] > ends[1]:
+        raise OrderError(f"{_shown(text)}: {low} is more than {high}")
+    return ends
+
+
+def _size(word: str, text: str) -> int:
+    match = _NUMBER.fullmatch(word.strip())
+    unit = match and match[2].lower()
+    if match is None or unit not in _BINARY or "." in match[1]:
+        raise OrderError(f"{_shown(text)} is no size such as 64, 4k, 1M, 64-4k or 64,1k")
+    octets = int(match[1]) << _BINARY[unit]
+    if octets > LONGEST_MESSAGE:
+        raise OrderError(f"{_shown(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
+    return octets
+
+
+def rate(text: str) -> int:
+    """Bits a second, from ``100G``, ``2.5G`` or ``400000000``."""
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise OrderError(f"{_shown(text)} is no rate such as 100G or 25G")
+    whole, _, part = match[1].partition(".")
+    zeros = _DECIMAL[match[2].lower()]
+    bits = int(whole + (part + "0" * zeros)[:zeros])
+    if not SLOWEST <= bits <= FASTEST:
+        raise OrderError(f"{_shown(text)} is not within 1M..10T bits a second")
+    return bits
+
+
+SLOWEST: Final = 10**6
+FASTEST: Final = 10**13
+"""Bits a second."""
+
+
+def share(text: str, most: float) -> float:
+    """A share of frames, from ``1%`` or ``0.01``, up to ``most``."""
+    percent = text.strip().endswith("%")
+    digits = text.strip().removesuffix("%").rstrip()
+    match = re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,15})?|\.[0-9]{1,15}", digits, re.ASCII)
+    value = float(digits) / (100 if percent else 1) if match else -1.0
+    if not 0.0 <= value <= most:
+        raise OrderError(
+            f"{_shown(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"
+        )
+    return value
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..")

@@ -1,0 +1,115 @@
+"""A round as it was played: its frames, and what in them moves on from round to round."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.generate.conversation import Conversation
+from rdmawire.traffic.generate.ends import Position
+from rdmawire.traffic.generate.losses import Pattern
+from rdmawire.traffic.summary import Moved, Summary, moved, summarise
+from rdmawire.wire.ib import AETH, BTH
+from rdmawire.wire.opcode import SHAPES, Opcode
+
+_PSN: Final = BTH.SIZE - 3
+_DESTQP: Final = 5
+_MSN: Final = BTH.SIZE + 1
+_ORIGINAL: Final = BTH.SIZE + AETH.SIZE
+
+
+class Field(NamedTuple):
+    """A number in packets: which of a position, where behind the BTH's start, how many octets."""
+
+    name: str
+    place: int
+    width: int
+
+
+_FIELDS: Final = {
+    "psn": Field("psn", _PSN, 3),
+    "aeth": Field("msn", _MSN, 3),
+    "atomicacketh": Field("word", _ORIGINAL, 8),
+}
+
+MOVING: Final = {
+    opcode: (_FIELDS["psn"], *(_FIELDS[label] for label in shape.headers if label in _FIELDS))
+    for opcode, shape in SHAPES.items()
+    if opcode != Opcode.CNP
+}
+"""Opcode to the numbers that move on. A CNP has none."""
+
+
+class Mover(NamedTuple):
+    """A number in a frame that moves on by a step in each round; it wraps at its width."""
+
+    name: str
+    frame: int
+    place: int
+    width: int
+    value: int
+    step: int
+
+
+class Recording:
+    """A watcher that keeps what it sees. Times are ns from the beginning of the round.
+
+    ``lost`` says for each loss how many frames were seen before it.
+    """
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.frames: list[bytes] = []
+        self.times: list[int] = []
+        self.lost_at: list[int] = []
+        self.sent = 0
+        self.duration = 0
+        self.paths: dict[str, Moved] = {}
+
+    def frame(self, frame: bytes, now: int) -> None:
+        self.frames.append(frame)
+        self.times.append(now - self.start)
+
+    def lost(self) -> None:
+        self.lost_at.append(len(self.frames))
+
+    def summary(self, frames: int | None = None) -> Summary:
+        """What the round amounts to; of its first so many frames, where it is cut."""
+        counter = FrameCounter()
+        end = len(self.frames) if frames is None else frames
+        for frame, time in zip(self.frames[:end], self.times[:end], strict=True):
+            counter(frame, time)
+        whole = frames is None
+        lost = sum(whole or place < end for place in self.lost_at)
+        summary = summarise(counter, (), self.duration, 0.0, lost=lost)
+        return summary._replace(paths=self.paths)
+
+
+def record(conversation: Conversation, count: int, pattern: tuple[int, ...]) -> Recording:
+    """Play the first so many messages of a round, and lose the frames at these places."""
+    world = conversation.world
+    recording, losses = Recording(world.now), Pattern(pattern)
+    before = moved(conversation.nics)
+    conversation.play(count, losses, recording)
+    recording.sent = losses.sent
+    recording.duration = world.now - recording.start
+    recording.paths = _since(before, moved(conversation.nics))
+    return recording
+
+
+def _since(before: Mapping[str, Moved], after: Mapping[str, Moved]) -> dict[str, Moved]:
+    nothing = Moved(0, 0, 0)
+    ways = {
+        name: Moved(*(b - a for a, b in zip(before.get(name, nothing), way, strict=True)))
+        for name, way in after.items()
+    }
+    return {name: way for name, way in ways.items() if any(way)}
+
+
+def movers(frames: list[bytes], bth: int, steps: Mapping[int, Position]) -> Iterator[Mover]:
+    """What moves in frames whose BTHs stand at that place."""
+    for number, frame in enumerate(frames):
+        step = steps[int.from_bytes(frame[bth + _DESTQP : bth + _DESTQP + 3], "big")]
+        for name, place, width in MOVING.get(frame[bth], ()):
+            start = bth + place
+            value = int.from_bytes(frame[start : start + width], "big")
+            yield Mover(name, number, start, width, value, getattr(step, name))

@@ -1,0 +1,82 @@
+"""Two ports on a cable, seen from where the capture is taken."""
+
+import sys
+from collections.abc import Callable
+from random import Random
+from typing import Final, Protocol
+
+from rdmawire.fabric.clock import us
+from rdmawire.fabric.station import Port
+from rdmawire.fabric.world import World
+from rdmawire.traffic.generate.losses import Losses
+from rdmawire.traffic.generate.order import Order, Tap
+from rdmawire.traffic.generate.wire import TaggedPort, Wire, tag_of
+from rdmawire.wire.inet import UDP, VLAN, Ethernet, IPv4, IPv6
+
+_SLICE: Final = us(10)
+_ENDLESS: Final = 1 << 62
+_CLASS_SHIFT: Final = 3
+"""From a DSCP to the class that it selects, which is a priority of Ethernet. RFC 2474, 4.2.2."""
+
+
+class Watcher(Protocol):
+    """Who is told of frames where the capture is taken."""
+
+    def frame(self, frame: bytes, now: int) -> None: ...
+
+    def lost(self) -> None:
+        """A frame was put on the cable that never arrives; where senders are seen, the next."""
+
+
+def bth_place(order: Order) -> int:
+    """Where the BTH of each frame stands."""
+    network = IPv6.SIZE if order.ipv6 else IPv4.SIZE
+    tag = 0 if order.vlan is None else VLAN.SIZE
+    return Ethernet.SIZE + tag + network + UDP.SIZE
+
+
+class Setup:
+    """A world with one cable. ``marks`` is the share of frames that meet congestion.
+
+    ``marks_to`` is the address of those that may, if not all.
+    """
+
+    def __init__(self, order: Order, marks: float = 0.0, marks_to: bytes = b"") -> None:
+        self.world = World(time_limit=_ENDLESS, event_limit=sys.maxsize)
+        random = Random(f"{order.seed}/marks")  # noqa: S311 - it must be repeatable
+        self._wire = Wire(order.rate, order.latency, marks, random, marks_to)
+        self._order = order
+        self._watcher: Watcher | None = None
+        taps = self.world.on_arrival if order.tap is Tap.ARRIVED else self._wire.on_sent
+        taps.append(self._show)
+
+    def attach(self, port: Port, mac: bytes) -> None:
+        """Put a port on the cable, in the VLAN that is asked for."""
+        order = self._order
+        if order.vlan is not None:
+            port = TaggedPort(port, tag_of(order.vlan, order.dscp >> _CLASS_SHIFT))
+        self.world.attach(port, mac, self._wire)
+
+    def watch(self, losses: Losses, watcher: Watcher) -> None:
+        """From now on, lose these frames, and show this watcher what there is to see."""
+        self._wire.losses = losses
+        self._wire.on_lost = watcher.lost
+        self._watcher = watcher
+
+    def settle(self, is_done: Callable[[], bool]) -> None:
+        """Run until something is so and the cable is still; timers may go on.
+
+        Time goes on in slices, which become longer while nothing moves.
+        """
+        least = time = _SLICE + 2 * self._order.latency
+        while True:
+            frames = self._wire.frames
+            self.world.run(self.world.now + time)
+            still = frames == self._wire.frames
+            if is_done() and still:
+                return
+            time = 2 * time if still else least
+
+    def _show(self, frame: bytes, now: int) -> None:
+        if self._watcher is not None:
+            self._watcher.frame(frame, now)

@@ -1,0 +1,96 @@
+"""The cable between the two adapters: it marks, shows and loses frames, in this order.
+
+So a capture at the senders has the mark that a frame got, and frames that never arrived.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from rdmawire.fabric.flow import Classifier, marked
+from rdmawire.fabric.link import Arrival, Link
+from rdmawire.fabric.mac import Adapter
+from rdmawire.fabric.station import Tap
+from rdmawire.traffic.generate.losses import Losses
+from rdmawire.wire.inet import VLAN, Ethernet, EtherType
+
+_TAGGED = EtherType.VLAN.to_bytes(2, "big")
+_MACS = Ethernet.SIZE - 2
+
+
+class Wire:
+    """A link with a rate (bits a second), a latency (ns), and what befalls frames.
+
+    ``marks`` is the share of frames with an ECN-capable transport that meet congestion, of those
+    to the Ethernet address ``marks_to``, if that is given. Taps see
+    frames as they are put on the link; ``on_lost`` is called before them where one will be lost.
+    """
+
+    def __init__(
+        self, rate: int, latency: int, marks: float, random: Random, marks_to: bytes = b""
+    ) -> None:
+        self.rate = rate
+        self.losses: Losses | None = None
+        self.on_sent: list[Tap] = []
+        self.on_lost: Callable[[], None] | None = None
+        self.frames = 0
+        self._link = Link(latency, rate=rate)
+        self._marks = marks
+        self._marks_to = marks_to
+        self._random = random
+        self._classifier = Classifier()
+
+    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+        """Where a frame arrives."""
+        self.frames += 1
+        if self._marks and frame.startswith(self._marks_to) and self._random.random() < self._marks:
+            frame = self._marked(frame)
+        lost = self.losses is not None and self.losses.takes_next()
+        if lost and self.on_lost is not None:
+            self.on_lost()
+        for tap in self.on_sent:
+            tap(frame, now)
+        return [] if lost else self._link.carry(frame, now)
+
+    def _marked(self, frame: bytes) -> bytes:
+        """With Congestion Experienced, if the frame is ECN-capable."""
+        bare, tag = untagged(frame)
+        return tagged(marked(bare), tag) if self._classifier.traits(bare).markable else frame
+
+
+def tag_of(vlan: int, priority: int) -> bytes:
+    """A VLAN tag, with the EtherType that announces it."""
+    tag = VLAN(priority=priority, id=vlan).build()
+    return _TAGGED + tag[:2]
+
+
+def tagged(frame: bytes, tag: bytes) -> bytes:
+    """The frame with a tag; as it is for none."""
+    return frame[:_MACS] + tag + frame[_MACS:]
+
+
+def untagged(frame: bytes) -> tuple[bytes, bytes]:
+    """The frame without its tag, and the tag."""
+    if frame[_MACS : _MACS + 2] != _TAGGED:
+        return frame, b""
+    end = _MACS + 4
+    return frame[:_MACS] + frame[end:], frame[_MACS:end]
+
+
+class TaggedPort:
+    """An adapter in a VLAN: what it sends gets the tag, what comes with a tag loses it."""
+
+    def __init__(self, port: Adapter, tag: bytes) -> None:
+        self._port = port
+        self._tag = tag
+
+    def receive(self, frame: bytes, now: int) -> None:
+        self._port.receive(untagged(frame)[0], now)
+
+    def transmit(self, now: int) -> list[bytes]:
+        return [tagged(frame, self._tag) for frame in self._port.transmit(now)]
+
+    def next_timer(self) -> int | None:
+        return self._port.next_timer()
+
+    def handle_timer(self, now: int) -> None:
+        self._port.handle_timer(now)

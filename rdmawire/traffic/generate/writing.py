@@ -1,0 +1,47 @@
+"""Traffic into a capture: many rounds at once where that can be done, frame by frame elsewhere.
+
+Both ways write the same octets.
+"""
+
+from typing import Final
+
+from rdmawire.capture import Writer
+from rdmawire.traffic.generate import blend
+from rdmawire.traffic.generate.managed import connect
+from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.playing import Told, play
+from rdmawire.traffic.summary import Summary
+
+LARGEST_ROUND: Final = 32 << 20
+"""Octets of messages in a round that is kept as it was played."""
+MOST_LOST: Final = 1.5
+"""Frames lost in a round: where there are more, hardly two rounds are alike."""
+
+
+def generate(
+    order: Order, writer: Writer, told: Told = lambda _: None, *, at_once: bool = True
+) -> Summary:
+    """Write what is asked for, and say what it amounts to, but for the time that it took.
+
+    ``told`` hears how much is done, in messages, or in frames where the order counts those.
+    Without ``at_once`` or NumPy, each frame is made by itself.
+    """
+    if order.verb is Verb.CM:
+        return connect(order, writer, told)
+    if at_once and _repeats(order):
+        try:
+            from rdmawire.traffic.generate.repeating import Repetition
+        except ImportError:
+            return play(order, writer, told)
+        return Repetition(order, writer, told).run()
+    return play(order, writer, told)
+
+
+def _repeats(order: Order) -> bool:
+    """Whether there are rounds that are alike, enough of them, and of a size to be kept."""
+    if order.marks is not None:
+        return False
+    lengths = [message.length for message in blend.messages(order)]
+    frames = sum(max(-(-length // order.mtu), 1) + 1 for length in lengths)
+    enough = (order.frames or 0) >= 2 * frames or (order.messages or 0) >= 2 * len(lengths)
+    return enough and sum(lengths) <= LARGEST_ROUND and order.loss * frames <= MOST_LOST
