@@ -6,16 +6,17 @@ from typing import Final, cast
 
 from rdmawire.errors import WireError
 from rdmawire.fabric.refusal import FabricError
-from rdmawire.wire import roce
+from rdmawire.wire import mad, roce
 from rdmawire.wire.checksum import udp_checksum
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
 from rdmawire.wire.layout import Piece, joined, size
+from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame, icrc_of
 from rdmawire.wire.tables import tables_of
 
-MODULES: Final = ("inet", "ib")
+MODULES: Final = ("inet", "ib", "mad", "cm", "cm_request", "ip_cm")
 
 Value = int | bytes | tuple[int, ...]
 
@@ -37,7 +38,7 @@ def names() -> Iterator[str]:
 
 
 def check_name(name: str) -> None:
-    """:class:`FabricError` unless a header of Ethernet, IP or the transport has this field."""
+    """:class:`FabricError` unless there is a header, from Ethernet to a MAD's, with this field."""
     row_of(name)
 
 
@@ -55,6 +56,20 @@ def row_of(name: str) -> Row | None:
     return rows[field]
 
 
+def _management(packet: Packet) -> Iterator[Piece]:
+    """The pieces of a management datagram, if that is what a packet carries. IBA 13.4."""
+    octets = packet.payload
+    if packet.bth.destqp not in mad.MANAGEMENT_QPS or len(octets) != mad.SIZE:
+        return
+    read = 0
+    try:
+        for _, piece in mad.layout(octets):
+            yield piece
+            read += size(piece)
+    except WireError:
+        yield octets[read:]
+
+
 class Fields:
     """The headers of one frame. Frames that carry no transport packet have only Ethernet's."""
 
@@ -67,7 +82,8 @@ class Fields:
         self.pieces: tuple[Piece, ...] = ()
         try:
             self.frame = frame = roce.parse(octets)
-            self.pieces = (*frame.headers, frame.packet.bth, *frame.packet.extended)
+            packet = frame.packet
+            self.pieces = (*frame.headers, packet.bth, *packet.extended, *_management(packet))
         except WireError:
             self.pieces = (Ethernet.parse(octets),) if len(octets) >= Ethernet.SIZE else ()
 
@@ -109,8 +125,12 @@ class Fields:
         if frame is None:
             return joined(*pieces) + self.octets[sum(map(size, pieces)) :]
         end = len(frame.headers)
-        bth, *extended = cast(list[Header], list(pieces[end:]))
-        packet = frame.packet._replace(bth=cast(BTH, bth), extended=tuple(extended))
+        behind = end + 1 + len(frame.packet.extended)
+        bth, *extended = cast(list[Header], list(pieces[end:behind]))
+        payload = joined(*pieces[behind:]) or frame.packet.payload
+        packet = frame.packet._replace(
+            bth=cast(BTH, bth), extended=tuple(extended), payload=payload
+        )
         changed = frame._replace(headers=pieces[:end], packet=packet)
         return (changed.seal() if seal else changed).build()
 
