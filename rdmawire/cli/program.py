@@ -17,6 +17,10 @@ from rdmawire.cli import ending, streams
 from rdmawire.errors import RdmaError
 
 _COMMANDS = {
+    "run": (
+        "rdmawire.cli.scenario",
+        "Play scenarios of virtual hosts, and check what they expect.",
+    ),
     "dissect": ("rdmawire.cli.dissect", "Show the frames of captures, decoded and checked."),
     "stats": ("rdmawire.cli.stats", "Count opcodes, endpoints, queue pairs, throughput."),
     "gen": ("rdmawire.cli.gen", "Write test traffic: every verb, with losses, ECN, GPU memory."),

@@ -41,8 +41,8 @@ def play(
 
     ``capture`` is written with all frames that hosts send, each once; or with those of one link,
     host or switch's port, by its name: ``point``. With ``arrived`` it has what arrives there.
-    ``progress`` is told how much work has ended, of how much. ``FabricError`` for a point that
-    there is not, ``CaptureError`` for a file that cannot be written.
+    ``progress`` is told how much work has ended, of how much. ``UnknownPoint`` for a point
+    that there is not, ``CaptureError`` for a file that cannot be written.
     """
     begun = perf_counter()
     stage = Stage(scenario)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 from rdmawire.nic.completion import WCStatus
 from rdmawire.traffic.counter import FrameCounter
@@ -22,6 +23,10 @@ MOST_KEPT: Final = 64
 """Numbers of frames that are kept of one thing."""
 
 _MAC: Final = 6
+
+
+class UnknownPoint(FabricError):
+    """A capture was asked for of a place that there is not."""
 
 
 class Seen(NamedTuple):
@@ -194,10 +199,17 @@ class Observer:
 
     def _tap_capture(self, point: str | None, *, arrived: bool) -> set[str]:
         """Where the capture's frames are taken; where all that is sent is among them."""
+        if point is not None:
+            self._check_point(point)
         points = [point] if point is not None else list(self._everywhere())
         for name in points:
             self._network.tap(name, self.numbering, arrivals=arrived)
         return set() if arrived else {*points, *self._ends_of(points)}
+
+    def _check_point(self, point: str) -> None:
+        known = [*self._network.links, *self._network.stations]
+        if point not in known:
+            raise UnknownPoint(f"{point!r} is none of {', '.join(known)}")
 
     def _everywhere(self) -> Iterator[str]:
         """Links between two hosts, and all other hosts that are on a link."""

@@ -1,24 +1,21 @@
 """What a scenario is played on: its network, hosts, memory and queue pairs, made of the plan."""
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address
 from typing import Final
 
-from rdmawire.fabric.host import Place
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import Marking, Pausing, Settings
-from rdmawire.fabric.topology import place_of
 from rdmawire.fabric.world import World
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     End,
     FaultPlan,
-    HostPlan,
     Scenario,
     Span,
     SwitchPlan,
 )
+from rdmawire.traffic.scenario.place import places_of
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.faults import LinkFaults, Note, Sender, rule_of
 from rdmawire.traffic.scenario.playing.holding import Held
@@ -30,7 +27,6 @@ EVENTS_PER_PACKET: Final = 256
 """Frames and timers after which a scenario is ended: so many, and so many for each packet."""
 
 _SMALLEST_MTU: Final = 256
-IPV4_OCTETS: Final = 4
 
 
 class Stage:
@@ -64,10 +60,10 @@ class Stage:
             host for plan in scenario.connections if plan.connect == "cm" for host in plan.ends
         }
         neighbours: dict[bytes, bytes] = {}
-        ipv6 = any(":" in (plan.address or "") for plan in scenario.hosts)
-        for number, plan in enumerate(scenario.hosts, 1):
+        places = places_of(scenario.hosts)
+        for plan, place in zip(scenario.hosts, places, strict=True):
             random = network.random(f"memory of {plan.name}")
-            machine = Machine(plan, _place(plan, number, ipv6=ipv6), random)
+            machine = Machine(plan, place, random)
             neighbours[machine.host.gid] = machine.mac
             if plan.name in managed:
                 machine.manage(neighbours.get, network.random(f"connections of {plan.name}"))
@@ -165,13 +161,6 @@ def _event_limit(scenario: Scenario) -> int:
         ends = counts.get(step.end.connection, 1) if step.end is not None else 1
         packets += step.times * ends * (octets // _SMALLEST_MTU + 1)
     return EVENTS + EVENTS_PER_PACKET * packets
-
-
-def _place(plan: HostPlan, number: int, *, ipv6: bool) -> Place:
-    """Where a host is; what its plan leaves out is made of its number."""
-    usual = place_of(number)
-    address = f"fd00::{number:x}" if ipv6 else str(IPv4Address(usual.gid[-IPV4_OCTETS:]))
-    return Place.of(plan.mac or usual.mac.hex(":"), plan.address or address)
 
 
 def _settings(plan: SwitchPlan) -> Settings:

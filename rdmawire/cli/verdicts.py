@@ -1,0 +1,115 @@
+"""What became of scenarios, for people and for machines."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from rdmawire.cli.summary import as_object, write_summary
+from rdmawire.screen import safe
+
+if TYPE_CHECKING:
+    from rdmawire.traffic.scenario.playing.failure import Failure
+    from rdmawire.traffic.scenario.playing.outcome import Outcome
+    from rdmawire.traffic.summary import Summary
+
+_SECOND = 1_000_000_000
+
+
+class Results:
+    """Results of scenarios, one after the other; JSON is printed when all are there."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self._quiet = quiet
+        self._objects: list[dict[str, object]] | None = [] if as_json else None
+        self._total: Summary | None = None
+        self._passed = self._failed = 0
+
+    def add(self, outcome: "Outcome") -> None:
+        """One more has been played."""
+        from rdmawire.traffic.summary import added
+
+        total = self._total
+        self._total = outcome.summary if total is None else added(total, outcome.summary)
+        self._passed += outcome.passed
+        self._failed += not outcome.passed
+        if self._objects is not None:
+            self._objects.append(_object(outcome))
+        elif not (self._quiet and outcome.passed):
+            click.echo(_line(outcome))
+            for failure in outcome.failures:
+                click.echo(f"  {safe(failure.text(outcome.scenario.source))}")
+            sys.stdout.flush()
+
+    def conclude(self) -> int:
+        """Print what is left; the exit status."""
+        if self._objects is not None:
+            document = {
+                "scenarios": self._objects,
+                "passed": self._passed,
+                "failed": self._failed,
+            }
+            click.echo(json.dumps(document, indent=1))
+        elif not self._quiet and self._total is not None:
+            click.echo()
+            write_summary(self._total, as_json=False)
+            if self._passed + self._failed > 1:
+                click.echo(f"\n{self._passed} passed, {self._failed} failed")
+        return 1 if self._failed else 0
+
+
+def _line(outcome: "Outcome") -> str:
+    word = _painted("passed", "green") if outcome.passed else _painted("FAILED", "bold red")
+    time = outcome.summary.virtual_ns / _SECOND
+    said = f"{outcome.frames} frames, {time:.9f} s"
+    scenario = outcome.scenario
+    return f"{word}  {safe(scenario.source)}: {safe(scenario.name)} ({said})"
+
+
+def _painted(text: str, style: str) -> str:
+    """Text in colour, in a terminal."""
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        return text
+    from rich.style import Style
+
+    return Style.parse(style).render(text)
+
+
+def _object(outcome: "Outcome") -> dict[str, object]:
+    """A result as JSON has it."""
+    scenario = outcome.scenario
+    return {
+        "name": scenario.name,
+        "source": scenario.source,
+        "seed": scenario.seed,
+        "passed": outcome.passed,
+        "frames": outcome.frames,
+        "failures": [_failure(failure, scenario.source) for failure in outcome.failures],
+        "steps": [
+            {
+                "name": step.name,
+                "verb": step.verb,
+                "line": step.mark.line,
+                "posted": step.posted,
+                "endings": dict(step.endings),
+            }
+            for step in outcome.steps
+        ],
+        "summary": as_object(outcome.summary),
+    }
+
+
+def _failure(failure: "Failure", source: str) -> dict[str, object]:
+    line, column = failure.mark
+    return {
+        "file": source,
+        "line": line,
+        "column": column,
+        "what": failure.what,
+        "expected": failure.expected,
+        "found": failure.found,
+        "frame": failure.frame,
+        "point": failure.point,
+    }
