@@ -176,7 +176,7 @@ class IPv6Fragment(Header, clause="RFC 8200, 4.5", label="ipv6frag"):
     """IPv6 fragment header: which part of the whole packet this is."""
 
     next_header: int = bits(8, "ipv6.fraghdr.nxt", enum=IPProtocol)
-    reserved: int = bits(8, "ipv6.fraghdr.reserved_octet", hex_digits(4))
+    reserved: int = bits(8, "ipv6.fraghdr.reserved_octet", HEX)
     offset: int = bits(13, "ipv6.fraghdr.offset")
     reserved2: int = bits(2, "ipv6.fraghdr.reserved_bits")
     more: int = flag("ipv6.fraghdr.more")
