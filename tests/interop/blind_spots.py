@@ -22,6 +22,7 @@ from tests.interop.frames import (
     everywhere,
     found,
     has,
+    immediate_alone,
     like_eoib,
     of_class,
     of_operation,
@@ -107,10 +108,17 @@ BLIND_SPOTS = (
     ),
     BlindSpot(
         ("data.*", "infiniband.*variant.crc"),
-        "SEND_ONLY with 12 octets of payload or fewer",
+        "SEND_ONLY, its kin with an invalidate, and SEND_LAST, with 12 octets of payload or fewer",
         "guessed to be RPC over RDMA, then called malformed, and the ICRC is not reached",
         "rxe612_vt_rc_awrite.pcap",
         short_send,
+    ),
+    BlindSpot(
+        ("infiniband.*variant.crc",),
+        "datagrams with an immediate and no payload",
+        "called malformed, and the ICRC is not reached",
+        "ud.pcap",
+        immediate_alone,
     ),
     BlindSpot(
         ("data.*",),

@@ -7,7 +7,7 @@ from rdmawire.wire import ib, rdmap
 from rdmawire.wire.ddp import UntaggedHeader
 from rdmawire.wire.header import Header
 from rdmawire.wire.mad import MAD
-from rdmawire.wire.opcode import SHAPES, Operation, Service
+from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service
 
 Applies = Callable[[Dissection], bool]
 
@@ -47,8 +47,15 @@ def payload(frame: Dissection) -> bytes:
 
 
 def short_send(frame: Dissection) -> bool:
-    only = of_operation(Operation.SEND_ONLY)(frame) and not has(MAD)(frame)
-    return only and len(payload(frame)) <= 12
+    ends = of_operation(*_GUESSED)(frame) and not has(MAD)(frame)
+    return ends and len(payload(frame)) <= 12
+
+
+_GUESSED = (Operation.SEND_ONLY, Operation.SEND_LAST, Operation.SEND_ONLY_WITH_INVALIDATE)
+
+
+def immediate_alone(frame: Dissection) -> bool:
+    return opcode(frame) == Opcode.UD_SEND_ONLY_WITH_IMMEDIATE and not payload(frame)
 
 
 def like_eoib(frame: Dissection) -> bool:

@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import scapy.layers.vxlan  # noqa: F401 - a binding that a capture needs
-from scapy.packet import NoPayload, Packet
+from scapy.config import conf
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import NoPayload, Packet, bind_bottom_up
 from scapy.utils import rdpcap
 
 from rdmawire.capture import Record, open_capture
 from rdmawire.layers.scapy import MPA, TableLayer
 from rdmawire.layers.scapy.layer import PlannedLayer
 from rdmawire.wire.header import Header
+from rdmawire.wire.inet import EtherType
+
+bind_bottom_up(Ether, Dot1Q, type=EtherType.QINQ_OLD)  # another
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap*"))
 
@@ -22,6 +27,11 @@ def read(path: Path) -> list[tuple[Record, Packet]]:
     with open_capture(path) as reader:
         records = list(reader)
     return list(zip(records, rdpcap(str(path)), strict=True))
+
+
+def is_known(record: Record) -> bool:
+    """Whether Scapy has a layer for this link type; of the captures' it lacks RAW_OPENBSD's."""
+    return record.link_type in conf.l2types.num2layer
 
 
 def layers_of(pkt: Packet) -> Iterator[Packet]:

@@ -1,11 +1,19 @@
 """Management datagrams of every class, attribute, message and trap that the tables know."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
 from random import Random
 from typing import Any, NamedTuple
 
 from rdmawire.wire import cm, mad, perf, sa, smp
-from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm_code import (
+    APStatus,
+    CMAttribute,
+    FailoverAccepted,
+    Message,
+    RejectReason,
+    SIDRStatus,
+)
 from rdmawire.wire.cm_request import REQ, SIDRREQ, PrimaryPath, PrimaryPathIPv4
 from rdmawire.wire.header import Header
 from rdmawire.wire.ip_cm import IPCM4, IPCM6, SERVICE_PREFIX
@@ -45,7 +53,7 @@ def packets() -> Iterator[Datagram]:
     yield from _other_classes()
 
 
-def _datagram(comment: str, head: Mapping[str, Any], values: _Values | None = None) -> Datagram:
+def datagram(comment: str, head: Mapping[str, Any], values: _Values | None = None) -> Datagram:
     """A datagram with these fields in its common header; ``values`` are for other tables."""
     of_subnet = head["mgmt_class"] in _SUBNET_CLASSES
     directed = {"base_version": mad.BASE_VERSION, **head}
@@ -55,7 +63,8 @@ def _datagram(comment: str, head: Mapping[str, Any], values: _Values | None = No
     return Datagram(comment, octets, 0 if of_subnet else 1, 0 if of_subnet else GSI_QKEY)
 
 
-def _head(mgmt_class: int, method: int, attribute_id: int) -> dict[str, int]:
+def head_of(mgmt_class: int, method: int, attribute_id: int) -> dict[str, int]:
+    """The fields of a common header that say what it is of."""
     return {"mgmt_class": mgmt_class, "method": method, "attribute_id": attribute_id}
 
 
@@ -63,13 +72,13 @@ def _subnet_management() -> Iterator[Datagram]:
     lid, directed = ManagementClass.SUBN_LID_ROUTED, ManagementClass.SUBN_DIRECTED_ROUTE
     for attribute in sorted(smp.ATTRIBUTES.keys() - {SMAttribute.NOTICE}):
         name = SMAttribute(attribute).name
-        yield _datagram(f"SMP GET_RESP {name}", _head(lid, Method.GET_RESP, attribute))
-        back = _head(directed, Method.GET_RESP, attribute) | {"d": 1}
-        yield _datagram(f"directed SMP GET_RESP {name}", back)
+        yield datagram(f"SMP GET_RESP {name}", head_of(lid, Method.GET_RESP, attribute))
+        back = head_of(directed, Method.GET_RESP, attribute) | {"d": 1}
+        yield datagram(f"directed SMP GET_RESP {name}", back)
     for method in (Method.GET, Method.SET):
-        out = _head(directed, method, SMAttribute.PORT_INFO) | {"d": 0}
-        yield _datagram(f"directed SMP {method.name} PORT_INFO", out)
-    yield _datagram("SMP with an unknown attribute", _head(lid, Method.GET, 0xFF00))
+        out = head_of(directed, method, SMAttribute.PORT_INFO) | {"d": 0}
+        yield datagram(f"directed SMP {method.name} PORT_INFO", out)
+    yield datagram("SMP with an unknown attribute", head_of(lid, Method.GET, 0xFF00))
 
 
 def _traps() -> Iterator[Datagram]:
@@ -81,11 +90,11 @@ def _traps() -> Iterator[Datagram]:
             (ManagementClass.SUBN_ADM, Method.REPORT),
         ):
             comment = f"{mgmt_class.name} {method.name} of trap {int(trap)}"
-            head = _head(mgmt_class, method, SMAttribute.NOTICE)
-            yield _datagram(comment, head, values)
-    repress = _head(ManagementClass.SUBN_LID_ROUTED, Method.TRAP_REPRESS, SMAttribute.NOTICE)
+            head = head_of(mgmt_class, method, SMAttribute.NOTICE)
+            yield datagram(comment, head, values)
+    repress = head_of(ManagementClass.SUBN_LID_ROUTED, Method.TRAP_REPRESS, SMAttribute.NOTICE)
     vendor: _Values = {Notice: {"is_generic": 0, "trap_number_device_id": 0x1234}}
-    yield _datagram("SMP TRAP_REPRESS of a vendor's trap", repress, vendor)
+    yield datagram("SMP TRAP_REPRESS of a vendor's trap", repress, vendor)
 
 
 _COUNTS = {"sgid_count": 2, "dgid_count": 3}
@@ -97,24 +106,24 @@ def _subnet_administration() -> Iterator[Datagram]:
     one: _Values = {RMPP: _UNUSED, MultiPathRecord: _COUNTS, InformInfo: {"is_generic": 1}}
     for attribute in sorted(sa.RECORDS.keys() - {SAAttribute.NOTICE}):
         name = SAAttribute(attribute).name
-        yield _datagram(f"SA GET_RESP {name}", _head(sa_class, Method.GET_RESP, attribute), one)
+        yield datagram(f"SA GET_RESP {name}", head_of(sa_class, Method.GET_RESP, attribute), one)
     for method in [method for method in Method if method is not Method.GET_RESP]:
-        head = _head(sa_class, method, SAAttribute.MC_MEMBER_RECORD)
-        yield _datagram(f"SA {method.name} MC_MEMBER_RECORD", head, one)
+        head = head_of(sa_class, method, SAAttribute.MC_MEMBER_RECORD)
+        yield datagram(f"SA {method.name} MC_MEMBER_RECORD", head, one)
     vendor: _Values = {RMPP: _UNUSED, InformInfo: {"is_generic": 0}}
-    head = _head(sa_class, Method.SET, SAAttribute.INFORM_INFO)
-    yield _datagram("SA SET INFORM_INFO for a vendor's traps", head, vendor)
+    head = head_of(sa_class, Method.SET, SAAttribute.INFORM_INFO)
+    yield datagram("SA SET INFORM_INFO for a vendor's traps", head, vendor)
 
 
 def _rmpp() -> Iterator[Datagram]:
     yield from _transfer("of path records", SAAttribute.PATH_RECORD, 64, 7)
     yield from _transfer("of node records", SAAttribute.NODE_RECORD, 112, 5)
     yield from _transfer("of one link record", SAAttribute.LINK_RECORD, 8, 1)
-    head = _head(ManagementClass.SUBN_ADM, Method.GET_TABLE, SAAttribute.PATH_RECORD)
+    head = head_of(ManagementClass.SUBN_ADM, Method.GET_TABLE, SAAttribute.PATH_RECORD)
     for kind in (RMPPType.ACK, RMPPType.STOP, RMPPType.ABORT):
         status = RMPPStatus.NORMAL if kind is RMPPType.ACK else RMPPStatus.UNSPECIFIED
         control = {"type": kind, "active": 1, "first": 0, "last": 0, "status": status}
-        yield _datagram(f"RMPP {kind.name}", head, {RMPP: control})
+        yield datagram(f"RMPP {kind.name}", head, {RMPP: control})
 
 
 def _transfer(what: str, attribute: SAAttribute, record: int, count: int) -> Iterator[Datagram]:
@@ -124,7 +133,7 @@ def _transfer(what: str, attribute: SAAttribute, record: int, count: int) -> Ite
     table = b"".join(filled(reader, record, {}, random) for _ in range(count))
     segments = [table[at : at + sa.DATA] for at in range(0, len(table), sa.DATA)]
     head = MAD(
-        **_head(ManagementClass.SUBN_ADM, Method.GET_TABLE_RESP, attribute),
+        **head_of(ManagementClass.SUBN_ADM, Method.GET_TABLE_RESP, attribute),
         class_version=2,
         transaction_id=random.getrandbits(64),
     )
@@ -146,8 +155,8 @@ def _segment(number: int, last: int, octets: int, total: int) -> dict[str, int]:
 def _performance() -> Iterator[Datagram]:
     for attribute in perf.ATTRIBUTES:
         name = perf.PerfAttribute(attribute).name
-        head = _head(ManagementClass.PERF_MGT, Method.GET_RESP, attribute)
-        yield _datagram(f"PERF_MGT GET_RESP {name}", head)
+        head = head_of(ManagementClass.PERF_MGT, Method.GET_RESP, attribute)
+        yield datagram(f"PERF_MGT GET_RESP {name}", head)
 
 
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -177,10 +186,36 @@ _REQUESTS: dict[str, _Values] = {
 def _communication() -> Iterator[Datagram]:
     for attribute in cm.MESSAGES:
         name = CMAttribute(attribute).name
-        head = _head(ManagementClass.COM_MGT, Method.SEND, attribute)
+        head = head_of(ManagementClass.COM_MGT, Method.SEND, attribute)
         variants = _REQUESTS if name in ("REQ", "SIDR_REQ") else {"": {}}
         for how, values in variants.items():
-            yield _datagram(f"CM {name}{how}", head, values)
+            yield datagram(f"CM {name}{how}", head, values)
+
+
+_SUCCEEDED = {"status": 0}
+
+
+def codes() -> Iterator[Datagram]:
+    """Every status and reason of connection management, and the messages without tables."""
+    rows: tuple[tuple[CMAttribute, type[Header], str, Iterable[IntEnum]], ...] = (
+        (CMAttribute.MRA, cm.MRA, "message_mraed", Message),
+        (CMAttribute.REJ, cm.REJ, "message_rejected", Message),
+        (CMAttribute.REJ, cm.REJ, "reason", RejectReason),
+        (CMAttribute.REP, cm.REP, "failover_accepted", FailoverAccepted),
+        (CMAttribute.APR, cm.APR, "ap_status", APStatus),
+        (CMAttribute.SIDR_REP, cm.SIDRREP, "status", SIDRStatus),
+    )
+    for attribute, table, field, values in rows:
+        for value in values:
+            head = head_of(ManagementClass.COM_MGT, Method.SEND, attribute) | _SUCCEEDED
+            comment = f"CM {attribute.name} {field} {value.name}"
+            yield datagram(comment, head, {table: {field: value}})
+    for attribute in CMAttribute:
+        if attribute not in cm.MESSAGES:
+            head = head_of(ManagementClass.COM_MGT, Method.SEND, attribute) | _SUCCEEDED
+            plain = datagram(f"CM {attribute.name}", head)
+            own = Random(plain.comment).randbytes(cm.DATA)
+            yield plain._replace(octets=plain.octets[: mad.SIZE - cm.DATA] + own)
 
 
 _OTHERS = (0x05, 0x06, 0x08, 0x09, 0x0F, 0x10, 0x21, 0x2F, 0x30, 0x4F, 0x50)
@@ -189,6 +224,6 @@ _OTHERS = (0x05, 0x06, 0x08, 0x09, 0x0F, 0x10, 0x21, 0x2F, 0x30, 0x4F, 0x50)
 def _other_classes() -> Iterator[Datagram]:
     for mgmt_class in _OTHERS:
         comment = f"management class 0x{mgmt_class:02x}"
-        plain = _datagram(comment, _head(mgmt_class, Method.SEND, 0x0010))
+        plain = datagram(comment, head_of(mgmt_class, Method.SEND, 0x0010))
         own = Random(comment).randbytes(mad.SIZE - 40)
         yield plain._replace(octets=plain.octets[:40] + own)

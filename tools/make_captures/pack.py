@@ -93,6 +93,12 @@ PACK = (
         _records(ERFType.INFINIBAND, transport.management_native),
     ),
     Capture(
+        "connection_codes.pcap",
+        _ETHERNET,
+        "every status and reason of connection management",
+        transport.connection_codes,
+    ),
+    Capture(
         "neighbours.pcap",
         _ETHERNET,
         "ARP, IEEE 802.3, and source ports that other protocols own",

@@ -4,7 +4,7 @@ Fields are distinct and non-zero where the standard lets them be, so that a fiel
 wrong place shows. Everything follows from counting: the same frames come out every time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rdmawire.wire import ib
 from rdmawire.wire.erf import ERF, ERFType
@@ -291,9 +291,9 @@ def neighbours() -> Iterator[bytes]:
         yield Frame((ethernet(EtherType.IPV4), ip, udp.replace(srcport=port)), sent).seal().build()
 
 
-def datagrams() -> Iterator[Packet]:
-    """Every management datagram as a packet of unreliable datagram service."""
-    for psn, datagram in enumerate(management.packets()):
+def datagrams(found: Iterable[management.Datagram]) -> Iterator[Packet]:
+    """Management datagrams as packets of unreliable datagram service."""
+    for psn, datagram in enumerate(found):
         deth = ib.DETH(datagram.qkey, 0, datagram.qp)
         yield Packet.make(
             Opcode.UD_SEND_ONLY, deth, payload=datagram.octets, destqp=datagram.qp, psn=psn
@@ -302,12 +302,18 @@ def datagrams() -> Iterator[Packet]:
 
 def management_roce() -> Iterator[bytes]:
     """Every management datagram in RoCEv2 over IPv4."""
-    for sent in datagrams():
+    for sent in datagrams(management.packets()):
+        yield Frame((ethernet(EtherType.IPV4), *ipv4(sent)), sent).seal().build()
+
+
+def connection_codes() -> Iterator[bytes]:
+    """Every status and reason of connection management."""
+    for sent in datagrams(management.codes()):
         yield Frame((ethernet(EtherType.IPV4), *ipv4(sent)), sent).seal().build()
 
 
 def management_native() -> Iterator[bytes]:
     """Every management datagram on InfiniBand's own links."""
-    for sent in datagrams():
+    for sent in datagrams(management.packets()):
         lrh = ib.LRH(vl=15 if sent.bth.destqp == 0 else 0, dlid=0x0B02, slid=0x0A01)
         yield NativePacket(lrh, None, sent).seal().build()

@@ -1,0 +1,188 @@
+"""Golden captures read as a test bench reads them: the JSON beside a capture, and its frames."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rdmawire.capture import Record, open_capture
+from rdmawire.fabric.host import Place
+from rdmawire.memory.access import Access
+from rdmawire.nic.attribute import QPAttributes
+from rdmawire.nic.state import QPType
+from rdmawire.nic.work import SendOpcode
+from rdmawire.wire.management import MTU
+from tools.make_captures.golden import case as form
+from tools.make_captures.golden.case import (
+    CLIENT,
+    OTHER,
+    SERVER,
+    Action,
+    Case,
+    End,
+    Memory,
+    Raw,
+    Work,
+)
+
+GOLDEN = Path(__file__).parents[2] / "captures" / "golden"
+
+Object = dict[str, Any]
+
+
+class Told(NamedTuple):
+    """A case as the JSON tells it, with its frames: when each was sent (ns), from whom."""
+
+    capture: str
+    told: Object
+    times: tuple[int, ...]
+    frames: tuple[bytes, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.told["name"])
+
+    @property
+    def scripted(self) -> set[int]:
+        return set(self.told.get("scripted", ()))
+
+    def by(self, who: str) -> list[tuple[int, bytes]]:
+        """What one end put on the link, and when."""
+        mac = bytes.fromhex(self.told[who]["mac"].replace(":", ""))
+        pairs = zip(self.times, self.frames, strict=True)
+        return [(time, frame) for time, frame in pairs if frame[6:12] == mac]
+
+    def says(self, who: str) -> tuple[Raw, ...]:
+        """What a script said in the name of one end."""
+        mac = bytes.fromhex(self.told[who]["mac"].replace(":", ""))
+        return tuple(
+            Raw(time, who, frame)
+            for number, (time, frame) in enumerate(zip(self.times, self.frames, strict=True), 1)
+            if number in self.scripted and frame[6:12] == mac
+        )
+
+
+def captures() -> list[str]:
+    """The names of all golden captures, without their suffix."""
+    return sorted(path.stem for path in GOLDEN.glob("*.json"))
+
+
+@cache
+def read(name: str) -> tuple[Told, ...]:
+    """The cases of a capture."""
+    told = json.loads((GOLDEN / f"{name}.json").read_text())
+    with open_capture(GOLDEN / told["capture"]) as reader:
+        records = list(reader)
+    return tuple(_cases(told, records))
+
+
+def _cases(told: Object, records: list[Record]) -> Iterator[Told]:
+    for case in told["cases"]:
+        first, last = case["frames"]
+        mine = records[first - 1 : last]
+        start = told["epoch_ns"] + case["start_ns"]
+        for who, usual in told.get("usual", {}).items():
+            case[who] = usual | case[who]
+        times = tuple(record.time_ns - start for record in mine)
+        yield Told(told["capture"], case, times, tuple(record.data for record in mine))
+
+
+def played() -> list[str]:
+    """The captures whose cases tell what each end has and does."""
+    return [name for name in captures() if all(CLIENT in one.told for one in read(name))]
+
+
+def case_of(told: Told, real: str) -> Case:
+    """The case in which one end is real; the other is known, but plays no part."""
+    details = told.told
+    ends = {who: _end(details[who], details[OTHER[who]]) for who in (CLIENT, SERVER)}
+    return Case(
+        told.name,
+        details["shows"],
+        ends,
+        tuple(map(_action, details["does"])),
+        told.says(real),
+        _kind(details["service"]),
+        tuple(details.get("lost", ())),
+        {int(number): wait for number, wait in details.get("late", {}).items()},
+        details.get("bits_per_second"),
+    )
+
+
+def _kind(service: str) -> QPType:
+    return QPType.XRC_INI if service == "XRC" else QPType[service]
+
+
+_ATTRIBUTES = (
+    *("sq_psn", "rq_psn", "max_rd_atomic", "max_dest_rd_atomic", "min_rnr_timer"),
+    *("timeout", "retry_cnt", "rnr_retry"),
+)
+
+
+def _end(told: Object, peer: Object) -> End:
+    attributes = QPAttributes(
+        path_mtu=MTU(told["path_mtu"].bit_length() - 8),
+        qp_access_flags=_rights(told["qp_access_flags"]),
+        qkey=told.get("qkey", 0),
+        dest_qp_num=peer["qpn"],
+        **{name: told[name] for name in _ATTRIBUTES},
+    )
+    return End(
+        told["qpn"],
+        Place.of(told["mac"], told["address"]),
+        _memory(told, "memory"),
+        _memory(told, "fast") if "fast_va" in told else Memory(0, 0x0100),
+        attributes,
+        told["traffic_class"],
+        told["flow_label"],
+        *(told.get(flag, False) for flag in ("shared", "silent", "notifies")),
+    )
+
+
+def _memory(told: Object, name: str) -> Memory:
+    va, rkey = told[f"{name}_va"], told[f"{name}_rkey"]
+    return Memory(va, rkey, _rights(told[f"{name}_access"]), told[f"{name}_octets"])
+
+
+def _rights(names: list[str]) -> int:
+    return sum(Access[name].value for name in names)
+
+
+_ACTIONS: Mapping[str, Any] = {
+    "RECEIVE": form.Receive,
+    "REGISTER": form.Register,
+    "LOSE": form.Lose,
+    "REARM": form.Rearm,
+    "MIGRATE": form.Migrate,
+}
+
+
+def _action(told: Object) -> Action:
+    fields = {name: value for name, value in told.items() if name != "do"}
+    if told["do"] in _ACTIONS:
+        action: Action = _ACTIONS[told["do"]](**fields)
+        return action
+    return Work(do=SendOpcode[told["do"]], **fields)
+
+
+class Playback:
+    """A port that sends what an end was captured sending, at those times, and hears nothing."""
+
+    def __init__(self, frames: list[tuple[int, bytes]]) -> None:
+        self.frames = frames[::-1]
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """Nothing follows from it."""
+
+    def transmit(self, now: int) -> list[bytes]:
+        due = []
+        while self.frames and self.frames[-1][0] <= now:
+            due.append(self.frames.pop()[1])
+        return due
+
+    def next_timer(self) -> int | None:
+        return self.frames[-1][0] if self.frames else None
+
+    def handle_timer(self, now: int) -> None:
+        """What is due is sent when next asked."""

@@ -1,0 +1,92 @@
+"""The cases of errors: each fault that there is, and what the tables say that follows from it."""
+
+import pytest
+
+from rdmawire.nic.fault import RELIABLE, UNRELIABLE, Fault, Reaction
+from rdmawire.nic.retry import NAK_STATUS
+from rdmawire.wire import roce
+from rdmawire.wire.ib import AETH, Ack, Nak
+from tests.golden.bench import Object, Told, read
+from tools.make_captures.golden.case import CLIENT, SERVER
+
+TABLES = {"RC": RELIABLE, "XRC": RELIABLE, "UC": UNRELIABLE, "UD": UNRELIABLE}
+CASES = [told for told in read("errors") if "fault" in told.told]
+
+
+def reaction(told: Told) -> Reaction:
+    return TABLES[told.told["service"]][Fault[told.told["fault"]]]
+
+
+def naks(told: Told) -> set[int]:
+    """The codes of the NAKs that the server sent."""
+    aeths = (roce.parse(frame).packet.header(AETH) for _, frame in told.by(SERVER))
+    return {aeth.value for aeth in aeths if aeth is not None and aeth.ack == Ack.NAK}
+
+
+def failed(end: Object) -> list[str]:
+    """The statuses of what ended otherwise than well, and was not flushed."""
+    statuses = [done["status"] for done in end["completions"]]
+    return [status for status in statuses if status not in ("SUCCESS", "WR_FLUSH_ERR")]
+
+
+def cases() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("told", CASES, ids=lambda told: told.name)
+
+
+@cases()
+def test_the_server_does_what_its_table_says(told: Told) -> None:
+    expected, server = reaction(told), told.told["comes_to"][SERVER]
+    assert naks(told) == ({expected.nak.value} if expected.nak is not None else set())
+    assert server["state"] == ("ERR" if expected.fatal else "RTS")
+    assert failed(server) in ([], [expected.status.name if expected.status else ""])
+    if expected.drop is not None:
+        assert server["drops"][expected.drop.name] >= 1
+    if expected.notice is not None and not failed(server):
+        assert server["events"] == [expected.notice.__name__]
+
+
+@cases()
+def test_the_client_learns_of_it_as_far_as_it_is_told(told: Told) -> None:
+    expected = reaction(told)
+    if CLIENT not in told.told["comes_to"]:
+        assert told.scripted
+        return
+    client = told.told["comes_to"][CLIENT]
+    status = NAK_STATUS[expected.nak].name if expected.nak is not None else None
+    assert failed(client) == ([status] if status else [])
+    assert client["state"] == ("ERR" if status else "RTS")
+
+
+OF_OTHER_CAPTURES = {
+    # Neither is an error: they are what retransmission.pcap and rnr.pcap are about.
+    *((table, fault) for table in ("RELIABLE",) for fault in (Fault.DUPLICATE, Fault.SEQUENCE)),
+    ("RELIABLE", Fault.NOT_READY),
+    # A gap is found by what comes behind it.
+    ("UNRELIABLE", Fault.SEQUENCE),
+}
+
+
+def test_every_fault_of_both_tables_has_a_case() -> None:
+    shown = {
+        ("RELIABLE" if TABLES[told.told["service"]] is RELIABLE else "UNRELIABLE",
+         Fault[told.told["fault"]])
+        for told in CASES
+    }  # fmt: skip
+    every = {
+        (name, fault)
+        for name, table in (("RELIABLE", RELIABLE), ("UNRELIABLE", UNRELIABLE))
+        for fault in table
+    }
+    assert every - shown == OF_OTHER_CAPTURES
+
+
+def test_every_nak_code_is_answered_by_a_requester() -> None:
+    codes = {code for told in read("errors") if told.name.startswith("told") for code in naks(told)}
+    assert codes >= set(Nak)
+
+
+def test_faults_that_are_no_errors_are_in_their_captures() -> None:
+    refused = {code for told in read("retransmission") for code in naks(told)}
+    assert refused == {Nak.PSN_SEQUENCE_ERROR}
+    assert any(told.name.startswith("twice-") for told in read("retransmission"))
+    assert all(told.name.startswith("rnr-") for told in read("rnr"))

@@ -1,0 +1,78 @@
+"""What the JSON beside a golden capture says is what stands in its frames."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from rdmawire.capture import open_capture
+from rdmawire.errors import WireError
+from rdmawire.wire import roce
+from rdmawire.wire.inet import UDP, IPv4, IPv6
+from tests.golden.bench import GOLDEN, Told, captures, played, read
+from tools.make_captures.golden.case import CLIENT, OTHER, SERVER
+from tools.make_captures.golden.pack import GOLDEN as PACK
+
+
+def test_every_golden_capture_has_one() -> None:
+    stems = {path.stem for path in GOLDEN.glob("*.pcap*")}
+    assert stems == set(captures()) == {golden.name.partition(".")[0] for golden in PACK}
+
+
+@pytest.mark.parametrize("name", captures())
+def test_cases_follow_one_another_to_the_last_frame(name: str) -> None:
+    told = json.loads((GOLDEN / f"{name}.json").read_text())
+    with open_capture(GOLDEN / told["capture"]) as reader:
+        frames = sum(1 for _ in reader)
+    spans = [case["frames"] for case in told["cases"]]
+    assert spans[0][0] == 1
+    assert spans[-1][1] == frames
+    assert all(one[1] + 1 == other[0] for one, other in pairwise(spans))
+    assert all(first <= last for first, last in spans)
+
+
+@pytest.mark.parametrize("name", captures())
+def test_each_case_has_a_name_of_its_own_and_no_time_before_its_start(name: str) -> None:
+    cases = read(name)
+    assert len({told.name for told in cases}) == len(cases)
+    assert all(min(told.times) >= 0 and told.times == tuple(sorted(told.times)) for told in cases)
+
+
+def test_names_are_unique_in_the_whole_pack() -> None:
+    names = [told.name for name in captures() for told in read(name)]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", played())
+def test_frames_have_the_numbers_of_their_ends(name: str) -> None:
+    for told in read(name):
+        for who in (CLIENT, SERVER):
+            for _, octets in told.by(who):
+                check_numbers(told, who, octets)
+
+
+def check_numbers(told: Told, who: str, octets: bytes) -> None:
+    """The addresses, ports and queue pair of a frame are those that the JSON tells."""
+    here, there = told.told[who], told.told[OTHER[who]]
+    try:
+        frame = roce.parse(octets)
+    except WireError:
+        assert name_of(told) == "network"  # a pause
+        return
+    assert frame.packet.bth.destqp == there["qpn"]
+    for piece in frame.headers:
+        if isinstance(piece, UDP):
+            assert piece.srcport == here["udp_source_port"]
+        if isinstance(piece, IPv4 | IPv6):
+            traffic_class = piece.dscp << 2 | piece.ecn
+            assert traffic_class == here["traffic_class"]
+
+
+def name_of(told: Told) -> str:
+    return told.capture.partition(".")[0]
+
+
+def test_no_two_cases_share_a_queue_pair_or_a_key() -> None:
+    ends = [told.told[who] for name in played() for told in read(name) for who in (CLIENT, SERVER)]
+    for number in ("qpn", "memory_rkey", "memory_va"):
+        assert len({end[number] for end in ends}) == len(ends)

@@ -1,0 +1,1 @@
+"""Golden captures: conversations of the software RNIC that are true as a whole."""
