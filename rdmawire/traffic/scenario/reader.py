@@ -9,7 +9,7 @@ import os
 
 from rdmawire.traffic.scenario.form.mistake import Misread, Mistake, Mistakes, ScenarioError
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import MOST_OCTETS, tree
+from rdmawire.traffic.scenario.form.source import MOST_OCTETS, Node, tree
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.rules.whole import check_whole, links_of
 from rdmawire.traffic.scenario.schema.whole import SCENARIO, homes
@@ -32,11 +32,20 @@ def read_scenario_text(text: str | bytes, source: str = "scenario") -> Scenario:
     """The scenario that a text says; ``source`` is what messages call it."""
     mistakes = Mistakes(source)
     try:
-        root = tree(text, mistakes)
-        reading = Reading(root, mistakes, homes())
-        found, _ = SCENARIO.find(root, reading)
-        check_whole(found, reading)
+        return read_tree(tree(text, mistakes), mistakes)
     except Misread as error:
         mistakes.tell(error)
-    mistakes.check()
-    return Scenario(source=source, **found.values | {"links": links_of(found, reading)})
+        raise mistakes.error() from None
+
+
+def read_tree(root: Node, mistakes: Mistakes) -> Scenario:
+    """The scenario that a tree says, unless there are mistakes, those told before among them.
+
+    :class:`Misread` for what is no tree of a scenario at all.
+    """
+    reading = Reading(root, mistakes, homes())
+    found, _ = SCENARIO.find(root, reading)
+    check_whole(found, reading)
+    if mistakes:
+        raise mistakes.error()
+    return Scenario(source=mistakes.source, **found.values | {"links": links_of(found, reading)})

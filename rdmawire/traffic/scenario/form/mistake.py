@@ -102,10 +102,9 @@ class Mistakes:
         meant = meant_by(error.word, error.known)
         self._told.append(Mistake(self.source, error.mark, error.found, error.expected, meant))
 
-    def check(self) -> None:
-        """:class:`ScenarioError` if there are any."""
-        if self._told:
-            raise ScenarioError(sorted(self._told, key=lambda one: one.mark or ()), self._more)
+    def error(self) -> ScenarioError:
+        """All of them."""
+        return ScenarioError(sorted(self._told, key=lambda one: one.mark or ()), self._more)
 
 
 def meant_by(word: str, known: Collection[str]) -> str:

@@ -83,7 +83,9 @@ class Record(Generic[T]):
 
     @property
     def samples(self) -> tuple[str, ...]:
-        return self.keys[self.short].kind.samples if self.short else ("{}",)
+        if self.short:
+            return self.keys[self.short].kind.samples
+        return (f"{{{listed(f'{key}: {self.keys[key].kind.samples[0]}' for key in self.needed)}}}",)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -110,8 +112,8 @@ class Record(Generic[T]):
         missing = [key for key in self.needed if key not in texts]
         _, whole = reading.gather(
             [
-                *(partial(self._read, *pair, found, reading) for pair in pairs),
                 *(partial(self._miss, key, node) for key in missing),
+                *(partial(self._read, *pair, found, reading) for pair in pairs),
             ]
         )
         return found, whole

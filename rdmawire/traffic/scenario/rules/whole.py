@@ -61,7 +61,7 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
     kinds = {host.name: place.gid for host, place in _placed(reading)}
     for plan in reading.connections.values():
         one, other = plan.ends
-        if not ways.lead(one, other):
+        if _all_links(reading) and not ways.lead(one, other):
             found_ = f"no way from {one} to {other}"
             yield Misread(plan.mark, found_, "links that join them, by switches if need be")
         if len({is_ipv4(kinds[end]) for end in plan.ends if end in kinds}) > 1:
@@ -71,6 +71,11 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
     if pairs > MOST_PAIRS:
         found_ = f"{pairs} queue pairs at each end"
         yield Misread(found.at("connections"), found_, f"{MOST_PAIRS} at most, all together")
+
+
+def _all_links(reading: Reading) -> bool:
+    """Whether all links are in order, so that what is not there is missing."""
+    return len(reading.links) == len(reading.names.links)
 
 
 def _placed(reading: Reading) -> Iterator[tuple[HostPlan, Place]]:
@@ -107,9 +112,8 @@ def _links(found: Found, reading: Reading) -> Iterator[Misread]:
     """Every host is on a link; links of switches that pause have a rate."""
     links = links_of(found, reading)
     joined = {end for link in links for end in link.ends}
-    whole = len(links) == len(reading.names.links) or not reading.names.links
     for host in reading.hosts.values():
-        if whole and host.name not in joined:
+        if _all_links(reading) and host.name not in joined:
             yield Misread(host.mark, f"host {quoted(host.name)} on no link", "a link for each host")
     for link in links:
         pausing = [end for end in link.ends if _pauses(end, reading)]

@@ -1,5 +1,6 @@
 """A scenario as a whole: the keys of a file."""
 
+from functools import cache
 from typing import Final
 
 from rdmawire.traffic.scenario.form import units
@@ -54,6 +55,7 @@ SCENARIO: Final = Record(
 """The outermost row of the schema; all others are in it."""
 
 
+@cache
 def homes() -> dict[str, tuple[str, ...]]:
     """Of which things each key is one, for who finds it elsewhere."""
     found: dict[str, tuple[str, ...]] = {}
