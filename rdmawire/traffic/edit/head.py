@@ -27,8 +27,10 @@ class Head:
         self.size = layout.head
         self.mask = (1 << 8 * self.size) - 1
         for offset, header in layout.places:
-            for name in VARIES.get(type(header), ()):
-                self.mask &= ~self.bits(field(type(header), name).at(offset))
+            cuts = (field(type(header), row).at(offset) for row in VARIES.get(type(header), ()))
+            for cut in cuts:
+                if cut.end <= self.size:
+                    self.mask &= ~self.bits(cut)
 
     def bits(self, cut: Cut) -> int:
         """The bits of a field that stands in the head, in it as one number."""

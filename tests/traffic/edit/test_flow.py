@@ -1,0 +1,92 @@
+"""Flows are a short way only: each frame becomes what it would become by itself."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from rdmawire.capture import Record
+from rdmawire.traffic.edit import Editor, flow, text
+from rdmawire.traffic.edit.rule import Rule
+from rdmawire.wire.ib import DETH, RETH
+from rdmawire.wire.inet import ECN, Ethernet, IPv4
+from rdmawire.wire.layout import joined
+from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.roce import parse
+from tests.analysis.mutation import SEED
+from tests.traffic.edit.frames import A6, B6, A, B, frame, packet
+from tests.traffic.edit.samples import EVERYTHING, FILES, edited, records
+
+RULES = [*EVERYTHING.there(), text.assignment("ip.id+=3"), text.assignment("udp.length+=0")]
+ONE_OF_EACH = [path for path in FILES if path.parent.name != "linux"]
+
+
+def by_itself(one: Record, rules: list[Rule]) -> bytes:
+    return Editor(rules).edit(one.data, one.link_type)
+
+
+@pytest.mark.parametrize("path", ONE_OF_EACH, ids=lambda path: path.name)
+def test_every_frame_becomes_what_it_becomes_by_itself(path: Path) -> None:
+    content = records(path)
+    together = [one.data for one in edited([*content, *content], RULES)]
+    assert together == [by_itself(one, RULES) for one in content] * 2
+
+
+def mutated(content: list[Record], chance: random.Random) -> list[Record]:
+    """Records with a few octets near their beginning changed, or cut off."""
+    damaged = []
+    for one in content:
+        octets = bytearray(one.data)
+        for _ in range(chance.choice([0, 1, 1, 4])):
+            if octets:
+                octets[chance.randrange(min(len(octets), 64))] = chance.randrange(256)
+        kept = chance.choice([len(octets), chance.randrange(len(octets) + 1)])
+        damaged.append(one._replace(data=bytes(octets[:kept])))
+    return damaged
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 12))
+def test_so_do_frames_that_are_damaged(seed: int) -> None:
+    chance = random.Random(seed)
+    content = mutated(records(chance.choice(FILES))[:80] * 3, chance)
+    chance.shuffle(content)
+    together = [one.data for one in edited(content, RULES)]
+    assert together == [by_itself(one, RULES) for one in content]
+
+
+def test_a_length_that_headers_do_not_agree_about_is_no_reason_to_move_an_icrc() -> None:
+    editor = Editor([text.psn_offsets(["1"])])
+    good = frame(packet(Opcode.RC_SEND_ONLY, payload=bytes(40)))
+    editor.edit(good)
+    bad = bytearray(good)
+    bad[39] += 4  # the length of UDP
+    assert editor.edit(bytes(bad)) == Editor(editor.rules).edit(bytes(bad))
+
+
+def test_a_frame_too_short_for_the_headers_of_its_flow_is_edited_as_far_as_it_goes() -> None:
+    editor = Editor([text.psn_offsets(["1"]), text.va_offsets(["16"])])
+    whole = frame(packet(Opcode.RC_RDMA_READ_REQUEST, RETH(1, 2, 3), psn=5))
+    new = editor.edit(whole)
+    for kept in range(len(whole)):
+        assert editor.edit(whole[:kept]) == Editor(editor.rules).edit(whole[:kept])
+    assert editor.edit(whole[:60])[:54] == new[:54]
+
+
+def test_what_is_kept_of_flows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "MOST_FLOWS", 5)
+    editor = Editor([text.psn_offsets(["1"]), text.ecn("ce")])
+    for number in [*range(12), *range(12)]:
+        for source, destination in ((A, B), (A6, B6)):
+            datagram = packet(Opcode.UD_SEND_ONLY, DETH(), destqp=100 + number, psn=number)
+            new = parse(editor.edit(frame(datagram, source, destination)))
+            assert new.seal() == new
+            assert new.packet.bth.psn == number + 1
+
+
+def test_heads_of_many_lengths_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "MOST_SHAPES", 3)
+    editor = Editor([text.ecn("ce")])
+    for ihl in [*range(5, 16)] * 2:
+        ip = IPv4(ihl=ihl, total_length=ihl * 4, src=A, dst=B, protocol=1)
+        octets = joined(Ethernet(type=0x0800), ip, bytes(4 * ihl - 20))
+        assert IPv4.parse(editor.edit(octets), Ethernet.SIZE).ecn == ECN.CE
