@@ -3,6 +3,7 @@
 What is claimed of the order is read off the capture.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -204,3 +205,12 @@ def test_progress_counts_what_has_ended() -> None:
     said: list[tuple[int, int]] = []
     play(scene(small(0, times=3), small(1)), progress=lambda *done: said.append(done))
     assert said == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_work_that_comes_while_the_wire_is_busy_goes_out_right_behind(tmp_path: Path) -> None:
+    """All but the first are posted while frames of the one before still wait for the wire."""
+    steps = [write(at=2_000 * n + 100) for n in range(4)]
+    found = passed(scene(*steps, links=(link(latency=10**6, rate=10**9),)), tmp_path)
+    times = [one.time for one in found if one.opcode != ACKNOWLEDGE]
+    assert len(times) == 32
+    assert max(after - before for before, after in pairwise(times)) < 10_000

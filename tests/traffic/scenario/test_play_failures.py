@@ -1,0 +1,187 @@
+"""What each expectation says that does not hold: which, expected, found, and the frame."""
+
+import pytest
+
+from rdmawire.traffic.scenario.model import End, Fill, Range, Scenario, Span
+from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.playing.observe import UnknownPoint
+from tests.traffic.scenario.scene import (
+    CLIENT,
+    SERVER,
+    SINK,
+    SOURCE,
+    between,
+    connection,
+    counts,
+    event,
+    exactly,
+    expecting,
+    failures,
+    fault,
+    holds,
+    host,
+    lasts,
+    link,
+    memory,
+    packets,
+    scene,
+    state,
+    step,
+    told,
+    write,
+)
+
+BEYOND = Span("server", "sink", 4096)
+TOO_LONG = step("write", local=(SOURCE,), remote=BEYOND, name="w1")
+
+
+@pytest.mark.parametrize(
+    ("range_", "expected"),
+    [
+        (exactly(0), "expected 0, found 8 (frame 1)"),
+        (exactly(9), "expected 9, found 8 (frame 8)"),
+        (Range(0, 3), "expected 3 at most, found 8 (frame 4)"),
+        (Range(1, 3), "expected 1 to 3, found 8 (frame 4)"),
+        (Range(9, 11), "expected 9 to 11, found 8 (frame 8)"),
+        (between(9), "expected 9 or more, found 8 (frame 8)"),
+    ],
+)
+def test_packets_name_the_one_too_many_or_the_last_there_is(range_: Range, expected: str) -> None:
+    where: dict[str, object] = {"bth.opcode": range(6, 9)}
+    (found,) = failures(scene(write()), packets(range_, where))
+    assert found == f"packets with bth.opcode 6..8: {expected}"
+    assert failures(scene(write()), packets(exactly(8), where)) == []
+
+
+def test_packets_are_described_as_they_were_asked_for() -> None:
+    found = failures(
+        scene(write()),
+        packets(exactly(1), {}),
+        packets(exactly(1), {"bth.psn": (100, 101)}, sent_by="client"),
+        packets(exactly(1), {"eth.dst": bytes(6), "bth.psn": 5}, link="client-server"),
+    )
+    assert found == [
+        "packets: expected 1, found 9 (frame 2)",
+        "packets sent by client with bth.psn [100, 101]: expected 1, found 2 (frame 2)",
+        ("packets on client-server with eth.dst 00:00:00:00:00:00, bth.psn 5: expected 1, found 0"),
+    ]
+
+
+def test_the_completion_of_a_step_names_the_nak_that_explains_it() -> None:
+    found = failures(
+        scene(TOO_LONG, write(name="behind", after=("w1",), times=2)),
+        state(CLIENT, "RTS"),
+        state(SERVER, "RTS"),
+        event("AccessViolation", exactly(0)),
+        event("AccessViolation", exactly(1)),
+    )
+    assert found == [
+        "w1 (write) on client/a: expected SUCCESS, found REM_ACCESS_ERR (frame 9)",
+        "behind (write) on client/a: expected SUCCESS, found WR_FLUSH_ERR",
+        "state of client/a: expected RTS, found ERR (frame 9)",
+        "state of server/a: expected RTS, found ERR",
+        "events server.AccessViolation: expected 0, found 1",
+    ]
+
+
+def test_an_error_that_was_expected_and_did_not_come() -> None:
+    assert failures(scene(write(status="REM_ACCESS_ERR"))) == [
+        "write on client/a: expected REM_ACCESS_ERR, found SUCCESS"
+    ]
+
+
+def test_retries_that_run_out_name_the_last_packet_that_was_sent_again() -> None:
+    lost = fault("drop", sent_by=CLIENT, packet=(8,))
+    impatient = connection(attributes={"timeout": 1, "retry_cnt": 2})
+    found = failures(scene(write(), links=(link(lost),), connections=(impatient,)))
+    assert found == ["write on client/a: expected SUCCESS, found RETRY_EXC_ERR (frame 19)"]
+
+
+def test_receivers_that_are_never_ready_are_named_by_their_last_nak() -> None:
+    impatient = connection(attributes={"rnr_retry": 1, "min_rnr_timer": 1})
+    found = failures(scene(step("send", inline=b"x"), connections=(impatient,)))
+    assert found == ["send on client/a: expected SUCCESS, found RNR_RETRY_EXC_ERR (frame 4)"]
+
+
+def test_the_first_queue_pair_that_fails_is_named() -> None:
+    wrong = fault(
+        "set",
+        sent_by=End("client", "a", 2),
+        where={"bth.opcode": 6},
+        nth=(2,),
+        options={"field": "reth.rkey", "value": 0},
+    )
+    found = failures(
+        scene(write(times=3), links=(link(wrong),), connections=(connection(count=3),))
+    )
+    assert found[0].startswith("write on client/a#2: expected SUCCESS, found REM_ACCESS_ERR (frame")
+    assert len(found) == 1
+
+
+def test_refusals_are_expected_by_their_errno() -> None:
+    assert failures(scene(step("send", SERVER, inline=bytes(2000), refused="EINVAL"))) == []
+    assert failures(scene(step("send", SERVER, inline=bytes(2000), refused="ENOMEM"))) == [
+        (
+            "send on server/a: expected ENOMEM, "
+            "found EINVAL (2000 octets inline, max_inline_data 1024)"
+        )
+    ]
+    assert failures(scene(write(refused="EINVAL"))) == [
+        "write on client/a: expected EINVAL, found no refusal"
+    ]
+    assert failures(scene(step("send", SERVER, inline=bytes(2000)))) == [
+        (
+            "send on server/a: expected no refusal, "
+            "found EINVAL (2000 octets inline, max_inline_data 1024)"
+        )
+    ]
+
+
+def test_work_that_does_not_end_is_counted() -> None:
+    inbox = host("server", memory("sink"), memory("inbox"))
+    hosts = (host("client", memory("source")), inbox)
+    steps = (
+        step("receive", SERVER, local=(Span("server", "inbox"),), times=3),
+        step("send", inline=b"x", times=2),
+    )
+    assert failures(scene(*steps, hosts=hosts)) == [
+        "receive on server/a: expected SUCCESS 3 times, found 2 of 3"
+    ]
+
+
+def test_time_is_when_all_is_at_rest() -> None:
+    found = failures(
+        scene(write()), lasts(exactly(2_000)), lasts(Range(0, 1_999)), lasts(between(2_001))
+    )
+    assert found == [
+        "time: expected 1999 at most ns, found 2000 ns (frame 9)",
+        "time: expected 2001 or more ns, found 2000 ns (frame 9)",
+    ]
+
+
+def test_a_failure_tells_its_place_in_the_file() -> None:
+    outcome = play(expecting(scene(write()), holds(SINK, fill=Fill.ZEROS)))
+    (failure,) = outcome.failures
+    assert failure.text("mine.yaml").startswith("mine.yaml:7:5: memory server.sink: expected 00")
+
+
+def captured_at(point: str, *, arrived: bool = False) -> list[str]:
+    """What is said of a NAK where the capture is of one point alone."""
+    lost = fault("drop", sent_by=CLIENT, packet=(1,), nth=(1,))
+    scenario: Scenario = expecting(
+        scene(write(), links=(link(lost),)), counts("server.naks", exactly(0))
+    )
+    return told(play(scenario, point=point, arrived=arrived))
+
+
+def test_frames_are_numbered_as_the_capture_has_them() -> None:
+    said = "counter server.naks: expected 0, found 1"
+    assert captured_at("client-server") == [f"{said} (frame 9)"]
+    assert captured_at("server") == [f"{said} (frame 1)"]
+    assert captured_at("client") == [f"{said} (frame 1 of server)"]
+    assert captured_at("client", arrived=True) == [f"{said} (frame 1 of server)"]
+
+
+def test_there_is_no_capture_of_a_place_that_there_is_not() -> None:
+    with pytest.raises(UnknownPoint, match="'leaf' is none of client-server, client, server"):
+        play(scene(write()), point="leaf")
