@@ -61,7 +61,7 @@ def number(text: str, bits: int) -> int:
     try:
         value = int(text, 0)
     except ValueError:
-        raise EditError(f"{text!r} is no number") from None
+        raise EditError(f"{text!r} is no number, such as 17 or 0x11") from None
     if not 0 <= value < 1 << bits:
         raise EditError(f"{text} does not fit {bits} bits (0 to {(1 << bits) - 1:#x})")
     return value

@@ -32,10 +32,12 @@ def later(shift_ns: int) -> Change:
 
 
 def _later(data: bytes, shift_ns: int) -> bytes:
-    """An extensible record, whose first octets say its time as well."""
+    """An extensible record, whose first octets say its time as well; zeros say none."""
+    time = int.from_bytes(data[:_TS], "little")
+    if not time:
+        return data
     # Seconds in the upper half, their fraction in the lower one.
     units = (abs(shift_ns) * (1 << 32) + SECOND // 2) // SECOND
-    time = int.from_bytes(data[:_TS], "little")
     moved = BITS_64.add(time, units if shift_ns > 0 else -units)
     return moved.to_bytes(_TS, "little") + data[_TS:]
 
@@ -47,7 +49,7 @@ def untagged(record: Record) -> Record:
     data, end = record.data, _MACS
     while data[end : end + 2] in _TAGS:
         end += VLAN.SIZE
-    gone = min(end, len(data)) - _MACS
-    if not gone:
+    if end == _MACS:
         return record
-    return record._replace(data=data[:_MACS] + data[end:], length=max(record.length - gone, 0))
+    length = max(record.length - (end - _MACS), 0)
+    return record._replace(data=data[:_MACS] + data[end:], length=length)
