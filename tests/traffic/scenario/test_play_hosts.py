@@ -392,3 +392,35 @@ def test_addresses_are_those_of_the_plan_or_numbers() -> None:
     assert (client.mac.hex(), client.gid.hex()[-2:]) == ("020000000099", "99")
     assert server.gid.hex() == "fd00" + "0" * 27 + "2"
     assert server.nic.device.profile.name == "rxe"
+
+
+def test_memory_that_a_gpu_has_no_room_for_is_a_failure() -> None:
+    vast = memory("vast", 1 << 40, gpu="gpu0")
+    assert failures(scene(hosts=(with_gpu("client", vast), host("server")))) == [
+        (
+            "memory client.vast: expected to be there, "
+            "found ENOMEM (no 1099511627776 octets of GPU memory left)"
+        )
+    ]
+
+
+def test_a_small_shared_queue_is_filled_again_by_all_who_wait_for_room() -> None:
+    server = host("server", memory("inbox"), srqs=(SrqPlan(name="pool", mark=MARK, max_wr=2),))
+    hosts = (host("client", memory("source", content=COUNT)), server)
+    plan = connection(count=2, srq={"server": "pool"}, attributes={"min_rnr_timer": 1})
+    steps = (
+        step("receive", SERVER, local=(INBOX,), times=4),
+        step("send", inline=b"x", times=4),
+    )
+    assert failures(scene(*steps, hosts=hosts, connections=(plan,))) == []
+
+
+def test_who_breaks_the_queue_pair_meanwhile_is_not_connected() -> None:
+    def found(at: int, end: End) -> list[str]:
+        breaks = step("modify", end, values={"state": "ERR"}, at=at)
+        return failures(managed(breaks, write()))
+
+    text = "write on client/a: expected SUCCESS, found no completion: no connection: "
+    assert found(0, SERVER) == [f"{text}Rejected (CONSUMER_REJECT)"]
+    (error,) = found(1_500, CLIENT)
+    assert error.startswith(f"{text}ConnectError (QP 0x11 is in ERR")

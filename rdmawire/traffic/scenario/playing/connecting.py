@@ -1,6 +1,7 @@
 """How the two ends of a connection find each other: at once, or by the connection manager."""
 
 from collections.abc import Callable
+from enum import IntEnum
 from errno import EINVAL
 from typing import Final
 
@@ -24,6 +25,7 @@ from rdmawire.nic.cm.settings import ConnParam
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine
+from rdmawire.wire.cm_code import RejectReason, SIDRStatus
 from rdmawire.wire.management import MTU
 
 FIRST_PORT: Final = 7174
@@ -85,33 +87,42 @@ class Introductions:
 
     def hear(self, machine: Machine, event: CMEvent, now: int) -> None:
         """Do what an application does about an event of its manager."""
-        if isinstance(event, ConnectRequest | DatagramRequest):
-            self._accept(machine, event, now)
-            return
-        lane = self._lanes.get((machine.name, event.id))
+        asked = isinstance(event, ConnectRequest | DatagramRequest)
+        lane = self._wanted(event) if asked else self._lanes.get((machine.name, event.id))
         if lane is None:
+            if asked:
+                manager_of(machine).reject(event.id, now)
             return
-        if isinstance(event, Established | Resolved):
+        try:
+            self._react(lane, event, now)
+        except VerbsError as error:  # its owner did something else with the queue pair meanwhile
+            lane.leaves(f"no connection: {error.reason}")
+
+    def _react(self, lane: Lane, event: CMEvent, now: int) -> None:
+        if isinstance(event, ConnectRequest | DatagramRequest):
+            self._accept(lane, event, now)
+        elif isinstance(event, Established | Resolved):
             self._begin(lane)
         elif isinstance(event, Disconnected):
             self._agree(lane, event, now)
         elif isinstance(event, _TROUBLE):
             lane.leaves(f"no connection: {_said(event)}")
 
-    def _accept(self, machine: Machine, event: ConnectRequest | DatagramRequest, now: int) -> None:
-        lane = self._wanted(event)
-        manager = manager_of(machine)
-        if lane is None:
-            manager.reject(event.id, now)
-            return
+    def _accept(self, lane: Lane, event: ConnectRequest | DatagramRequest, now: int) -> None:
         lane.managed = event.id
-        self._lanes[machine.name, event.id] = lane
-        manager.accept(event.id, lane.qp, now, _offer(lane))
+        self._lanes[lane.machine.name, event.id] = lane
+        manager = manager_of(lane.machine)
+        try:
+            manager.accept(event.id, lane.qp, now, _offer(lane))
+        except VerbsError:
+            manager.reject(event.id, now)
+            raise
         if isinstance(event, DatagramRequest):
             self._begin(lane)
 
-    def _wanted(self, event: ConnectRequest | DatagramRequest) -> Lane | None:
+    def _wanted(self, event: CMEvent) -> Lane | None:
         """The end that a request is for: that of the queue pair which asked, if one did."""
+        assert isinstance(event, ConnectRequest | DatagramRequest), "no request"
         asking = (
             lane.peer
             for (gid, number), lane in self._askers.items()
@@ -139,9 +150,16 @@ _TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
 
 def _said(event: CMEvent) -> str:
     """What an event of trouble says, but for its id."""
-    reason = getattr(event, "reason", None) or getattr(event, "status", None)
     name = type(event).__name__
-    return name if reason is None else f"{name} ({getattr(reason, 'name', reason)})"
+    if isinstance(event, Rejected):
+        return f"{name} ({_name(RejectReason, event.reason)})"
+    if isinstance(event, Unresolved):
+        return f"{name} ({_name(SIDRStatus, event.status)})"
+    return f"{name} ({event.reason})" if isinstance(event, ConnectError) else name
+
+
+def _name(words: type[IntEnum], number: int) -> str:
+    return next((word.name for word in words if word == number), str(number))
 
 
 def _offer(lane: Lane) -> ConnParam:

@@ -112,17 +112,25 @@ class Machine:
     def _memory(self, plan: MemoryPlan) -> Iterator[Failure]:
         self.held[plan.name] = held = Held(f"{self.name}.{plan.name}", plan)
         held.length = plan.size
-        if plan.gpu is None:
-            window = self.host.space.allocate(plan.size, plan.page)
-            held.memory, held.start = window, window.base
-        else:
-            held.memory = held.gpu = gpu = self.gpus[plan.gpu]
-            held.start = gpu.allocate(plan.size).address
-        held.iova = held.start
+        try:
+            self._allocate(held, plan)
+        except VerbsError as error:
+            yield Failure(plan.mark, f"memory {held.name}", "to be there", refusal(error))
+            return
         if plan.content.fill is not Fill.ZEROS:
             self.fill(held, Span(self.name, plan.name), plan.content)
         if plan.registered:
             yield from self._register(held, plan)
+
+    def _allocate(self, held: Held, plan: MemoryPlan) -> None:
+        if plan.gpu is None:
+            window = self.host.space.allocate(plan.size, plan.page)
+            held.memory, held.start = window, window.base
+        else:
+            gpu = self.gpus[plan.gpu]
+            held.start = gpu.allocate(plan.size).address
+            held.memory = held.gpu = gpu
+        held.iova = held.start
 
     def _register(self, held: Held, plan: MemoryPlan) -> Iterator[Failure]:
         refused: VerbsError | None = None

@@ -36,7 +36,7 @@ class Matcher:
         self._known: dict[tuple[int, bytes], bool] = {}
 
     def __call__(self, frame: bytes, number: int) -> bool:
-        """``number`` is the frame's on its link."""
+        """``number`` is the one that the frame has where it was seen."""
         key = len(frame), frame[: _HEADS.get(frame[12:14], 0)]
         fits = self._known.get(key)
         if fits is None:

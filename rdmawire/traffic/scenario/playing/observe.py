@@ -150,24 +150,27 @@ _REFUSED: Final = (
 
 
 class PacketWatch:
-    """Looks for the frames of one expectation."""
+    """Looks for the frames of one expectation at one place; ``sightings`` may be of several."""
 
     def __init__(
-        self, plan: PacketExpectation, sender: bytes | None, where: Callable[[], Seen]
+        self,
+        plan: PacketExpectation,
+        sender: bytes | None,
+        where: Callable[[], Seen],
+        sightings: Sightings,
     ) -> None:
-        self.sightings = Sightings()
+        self._sightings = sightings
         self._fits = Matcher(plan.where)
         self._sender = sender
         self._where = where
-        self._frames = 0
 
     def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
         """A frame passes."""
-        self._frames += 1
         if self._sender is not None and frame[_MAC : 2 * _MAC] != self._sender:
             return
-        if self._fits(frame, self._frames):
-            self.sightings.note(self._where())
+        seen = self._where()
+        if self._fits(frame, seen.number):
+            self._sightings.note(seen)
 
 
 class Observer:
@@ -253,9 +256,7 @@ class Observer:
             places = [plan.sent_by]
         sightings = Sightings()
         for place in places:
-            watch = PacketWatch(plan, sender, self._where(place))
-            watch.sightings = sightings
-            self._network.tap(place, watch)
+            self._network.tap(place, PacketWatch(plan, sender, self._where(place), sightings))
         return sightings
 
     def on_loss(self, link: str) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import CompletionEvent, Event
+from rdmawire.nic.srq import SharedReceiveQueue
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.traffic.scenario.model import ConnectionPlan, ReceivePlan, StepPlan
 from rdmawire.traffic.scenario.playing.connecting import Introductions
@@ -56,6 +57,7 @@ class Player:
         self._world = stage.network.world
         self._jobs: list[Job] = []
         self._queues: dict[Lane, tuple[Queue, Queue]] = {}
+        self._fellows: dict[SharedReceiveQueue, list[Lane]] = {}
         self._due: deque[Run] = deque()
         self._stirred: dict[Lane, None] = {}
         self._settling = False
@@ -67,6 +69,8 @@ class Player:
         for lane in stage.all_lanes():
             lane.cq.request_notify()
             self._queues[lane] = self._queues_of(lane)
+            if lane.srq is not None:
+                self._fellows.setdefault(lane.srq, []).append(lane)
         for run in self.runs:
             run.total = run.step.times * max(1, len(self._lanes(run.step)))
         self._all = sum(run.total for run in self.runs)
@@ -293,6 +297,8 @@ class Player:
             run.endings[status.name] += 1
             self._judge(run, job.lane, status, "no completion")
         self._stirred[job.lane] = None
+        if job.lane.srq is not None:
+            self._stirred.update(dict.fromkeys(self._fellows[job.lane.srq]))
 
     def _judge(self, run: Run, lane: Lane, status: WCStatus, expected: str) -> None:
         """A completion is not what it should be."""

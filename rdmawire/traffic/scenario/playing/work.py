@@ -43,7 +43,7 @@ class Run:
         self.begun = False
         self.waits = 0
         self.followers: list[Run] = []
-        self.posted = self.ended = self.completed = 0
+        self.posted = self.ended = 0
         self.total = 0
         self.endings: Counter[str] = Counter()
         self.wrong: Wrong | None = None
@@ -130,5 +130,4 @@ class Queue:
                 self._post(job)
             if not job.all_posted:
                 return
-            if jobs and jobs[0] is job:
-                jobs.popleft()
+            jobs.popleft()
