@@ -76,3 +76,12 @@ def test_no_two_cases_share_a_queue_pair_or_a_key() -> None:
     ends = [told.told[who] for name in played() for told in read(name) for who in (CLIENT, SERVER)]
     for number in ("qpn", "memory_rkey", "memory_va"):
         assert len({end[number] for end in ends}) == len(ends)
+
+
+PAGES = ("README.md", "docs/conformance.md", "docs/howto/test-vectors.md")
+
+
+def test_pages_say_how_many_cases_there_are() -> None:
+    cases = sum(len(read(name)) for name in captures())
+    for page in PAGES:
+        assert f"{cases} conversations" in (GOLDEN.parents[1] / page).read_text()

@@ -18,7 +18,7 @@ from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
 from tests.interop.tshark import PREFERENCES  # noqa: E402
-from tools.docs import rnic  # noqa: E402
+from tools.docs import rnic, vectors  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
 
@@ -113,10 +113,10 @@ def _wireshark() -> Iterator[str]:
     yield "# Where Wireshark differs\n"
     yield (
         "Every field that has a Wireshark name is compared with tshark 4.0.17, in every frame of "
-        "the shipped captures but `native.pcap` and `bad_vcrc.pcap`, whose link type (247) that "
-        "tshark cannot open. These are all the differences; the test that compares fails on any "
-        "other, and on a row that is no longer needed. tshark runs with these preferences, which "
-        "ask for what rdmawire always does:\n"
+        "the shipped captures but `native.pcap`, `carried_infiniband.pcap` and `bad_vcrc.pcap`, "
+        "whose link type (247) tshark cannot open. These are all the differences; the test that "
+        "compares fails on any other, and on a row that is no longer needed. tshark runs with "
+        "these preferences, which ask for what rdmawire always does:\n"
     )
     yield "".join(f"- `{preference}`\n" for preference in PREFERENCES)
     yield (
@@ -162,4 +162,5 @@ write("commands", _commands())
 write("wireshark", _wireshark())
 write("captures", _captures())
 write("rnic", rnic.page())
+write("vectors", vectors.page(ROOT / "captures"))
 _draw_charts()

@@ -13,6 +13,7 @@ from tools.make_captures.golden.case import (
     ALTERNATES,
     MEMORY,
     OTHER,
+    XRC_SRQ,
     Action,
     Case,
     Memory,
@@ -111,6 +112,8 @@ def _end(who: str, case: Case) -> Object:
         told["alternate_address"] = _address(ALTERNATES[who].gid)
     if case.kind is QPType.UD:
         told["qkey"] = attributes.qkey
+    if case.kind_of(who) is QPType.XRC_TGT:
+        told["srqn"] = XRC_SRQ
     return told | {flag: True for flag in FLAGS if getattr(end, flag)}
 
 
