@@ -119,6 +119,7 @@ RKEYS: Final = _listed(
         **{table: [(key, whose) for _, key, whose in rows] for table, rows in _KEYED.items()},
         IETH: (("rkey", _TO),),
         rdmap.RDMAPControlInvalidate: (("invalidate_stag", _TO),),
+        terminate.TerminatedUntagged: (("invalidate_stag", _FROM),),
     }
 )
 """R_Keys, and STags that peers name."""
