@@ -1,93 +1,107 @@
 """What is to happen, by time: frames that arrive, ports that are to be called, and appointments.
 
 At one time, frames come first, then timers, then appointments, each in the order in which they
-were made (timers in that of their stations). Nothing is looked for: each queue is a heap.
+were made (timers in that of their stations). Nothing is looked for: all stand in one heap.
 """
 
 from heapq import heappop, heappush
+from typing import Final
 
 from rdmawire.fabric.appointment import Action, Appointment
 from rdmawire.fabric.station import Station
 
+ARRIVAL: Final = 0
+TIMER: Final = 1
+APPOINTMENT: Final = 2
+
+Event = tuple[int, int, int, Station | Appointment, list[bytes] | None]
+"""Its time (ns), its kind, its place among those; whom it is about, and the frames that arrive."""
+
 
 class Agenda:
-    """Three queues, all by time (ns)."""
+    """All that is to happen."""
 
-    __slots__ = ("_appointments", "_arrivals", "_order", "_timers")
+    __slots__ = ("_heap", "_hearers", "_order", "_time", "_together")
 
     def __init__(self) -> None:
-        self._arrivals: list[tuple[int, int, Station, bytes]] = []
-        self._timers: list[tuple[int, int, Station]] = []
-        self._appointments: list[tuple[int, int, Appointment]] = []
+        self._heap: list[Event] = []
         self._order = 0
+        self._time = -1
+        self._hearers: tuple[Station, ...] = ()
+        self._together: list[bytes] = []
 
-    def next_time(self) -> int | None:
-        """When the first thing happens."""
-        time = self._arrivals[0][0] if self._arrivals else None
-        for other in (self._next_timer(), self._next_appointment()):
-            if other is not None and (time is None or other < time):
-                time = other
-        return time
-
-    def expect(self, time: int, hearer: Station, frame: bytes) -> None:
-        """A frame will be there."""
-        self._order += 1
-        heappush(self._arrivals, (time, self._order, hearer, frame))
+    def expect(self, time: int, hearers: tuple[Station, ...], frame: bytes) -> None:
+        """A frame will be there, at each of the stations; with the one before it, if that will."""
+        if time == self._time and hearers is self._hearers:
+            self._together.append(frame)
+            return
+        self._time, self._hearers, self._together = time, hearers, [frame]
+        for hearer in hearers:
+            self._order += 1
+            heappush(self._heap, (time, ARRIVAL, self._order, hearer, self._together))
 
     def appoint(self, time: int, action: Action) -> Appointment:
         """Something will be done."""
         self._order += 1
         appointment = Appointment(action)
-        heappush(self._appointments, (time, self._order, appointment))
+        heappush(self._heap, (time, APPOINTMENT, self._order, appointment, None))
         return appointment
 
     def arm(self, station: Station) -> None:
         """A station is called at its timer; at the earlier of this and what was said before.
 
-        Timers mostly move on before they are due. What stands in the queue is only ever too
+        Timers mostly move on before they are due. What stands in the heap is only ever too
         early, and moved when it comes up, so a station has few entries however often it moves.
         """
         time, pending = station.timer, station.pending
         if time is not None and (not pending or time < pending[-1]):
             pending.append(time)
-            heappush(self._timers, (time, station.number, station))
+            heappush(self._heap, (time, TIMER, station.number, station, None))
 
-    def arrived(self, now: int) -> tuple[Station, bytes] | None:
-        """The next frame that is there by now."""
-        if self._arrivals and self._arrivals[0][0] <= now:
-            return heappop(self._arrivals)[2:]
+    def timers(self) -> int:
+        """How many entries there are for timers."""
+        return sum(event[1] == TIMER for event in self._heap)
+
+    def next_time(self) -> int | None:
+        """When the first thing happens."""
+        heap = self._heap
+        while heap:
+            event = heap[0]
+            if event[4] is not None or self._holds(event):
+                return event[0]
         return None
 
-    def due(self, now: int) -> Station | None:
-        """The next station that is to be called by now."""
-        time = self._next_timer()
-        if time is None or time > now:
-            return None
-        _, _, station = heappop(self._timers)
-        station.pending.pop()
-        station.timer = None
-        return station
+    def take(self, now: int) -> list[Event]:
+        """What happens by now, in order. Timers that are due are none any more."""
+        heap, found = self._heap, []
+        if now >= self._time:
+            self._time = -1
+        while heap and (event := heap[0])[0] <= now:
+            if event[4] is None:
+                if not self._holds(event):
+                    continue
+                _begin(event[3])
+            found.append(heappop(heap))
+        return found
 
-    def appointed(self, now: int) -> Action | None:
-        """The next appointment that is kept by now."""
-        time = self._next_appointment()
-        return None if time is None or time > now else heappop(self._appointments)[2].action
+    def _holds(self, event: Event) -> bool:
+        """Whether the first event, no arrival, is still to be; if not, it stands there no more."""
+        time, _, _, what, _ = event
+        if isinstance(what, Appointment):
+            if what.action is not None:
+                return True
+            heappop(self._heap)
+            return False
+        if what.timer == time:
+            return True
+        heappop(self._heap)
+        what.pending.pop()
+        self.arm(what)
+        return False
 
-    def _next_appointment(self) -> int | None:
-        """The first that was not called off."""
-        appointments = self._appointments
-        while appointments and appointments[0][2].action is None:
-            heappop(appointments)
-        return appointments[0][0] if appointments else None
 
-    def _next_timer(self) -> int | None:
-        """The first timer that still holds; those that moved on are put where they are now."""
-        timers = self._timers
-        while timers:
-            time, _, station = timers[0]
-            if station.timer == time:
-                return time
-            heappop(timers)
-            station.pending.pop()
-            self.arm(station)
-        return None
+def _begin(what: Station | Appointment) -> None:
+    """A timer that is due stands nowhere any more."""
+    if isinstance(what, Station):
+        what.pending.pop()
+        what.timer = None

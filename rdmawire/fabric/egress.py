@@ -12,17 +12,21 @@ OWN: Final = -1
 """Instead of a port's number: of frames that came in by none."""
 
 
-class Queued(NamedTuple):
-    """A frame that waits, its priority, and the number of the port that it came in by.
+class Lane(NamedTuple):
+    """What frames of a flow have in common: ``priority``, and the number of the port they came by.
 
-    ``markable`` says whether a mark would be new to it.
+    ``markable`` says whether a mark would be new to them.
     """
 
-    frame: bytes
     priority: int = 0
     ingress: int = OWN
     markable: bool = False
 
+
+Queued = tuple[bytes, Lane]
+"""A frame that waits: a plain tuple, for there is one for each frame at each port."""
+
+_CONTROL: Final = Lane()
 
 Scheduler = Callable[[int, int], int]
 """The priority to serve, of those in a set of bits, after the one that was served last."""
@@ -44,17 +48,18 @@ SCHEDULERS: Final[dict[str, Scheduler]] = {"strict": strict, "round_robin": roun
 class Egress:
     """Queues, and the wire behind them. A pause stops one queue; what is on the wire goes on.
 
-    ``rate`` is in bits a second. ``octets`` are those that wait, by priority; ``paused_ns`` is
-    how long each was stopped in all, ``pauses`` how often.
+    ``rate`` is in bits a second, ``free_at`` (ns) is when the wire is free. ``octets`` are those
+    that wait, by priority; ``paused_ns`` is how long each was stopped in all, ``pauses`` how often.
     """
 
     __slots__ = (
         *("_control", "_count", "_free", "_last", "_queues", "_resting", "_schedule", "_since"),
-        *("_until", "_waiting", "octets", "paused_ns", "pauses", "rate"),
+        *("_until", "_waiting", "free_at", "octets", "paused_ns", "pauses", "rate"),
     )
 
     def __init__(self, rate: int | None, scheduling: str = "strict") -> None:
         self.rate = rate
+        self.free_at = 0
         self.octets = [0] * PRIORITIES
         self.pauses = [0] * PRIORITIES
         self.paused_ns = [0] * PRIORITIES
@@ -67,7 +72,7 @@ class Egress:
         self._resting = 0
         self._until = [0] * PRIORITIES
         self._since = [0] * PRIORITIES
-        self._free = 0  # when the wire is free: ns times rate, so that no fraction gets lost
+        self._free = 0  # as free_at, but ns times rate, so that no fraction gets lost
 
     def __len__(self) -> int:
         """Frames in the queues."""
@@ -78,12 +83,12 @@ class Egress:
         """Whether nothing waits but what pauses have stopped."""
         return not self._control and not self._waiting & ~self._resting
 
-    def put(self, item: Queued) -> None:
+    def put(self, frame: bytes, lane: Lane) -> None:
         """One more frame waits."""
-        priority = item.priority
-        self._queues[priority].append(item)
+        priority = lane[0]
+        self._queues[priority].append((frame, lane))
         self._count += 1
-        self.octets[priority] += len(item.frame)
+        self.octets[priority] += len(frame)
         self._waiting |= 1 << priority
 
     def put_control(self, frame: bytes) -> None:
@@ -92,27 +97,31 @@ class Egress:
 
     def take(self, now: int) -> Queued | None:
         """The next frame to go, if the wire is free and one may."""
-        if not (self._waiting or self._control) or now < self.free_at():
+        if now < self.free_at or not (self._waiting or self._control):
             return None
         if self._resting:
             self._end_pauses(now)
         if self._control:
-            item = Queued(self._control.popleft())
+            item = self._control.popleft(), _CONTROL
         elif ready := self._waiting & ~self._resting:
             item = self._pop(self._schedule(ready, self._last))
         else:
             return None
-        self._occupy(len(item.frame), now)
+        if rate := self.rate:
+            # Back to back, from where the frame before it ended.
+            begun = self._free if self._free > (now - 1) * rate else now * rate
+            self._free = free = begun + bits(len(item[0])) * SECOND
+            self.free_at = -(-free // rate)
         return item
 
     def next_time(self) -> int | None:
         """When something can go (ns), if something waits."""
         if self._control or self._waiting & ~self._resting:
-            return self.free_at()
+            return self.free_at
         if not self._waiting:
             return None
         ends = [self._until[p] for p in range(PRIORITIES) if self._waiting >> p & 1]
-        return max(self.free_at(), min(ends))
+        return max(self.free_at, min(ends))
 
     def pause(self, quanta: Quanta, now: int) -> None:
         """Stop priorities for a while from now on, or let them go on."""
@@ -141,18 +150,8 @@ class Egress:
         queue = self._queues[priority]
         item = queue.popleft()
         self._count -= 1
-        self.octets[priority] -= len(item.frame)
+        self.octets[priority] -= len(item[0])
         if not queue:
             self._waiting &= ~(1 << priority)
         self._last = priority
         return item
-
-    def free_at(self) -> int:
-        """When the wire is free (ns)."""
-        return -(-self._free // self.rate) if self.rate else 0
-
-    def _occupy(self, octets: int, now: int) -> None:
-        """The wire is busy from now on; back to back, from where the frame before it ended."""
-        if self.rate:
-            begun = self._free if self._free > (now - 1) * self.rate else now * self.rate
-            self._free = begun + bits(octets) * SECOND

@@ -1,5 +1,6 @@
 """What a frame takes on an Ethernet wire: octets beside its own, and time."""
 
+from functools import lru_cache
 from typing import Final
 
 FCS: Final = 4
@@ -18,9 +19,20 @@ QUANTUM: Final = 512
 SECOND: Final = 1_000_000_000
 
 
+_LENGTHS: Final = 1 << 12
+"""Lengths of frames that are remembered: most frames have one of few."""
+
+
+@lru_cache(_LENGTHS)
 def bits(octets: int) -> int:
     """Bit times that a frame of so many octets (without FCS) takes, gap included."""
     return (max(octets, SMALLEST) + FCS + GAP) * 8
+
+
+@lru_cache(_LENGTHS)
+def time_of(octets: int, rate: int) -> int:
+    """Nanoseconds that a frame of so many octets takes at so many bits a second, rounded up."""
+    return duration(bits(octets), rate)
 
 
 def duration(bit_times: int, rate: int | None) -> int:

@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from rdmawire.fabric.clock import us
-from rdmawire.fabric.line import bits, duration, exceeds
+from rdmawire.fabric.line import exceeds, time_of
 from rdmawire.fabric.passing import Passing
 
 Waits = tuple[int, ...]
@@ -106,6 +106,17 @@ class Link:
         self.frames = 0
         self.oversized = 0
 
+    def straight(self, frame: bytes, now: int) -> int | None:
+        """When a frame arrives, as :meth:`carry` has it, if nothing can befall it on this link.
+
+        ``None`` where something may: then it was not put on the link.
+        """
+        if self.faults or self.chances or self.drop or self.duplicate or self.delay or self.mtu:
+            return None
+        self.frames += 1
+        rate = self.rate
+        return now + self.latency + (time_of(len(frame), rate) if rate else 0)
+
     def carry(self, frame: bytes, now: int) -> list[Arrival]:
         """Where a frame put on the link at ``now`` arrives: once, or as the faults have it."""
         self.frames += 1
@@ -114,7 +125,7 @@ class Link:
             return []
         start = now + self.latency
         if self.rate is not None:
-            start += duration(bits(len(frame)), self.rate)
+            start += time_of(len(frame), self.rate)
         waits = self._waits(self.frames)
         if self.faults is None:
             return [Arrival(start + wait, frame) for wait in waits]

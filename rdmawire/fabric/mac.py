@@ -1,13 +1,15 @@
 """The MAC of an adapter: sends at the link's rate, one frame after the other, and heeds pauses."""
 
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
-from rdmawire.fabric.egress import Egress, Queued
-from rdmawire.fabric.flow import Classifier
+from rdmawire.fabric.egress import Egress, Lane
+from rdmawire.fabric.flow import PRIORITIES, Classifier
 from rdmawire.fabric.pause import quanta_of
 
 MOST_WAITING: Final = 1024
 """Frames that wait here at the most, before a burst: an adapter is asked for no more of them."""
+
+_LANES: Final = tuple(Lane(priority) for priority in range(PRIORITIES))
 
 
 class Adapter(Protocol):
@@ -20,6 +22,14 @@ class Adapter(Protocol):
     def next_timer(self) -> int | None: ...
 
     def handle_timer(self, now: int) -> None: ...
+
+
+@runtime_checkable
+class Forthcoming(Protocol):
+    """An adapter that says whether it has more to send: it need not be asked in vain."""
+
+    @property
+    def sends_more(self) -> bool: ...
 
 
 class Paced(Protocol):
@@ -36,10 +46,11 @@ class Mac:
     other priorities, until :data:`MOST_WAITING` frames wait.
     """
 
-    __slots__ = ("_classifier", "_more", "adapter", "egress")
+    __slots__ = ("_classifier", "_forthcoming", "_more", "adapter", "egress")
 
     def __init__(self, adapter: Adapter, link: Paced, classifier: Classifier | None = None) -> None:
         self.adapter = adapter
+        self._forthcoming = adapter if isinstance(adapter, Forthcoming) else None
         self.egress = Egress(link.rate)
         self._classifier = Classifier() if classifier is None else classifier
         self._more = True
@@ -58,7 +69,10 @@ class Mac:
         item = self.egress.take(now)
         while item is None and self._refill(now):
             item = self.egress.take(now)
-        return [] if item is None else [item.frame]
+        if item is None:
+            return []
+        self._more = True  # whatever came meanwhile is asked for behind this
+        return [item[0]]
 
     def _refill(self, now: int) -> bool:
         """Ask for a burst, if nothing is there that only waits for the wire."""
@@ -66,14 +80,16 @@ class Mac:
             return False
         frames = self.adapter.transmit(now)
         for frame in frames:
-            self.egress.put(Queued(frame, self._classifier.traits(frame).priority))
+            self.egress.put(frame, _LANES[self._classifier.traits(frame).priority])
         self._more = bool(frames)
         return self._more
 
     def next_timer(self) -> int | None:
         """When the wire is free for what waits or may come, or the adapter wants to be called."""
-        asks = self._more and len(self.egress) < MOST_WAITING
-        due = self.egress.free_at() if asks else self.egress.next_time()
+        told = self._forthcoming
+        more = self._more if told is None else told.sends_more
+        asks = more and len(self.egress) < MOST_WAITING
+        due = self.egress.free_at if asks else self.egress.next_time()
         wanted = self.adapter.next_timer()
         return wanted if due is None or (wanted is not None and wanted < due) else due
 

@@ -4,11 +4,11 @@ Both find what they are asked for without a walk over the world: a frame costs t
 stations as among thousands.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from rdmawire.fabric.appointment import Appointment
-from rdmawire.fabric.link import Arrival
+from rdmawire.fabric.link import Arrival, Link
 
 Tap = Callable[[bytes, int], None]
 """Sees a frame, and when (ns) it is there."""
@@ -26,6 +26,13 @@ class Port(Protocol):
     def handle_timer(self, now: int) -> None: ...
 
 
+@runtime_checkable
+class Greedy(Port, Protocol):
+    """A port for which frames that come one behind the other cost less if it has them at once."""
+
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None: ...
+
+
 class Carrier(Protocol):
     """What takes frames from port to port. Says when each arrives, changed or repeated or not.
 
@@ -38,13 +45,18 @@ class Carrier(Protocol):
     def carry(self, frame: bytes, now: int) -> list[Arrival]: ...
 
 
+def _unknown(_: bytes, __: int) -> None:
+    """What carries frames in a way of its own is asked about each."""
+
+
 class Segment:
     """A link with the stations on it. Taps see what is put on it, and what arrives from it."""
 
-    __slots__ = ("_by_mac", "_stations", "link", "on_arrival", "on_sent")
+    __slots__ = ("_by_mac", "_stations", "link", "on_arrival", "on_sent", "straight")
 
     def __init__(self, link: Carrier) -> None:
         self.link = link
+        self.straight = link.straight if type(link) is Link else _unknown
         self.on_sent: list[Tap] = []
         self.on_arrival: list[Tap] = []
         self._stations: list[Station] = []
@@ -83,13 +95,14 @@ class Station:
 
     ``timer`` is when the port wants to be called (ns), as it said when last asked; ``pending``
     are the times in the world's queue at which it is looked after, the next one last. A port
-    that is ``paced`` has nothing more to send once it was asked, until it is called. ``held``
-    is what a fault keeps back until more was sent.
+    that is ``paced`` has nothing more to send once it was asked, until it is called; one that
+    ``relays`` has itself woken, and need not be asked when a frame came. ``held`` is what a fault
+    keeps back until more was sent.
     """
 
     __slots__ = (
-        *("held", "mac", "number", "on_arrival", "on_sent", "others"),
-        *("paced", "pending", "port", "segment", "timer"),
+        *("_greedy", "held", "mac", "number", "on_arrival", "on_sent", "others"),
+        *("paced", "pending", "port", "relays", "segment", "timer"),
     )
 
     def __init__(self, port: Port, mac: bytes, segment: Segment, number: int) -> None:
@@ -97,10 +110,19 @@ class Station:
         self.mac = mac
         self.segment = segment
         self.number = number
-        self.paced = False
+        self.paced = self.relays = False
         self.timer: int | None = None
         self.pending: list[int] = []
         self.others: tuple[Station, ...] | None = None
         self.held: list[Hold] = []
         self.on_sent: list[Tap] = []
         self.on_arrival: list[Tap] = []
+        self._greedy = port if isinstance(port, Greedy) else None
+
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+        """Hand over frames that are there at the same time."""
+        if self._greedy is not None:
+            self._greedy.receive_all(frames, now)
+        else:
+            for frame in frames:
+                self.port.receive(frame, now)

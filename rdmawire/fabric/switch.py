@@ -11,8 +11,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.fabric.buffer import Buffer
-from rdmawire.fabric.egress import OWN, Egress, Queued
-from rdmawire.fabric.flow import MOST_KEYS, Classifier, Traits, key_of, marked
+from rdmawire.fabric.egress import OWN, Egress, Lane
+from rdmawire.fabric.flow import MOST_KEYS, Classifier, key_of, marked
 from rdmawire.fabric.forwarding import AddressTable, chosen
 from rdmawire.fabric.line import QUANTUM, duration
 from rdmawire.fabric.mac import Paced
@@ -28,19 +28,20 @@ class Way(NamedTuple):
     """Where the frames of a flow go, and what they are."""
 
     ports: "tuple[SwitchPort, ...]"
-    traits: Traits
+    lane: Lane
 
 
 class SwitchPort:
     """One port of a switch.
 
     ``drops`` and ``marks`` count frames by priority: those to leave here for which there was no
-    room, and those that were marked. ``stops`` counts pauses that were asked for here.
+    room, and those that were marked. ``stops`` counts pauses that were asked for here; ``told`` are
+    the priorities that the peer was told to stop.
     """
 
     __slots__ = (
-        *("_refresh", "_told", "_ways", "drops", "egress", "mac", "marks"),
-        *("number", "stops", "switch", "wake"),
+        *("_refresh", "_ways", "drops", "egress", "mac", "marks"),
+        *("number", "stops", "switch", "told", "wake"),
     )
 
     def __init__(self, switch: "Switch", number: int, mac: bytes, link: Paced) -> None:
@@ -53,7 +54,7 @@ class SwitchPort:
         self.marks: Counter[int] = Counter()
         self.stops: Counter[int] = Counter()
         self._ways: dict[bytes, Way] = {}
-        self._told: set[int] = set()
+        self.told: set[int] = set()
         self._refresh = 0
 
     def receive(self, frame: bytes, now: int) -> None:
@@ -64,13 +65,13 @@ class SwitchPort:
             quanta = quanta_of(frame)
             if quanta is not None:
                 self.egress.pause(quanta, now)
+                self.wake()
                 return
             way = self._find(key)
         if not way.ports:
             self.switch.stranded += 1
-        priority, markable, _ = way.traits
         for port in way.ports:
-            self.switch.pass_on(Queued(frame, priority, self.number, markable), port, now)
+            self.switch.pass_on(frame, way.lane, port, now)
 
     def _find(self, key: bytes) -> Way:
         if len(self._ways) >= MOST_KEYS:
@@ -88,39 +89,36 @@ class SwitchPort:
         item = self.egress.take(now)
         if item is None:
             return []
-        if item.ingress != OWN:
-            item = self.switch.release(item, self, now)
-        return [item.frame]
+        frame, lane = item
+        if lane.ingress != OWN:
+            frame = self.switch.release(frame, lane, self, now)
+        return [frame]
 
     def next_timer(self) -> int | None:
         """When the wire is free for what waits, or a pause is to be asked for again."""
         due = self.egress.next_time()
-        if self._told and (due is None or self._refresh < due):
+        if self.told and (due is None or self._refresh < due):
             return self._refresh
         return due
 
     def handle_timer(self, now: int) -> None:
         """Ask again for the pauses that are still wanted."""
-        if self._told and self._refresh <= now:
-            for priority in sorted(self._told):
+        if self.told and self._refresh <= now:
+            for priority in sorted(self.told):
                 self._tell(priority, MOST_QUANTA, now)
 
     def stop(self, priority: int, now: int) -> None:
         """Have the peer stop a priority, if it was not told."""
-        if priority not in self._told:
-            self._told.add(priority)
+        if priority not in self.told:
+            self.told.add(priority)
             self.stops[priority] += 1
             self._tell(priority, MOST_QUANTA, now)
 
     def go_on(self, priority: int, now: int) -> None:
         """Have the peer go on, if it was told to stop."""
-        if priority in self._told:
-            self._told.remove(priority)
+        if priority in self.told:
+            self.told.remove(priority)
             self._tell(priority, 0, now)
-
-    def told(self, priority: int) -> bool:
-        """Whether the peer was told to stop a priority."""
-        return priority in self._told
 
     def _tell(self, priority: int, quanta: int, now: int) -> None:
         self._refresh = now + duration(MOST_QUANTA * QUANTUM, self.egress.rate) // 2
@@ -152,6 +150,7 @@ class Switch:
         self.stranded = 0
         self._random = random
         self._classifier = Classifier(self.settings.priorities)
+        self._pausing = frozenset(self.settings.pausing)
         marking = self.settings.marking
         self._arriving = {priority: m for priority, m in marking.items() if not m.departing}
         self._departing = {priority: m for priority, m in marking.items() if m.departing}
@@ -179,12 +178,13 @@ class Switch:
         if self.table.learn(key[6:12], ingress.number):
             self._forget()
         traits = self._classifier.read(key)
+        lane = Lane(traits.priority, ingress.number, traits.markable)
         others = self._others(ingress, key[:6])
         if others is None:
-            return Way(tuple(port for port in self.ports if port is not ingress), traits)
+            return Way(tuple(port for port in self.ports if port is not ingress), lane)
         if not others:
-            return Way((), traits)
-        return Way((self.ports[chosen(others, traits.tuple, self.settings.seed)],), traits)
+            return Way((), lane)
+        return Way((self.ports[chosen(others, traits.tuple, self.settings.seed)],), lane)
 
     def _others(self, ingress: SwitchPort, mac: bytes) -> tuple[int, ...] | None:
         """The ports behind which an address is, but this one; ``None`` if nobody knows."""
@@ -197,37 +197,44 @@ class Switch:
         for port in self.ports:
             port.forget()
 
-    def pass_on(self, item: Queued, port: SwitchPort, now: int) -> None:
+    def pass_on(self, frame: bytes, lane: Lane, port: SwitchPort, now: int) -> None:
         """Put a frame into a queue of the port that it leaves by, if there is room."""
-        priority = item.priority
-        queued = port.egress.octets[priority]
-        if not self.buffer.admits(item, queued):
+        priority, ingress, markable = lane
+        egress, buffer = port.egress, self.buffer
+        queued = egress.octets[priority]
+        if not buffer.take(len(frame), lane, queued):
             port.drops[priority] += 1
             return
-        marking = self._arriving.get(priority)
-        if marking is not None and item.markable:
-            item = self._marked(item, port, marking, queued)
-        port.egress.put(item)
-        self.buffer.take(item)
-        if self.buffer.overfull(item.ingress, priority):
-            self.ports[item.ingress].stop(priority, now)
-        port.wake()
+        if markable and priority in self._arriving:
+            frame = self._marked(frame, port, priority, self._arriving[priority], queued)
+        busy = now < egress.free_at and not egress.stopped
+        egress.put(frame, lane)
+        if priority in self._pausing and buffer.overfull(ingress, priority):
+            self.ports[ingress].stop(priority, now)
+        if not busy:  # else its timer has it come back when the wire is free
+            port.wake()
 
-    def release(self, item: Queued, port: SwitchPort, now: int) -> Queued:
+    def release(self, frame: bytes, lane: Lane, port: SwitchPort, now: int) -> bytes:
         """A frame leaves by a port: there is room again, and who had to stop may go on."""
-        self.buffer.release(item)
-        priority = item.priority
-        ingress = self.ports[item.ingress]
-        if ingress.told(priority) and self.buffer.drained(item.ingress, priority):
-            ingress.go_on(priority, now)
-        marking = self._departing.get(priority)
-        if marking is None or not item.markable:
-            return item
-        return self._marked(item, port, marking, port.egress.octets[priority])
+        priority, number, markable = lane
+        self.buffer.release(len(frame), lane)
+        if priority in self._pausing:
+            self._let_go_on(self.ports[number], priority, now)
+        if markable and priority in self._departing:
+            marking, left = self._departing[priority], port.egress.octets[priority]
+            return self._marked(frame, port, priority, marking, left)
+        return frame
 
-    def _marked(self, item: Queued, port: SwitchPort, marking: Marking, octets: int) -> Queued:
+    def _let_go_on(self, ingress: SwitchPort, priority: int, now: int) -> None:
+        """Take back what a peer was told, if there is room again."""
+        if priority in ingress.told and self.buffer.drained(ingress.number, priority):
+            ingress.go_on(priority, now)
+
+    def _marked(
+        self, frame: bytes, port: SwitchPort, priority: int, marking: Marking, octets: int
+    ) -> bytes:
         """The frame, with a mark if that is what such a queue means."""
         if not marking.marks(octets, self._random):
-            return item
-        port.marks[item.priority] += 1
-        return item._replace(frame=marked(item.frame))
+            return frame
+        port.marks[priority] += 1
+        return marked(frame)

@@ -9,7 +9,7 @@ to it, and each hears what is for its address.
 """
 
 from rdmawire.errors import RdmaError
-from rdmawire.fabric.agenda import Agenda
+from rdmawire.fabric.agenda import APPOINTMENT, Agenda
 from rdmawire.fabric.appointment import Action, Appointment
 from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.link import Arrival, Held
@@ -55,13 +55,16 @@ class World:
             return self._join(port, mac, link)
         return self.place(Mac(port, link), mac, link)
 
-    def place(self, port: Port, mac: bytes, link: Carrier) -> Station:
+    def place(self, port: Port, mac: bytes, link: Carrier, *, relays: bool = False) -> Station:
         """As :meth:`attach`, for a port that keeps to the link's rate by itself.
 
-        It gives all that may go now when it is asked, and says by its timer when more may.
+        It gives all that may go now when it is asked, and says by its timer when more may. One
+        that ``relays`` answers nothing: what it receives is sent by others, and it has itself
+        woken when it has something to send.
         """
         station = self._join(port, mac, link)
         station.paced = True
+        station.relays = relays
         return station
 
     def _join(self, port: Port, mac: bytes, link: Carrier) -> Station:
@@ -94,11 +97,13 @@ class World:
         self._deadline = self.now + self.time_limit
         self._awake.update(dict.fromkeys(self._stations))
         while (time := self._next_time()) is not None and (until is None or time <= until):
-            self._go_to(time)
-            self._deliver()
-            self._fire()
-            self._keep()
-            self._transmit()
+            if time > self._deadline:
+                raise Unsettled(f"not at rest after {self.time_limit} ns: next is due at {time} ns")
+            self.now = time
+            self._happen(time)
+            self._transmit(time)
+            if self._events > self.event_limit:
+                raise Unsettled(f"not at rest after {self.event_limit} events, at {time} ns")
         if until is not None:
             self.now = max(self.now, until)
 
@@ -107,71 +112,76 @@ class World:
         if self._awake:
             return self.now
         time = self._agenda.next_time()
-        return None if time is None else max(self.now, time)
+        return self.now if time is not None and time < self.now else time
 
-    def _go_to(self, time: int) -> None:
-        if time > self._deadline:
-            raise Unsettled(f"not at rest after {self.time_limit} ns: next is due at {time} ns")
-        self.now = time
+    def _happen(self, now: int) -> None:
+        """Hand over what has arrived, call the ports whose timers are due, keep appointments."""
+        awake = self._awake
+        while events := self._agenda.take(now):
+            self._events += len(events)
+            for _, _, _, what, frames in events:
+                if isinstance(what, Appointment):
+                    if what.action is not None:
+                        what.action()
+                elif frames is None:
+                    what.port.handle_timer(now)
+                    awake[what] = None
+                else:
+                    self._deliver(what, frames, now)
+            if events[-1][1] != APPOINTMENT or self._events > self.event_limit:
+                break  # only appointments make others for now
 
-    def _count(self) -> None:
-        self._events += 1
-        if self._events > self.event_limit:
-            raise Unsettled(f"not at rest after {self.event_limit} events, at {self.now} ns")
-
-    def _deliver(self) -> None:
-        """Hand over what has arrived."""
-        now = self.now
-        while (arrived := self._agenda.arrived(now)) is not None:
-            station, frame = arrived
-            self._count()
-            segment = station.segment
-            if self.on_arrival or segment.on_arrival or station.on_arrival:
-                self._show(frame, self.on_arrival, segment.on_arrival, station.on_arrival)
-            station.port.receive(frame, now)
-            self._awake[station] = None
-
-    def _fire(self) -> None:
-        """Call the ports whose timers are due."""
-        while (station := self._agenda.due(self.now)) is not None:
-            self._count()
-            station.port.handle_timer(self.now)
-            self._awake[station] = None
-
-    def _keep(self) -> None:
-        """Keep the appointments."""
-        while (action := self._agenda.appointed(self.now)) is not None:
-            self._count()
-            action()
-
-    def _transmit(self) -> None:
-        """Take one burst from each port that may have something; those with nothing rest."""
-        for station in tuple(self._awake):
-            frames = station.port.transmit(self.now)
+    def _deliver(self, station: Station, frames: list[bytes], now: int) -> None:
+        """Hand frames over. A port that relays is woken by what comes of it."""
+        segment = station.segment
+        if self.on_arrival or segment.on_arrival or station.on_arrival:
             for frame in frames:
-                self._send(station, frame)
+                self._show(frame, self.on_arrival, segment.on_arrival, station.on_arrival)
+                station.port.receive(frame, now)
+        elif len(frames) == 1:
+            station.port.receive(frames[0], now)
+        else:
+            station.receive_all(frames, now)
+        if not station.relays:
+            self._awake[station] = None
+
+    def _transmit(self, now: int) -> None:
+        """Take one burst from each port that may have something; those with nothing rest."""
+        awake = self._awake
+        for station in tuple(awake):
+            port = station.port
+            frames = port.transmit(now)
+            self._events += len(frames)
+            for frame in frames:
+                self._send(station, frame, now)
             if station.paced or not frames:
-                del self._awake[station]
-                station.timer = station.port.next_timer()
+                del awake[station]
+                station.timer = port.next_timer()
                 self._agenda.arm(station)
 
-    def _send(self, station: Station, frame: bytes) -> None:
+    def _send(self, station: Station, frame: bytes, now: int) -> None:
         """Put a frame on the link. One to the port's own address turns round before that."""
-        self._count()
         mac, segment = frame[:MAC_OCTETS], station.segment
         if mac == station.mac:
-            self._agenda.expect(self.now, station, frame)
+            self._agenda.expect(now, (station,), frame)
             return
         if self.on_sent or segment.on_sent or station.on_sent:
             self._show(frame, self.on_sent, segment.on_sent, station.on_sent)
         hearers = segment.hearers(station, mac)
+        if not station.held and (time := segment.straight(frame, now)) is not None:
+            self._agenda.expect(time, hearers, frame)
+        else:
+            self._carry(station, frame, hearers)
+
+    def _carry(self, station: Station, frame: bytes, hearers: tuple[Station, ...]) -> None:
+        """Put a frame on a link on which something may befall it."""
         overtaken = tuple(station.held)
-        arrivals = segment.link.carry(frame, self.now)
+        arrivals = station.segment.link.carry(frame, self.now)
         for arrival in arrivals:
             if isinstance(arrival, Held):
                 self._hold(station, arrival, hearers)
             else:
-                self._expect(arrival.time, arrival.frame, hearers)
+                self._agenda.expect(arrival[0], hearers, arrival[1])
         if overtaken:
             self._overtake(station, overtaken, arrivals)
 
@@ -179,10 +189,6 @@ class World:
         for taps in listening:
             for tap in taps:
                 tap(frame, self.now)
-
-    def _expect(self, time: int, frame: bytes, hearers: tuple[Station, ...]) -> None:
-        for hearer in hearers:
-            self._agenda.expect(time, hearer, frame)
 
     def _hold(self, station: Station, held: Held, hearers: tuple[Station, ...]) -> None:
         """Keep a frame back until it was overtaken, or its time has come."""
@@ -204,4 +210,4 @@ class World:
         station.held.remove(hold)
         if hold.deadline is not None:
             hold.deadline.cancel()
-        self._expect(time, hold.frame, hold.hearers)
+        self._agenda.expect(time, hold.hearers, hold.frame)

@@ -118,10 +118,21 @@ class Nic(Verbs):
             if frame and frame[0] & GROUP_BIT:
                 self.receive(frame, self.device.now)
 
+    @property
+    def sends_more(self) -> bool:
+        """Whether ``transmit`` may have more frames, before anything else happens."""
+        return bool(self.device.ready)
+
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
-        times = [cq.next_timer() for cq in self.device.moderated.values()]
-        times += [self.device.timers.next(), self.device.governors.next()]
+        device = self.device
+        soonest = device.timers.next()
+        paced = device.governors.next()
+        if soonest is None or (paced is not None and paced < soonest):
+            soonest = paced
+        if not device.moderated:
+            return soonest
+        times = [soonest, *(cq.next_timer() for cq in device.moderated.values())]
         return min((time for time in times if time is not None), default=None)
 
     def handle_timer(self, now: int) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.clock import gbps, us
-from rdmawire.fabric.egress import Egress, Queued, round_robin, strict
+from rdmawire.fabric.egress import Egress, Lane, round_robin, strict
 from rdmawire.fabric.line import bits, duration, exceeds
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.mac import MOST_WAITING, Mac
@@ -22,7 +22,7 @@ def taken(egress: Egress, until: int) -> list[tuple[int, bytes]]:
     found = []
     while (time := egress.next_time()) is not None and time <= until:
         if (item := egress.take(time)) is not None:
-            found.append((time, item.frame))
+            found.append((time, item[0]))
     return found
 
 
@@ -48,7 +48,7 @@ def test_back_to_back_no_fraction_of_a_nanosecond_gets_lost(
 ) -> None:
     egress = Egress(gbps(rate))
     for _ in range(count):
-        egress.put(Queued(bytes(size)))
+        egress.put(bytes(size), Lane())
     times = [time for time, _ in taken(egress, us(10**9))]
     assert times == [-(-n * bits(size) // rate) for n in range(count)]
 
@@ -56,7 +56,7 @@ def test_back_to_back_no_fraction_of_a_nanosecond_gets_lost(
 def test_after_a_rest_the_wire_is_free_at_once() -> None:
     egress = Egress(gbps(1))
     for time in (0, 5_000, 5_001):
-        egress.put(Queued(bytes(60)))
+        egress.put(bytes(60), Lane())
         assert (egress.take(time) is None) == (time == 5_001)
     assert egress.next_time() == 5_672
 
@@ -115,7 +115,7 @@ def test_schedulers() -> None:
 def test_priorities_go_first_and_control_before_all() -> None:
     egress = Egress(gbps(1))
     for priority in (0, 3, 7, 3):
-        egress.put(Queued(bytes((priority,)), priority))
+        egress.put(bytes((priority,)), Lane(priority))
     egress.put_control(b"control")
     assert [frame for _, frame in taken(egress, us(100))] == [
         b"control",
@@ -129,8 +129,8 @@ def test_priorities_go_first_and_control_before_all() -> None:
 def test_a_pause_stops_its_priority_until_it_ends() -> None:
     egress = Egress(gbps(1))
     egress.pause({3: 10}, now=100)  # 10 quanta of 512 bits: 5,120 ns
-    egress.put(Queued(b"stopped", 3))
-    egress.put(Queued(b"free", 2))
+    egress.put(b"stopped", Lane(3))
+    egress.put(b"free", Lane(2))
     assert not egress.stopped
     assert taken(egress, us(100)) == [(0, b"free"), (5_220, b"stopped")]
     assert (egress.pauses[3], egress.paused_ns[3], egress.paused_ns[2]) == (1, 5_120, 0)
@@ -138,7 +138,7 @@ def test_a_pause_stops_its_priority_until_it_ends() -> None:
 
 def test_zero_quanta_let_it_go_on_and_more_quanta_stop_it_longer() -> None:
     egress = Egress(gbps(1))
-    egress.put(Queued(b"frame", 5))
+    egress.put(b"frame", Lane(5))
     egress.pause({5: 100}, 0)
     egress.pause({5: 100}, 40_000)
     assert (egress.stopped, egress.next_time()) == (True, 91_200)

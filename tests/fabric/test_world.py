@@ -246,7 +246,7 @@ def test_alarms_that_move_on_do_not_pile_up() -> None:
 
     def note(_: bytes, __: int) -> None:
         nonlocal most
-        most = max(most, len(world._agenda._timers))
+        most = max(most, world._agenda.timers())
 
     world.on_arrival.append(note)
     world.run()
