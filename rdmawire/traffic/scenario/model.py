@@ -114,12 +114,16 @@ class SrqPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlan:
-    """A host with one adapter. ``address`` is IPv4 or IPv6; numbers make what is left out."""
+    """A host with one adapter. ``address`` is IPv4 or IPv6; numbers make what is left out.
+
+    ``further`` are more addresses of its port: queue pairs of a connection take them in turn.
+    """
 
     name: str
     mark: Mark
     mac: str | None = None
     address: str | None = None
+    further: tuple[str, ...] = ()
     profile: str = "ibta"
     gpus: tuple[GpuPlan, ...] = ()
     memory: tuple[MemoryPlan, ...] = ()

@@ -424,3 +424,25 @@ def test_who_breaks_the_queue_pair_meanwhile_is_not_connected() -> None:
     assert found(0, SERVER) == [f"{text}Rejected (CONSUMER_REJECT)"]
     (error,) = found(1_500, CLIENT)
     assert error.startswith(f"{text}ConnectError (QP 0x11 is in ERR")
+
+
+@pytest.mark.parametrize("connect", ["at once", "cm"])
+def test_queue_pairs_take_the_addresses_of_their_hosts_in_turn(connect: str) -> None:
+    hosts = (
+        host("client", memory("source", content=COUNT), further=("10.0.0.11", "10.0.0.21")),
+        host("server", memory("sink"), further=("10.0.0.12",)),
+    )
+    between_: list[dict[str, object]] = [
+        {"ip.src": bytes((10, 0, 0, one)), "ip.dst": bytes((10, 0, 0, other)), "bth.opcode": 6}
+        for one, other in ((1, 2), (11, 12), (21, 2), (1, 12))
+    ]
+    plan = connection(count=4, connect=connect)
+    assert (
+        failures(
+            scene(write(), hosts=hosts, connections=(plan,)),
+            holds(SINK, SOURCE),
+            *(packets(exactly(1), where) for where in between_),
+            event("GIDChanged", exactly(0)),
+        )
+        == []
+    )

@@ -71,8 +71,7 @@ class Introductions:
 
     def ask(self, lane: Lane, order: int) -> None:
         """Have the first end of a pair ask for the connection."""
-        host = lane.machine.host
-        self._askers[host.gid, lane.qp.number] = lane
+        self._askers[lane.gid, lane.qp.number] = lane
         manager = manager_of(lane.machine)
         service = _service(lane, order)
         lane.managed = manager.connect(lane.qp, lane.path, service, 0, _offer(lane))

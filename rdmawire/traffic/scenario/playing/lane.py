@@ -110,9 +110,15 @@ class Lane:
 
     @property
     def path(self) -> AddressHandle:
-        """The way to the peer."""
+        """The way to the peer. Where a host has several addresses, queue pairs take turns."""
         way = self.machine.host.path_to(self.peer.machine.host)
-        return way._replace(traffic_class=self.traffic_class)
+        return way._replace(sgid=self.gid, dgid=self.peer.gid, traffic_class=self.traffic_class)
+
+    @property
+    def gid(self) -> bytes:
+        """The address at which it is found."""
+        gids = self.machine.gids
+        return gids[(self.number - 1) % len(gids)]
 
     def agree(self) -> None:
         """Complete the attributes by what only the peer knows."""

@@ -36,6 +36,7 @@ SRQ_SGES: Final = 16
 NEARBY: Final = CMSettings(response_timeout=14, packet_life=8)
 """Hosts of a scenario are near one another: answers take milliseconds at the most, not seconds."""
 
+_ANY_MAC: Final = "00:00:00:00:00:00"
 _ERRNOS: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
 
 
@@ -52,6 +53,8 @@ def refusal(error: VerbsError | None) -> str:
 class Machine:
     """One host. ``held`` has memory and windows by name, ``events`` counts what was told unasked.
 
+    ``gids`` are all its addresses.
+
     ``random`` is for what its memory holds, where that is left to chance.
     """
 
@@ -59,6 +62,8 @@ class Machine:
         self.plan = plan
         self.name = plan.name
         self.host = Host(profile=named(plan.profile), place=place)
+        self.gids = (place.gid, *(Place.of(_ANY_MAC, other).gid for other in plan.further))
+        self._take_gids()
         self.port = AttendedPort(self.host.nic)
         self.registering = Registering(self.host)
         self.gpus: dict[str, Gpu] = {gpu.name: self._gpu(gpu) for gpu in plan.gpus}
@@ -77,6 +82,12 @@ class Machine:
     def nic(self) -> AttendedPort:
         """What a network sees of it."""
         return self.port
+
+    def _take_gids(self) -> None:
+        """Have all its addresses. That they changed is told to nobody: nothing has happened yet."""
+        if self.plan.further:
+            self.host.nic.gids = self.gids
+            self.host.events()
 
     def manage(self, neighbours: Neighbours, random: Random) -> None:
         """Have connections made by a manager."""

@@ -64,7 +64,7 @@ class Stage:
         for plan, place in zip(scenario.hosts, places, strict=True):
             random = network.random(f"memory of {plan.name}")
             machine = Machine(plan, place, random)
-            neighbours[machine.host.gid] = machine.mac
+            neighbours.update(dict.fromkeys(machine.gids, machine.mac))
             if plan.name in managed:
                 machine.manage(neighbours.get, network.random(f"connections of {plan.name}"))
             self.machines[plan.name] = machine
