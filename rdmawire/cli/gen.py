@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
 from rdmawire.cli.progress import bar
+from rdmawire.cli.streams import complain
 from rdmawire.cli.summary import write_summary
 from rdmawire.traffic.generate.order import (
     LAST_SEED,
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SOON = 1.0
 """Seconds that a run may take without a bar."""
+_MANY = 100_000
+"""Messages or frames that are worth another library."""
+_PARTS = 10_000
+"""Into which a bar is divided."""
 
 
 def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
@@ -152,6 +158,7 @@ def command(path: str, *, as_json: bool, progress: bool | None, **wishes: Any) -
     order = _order(**wishes)
     if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a capture is no text: name a file with -w FILE")
+    _hint(order)
     wanted = progress if progress is not None else sys.stderr.isatty()
     summary = _written(order, path, progress=wanted)
     write_summary(summary, as_json=as_json, to=sys.stderr if path == STREAM else None)
@@ -166,14 +173,22 @@ def _order(verb: str, mtu: str, tap: str, **wishes: Any) -> Order:
         raise click.UsageError(str(error)) from None
 
 
+def _hint(order: Order) -> None:
+    """Say what would make a long run short."""
+    if max(order.frames or 0, order.messages or 0) >= _MANY:
+        try:
+            import_module("numpy")
+        except ImportError:
+            complain("NumPy makes this many times as fast: pip install 'rdmawire[columns]'")
+
+
 def _written(order: Order, path: str, *, progress: bool) -> "Summary":
     """Write the capture; what it amounts to."""
     from rdmawire.traffic.generate.writing import generate
 
-    total = order.frames or order.messages or 0
     start = time.perf_counter()
     with (
-        _late_bar(f"gen {order.verb}", total, wanted=progress) as told,
+        _late_bar(f"gen {order.verb}", wanted=progress) as told,
         create_capture(path, link_type=LinkType.ETHERNET) as writer,
     ):
         summary = generate(order, writer, told)
@@ -181,33 +196,31 @@ def _written(order: Order, path: str, *, progress: bool) -> "Summary":
 
 
 @contextmanager
-def _late_bar(name: str, total: int, *, wanted: bool) -> Iterator[Callable[[int], object]]:
+def _late_bar(name: str, *, wanted: bool) -> Iterator[Callable[[int, int], object]]:
     """What to tell how much is done: a bar, once it takes long."""
-    if not wanted:
-        yield lambda _: None
-        return
-    drawn = _LateBar(name, total)
+    drawn = _LateBar(name) if wanted else None
     try:
-        yield drawn
+        yield drawn or (lambda *_: None)
     finally:
-        drawn.close()
+        if drawn is not None:
+            drawn.close()
 
 
 class _LateBar:
     """Draws a bar as soon as there was time to wait for it."""
 
-    def __init__(self, name: str, total: int) -> None:
-        self._context = bar(name, total)
+    def __init__(self, name: str) -> None:
+        self._context = bar(name, _PARTS)
         self._since = time.perf_counter()
-        self._tell: Callable[[int], object] | None = None
+        self._draw: Callable[[int], object] | None = None
 
-    def __call__(self, done: int) -> None:
-        if self._tell is None and time.perf_counter() - self._since > _SOON:
-            self._tell = self._context.__enter__()
-        if self._tell is not None:
-            self._tell(done)
+    def __call__(self, done: int, total: int) -> None:
+        if self._draw is None and time.perf_counter() - self._since > _SOON:
+            self._draw = self._context.__enter__()
+        if self._draw is not None:
+            self._draw(done * _PARTS // total)
 
     def close(self) -> None:
         """Take the bar away."""
-        if self._tell is not None:
+        if self._draw is not None:
             self._context.__exit__(None, None, None)

@@ -44,11 +44,14 @@ TAKES_RECEIVE: Final = frozenset(
     {SendOpcode.SEND, SendOpcode.SEND_WITH_IMM, SendOpcode.RDMA_WRITE_WITH_IMM}
 )
 
+FRAMES: Final = 1024
+"""About so many frames has a round of messages that are all alike."""
+VARIED: Final = 256
+"""So many messages has a round of different ones."""
+LOSSY: Final = 64
+"""So many at most, where frames are lost: of short rounds more are alike."""
+
 _GRAIN: Final = 64
-_FRAMES: Final = 1024
-_VARIED: Final = 256
-_LOSSY: Final = 64
-"""A round has about so many frames, or messages if their sizes vary or frames are lost."""
 
 
 class Message(NamedTuple):
@@ -82,11 +85,11 @@ def _count(order: Order) -> int:
     if order.verb is Verb.CNP:
         return order.qps
     packets = -(-order.lengths.largest // order.mtu) + 1
-    wanted = max(_FRAMES // packets, 1)
+    wanted = max(FRAMES // packets, 1)
     if order.lengths.varied or len(KINDS[order.verb]) > 1:
-        wanted = _VARIED
+        wanted = VARIED
     if order.loss:
-        wanted = min(wanted, _LOSSY)
+        wanted = min(wanted, LOSSY)
     return -(-wanted // order.qps) * order.qps
 
 

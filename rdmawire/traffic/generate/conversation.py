@@ -28,6 +28,11 @@ class Conversation:
         """Both adapters."""
         return self.ends.client.nic, self.ends.server.nic
 
+    @property
+    def sent(self) -> int:
+        """Frames that were put on the cable."""
+        return self._setup.sent
+
     def play(self, count: int, losses: Losses, watcher: Watcher) -> None:
         """The first so many messages of a round, until all is answered."""
         if self._order.verb is Verb.CNP:

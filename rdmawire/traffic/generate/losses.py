@@ -53,12 +53,12 @@ class Chance:
 
 
 class Pattern:
-    """The frames at these places, from 0 on. ``sent`` counts all."""
+    """The frames at these places, from 0 on."""
 
     def __init__(self, places: Collection[int]) -> None:
         self._places = frozenset(places)
-        self.sent = 0
+        self._sent = 0
 
     def takes_next(self) -> bool:
-        self.sent += 1
-        return self.sent - 1 in self._places
+        self._sent += 1
+        return self._sent - 1 in self._places

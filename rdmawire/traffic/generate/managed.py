@@ -5,6 +5,7 @@ The queue pair of a connection that is over waits until nothing of it can be on 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -20,8 +21,9 @@ from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.traffic.generate.ends import QPNS
 from rdmawire.traffic.generate.order import Order
-from rdmawire.traffic.generate.output import Output
-from rdmawire.traffic.generate.playing import Told, chance
+from rdmawire.traffic.generate.output import Enough, Output
+from rdmawire.traffic.generate.playing import chance, rounds
+from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.setup import Setup
 from rdmawire.traffic.summary import Summary, summarise
 
@@ -149,15 +151,12 @@ class Connecting:
             self.world.run()
 
 
-def connect(order: Order, writer: Writer, told: Told) -> Summary:
+def connect(order: Order, writer: Writer, progress: Progress) -> Summary:
     """Write connections that come and go, as many at a time as there are queue pairs."""
-    connecting, output = Connecting(order), Output(writer, order.frames)
+    connecting, output = Connecting(order), Output(writer, order.frames, progress)
     connecting.watch(output)
-    done = 0
-    while not output.full and done != order.messages:
-        left = order.qps if order.messages is None else order.messages - done
-        connecting.round(min(order.qps, left))
-        done += min(order.qps, left)
-        told(done if order.frames is None else output.counter.frames)
+    with suppress(Enough):
+        for count in rounds(order, order.qps):
+            connecting.round(count)
     now, failed = connecting.world.now, connecting.client.failed
     return summarise(output.counter, (), now, 0.0, lost=output.losses, failed=failed)

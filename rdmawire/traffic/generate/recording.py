@@ -1,12 +1,14 @@
 """A round as it was played: its frames, and what in them moves on from round to round."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate.conversation import Conversation
 from rdmawire.traffic.generate.ends import Position
-from rdmawire.traffic.generate.losses import Pattern
+from rdmawire.traffic.generate.losses import Losses
+from rdmawire.traffic.generate.output import Enough
 from rdmawire.traffic.summary import Moved, Summary, moved, summarise
 from rdmawire.wire.ib import AETH, BTH
 from rdmawire.wire.opcode import SHAPES, Opcode
@@ -51,47 +53,50 @@ class Mover(NamedTuple):
 
 
 class Recording:
-    """A watcher that keeps what it sees. Times are ns from the beginning of the round.
+    """A watcher that keeps what it sees, up to ``most`` frames (``None``: all).
 
-    ``lost`` says for each loss how many frames were seen before it.
+    Times are ns from the beginning of the round, ``sent`` counts what was put on the cable.
     """
 
-    def __init__(self, start: int) -> None:
-        self.start = start
+    def __init__(self, start: int, most: int | None) -> None:
         self.frames: list[bytes] = []
         self.times: list[int] = []
-        self.lost_at: list[int] = []
+        self.losses = 0
         self.sent = 0
         self.duration = 0
         self.paths: dict[str, Moved] = {}
+        self._start = start
+        self._most = most
 
     def frame(self, frame: bytes, now: int) -> None:
         self.frames.append(frame)
-        self.times.append(now - self.start)
+        self.times.append(now - self._start)
+        if len(self.frames) == self._most:
+            raise Enough
 
     def lost(self) -> None:
-        self.lost_at.append(len(self.frames))
+        self.losses += 1
 
-    def summary(self, frames: int | None = None) -> Summary:
-        """What the round amounts to; of its first so many frames, where it is cut."""
+    def summary(self) -> Summary:
+        """What the round amounts to."""
         counter = FrameCounter()
-        end = len(self.frames) if frames is None else frames
-        for frame, time in zip(self.frames[:end], self.times[:end], strict=True):
+        for frame, time in zip(self.frames, self.times, strict=True):
             counter(frame, time)
-        whole = frames is None
-        lost = sum(whole or place < end for place in self.lost_at)
-        summary = summarise(counter, (), self.duration, 0.0, lost=lost)
+        summary = summarise(counter, (), self.duration, 0.0, lost=self.losses)
         return summary._replace(paths=self.paths)
 
 
-def record(conversation: Conversation, count: int, pattern: tuple[int, ...]) -> Recording:
-    """Play the first so many messages of a round, and lose the frames at these places."""
-    world = conversation.world
-    recording, losses = Recording(world.now), Pattern(pattern)
-    before = moved(conversation.nics)
-    conversation.play(count, losses, recording)
-    recording.sent = losses.sent
-    recording.duration = world.now - recording.start
+def record(
+    conversation: Conversation, count: int, losses: Losses, most: int | None = None
+) -> Recording:
+    """Play the first so many messages of a round; no further than to the last frame asked for."""
+    world, before = conversation.world, moved(conversation.nics)
+    start, sent = world.now, conversation.sent
+    recording = Recording(start, most)
+    with suppress(Enough):
+        conversation.play(count, losses, recording)
+    recording.sent = conversation.sent - sent
+    recording.duration = world.now - start
     recording.paths = _since(before, moved(conversation.nics))
     return recording
 

@@ -50,6 +50,11 @@ class Setup:
         taps = self.world.on_arrival if order.tap is Tap.ARRIVED else self._wire.on_sent
         taps.append(self._show)
 
+    @property
+    def sent(self) -> int:
+        """Frames that were put on the cable."""
+        return self._wire.frames
+
     def attach(self, port: Port, mac: bytes) -> None:
         """Put a port on the cable, in the VLAN that is asked for."""
         order = self._order

@@ -15,6 +15,7 @@ from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from rdmawire.capture import Record, Writer
+from rdmawire.errors import CaptureError
 from rdmawire.traffic.generate.output import ETHERNET
 from rdmawire.traffic.generate.recording import Mover, Recording
 from rdmawire.wire.ib import ICRC
@@ -24,6 +25,7 @@ CHUNK: Final = 2 << 20
 """Octets of an array of rows, at least one row: what is made at once stays in a cache."""
 
 _TIME: Final = 8
+_LAST_WORD: Final = 0xFFFF_FFFF
 _WORDS: Final[dict[int, tuple[type[np.unsignedinteger[Any]], str]]] = {
     3: (np.uint32, ">u4"),
     8: (np.uint64, ">u8"),
@@ -37,7 +39,9 @@ class Stamp:
     ``size`` is the octets of a round, ``ends`` where each of its records ends.
     """
 
-    def __init__(self, recording: Recording, movers: list[Mover], writer: Writer, rows: int):
+    def __init__(
+        self, recording: Recording, movers: list[Mover], writer: Writer, rows: int
+    ) -> None:
         records = _records(recording, writer)
         self.ends = list(accumulate(map(len, records), initial=0))
         self.size = self.ends[-1]
@@ -74,6 +78,8 @@ class Stamp:
         times = starts[:, None] + self._times[None, :]
         words = np.empty((*times.shape, 2), self._layout.word)
         units = times // self._layout.unit
+        if units[-1, -1] > _LAST_WORD:
+            raise CaptureError(f"a time of {times[-1, -1]} ns does not fit this kind of capture")
         words[:, :, 0] = units
         words[:, :, 1] = times - units * self._layout.unit
         rows[:, self._time_places] = words.view(np.uint8).reshape(len(rows), -1)
@@ -85,7 +91,7 @@ class _Column:
     ``data`` is where frames begin, ``lengths`` are theirs. No frame has two of a kind.
     """
 
-    def __init__(self, movers: list[Mover], data: Array, lengths: Array):
+    def __init__(self, movers: list[Mover], data: Array, lengths: Array) -> None:
         self._width = movers[0].width
         self._kind, self._wire = _WORDS[self._width]
         self._frames = np.array([mover.frame for mover in movers], np.intp)

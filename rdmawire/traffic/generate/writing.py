@@ -3,13 +3,15 @@
 Both ways write the same octets.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from rdmawire.capture import Writer
 from rdmawire.traffic.generate import blend
 from rdmawire.traffic.generate.managed import connect
 from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.playing import Told, play
+from rdmawire.traffic.generate.playing import play
+from rdmawire.traffic.generate.progress import Progress, Told
 from rdmawire.traffic.summary import Summary
 
 LARGEST_ROUND: Final = 32 << 20
@@ -19,22 +21,29 @@ MOST_LOST: Final = 1.5
 
 
 def generate(
-    order: Order, writer: Writer, told: Told = lambda _: None, *, at_once: bool = True
+    order: Order, writer: Writer, told: Told = lambda *_: None, *, at_once: bool = True
 ) -> Summary:
     """Write what is asked for, and say what it amounts to, but for the time that it took.
 
-    ``told`` hears how much is done, in messages, or in frames where the order counts those.
-    Without ``at_once`` or NumPy, each frame is made by itself.
+    ``told`` hears how much is done, and of how much. Without ``at_once`` or NumPy, each frame is
+    made by itself.
     """
+    progress = Progress(order, told)
+    summary = _way(order, at_once=at_once)(order, writer, progress)
+    progress.end()
+    return summary
+
+
+def _way(order: Order, *, at_once: bool) -> Callable[[Order, Writer, Progress], Summary]:
     if order.verb is Verb.CM:
-        return connect(order, writer, told)
-    if at_once and _repeats(order):
-        try:
-            from rdmawire.traffic.generate.repeating import Repetition
-        except ImportError:
-            return play(order, writer, told)
-        return Repetition(order, writer, told).run()
-    return play(order, writer, told)
+        return connect
+    if not (at_once and _repeats(order)):
+        return play
+    try:
+        from rdmawire.traffic.generate.repeating import repeat
+    except ImportError:
+        return play
+    return repeat
 
 
 def _repeats(order: Order) -> bool:

@@ -1,0 +1,143 @@
+"""Test traffic from the command line: what is written, said and refused."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from rdmawire.capture import open_capture
+from tests.cli.command import RDMAWIRE, rdmawire, refused
+
+_COUNTED = ("messages", "frames", "retransmits", "NAKs", "frames lost")
+LOSSY = ("gen", "write", "--frames", "10000", "--loss", "1%", "-w")
+
+
+def test_ten_thousand_lossy_frames_with_one_command(tmp_path: Path) -> None:
+    path = str(tmp_path / "lossy.pcap")
+    done = rdmawire(*LOSSY, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = dict(line.split("  ", maxsplit=1) for line in done.stdout.splitlines())
+    counts = {name: int(rows[name].replace(",", "")) for name in _COUNTED}
+    assert counts["frames"] == 10_000
+    assert min(counts.values()) > 0
+    said = rdmawire("dissect", "-q", "--fail-on-bad-checksum", path)
+    assert said.returncode == 0
+    assert "10000 frames; ICRC 10000 good; IPv4 header checksum 10000 good" in said.stdout
+
+
+def test_the_summary_says_all_of_a_run(tmp_path: Path) -> None:
+    done = rdmawire("gen", "mix", "--ecn", "5%", "--gpu", "-w", str(tmp_path / "x.pcap"))
+    for word in (
+        *("messages", "bytes", "frames", "retransmits", "NAKs", "CNPs", "ECN marks"),
+        *("GPUDirect", "0 copies", "virtual time", "wall time"),
+    ):
+        assert word in done.stdout
+
+
+def test_json_is_one_object(tmp_path: Path) -> None:
+    done = rdmawire("gen", "read", "--count", "7", "--json", "-w", str(tmp_path / "x.pcapng"))
+    found = json.loads(done.stdout)
+    assert (found["messages"], found["octets"], found["lost"]) == (7, 7 * 4096, 0)
+    assert found["paths"]["host"]["copies"] == 0
+    assert found["wall_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("suffix", "form", "packing"),
+    [("pcap", "pcap", ""), ("pcapng", "pcapng", ""), ("pcap.zst", "pcap", "zstd")],
+)
+def test_the_suffix_says_the_form(tmp_path: Path, suffix: str, form: str, packing: str) -> None:
+    path = tmp_path / f"x.{suffix}"
+    assert rdmawire("gen", "ud", "--count", "5", "-w", str(path)).returncode == 0
+    with open_capture(path) as reader:
+        assert (reader.format, reader.compression) == (form, packing)
+        assert len(list(reader)) == 5
+        assert reader.interfaces[0].resolution == 10**9
+
+
+def test_standard_output_has_the_capture_and_nothing_else() -> None:
+    program = [*RDMAWIRE, "gen", "atomic", "--count", "3", "-w", "-"]
+    made = subprocess.run(program, capture_output=True, check=True, timeout=60)
+    assert b"messages" in made.stderr
+    said = rdmawire("dissect", "-q", "-", stdin=made.stdout)
+    assert "6 frames; ICRC 6 good" in said.stdout
+
+
+def test_many_wishes_at_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.pcap")
+    wishes = "--size 64-2k --mtu 256 --qps 5 --ipv6 --vlan 9 --dscp 26 --psn 0xfffff0 --seed 3"
+    more = "--rate 25G --latency 2us --tap arrived --loss 0.5% --count 300 --no-progress"
+    done = rdmawire("gen", "mix", *wishes.split(), *more.split(), "-w", path)
+    assert done.returncode == 0, done.stderr
+    fields = ("vlan.id", "ipv6.tclass.dscp", "rdmawire.icrc.status")
+    words = [word for field in fields for word in ("-e", field)]
+    said = rdmawire("dissect", "-T", "fields", *words, path)
+    assert set(said.stdout.splitlines()) == {"9\t26\tgood"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("teapot", "-w", "x"), "'teapot' is not one of 'write', 'send'"),
+        (("write",), "Missing option '-w'"),
+        (("write", "--size", "4x", "-w", "x"), "'4x' is no size such as 64, 4k, 1M"),
+        (("write", "--size", "3G", "-w", "x"), "at most 2 GiB"),
+        (("write", "--mtu", "1500", "-w", "x"), "'1500' is not one of '256'"),
+        (("write", "--count", "0", "-w", "x"), "0 is not in the range 1<=x<="),
+        (("write", "--count", "1e6", "-w", "x"), "'1e6' is not a valid whole number"),
+        (("write", "--loss", "90%", "-w", "x"), "'90%' is no share of frames such as 1%"),
+        (("write", "--ecn", "write", "-w", "x"), "'write' is no share of frames"),
+        (("write", "--psn", "0x1000000", "-w", "x"), "is no PSN within 0..0xffffff"),
+        (("write", "--rate", "fast", "-w", "x"), "'fast' is no rate such as 100G"),
+        (("write", "--latency", "1", "-w", "x"), "'1' is no time such as 1us"),
+        (("write", "--count", "1", "--frames", "1", "-w", "x"), "give one of them"),
+        (("ud", "--size", "8k", "-w", "x"), "a datagram has at most the MTU's 1024 octets"),
+        (("atomic", "--size", "8", "-w", "x"), "leave the size out"),
+        (("cm", "--gpu", "-w", "x"), "no GPU memory"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_what_is_allowed(
+    words: tuple[str, ...], message: str
+) -> None:
+    line = refused("gen", *words, status=2)
+    assert message in line
+    assert "gen --help" in line
+
+
+def test_a_file_that_cannot_be_written_is_one_line() -> None:
+    assert "folder does not exist" in refused("gen", "ud", "-w", "/no/such/x.pcap", status=1)
+
+
+def test_an_interrupted_run_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.pcap"
+    program = [*RDMAWIRE, "gen", "write", "--count", "1000000000", "-w", str(path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        while not list(tmp_path.iterdir()):
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert said == b"rdmawire: interrupted\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_long_runs_show_how_far_they_are(tmp_path: Path) -> None:
+    soon = "import rdmawire.cli.gen; rdmawire.cli.gen._SOON = 0.0; "
+    words = ("gen", "send", "--count", "3000", "--progress", "-w", str(tmp_path / "x.pcap"))
+    terminal = {"FORCE_COLOR": "1"}
+    assert "gen send" in rdmawire(*words, before=soon, env=terminal).stderr
+    assert rdmawire(*words, env=terminal).stderr == ""
+
+
+def test_without_numpy_the_file_is_the_same_and_it_says_what_helps(tmp_path: Path) -> None:
+    paths = tmp_path / "one.pcap", tmp_path / "other.pcap"
+    words = ("gen", "send", "--size", "64", "--count", "3000", "-w")
+    hidden = "import sys; sys.modules['numpy'] = None; "
+    few = "import rdmawire.cli.gen; rdmawire.cli.gen._MANY = 1000; "
+    assert rdmawire(*words, str(paths[0])).stderr == ""
+    said = rdmawire(*words, str(paths[1]), before=hidden + few).stderr
+    assert "pip install 'rdmawire[columns]'" in said
+    assert paths[0].read_bytes() == paths[1].read_bytes()

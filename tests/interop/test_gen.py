@@ -1,0 +1,42 @@
+"""Generated traffic, field by field, against tshark."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rdmawire.capture import LinkType, create_capture
+from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.writing import generate
+from tests.interop.test_tshark import spots_used
+
+pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+
+ORDERS = {
+    "mix": Order(verb=Verb.MIX, frames=300, qps=3, loss=0.02, psn=0xFFFFF0),
+    "ipv6": Order(verb=Verb.MIX, frames=150, ipv6=True, vlan=7, dscp=26, gpu=True),
+    "ecn": Order(verb=Verb.WRITE, frames=300, marks=0.1),
+    "cm": Order(verb=Verb.CM, count=4, qps=2),
+}
+
+
+def written(path: Path, order: Order) -> Path:
+    with create_capture(path, link_type=LinkType.ETHERNET) as writer:
+        generate(order, writer)
+    return path
+
+
+@pytest.mark.parametrize("name", list(ORDERS))
+def test_every_field_of_generated_traffic_is_what_tshark_finds(tmp_path: Path, name: str) -> None:
+    _, unexplained = spots_used(written(tmp_path / f"{name}.pcapng", ORDERS[name]))
+    assert not unexplained, "\n".join(unexplained[:20])
+
+
+def test_no_frame_of_many_rounds_is_malformed(tmp_path: Path) -> None:
+    order = Order(verb=Verb.WRITE, frames=6000, qps=4, psn=0xFFFF00)
+    path = written(tmp_path / "x.pcap", order)
+    good = "infiniband.bth && !_ws.malformed && !_ws.expert.severity"
+    command = ["tshark", "-r", str(path), "-Y", good, "-T", "fields", "-e", "frame.number"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert len(done.stdout.splitlines()) == 6000

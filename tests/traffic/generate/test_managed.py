@@ -1,0 +1,77 @@
+"""Connections that come and go."""
+
+from collections import Counter
+
+import pytest
+
+from rdmawire.nic.cm.gsi import Datagram
+from rdmawire.nic.cm.message import read
+from rdmawire.nic.path import gids_of
+from rdmawire.traffic.generate import managed
+from rdmawire.traffic.generate.managed import Connecting
+from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.roce import Frame
+from tests.traffic.generate.made import Made, made
+
+
+def attribute(frame: Frame) -> CMAttribute:
+    """What a frame's datagram is."""
+    heard = read(Datagram(*gids_of(frame.headers), frame.packet.payload))
+    assert heard is not None
+    return CMAttribute(heard.mad.attribute_id)
+
+
+def attributes(one: Made) -> list[CMAttribute]:
+    return [attribute(frame) for frame in one.frames]
+
+
+def test_one_connection_is_asked_for_granted_confirmed_and_taken_down() -> None:
+    one = made(Order(verb=Verb.CM, count=1))
+    assert [each.name for each in attributes(one)] == [
+        "REQ",
+        "REP",
+        "RTU",
+        "DREQ",
+        "DREP",
+    ]
+
+
+def test_many_at_a_time() -> None:
+    one = made(Order(verb=Verb.CM, count=25, qps=10, ipv6=True))
+    assert set(Counter(attributes(one)).values()) == {25}
+    assert attributes(one)[:10] == attributes(one)[:1] * 10
+    assert one.summary.failed == 0
+
+
+def test_what_is_lost_is_asked_for_again() -> None:
+    one = made(Order(verb=Verb.CM, count=30, qps=5, loss=0.2))
+    counts = Counter(attributes(one))
+    assert one.summary.lost > 0
+    assert sum(counts.values()) == len(one.records)
+    assert min(counts[kind] for kind in list(counts)[:2]) >= 30
+    assert one.summary.virtual_ns > 10**9
+
+
+def test_exactly_so_many_frames() -> None:
+    assert len(made(Order(verb=Verb.CM, frames=13)).records) == 13
+
+
+def test_the_same_seed_gives_the_same_connections() -> None:
+    one, same, other = (made(Order(verb=Verb.CM, count=3, seed=seed)) for seed in (1, 1, 2))
+    assert one.sha256 == same.sha256 != other.sha256
+
+
+def test_nothing_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(managed, "MOST_WAITING", 8)
+    connecting = Connecting(Order(verb=Verb.CM, count=40, qps=4))
+    held = []
+    for _ in range(10):
+        connecting.round(4)
+        held.append(len(connecting.client.nic.device.qps))
+    assert max(held) <= 16
+    assert connecting.client.over == 40
+    connecting.world.run()
+    for end in (connecting.client, connecting.server):
+        assert len(end.manager.registry) == 0
+        assert list(end.nic.device.qps) == [1]

@@ -1,0 +1,53 @@
+"""Wishes: which make sense, and what is said of those that do not."""
+
+from typing import Any
+
+import pytest
+
+from rdmawire.traffic.generate.order import DEFAULT_SIZES, Order, Verb
+from rdmawire.traffic.generate.quantity import OrderError, Sizes
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+def test_every_verb_can_be_asked_for_without_another_word(verb: Verb) -> None:
+    order = Order(verb=verb)
+    assert order.messages == 1000
+    assert order.lengths == Sizes.parse(DEFAULT_SIZES.get(verb, "8"))
+
+
+def test_frames_instead_of_messages() -> None:
+    assert Order(verb=Verb.WRITE, frames=7).messages is None
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"mtu": 1000}, "mtu 1000 is not one of 256, 512, 1024, 2048, 4096"),
+        ({"count": 0}, "count 0 is not within 1..1000000000000000"),
+        ({"frames": -1}, "frames -1 is not within"),
+        ({"qps": 0}, "qps 0 is not within 1..16384"),
+        ({"qps": 16385}, "qps 16385 is not within 1..16384"),
+        ({"vlan": 4095}, "vlan 4095 is not within 0..4094"),
+        ({"dscp": 64}, "dscp 64 is not within 0..63"),
+        ({"psn": 1 << 24}, "psn 16777216 is not within 0..16777215"),
+        ({"seed": -1}, "seed -1 is not within"),
+        ({"latency": -1}, "latency -1 is not within"),
+        ({"rate": 0}, "rate 0 is not within"),
+        ({"loss": 0.51}, "loss 0.51 is not within 0..0.5"),
+        ({"marks": 1.5}, "marks 1.5 is not within 0..1"),
+        ({"count": 1, "frames": 1}, "count and frames both say how much"),
+        ({"verb": Verb.ATOMIC, "sizes": Sizes.parse("8")}, "atomic has messages of one size"),
+        ({"verb": Verb.CM, "sizes": Sizes.parse("8")}, "cm has messages of one size"),
+        (
+            {"verb": Verb.UD, "sizes": Sizes.parse("64,2k")},
+            "a datagram has at most the MTU's 1024 octets, not 2048",
+        ),
+        ({"verb": Verb.CNP, "loss": 0.1}, "cnp"),
+        ({"verb": Verb.CM, "marks": 0.1}, "cm has no ECN"),
+        ({"verb": Verb.CM, "gpu": True}, "no GPU memory"),
+    ],
+)
+def test_what_makes_no_sense_says_what_is_allowed(wishes: dict[str, Any], said: str) -> None:
+    with pytest.raises(OrderError) as found:
+        Order(**{"verb": Verb.WRITE, **wishes})
+    assert said in str(found.value)

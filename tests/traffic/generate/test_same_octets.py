@@ -1,0 +1,115 @@
+"""Many rounds at once give the octets that two adapters put on the wire, frame by frame."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rdmawire.capture import Writer
+from rdmawire.fabric.clock import gbps
+from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.generate import blend
+from rdmawire.traffic.generate.order import DEFAULT_SIZES, MTUS, Order, Tap, Verb
+from rdmawire.traffic.generate.playing import play
+from rdmawire.traffic.generate.progress import Progress
+from rdmawire.traffic.generate.quantity import Sizes
+from rdmawire.traffic.generate.repeating import repeat
+from rdmawire.traffic.summary import Summary
+from rdmawire.wire.psn import MODULUS
+from tests.traffic.generate.made import Made, made, read, short_rounds, writing
+
+SMALL = ["0", "1", "63-66", "64", "200", "0,64,256"]
+LARGE = [*SMALL, "1k,4k", "5000", "3000-9000", "70000"]
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> Order:
+    """Any order but for ECN and connections, of some rounds and a part of one."""
+    verb = draw(st.sampled_from([verb for verb in Verb if verb is not Verb.CM]))
+    loss = 0.0 if verb is Verb.CNP else draw(st.sampled_from([0.0, 0.0, 0.005, 0.1]))
+    sizes = draw(st.sampled_from(SMALL if verb is Verb.UD or loss > 0.01 else LARGE))
+    by_frames = draw(st.booleans())
+    order = Order(
+        verb=verb,
+        sizes=Sizes.parse(sizes) if verb in DEFAULT_SIZES else None,
+        mtu=draw(st.sampled_from(MTUS)),
+        qps=draw(st.sampled_from([1, 1, 2, 5])),
+        loss=loss,
+        gpu=draw(st.booleans()),
+        ipv6=draw(st.booleans()),
+        vlan=draw(st.sampled_from([None, None, 0, 4094])),
+        dscp=draw(st.sampled_from([0, 26])),
+        psn=draw(st.sampled_from([None, MODULUS - 30])),
+        seed=draw(st.integers(0, (1 << 64) - 1)),
+        rate=draw(st.sampled_from([gbps(1), gbps(25), gbps(100), gbps(400), 7 * 10**9])),
+        latency=draw(st.sampled_from([0, 1, 999, 1000, 50_000])),
+        tap=draw(st.sampled_from(list(Tap))),
+        frames=draw(st.integers(1, 600)) if by_frames else None,
+    )
+    if by_frames:
+        return order
+    whole = len(blend.messages(order))
+    return _counted(order, draw(st.integers(whole, 4 * whole + 3)))
+
+
+def _counted(order: Order, count: int) -> Order:
+    fields = {name: getattr(order, name) for name in Order.__dataclass_fields__}
+    return Order(**{**fields, "count": count})
+
+
+Way = Callable[[Order, Writer, Progress], Summary]
+
+
+def done(way: Way, order: Order, name: str) -> Made:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        with writing(path) as writer:
+            summary = way(order, writer, Progress(order, lambda *_: None))
+        return read(path, summary)
+
+
+@given(st.data())
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_both_ways_write_the_same_file(
+    monkeypatch: pytest.MonkeyPatch, data: st.DataObject
+) -> None:
+    short_rounds(monkeypatch)
+    order = data.draw(orders())
+    name = data.draw(st.sampled_from(["x.pcap", "x.pcapng", "x.pcap.gz"]))
+    one, other = done(repeat, order, name), done(play, order, name)
+    assert one.records == other.records
+    assert one.sha256 == other.sha256
+    assert one.summary == other.summary
+    assert counted(one) == counted(other)
+
+
+def counted(one: Made) -> tuple[int, ...]:
+    """What a tap counts in the file: what the summary says."""
+    counter = FrameCounter()
+    for record in one.records:
+        counter(record.data, record.time_ns)
+    summary = one.summary
+    assert counter.frames == summary.frames
+    assert counter.messages == summary.messages
+    assert counter.octets == summary.octets
+    assert counter.retransmits == summary.retransmits
+    return counter.naks, counter.rnr_naks, counter.cnps
+
+
+@pytest.mark.parametrize("verb", [Verb.WRITE, Verb.READ, Verb.ATOMIC, Verb.UD, Verb.MIX])
+def test_rounds_of_full_length_over_a_wrap_of_psns(verb: Verb) -> None:
+    order = Order(verb=verb, count=3000, qps=3, psn=MODULUS - 100)
+    one, other = made(order), made(order, at_once=False)
+    assert (one.sha256, one.summary) == (other.sha256, other.summary)
+
+
+def test_a_few_frames_that_are_lost() -> None:
+    order = Order(verb=Verb.SEND, sizes=Sizes.parse("64"), count=5000, loss=0.001)
+    one, other = made(order), made(order, at_once=False)
+    assert (one.sha256, one.summary) == (other.sha256, other.summary)
+    assert one.summary.lost > 0
