@@ -37,6 +37,11 @@ class AttendedPort:
             frames = self._port.transmit(now)
         return frames
 
+    @property
+    def sends_more(self) -> bool:
+        """Whether ``transmit`` may have more frames, before anything else happens."""
+        return self.nic.sends_more
+
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
         return self._port.next_timer()

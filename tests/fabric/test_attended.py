@@ -55,8 +55,10 @@ def test_work_without_packets_leads_to_more_within_the_same_turn() -> None:
     asker = Asker(Host(1), SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=0), times=3)
     asker.host.bring_up(asker.qp, ATTRIBUTES._replace(ah=asker.host.path_to(Host(2))))
     asker.ask()
+    assert asker.port.sends_more
     assert asker.port.transmit(5) == []
     assert len(asker.done) == 3
+    assert not asker.port.sends_more
 
 
 def test_nobody_need_listen() -> None:

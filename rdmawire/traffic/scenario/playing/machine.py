@@ -53,9 +53,8 @@ def refusal(error: VerbsError | None) -> str:
 class Machine:
     """One host. ``held`` has memory and windows by name, ``events`` counts what was told unasked.
 
-    ``gids`` are all its addresses.
-
-    ``random`` is for what its memory holds, where that is left to chance.
+    ``gids`` are all its addresses. ``random`` is for what its memory holds, if that is left to
+    chance.
     """
 
     def __init__(self, plan: HostPlan, place: Place, random: Random) -> None:
