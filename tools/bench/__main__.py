@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tools.bench import columns, dissecting, fabric, nic
+from tools.bench import columns, dissecting, fabric, gen, nic
 from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
 
@@ -39,7 +39,7 @@ def _capture(folder: str, name: str, frames: Iterator[bytes], count: int) -> Pat
 @click.option("--peer", default=5_000, show_default=True, help="Frames that Scapy reads.")
 @click.option("--json", "report", type=click.Path(path_type=Path), help="Also write JSON here.")
 def bench(small: int, large: int, peer: int, report: Path | None) -> None:
-    """Measure reading, checking and the software RNIC beside Scapy and tshark, here and now."""
+    """Measure reading, checking, making traffic and the RNIC beside Scapy and tshark, here."""
     click.echo(_machine())
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"writing {small} small and {large} large frames ...")
@@ -53,6 +53,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
             figures += dissecting.measure(name, path, frames, peer)
     figures += nic.measure()
     figures += fabric.measure()
+    figures += gen.measure()
     figures.append(dissecting.start_up())
     if report:
         report.write_text(json.dumps([figure._asdict() for figure in figures], indent=1))

@@ -28,6 +28,14 @@ def scapy_messages() -> float:
     return rate
 
 
+def scapy_builds(path: Path) -> float:
+    """How many frames like the first two of a capture Scapy builds in a second."""
+    command = (sys.executable, "-m", "tools.bench.peer_scapy", str(path))
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    rate: float = json.loads(done.stdout)
+    return rate
+
+
 def tshark(path: Path, frames: int) -> dict[str, float]:
     """The rate of tshark for two fields of the first frames; nothing if there is no tshark."""
     if not shutil.which("tshark"):

@@ -1,0 +1,85 @@
+"""Test traffic to a file, beside Scapy building the same frames and a loop that writes as much."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rdmawire.capture import LinkType, create_capture
+from rdmawire.capture.sink import open_sink
+from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.quantity import Sizes
+from rdmawire.traffic.generate.writing import generate
+from tools.bench import peer
+from tools.bench.rate import Figure, best_rate
+
+_SCAPY = "Scapy builds them"
+_PLAIN = "of writing as many octets"
+_BLOCK = 1 << 21
+
+
+class Job(NamedTuple):
+    """What is measured, and whether it is compared with writing octets alone."""
+
+    name: str
+    order: Order
+    at_once: bool = True
+    octets: bool = False
+
+
+def _write(count: int, size: str, mtu: int = 1024, loss: float = 0.0) -> Order:
+    return Order(verb=Verb.WRITE, sizes=Sizes.parse(size), mtu=mtu, count=count, loss=loss)
+
+
+def jobs(scale: int) -> Iterator[Job]:
+    """Everything that is measured; ``scale`` is small messages of the first."""
+    yield Job("WRITE 64 B", _write(scale, "64"))
+    yield Job("mix", Order(verb=Verb.MIX, count=scale // 4))
+    yield Job("WRITE 64 B, 0.1 % lost", _write(scale // 8, "64", loss=0.001))
+    yield Job("WRITE 64 B, 1 % lost", _write(scale // 32, "64", loss=0.01))
+    yield Job("WRITE 64 B, frame by frame", _write(scale // 32, "64"), at_once=False)
+    yield Job("WRITE 1 MiB, MTU 4096", _write(scale // 1000, "1M", mtu=4096), octets=True)
+
+
+def measure(scale: int = 1_000_000) -> Iterator[Figure]:
+    """All figures, printed as they come."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "gen.pcap")
+        make(Job("", _write(1, "64")), path)
+        scapy = peer.scapy_builds(path)
+        yield Figure("gen: Scapy builds the frames of WRITE 64 B", scapy).shown()
+        for job in jobs(scale):
+            yield _measured(job, path, scapy)
+
+
+def make(job: Job, path: Path) -> int:
+    """Write one capture; how many frames it has."""
+    with create_capture(path, link_type=LinkType.ETHERNET) as writer:
+        return generate(job.order, writer, at_once=job.at_once).frames
+
+
+def _measured(job: Job, path: Path, scapy: float) -> Figure:
+    rate = best_rate(lambda: make(job, path))
+    frames, octets = make(job, path), path.stat().st_size
+    volume = rate * octets / frames / 1e9
+    name = f"gen: {job.name}"
+    if not job.octets:
+        return Figure(name, rate, rate / scapy, _SCAPY, volume).shown()
+    plain = best_rate(lambda: _plain(path, octets)) / 1e9
+    Figure("gen: as many octets written, and no more", plain * 1e3, unit="MB/s").shown()
+    return Figure(name, rate, volume / plain, _PLAIN, volume).shown()
+
+
+def _plain(path: Path, octets: int) -> int:
+    """Write so many octets to a file, through the same sink."""
+    block = bytes(range(256)) * (_BLOCK // 256)
+    sink, _ = open_sink(path)
+    for _ in range(octets // _BLOCK):
+        sink.write(block)
+    sink.commit()
+    return octets
+
+
+if __name__ == "__main__":
+    for _ in measure():
+        pass
