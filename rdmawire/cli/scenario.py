@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import bar
 from rdmawire.cli.streams import complain
@@ -45,7 +46,8 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of scenarios, for editors.")
 @click.option(
     "-w", "--write", "capture", metavar="FILE",
-    help="Write what hosts send: a .pcap or .pcapng, or a folder for one of each SCENARIO.",
+    help="Write what hosts send: a .pcap or .pcapng, packed or not; a folder for one of each "
+    "SCENARIO; or - for standard output.",
 )  # fmt: skip
 @click.option(
     "--tap", "point", metavar="POINT",
@@ -74,7 +76,7 @@ def command(
     quiet: bool,
     progress: bool | None,
 ) -> int:
-    """Play each SCENARIO, a YAML file or the name of one that comes with rdmawire.
+    """Play each SCENARIO: a YAML file, - for standard input, or one that comes with rdmawire.
 
     Hosts, adapters, GPUs, links, switches and faults are virtual, and so is time: the same
     scenario gives the same frames, octet by octet. What it expects is checked. Exit status: 0 if
@@ -84,6 +86,7 @@ def command(
     Examples:
       rdmawire run --list
       rdmawire run lost-first -w lost-first.pcapng
+      rdmawire run lost-first -w - | tshark -r -
       rdmawire run mine.yaml --tap leaf:server --arrived -w server.pcap
       rdmawire run --show lost-first > mine.yaml
       rdmawire run --all --quiet
@@ -103,7 +106,8 @@ def command(
         return _MISTAKEN
     if check:
         return _say_fine(read, quiet=quiet)
-    results = Results(as_json=as_json, quiet=quiet)
+    said_to = sys.stderr if target.is_output else sys.stdout
+    results = Results(said_to, as_json=as_json, quiet=quiet)
     drawn = progress if progress is not None else sys.stderr.isatty()
     for scenario in read:
         results.add(_played(scenario, target, drawn=drawn))
@@ -128,13 +132,21 @@ class Target:
         if self.capture and len(names) > 1 and not os.path.isdir(self.capture):
             said = f"-w {safe(self.capture)} is one file, for {len(names)} scenarios"
             raise click.UsageError(f"{said}; name a folder")
+        files = [self.of(name) for name in names]
+        if twice := next((file for file in files if file and files.count(file) > 1), None):
+            raise click.UsageError(f"{safe(twice)} would be written twice")
 
-    def of(self, scenario: "Scenario") -> str | None:
-        """The file of one scenario."""
+    def of(self, name: str) -> str | None:
+        """The file of one scenario, as it was asked for."""
         if self.capture is None or not os.path.isdir(self.capture):
             return self.capture
-        stem, _ = os.path.splitext(os.path.basename(scenario.source))
+        stem, _ = os.path.splitext(os.path.basename(name))
         return os.path.join(self.capture, f"{stem}.pcapng")
+
+    @property
+    def is_output(self) -> bool:
+        """Whether frames go to standard output, so that all else has to go elsewhere."""
+        return self.capture == STREAM
 
 
 def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
@@ -194,7 +206,7 @@ def _nearest(word: str) -> str:
     from rdmawire.nearest import nearest
     from rdmawire.traffic.scenario.shipped import shipped
 
-    if os.path.exists(word):
+    if word == STREAM or os.path.exists(word):
         return ""
     near = next(iter(nearest(word, list(shipped()))), "")
     return f"; did you mean the shipped {near!r}?" if near else "; --list has the shipped ones"
@@ -203,16 +215,24 @@ def _nearest(word: str) -> str:
 def _read(word: str, seed: int | None) -> "Scenario | None":
     """A scenario; ``None`` for one with mistakes, which are told, each on a line of its own."""
     from rdmawire.traffic.scenario.form.mistake import ScenarioError
-    from rdmawire.traffic.scenario.reader import read_scenario
-    from rdmawire.traffic.scenario.shipped import read_shipped
 
     try:
-        scenario = read_shipped(word) if _is_shipped(word) else read_scenario(word)
+        scenario = _scenario(word)
     except ScenarioError as error:
         for line in str(error).splitlines():
             complain(f"{line}{_nearest(word)}")
         return None
     return scenario if seed is None else replace(scenario, seed=seed)
+
+
+def _scenario(word: str) -> "Scenario":
+    from rdmawire.traffic.scenario.form.source import MOST_OCTETS
+    from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
+    from rdmawire.traffic.scenario.shipped import read_shipped
+
+    if word == STREAM:
+        return read_scenario_text(sys.stdin.buffer.read(MOST_OCTETS + 1), STANDARD_INPUT)
+    return read_shipped(word) if _is_shipped(word) else read_scenario(word)
 
 
 def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> int:
@@ -231,7 +251,7 @@ def _played(scenario: "Scenario", target: Target, *, drawn: bool) -> "Outcome":
         try:
             return play(
                 scenario,
-                capture=target.of(scenario),
+                capture=target.of(scenario.source),
                 point=target.point,
                 arrived=target.arrived,
                 progress=told,

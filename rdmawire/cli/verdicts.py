@@ -2,10 +2,7 @@
 
 import json
 import os
-import sys
-from typing import TYPE_CHECKING
-
-import click
+from typing import TYPE_CHECKING, TextIO
 
 from rdmawire.cli.summary import as_object, write_summary
 from rdmawire.screen import safe
@@ -16,12 +13,15 @@ if TYPE_CHECKING:
     from rdmawire.traffic.summary import Summary
 
 _SECOND = 1_000_000_000
+_PASSED = ("passed", "green")
+_FAILED = ("FAILED", "bold red")
 
 
 class Results:
     """Results of scenarios, one after the other; JSON is printed when all are there."""
 
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+    def __init__(self, to: TextIO, *, as_json: bool, quiet: bool) -> None:
+        self._to = to
         self._quiet = quiet
         self._objects: list[dict[str, object]] | None = [] if as_json else None
         self._total: Summary | None = None
@@ -38,10 +38,10 @@ class Results:
         if self._objects is not None:
             self._objects.append(_object(outcome))
         elif not (self._quiet and outcome.passed):
-            click.echo(_line(outcome))
+            self._say(self._line(outcome))
             for failure in outcome.failures:
-                click.echo(f"  {safe(failure.text(outcome.scenario.source))}")
-            sys.stdout.flush()
+                self._say(f"  {safe(failure.text(outcome.scenario.source))}")
+            self._to.flush()
 
     def conclude(self) -> int:
         """Print what is left; the exit status."""
@@ -51,30 +51,31 @@ class Results:
                 "passed": self._passed,
                 "failed": self._failed,
             }
-            click.echo(json.dumps(document, indent=1))
+            self._say(json.dumps(document, indent=1))
         elif not self._quiet and self._total is not None:
-            click.echo()
-            write_summary(self._total, as_json=False)
+            self._say()
+            write_summary(self._total, as_json=False, to=self._to)
             if self._passed + self._failed > 1:
-                click.echo(f"\n{self._passed} passed, {self._failed} failed")
+                self._say(f"\n{self._passed} passed, {self._failed} failed")
         return 1 if self._failed else 0
 
+    def _say(self, text: str = "") -> None:
+        self._to.write(f"{text}\n")
 
-def _line(outcome: "Outcome") -> str:
-    word = _painted("passed", "green") if outcome.passed else _painted("FAILED", "bold red")
-    time = outcome.summary.virtual_ns / _SECOND
-    said = f"{outcome.frames} frames, {time:.9f} s"
-    scenario = outcome.scenario
-    return f"{word}  {safe(scenario.source)}: {safe(scenario.name)} ({said})"
+    def _line(self, outcome: "Outcome") -> str:
+        style = _PASSED if outcome.passed else _FAILED
+        time = outcome.summary.virtual_ns / _SECOND
+        said = f"{outcome.frames} frames, {time:.9f} s"
+        scenario = outcome.scenario
+        return f"{self._painted(*style)}  {safe(scenario.source)}: {safe(scenario.name)} ({said})"
 
+    def _painted(self, text: str, style: str) -> str:
+        """Text in colour, in a terminal."""
+        if not self._to.isatty() or "NO_COLOR" in os.environ:
+            return text
+        from rich.style import Style
 
-def _painted(text: str, style: str) -> str:
-    """Text in colour, in a terminal."""
-    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
-        return text
-    from rich.style import Style
-
-    return Style.parse(style).render(text)
+        return Style.parse(style).render(text)
 
 
 def _object(outcome: "Outcome") -> dict[str, object]:

@@ -2,13 +2,15 @@
 
 import json
 import os
+import pty
+import subprocess
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from rdmawire.capture import open_capture
-from tests.cli.command import rdmawire, refused
+from tests.cli.command import RDMAWIRE, rdmawire, refused
 
 WRITE = """\
 name: One WRITE
@@ -116,6 +118,38 @@ def test_another_point_and_another_end_of_the_way(tmp_path: Path) -> None:
     assert list(frames.values()) == [18, 2, 15]
 
 
+def test_frames_go_to_standard_output_and_all_else_beside(here: str, tmp_path: Path) -> None:
+    done = subprocess.run([*RDMAWIRE, "run", here, "-w", "-"], capture_output=True, check=True)
+    assert done.stderr.decode().startswith(f"passed  {here}: One WRITE")
+    path = tmp_path / "out.pcap"
+    path.write_bytes(done.stdout)
+    with open_capture(path) as reader:
+        assert len(list(reader)) == 9
+
+
+def test_a_scenario_comes_from_standard_input() -> None:
+    done = rdmawire("run", "-", stdin=WRITE.encode())
+    assert done.stdout.startswith("passed  standard input: One WRITE")
+    assert refused("run", "-", stdin=b"- a", status=2).startswith("rdmawire: standard input:1:1: ")
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}])
+def test_colours_are_for_terminals(here: str, env: dict[str, str]) -> None:
+    main, follower = pty.openpty()
+    done = subprocess.run(
+        [*RDMAWIRE, "run", "-q", failing(Path(here).parent)],
+        stdout=follower,
+        check=False,
+        env={**os.environ, "TERM": "xterm", **env},
+    )
+    os.close(follower)
+    shown = os.read(main, 1 << 16)
+    os.close(main)
+    assert done.returncode == 1
+    assert (b"\x1b[1;31mFAILED" in shown) is not bool(env)
+    assert b"\x1b" not in rdmawire("run", here).stdout.encode()
+
+
 def test_the_schema_is_json(here: str) -> None:
     schema = json.loads(rdmawire("run", "--schema").stdout)
     assert schema["title"] == "A scenario of rdmawire"
@@ -167,6 +201,7 @@ def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_pat
         (("write", "--arrived", "-w", "x.pcap"), "--arrived needs a --tap POINT"),
         (("write", "read", "-w", "x.pcap"), "-w x.pcap is one file, for 2 scenarios"),
         (("write", "--seed", "-1"), "-1 is not in the range"),
+        (("write", "write.yaml", "-w", "."), "./write.pcapng would be written twice"),
         (
             ("write", "--tap", "leaf", "-w", os.devnull + ".pcap"),
             "Invalid value for --tap: 'leaf' is none of client-server, client, server",
