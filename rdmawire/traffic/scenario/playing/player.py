@@ -15,19 +15,18 @@ from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import CompletionEvent, Event
 from rdmawire.nic.srq import SharedReceiveQueue
-from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.traffic.scenario.model import ConnectionPlan, ReceivePlan, StepPlan
 from rdmawire.traffic.scenario.playing.connecting import Introductions
-from rdmawire.traffic.scenario.playing.doing import (
-    OWNERS,
-    RENEWED,
-    Doing,
-    do,
-    receive_work,
-    send_work,
-)
+from rdmawire.traffic.scenario.playing.doing import OWNERS, Doing, do
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine, errno_name, refusal
+from rdmawire.traffic.scenario.playing.posting import (
+    Post,
+    post_receive,
+    post_send,
+    receive_room,
+    send_room,
+)
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.work import SUCCESS, Job, Queue, Run, Wrong
 
@@ -80,8 +79,8 @@ class Player:
 
     def _queues_of(self, lane: Lane) -> tuple[Queue, Queue]:
         return (
-            Queue(partial(_send_room, lane), partial(self._post, self._send)),
-            Queue(partial(_receive_room, lane), partial(self._post, self._receive)),
+            Queue(partial(send_room, lane), partial(self._post, post_send)),
+            Queue(partial(receive_room, lane), partial(self._post, post_receive)),
         )
 
     def _link_steps(self) -> None:
@@ -216,13 +215,14 @@ class Player:
 
     # Work.
 
-    def _post(self, post: Callable[[Job, int], None], job: Job) -> None:
+    def _post(self, post: Post, job: Job) -> None:
         """Post one piece of a job's work; a refusal ends it."""
         run, number = job.run, job.posted << _NUMBER_BITS | job.number
         job.posted += 1
         run.posted += 1
+        doing = Doing(self.stage, self._introductions, run.step, job.lane, self._world.now)
         try:
-            post(job, number)
+            post(job, number, doing)
         except VerbsError as error:
             self._refused(job, error)
             return
@@ -230,32 +230,6 @@ class Player:
             self._blame(run, job.lane, run.step.refused, refusal(None))
         if not run.waited_for:
             self._end_job(job)
-
-    def _send(self, job: Job, number: int) -> None:
-        lane, work = job.lane, job.work
-        if work is None or job.run.step.verb in RENEWED:
-            work = job.work = send_work(self._doing(job))
-        assert isinstance(work, SendWR)
-        flags = work.flags
-        if not job.run.waited_for and _send_room(lane) <= 1:
-            flags |= SIGNALED  # so that it is known when there is room again
-        lane.machine.host.nic.post_send(
-            lane.qp, (work._replace(wr_id=number, flags=flags),), self._world.now
-        )
-
-    def _receive(self, job: Job, number: int) -> None:
-        lane, nic = job.lane, job.lane.machine.host.nic
-        if job.work is None:
-            job.work = receive_work(self._doing(job))
-        work = job.work._replace(wr_id=number)
-        assert isinstance(work, RecvWR)
-        if lane.srq is not None:
-            nic.post_srq_recv(lane.srq, (work,))
-        else:
-            nic.post_recv(lane.qp, (work,), self._world.now)
-
-    def _doing(self, job: Job) -> Doing:
-        return Doing(self.stage, self._introductions, job.run.step, job.lane, self._world.now)
 
     def _refused(self, job: Job, error: VerbsError) -> None:
         run = job.run
@@ -349,17 +323,3 @@ class Player:
 def _says_nothing(run: Run) -> bool:
     """Whether a step begins with the one before it."""
     return run.step.at is None and not run.step.after
-
-
-def _send_room(lane: Lane) -> int:
-    """How many sends may be posted, so that none is refused and no completion is lost."""
-    if not lane.ready:
-        return 0
-    return min(lane.cap.max_send_wr - len(lane.qp.sq), lane.cq.cqe - len(lane.cq))
-
-
-def _receive_room(lane: Lane) -> int:
-    """How many receives may be posted."""
-    if lane.srq is not None:
-        return lane.srq.max_wr - len(lane.srq)
-    return min(lane.cap.max_recv_wr - len(lane.qp.rq), lane.cq.cqe - len(lane.cq))
