@@ -15,8 +15,12 @@ SUFFIX: Final = ".yaml"
 def shipped() -> Mapping[str, Traversable]:
     """The file of each, by name, in the order of the alphabet."""
     folder = files("rdmawire.traffic") / FOLDER
-    found = (file for file in folder.iterdir() if file.name.endswith(SUFFIX))
-    return {file.name.removesuffix(SUFFIX): file for file in sorted(found, key=lambda f: f.name)}
+    found = {
+        file.name.removesuffix(SUFFIX): file
+        for file in folder.iterdir()
+        if file.name.endswith(SUFFIX)
+    }
+    return dict(sorted(found.items()))
 
 
 def text_of(name: str) -> str:

@@ -184,8 +184,9 @@ def test_what_is_needed_is_what_the_plan_has_no_default_for(record: Record[Any])
         given.remove("name")
     if record.called == "a connection":
         given.remove("ends")
-    bare = {field.name for field in fields(record.plan) if field.default is MISSING}
-    bare -= {field.name for field in fields(record.plan) if field.default_factory is not MISSING}
+    plan: Any = record.plan
+    bare = {field.name for field in fields(plan) if field.default is MISSING}
+    bare -= {field.name for field in fields(plan) if field.default_factory is not MISSING}
     places = {place for key, row in record.keys.items() if row.needed for place in row.places(key)}
     needed = {name for within, name in places if not within}
     assert bare - given <= needed

@@ -86,7 +86,7 @@ class Leaf(Generic[T]):
         return self.shown(value)
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
-        types = self.types if len(self.types) > 1 else self.types[0]
+        types = [*self.types] if len(self.types) > 1 else self.types[0]
         return {"type": types, "description": self.said}
 
 
@@ -129,7 +129,7 @@ def size(low: int, high: int) -> Leaf[int]:
     return Leaf(
         said=f"a size from {least} to {most}, such as 8 KiB",
         parse=within(units.size, low, high),
-        samples=(most, str(max(low, 64))),
+        samples=(units.written(min(max(low, 8 << 10), high), units.SIZES), most, str(max(low, 64))),
         shown=partial(units.written, units=units.SIZES),
         types=("integer", "string"),
     )
@@ -141,9 +141,9 @@ LONGEST_TIME = 10**15
 
 def time(low: int = 0, high: int = LONGEST_TIME) -> Leaf[int]:
     """Nanoseconds."""
-    most = f" up to {units.written(high, units.TIMES)}" if high < LONGEST_TIME else ""
+    most = f" up to {units.written(high, units.TIMES)}," if high < LONGEST_TIME else ""
     return Leaf(
-        said=f"a time such as 10 us{most}",
+        said=f"a time{most} such as 10 us",
         parse=within(units.time, low, high),
         samples=("10 us", "1.5 ms"),
         shown=partial(units.written, units=units.TIMES),
@@ -172,11 +172,10 @@ def rate(low: int = 1, high: int = 10**15) -> Leaf[int]:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Whole numbers: one, a range, or a list of both; each once, ``most`` of them at most."""
+    """Whole numbers: one, a range, or a list of both; each once."""
 
     low: int
     high: int
-    most: int = 1 << 16
 
     @property
     def said(self) -> str:
@@ -187,11 +186,13 @@ class Numbers:
         low = self.low
         return (str(low), f"{low}..{low + 3}", f"[{low}, {low + 2}..{low + 3}]")
 
-    def read(self, node: Node, reading: Reading) -> tuple[int, ...]:  # noqa: ARG002 - a kind
+    def read(self, node: Node, reading: Reading) -> tuple[int, ...]:
         items = node.items if isinstance(node, Items) else (node,)
         found: dict[int, None] = {}
         for item in items:
-            found.update(dict.fromkeys(parsed(item, self.said, self._range)))
+            numbers = parsed(item, self.said, self._range)
+            reading.spend(len(numbers), item)
+            found.update(dict.fromkeys(numbers))
         return tuple(found)
 
     def _range(self, text: str) -> range:
@@ -199,8 +200,6 @@ class Numbers:
         last = self.high if most is None else most
         if least < self.low or last > self.high:
             raise Unfit
-        if last - least >= self.most:
-            raise Unfit(f"{self.most} numbers at most")
         return range(least, last + 1)
 
     def show(self, value: Iterable[int]) -> str:
@@ -301,14 +300,12 @@ class Two(Generic[T]):
 
     def read(self, node: Node, reading: Reading) -> tuple[T, T]:
         parts = tuple(_parts(node))
-        if len(parts) == 1 and self.same:
-            parts *= 2
-        if len(parts) != 2:
+        if len(parts) != 2 and not (len(parts) == 1 and self.same):
             raise misfit(node, self.said)
         found, whole = reading.gather(partial(self.item.read, part, reading) for part in parts)
         if not whole:
             raise Unread
-        return found[0], found[1]
+        return found[0], found[-1]
 
     def show(self, value: tuple[T, T]) -> str:
         return listed(map(self.item.show, value))

@@ -1,6 +1,7 @@
 """Mistakes of a scenario: where, what was found, what was expected, what may have been meant."""
 
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from rdmawire.errors import RdmaError
@@ -11,6 +12,8 @@ MOST_MISTAKES: Final = 20
 """Mistakes of one file that are told; the others are counted."""
 _MOST_LISTED: Final = 16
 """Words that a message lists."""
+_MOST_COMPARED: Final = 400
+"""Known words that a strange one is compared with."""
 _LONGEST: Final = 60
 """Characters of a file that a message repeats, and of a word that is looked up."""
 
@@ -112,7 +115,7 @@ def meant_by(word: str, known: Collection[str]) -> str:
     if not word or len(word) > _LONGEST:
         return ""
     same = (each for each in known if each.casefold() == word.casefold())
-    return next(same, "") or next(iter(nearest(word, known)), "")
+    return next(same, "") or next(iter(nearest(word, islice(known, _MOST_COMPARED))), "")
 
 
 def quoted(text: str) -> str:
@@ -122,6 +125,6 @@ def quoted(text: str) -> str:
 
 def listed(words: Iterable[str]) -> str:
     """Words one after the other; of many, the first ones."""
-    every = tuple(words)
-    first = ", ".join(every[:_MOST_LISTED])
-    return first if len(every) <= _MOST_LISTED else f"{first} and {len(every) - _MOST_LISTED} more"
+    every = words if isinstance(words, Collection) else tuple(words)
+    first = ", ".join(islice(every, _MOST_LISTED))
+    return f"{first} and {len(every) - _MOST_LISTED} more" if len(every) > _MOST_LISTED else first

@@ -2,41 +2,60 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from rdmawire.traffic.scenario.form.mistake import Misread, Mistakes, Unread
 from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar
-from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, LinkPlan, SwitchPlan
+from rdmawire.traffic.scenario.model import (
+    ConnectionPlan,
+    HostPlan,
+    LinkPlan,
+    MemoryPlan,
+    SwitchPlan,
+)
 
 T = TypeVar("T")
+
+MOST_LISTED: Final = 1 << 18
+"""Values for which all ranges of a file that are lists may stand."""
 
 
 class Names:
     """Every name that a file gives to something, also where the rest of it cannot be read.
 
-    So nothing is said to be missing that is there, but has a mistake in it.
+    So nothing is said to be missing that is there, but has a mistake in it. ``steps`` has where
+    each name of a step comes first. ``links`` are those of the file, or the one that two hosts
+    have without any.
     """
 
     def __init__(self, root: Node) -> None:
         hosts = _pairs(_at(root, "hosts"))
-        self.hosts = tuple(hosts)
-        self.switches = tuple(_pairs(_at(root, "switches")))
-        self.links = tuple(_pairs(_at(root, "links")))
-        self.connections = tuple(_pairs(_at(root, "connections")))
-        self.steps = tuple(_steps(_at(root, "work")))
+        self.hosts = dict.fromkeys(hosts)
+        self.switches = dict.fromkeys(_pairs(_at(root, "switches")))
+        self.nodes = self.hosts | self.switches
+        self.links = dict.fromkeys(_pairs(_at(root, "links")))
+        self.implied = not (self.links or self.switches) and len(hosts) == _TWO
+        if self.implied:
+            self.links["-".join(hosts)] = None
+        self.connections = dict.fromkeys(_pairs(_at(root, "connections")))
+        self.steps: dict[str, int] = {}
+        for place, name in enumerate(_steps(_at(root, "work"))):
+            self.steps.setdefault(name, place)
         self._in_hosts = {
-            (host, section): tuple(_words(_at(node, section)))
+            (host, section): dict.fromkeys(_words(_at(node, section)))
             for host, node in hosts.items()
             for section in ("memory", "windows", "gpus", "shared receives")
         }
+        for host in hosts:
+            both = self.of(host, "memory") | self.of(host, "windows")
+            self._in_hosts[host, "memory or windows"] = both
 
-    def of(self, host: str, section: str) -> tuple[str, ...]:
-        """What a host has in one of its sections."""
-        return self._in_hosts.get((host, section), ())
+    def of(self, host: str, section: str) -> dict[str, None]:
+        """What a host has in one of its sections; spans may name ``memory or windows``."""
+        return self._in_hosts.get((host, section), {})
 
-    def memory(self, host: str) -> tuple[str, ...]:
-        """What spans may name of a host."""
-        return self.of(host, "memory") + self.of(host, "windows")
+
+_TWO: Final = 2
 
 
 def _at(node: Node, key: str) -> Node | None:
@@ -66,8 +85,8 @@ class Reading:
     """One file, while it is read. ``homes`` says of which things a key is one.
 
     ``scope`` are the names of the things round what is being read, the outermost first; ``step``
-    counts steps. ``hosts``, ``switches``, ``links`` and ``connections`` are those without mistakes,
-    once they are read.
+    counts steps. ``hosts``, ``memory`` (by host and name), ``switches``, ``links`` (by their ends)
+    and ``connections`` are those without mistakes, once they are read; ``linked`` has a link.
     """
 
     def __init__(
@@ -77,10 +96,14 @@ class Reading:
         self.mistakes = mistakes
         self.homes = homes
         self.scope: list[str] = []
+        self._listed = 0
+        self._made: dict[Callable[[Reading], Any], Any] = {}
         self.step = 0
         self.hosts: dict[str, HostPlan] = {}
+        self.memory: dict[tuple[str, str], MemoryPlan] = {}
         self.switches: dict[str, SwitchPlan] = {}
-        self.links: list[LinkPlan] = []
+        self.links: dict[frozenset[str], LinkPlan] = {}
+        self.linked: set[str] = set()
         self.connections: dict[str, ConnectionPlan] = {}
 
     @contextmanager
@@ -91,6 +114,19 @@ class Reading:
             yield
         finally:
             self.scope.pop()
+
+    def once(self, make: "Callable[[Reading], T]") -> T:
+        """What is made of the file's names, and is the same each time."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
+
+    def spend(self, values: int, node: Node) -> None:
+        """Count values of lists; :class:`Misread` for more than a file may have."""
+        self._listed += values
+        if self._listed > MOST_LISTED:
+            raise Misread(node.mark, f"{values} values in a list", f"{MOST_LISTED} in a file")
 
     def tell(self, complaints: Iterable[Misread]) -> bool:
         """Mistakes in something that is read nevertheless; whether there are any."""

@@ -54,6 +54,8 @@ class Found:
     mark: Mark
     values: dict[str, Any] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
+    taken: dict[tuple[tuple[str, str], ...], str] = field(default_factory=dict)
+    """By which key a place has its value."""
 
     def at(self, key: str) -> Mark:
         """Where the value of a key stands, or the whole where it has none."""
@@ -132,13 +134,9 @@ class Record(Generic[T]):
     def _read(self, key: Scalar, node: Node, found: Found, reading: Reading) -> None:
         """Read what stands behind one key."""
         name, row = self._row(key, reading)
-        rivals = [
-            other
-            for other in found.nodes
-            if other in self.keys and row.places(name) == self.keys[other].places(other)
-        ]
-        if rivals:
-            besides = f"{quoted(key.text)} besides {quoted(rivals[0])}"
+        rival = found.taken.setdefault(row.places(name), key.text)
+        if rival != key.text:
+            besides = f"{quoted(key.text)} besides {quoted(rival)}"
             raise Misread(key.mark, besides, "one of the two")
         found.nodes[key.text] = node
         row.put(name, row.kind.read(node, reading), found.values)
@@ -158,8 +156,8 @@ class Record(Generic[T]):
         raise Misread(key.mark, f"key {quoted(text)}{of}", expected, word=text, known=known)
 
     def _miss(self, key: str, node: Node) -> None:
-        expected = f"{key}: {self.keys[key].kind.said}"
-        raise Misread(node.mark, f"{self.called} without {quoted(key)}", expected)
+        found = f"{self.called} without {quoted(key)}"
+        raise Misread(node.mark, found, self.keys[key].kind.said)
 
     def default(self, key: str) -> Any:
         """What a key has that is left out; ``MISSING`` if nothing, or if that is another's."""
@@ -204,7 +202,7 @@ class Named(Generic[T]):
 
     @property
     def said(self) -> str:
-        return self.called
+        return f"{self.called}, such as {self.samples[0]}"
 
     @property
     def samples(self) -> tuple[str, ...]:
@@ -271,7 +269,9 @@ class Choice(Generic[T]):
     def json(self, known: Definitions) -> Json:
         words = {word: record.json(known) for word, record in self.records.items()}
         one: Json = {"type": "object", "properties": words, "additionalProperties": False}
-        return one | {"minProperties": 1, "maxProperties": 1}
+        one |= {"minProperties": 1, "maxProperties": 1}
+        bare = [word for word, record in self.records.items() if not record.needed]
+        return {"anyOf": [one, {"enum": bare}]} if bare else one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Kinds of values that name something else in the file: hosts, memory, ends, steps, counters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,14 +11,19 @@ from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.source import Node, described
 from rdmawire.traffic.scenario.model import End, MemoryPlan, Span
 
-Known = Callable[[Reading], Sequence[str]]
+Known = Callable[[Reading], Collection[str]]
 
 
-def check_known(node: Node, word: str, what: str, known: Sequence[str]) -> None:
+def check_known(node: Node, word: str, what: str, known: Collection[str]) -> None:
     """:class:`Misread` for a word of a node that is no name of what it should be."""
     if word not in known:
-        expected = f"{what}: {listed(known) if known else 'there is none'}"
-        raise Misread(node.mark, described(node), expected, word=word, known=known)
+        raise unknown(node, word, what, known)
+
+
+def unknown(node: Node, word: str, what: str, known: Collection[str]) -> Misread:
+    """That a word is none of those that are known."""
+    expected = f"{what}: {listed(known) if known else 'there is none'}"
+    return Misread(node.mark, described(node), expected, word=word, known=known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +52,38 @@ class Reference:
 
 HOST: Final = Reference("a host", lambda reading: reading.names.hosts, ("client",))
 NODE: Final = Reference(
-    "a host or a switch",
-    lambda reading: reading.names.hosts + reading.names.switches,
-    ("client", "leaf"),
+    "a host or a switch", lambda reading: reading.names.nodes, ("client", "leaf")
 )
 GPU: Final = Reference(
     "a GPU of this host", lambda reading: reading.names.of(reading.scope[0], "gpus"), ("gpu0",)
 )
+LINK: Final = Reference("a link", lambda reading: reading.names.links, ("client-leaf",))
 
 
-def links_of(reading: Reading) -> tuple[str, ...]:
-    """Those that the file has, or the one between two hosts."""
-    names = reading.names
-    if names.links or names.switches or len(names.hosts) != 2:
-        return names.links
-    return ("-".join(names.hosts),)
+class StepName:
+    """The name of a step that comes before the one that is read."""
+
+    said = "the name of a step before this one"
+    samples = ("w1",)
+
+    def read(self, node: Node, reading: Reading) -> str:
+        text, steps = text_of(node, self.said), reading.names.steps
+        if steps.get(text, reading.step) >= reading.step or not text:
+            before = [name for name, place in steps.items() if name and place < reading.step]
+            raise unknown(node, text, self.said, before)
+        return text
+
+    def show(self, value: str) -> str:
+        return value
+
+    def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
+        return {"type": "string", "description": self.said}
 
 
-LINK: Final = Reference("a link", links_of, ("client-leaf",))
+STEP: Final = StepName()
 
 
-def _steps_before(reading: Reading) -> tuple[str, ...]:
-    return tuple(name for name in reading.names.steps[: reading.step] if name)
-
-
-STEP: Final = Reference("a step before this one", _steps_before, ("w1",))
+_ALL: Final = "memory or windows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,7 @@ class Spans:
         check_known(node, span.host, HOST.said, reading.names.hosts)
         names = reading.names
         if self.windows:
-            what, known = f"memory or a window of {span.host}", names.memory(span.host)
+            what, known = f"memory or a window of {span.host}", names.of(span.host, _ALL)
         else:
             what, known = f"memory of {span.host}", names.of(span.host, "memory")
         check_known(node, span.memory, what, known)
@@ -118,9 +130,7 @@ SPAN: Final = Spans()
 
 def memory_of(span: Span, reading: Reading) -> MemoryPlan | None:
     """The memory that is named, if it could be read, and is no window."""
-    host = reading.hosts.get(span.host)
-    plans = () if host is None else host.memory
-    return next((plan for plan in plans if plan.name == span.memory), None)
+    return reading.memory.get((span.host, span.memory))
 
 
 def check_fit(node: Node, span: Span, reading: Reading) -> None:
@@ -162,5 +172,9 @@ END: Final = Ends()
 def check_count(node: Node, end: End, count: int) -> None:
     """:class:`Misread` for a queue pair that a connection does not have."""
     if end.number is not None and end.number > count:
-        expected = f"one of its {count} queue pairs" if count > 1 else "its only queue pair, #1"
-        raise Misread(node.mark, described(node), expected)
+        raise Misread(node.mark, described(node), which_of(count))
+
+
+def which_of(count: int) -> str:
+    """How the queue pairs of an end are numbered."""
+    return f"one of its {count} queue pairs, from #1 on" if count > 1 else "its only queue pair, #1"

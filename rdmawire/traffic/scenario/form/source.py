@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from yaml import AliasEvent, Event
 
 MOST_OCTETS: Final = 1 << 20
-MOST_NODES: Final = 1 << 16
+MOST_NODES: Final = 1 << 15
 MOST_DEEP: Final = 16
 _CHARACTERS_OF_A_NODE: Final = 64
 """Long texts count as more nodes than one."""

@@ -1,6 +1,6 @@
 """Fields of frames by the names of the wire's tables, and the values that are wanted of them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
@@ -17,8 +17,6 @@ from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar, de
 from rdmawire.wire.header import Row
 from rdmawire.wire.show import Kind as Notation
 
-MOST_LISTED: Final = 1 << 16
-"""Values that a list of ranges may stand for."""
 _BITS_OF_FRAME: Final = 64
 """Of ``frame.number`` and ``frame.length``."""
 
@@ -79,7 +77,7 @@ class Where:
 
     def _read(self, key: Scalar, node: Node, reading: Reading) -> tuple[str, Wanted]:
         name = FIELD.read(key, reading)
-        return name, wanted(name, node)
+        return name, wanted(name, node, reading)
 
     def show(self, value: Mapping[str, Wanted]) -> str:
         return str(value)
@@ -91,24 +89,17 @@ class Where:
 WHERE: Final = Where()
 
 
-def wanted(field: str, node: Node) -> Wanted:
+def wanted(field: str, node: Node, reading: Reading) -> Wanted:
     """The value or values of a field that a node says."""
     if not isinstance(node, Items):
         return _one(field, node)
-    values = [value for item in node.items for value in _each(_one(field, item), node)]
-    if len(values) > MOST_LISTED:
-        raise Misread(node.mark, f"{len(values)} values", f"{MOST_LISTED} at most")
+    values: list[Value] = []
+    for item in node.items:
+        value = _one(field, item)
+        some = value if isinstance(value, range) else range(1)
+        reading.spend(some.stop - some.start, item)
+        values += value if isinstance(value, range) else [value]
     return tuple(values)
-
-
-def _each(value: Value | range, node: Node) -> Iterator[Value]:
-    if not isinstance(value, range):
-        yield value
-    elif value.stop - value.start > MOST_LISTED:
-        found = f"{value.stop - value.start} values in a list"
-        raise Misread(node.mark, found, f"{MOST_LISTED} at most, or one range")
-    else:
-        yield from value
 
 
 def _one(field: str, node: Node) -> Value | range:

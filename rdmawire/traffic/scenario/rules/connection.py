@@ -9,6 +9,7 @@ from rdmawire.nic.service import SERVICES
 from rdmawire.traffic.scenario.form.mistake import Misread, listed, quoted
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
+from rdmawire.traffic.scenario.form.reference import which_of
 from rdmawire.traffic.scenario.form.source import Pairs
 from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
 from rdmawire.traffic.scenario.schema.words import TYPES
@@ -114,7 +115,7 @@ def _receives(plan: ConnectionPlan, _: Found, __: Reading) -> Iterator[Misread]:
             expected = listed(f"{host}/{plan.name}" for host in plan.ends)
             yield Misread(mark, f"receives at {named}", f"an end of this connection: {expected}")
         elif end.number is not None and end.number > plan.count:
-            yield Misread(mark, f"{named}#{end.number}", f"#1 to #{plan.count}")
+            yield Misread(mark, f"{named}#{end.number}", which_of(plan.count))
         elif (reason := no_receives(plan, end.host)) is not None:
             yield Misread(mark, f"receives at {named}", reason)
 

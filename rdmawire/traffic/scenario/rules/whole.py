@@ -28,10 +28,9 @@ Rule = Callable[[Found, Reading], Iterator[Misread]]
 def links_of(found: Found, reading: Reading) -> tuple[LinkPlan, ...]:
     """The links of a file; two hosts alone get one between them."""
     links: tuple[LinkPlan, ...] = found.values.get("links", ())
-    names = reading.names
-    if links or names.links or names.switches or len(names.hosts) != 2:
+    if not reading.names.implied:
         return links
-    one, other = names.hosts
+    one, other = reading.names.hosts
     return (LinkPlan(ends=(one, other), mark=found.at("hosts")),)
 
 
@@ -75,7 +74,7 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
 
 def _all_links(reading: Reading) -> bool:
     """Whether all links are in order, so that what is not there is missing."""
-    return len(reading.links) == len(reading.names.links)
+    return reading.names.implied or len(reading.links) == len(reading.names.links)
 
 
 def _placed(reading: Reading) -> Iterator[tuple[HostPlan, Place]]:
@@ -84,28 +83,31 @@ def _placed(reading: Reading) -> Iterator[tuple[HostPlan, Place]]:
 
 
 class _Ways:
-    """Who is joined to whom. Hosts pass nothing on."""
+    """Who is joined to whom. Hosts pass nothing on.
+
+    Switches that are joined are one island, called by one of them.
+    """
 
     def __init__(self, links: Iterable[LinkPlan], switches: Collection[str]) -> None:
-        self._switches = switches
-        self._next: dict[str, list[str]] = {}
-        for link in links:
-            one, other = link.ends
-            self._next.setdefault(one, []).append(other)
-            self._next.setdefault(other, []).append(one)
+        self._above = {switch: switch for switch in switches}
+        self._on: dict[str, str] = {}
+        for one, other in (link.ends for link in links):
+            if one in self._above and other in self._above:
+                self._above[self._island(one)] = self._island(other)
+            self._on.setdefault(one, other)
+            self._on.setdefault(other, one)
+
+    def _island(self, switch: str) -> str:
+        while (above := self._above[switch]) != switch:
+            self._above[switch] = switch = self._above[above]
+        return switch
 
     def lead(self, one: str, other: str) -> bool:
-        """Whether there is a way."""
-        seen, waiting = {one}, [one]
-        while waiting:
-            here = waiting.pop()
-            for near in self._next.get(here, ()):
-                if near == other:
-                    return True
-                if near in self._switches and near not in seen:
-                    seen.add(near)
-                    waiting.append(near)
-        return False
+        """Whether there is a way between two hosts, each of which has one link."""
+        near, far = self._on.get(one), self._on.get(other)
+        if near in self._above and far in self._above:
+            return self._island(near) == self._island(far)
+        return near == other
 
 
 def _links(found: Found, reading: Reading) -> Iterator[Misread]:

@@ -42,7 +42,7 @@ Rule = Callable[[StepPlan, Found, Reading], Iterator[Misread]]
 
 
 def _name(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
-    if plan.name and plan.name in reading.names.steps[: reading.step]:
+    if plan.name and reading.names.steps[plan.name] < reading.step:
         yield Misread(found.at("name"), f"name {quoted(plan.name)} again", "one step of a name")
 
 
@@ -81,7 +81,7 @@ def _verb(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
         return
     service = _service(plan, connection)
     if work is not None and work not in service.verbs:
-        able = listed(_able(work))
+        able = f"a type that has it: {listed(_able(work))}"
         yield Misread(found.mark, f"{plan.verb} on a connection of type {connection.type}", able)
     elif work is not None and not service.sends:
         first = f"{connection.ends[0]}/{connection.name}"
@@ -228,9 +228,7 @@ def _octets(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]
     length = _length(plan, reading)
     if work in OF_EIGHT and length not in (None, ATOMIC_SIZE):
         key = next((key for key in ("into", "from", "inline") if key in found.nodes), "on")
-        yield Misread(
-            found.at(key), f"{length} octets", f"{ATOMIC_SIZE}: {plan.verb} is of as many"
-        )
+        yield Misread(found.at(key), f"{length} octets", f"{ATOMIC_SIZE} for {plan.verb}")
 
 
 OF_EIGHT: Final = tuple(

@@ -17,7 +17,7 @@ from rdmawire.traffic.scenario.form.kind import (
 from rdmawire.traffic.scenario.form.mistake import Misread, quoted
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Key, Keyed, Record
-from rdmawire.traffic.scenario.form.reference import END, HOST, LINK, SPAN, check_known, links_of
+from rdmawire.traffic.scenario.form.reference import END, HOST, LINK, SPAN, check_known
 from rdmawire.traffic.scenario.form.source import Node
 from rdmawire.traffic.scenario.form.wanted import WHERE
 from rdmawire.traffic.scenario.model import (
@@ -59,10 +59,10 @@ class CounterName:
         of, dot, counter = text_of(node, self.said).rpartition(".")
         if not dot:
             raise Misread(node.mark, quoted(counter), self.said)
-        have = subjects(reading)
-        check_known(node, of, "something that counts", list(have))
+        have = reading.once(subjects)
+        check_known(node, of, "something that counts", have)
         what = f"a counter of the {have[of].value} {of}"
-        check_known(node, counter, what, list(COUNTERS[have[of]]))
+        check_known(node, counter, what, COUNTERS[have[of]])
         return Named(of, counter)
 
     def show(self, value: Named) -> str:
@@ -76,7 +76,7 @@ def subjects(reading: Reading) -> dict[str, Of]:
     """Everything of the file that counts, by name."""
     names, found = reading.names, dict.fromkeys(reading.names.hosts, Of.HOST)
     found |= dict.fromkeys(names.switches, Of.SWITCH)
-    for link in links_of(reading):
+    for link in names.links:
         found[link] = Of.LINK
         one, _, other = link.partition("-")
         ports = ((one, other), (other, one))

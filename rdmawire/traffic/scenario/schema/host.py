@@ -92,7 +92,7 @@ def _check_access(names: tuple[str, ...], found: Found) -> None:
     try:
         check_access(reduce(or_, (Access[name].value for name in names), 0))
     except VerbsError:
-        expected = "LOCAL_WRITE besides rights of peers to write"
+        expected = "LOCAL_WRITE, too, where peers may write"
         raise Misread(found.at("access"), listed(names), expected) from None
 
 
@@ -187,6 +187,7 @@ def _keep(plan: HostPlan, found: Found, reading: Reading) -> HostPlan:
     if len(set(names)) < len(names):
         raise Misread(found.at("windows"), "one name more than once", "each window once")
     reading.hosts[plan.name] = plan
+    reading.memory |= {(plan.name, memory.name): memory for memory in plan.memory}
     return plan
 
 

@@ -139,12 +139,13 @@ class Joint:
 
 def _keep(plan: LinkPlan, found: Found, reading: Reading) -> LinkPlan:
     """Each two are joined once, and a host is on one link."""
-    if any({*link.ends} == {*plan.ends} for link in reading.links):
+    if frozenset(plan.ends) in reading.links:
         raise Misread(found.mark, f"link {quoted(plan.name)}", "one link between each two")
     for end in plan.ends:
-        if end in reading.names.hosts and any(end in link.ends for link in reading.links):
+        if end in reading.names.hosts and end in reading.linked:
             raise Misread(found.mark, f"one more link of host {quoted(end)}", "one for each host")
-    reading.links.append(plan)
+    reading.links[frozenset(plan.ends)] = plan
+    reading.linked.update(plan.ends)
     return plan
 
 

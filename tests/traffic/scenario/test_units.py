@@ -1,0 +1,130 @@
+"""Values as files write them: what each parser takes, and what it refuses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.traffic.scenario.form import units
+from rdmawire.traffic.scenario.form.mistake import Unfit
+from rdmawire.traffic.scenario.model import End, Range, Span
+
+GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
+    (units.number, "7", 7),
+    (units.number, "-1", -1),
+    (units.number, "0x1F", 31),
+    (units.number, "007", 7),
+    (units.number, str(units.LARGEST), units.LARGEST),
+    (units.fraction, "0.25", 0.25),
+    (units.fraction, "1", 1.0),
+    (units.size, "0", 0),
+    (units.size, "64", 64),
+    (units.size, "64 octets", 64),
+    (units.size, "8KiB", 8192),
+    (units.size, "8  KiB", 8192),
+    (units.size, "1.5 MiB", 3 << 19),
+    (units.size, "0x10 KiB", 16384),
+    (units.time, "0", 0),
+    (units.time, "10 us", 10_000),
+    (units.time, "0.001 us", 1),
+    (units.time, "1.5s", 1_500_000_000),
+    (units.rate, "100 Gbit/s", 10**11),
+    (units.rate, "2.5 Gbit/s", 25 * 10**8),
+    (units.amount, "64 KiB", 65536),
+    (units.amount, "1 ms", 10**6),
+    (units.amount, "3", 3),
+    (units.name, "a_1", "a_1"),
+    (units.name, "_", "_"),
+    (units.span, "a.b", Span("a", "b")),
+    (units.span, "a.b[1:3]", Span("a", "b", 1, 2)),
+    (units.span, "a.b[ 4 KiB : 8 KiB ]", Span("a", "b", 4096, 4096)),
+    (units.span, "a.b[7:]", Span("a", "b", 7)),
+    (units.span, "a.b[:7]", Span("a", "b", 0, 7)),
+    (units.span, "a.b[:]", Span("a", "b")),
+    (units.end, "a/b", End("a", "b")),
+    (units.end, "a/b#12", End("a", "b", 12)),
+    (units.octets, "00 fF", b"\x00\xff"),
+    (units.octets, "", b""),
+    (units.encoded, "grün", "grün".encode()),
+    (units.mac, "02:AB:00:00:00:01", "02:ab:00:00:00:01"),
+    (units.address, "10.0.0.1", "10.0.0.1"),
+    (units.address, "FD00:0::1", "fd00::1"),
+    (units.truth, "true", True),
+    (units.truth, "false", False),
+]
+
+_NUMBERS = ("", "x", "1.0", "1e3", "1_000", "+1", "--1", "0x", "-0x1", "٣", "1 ", "9" * 41)
+_SIZES = ("", "KiB", "8 KB", "8 kib", "-8", "0.3", "1.5", "8 Ki B", "8 KiB KiB", "9" * 30 + " TiB")
+_SPANS = (
+    *("a", "a.", ".b", "a.b.c", "a.b[", "a.b]", "a.b[]", "a.b[1]", "a.b[2:1]", "a.b[1:1]"),
+    *("a.b[-1:1]", "a.b[1:2:3]", "a.b[x:2]", "a.b[1:2]c", "1a.b"),
+)
+_ENDS = ("a", "a/", "/b", "a/b/c", "a/b#", "a/b#0", "a/b#-1", "a/b#x", "a#1/b")
+_MACS = ("", "02:00:00:00:00", "02-00-00-00-00-01", "03:00:00:00:00:01")
+_ADDRESSES = ("", "10.0.0", "fe80::1%eth0", "0.0.0.0", "::", "ff02::1", "host")
+
+BAD: dict[Callable[[str], Any], tuple[str, ...]] = {
+    units.number: (*_NUMBERS, str(units.LARGEST + 1)),
+    units.fraction: ("", ".5", "5.", "1e-3", "nan", "inf", "-0.1", "0" * 41),
+    units.size: _SIZES,
+    units.time: ("1", "us", "1 µs", "0.0001 us", "1 m", "1 h", "-1 us"),
+    units.rate: ("1", "100 Gb/s", "100 Gbps", "0.1 bit/s"),
+    units.amount: ("", "1 bit/s", "x"),
+    units.name: ("", "1a", "a-b", "a b", "ä", "a.b", "a" * 65),
+    units.span: _SPANS,
+    units.end: _ENDS,
+    units.octets: ("0", "0x00", "gg", "00:ff"),
+    units.encoded: ("\ud800",),
+    units.mac: _MACS,
+    units.address: _ADDRESSES,
+    units.truth: ("", "yes", "True", "1", "on"),
+}
+REFUSED = [(parse, text) for parse, texts in BAD.items() for text in texts]
+
+
+@pytest.mark.parametrize(("parse", "text", "value"), GOOD)
+def test_good_texts_are_values(parse: Callable[[str], Any], text: str, value: object) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(("parse", "text"), REFUSED)
+def test_bad_texts_are_unfit(parse: Callable[[str], Any], text: str) -> None:
+    with pytest.raises(Unfit):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("3", Range(3, 3)),
+        ("3..5", Range(3, 5)),
+        ("3 .. 5", Range(3, 5)),
+        ("1..", Range(1, None)),
+        ("..9", Range(0, 9)),
+        ("5..5", Range(5, 5)),
+    ],
+)
+def test_ranges_have_a_least_and_a_most(text: str, found: Range) -> None:
+    assert units.between(text, units.number) == found
+
+
+@pytest.mark.parametrize("text", ["", "..", "5..3", "1...2", "1..2..3", "a..b", "1-2"])
+def test_ranges_that_are_none(text: str) -> None:
+    with pytest.raises(Unfit):
+        units.between(text, units.number)
+
+
+@given(st.sampled_from(list(BAD)), st.text(max_size=50))
+def test_any_text_is_a_value_or_unfit(parse: Callable[[str], Any], text: str) -> None:
+    try:
+        parse(text)
+    except Unfit:
+        return
+
+
+@given(st.integers(0, units.LARGEST), st.sampled_from(["size", "time", "rate"]))
+def test_quantities_are_written_as_they_are_read(value: int, kind: str) -> None:
+    table = {"size": units.SIZES, "time": units.TIMES, "rate": units.RATES}[kind]
+    assert getattr(units, kind)(units.written(value, table)) == value
