@@ -99,8 +99,8 @@ def test_the_head_of_a_scenario(everything: Scenario) -> None:
 
 def test_hosts_have_addresses_gpus_memory_windows_and_queues(everything: Scenario) -> None:
     client, server = everything.hosts
-    assert (client.address, client.mac, client.profile) == (
-        "10.0.0.1", "02:00:00:00:00:01", "ibta",
+    assert (client.address, client.further, client.mac, client.profile) == (
+        "10.0.0.1", ("10.0.0.11",), "02:00:00:00:00:01", "ibta",
     )  # fmt: skip
     assert client.gpus == (GpuPlan(name="gpu0", mark=Mark(10, 12), model="H200", bar1=1 << 20),)
     assert [memory.name for memory in client.memory] == ["source", "tensor", "huge", "rights"]

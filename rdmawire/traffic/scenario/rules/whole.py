@@ -42,16 +42,23 @@ def _names(_: Found, reading: Reading) -> Iterator[Misread]:
 
 
 def _places(_: Found, reading: Reading) -> Iterator[Misread]:
-    """No two hosts have one address."""
-    hosts = list(reading.hosts.values())
-    if len(hosts) < len(reading.names.hosts):
+    """No two hosts have one address, and none has addresses of two kinds."""
+    if len(reading.hosts) < len(reading.names.hosts):
         return
     seen: dict[bytes, str] = {}
-    for host, place in zip(hosts, places_of(hosts), strict=True):
-        for what, address in zip(("mac", "address"), place, strict=True):
+    for host, place in _placed(reading):
+        gids = (place.gid, *(Place.of(_ANY_MAC, other).gid for other in host.further))
+        for what, address in (("mac", place.mac), *(("address", gid) for gid in gids)):
             if seen.setdefault(address, host.name) != host.name:
                 expected = f"another than that of {seen[address]}"
                 yield Misread(host.mark, f"the {what} of {host.name}", expected)
+        if len(set(gids)) < len(gids):
+            yield Misread(host.mark, f"an address of {host.name} twice", "each address once")
+        if len(set(map(is_ipv4, gids))) > 1:
+            yield Misread(host.mark, f"IPv4 and IPv6 at {host.name}", "addresses of one kind")
+
+
+_ANY_MAC: Final = "02:00:00:00:00:01"
 
 
 def _connections(found: Found, reading: Reading) -> Iterator[Misread]:

@@ -12,7 +12,17 @@ from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.window import HOST_PAGE_SIZES
 from rdmawire.nic.profile import PROFILES
 from rdmawire.traffic.scenario.form import units
-from rdmawire.traffic.scenario.form.kind import TRUTH, Leaf, Many, Word, number, size
+from rdmawire.traffic.scenario.form.kind import (
+    TRUTH,
+    Definitions,
+    Json,
+    Leaf,
+    Many,
+    Word,
+    misfit,
+    number,
+    size,
+)
 from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed, quoted
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import NAME, Found, Key, Named, Record
@@ -202,12 +212,38 @@ ADDRESS: Final = Leaf(
     samples=("10.0.0.1", "fd00::1"),
 )
 
+
+class Addresses:
+    """One address, or several: the first, and those that come besides."""
+
+    said = f"{ADDRESS.said}, or a list of them"
+    samples = (*ADDRESS.samples, "[10.0.0.1, 10.0.0.11]")
+    parts = (ADDRESS,)
+
+    def read(self, node: Node, reading: Reading) -> tuple[str, tuple[str, ...]]:
+        found = Many(ADDRESS, alone=True).read(node, reading)
+        if not found:
+            raise misfit(node, self.said)
+        return found[0], found[1:]
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+    def json(self, known: Definitions) -> Json:
+        return Many(ADDRESS, alone=True).json(known)
+
+
 HOST_RECORD: Final = Record(
     called="a host",
     plan=HostPlan,
     finish=_keep,
     keys={
-        "address": Key(kind=ADDRESS, help="IPv4 or IPv6; 10.0.0.1 for the first if left out."),
+        "address": Key(
+            kind=Addresses(),
+            into=("address", "further"),
+            help="IPv4 or IPv6; 10.0.0.1 for the first host if left out. Queue pairs of a "
+            "connection take several in turn.",
+        ),
         "mac": Key(kind=MAC, help="Ethernet; 02:00:00:00:00:01 for the first if left out."),
         "profile": Key(kind=Word(tuple(PROFILES)), help="Which adapter it has."),
         "gpus": Key(
