@@ -48,8 +48,11 @@ FRAMES: Final = 1024
 """About so many frames has a round of messages that are all alike."""
 VARIED: Final = 256
 """So many messages has a round of different ones."""
-LOSSY: Final = 64
-"""So many at most, where frames are lost: of short rounds more are alike."""
+LOSSY: Final = 16
+MOST_LOSSY: Final = 64
+"""Between so many it has where frames are lost: fewer, so that in most rounds none is."""
+_LOST: Final = 0.3
+"""Frames lost in a round, where that can be had."""
 
 _GRAIN: Final = 64
 
@@ -89,7 +92,8 @@ def _count(order: Order) -> int:
     if order.lengths.varied or len(KINDS[order.verb]) > 1:
         wanted = VARIED
     if order.loss:
-        wanted = min(wanted, LOSSY)
+        lucky = int(_LOST / (order.loss * packets))
+        wanted = min(wanted, max(LOSSY, min(lucky, MOST_LOSSY)))
     return -(-wanted // order.qps) * order.qps
 
 

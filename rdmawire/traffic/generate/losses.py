@@ -2,8 +2,12 @@
 
 from collections import deque
 from collections.abc import Collection
+from itertools import takewhile
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
+
+_AHEAD: Final = 256
+"""Frames that are drawn for at once."""
 
 
 class Losses(Protocol):
@@ -25,9 +29,16 @@ class Chance:
 
     def within(self, frames: int) -> tuple[int, ...]:
         """Which of the next so many frames are lost: their places among these, from 0 on."""
-        self._draw(self._sent + frames)
         end = self._sent + frames
-        return tuple(number - self._sent for number in self._lost if number < end)
+        self._draw(end)
+        return tuple(takewhile(frames.__gt__, (number - self._sent for number in self._lost)))
+
+    def first(self, frames: int) -> int | None:
+        """The place of the first that is lost among the next so many, if one is."""
+        end = self._sent + frames
+        while not self._lost and self._drawn < end:
+            self._draw(min(self._drawn + _AHEAD, end))
+        return self._lost[0] - self._sent if self._lost and self._lost[0] < end else None
 
     def pass_by(self, frames: int) -> None:
         """So many frames were sent."""

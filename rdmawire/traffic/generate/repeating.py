@@ -120,8 +120,8 @@ class Repetition:
     def _alike(self, take: Take, rounds: int) -> int:
         """How many of so many rounds are like this one, one after the other, and made at once."""
         count = min(take.stamp.rows, rounds)
-        lost = self._losses.within(count * take.recording.sent)
-        return max(lost[0] // take.recording.sent, 1) if lost else count
+        lost = self._losses.first(count * take.recording.sent)
+        return count if lost is None else max(lost // take.recording.sent, 1)
 
     # What is written.
 

@@ -29,6 +29,16 @@ def test_nearer_losses_are_the_first_of_those_further_ahead(
     assert tuple(place for place in chance.within(near + more) if place < near) == near_ones
 
 
+@given(SHARES, st.integers(), st.integers(0, 50), st.integers(0, 50))
+def test_the_first_loss_is_the_first_of_all(
+    share: float, seed: int, passed: int, frames: int
+) -> None:
+    chance = Chance(share, Random(seed))
+    chance.pass_by(passed)
+    first = chance.first(frames)
+    assert first == (chance.within(frames) or (None,))[0]
+
+
 def test_a_share_of_many_is_lost() -> None:
     chance = Chance(0.1, Random(1))
     assert 900 < len(chance.within(10_000)) < 1100
