@@ -147,10 +147,8 @@ def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool)
         for text in rule.unused():
             complain(f"{option_name} {text}: no frame has it")
         if isinstance(rule, PsnRule) and rule.unknown:
-            complain(
-                f"{option_name}: {_frames(rule.unknown)} of responses kept the PSN: nothing tells"
-                " which queue pair they come from"
-            )
+            kept = f"{rule.unknown} responses kept their PSN"
+            complain(f"{option_name}: {kept}: nothing tells whose they are")
 
 
 def _done(tally: Tally) -> Iterator[str]:

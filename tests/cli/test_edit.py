@@ -1,0 +1,240 @@
+"""`rdmawire edit` as people meet it."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rdmawire.capture import COMMENT, Record, create_capture, open_capture
+from rdmawire.wire.roce import parse
+from tests.cli.command import CAPTURES, RDMAWIRE, RNR, rdmawire, refused
+
+RPING = str(CAPTURES / "linux" / "rxe61_rping.pcap")
+SIW = str(CAPTURES / "linux" / "siw612crc_rping.pcap")
+BAD = str(CAPTURES / "faulty" / "bad_icrc.pcap")
+SNAPPED = str(CAPTURES / "generated" / "roce_v2_snapped.pcap")
+
+
+def edit(*words: str, stdin: bytes = b"", before: str = "") -> subprocess.CompletedProcess[str]:
+    """What becomes of a call, in which no mistake of our own goes unseen."""
+    return rdmawire("edit", *words, stdin=stdin, env={"RDMAWIRE_TRACEBACK": "1"}, before=before)
+
+
+def fields(path: Path, *names: str) -> list[list[str]]:
+    """Fields of all frames."""
+    asked = [word for name in names for word in ("-e", name)]
+    return [line.split("\t") for line in rdmawire("dissect", *asked, str(path)).stdout.splitlines()]
+
+
+def test_a_capture_is_moved_and_sealed(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcap"
+    done = edit(
+        "--ip", "10.77.0.0/24=192.168.7.0/24", "--qpn", "0x3a=0x1234", "--psn-offset", "100",
+        "-w", str(out), RNR,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"{RNR}: 152 frames, 152 changed\n"
+    seen = rdmawire("dissect", "-q", "--fail-on-bad-checksum", str(out))
+    assert seen.returncode == 0
+    assert "ICRC 137 good; IPv4 header checksum 152 good; TCP checksum 15 good" in seen.stdout
+    assert fields(out, "ip.src", "infiniband.bth.destqp", "infiniband.bth.psn")[10] == [
+        "192.168.7.2", "0x001234", "356",
+    ]  # fmt: skip
+
+
+REFUSED: list[tuple[Sequence[str], str]] = [
+    (("--ip", "banana=1.2.3.4"), "Invalid value for '--ip': 'banana=1.2.3.4': 'banana' is no IP"),
+    (("--ecn", "very"), "Invalid value for '--ecn': 'very': one of not, ect0, ect1, ce"),
+    (("--set", "bth.spn=3"), "Invalid value for '--set': 'bth.spn=3': 'bth.spn' is no field; did"),
+    (("--qpn", "1=2", "--qpn", "1=3"), "Invalid value for '--qpn': '1=2' and '1=3' map the same"),
+    (("--psn-offset", "3@x=1"), "Invalid value for '--psn-offset': '3@x=1': 'x' is no address"),
+    (("-Y", "bth"), "Invalid value for '-Y' / '--display-filter'"),
+    (("--time-shift", "soon"), "Invalid value for '--time-shift': 'soon' is no time such as 1.5s"),
+    (("--seal", "some"), "Invalid value for '--seal'"),
+]
+
+
+@pytest.mark.parametrize(("words", "reason"), REFUSED, ids=[row[0][0] for row in REFUSED])
+def test_what_makes_no_sense_is_one_line_and_nothing_is_written(
+    words: Sequence[str], reason: str, tmp_path: Path
+) -> None:
+    line = refused("edit", *words, "-w", str(tmp_path / "out.pcap"), RNR, status=2)
+    assert line.startswith(f"rdmawire: {reason}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_to_write_must_be_said() -> None:
+    assert "Missing option '-w'" in refused("edit", RNR, status=2)
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.pcap")
+    assert "no such file" in refused("edit", "-w", out, str(tmp_path / "in"), status=1).lower()
+    line = refused("edit", "-w", str(tmp_path / "no" / "out.pcap"), RNR, status=1)
+    assert str(tmp_path / "no" / "out.pcap") in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_asked_for_in_vain_is_told(tmp_path: Path) -> None:
+    done = edit(
+        "--ip", "10.77.0.1=10.0.0.1", "--ip", "10.77.0.9=10.0.0.9", "--set", "reth.va=5",
+        "-w", str(tmp_path / "out.pcap"), RNR,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[1:] == [
+        "rdmawire: --ip 10.77.0.9=10.0.0.9: no frame has it",
+        "rdmawire: --set reth.va=5: no frame has it",
+    ]
+
+
+def test_the_psns_of_one_flow_move_with_those_of_its_answers(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcap"
+    done = edit("--psn-offset", "17@10.77.0.1=+100", "-w", str(out), RPING)
+    assert done.stderr == f"{RPING}: 43 frames, 13 changed\n"
+    asked = ("infiniband.bth.destqp", "ip.src", "infiniband.bth.opcode", "infiniband.bth.psn")
+    before, after = fields(Path(RPING), *asked), fields(out, *asked)
+    responses = {"13", "14", "15", "16", "17", "18"}
+    for old, new in zip(before, after, strict=True):
+        to_server = old[1] == "10.77.0.2" and old[2] not in responses
+        from_server = old[1] == "10.77.0.1" and old[2] in responses
+        by = 100 if old[0] == "0x000011" and (to_server or from_server) else 0
+        assert new[:3] == old[:3]
+        if old[3]:
+            assert int(new[3]) == int(old[3]) + by
+
+
+def test_for_one_flow_the_capture_must_be_there_to_be_read_twice(tmp_path: Path) -> None:
+    words = ("edit", "--psn-offset", "17=1", "-w", str(tmp_path / "out.pcap"))
+    line = refused(*words, status=2, stdin=Path(RPING).read_bytes())
+    assert "reads the capture twice" in line
+    line = refused(*words, str(tmp_path), status=2)
+    assert "name a file" in line
+
+
+def test_responses_that_nobody_can_assign_are_counted(tmp_path: Path) -> None:
+    out, lone = tmp_path / "out.pcap", tmp_path / "acks.pcap"
+    edit("--keep", "infiniband.bth.opcode == 17 && ip.src == 10.77.0.1", "-w", str(lone), RPING)
+    done = edit("--psn-offset", "17=1", "-w", str(out), str(lone))
+    assert done.stderr.splitlines()[1:] == [
+        "rdmawire: --psn-offset 17=1: no frame has it",
+        "rdmawire: --psn-offset: 6 responses kept their PSN: nothing tells whose they are",
+    ]
+
+
+def test_without_the_library_for_columns_a_flow_cannot_be_told(tmp_path: Path) -> None:
+    before = "import sys; sys.modules['numpy'] = None; "
+    done = edit("--psn-offset", "17=1", "-w", str(tmp_path / "o.pcap"), RPING, before=before)
+    assert done.returncode == 1
+    assert "pip install" in done.stderr
+    assert (
+        edit("--psn-offset", "1", "-w", str(tmp_path / "o.pcap"), RPING, before=before).returncode
+        == 0
+    )
+
+
+def test_only_frames_that_pass_are_edited_others_are_left_out_or_stay(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcap"
+    done = edit(
+        "-Y", "infiniband.bth.opcode == RC_ACKNOWLEDGE", "--ecn", "ce", "--drop", "tcp",
+        "--keep", "frame.number > 20", "-w", str(out), RNR,
+    )  # fmt: skip
+    assert done.stderr == f"{RNR}: 152 frames, 63 changed, 25 left out\n"
+    marks = fields(out, "infiniband.bth.opcode", "ip.dsfield.ecn")
+    assert {(row[0] == "17", row[1]) for row in marks} == {(True, "3"), (False, "0")}
+    assert len(marks) == 127
+
+
+def test_a_filter_knows_interfaces_and_comments(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.pcapng", tmp_path / "out.pcapng"
+    with open_capture(RPING) as reader, create_capture(source) as writer:
+        for number, record in enumerate(reader):
+            options = ((COMMENT, b"look"),) if number == 3 else ()
+            writer.write(record._replace(interface=number % 2, options=options))
+    edit(
+        "--keep", 'frame.comment == "look" or frame.interface_id == 1', "-w", str(out), str(source)
+    )
+    with open_capture(out) as reader:
+        kept = list(reader)
+    assert [record.comments for record in kept if record.comments] == [("look",)]
+    assert len(kept) == 21
+
+
+def test_bad_icrcs_and_cut_frames_are_counted(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.pcap")
+    done = edit("--psn-offset", "1", "-w", out, BAD)
+    assert done.stderr == f"{BAD}: 2 frames, 2 changed, 1 had a bad ICRC\n"
+    assert rdmawire("dissect", "-q", out).stdout.count("1 BAD") == 1
+    done = edit("--seal", "all", "-w", out, out)
+    assert done.stderr == f"{out}: 2 frames, 1 changed, 1 had a bad ICRC\n"
+    assert "BAD" not in rdmawire("dissect", "-q", out).stdout
+    done = edit("--psn-offset", "1", "-w", out, SNAPPED)
+    assert done.stderr == f"{SNAPPED}: 91 frames, 90 changed, 88 cut before the ICRC\n"
+
+
+def test_without_seals_checksums_do_not_fit(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.pcap")
+    edit("--seal", "none", "--psn-offset", "1", "-w", out, RPING)
+    assert "ICRC 41 BAD" in rdmawire("dissect", "-q", out).stdout
+
+
+def test_stags_inside_fpdus_are_mapped(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcap"
+    keys = {row[0] for row in fields(Path(SIW), "iwarp_ddp.stag") if row[0]}
+    words = [word for key in sorted(keys) for word in ("--rkey", f"{key}={int(key, 0) ^ 0xFFFF}")]
+    done = edit(*words, "-w", str(out), SIW)
+    assert done.returncode == 0
+    assert {row[0] for row in fields(out, "iwarp_ddp.stag") if row[0]} == {
+        f"0x{int(key, 0) ^ 0xFFFF:08x}" for key in keys
+    }
+    assert "MPA CRC 21 good" in rdmawire("dissect", "-q", str(out)).stdout
+
+
+def test_it_stands_in_a_pipe(tmp_path: Path) -> None:
+    octets = Path(RPING).read_bytes()
+    done = subprocess.run(
+        [*RDMAWIRE, "edit", "-q", "--time-shift", "-1.5s", "-w", "-"],
+        input=octets, capture_output=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == b""
+    out = tmp_path / "out.pcap"
+    out.write_bytes(done.stdout)
+    with open_capture(RPING) as old, open_capture(out) as new:
+        for before, after in zip(old, new, strict=True):
+            assert after == before._replace(time_ns=before.time_ns - 1_500_000_000)
+
+
+def test_a_damaged_capture_is_written_up_to_the_damage(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.pcap", tmp_path / "out.pcap"
+    source.write_bytes(Path(RPING).read_bytes()[:-1])
+    done = edit("--psn-offset", "1", "-w", str(out), str(source))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == f"{source}: 42 frames, 40 changed"
+    assert "a record promises" in done.stderr.splitlines()[1]
+    done = edit("--psn-offset", "1", "-w", str(source), str(source))
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert source.read_bytes() == Path(RPING).read_bytes()[:-1]
+
+
+def test_tags_are_taken_away(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcap"
+    done = edit("--untag", "-w", str(out), str(CAPTURES / "generated" / "tagged.pcap"))
+    assert "5 changed" in done.stderr
+    with open_capture(out) as reader:
+        assert all(parse(record.data).seal().build() == record.data for record in reader)
+    assert not any(row[0] for row in fields(out, "vlan.id"))
+
+
+def test_comments_that_a_pcap_has_no_place_for_are_counted(tmp_path: Path) -> None:
+    source = tmp_path / "in.pcapng"
+    with create_capture(source) as writer:
+        writer.write(Record(bytes(60), 0, 60, 1, 0, ((COMMENT, b"look"),)))
+    done = edit("-w", str(tmp_path / "out.pcap"), str(source))
+    assert "1 lost comments, for which a pcap has no place" in done.stderr
+
+
+def test_a_long_capture_shows_how_far_it_is(tmp_path: Path) -> None:
+    before = "import rdmawire.cli.edit as e; e._LONG = 1; "
+    done = edit("--progress", "-w", str(tmp_path / "out.pcap"), RNR, before=before)
+    assert done.returncode == 0
+    assert done.stderr.endswith(f"{RNR}: 152 frames, 0 changed\n")
