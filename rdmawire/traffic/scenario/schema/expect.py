@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final, NamedTuple, get_args
 
+from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.event import AsyncEvent
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.form import units
@@ -84,7 +85,7 @@ def subjects(reading: Reading) -> dict[str, Of]:
     return found
 
 
-EVENTS: Final = tuple(event.__name__ for event in get_args(AsyncEvent))
+EVENTS: Final = tuple(event.__name__ for event in (*get_args(AsyncEvent), *get_args(CMEvent)))
 
 
 class EventName:
