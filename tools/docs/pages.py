@@ -18,7 +18,7 @@ from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
 from tests.interop.tshark import PREFERENCES  # noqa: E402
-from tools.docs import rnic, vectors  # noqa: E402
+from tools.docs import rnic, scenarios, vectors  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
 
@@ -162,5 +162,6 @@ write("commands", _commands())
 write("wireshark", _wireshark())
 write("captures", _captures())
 write("rnic", rnic.page())
+write("scenarios", scenarios.page())
 write("vectors", vectors.page(ROOT / "captures"))
 _draw_charts()

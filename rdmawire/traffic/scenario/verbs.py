@@ -112,7 +112,7 @@ VERBS: Final[dict[str, Verb]] = {
     ),
     "send_inv": Verb(
         work=SendOpcode.SEND_WITH_INV,
-        clause="IBA 9.4.1.1.3",
+        clause="IBA 9.4.1",
         help="Send to a receive of the peer, and invalidate a key of the peer.",
         parameters=_SEND
         | {"key": Parameter(Takes.PEERS, "The peer's memory or window whose key goes.")},
@@ -183,12 +183,12 @@ VERBS: Final[dict[str, Verb]] = {
     ),
     "local_inv": Verb(
         work=SendOpcode.LOCAL_INV,
-        clause="IBA 10.6.5",
+        clause="IBA 10.8.3",
         help="Invalidate a key of one's own.",
         parameters=_ON | _what("The window, or memory for fast registration.", Takes.GRANT),
     ),
     "receive": Verb(
-        clause="IBA 10.8.3.3",
+        clause="IBA 11.4.1.2",
         help="Post a receive, to the shared queue where the end has one.",
         parameters=_ON
         | {"into": Parameter(Takes.SPANS, "Where a message is placed.", "local", needed=False)},
@@ -229,7 +229,7 @@ VERBS: Final[dict[str, Verb]] = {
         parameters=_ON,
     ),
     "disconnect": Verb(
-        clause="IBA 12.9.8",
+        clause="IBA 12.9",
         help="End a connection that the connection manager made.",
         parameters=_ON,
     ),

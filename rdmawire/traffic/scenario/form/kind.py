@@ -126,10 +126,11 @@ def fraction(low: float, high: float) -> Leaf[float]:
 def size(low: int, high: int) -> Leaf[int]:
     """Octets."""
     least, most = (units.written(value, units.SIZES) for value in (low, high))
+    usual = units.written(min(max(low, 8 << 10), high), units.SIZES)
     return Leaf(
-        said=f"a size from {least} to {most}, such as 8 KiB",
+        said=f"a size from {least} to {most}, such as {usual}",
         parse=within(units.size, low, high),
-        samples=(units.written(min(max(low, 8 << 10), high), units.SIZES), most, str(max(low, 64))),
+        samples=(usual, most, str(max(low, 64))),
         shown=partial(units.written, units=units.SIZES),
         types=("integer", "string"),
     )

@@ -68,7 +68,8 @@ class Record(Generic[T]):
 
     ``short`` is the key whose value may stand there alone. ``prefixes`` are beginnings of keys
     that end in a name, such as ``attributes of``: their values go into ``within`` by that name.
-    ``finish`` has the last word on the value, or refuses it.
+    ``finish`` has the last word on the value, or refuses it. ``usual`` is what keys have that are
+    left out, where the plan does not say.
     """
 
     called: str
@@ -77,6 +78,7 @@ class Record(Generic[T]):
     short: str = ""
     prefixes: Mapping[str, Key] = field(default_factory=dict)
     finish: Callable[[T, Found, Reading], T] | None = None
+    usual: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
@@ -160,8 +162,10 @@ class Record(Generic[T]):
         raise Misread(node.mark, found, self.keys[key].kind.said)
 
     def default(self, key: str) -> Any:
-        """What a key has that is left out; ``MISSING`` if nothing, or if that is another's."""
+        """What a key has that is left out; ``MISSING`` if nothing."""
         row = self.keys[key]
+        if key in self.usual:
+            return self.usual[key]
         if row.within or len(row.into) > 1 or not is_dataclass(self.plan):
             return MISSING
         ((_, name),) = row.places(key)
@@ -197,6 +201,7 @@ class Named(Generic[T]):
 
     record: Record[T]
     called: str
+    example: str
     key: Kind[Any] = NAME
     into: str = "name"
 
@@ -206,10 +211,7 @@ class Named(Generic[T]):
 
     @property
     def samples(self) -> tuple[str, ...]:
-        return tuple(
-            f"{{{name}: {sample}}}"
-            for name, sample in zip(self.key.samples, self.record.samples, strict=False)
-        )
+        return (f"{{{self.example}: {self.record.samples[0]}}}",)
 
     def read(self, node: Node, reading: Reading) -> tuple[T, ...]:
         """Those that can be read; what is amiss with the others is told."""

@@ -1,10 +1,12 @@
 """Connections: their ends, queue pairs, attributes, congestion control and receives."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
+from rdmawire.fabric.pair import ATTRIBUTES as USUAL_ATTRIBUTES
 from rdmawire.memory.access import REGION_FLAGS, Access
 from rdmawire.nic.attribute import BOUNDS
 from rdmawire.nic.congestion.dcqcn import DcqcnParameters
@@ -61,7 +63,7 @@ class Rights:
         return reduce(or_, (Access[name].value for name in ACCESS.read(node, reading)), 0)
 
     def show(self, value: int) -> str:
-        return listed(flag.name or "" for flag in Access(value & REGION_FLAGS))
+        return f"[{listed(flag.name or '' for flag in Access(value & REGION_FLAGS))}]"
 
     def json(self, known: Definitions) -> Json:
         return ACCESS.json(known)
@@ -79,7 +81,7 @@ def _attribute(name: str, help_: str, clause: str = "") -> dict[str, Key]:
 
 ATTRIBUTE_KEYS: Final = {
     **_attribute("timeout", "4.096 us times two to it, unanswered; 0 for never.", "IBA 9.7.6.1.3"),
-    **_attribute("retry_cnt", "How often work is tried again without an answer.", "IBA 9.7.5.2.8"),
+    **_attribute("retry_cnt", "How often work is tried again without an answer.", "IBA 9.7.6.1.3"),
     **_attribute("rnr_retry", "How often after an RNR NAK; 7 for ever.", "IBA 9.7.5.2.8"),
     **_attribute("min_rnr_timer", "The timer that RNR NAKs ask for.", "IBA 9.7.5.2.8"),
     **_attribute("max_rd_atomic", "READs and atomics under way as requester.", "IBA 9.4.4"),
@@ -96,15 +98,27 @@ def mapping(mark: Mark, **values: Any) -> dict[str, Any]:
     return values
 
 
-ATTRIBUTES: Final = Record(called="attributes of queue pairs", plan=mapping, keys=ATTRIBUTE_KEYS)
+ATTRIBUTES: Final = Record(
+    called="attributes of queue pairs",
+    plan=mapping,
+    keys=ATTRIBUTE_KEYS,
+    usual={name: getattr(USUAL_ATTRIBUTES, name) for name in ATTRIBUTE_KEYS},
+)
 
-SCHEMES: Final[dict[str, type]] = {"dcqcn": DcqcnParameters, "timely": TimelyParameters}
+SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
+    "dcqcn": DcqcnParameters(),
+    "timely": TimelyParameters(),
+}
+"""Schemes of congestion control, with the parameters that they have by themselves."""
 _COUNT: Final = number(1, 1 << 16)
 _MOMENT: Final = time(1)
 _SHARE: Final = fraction(0, 1)
+_LINE_RATE: Final = Key(
+    kind=rate(), help="The rate to begin with, never exceeded; that of the link, if it has one."
+)
 PARAMETER_KEYS: Final[dict[str, dict[str, Key]]] = {
     "dcqcn": {
-        "line_rate": Key(kind=rate(), help="The rate to begin with, never exceeded."),
+        "line_rate": _LINE_RATE,
         "min_rate": Key(kind=rate(), help="The rate below which no flow is cut."),
         "g": Key(kind=_SHARE, help="The weight of a new sign of congestion in alpha."),
         "alpha_timer": Key(
@@ -117,7 +131,7 @@ PARAMETER_KEYS: Final[dict[str, dict[str, Key]]] = {
         "hyper": Key(kind=rate(), help="By what it goes up after long without a CNP."),
     },
     "timely": {
-        "line_rate": Key(kind=rate(), help="The rate to begin with, never exceeded."),
+        "line_rate": _LINE_RATE,
         "min_rate": Key(kind=rate(), help="The rate below which no flow is cut."),
         "min_rtt": Key(kind=_MOMENT, help="The round trip of an empty network."),
         "t_low": Key(kind=_MOMENT, help="Round trips below raise the rate."),
@@ -138,7 +152,9 @@ def _scheme(mark: Mark, scheme: str, **parameters: float) -> tuple[str, dict[str
 
 CONGESTION: Final = Choice(
     records={
-        scheme: Record(called=f"the scheme {scheme}", plan=_scheme, keys=keys)
+        scheme: Record(
+            called=f"the scheme {scheme}", plan=_scheme, keys=keys, usual=asdict(SCHEMES[scheme])
+        )
         for scheme, keys in PARAMETER_KEYS.items()
     },
     called="a scheme",
@@ -267,4 +283,4 @@ CONNECTION: Final = Record(
         )
     },
 )  # fmt: skip
-CONNECTIONS: Final = Named(record=CONNECTION, called="connections by name")
+CONNECTIONS: Final = Named(record=CONNECTION, called="connections by name", example="a")

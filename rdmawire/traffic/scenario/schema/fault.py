@@ -115,14 +115,13 @@ def _record(do: str) -> Record[FaultPlan]:
         for name, row in OPTION_KEYS[do].items()
     }
     return Record(
-        called=f"the fault {do}", plan=FaultPlan, keys=COMMON_KEYS | options, finish=_check
+        called=f"the fault {do}",
+        plan=FaultPlan,
+        keys=COMMON_KEYS | options,
+        finish=_check,
+        usual={name: OPTIONS[do][name].default for name, row in options.items() if not row.needed},
     )
 
 
 RECORDS: Final = {do: _record(do) for do in ACTIONS}
 FAULTS: Final = Many(Choice(records=RECORDS, called="a fault", into="do"), lenient=True)
-
-
-def usual(do: str, option: str) -> object:
-    """What an option is if it is left out."""
-    return OPTIONS[do][option].default

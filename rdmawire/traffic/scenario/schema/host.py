@@ -247,19 +247,21 @@ HOST_RECORD: Final = Record(
         "mac": Key(kind=MAC, help="Ethernet; 02:00:00:00:00:01 for the first if left out."),
         "profile": Key(kind=Word(tuple(PROFILES)), help="Which adapter it has."),
         "gpus": Key(
-            kind=Named(record=GPU_RECORD, called="GPUs by name"), help="Its GPUs, by name."
+            kind=Named(record=GPU_RECORD, called="GPUs by name", example="gpu0"),
+            help="Its GPUs.",
         ),
         "windows": Key(
             kind=Many(WindowName()), clause="IBA 10.6.6", help="Its memory windows, of type 2."
         ),
         "memory": Key(
-            kind=Named(record=MEMORY, called="memory by name"), help="Its memory, by name."
+            kind=Named(record=MEMORY, called="memory by name", example="source"),
+            help="Its memory.",
         ),
         "shared receives": Key(
-            kind=Named(record=SRQ, called="shared receive queues by name"),
+            kind=Named(record=SRQ, called="shared receive queues by name", example="pool"),
             into=("srqs",),
-            help="Its shared receive queues, by name.",
+            help="Its shared receive queues.",
         ),
     },
 )
-HOSTS: Final = Named(record=HOST_RECORD, called="hosts by name")
+HOSTS: Final = Named(record=HOST_RECORD, called="hosts by name", example="client")

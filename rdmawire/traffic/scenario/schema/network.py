@@ -105,12 +105,13 @@ SWITCH: Final = Record(
                 key=number(0, PRIORITIES - 1, "a priority"),
                 into="priority",
                 called="queues by priority",
+                example="3",
             ),
             help="What is special about priorities.",
         ),
     },
 )
-SWITCHES: Final = Named(record=SWITCH, called="switches by name")
+SWITCHES: Final = Named(record=SWITCH, called="switches by name", example="leaf")
 
 
 class Joint:
@@ -165,4 +166,6 @@ LINK: Final = Record(
         "faults": Key(kind=FAULTS, help="What befalls which frames, one after the other."),
     },
 )
-LINKS: Final = Named(record=LINK, called="links by name", key=Joint(), into="ends")
+LINKS: Final = Named(
+    record=LINK, called="links by name", example="client-leaf", key=Joint(), into="ends"
+)

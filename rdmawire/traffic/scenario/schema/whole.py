@@ -39,8 +39,8 @@ SCENARIO: Final = Record(
         "time limit": Key(
             kind=time(1, LONGEST_RUN), help="The virtual time by which all must be at rest."
         ),
-        "hosts": Key(kind=HOSTS, needed=True, help="Its hosts, by name."),
-        "switches": Key(kind=SWITCHES, help="Its switches, by name."),
+        "hosts": Key(kind=HOSTS, needed=True, help="Who there is."),
+        "switches": Key(kind=SWITCHES, help="What passes frames on."),
         "links": Key(
             kind=LINKS,
             help="Its links, named by their ends: `client-leaf`. Two hosts have one of their own.",
