@@ -14,31 +14,34 @@ ARRIVAL: Final = 0
 TIMER: Final = 1
 APPOINTMENT: Final = 2
 
-Event = tuple[int, int, int, Station | Appointment, list[bytes] | None]
-"""Its time (ns), its kind, its place among those; whom it is about, and the frames that arrive."""
+Event = tuple[int, int, int, Station | Appointment, bytes | None]
+"""Its time (ns), its kind, its place among those; whom it is about, and the frame that arrives."""
 
 
 class Agenda:
-    """All that is to happen."""
+    """All that is to happen. ``behind`` are frames that arrive together with one, by its place."""
 
-    __slots__ = ("_heap", "_hearers", "_order", "_time", "_together")
+    __slots__ = ("_first", "_heap", "_hearers", "_order", "_time", "behind")
 
     def __init__(self) -> None:
         self._heap: list[Event] = []
         self._order = 0
         self._time = -1
         self._hearers: tuple[Station, ...] = ()
-        self._together: list[bytes] = []
+        self._first = 0
+        self.behind: dict[int, list[bytes]] = {}
 
     def expect(self, time: int, hearers: tuple[Station, ...], frame: bytes) -> None:
         """A frame will be there, at each of the stations; with the one before it, if that will."""
         if time == self._time and hearers is self._hearers:
-            self._together.append(frame)
+            for place in range(self._first, self._first + len(hearers)):
+                self.behind.setdefault(place, []).append(frame)
             return
-        self._time, self._hearers, self._together = time, hearers, [frame]
+        self._time, self._hearers = time, hearers
+        self._first = self._order + 1
         for hearer in hearers:
             self._order += 1
-            heappush(self._heap, (time, ARRIVAL, self._order, hearer, self._together))
+            heappush(self._heap, (time, ARRIVAL, self._order, hearer, frame))
 
     def appoint(self, time: int, action: Action) -> Appointment:
         """Something will be done."""

@@ -116,34 +116,42 @@ class World:
 
     def _happen(self, now: int) -> None:
         """Hand over what has arrived, call the ports whose timers are due, keep appointments."""
-        awake = self._awake
+        awake, behind = self._awake, self._agenda.behind
         while events := self._agenda.take(now):
             self._events += len(events)
-            for _, _, _, what, frames in events:
+            for _, _, place, what, frame in events:
                 if isinstance(what, Appointment):
                     if what.action is not None:
                         what.action()
-                elif frames is None:
+                elif frame is None:
                     what.port.handle_timer(now)
                     awake[what] = None
+                elif behind and place in behind:
+                    self._deliver_all(what, [frame, *behind.pop(place)], now)
                 else:
-                    self._deliver(what, frames, now)
+                    self._deliver(what, frame, now)
             if events[-1][1] != APPOINTMENT or self._events > self.event_limit:
                 break  # only appointments make others for now
 
-    def _deliver(self, station: Station, frames: list[bytes], now: int) -> None:
-        """Hand frames over. A port that relays is woken by what comes of it."""
+    def _deliver(self, station: Station, frame: bytes, now: int) -> None:
+        """Hand a frame over. A port that relays is woken by what comes of it."""
         segment = station.segment
         if self.on_arrival or segment.on_arrival or station.on_arrival:
-            for frame in frames:
-                self._show(frame, self.on_arrival, segment.on_arrival, station.on_arrival)
-                station.port.receive(frame, now)
-        elif len(frames) == 1:
-            station.port.receive(frames[0], now)
-        else:
-            station.receive_all(frames, now)
+            self._show(frame, self.on_arrival, segment.on_arrival, station.on_arrival)
+        station.port.receive(frame, now)
         if not station.relays:
             self._awake[station] = None
+
+    def _deliver_all(self, station: Station, frames: list[bytes], now: int) -> None:
+        """Hand over frames that are there together; one by one, where somebody listens."""
+        self._events += len(frames) - 1
+        if self.on_arrival or station.segment.on_arrival or station.on_arrival:
+            for frame in frames:
+                self._deliver(station, frame, now)
+        else:
+            station.receive_all(frames, now)
+            if not station.relays:
+                self._awake[station] = None
 
     def _transmit(self, now: int) -> None:
         """Take one burst from each port that may have something; those with nothing rest."""

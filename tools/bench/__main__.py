@@ -1,30 +1,16 @@
 """Run all benchmarks: ``python -m tools.bench [--frames N] [--json FILE]``."""
 
 import json
-import os
-import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from tools.bench import columns, dissecting, fabric, gen, nic
+from tools.bench import columns, dissecting, fabric, gen, nic, scale
+from tools.bench.machine import machine
 from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
-
-
-def _machine() -> str:
-    model = next(
-        (
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{os.cpu_count()} x {model}, {python}"
 
 
 def _capture(folder: str, name: str, frames: Iterator[bytes], count: int) -> Path:
@@ -40,7 +26,7 @@ def _capture(folder: str, name: str, frames: Iterator[bytes], count: int) -> Pat
 @click.option("--json", "report", type=click.Path(path_type=Path), help="Also write JSON here.")
 def bench(small: int, large: int, peer: int, report: Path | None) -> None:
     """Measure reading, checking, making traffic and the RNIC beside Scapy and tshark, here."""
-    click.echo(_machine())
+    click.echo(machine())
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"writing {small} small and {large} large frames ...")
         captures = (
@@ -54,6 +40,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
     figures += nic.measure()
     figures += fabric.measure()
     figures += gen.measure()
+    figures += scale.measure()
     figures.append(dissecting.start_up())
     if report:
         report.write_text(json.dumps([figure._asdict() for figure in figures], indent=1))

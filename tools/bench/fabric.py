@@ -1,11 +1,6 @@
-"""Fabrics in virtual time: frames each second through switches, and what thousands of QPs take.
-
-``python -m tools.bench.fabric NICS`` drives one fabric of so many adapters, for its memory to be
-measured.
-"""
+"""Fabrics in virtual time: frames each second through switches, and many adapters at once."""
 
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -23,8 +18,7 @@ from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, 
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
-from tools.bench.peak import ran
-from tools.bench.rate import Figure, Memory, best_rate
+from tools.bench.rate import Figure, best_rate
 
 CABLE = Cable(us(1), gbps(100))
 QPS = 10
@@ -115,26 +109,9 @@ class Cluster:
         return sum(link.frames for link in self.network.links.values())
 
 
-def cluster(nics: int) -> Figure:
-    """So many adapters, each of which writes a message by each queue pair that it began."""
-    made = Cluster(nics)
-    start = time.perf_counter()
-    frames = made.run()
-    rate = frames / (time.perf_counter() - start)
-    return Figure(f"fabric: {nics} adapters, {nics * QPS} queue pairs", rate)
-
-
-def measure() -> Iterator[Figure | Memory]:
-    """All figures, printed as they come."""
+def measure() -> Iterator[Figure]:
+    """Figures, printed as they come."""
     for size in (64, 1024, 4096):
         rate = best_rate(lambda size=size: forward(size))  # type: ignore[misc]
         volume = rate * size / 1e9
         yield Figure(f"fabric: {size} B through two switches", rate, None, "", volume).shown()
-    for nics in (10, 100, 1000):
-        yield cluster(nics).shown()
-    own = ran(sys.executable, "-m", "tools.bench.fabric", "1000")
-    yield Memory("fabric: 1000 adapters, 10000 queue pairs", own.peak).shown()
-
-
-if __name__ == "__main__":
-    cluster(int(sys.argv[1])).shown()
