@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.filter import Filter
 from rdmawire.capture.pcap import PcapParser
+from rdmawire.traffic.scenario.form.record import Record
 from rdmawire.wire import ib, mad, mpa, roce
 from tools.fuzz.seeds import SEEDS
 from tools.fuzz.targets import TARGETS
@@ -62,6 +63,7 @@ MISTAKES = {
     "streams": (Dissector, "dissect"),
     "captures": (PcapParser, "__init__"),
     "filters": (Filter, "__init__"),
+    "scenarios": (Record, "find"),
 }
 """What each target calls, for a mistake to be made in it."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rdmawire.analysis.steps import LINK_STEPS
 from rdmawire.capture import Record, open_capture
+from rdmawire.traffic.scenario.shipped import shipped, text_of
 from rdmawire.wire import roce
 from tools.make_captures import management
 
@@ -64,6 +65,10 @@ def _filters() -> Iterator[bytes]:
         yield text + b"\0" + record.data
 
 
+def _scenarios() -> Iterator[bytes]:
+    return (text_of(name).encode() for name in shipped())
+
+
 SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "headers": _datagrams,
     "packets": _packets,
@@ -73,4 +78,5 @@ SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "streams": _streams,
     "captures": _captures,
     "filters": _filters,
+    "scenarios": _scenarios,
 }

@@ -1,7 +1,8 @@
 """What is fuzzed: everything that reads octets, and what must hold of it.
 
-A target takes any octets. It may raise ``WireError``, ``CaptureError`` or ``FilterError``;
-whatever else comes out of it is a finding, and so is an assertion that does not hold.
+A target takes any octets. It may meet ``WireError``, ``CaptureError``, ``FilterError`` or
+``ScenarioError``; whatever else comes out of it is a finding, and so is an assertion that does
+not hold.
 """
 
 import struct
@@ -18,6 +19,8 @@ from rdmawire.capture.compression import recognised
 from rdmawire.capture.octets import Octets
 from rdmawire.capture.reader import _parser
 from rdmawire.errors import CaptureError, WireError
+from rdmawire.traffic.scenario.form.mistake import MOST_MISTAKES, Mistake, ScenarioError
+from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.wire import mad, mpa, native, rdmap, roce
 from rdmawire.wire.layout import Piece, joined
 from rdmawire.wire.packet import Packet
@@ -108,6 +111,21 @@ def filters(octets: bytes) -> None:
         wanted(Dissector().dissect(frame))
 
 
+def scenarios(octets: bytes) -> None:
+    """A scenario's file: a scenario, or mistakes that a screen can show."""
+    mistakes = _mistakes(octets)
+    assert len(mistakes) <= MOST_MISTAKES
+    assert all(str(mistake).isprintable() for mistake in mistakes)
+
+
+def _mistakes(octets: bytes) -> tuple[Mistake, ...]:
+    try:
+        read_scenario_text(octets)
+    except ScenarioError as error:
+        return error.mistakes
+    return ()
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "headers": headers,
     "packets": packets,
@@ -117,4 +135,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "streams": streams,
     "captures": captures,
     "filters": filters,
+    "scenarios": scenarios,
 }
