@@ -21,11 +21,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_holds_the_layers_and_both_licences(wheel: Path) -> None:
+def test_the_wheel_holds_the_layers_the_scenarios_and_both_licences(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for path in (ROOT / "layers").rglob("*.py"):
         assert f"rdmawire/{path.relative_to(ROOT)}" in names
     assert "rdmawire/wire/ib.py" in names
+    for path in (ROOT / "rdmawire" / "traffic" / "scenarios").glob("*.yaml"):
+        assert str(path.relative_to(ROOT)) in names
     assert len([name for name in names if name.endswith("LICENSE")]) >= 2
 
 
@@ -51,6 +53,13 @@ def test_the_installed_wheel_imports(fresh: Path) -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     for line in done.stdout.splitlines():
         assert Path(line).is_relative_to(fresh.parent), line
+
+
+def test_the_installed_command_knows_the_scenarios_that_come_with_it(
+    fresh: Path, tmp_path: Path
+) -> None:
+    command = [str(fresh / "rdmawire"), "run", "--quiet", "lost-first"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
 
 
 def test_the_installed_command_dissects(fresh: Path, tmp_path: Path) -> None:
