@@ -13,8 +13,9 @@ from rdmawire.traffic.scenario.schema import fault, work
 from rdmawire.traffic.scenario.schema.connection import CONGESTION
 from rdmawire.traffic.scenario.schema.expect import EVENTS
 from rdmawire.traffic.scenario.schema.whole import SCENARIO
-from rdmawire.traffic.scenario.schema.words import STATUS, TYPES
+from rdmawire.traffic.scenario.schema.words import STATUS
 from rdmawire.traffic.scenario.shipped import read_shipped, shipped
+from rdmawire.traffic.scenario.tables import TYPES
 from rdmawire.traffic.scenario.verbs import VERBS, Verb
 
 _APART = ("the fault ", "the verb ")

@@ -18,6 +18,7 @@ from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS, Needs
 from rdmawire.traffic.scenario.model import ConnectionPlan
 from rdmawire.traffic.scenario.playing.machine import SRQ_SGES, Machine
+from rdmawire.traffic.scenario.tables import SCHEMES, TYPES
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 
@@ -25,13 +26,6 @@ QUEUE: Final = 1024
 """Work that a queue holds, unless a step wants more under way."""
 
 _MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
-_TYPES: Final = {
-    "RC": (QPType.RC, QPType.RC),
-    "UC": (QPType.UC, QPType.UC),
-    "UD": (QPType.UD, QPType.UD),
-    "XRC": (QPType.XRC_INI, QPType.XRC_TGT),
-}
-"""The types of queue pairs at the first end and at the second, by that of the connection."""
 
 
 class Lane:
@@ -55,7 +49,7 @@ class Lane:
         self.left = False
         self.trouble = ""
         self.managed = 0
-        self.type = _TYPES[plan.type][side]
+        self.type = TYPES[plan.type][side]
         self.attributes = self._attributes()
         self.srq = self._srq()
         self.cap = _cap(machine.host.nic.device.profile, depth)
@@ -184,16 +178,14 @@ def _timely(parameters: dict[str, Any]) -> Scheme:
     return Timely(TimelyParameters(**parameters))
 
 
-_SCHEMES: Final[dict[str, tuple[Callable[[dict[str, Any]], Scheme], object]]] = {
-    "dcqcn": (_dcqcn, DcqcnParameters()),
-    "timely": (_timely, TimelyParameters()),
-}
-"""Congestion control by name: what makes it, and the parameters that it has by itself."""
+_MAKERS: Final[dict[str, Callable[[dict[str, Any]], Scheme]]] = {"dcqcn": _dcqcn, "timely": _timely}
+"""What makes congestion control, by name."""
 
 
 def _scheme(plan: ConnectionPlan, line_rate: int | None) -> Scheme:
     """Flows begin with the rate of their link, unless told otherwise."""
-    make, usual = _SCHEMES[plan.congestion or ""]
+    name = plan.congestion or ""
+    make, usual = _MAKERS[name], SCHEMES[name]
     given = dict(plan.parameters)
     if line_rate is not None:
         given.setdefault("line_rate", line_rate)

@@ -10,7 +10,6 @@ from rdmawire.errors import ENOTSUPP, VerbsError
 from rdmawire.fabric.attended import AttendedPort
 from rdmawire.fabric.host import Host, Place
 from rdmawire.memory.gpu.device import Gpu
-from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
 from rdmawire.nic.cm.machine import Neighbours
 from rdmawire.nic.cm.port import ManagedPort
 from rdmawire.nic.cm.settings import CMSettings
@@ -27,9 +26,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.holding import Held, Registering, octets_of
-
-MODELS: Final[dict[str, GpuProfile]] = {profile.name: profile for profile in (T4, A100, H200)}
-"""GPUs by the names of their models."""
+from rdmawire.traffic.scenario.tables import MODELS
 
 SRQ_SGES: Final = 16
 

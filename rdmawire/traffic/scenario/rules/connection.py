@@ -12,7 +12,7 @@ from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import which_of
 from rdmawire.traffic.scenario.form.source import Pairs
 from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
-from rdmawire.traffic.scenario.schema.words import TYPES
+from rdmawire.traffic.scenario.tables import TYPES
 
 
 def check_connection(plan: ConnectionPlan, found: Found, reading: Reading) -> ConnectionPlan:

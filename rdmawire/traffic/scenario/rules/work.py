@@ -16,7 +16,7 @@ from rdmawire.traffic.scenario.form.reference import check_fit, memory_of
 from rdmawire.traffic.scenario.form.source import Items, Node
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
-from rdmawire.traffic.scenario.schema.words import TYPES
+from rdmawire.traffic.scenario.tables import TYPES
 from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
 
 SUCCESS: Final = WCStatus.SUCCESS.name

@@ -9,8 +9,6 @@ from typing import Any, Final
 from rdmawire.fabric.pair import ATTRIBUTES as USUAL_ATTRIBUTES
 from rdmawire.memory.access import REGION_FLAGS, Access
 from rdmawire.nic.attribute import BOUNDS
-from rdmawire.nic.congestion.dcqcn import DcqcnParameters
-from rdmawire.nic.congestion.timely import TimelyParameters
 from rdmawire.nic.profile import PROFILES
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
@@ -37,6 +35,7 @@ from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar
 from rdmawire.traffic.scenario.model import ConnectionPlan, Mark, ReceivePlan
 from rdmawire.traffic.scenario.rules.connection import check_connection
 from rdmawire.traffic.scenario.schema.words import ACCESS, TYPE
+from rdmawire.traffic.scenario.tables import SCHEMES
 from rdmawire.wire.management import MTU
 from rdmawire.wire.psn import MODULUS
 
@@ -105,11 +104,6 @@ ATTRIBUTES: Final = Record(
     usual={name: getattr(USUAL_ATTRIBUTES, name) for name in ATTRIBUTE_KEYS},
 )
 
-SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
-    "dcqcn": DcqcnParameters(),
-    "timely": TimelyParameters(),
-}
-"""Schemes of congestion control, with the parameters that they have by themselves."""
 _COUNT: Final = number(1, 1 << 16)
 _MOMENT: Final = time(1)
 _SHARE: Final = fraction(0, 1)

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.access import Access, check_access
-from rdmawire.memory.gpu.profile import A100, H200, T4
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.window import HOST_PAGE_SIZES
 from rdmawire.nic.profile import PROFILES
@@ -38,11 +37,11 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.schema.content import CONTENT_KEYS, MOST_FILLED
 from rdmawire.traffic.scenario.schema.words import ACCESS, ERRNO
+from rdmawire.traffic.scenario.tables import MODELS
 
 MOST_MEMORY: Final = 1 << 40
 """Octets of one memory: what is never touched costs nothing."""
 MOST_BAR1: Final = 1 << 40
-MODELS: Final = tuple(profile.name for profile in (T4, A100, H200))
 VIAS: Final = ("peermem", "peermem-legacy", "dmabuf", "bounce")
 
 
@@ -74,7 +73,7 @@ GPU_RECORD: Final = Record(
     short="model",
     finish=_check_bar1,
     keys={
-        "model": Key(kind=Word(MODELS), help="Which GPU it is."),
+        "model": Key(kind=Word(tuple(MODELS)), help="Which GPU it is."),
         "bar1": Key(
             kind=size(PAGE_64K, MOST_BAR1),
             help="Its aperture for peers, 1 MiB of it its own; that of the model if left out.",

@@ -4,17 +4,10 @@ from typing import Final
 
 from rdmawire.memory.access import Access
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.state import QPState
 from rdmawire.traffic.scenario.form.kind import Many, Word
+from rdmawire.traffic.scenario.tables import TYPES
 from rdmawire.wire.ib import Placement, Selectivity
-
-TYPES: Final = {
-    "RC": (QPType.RC, QPType.RC),
-    "UC": (QPType.UC, QPType.UC),
-    "UD": (QPType.UD, QPType.UD),
-    "XRC": (QPType.XRC_INI, QPType.XRC_TGT),
-}
-"""Types of connections: those of the queue pairs at the first end and at the second."""
 
 TYPE: Final = Word(tuple(TYPES))
 STATE: Final = Word(tuple(QPState.__members__))

@@ -1,0 +1,25 @@
+"""Words of scenarios that stand for something in other rooms, for who reads them and who plays."""
+
+from typing import Final
+
+from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
+from rdmawire.nic.congestion.dcqcn import DcqcnParameters
+from rdmawire.nic.congestion.timely import TimelyParameters
+from rdmawire.nic.state import QPType
+
+TYPES: Final = {
+    "RC": (QPType.RC, QPType.RC),
+    "UC": (QPType.UC, QPType.UC),
+    "UD": (QPType.UD, QPType.UD),
+    "XRC": (QPType.XRC_INI, QPType.XRC_TGT),
+}
+"""Types of connections: those of the queue pairs at the first end and at the second."""
+
+MODELS: Final[dict[str, GpuProfile]] = {profile.name: profile for profile in (T4, A100, H200)}
+"""GPUs by the names of their models."""
+
+SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
+    "dcqcn": DcqcnParameters(),
+    "timely": TimelyParameters(),
+}
+"""Schemes of congestion control, with the parameters that they have by themselves."""
