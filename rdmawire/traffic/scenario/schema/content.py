@@ -4,7 +4,7 @@ from typing import Final
 
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Definitions, Json, Leaf, misfit, parsed
-from rdmawire.traffic.scenario.form.mistake import Unfit, listed
+from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Key, Record
 from rdmawire.traffic.scenario.form.reference import SPAN
@@ -115,10 +115,16 @@ class Same:
 
     def read(self, node: Node, reading: Reading) -> Span | Content:
         if isinstance(node, Pairs):
-            return OCTETS.read(node, reading)
+            return self._foreseen(node, OCTETS.read(node, reading))
         if isinstance(node, Scalar) and node.text in _WORDS:
-            return FILL.read(node, reading)
+            return self._foreseen(node, FILL.read(node, reading))
         return SPAN.read(node, reading)
+
+    def _foreseen(self, node: Node, content: Content) -> Content:
+        """Nobody knows what chance will bring."""
+        if content.fill is Fill.RANDOM:
+            raise Misread(node.mark, "random octets", self.said)
+        return content
 
     def show(self, value: Span | Content) -> str:
         return str(value)

@@ -41,18 +41,21 @@ SCENARIO: Final = Record(
         ),
         "hosts": Key(kind=HOSTS, needed=True, help="Who there is."),
         "switches": Key(kind=SWITCHES, help="What passes frames on."),
+        "connections": Key(
+            kind=CONNECTIONS, help="Its connections, by name; `a: client, server` will do."
+        ),
         "links": Key(
             kind=LINKS,
             help="Its links, named by their ends: `client-leaf`. Two hosts have one of their own.",
-        ),
-        "connections": Key(
-            kind=CONNECTIONS, help="Its connections, by name; `a: client, server` will do."
         ),
         "work": Key(kind=STEPS, into=("steps",), help="What is done, one step after the other."),
         "expect": Key(kind=EXPECT, into=("expectations",), help="What must be so in the end."),
     },
 )
-"""The outermost row of the schema; all others are in it."""
+"""The outermost row of the schema; all others are in it.
+
+What is named comes before what names it: faults of links name ends of connections.
+"""
 
 
 @cache
