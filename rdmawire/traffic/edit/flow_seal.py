@@ -55,10 +55,10 @@ class FlowSeal:
         before, after = heads
         if self._head:
             after = _number(new[: self._head], "big")
-        found, expected = _number(old[at : at + 4], "big"), icrc.of(before, old, at)
+        found, expected = _number(old[at : at + 4], "little"), icrc.of(before, old, at)
         now = icrc.of(after, new, at)
         if now != expected:
-            new[at : at + 4] = (found ^ expected ^ now).to_bytes(4, "big")
+            new[at : at + 4] = (found ^ expected ^ now).to_bytes(4, "little")
         return found == expected
 
 

@@ -40,6 +40,11 @@ class Patch(NamedTuple):
     position: int
     change: bytes
 
+    @property
+    def end(self) -> int:
+        """The octet behind them."""
+        return self.position + len(self.change)
+
 
 class FPDUSeal(Seal):
     """The CRC at the end of an FPDU, Markers and all. RFC 5044, 4.4."""

@@ -6,7 +6,7 @@ from isal.isal_zlib import crc32
 
 from rdmawire.traffic.edit.place import Layout, Place
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, GRH, ICRC, LRH
+from rdmawire.wire.ib import BTH, GRH, LRH
 from rdmawire.wire.icrc import ONES_FOR_LRH, mask
 from rdmawire.wire.inet import IPv4, IPv6
 
@@ -30,10 +30,13 @@ class HeadICRC:
         self._start = 0 if isinstance(first.header, LRH) else ONES_FOR_LRH
 
     def of(self, head: int, octets: bytes | bytearray, end: int) -> int:
-        """The ICRC of a frame with this head, whose pad ends at ``end``; as on the wire."""
+        """The ICRC of a frame with this head, whose pad ends at ``end``.
+
+        A number whose lowest octet is the first one on the wire.
+        """
         covered = (head & self._low | self._ones).to_bytes(self._covered, "big")
         crc: int = crc32(octets[self._size : end], crc32(covered, self._start))
-        return int.from_bytes(crc.to_bytes(ICRC.SIZE, "little"), "big")
+        return crc
 
 
 def _covered(places: Sequence[Place]) -> list[Place]:

@@ -5,6 +5,7 @@ from functools import partial
 
 from rdmawire.capture.linktype import LinkType
 from rdmawire.errors import WireError
+from rdmawire.nic.head import HEAD_OF_BTH
 from rdmawire.traffic.edit.place import Layout, Place, Said
 from rdmawire.traffic.edit.seal import (
     NOWHERE,
@@ -51,8 +52,6 @@ MOST_TUNNELS = 16
 _LEAST_ETHERTYPE = 0x0600
 _PORTS = 4
 """Octets of the ports that TCP and UDP begin with."""
-_HEAD_OF_BTH = 8
-"""Octets of the BTH up to the destination queue pair: behind them the PSN begins to count."""
 _FAMILIES = {2: EtherType.IPV4} | dict.fromkeys((10, 24, 28, 30), EtherType.IPV6)
 """Address families of IPv4, and of IPv6 in various systems. LINKTYPE_NULL."""
 
@@ -243,7 +242,7 @@ def _transport(walk: Walk) -> None:
     """One transport packet, from the BTH to the ICRC; datagrams of management are looked into."""
     start = walk.offset
     bth = walk.take(BTH)
-    walk.head = start + _HEAD_OF_BTH
+    walk.head = start + HEAD_OF_BTH
     _expect_icrc(walk, start)
     for table in layout(bth.opcode).headers:
         walk.take(table)

@@ -4,8 +4,10 @@ A frame waits until all is known of the FPDUs that have octets in it; then it go
 Whoever puts streams together tells of them through a :data:`Finder`.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from rdmawire.traffic.edit.editor import Draft, Editor
@@ -49,29 +51,29 @@ It tells what that brings, or nothing where nothing is to be expected of the con
 
 
 class _Stream:
-    """One direction of a connection: patches to it, and frames of it that wait."""
+    """One direction of a connection: patches to it in their order, and frames of it that wait."""
 
     def __init__(self) -> None:
         self.known = 0
-        self.patches: deque[Patch] = deque(maxlen=MOST_PATCHES)
+        self.patches: list[Patch] = []
         self.waiting: list[_Segment] = []
 
     def enter(self, segment: "_Segment") -> None:
         """A segment begins to wait; it may have been here before."""
         if segment.position < self.known:
-            for patch in self.patches:
-                segment.apply(patch)
+            segment.apply(self.patches)
         self.waiting.append(segment)
 
-    def add(self, patch: Patch) -> None:
-        """Have all octets turn over that are here, or come again."""
-        self.patches.append(patch)
+    def add(self, patches: list[Patch]) -> None:
+        """Have octets turn over in what is here, and in what comes again."""
         for segment in self.waiting:
-            segment.apply(patch)
+            segment.apply(patches)
+        self.patches += patches
+        del self.patches[:-MOST_PATCHES]
 
 
 class _Segment:
-    """A segment that may change: ``start`` to ``end`` of a draft are the stream's, from a position.
+    """A segment that may change: of its stream it has octets ``position`` to ``end``.
 
     ``draft`` is ``None`` if the frame is to stay as it is.
     """
@@ -81,19 +83,22 @@ class _Segment:
         self.stream = stream
         self.position = position
         self.end = position + len(payload)
-        self._start = payload.start
+        self._payload = payload
 
-    def apply(self, patch: Patch) -> None:
-        """Turn over what of a patch lies in the segment."""
-        start = max(self.position, patch.position)
-        end = min(self.end, patch.position + len(patch.change))
-        if self.draft is None or start >= end:
+    def apply(self, patches: Sequence[Patch]) -> None:
+        """Turn over what of patches lies in the segment."""
+        if self.draft is None:
             return
-        at = self._start + start - self.position
-        change = patch.change[start - patch.position : end - patch.position]
-        for octet in change:
-            self.draft.new[at] ^= octet
-            at += 1
+        first = bisect_right(patches, self.position, key=lambda patch: patch.end)
+        for at in range(first, len(patches)):
+            if patches[at].position >= self.end:
+                break
+            self._turn(self.draft.new, patches[at])
+
+    def _turn(self, new: bytearray, patch: Patch) -> None:
+        for position, octet in enumerate(patch.change, patch.position):
+            if self.position <= position < self.end:
+                new[self._payload.start + position - self.position] ^= octet
 
 
 class _Waiting(NamedTuple, Generic[T]):
@@ -181,9 +186,8 @@ class StreamEditor(Generic[T]):
         segment = _Segment(draft, payload, stream, arrived.position)
         if payload:
             stream.enter(segment)
-        for found in arrived.found:
-            for patch in self._fpdus.patches(found, layout.hosts):
-                stream.add(patch)
+        patches = (self._fpdus.patches(found, layout.hosts) for found in arrived.found)
+        stream.add(list(chain.from_iterable(patches)))
         for each in ways if arrived.known == NOT_IWARP else (stream,):
             each.known = max(each.known, arrived.known)
         return segment if payload else None
