@@ -1,6 +1,7 @@
 """Test traffic from the command line: what is written, said and refused."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -12,12 +13,15 @@ from rdmawire.capture import open_capture
 from tests.cli.command import RDMAWIRE, rdmawire, refused
 
 _COUNTED = ("messages", "frames", "retransmits", "NAKs", "frames lost")
-LOSSY = ("gen", "write", "--frames", "10000", "--loss", "1%", "-w")
+README = Path(__file__).parents[2] / "README.md"
 
 
-def test_ten_thousand_lossy_frames_with_one_command(tmp_path: Path) -> None:
+def test_ten_thousand_lossy_frames_with_the_command_of_the_readme(tmp_path: Path) -> None:
+    (line,) = re.findall(
+        r"^\.venv/bin/rdmawire (gen .*) lossy\.pcap$", README.read_text(), re.MULTILINE
+    )
     path = str(tmp_path / "lossy.pcap")
-    done = rdmawire(*LOSSY, path)
+    done = rdmawire(*line.split(), path)
     assert (done.returncode, done.stderr) == (0, "")
     rows = dict(line.split("  ", maxsplit=1) for line in done.stdout.splitlines())
     counts = {name: int(rows[name].replace(",", "")) for name in _COUNTED}

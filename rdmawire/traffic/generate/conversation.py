@@ -46,9 +46,7 @@ class Conversation:
             self._setup.settle(self._is_done)
 
     def _rest(self) -> None:
-        """Until nothing is left that could happen."""
-        self.world.run()
-        self.world.run(self.world.now + 1)  # or the next frame would go back to back with the last
+        self._setup.rest()
         if not self._is_done():
             raise AssertionError(f"{-self._done} messages are not done, and nothing goes on")
 

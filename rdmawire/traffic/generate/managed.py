@@ -159,4 +159,4 @@ def connect(order: Order, writer: Writer, progress: Progress) -> Summary:
         for count in rounds(order, order.qps):
             connecting.round(count)
     now, failed = connecting.world.now, connecting.client.failed
-    return summarise(output.counter, (), now, 0.0, lost=output.losses, failed=failed)
+    return summarise(output.counter, (), now, lost=output.losses, failed=failed)

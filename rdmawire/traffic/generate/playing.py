@@ -26,7 +26,7 @@ def play(order: Order, writer: Writer, progress: Progress) -> Summary:
         for count in rounds(order, len(conversation.messages)):
             conversation.play(count, losses, output)
     now = conversation.world.now
-    return summarise(output.counter, conversation.nics, now, 0.0, lost=output.losses)
+    return summarise(output.counter, conversation.nics, now, lost=output.losses)
 
 
 def rounds(order: Order, whole: int) -> Iterator[int]:

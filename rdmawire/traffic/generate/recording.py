@@ -9,7 +9,7 @@ from rdmawire.traffic.generate.conversation import Conversation
 from rdmawire.traffic.generate.ends import Position
 from rdmawire.traffic.generate.losses import Losses
 from rdmawire.traffic.generate.output import Enough
-from rdmawire.traffic.summary import Moved, Summary, moved, summarise
+from rdmawire.traffic.summary import NO_DMA, Moved, Summary, moved, summarise
 from rdmawire.wire.ib import AETH, BTH
 from rdmawire.wire.opcode import SHAPES, Opcode
 
@@ -82,7 +82,7 @@ class Recording:
         counter = FrameCounter()
         for frame, time in zip(self.frames, self.times, strict=True):
             counter(frame, time)
-        summary = summarise(counter, (), self.duration, 0.0, lost=self.losses)
+        summary = summarise(counter, (), self.duration, lost=self.losses)
         return summary._replace(paths=self.paths)
 
 
@@ -102,11 +102,7 @@ def record(
 
 
 def _since(before: Mapping[str, Moved], after: Mapping[str, Moved]) -> dict[str, Moved]:
-    nothing = Moved(0, 0, 0)
-    ways = {
-        name: Moved(*(b - a for a, b in zip(before.get(name, nothing), way, strict=True)))
-        for name, way in after.items()
-    }
+    ways = {name: way.minus(before.get(name, NO_DMA)) for name, way in after.items()}
     return {name: way for name, way in ways.items() if any(way)}
 
 

@@ -68,6 +68,15 @@ class Setup:
         self._wire.on_lost = watcher.lost
         self._watcher = watcher
 
+    def rest(self) -> None:
+        """Run until nothing is left that could happen.
+
+        The cable is free for longer than an instant then: a frame that was back to back with the
+        last one would begin at a fraction of a nanosecond.
+        """
+        self.world.run()
+        self.world.run(max(self.world.now, self._wire.busy_until) + 1)
+
     def settle(self, is_done: Callable[[], bool]) -> None:
         """Run until something is so and the cable is still; timers may go on.
 

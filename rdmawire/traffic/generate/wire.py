@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from rdmawire.fabric.flow import Classifier, marked
+from rdmawire.fabric.line import bits, duration
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.mac import Adapter
 from rdmawire.fabric.station import Tap
@@ -23,6 +24,7 @@ class Wire:
     ``marks`` is the share of frames with an ECN-capable transport that meet congestion, of those
     to the Ethernet address ``marks_to``, if that is given. Taps see
     frames as they are put on the link; ``on_lost`` is called before them where one will be lost.
+    ``busy_until`` is when the last frame is all on the link, lost or not.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Wire:
         self.on_sent: list[Tap] = []
         self.on_lost: Callable[[], None] | None = None
         self.frames = 0
+        self.busy_until = 0
         self._link = Link(latency, rate=rate)
         self._marks = marks
         self._marks_to = marks_to
@@ -42,6 +45,7 @@ class Wire:
     def carry(self, frame: bytes, now: int) -> list[Arrival]:
         """Where a frame arrives."""
         self.frames += 1
+        self.busy_until = max(self.busy_until, now + duration(bits(len(frame)), self.rate))
         if self._marks and frame.startswith(self._marks_to) and self._random.random() < self._marks:
             frame = self._marked(frame)
         lost = self.losses is not None and self.losses.takes_next()

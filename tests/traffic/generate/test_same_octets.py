@@ -113,3 +113,20 @@ def test_a_few_frames_that_are_lost() -> None:
     one, other = made(order), made(order, at_once=False)
     assert (one.sha256, one.summary) == (other.sha256, other.summary)
     assert one.summary.lost > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_round_whose_last_frame_is_lost_keeps_the_cable_busy(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    short_rounds(monkeypatch)
+    order = Order(
+        verb=Verb.UD,
+        sizes=Sizes.parse("0"),
+        frames=400,
+        loss=0.1,
+        rate=gbps(1),
+        latency=0,
+        seed=seed,
+    )
+    assert done(repeat, order, "x.pcap").records == done(play, order, "x.pcap").records
