@@ -44,7 +44,10 @@ class Listener(NamedTuple):
 
 
 class Machine:
-    """All connections of one NIC, and the datagrams that are about them. Times are ns."""
+    """All connections of one NIC, and the datagrams that are about them. Times are ns.
+
+    ``unconfirmed`` are those that wait for an RTU, by the numbers of their queue pairs.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Machine:
         self.settings = settings
         self.registry = Registry(settings.most_connections)
         self.listeners: dict[tuple[int, bool], Listener] = {}
-        self.unconfirmed: dict[Connection, None] = {}
+        self.unconfirmed: dict[int, Connection] = {}
         self.gsi = GeneralServices(nic)
         self.now = 0
         self.pending: Counter[tuple[int, bool]] = Counter()
@@ -96,12 +99,15 @@ class Machine:
         elif wait is Wait.END:
             conn.deadline = self.now + conn.timewait
         self._deadlines.watch(conn)
-        if state in _UNCONFIRMED:
-            self.unconfirmed[conn] = None
-        else:
-            self.unconfirmed.pop(conn, None)
+        self._note_unconfirmed(conn)
         if state is CMState.CLOSED:
             self.registry.remove(conn)
+
+    def _note_unconfirmed(self, conn: Connection) -> None:
+        if conn.state in _UNCONFIRMED:
+            self.unconfirmed[conn.qpn] = conn
+        elif self.unconfirmed.get(conn.qpn) is conn:
+            del self.unconfirmed[conn.qpn]
 
     def _count_pending(self, conn: Connection, by: int) -> None:
         if conn.state in _PENDING:

@@ -31,6 +31,8 @@ from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.wire.cm import REJ, REP, SIDRREP
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.ib import BTH
+from rdmawire.wire.roce import bth_offset
 
 EPHEMERAL_PORTS = 0xC000
 """First of the ports that are given to who asks for none. RFC 6335, section 6."""
@@ -209,24 +211,31 @@ class ConnectionManager(Machine):
 
     # What time and the network bring.
 
-    def poll(self, now: int) -> None:
-        """Take in what came to queue pair 1, and what came to queue pairs that wait for an RTU.
+    def poll(self, now: int, frame: bytes = b"") -> None:
+        """Take in what came to queue pair 1; data that came for a connection is as good as an RTU.
 
-        Nearly always there is nothing, and this is asked after each frame.
+        ``frame`` is what the NIC took in last. Nearly always there is nothing to do, and this is
+        asked after each frame.
         """
-        if self.gsi.waiting or self.unconfirmed:
-            self._take_in(now)
-
-    def _take_in(self, now: int) -> None:
         self.now = now
-        for datagram in self.gsi.take(now):
+        if self.gsi.waiting:
+            self._take_in()
+        if self.unconfirmed:
+            self._confirm(frame)
+
+    def _take_in(self) -> None:
+        for datagram in self.gsi.take(self.now):
             heard = read(datagram)
             ignored = Ignored.MALFORMED if heard is None else self._hear(heard)
             if ignored is not None:
                 self.ignored[ignored] += 1
-        for conn in tuple(self.unconfirmed):
-            if peer_has_sent(conn):
-                self.step(conn, Input.DATA)
+
+    def _confirm(self, frame: bytes) -> None:
+        """Only the queue pair that the frame was for can have heard of its peer."""
+        at = bth_offset(frame, 0, len(frame))
+        conn = self.unconfirmed.get(BTH.parse(frame, at).destqp) if at >= 0 else None
+        if conn is not None and peer_has_sent(conn):
+            self.step(conn, Input.DATA)
 
     def _hear(self, heard: Heard) -> Ignored | None:
         if self.neighbours(heard.source) is None:

@@ -26,7 +26,7 @@ class ManagedPort:
     def receive(self, frame: bytes, now: int) -> None:
         """Take in one Ethernet frame, without its FCS."""
         self.nic.receive(frame, now)
-        self.manager.poll(now)
+        self.manager.poll(now, frame)
 
     def transmit(self, now: int) -> list[bytes]:
         """The next frames to send."""

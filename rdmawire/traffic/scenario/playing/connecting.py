@@ -1,5 +1,6 @@
 """How the two ends of a connection find each other: at once, or by the connection manager."""
 
+from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 from errno import EINVAL
@@ -55,6 +56,7 @@ class Introductions:
     def __init__(self, on_ready: Callable[[Lane], None]) -> None:
         self._on_ready = on_ready
         self._askers: dict[tuple[bytes, int], Lane] = {}
+        self._datagrams: dict[tuple[bytes, int], deque[Lane]] = {}
         self._lanes: dict[tuple[str, int], Lane] = {}
 
     def prepare(self, lanes: list[Lane], order: int) -> None:
@@ -71,9 +73,10 @@ class Introductions:
 
     def ask(self, lane: Lane, order: int) -> None:
         """Have the first end of a pair ask for the connection."""
-        self._askers[lane.gid, lane.qp.number] = lane
         manager = manager_of(lane.machine)
         service = _service(lane, order)
+        self._askers[lane.gid, lane.qp.number] = lane
+        self._datagrams.setdefault((lane.gid, service), deque()).append(lane)
         lane.managed = manager.connect(lane.qp, lane.path, service, 0, _offer(lane))
         self._lanes[lane.machine.name, lane.managed] = lane
 
@@ -121,14 +124,16 @@ class Introductions:
 
     def _wanted(self, event: CMEvent) -> Lane | None:
         """The end that a request is for: that of the queue pair which asked, if one did."""
-        assert isinstance(event, ConnectRequest | DatagramRequest), "no request"
-        asking = (
-            lane.peer
-            for (gid, number), lane in self._askers.items()
-            if gid == event.path.dgid and not lane.peer.managed
-            if isinstance(event, DatagramRequest) or number == event.remote_qpn
-        )
-        return next(asking, None)
+        if isinstance(event, DatagramRequest):
+            return self._next_of(event)
+        assert isinstance(event, ConnectRequest), "no request"
+        asker = self._askers.get((event.path.dgid, event.remote_qpn))
+        return None if asker is None or asker.peer.managed else asker.peer
+
+    def _next_of(self, event: DatagramRequest) -> Lane | None:
+        """A datagram request does not say which queue pair asks: the next one at that address."""
+        asking = self._datagrams.get((event.path.dgid, event.service_id))
+        return asking.popleft().peer if asking else None
 
     def _begin(self, lane: Lane) -> None:
         if lane.type in _PATIENT:

@@ -1,0 +1,176 @@
+"""Connections that managers make: who agrees to them, what goes wrong, what many of them cost."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from rdmawire.nic.cm import manager
+from rdmawire.traffic.scenario.model import (
+    End,
+    Fill,
+    ReceivePlan,
+    Scenario,
+    Span,
+)
+from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.playing import connecting
+from tests.traffic.scenario.scene import (
+    CLIENT,
+    COUNT,
+    MARK,
+    SERVER,
+    SINK,
+    SOURCE,
+    connection,
+    counts,
+    event,
+    exactly,
+    expecting,
+    failures,
+    fault,
+    holds,
+    host,
+    link,
+    memory,
+    packets,
+    scene,
+    state,
+    step,
+    told,
+    write,
+)
+
+INBOX = Span("server", "inbox")
+
+
+def managed(*steps: Any, kind: str = "RC", **more: Any) -> Scenario:
+    hosts = (
+        host("client", memory("source", content=COUNT)),
+        host("server", memory("sink"), memory("inbox", 4096)),
+    )
+    plan = connection(
+        type=kind,
+        connect="cm",
+        psn=(0xFFFFFE, 7),
+        attributes={"min_rnr_timer": 3},
+        receives=(ReceivePlan(at=SERVER, mark=MARK, into=(INBOX,)),),
+        **more,
+    )
+    return scene(*steps, hosts=hosts, connections=(plan,))
+
+
+def test_a_manager_connects_with_the_psns_of_the_plan_and_ends_it() -> None:
+    steps = (
+        step("send", inline=b"hello", name="hello"),
+        write(name="written"),
+        write(end=End("client", "a"), name="again", after=("written",)),
+        step("disconnect", after=("hello", "written", "again")),
+    )
+    outcome = play(
+        expecting(
+            managed(*steps),
+            holds(SINK, SOURCE),
+            holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, octets=b"hello"),
+            packets(exactly(1), {"bth.opcode": 4, "bth.psn": 0xFFFFFE}, sent_by="client"),
+            packets(exactly(5), {"bth.destqp": 1}),
+            state(CLIENT, "ERR"),
+            state(SERVER, "ERR"),
+            event("ConnectRequest", exactly(1)),
+            event("Disconnected", exactly(1)),
+            event("Disconnected", exactly(1), of="client"),
+        )
+    )
+    assert told(outcome) == []
+    (lane,) = outcome.stage.lanes["a"]
+    assert lane.peer.qp.min_rnr_timer == lane.qp.min_rnr_timer == 3
+
+
+@pytest.mark.parametrize("kind", ["UC", "UD"])
+def test_managers_connect_other_types_too(kind: str) -> None:
+    steps = (step("send", inline=b"hello"),)
+    offset = 40 if kind == "UD" else 0
+    assert (
+        failures(
+            managed(*steps, kind=kind, count=1),
+            holds(Span("server", "inbox", offset, 5), fill=Fill.TEXT, octets=b"hello"),
+        )
+        == []
+    )
+
+
+def test_several_queue_pairs_are_connected_one_by_one() -> None:
+    assert (
+        failures(managed(write(), count=3), counts("client.octets", exactly(3 * 8192 + 6 * 256)))
+        == []
+    )
+
+
+def test_a_connection_that_is_never_made_is_said_to_be_so() -> None:
+    lost = fault("drop", where={"bth.destqp": 1}, chance=1.0)
+    found = managed(write())
+    lonely = Scenario(
+        **{
+            name: getattr(found, name)
+            for name in ("name", "source", "hosts", "connections", "steps")
+        },
+        links=(link(lost),),
+        time_limit=10**12,
+    )
+    assert failures(lonely) == [
+        "write on client/a: expected SUCCESS, found no completion: no connection: Unreachable"
+    ]
+
+
+def test_who_breaks_the_queue_pair_meanwhile_is_not_connected() -> None:
+    def found(at: int, end: End) -> list[str]:
+        breaks = step("modify", end, values={"state": "ERR"}, at=at)
+        return failures(managed(breaks, write()))
+
+    text = "write on client/a: expected SUCCESS, found no completion: no connection: "
+    assert found(0, SERVER) == [f"{text}Rejected (CONSUMER_REJECT)"]
+    (error,) = found(1_500, CLIENT)
+    assert error.startswith(f"{text}ConnectError (QP 0x11 is in ERR")
+
+
+def test_who_was_not_connected_by_a_manager_is_not_disconnected_by_one() -> None:
+    assert failures(scene(step("disconnect"))) == [
+        (
+            "disconnect on client/a: expected no refusal, "
+            "found EINVAL (client/a was not connected by a manager)"
+        )
+    ]
+
+
+class Walked:
+    """Counts the lines that the modules of connection managers and of introductions execute."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._folder = manager.__file__.rpartition("/")[0]
+        self._file = connecting.__file__
+
+    def __call__(self, frame: FrameType, what: str, _: object) -> "Walked | None":
+        file = frame.f_code.co_filename
+        if file != self._file and not file.startswith(self._folder):
+            return None
+        self.lines += what == "line"
+        return self
+
+
+def lines_walked(scenario: Scenario) -> int:
+    walked, before = Walked(), sys.gettrace()
+    sys.settrace(walked)
+    try:
+        assert failures(scenario) == []
+    finally:
+        sys.settrace(before)
+    return walked.lines
+
+
+@pytest.mark.parametrize(("kind", "count"), [("RC", 64), ("UD", 128)])
+def test_each_of_many_connections_costs_no_more_than_each_of_few(kind: str, count: int) -> None:
+    hello = step("send", inline=b"hello")
+    few, many = (lines_walked(managed(hello, kind=kind, count=number)) for number in (8, count))
+    assert many / count <= few / 8
