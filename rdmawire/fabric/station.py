@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from rdmawire.fabric.appointment import Appointment
 from rdmawire.fabric.link import Arrival, Link
 
-Tap = Callable[[bytes, int], None]
+Tap = Callable[[bytes, int], object]
 """Sees a frame, and when (ns) it is there."""
 
 

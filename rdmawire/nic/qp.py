@@ -18,11 +18,12 @@ from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import LastWQEReached, SendQueueDrained
+from rdmawire.nic.head import MOST_HEADS
 from rdmawire.nic.inbound import NO_RECEIVE, Inbound
 from rdmawire.nic.path import headers_to
 from rdmawire.nic.patience import Patience
 from rdmawire.nic.queue import SendQueue, Wqe
-from rdmawire.nic.seal import ACKREQ, MOST_HEADS, Seal
+from rdmawire.nic.seal import ACKREQ, Seal
 from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import SharedReceiveQueue
 from rdmawire.nic.state import MigrationState, QPState, QPType

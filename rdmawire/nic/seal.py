@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from isal.isal_zlib import crc32
 
+from rdmawire.nic.head import HEAD_OF_BTH, MOST_HEADS, word_offset
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH
 from rdmawire.wire.icrc import ONES_FOR_LRH, mask
@@ -20,14 +21,8 @@ from rdmawire.wire.layout import Piece
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
 
-HEAD_OF_BTH = 8
-"""Octets of the BTH before the word that holds AckReq and PSN."""
-
 ACKREQ = 1 << 31
 """The AckReq bit in the word that ends with the PSN. IBA 9.2.8."""
-
-MOST_HEADS = 1024
-"""Heads that one seal keeps; it begins anew after that many."""
 
 pack_word = Struct(">I").pack
 Octets: TypeAlias = bytes | memoryview
@@ -83,8 +78,7 @@ PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
 def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> Head:
     """The head of packets with ``length`` octets between PSN and pad."""
     frame = Frame(headers, Packet(bth, (), bytes(length + bth.padcnt))).seal().build()
-    before = sum(header.SIZE for header in headers)
-    octets = frame[: before + HEAD_OF_BTH]
+    octets = frame[: word_offset(headers)]
     return Head(octets, state_behind(octets, headers))
 
 

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from isal.isal_zlib import crc32
 
 from rdmawire.errors import WireError
-from rdmawire.nic.seal import ACKREQ, HEAD_OF_BTH, MOST_HEADS, state_behind
+from rdmawire.nic.head import HEAD_OF_BTH, HEAD_SIZES, MOST_HEADS, word_offset
+from rdmawire.nic.seal import ACKREQ, state_behind
 from rdmawire.wire import roce
 from rdmawire.wire.codec import fused
-from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.icrc import RESIDUE
-from rdmawire.wire.inet import ECN, UDP, Ethernet, EtherType, IPv4, IPv6
-from rdmawire.wire.layout import Piece, size
+from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
+from rdmawire.wire.layout import Piece
 from rdmawire.wire.opcode import SHAPES, Part, Shape
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.psn import MODULUS
@@ -104,15 +105,6 @@ class Arrival(NamedTuple):
 
 _read_word = Struct(">I").unpack_from
 _new = tuple.__new__
-_TO_BTH = {GRH: (Ethernet, GRH), IPv4: (Ethernet, IPv4, UDP), IPv6: (Ethernet, IPv6, UDP)}
-_HEAD_SIZES = {
-    int(ethertype).to_bytes(2, "big"): sum(h.SIZE for h in _TO_BTH[network]) + HEAD_OF_BTH
-    for ethertype, network in (
-        (EtherType.IPV4, IPv4),
-        (EtherType.IPV6, IPv6),
-        (EtherType.ROCE, GRH),
-    )
-}
 _READERS = {opcode: fused(*layout.headers) for opcode, layout in LAYOUTS.items() if layout.headers}
 
 
@@ -133,7 +125,7 @@ class Unsealer:
 
     def flow_of(self, frame: bytes) -> Flow | None:
         """What the head of a frame says; ``None`` where the frame was dropped, and counted."""
-        size = _HEAD_SIZES.get(frame[12:14], 0)
+        size = HEAD_SIZES.get(frame[12:14], 0)
         return self._flows.get(frame[:size]) or self._admit(frame, size)
 
     def unseal(self, flow: Flow, frame: bytes) -> Arrival | None:
@@ -177,10 +169,9 @@ class Unsealer:
 
 
 def _flow(frame: bytes, parsed: roce.Frame) -> Flow:
-    before = sum(map(size, parsed.headers))
     bth = parsed.packet.bth
-    word = before + HEAD_OF_BTH
-    payload = before + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
+    word = word_offset(parsed.headers)
+    payload = word - HEAD_OF_BTH + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
     pad = payload + len(parsed.packet.payload)
     crc = state_behind(frame[:word], parsed.headers)
     end = pad + bth.padcnt + ICRC.SIZE

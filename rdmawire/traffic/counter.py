@@ -8,29 +8,22 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WireError
+from rdmawire.nic.head import MOST_SEEN, head_size, word_offset
 from rdmawire.nic.path import gids_of
-from rdmawire.nic.seal import HEAD_OF_BTH
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
 from rdmawire.wire import roce
-from rdmawire.wire.ib import GRH, RETH, Ack
-from rdmawire.wire.inet import ECN, UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
-from rdmawire.wire.layout import size
+from rdmawire.wire.ib import RETH, Ack
+from rdmawire.wire.inet import ECN, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.roce import Frame
 
-MOST_HEADS: Final = 1 << 14
-"""Heads that are remembered; it begins anew after that many. What was counted stays."""
+MOST_CONVERSATIONS: Final = 1 << 16
+"""Receiving queue pairs that are remembered; it begins anew after that many.
 
-_HEAD_SIZES: Final = {
-    int(kind).to_bytes(2, "big"): sum(header.SIZE for header in headers) + HEAD_OF_BTH
-    for kind, headers in (
-        (EtherType.IPV4, (Ethernet, IPv4, UDP)),
-        (EtherType.IPV6, (Ethernet, IPv6, UDP)),
-        (EtherType.ROCE, (Ethernet, GRH)),
-    )
-}
-_TAG: Final = EtherType.VLAN.to_bytes(2, "big")
+What was counted stays. Of requests from before, those that are sent again later count as new.
+"""
+
 _RETRYING: Final = (Service.RC, Service.XRC, Service.RD)
 _FULL: Final = (Part.FIRST, Part.MIDDLE)
 _ENDS: Final = (Part.LAST, Part.ONLY)
@@ -72,21 +65,41 @@ class _Conversation:
         self.read: _Read | None = None
 
 
+class Counted(NamedTuple):
+    """What one frame was counted as: messages that are new, their octets, or a sign of trouble.
+
+    ``sign`` is the name of the counter: ``retransmits``, ``naks``, ``rnr_naks`` or ``cnps``.
+    """
+
+    messages: int = 0
+    octets: int = 0
+    sign: str = ""
+
+
+NOTHING: Final = Counted()
+"""A frame that is a frame and no more."""
+
+_RETRANSMIT: Final = Counted(sign="retransmits")
+_CNP: Final = Counted(sign="cnps")
+_NAKS: Final[dict[int, Counted]] = {
+    Ack.NAK: Counted(sign="naks"),
+    Ack.RNR_NAK: Counted(sign="rnr_naks"),
+}
+
+
 class _Head(NamedTuple):
     """What the octets up to the PSN say; the PSN's word is at ``word``.
 
-    ``octets`` is what the packet carries of its message, ``ends`` whether it is the last of it.
+    ``new`` is what the packet counts as, if it was not sent before.
     """
 
     opcode: int
-    word: int = 0
-    octets: int = 0
-    ends: bool = False
-    marked: bool = False
-    conversation: _Conversation = _Conversation()
+    word: int
+    marked: bool
+    new: Counted
+    conversation: _Conversation
 
 
-_NOTHING: Final = _Head(-1)
 _read_reth: Final = RETH.parse
 
 
@@ -112,27 +125,28 @@ class FrameCounter:
         self._conversations: dict[tuple[bytes, bytes, int], _Conversation] = {}
         self._mtus: set[int] = set()
 
-    def __call__(self, frame: bytes, now: int) -> None:
-        """Count a frame that passes at a time (ns)."""
+    def __call__(self, frame: bytes, now: int) -> Counted:
+        """Count a frame that passes at a time (ns); what it counted as, but for its octets."""
         self.frames += 1
         self.frame_octets += len(frame)
         self.last = now
-        key = frame[: _HEAD_SIZES.get(frame[12:14]) or _tagged_head(frame)]
+        key = frame[: head_size(frame)]
         head = self._heads.get(key) or self._learnt(key, frame)
+        if head is None:
+            return NOTHING
         if head.marked:
             self.marks += 1
         count = _COUNTS.get(head.opcode)
-        if count is not None:
-            count(self, head, frame)
+        return NOTHING if count is None else count(self, head, frame)
 
-    def _learnt(self, key: bytes, frame: bytes) -> _Head:
+    def _learnt(self, key: bytes, frame: bytes) -> _Head | None:
         """What a head says that was not seen before; what is built otherwise is never kept."""
         try:
             head = self._head(roce.parse(frame))
         except WireError:
-            return _NOTHING
+            return None
         if len(key) == head.word:
-            if len(self._heads) >= MOST_HEADS:
+            if len(self._heads) >= MOST_SEEN:
                 self._heads.clear()
             self._heads[key] = head
         return head
@@ -144,71 +158,80 @@ class FrameCounter:
             self._mtus.add(len(frame.packet.payload))
         return _Head(
             bth.opcode,
-            word=sum(map(size, frame.headers)) + HEAD_OF_BTH,
-            octets=ATOMIC_SIZE if bth.opcode in _ATOMICS else len(frame.packet.payload),
-            ends=shape is not None and shape.part in _ENDS,
+            word=word_offset(frame.headers),
             marked=any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in frame.headers),
+            new=Counted(
+                messages=int(shape is not None and shape.part in _ENDS),
+                octets=ATOMIC_SIZE if bth.opcode in _ATOMICS else len(frame.packet.payload),
+            ),
             conversation=self._conversation(frame),
         )
 
     def _conversation(self, frame: Frame) -> _Conversation:
         key = (*gids_of(frame.headers), frame.packet.bth.destqp)
-        return self._conversations.setdefault(key, _Conversation())
+        found = self._conversations.get(key)
+        if found is None:
+            if len(self._conversations) >= MOST_CONVERSATIONS:
+                self._conversations.clear()
+                self._heads.clear()  # they know conversations, too
+            found = self._conversations[key] = _Conversation()
+        return found
 
     # What each kind of packet counts as.
 
-    def _message(self, head: _Head, _: bytes) -> None:
+    def _message(self, head: _Head, _: bytes) -> Counted:
         """A packet that is never sent again."""
-        self.messages += head.ends
-        self.octets += head.octets
+        return self._new(head.new)
 
-    def _request(self, head: _Head, frame: bytes) -> None:
-        if self._is_new(head, frame):
-            self.messages += head.ends
-            self.octets += head.octets
+    def _request(self, head: _Head, frame: bytes) -> Counted:
+        return self._new(head.new) if self._is_new(head, frame) else self._retransmit()
 
-    def _read(self, head: _Head, frame: bytes) -> None:
+    def _read(self, head: _Head, frame: bytes) -> Counted:
         """A READ takes as many PSNs as its responses, which only those show."""
         conversation = head.conversation
         reth = _read_reth(frame, head.word + 4)
         read = _Read(_psn(head, frame), reth.va, reth.dmalen)
-        if conversation.read is not None and conversation.read.goes_on(read, self._mtus):
-            self.retransmits += 1
-        elif self._is_new(head, frame):
-            conversation.read = read
-            self.messages += 1
-            self.octets += read.dmalen
+        goes_on = conversation.read is not None and conversation.read.goes_on(read, self._mtus)
+        if goes_on or not self._is_new(head, frame):
+            return self._retransmit()
+        conversation.read = read
+        return self._new(Counted(1, read.dmalen))
 
-    def _is_new(self, head: _Head, frame: bytes) -> bool:
+    def _new(self, counted: Counted) -> Counted:
+        self.messages += counted.messages
+        self.octets += counted.octets
+        return counted
+
+    def _retransmit(self) -> Counted:
+        self.retransmits += 1
+        return _RETRANSMIT
+
+    @staticmethod
+    def _is_new(head: _Head, frame: bytes) -> bool:
         """Whether no packet with this PSN, or one behind it, was sent before."""
         psn, conversation = _psn(head, frame), head.conversation
         known = conversation.next_psn
         if known is not None and serial.is_before(psn, known):
-            self.retransmits += 1
             return False
         conversation.next_psn = serial.add(psn, 1)
         return True
 
-    def _acknowledge(self, head: _Head, frame: bytes) -> None:
+    def _acknowledge(self, head: _Head, frame: bytes) -> Counted:
         ack = frame[head.word + 4] >> 5 & 3
         self.naks += ack == Ack.NAK
         self.rnr_naks += ack == Ack.RNR_NAK
+        return _NAKS.get(ack, NOTHING)
 
-    def _cnp(self, _: _Head, __: bytes) -> None:
+    def _cnp(self, _: _Head, __: bytes) -> Counted:
         self.cnps += 1
-
-
-def _tagged_head(frame: bytes) -> int:
-    """How much of a frame with one tag its head is; nothing of any other."""
-    size = _HEAD_SIZES.get(frame[16:18])
-    return size + VLAN.SIZE if size and frame[12:14] == _TAG else 0
+        return _CNP
 
 
 def _psn(head: _Head, frame: bytes) -> int:
     return int.from_bytes(frame[head.word + 1 : head.word + 4], "big")
 
 
-_Count = Callable[[FrameCounter, _Head, bytes], None]
+_Count = Callable[[FrameCounter, _Head, bytes], Counted]
 
 
 def _count_of(shape: Shape) -> _Count | None:

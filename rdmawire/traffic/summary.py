@@ -6,10 +6,11 @@
     network.tap("client", counter)
     network.tap("server", counter)
     network.world.run()
-    summary = summarise(counter, (client.nic, server.nic), network.world.now, wall_s=0.5)
+    summary = summarise(counter, (client.nic, server.nic), network.world.now)
 """
 
 from collections.abc import Iterable, Mapping
+from operator import add, sub
 from typing import Final, NamedTuple
 
 from rdmawire.memory.counter import Path
@@ -24,6 +25,21 @@ class Moved(NamedTuple):
     transactions: int
     copies: int
 
+    def plus(self, other: "Moved") -> "Moved":
+        """Both together."""
+        return Moved(*map(add, self, other))
+
+    def minus(self, other: "Moved") -> "Moved":
+        """What is more than the other."""
+        return Moved(*map(sub, self, other))
+
+    def by(self, times: int) -> "Moved":
+        """The same so many times."""
+        return Moved(*(count * times for count in self))
+
+
+NO_DMA: Final = Moved(0, 0, 0)
+
 
 class Summary(NamedTuple):
     """A run. ``messages`` and ``octets`` are those of applications, ``frame_octets`` the wire's.
@@ -31,7 +47,7 @@ class Summary(NamedTuple):
     ``retransmits`` are request packets sent again, ``lost`` frames that never arrived, ``marks``
     frames with Congestion Experienced, ``failed`` work that ended with an error. ``paths`` has the
     DMA of all adapters by way, those that moved something. ``virtual_ns`` is how long it took in
-    the world, ``wall_s`` how long outside.
+    the world, ``wall_s`` how long outside, if whoever ran it has measured that.
     """
 
     messages: int
@@ -47,14 +63,13 @@ class Summary(NamedTuple):
     failed: int
     paths: Mapping[str, Moved]
     virtual_ns: int
-    wall_s: float
+    wall_s: float = 0.0
 
 
 def summarise(
     counter: FrameCounter,
     nics: Iterable[Verbs],
     virtual_ns: int,
-    wall_s: float,
     *,
     lost: int = 0,
     failed: int = 0,
@@ -74,7 +89,6 @@ def summarise(
         failed=failed,
         paths=moved(nics),
         virtual_ns=virtual_ns,
-        wall_s=wall_s,
     )
 
 
@@ -103,10 +117,9 @@ def added(one: Summary, other: Summary) -> Summary:
 
 
 def _added(one: Mapping[str, Moved], other: Mapping[str, Moved]) -> dict[str, Moved]:
-    nothing = Moved(0, 0, 0)
     names = [path.name.lower() for path in Path]
     return {
-        name: Moved(*map(sum, zip(one.get(name, nothing), other.get(name, nothing), strict=True)))
+        name: one.get(name, NO_DMA).plus(other.get(name, NO_DMA))
         for name in names
         if name in one or name in other
     }
@@ -115,9 +128,9 @@ def _added(one: Mapping[str, Moved], other: Mapping[str, Moved]) -> dict[str, Mo
 def repeated(summary: Summary, times: int) -> Summary:
     """The same run so many times."""
     counts = {name: count * times for name, count in summary._asdict().items() if name != "paths"}
-    paths = {name: Moved(*(count * times for count in way)) for name, way in summary.paths.items()}
+    paths = {name: way.by(times) for name, way in summary.paths.items()}
     return Summary(**counts, paths=paths)
 
 
-NOTHING: Final = Summary(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {}, 0, 0.0)
+NOTHING: Final = Summary(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {}, 0)
 """A run in which nothing happened."""

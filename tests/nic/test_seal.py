@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.host import Host
 from rdmawire.nic.address import AddressHandle
+from rdmawire.nic.head import MOST_HEADS
 from rdmawire.nic.path import headers_to
-from rdmawire.nic.seal import ACKREQ, MOST_HEADS, Seal
+from rdmawire.nic.seal import ACKREQ, Seal
 from rdmawire.nic.unseal import Drop, Unsealer
 from rdmawire.wire.ib import BTH, RETH
 from rdmawire.wire.opcode import Opcode

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rdmawire.fabric.pair import Pair
+from rdmawire.nic.head import MOST_HEADS
 from rdmawire.nic.path import headers_to
-from rdmawire.nic.seal import MOST_HEADS
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire.header import Header

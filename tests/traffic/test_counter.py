@@ -2,6 +2,7 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +10,10 @@ from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.state import QPType
-from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic import counter as counting
+from rdmawire.traffic.counter import NOTHING, Counted, FrameCounter
 from rdmawire.traffic.summary import Moved, summarise
+from rdmawire.wire import roce
 
 MTU = 1024
 
@@ -99,6 +102,37 @@ def test_under_loss_messages_and_octets_stay_what_was_posted(seed: int, kinds: l
     assert counter.frames == pair.link.frames
 
 
+def test_a_call_says_what_the_frame_was_counted_as() -> None:
+    pair = Pair(Link(drop={2}))
+    counter, said = FrameCounter(), list[Counted]()
+    pair.world.on_sent.append(lambda frame, now: said.append(counter(frame, now)))
+    pair.client.write(bytes(4 * MTU), to=pair.server.region)
+    pair.drive()
+    assert sum(one.messages for one in said) == counter.messages == 1
+    assert sum(one.octets for one in said) == counter.octets == 4 * MTU
+    signs = [one.sign for one in said]
+    assert signs.count("retransmits") == counter.retransmits == 3
+    assert signs.count("naks") == counter.naks == 1
+    assert said[-1] == NOTHING
+
+
+def test_conversations_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins anew: what is sent again later counts once more, what is sent once is right."""
+    monkeypatch.setattr(counting, "MOST_CONVERSATIONS", 3)
+    counter, frames = FrameCounter(), list[bytes]()
+    pair = Pair()
+    pair.world.on_sent.append(lambda frame, _: frames.append(frame))
+    pair.client.write(b"8 octets", to=pair.server.region)
+    pair.drive()
+    request = roce.parse(frames[0])
+    for destqp in range(100, 110):
+        bth = request.packet.bth.replace(destqp=destqp)
+        frame = request.replace(packet=request.packet.replace(bth=bth)).seal().build()
+        assert [counter(frame, 0).sign for _ in range(2)] == ["", "retransmits"]
+        assert len(counter._conversations) <= 3
+    assert (counter.messages, counter.octets, counter.retransmits) == (10, 80, 10)
+
+
 @given(st.binary(max_size=120))
 def test_any_octets_are_counted_as_a_frame(octets: bytes) -> None:
     counter = FrameCounter()
@@ -112,6 +146,6 @@ def test_a_summary_has_the_memory_that_adapters_moved() -> None:
     pair.client.write(bytes(100), to=pair.server.region)
     pair.drive()
     nics = pair.client.nic, pair.server.nic
-    summary = summarise(counter, nics, pair.world.now, 0.25, lost=1)
+    summary = summarise(counter, nics, pair.world.now, lost=1)
     assert summary.paths == {"host": Moved(200, 2, 0)}
     assert (summary.messages, summary.octets, summary.lost) == (1, 100, 1)

@@ -9,7 +9,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter
 
 from rdmawire.capture.source import AnyPath
 from rdmawire.fabric.station import Tap
@@ -44,7 +43,6 @@ def play(
     ``progress`` is told how much work has ended, of how much. ``UnknownPoint`` for a point
     that there is not, ``CaptureError`` for a file that cannot be written.
     """
-    begun = perf_counter()
     stage = Stage(scenario)
     with _tap(capture) as keep:
         observer = Observer(stage, keep, point, arrived=arrived)
@@ -60,7 +58,7 @@ def play(
         scenario=scenario,
         failures=(*unsettled, *verdict(played)),
         steps=tuple(_step(run) for run in player.runs),
-        summary=_summary(played, perf_counter() - begun),
+        summary=_summary(played),
         frames=frames,
         stage=stage,
     )
@@ -91,7 +89,7 @@ def _step(run: Run) -> StepOutcome:
     return StepOutcome(step.name, step.verb, step.mark, run.begun, run.posted, endings)
 
 
-def _summary(played: Played, wall_s: float) -> Summary:
+def _summary(played: Played) -> Summary:
     stage, network = played.stage, played.stage.network
     lost = sum(faults.lost for faults in stage.faults.values())
     lost += sum(link.oversized for link in network.links.values())
@@ -101,7 +99,6 @@ def _summary(played: Played, wall_s: float) -> Summary:
         played.observer.total,
         [machine.host.nic for machine in stage.machines.values()],
         network.world.now,
-        wall_s,
         lost=lost,
         failed=played.player.failed,
     )

@@ -4,21 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rdmawire.fabric.field import Fields
-from rdmawire.nic.seal import HEAD_OF_BTH
-from rdmawire.wire.ib import GRH
-from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
+from rdmawire.nic.head import MOST_SEEN, head_size, word_offset
 
-MOST_HEADS: Final = 1 << 14
-"""Heads that are remembered; it begins anew after that many."""
-
-_HEADS: Final = {
-    int(kind).to_bytes(2, "big"): sum(header.SIZE for header in headers) + HEAD_OF_BTH
-    for kind, headers in (
-        (EtherType.IPV4, (Ethernet, IPv4, UDP)),
-        (EtherType.IPV6, (Ethernet, IPv6, UDP)),
-        (EtherType.ROCE, (Ethernet, GRH)),
-    )
-}
 _IN_HEAD: Final = ("eth.", "ip.", "ipv6.", "grh.", "bth.")
 _BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")
 
@@ -37,7 +24,7 @@ class Matcher:
 
     def __call__(self, frame: bytes, number: int) -> bool:
         """``number`` is the one that the frame has where it was seen."""
-        key = len(frame), frame[: _HEADS.get(frame[12:14], 0)]
+        key = len(frame), frame[: head_size(frame)]
         fits = self._known.get(key)
         if fits is None:
             fits = self._learn(key, frame)
@@ -46,12 +33,16 @@ class Matcher:
         return _all_fit(Fields(frame, number), self._by_rest)
 
     def _learn(self, key: tuple[int, bytes], frame: bytes) -> bool:
-        fits = _all_fit(Fields(frame), self._by_head)
-        if len(self._known) >= MOST_HEADS:
-            self._known.clear()
-        if key[1]:
-            self._known[key] = fits
+        fields = Fields(frame)
+        fits = _all_fit(fields, self._by_head)
+        if fields.frame is not None and len(key[1]) == word_offset(fields.frame.headers):
+            self._keep(key, fits)
         return fits
+
+    def _keep(self, key: tuple[int, bytes], fits: bool) -> None:
+        if len(self._known) >= MOST_SEEN:
+            self._known.clear()
+        self._known[key] = fits
 
 
 _Wanted = frozenset[object] | range

@@ -6,7 +6,6 @@ numbers are kept, of each queue pair the last NAK and the last packet that was s
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from rdmawire.fabric.refusal import FabricError
@@ -89,26 +88,19 @@ class HostWatch:
 
     def __call__(self, frame: bytes, now: int) -> None:
         """The host sends a frame."""
-        total = self._total
-        before = _counts(total)
-        total(frame, now)
+        counted = self._total(frame, now)
         self.sent["frames"] += 1
         self.sent["frame_octets"] += len(frame)
-        after = _counts(total)
-        if after != before:
-            self._count(frame, before, after)
+        self.sent["messages"] += counted.messages
+        self.sent["octets"] += counted.octets
+        if counted.sign:
+            self._note(counted.sign, frame)
 
-    def _count(self, frame: bytes, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        for name, old, new in zip(_COUNTED, before, after, strict=True):
-            self.sent[name] += new - old
-            if new > old and name in self.sightings:
-                seen = self._where()
-                self.sightings[name].note(seen)
-                self._last.note(name, frame, seen)
-
-
-_COUNTED: Final = ("messages", "octets", *HostWatch.NOTED)
-_counts: Final = attrgetter(*_COUNTED)
+    def _note(self, sign: str, frame: bytes) -> None:
+        self.sent[sign] += 1
+        seen = self._where()
+        self.sightings[sign].note(seen)
+        self._last.note(sign, frame, seen)
 
 
 class LastWords:
