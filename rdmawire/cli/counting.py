@@ -1,16 +1,14 @@
 """Captures counted for `rdmawire stats`, with progress on standard error where it takes long."""
 
-import os
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rdmawire.capture.refusal import shown
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
-from rdmawire.cli.progress import bar
+from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
 
@@ -80,7 +78,7 @@ class Counting:
         """Count a capture; whether there was any of it, damaged or not."""
         before = statistics.frames
         try:
-            with _bar(file, wanted=self._progress) as progress:
+            with file_bar(file, _LONG, wanted=self._progress) as progress:
                 statistics.read(file, ports=self._ports, where=self._wanted, progress=progress)
         except CaptureError as error:
             self._complain(str(error))
@@ -95,14 +93,3 @@ class Counting:
 
 def _name(file: str) -> str:
     return STANDARD_INPUT if file == STREAM else shown(file)
-
-
-@contextmanager
-def _bar(file: str, *, wanted: bool) -> Iterator[Callable[[int], object]]:
-    """What to tell how many octets have been read."""
-    size = os.path.getsize(file) if wanted and os.path.isfile(file) else 0
-    if size < _LONG:
-        yield lambda _: None
-        return
-    with bar(shown(file), size) as done:
-        yield done

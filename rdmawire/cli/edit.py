@@ -1,9 +1,7 @@
 """`rdmawire edit`: a capture with other addresses, queue pairs, PSNs, keys, and good checksums."""
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +13,7 @@ from rdmawire.cli.edit_options import Asked, chosen, rule_options, time_shift
 from rdmawire.cli.fate import Fates
 from rdmawire.cli.fpdus import fpdu_finder
 from rdmawire.cli.peers import peers_of
-from rdmawire.cli.progress import bar
+from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
 from rdmawire.traffic.edit.copy import edit_capture
 from rdmawire.traffic.edit.editor import Editor
@@ -97,7 +95,7 @@ def command(
     _find_peers(editor, source, ports)
     drawn = progress if progress is not None else sys.stderr.isatty()
     try:
-        with _progress(source, drawn=drawn) as told:
+        with file_bar(source, _LONG, wanted=drawn) as told:
             edit_capture(
                 source,
                 target,
@@ -125,17 +123,6 @@ def _find_peers(editor: Editor, source: str, ports: Sequence[int]) -> None:
     asking = [each for each in editor.rules if isinstance(each, PsnRule) and each.asks_for_peers]
     for rule in asking:
         rule.peers = peers_of(source, ports)
-
-
-@contextmanager
-def _progress(source: str, *, drawn: bool) -> Iterator[Callable[[int], object]]:
-    """What to tell how many octets have been read."""
-    size = os.path.getsize(source) if drawn and os.path.isfile(source) else 0
-    if size < _LONG:
-        yield lambda _: None
-        return
-    with bar(shown(source), size) as done:
-        yield done
 
 
 def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool) -> None:

@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +12,7 @@ from rdmawire.analysis.moment import duration_ns
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
-from rdmawire.cli.progress import bar
+from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.summary import write_summary
 from rdmawire.traffic.generate.order import (
@@ -34,12 +33,8 @@ if TYPE_CHECKING:
     from rdmawire.traffic.summary import Summary
 
 T = TypeVar("T")
-_SOON = 1.0
-"""Seconds that a run may take without a bar."""
 _MANY = 100_000
 """Messages or frames that are worth another library."""
-_PARTS = 10_000
-"""Into which a bar is divided."""
 
 
 def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
@@ -188,39 +183,8 @@ def _written(order: Order, path: str, *, progress: bool) -> "Summary":
 
     start = time.perf_counter()
     with (
-        _late_bar(f"gen {order.verb}", wanted=progress) as told,
+        late_bar(f"gen {order.verb}", wanted=progress) as told,
         create_capture(path, link_type=LinkType.ETHERNET) as writer,
     ):
         summary = generate(order, writer, told)
     return summary._replace(wall_s=time.perf_counter() - start)
-
-
-@contextmanager
-def _late_bar(name: str, *, wanted: bool) -> Iterator[Callable[[int, int], object]]:
-    """What to tell how much is done: a bar, once it takes long."""
-    drawn = _LateBar(name) if wanted else None
-    try:
-        yield drawn or (lambda *_: None)
-    finally:
-        if drawn is not None:
-            drawn.close()
-
-
-class _LateBar:
-    """Draws a bar as soon as there was time to wait for it."""
-
-    def __init__(self, name: str) -> None:
-        self._context = bar(name, _PARTS)
-        self._since = time.perf_counter()
-        self._draw: Callable[[int], object] | None = None
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._draw is None and time.perf_counter() - self._since > _SOON:
-            self._draw = self._context.__enter__()
-        if self._draw is not None:
-            self._draw(done * _PARTS // total)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._draw is not None:
-            self._context.__exit__(None, None, None)

@@ -1,17 +1,64 @@
 """Progress on standard error, for what takes long."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from time import perf_counter
+from typing import Final
+
+from rdmawire.capture.refusal import shown
+
+_SOON: Final = 0.5
+"""Seconds after which work is worth a bar."""
+_PARTS: Final = 10_000
+"""Into which such a bar is divided."""
 
 
 @contextmanager
 def bar(name: str, size: int) -> Iterator[Callable[[int], object]]:
-    """A bar of so many octets under a name, and what to tell how many of them are done."""
+    """A bar for so much of anything under a name, and what to tell how much of it is done."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress
 
     with Progress(console=Console(file=sys.stderr), transient=True) as drawn:
         task = drawn.add_task(escape(name), total=size)
-        yield lambda octets: drawn.update(task, completed=octets)
+        yield lambda done: drawn.update(task, completed=done)
+
+
+@contextmanager
+def file_bar(path: str, least: int, *, wanted: bool) -> Iterator[Callable[[int], object]]:
+    """What to tell how many octets of a file were read: a bar, where wanted, from so many on."""
+    size = os.path.getsize(path) if wanted and os.path.isfile(path) else 0
+    if size < least:
+        yield lambda _: None
+        return
+    with bar(shown(path), size) as told:
+        yield told
+
+
+@contextmanager
+def late_bar(name: str, *, wanted: bool) -> Iterator[Callable[[int, int], None]]:
+    """What to tell how much is done, and of how much: a bar, where wanted, once it takes long."""
+    if not wanted:
+        yield lambda _, __: None
+        return
+    with ExitStack() as stack:
+        yield _LateBar(name, stack)
+
+
+class _LateBar:
+    """Draws a bar as soon as there was time to wait for it; the stack takes it away."""
+
+    def __init__(self, name: str, stack: ExitStack) -> None:
+        self._name = name
+        self._stack = stack
+        self._begun = perf_counter()
+        self._draw: Callable[[int], object] | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._draw is None and perf_counter() - self._begun > _SOON:
+            self._draw = self._stack.enter_context(bar(self._name, _PARTS))
+        if self._draw is not None:
+            self._draw(done * _PARTS // total)

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli.option import WholeNumber
-from rdmawire.cli.progress import bar
+from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.verdicts import Results
 from rdmawire.screen import safe
@@ -21,10 +20,7 @@ from rdmawire.screen import safe
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.playing.outcome import Outcome
-    from rdmawire.traffic.scenario.playing.player import Progress
 
-_LONG = 0.5
-"""Seconds after which a run is worth a progress bar."""
 _MISTAKEN = 2
 _MOST_SHOWN = 1 << 20
 
@@ -247,9 +243,10 @@ def _played(scenario: "Scenario", target: Target, *, drawn: bool) -> "Outcome":
     from rdmawire.traffic.scenario.play import play
     from rdmawire.traffic.scenario.playing.observe import UnknownPoint
 
-    with _progress(scenario.name, drawn=drawn) as told:
+    start = perf_counter()
+    with late_bar(scenario.name, wanted=drawn) as told:
         try:
-            return play(
+            outcome = play(
                 scenario,
                 capture=target.of(scenario.source),
                 point=target.point,
@@ -258,30 +255,5 @@ def _played(scenario: "Scenario", target: Target, *, drawn: bool) -> "Outcome":
             )
         except UnknownPoint as error:
             raise click.BadParameter(str(error), param_hint="--tap") from None
-
-
-@contextmanager
-def _progress(name: str, *, drawn: bool) -> "Iterator[Progress | None]":
-    """What to tell how much work has ended: a bar, once that has taken long."""
-    if not drawn:
-        yield None
-        return
-    with ExitStack() as stack:
-        yield _Bar(name, stack)
-
-
-class _Bar:
-    """Begins to show after a while."""
-
-    def __init__(self, name: str, stack: ExitStack) -> None:
-        self._name = name
-        self._stack = stack
-        self._begun = perf_counter()
-        self._told: Callable[[int], object] | None = None
-
-    def __call__(self, ended: int, of: int) -> None:
-        """So much work has ended."""
-        if self._told is not None:
-            self._told(ended)
-        elif perf_counter() - self._begun > _LONG:
-            self._told = self._stack.enter_context(bar(self._name, of))
+    summary = outcome.summary._replace(wall_s=perf_counter() - start)
+    return replace(outcome, summary=summary)
