@@ -129,7 +129,9 @@ def test_an_interrupted_run_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_long_runs_show_how_far_they_are(tmp_path: Path) -> None:
-    soon, late = (f"import rdmawire.cli.gen as g; g._SOON = {time}; " for time in (0.0, 600.0))
+    soon, late = (
+        f"import rdmawire.cli.progress as bars; bars._SOON = {time}; " for time in (0.0, 600.0)
+    )
     words = ("gen", "send", "--count", "3000", "--progress", "-w", str(tmp_path / "x.pcap"))
     terminal = {"FORCE_COLOR": "1"}
     assert "gen send" in rdmawire(*words, before=soon, env=terminal).stderr
