@@ -9,7 +9,7 @@ from math import log10
 from typing import Final, NamedTuple
 
 _WIDTH, _HEIGHT = 640, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 30, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 34, 30, 44
 _LEGEND = 26
 _LETTER: Final = 6.6
 """How wide a letter of the legend is, in pixels, about."""

@@ -98,6 +98,24 @@ def _spread() -> str:
     return bars(title, Axis("flows", ticks(0, 25, 50, 75, 100, 125)), drawn, level)
 
 
+def _scale() -> str:
+    """The time that fabrics of several sizes take, by the frames that they carry."""
+    runs = _data("scale")["runs"]
+    points = [(run["frames"], run["seconds"]) for run in runs]
+    frames, seconds = points[0]
+    even = [(many, seconds * many / frames) for many, _ in points]
+    x = Axis("frames on links", _powers(3, 6), logarithmic=True)
+    y = Axis("seconds of the processor", ticks(0.01, 0.1, 1, 10, 100), logarithmic=True)
+    title = f"{runs[0]['nics']} to {runs[-1]['nics']:,} adapters: time by frames"
+    drawn = [Line("measured", "third", points), Line("in proportion to the first", "model", even)]
+    return lines(title, x, y, drawn)
+
+
+def _powers(low: int, high: int) -> tuple[tuple[float, str], ...]:
+    """Ticks at powers of ten."""
+    return tuple((10**power, f"{10**power:,}") for power in range(low, high + 1))
+
+
 CHARTS: Final[dict[str, Callable[[], str]]] = {
     "incast-queue": _incast_queue,
     "incast-dcqcn": lambda: _incast_rates("DCQCN"),
@@ -105,4 +123,5 @@ CHARTS: Final[dict[str, Callable[[], str]]] = {
     "victim-rate": _victim_rate,
     "victim-rest": _victim_rest,
     "spread": _spread,
+    "scale": _scale,
 }
