@@ -120,11 +120,11 @@ class Ends:
         self._heed_congestion(own, lane.asks)
 
     def _heed_congestion(self, own: End, qp: QueuePair) -> None:
-        """Tell of marks, and slow down when told. For CNPs alone, tell of each mark at once."""
+        """Tell of marks, and slow down when told. For CNPs alone, the server tells of each mark."""
         order = self._order
-        if order.verb is Verb.CNP:
-            self.server.nic.notify_congestion(qp, 0) if own is self.server else None
-        elif order.marks is not None and qp.service.connected:
+        if order.verb is Verb.CNP and own is self.server:
+            own.nic.notify_congestion(qp, 0)
+        if order.marks is not None and qp.service.connected:
             own.nic.notify_congestion(qp)
             own.nic.control_congestion(qp, Dcqcn(DcqcnParameters(line_rate=order.rate)))
 
