@@ -66,7 +66,7 @@ def _climb(nic: Verbs, qp: QueuePair, attributes: QPAttributes) -> None:
 
 
 def _attributes(conn: Connection) -> QPAttributes:
-    terms = conn.terms
+    terms, timeout = conn.terms, conn.offer.timeout
     access = Access.REMOTE_WRITE | (_READS if terms.responder_resources else 0)
     return QPAttributes(
         path_mtu=MTU(terms.path_mtu),
@@ -77,7 +77,7 @@ def _attributes(conn: Connection) -> QPAttributes:
         ah=conn.path,
         max_rd_atomic=terms.initiator_depth,
         max_dest_rd_atomic=terms.responder_resources,
-        timeout=terms.timeout,
+        timeout=terms.timeout if timeout is None else timeout,
         retry_cnt=terms.retry_count,
         rnr_retry=terms.rnr_retry_count,
     )

@@ -67,7 +67,9 @@ class ConnParam(NamedTuple):
 
     ``None`` for a depth takes as much as the peer and the adapter allow. ``path_mtu`` is for
     requests, ``None`` for the settings' own. ``qkey`` is that of datagrams. ``psn`` is the first
-    that this side will expect of the peer, drawn if it is ``None``.
+    that this side will expect of the peer, drawn if it is ``None``. ``timeout`` is the exponent of
+    this side's queue pair (RDMA_OPTION_ID_ACK_TIMEOUT of rdma_set_option(3)), ``None`` for the one
+    that follows from the path.
     """
 
     private_data: bytes = b""
@@ -80,6 +82,7 @@ class ConnParam(NamedTuple):
     path_mtu: MTU | None = None
     qkey: int = RDMA_UDP_QKEY
     psn: int | None = None
+    timeout: int | None = None
 
     def check(self, room: int) -> None:
         """``VerbsError`` EINVAL for what does not fit a message with so many private octets."""
@@ -103,9 +106,10 @@ _MOST = {
     "flow_control": 1,
     "srq": 1,
     "psn": MODULUS - 1,
+    "timeout": 31,
 }
 
-_MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu", "psn")
+_MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu", "psn", "timeout")
 
 
 class Terms(NamedTuple):

@@ -70,6 +70,15 @@ def test_owners_may_say_which_psn_they_expect() -> None:
     assert (peers.attributes.rq_psn, peers.attributes.sq_psn) == (7, 0xFFFFFE)
 
 
+def test_owners_may_say_how_long_they_wait_for_acknowledges() -> None:
+    two = Two()
+    mine = two.ask(ConnParam(timeout=9))
+    two.drive(us(10))
+    peers = two.server.accept(ConnParam(timeout=0))
+    two.drive(us(10))
+    assert (mine.attributes.timeout, peers.attributes.timeout) == (9, 0)
+
+
 def test_retries_and_timeouts_are_the_requests_but_each_tells_its_own_rnr_retries() -> None:
     two = Two()
     mine = two.ask(ConnParam(retry_count=3, rnr_retry_count=5))

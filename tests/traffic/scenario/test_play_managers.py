@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.memory.access import Access
 from rdmawire.nic.cm import manager
 from rdmawire.traffic.scenario.model import (
     End,
@@ -45,7 +47,7 @@ from tests.traffic.scenario.scene import (
 INBOX = Span("server", "inbox")
 
 
-def managed(*steps: Any, kind: str = "RC", **more: Any) -> Scenario:
+def managed(*steps: Any, kind: str = "RC", attributes: Any = None, **more: Any) -> Scenario:
     hosts = (
         host("client", memory("source", content=COUNT)),
         host("server", memory("sink"), memory("inbox", 4096)),
@@ -54,7 +56,7 @@ def managed(*steps: Any, kind: str = "RC", **more: Any) -> Scenario:
         type=kind,
         connect="cm",
         psn=(0xFFFFFE, 7),
-        attributes={"min_rnr_timer": 3},
+        attributes=attributes or {"min_rnr_timer": 3},
         receives=(ReceivePlan(at=SERVER, mark=MARK, into=(INBOX,)),),
         **more,
     )
@@ -98,6 +100,23 @@ def test_managers_connect_other_types_too(kind: str) -> None:
         )
         == []
     )
+
+
+@pytest.mark.parametrize("kind", ["RC", "UC"])
+def test_managed_queue_pairs_have_the_attributes_of_the_plan(kind: str) -> None:
+    access = Access.REMOTE_WRITE.value
+    of_end = {"server": {"timeout": 7, "qp_access_flags": access}}
+    outcome = play(managed(kind=kind, attributes={"timeout": 5, "min_rnr_timer": 3}, of_end=of_end))
+    (lane,) = outcome.stage.lanes["a"]
+    ends = [end.qp.attributes for end in (lane, lane.peer)]
+    assert ends[1].qp_access_flags == access != ends[0].qp_access_flags
+    if kind == "RC":
+        assert [end.timeout for end in ends] == [5, 7]
+
+
+def test_who_is_not_told_a_timeout_has_the_managers() -> None:
+    (lane,) = play(managed()).stage.lanes["a"]
+    assert lane.qp.attributes.timeout == lane.peer.qp.attributes.timeout != ATTRIBUTES.timeout
 
 
 def test_several_queue_pairs_are_connected_one_by_one() -> None:

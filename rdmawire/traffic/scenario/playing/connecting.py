@@ -7,7 +7,7 @@ from errno import EINVAL
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask
+from rdmawire.nic.attribute import QPAttrMask
 from rdmawire.nic.cm.event import (
     CMEvent,
     ConnectError,
@@ -32,7 +32,12 @@ from rdmawire.wire.management import MTU
 FIRST_PORT: Final = 7174
 """The port at which the first connection of a scenario is listened for, as rping's."""
 
-_PATIENT: Final = (QPType.RC, QPType.XRC_TGT)
+_OWN: Final = {
+    QPType.RC: ("min_rnr_timer", "qp_access_flags"),
+    QPType.UC: ("qp_access_flags",),
+    QPType.UD: (),
+}
+"""Attributes of which managers say nothing to one another."""
 
 
 def manager_of(machine: Machine) -> ConnectionManager:
@@ -104,7 +109,7 @@ class Introductions:
         if isinstance(event, ConnectRequest | DatagramRequest):
             self._accept(lane, event, now)
         elif isinstance(event, Established | Resolved):
-            self._begin(lane)
+            self._established(lane)
         elif isinstance(event, Disconnected):
             self._agree(lane, event, now)
         elif isinstance(event, _TROUBLE):
@@ -119,6 +124,7 @@ class Introductions:
         except VerbsError:
             manager.reject(event.id, now)
             raise
+        _adapt(lane)
         if isinstance(event, DatagramRequest):
             self._begin(lane)
 
@@ -135,10 +141,12 @@ class Introductions:
         asking = self._datagrams.get((event.path.dgid, event.service_id))
         return asking.popleft().peer if asking else None
 
+    def _established(self, lane: Lane) -> None:
+        if not lane.side:
+            _adapt(lane)
+        self._begin(lane)
+
     def _begin(self, lane: Lane) -> None:
-        if lane.type in _PATIENT:
-            wanted = QPAttributes(min_rnr_timer=lane.attributes.min_rnr_timer)
-            lane.machine.host.nic.modify_qp(lane.qp, wanted, QPAttrMask.MIN_RNR_TIMER)
         lane.ready = True
         self._on_ready(lane)
 
@@ -147,6 +155,14 @@ class Introductions:
         if not lane.left:
             manager_of(lane.machine).disconnect(event.id, now)
             lane.leaves("disconnected by the peer")
+
+
+def _adapt(lane: Lane) -> None:
+    """Have the plan's attributes where the manager had its own, before any work comes."""
+    given = {"min_rnr_timer": lane.attributes.min_rnr_timer, **lane.given}
+    own = {name: given[name] for name in _OWN[lane.type] if name in given}
+    if own:
+        lane.modify(own)
 
 
 _TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
@@ -177,4 +193,5 @@ def _offer(lane: Lane) -> ConnParam:
         path_mtu=MTU(own.path_mtu),
         qkey=own.qkey,
         psn=own.rq_psn,
+        timeout=lane.given.get("timeout"),
     )

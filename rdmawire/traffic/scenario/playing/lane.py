@@ -62,15 +62,19 @@ class Lane:
         own = f"{self.machine.name}/{self.plan.name}"
         return own if self.plan.count == 1 else f"{own}#{self.number}"
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The attributes that the plan has for this end."""
+        return {**self.plan.attributes, **self.plan.of_end.get(self.machine.name, {})}
+
     def _attributes(self) -> QPAttributes:
         plan, side = self.plan, self.side
-        given: dict[str, Any] = {**plan.attributes, **plan.of_end.get(self.machine.name, {})}
         base = ATTRIBUTES._replace(
             path_mtu=MTU((plan.mtu // 128).bit_length() - 1),
             sq_psn=plan.psn[side],
             rq_psn=plan.psn[1 - side],
         )
-        return base._replace(**given)
+        return base._replace(**self.given)
 
     def _srq(self) -> SharedReceiveQueue | None:
         name = self.plan.srq.get(self.machine.name)

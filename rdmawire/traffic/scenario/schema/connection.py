@@ -251,7 +251,8 @@ CONNECTION: Final = Record(
         "attributes": Key(kind=ATTRIBUTES, help="Attributes of its queue pairs."),
         "connect": Key(
             kind=Word(("at once", "cm")),
-            help="How the ends find each other: at once, or by the connection manager.",
+            help="How the ends find each other: at once, or by the connection manager, which works "
+            "`timeout` out of the path unless an attribute says it.",
         ),
         "alternate": Key(
             kind=TRUTH,
