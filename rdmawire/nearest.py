@@ -7,10 +7,14 @@ from itertools import takewhile
 OFFERED = 3
 """Names that are offered at most."""
 _ALIKE = 0.6
+_LONGEST = 100
+"""Characters of a name that is worth comparing: none that is known is as long."""
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Up to three names: those that end alike, as ``bth.psn``, before those spelled alike."""
+    if len(name) > _LONGEST:
+        return []
     likeness = {each: _likeness(each, name) for each in known}
     shared = {each: _shared(each, name) for each in likeness}
     near = [each for each in likeness if shared[each] or likeness[each] >= _ALIKE]

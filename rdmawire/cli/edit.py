@@ -15,6 +15,7 @@ from rdmawire.cli.fpdus import fpdu_finder
 from rdmawire.cli.peers import peers_of
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
+from rdmawire.screen import shortened
 from rdmawire.traffic.edit.copy import edit_capture
 from rdmawire.traffic.edit.editor import Editor
 from rdmawire.traffic.edit.offset import PsnRule
@@ -132,7 +133,7 @@ def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool)
         click.echo(f"{name}: {', '.join(_done(editor.tally))}", err=True)
     for option_name, rule in asked:
         for text in rule.unused():
-            complain(f"{option_name} {text}: no frame has it")
+            complain(f"{option_name} {shortened(text)}: no frame has it")
         if isinstance(rule, PsnRule) and rule.unknown:
             kept = f"{rule.unknown} responses kept their PSN"
             complain(f"{option_name}: {kept}: nothing tells whose they are")

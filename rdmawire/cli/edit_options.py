@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from rdmawire.analysis.moment import duration_ns
+from rdmawire.screen import quoted
 from rdmawire.traffic.edit import text
 from rdmawire.traffic.edit.record import Change, later
 from rdmawire.traffic.edit.refusal import EditError
@@ -106,6 +107,6 @@ def time_shift(ctx: click.Context, option: click.Parameter, said: str | None) ->
         shift = duration_ns(said.removeprefix("-").removeprefix("+"))
     except ValueError:
         raise click.BadParameter(
-            f"{said!r} is no time such as 1.5s or -20ms", ctx, option
+            f"{quoted(said)} is no time such as 1.5s or -20ms", ctx, option
         ) from None
     return [later(-shift if said.startswith("-") else shift)]

@@ -15,6 +15,7 @@ from rdmawire.cli import option
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.summary import write_summary
+from rdmawire.screen import quoted
 from rdmawire.traffic.generate.order import (
     LAST_SEED,
     LAST_VLAN,
@@ -53,7 +54,7 @@ def _latency(text: str) -> int:
     try:
         return duration_ns(text)
     except ValueError:
-        raise OrderError(f"{text!r} is no time such as 1us or 500ns") from None
+        raise OrderError(f"{quoted(text)} is no time such as 1us or 500ns") from None
 
 
 def _psn(text: str) -> int:
@@ -62,7 +63,7 @@ def _psn(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < MODULUS:
-        raise OrderError(f"{text!r} is no PSN within 0..0xffffff")
+        raise OrderError(f"{quoted(text)} is no PSN within 0..0xffffff")
     return number
 
 

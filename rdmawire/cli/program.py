@@ -15,6 +15,7 @@ from click.shell_completion import shell_complete
 from rdmawire import __version__
 from rdmawire.cli import ending, streams
 from rdmawire.errors import RdmaError
+from rdmawire.screen import quoted
 
 _COMMANDS = {
     "run": (
@@ -33,7 +34,6 @@ _COMMANDS = {
 _COMPLETE = "_RDMAWIRE_COMPLETE"
 _INTERRUPTED = 130
 _INTERNAL_ERROR = 70
-_LONGEST_WORD = 60
 
 
 class _LazyGroup(click.Group):
@@ -78,8 +78,7 @@ def _no_command(word: str) -> str:
         return f"{word!r} is no command; to see what the file holds: {dissect}"
     near = [name for name in _COMMANDS if _alike(name, word)]
     hint = f"; the nearest is {near[0]}" if near else ""
-    shown = word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}.."
-    return f"no command is named {shown!r}{hint}"
+    return f"no command is named {quoted(word)}{hint}"
 
 
 def _alike(name: str, word: str) -> bool:

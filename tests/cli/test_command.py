@@ -34,7 +34,7 @@ from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
         (("dissect", "-c", "x", RNR), "'x' is not a valid whole number"),
         (("dissect", "--port", "x", RNR), "'x' is not a valid whole number"),
         (("dissect", "-r"), "requires an argument; see `rdmawire dissect --help`"),
-        (("x" * 5000,), f"no command is named '{'x' * 60}..'"),
+        (("x" * 5000,), f"no command is named '{'x' * 57}...'"),
         (("disect",), "no command is named 'disect'; the nearest is dissect"),
         ((RNR,), f"to see what the file holds: rdmawire dissect {RNR}"),
     ],

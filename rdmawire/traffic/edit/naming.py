@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import NamedTuple
 
+from rdmawire.nearest import nearest
+from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit.cut import Field, fields_of
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.wire.header import Header, Meaning, Row
@@ -31,9 +32,9 @@ def fields_named(name: str) -> Sequence[Named]:
     """
     found = _names().get(name)
     if found is None:
-        near = get_close_matches(name, _names(), 1)
+        near = nearest(name, _names())
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise EditError(f"{name!r} is no field{hint}")
+        raise EditError(f"{quoted(name)} is no field{hint}")
     return found
 
 
@@ -61,16 +62,16 @@ def number(text: str, bits: int) -> int:
     try:
         value = int(text, 0)
     except ValueError:
-        raise EditError(f"{text!r} is no number, such as 17 or 0x11") from None
+        raise EditError(f"{quoted(text)} is no number, such as 17 or 0x11") from None
     if not 0 <= value < 1 << bits:
-        raise EditError(f"{text} does not fit {bits} bits (0 to {(1 << bits) - 1:#x})")
+        raise EditError(f"{shortened(text)} does not fit {bits} bits (0 to {(1 << bits) - 1:#x})")
     return value
 
 
 def mac(text: str) -> int:
     """An Ethernet address."""
     if not _MAC.fullmatch(text):
-        raise EditError(f"{text!r} is no Ethernet address, such as 52:54:00:00:00:01")
+        raise EditError(f"{quoted(text)} is no Ethernet address, such as 52:54:00:00:00:01")
     return int(re.sub("[:-]", "", text), 16)
 
 
@@ -79,7 +80,7 @@ def ipv4(text: str) -> int:
     try:
         return int(IPv4Address(text))
     except AddressValueError:
-        raise EditError(f"{text!r} is no IPv4 address") from None
+        raise EditError(f"{quoted(text)} is no IPv4 address") from None
 
 
 def ipv6(text: str) -> int:
@@ -87,7 +88,7 @@ def ipv6(text: str) -> int:
     try:
         return int(IPv6Address(text))
     except AddressValueError:
-        raise EditError(f"{text!r} is no IPv6 address") from None
+        raise EditError(f"{quoted(text)} is no IPv6 address") from None
 
 
 def value(named: Named, text: str) -> int:
@@ -104,7 +105,7 @@ def value(named: Named, text: str) -> int:
         number(text, named.field.width + named.scale.bit_length() - 1), named.scale
     )
     if rest:
-        raise EditError(f"{text} is no multiple of {named.scale}")
+        raise EditError(f"{shortened(text)} is no multiple of {named.scale}")
     return units
 
 
@@ -115,7 +116,7 @@ def _octets(text: str, length: int) -> int:
     try:
         octets = bytes.fromhex(text.replace(":", ""))
     except ValueError:
-        raise EditError(f"{text!r} is no row of hexadecimal digits") from None
+        raise EditError(f"{quoted(text)} is no row of hexadecimal digits") from None
     if len(octets) != length:
         raise EditError(f"{length} octets are needed, {len(octets)} were given")
     return int.from_bytes(octets, "big")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
+from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit.assign import CHECKSUMS, AssignRule
 from rdmawire.traffic.edit.cut import Field, field
 from rdmawire.traffic.edit.mapping import Mapped, MapRule, Range
@@ -21,6 +22,8 @@ from rdmawire.traffic.edit.target import IPS, LIDS, MACS, PKEYS, QPNS, RKEYS, VL
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 
+_LONGEST: Final = 120
+"""Characters of a rule that an error repeats: two IPv6 prefixes fit."""
 _MAPPED: Final = 0xFFFF << 32
 """What stands before an IPv4 address that is written as an IPv6 one. RFC 4291, 2.5.5.2."""
 _ASSIGNMENT = re.compile(r"([A-Za-z][\w.]*)(\+=|-=|=)(.*)")
@@ -150,7 +153,7 @@ def _check_distinct(entries: Sequence[Mapped]) -> None:
         for old, _ in entry.ranges:
             other = known.setdefault((old, entry.host), entry.text)
             if other is not entry.text:
-                raise EditError(f"{other!r} and {entry.text!r} map the same")
+                raise EditError(f"{quoted(other)} and {quoted(entry.text)} map the same")
 
 
 def _numbers(bits: int) -> Callable[[str, str], _Ranges]:
@@ -160,9 +163,11 @@ def _numbers(bits: int) -> Callable[[str, str], _Ranges]:
 def _ip_ranges(old: str, new: str) -> _Ranges:
     here, there = _network(old), _network(new)
     if here.version != there.version:
-        raise EditError(f"{old} is IPv{here.version} and {new} is IPv{there.version}")
+        raise EditError(
+            f"{shortened(old)} is IPv{here.version} and {shortened(new)} is IPv{there.version}"
+        )
     if here.prefixlen != there.prefixlen:
-        raise EditError(f"{old} and {new} are not of the same length")
+        raise EditError(f"{shortened(old)} and {shortened(new)} are not of the same length")
     bits = here.max_prefixlen
     first, target = int(here.network_address), int(there.network_address)
     free = bits - here.prefixlen
@@ -177,8 +182,9 @@ def _network(text: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text)
     except ValueError as error:
-        reason = str(error) if "host bits" in str(error) else f"{text!r} is no IP address or prefix"
-        raise EditError(reason) from None
+        if "host bits" in str(error):
+            raise EditError(shortened(str(error))) from None
+        raise EditError(f"{quoted(text)} is no IP address or prefix") from None
 
 
 def _offsets(texts: Sequence[str], key_bits: int, bits: int) -> list[Added]:
@@ -187,7 +193,7 @@ def _offsets(texts: Sequence[str], key_bits: int, bits: int) -> list[Added]:
     for entry in entries:
         other = known.setdefault((entry.key, entry.host), entry.text)
         if other is not entry.text:
-            raise EditError(f"{other!r} and {entry.text!r} are about the same")
+            raise EditError(f"{quoted(other)} and {quoted(entry.text)} are about the same")
     return entries
 
 
@@ -216,7 +222,9 @@ def _at_host(text: str) -> tuple[str, bytes | None]:
     try:
         return name, host_of(ip_address(host).packed)
     except ValueError:
-        raise EditError(f"{host!r} is no address of a host: an IP address, or lid:7") from None
+        raise EditError(
+            f"{quoted(host)} is no address of a host: an IP address, or lid:7"
+        ) from None
 
 
 @contextmanager
@@ -225,4 +233,4 @@ def _told(text: str) -> Iterator[None]:
     try:
         yield
     except EditError as error:
-        raise EditError(f"{text!r}: {error}") from None
+        raise EditError(f"{quoted(text, _LONGEST)}: {error}") from None

@@ -6,13 +6,12 @@ from typing import Final, NamedTuple, Self
 
 from rdmawire.errors import RdmaError
 from rdmawire.nic.work import LONGEST_MESSAGE
+from rdmawire.screen import quoted, shortened
 
 MOST_SIZES: Final = 64
 _BINARY: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _DECIMAL: Final = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12}
 _NUMBER: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kmgt]?)", re.IGNORECASE | re.ASCII)
-_LONGEST: Final = 60
-"""Characters of a wrong text that are shown."""
 
 
 class OrderError(RdmaError):
@@ -51,7 +50,7 @@ def _range(word: str, text: str) -> tuple[int, int]:
     low, dash, high = word.strip().partition("-")
     ends = _size(low, text), _size(high, text) if dash else _size(low, text)
     if ends[0] > ends[1]:
-        raise OrderError(f"{_shown(text)}: {low} is more than {high}")
+        raise OrderError(f"{quoted(text)}: {shortened(low)} is more than {shortened(high)}")
     return ends
 
 
@@ -59,10 +58,10 @@ def _size(word: str, text: str) -> int:
     match = _NUMBER.fullmatch(word.strip())
     unit = match and match[2].lower()
     if match is None or unit not in _BINARY or "." in match[1]:
-        raise OrderError(f"{_shown(text)} is no size such as 64, 4k, 1M, 64-4k or 64,1k")
+        raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 64-4k or 64,1k")
     octets = int(match[1]) << _BINARY[unit]
     if octets > LONGEST_MESSAGE:
-        raise OrderError(f"{_shown(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
+        raise OrderError(f"{quoted(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
     return octets
 
 
@@ -70,12 +69,12 @@ def rate(text: str) -> int:
     """Bits a second, from ``100G``, ``2.5G`` or ``400000000``."""
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
-        raise OrderError(f"{_shown(text)} is no rate such as 100G or 25G")
+        raise OrderError(f"{quoted(text)} is no rate such as 100G or 25G")
     whole, _, part = match[1].partition(".")
     zeros = _DECIMAL[match[2].lower()]
     bits = int(whole + (part + "0" * zeros)[:zeros])
     if not SLOWEST <= bits <= FASTEST:
-        raise OrderError(f"{_shown(text)} is not within 1M..10T bits a second")
+        raise OrderError(f"{quoted(text)} is not within 1M..10T bits a second")
     return bits
 
 
@@ -92,10 +91,6 @@ def share(text: str, most: float) -> float:
     value = float(digits) / (100 if percent else 1) if match else -1.0
     if not 0.0 <= value <= most:
         raise OrderError(
-            f"{_shown(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"
+            f"{quoted(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"
         )
     return value
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..")

@@ -126,3 +126,31 @@ def test_any_text_is_a_rule_or_is_refused_with_nothing_else(said: str) -> None:
     for one in (text.assignment, text.ecn, text.ttl):
         with suppress(EditError):
             one(said)
+
+
+LONG = "x" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (text.assignment, f"{LONG}=1"),
+        (text.assignment, f"bth.psn={LONG}"),
+        (text.assignment, f"bth.psn=0x{'f' * 200_000}"),
+        (text.assignment, f"ip.src={LONG}"),
+        (text.assignment, f"eth.dst={LONG}"),
+        (text.assignment, f"cnp.resv128={LONG}"),
+        (text.ecn, LONG),
+        (lambda said: text.ips([said]), f"{LONG}=10.0.0.1"),
+        (lambda said: text.ips([said]), f"fe80::1%{LONG}=10.0.0.1"),
+        (lambda said: text.qpns([said]), f"1@{LONG}=2"),
+        (lambda said: text.psn_offsets([said]), f"{LONG}=2"),
+    ],
+)
+def test_of_a_long_text_a_message_has_the_beginning(
+    make: Callable[[str], object], said: str
+) -> None:
+    with pytest.raises(EditError) as refused:
+        make(said)
+    assert str(refused.value).startswith(f"{said[:60]!r}"[:-1])
+    assert len(str(refused.value)) < 400

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form import units
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed, quoted
+from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, described, is_nothing
 from rdmawire.traffic.scenario.model import Mark, Range

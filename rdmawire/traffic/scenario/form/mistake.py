@@ -14,8 +14,6 @@ _MOST_LISTED: Final = 16
 """Words that a message lists."""
 _MOST_COMPARED: Final = 400
 """Known words that a strange one is compared with."""
-_LONGEST: Final = 60
-"""Characters of a file that a message repeats, and of a word that is looked up."""
 
 
 class Mistake(NamedTuple):
@@ -112,15 +110,10 @@ class Mistakes:
 
 def meant_by(word: str, known: Collection[str]) -> str:
     """The known word that was meant, if one is alike."""
-    if not word or len(word) > _LONGEST:
+    if not word:
         return ""
     same = (each for each in known if each.casefold() == word.casefold())
     return next(same, "") or next(iter(nearest(word, islice(known, _MOST_COMPARED))), "")
-
-
-def quoted(text: str) -> str:
-    """What stands in the file, on one line, and shortened if it is long."""
-    return repr(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}...")
 
 
 def listed(words: Iterable[str]) -> str:

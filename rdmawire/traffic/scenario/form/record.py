@@ -5,9 +5,10 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Definitions, Json, Kind, Leaf, Many, Two, misfit
-from rdmawire.traffic.scenario.form.mistake import Misread, Unread, listed, quoted
+from rdmawire.traffic.scenario.form.mistake import Misread, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar, is_nothing
 from rdmawire.traffic.scenario.model import Mark

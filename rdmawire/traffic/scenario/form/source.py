@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from rdmawire.traffic.scenario.form.mistake import Misread, Mistakes, quoted
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.form.mistake import Misread, Mistakes
 from rdmawire.traffic.scenario.model import Mark
 
 if TYPE_CHECKING:

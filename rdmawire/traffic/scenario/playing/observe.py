@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 from rdmawire.nic.completion import WCStatus
+from rdmawire.screen import quoted
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
 from rdmawire.traffic.scenario.playing.lane import Lane
@@ -204,7 +205,7 @@ class Observer:
     def _check_point(self, point: str) -> None:
         known = [*self._network.links, *self._network.stations]
         if point not in known:
-            raise UnknownPoint(f"{point!r} is none of {', '.join(known)}")
+            raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
 
     def _everywhere(self) -> Iterator[str]:
         """Links between two hosts, and all other hosts that are on a link."""

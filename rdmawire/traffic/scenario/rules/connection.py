@@ -6,7 +6,8 @@ from typing import Final
 from rdmawire.nic.attribute import BOUNDS
 from rdmawire.nic.profile import PROFILES
 from rdmawire.nic.service import SERVICES
-from rdmawire.traffic.scenario.form.mistake import Misread, listed, quoted
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.form.mistake import Misread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import which_of

@@ -5,7 +5,8 @@ from typing import Final
 
 from rdmawire.fabric.host import Place
 from rdmawire.nic.address import is_ipv4
-from rdmawire.traffic.scenario.form.mistake import Misread, quoted
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import memory_of

@@ -9,7 +9,8 @@ from rdmawire.nic.profile import PROFILES
 from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.work import ATOMIC_SIZE, Local, SendFlags, SendOpcode
 from rdmawire.nic.work import VERBS as WORK
-from rdmawire.traffic.scenario.form.mistake import Misread, listed, quoted
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.form.mistake import Misread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import check_fit, memory_of

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, get_args
 
 from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.event import AsyncEvent
+from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
@@ -15,7 +16,7 @@ from rdmawire.traffic.scenario.form.kind import (
     ranged,
     text_of,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, quoted
+from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Key, Keyed, Record
 from rdmawire.traffic.scenario.form.reference import END, HOST, LINK, SPAN, check_known

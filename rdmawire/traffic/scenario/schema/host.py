@@ -10,6 +10,7 @@ from rdmawire.memory.access import Access, check_access
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.window import HOST_PAGE_SIZES
 from rdmawire.nic.profile import PROFILES
+from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
@@ -22,7 +23,7 @@ from rdmawire.traffic.scenario.form.kind import (
     number,
     size,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed, quoted
+from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import NAME, Found, Key, Named, Record
 from rdmawire.traffic.scenario.form.reference import GPU

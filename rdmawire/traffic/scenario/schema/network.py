@@ -7,6 +7,7 @@ from rdmawire.fabric.egress import SCHEDULERS
 from rdmawire.fabric.flow import PRIORITIES
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import Marking, Pausing
+from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form.kind import (
     Definitions,
     Json,
@@ -19,7 +20,7 @@ from rdmawire.traffic.scenario.form.kind import (
     text_of,
     time,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, Unread, quoted
+from rdmawire.traffic.scenario.form.mistake import Misread, Unread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found, Key, Named, Record
 from rdmawire.traffic.scenario.form.reference import NODE
