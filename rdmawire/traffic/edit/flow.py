@@ -41,7 +41,7 @@ class Flow:
         self._size = head.size
         self._change = _number(first[: head.size], "big") ^ _number(after[: head.size], "big")
         self._ops = [op.run for op in varying]
-        self.need = max(place.offset + place.header.SIZE for place in layout.places)
+        self.need = max(head.size, *(place.offset + place.header.SIZE for place in layout.places))
         self.least = self.need + ICRC.SIZE * self.has_icrc
 
     @property

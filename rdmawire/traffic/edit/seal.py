@@ -90,6 +90,8 @@ class HeaderSum(Seal):
             self.put(new, less(old, self.at, change), 0)
 
     def renew(self, new: bytearray, end: int) -> None:  # noqa: ARG002
+        if self.end > len(new):
+            return
         self.put(new, 0, 0)
         self.put(new, internet_checksum(bytes(new[self.start : self.end])), 0)
 

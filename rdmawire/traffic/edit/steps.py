@@ -52,6 +52,8 @@ MOST_TUNNELS = 16
 _LEAST_ETHERTYPE = 0x0600
 _PORTS = 4
 """Octets of the ports that TCP and UDP begin with."""
+_ICMPV6 = 4
+"""Octets of an ICMPv6 message up to behind its checksum. RFC 4443, 2.1."""
 _FAMILIES = {2: EtherType.IPV4} | dict.fromkeys((10, 24, 28, 30), EtherType.IPV6)
 """Address families of IPv4, and of IPv6 in various systems. LINKTYPE_NULL."""
 
@@ -147,8 +149,9 @@ def _ipv4(walk: Walk) -> Step | None:
     end = start + ip.ihl * 4
     if ip.version != 4 or end < walk.offset:
         raise WireError(f"IPv4 version {ip.version}, ihl {ip.ihl}", start)
-    if end <= walk.end:
-        walk.seals.append(HeaderSum(start, end))
+    walk.seals.append(HeaderSum(start, end))
+    if end > walk.end:
+        raise WireError("the options of IPv4 are cut off", walk.offset)
     walk.offset = end
     if ip.total_length:  # zero: a host's own capture of what its NIC will cut up
         walk.narrow(ip.total_length - ip.ihl * 4)
@@ -204,8 +207,9 @@ def _sum(kind: SumKind, walk: Walk, start: int) -> None:
 
 def _icmpv6(walk: Walk) -> None:
     """ICMPv6, of which only the checksum is of interest: the addresses count in it."""
-    if walk.end - walk.offset >= 4:
-        _sum(SumKind.ICMPV6, walk, walk.offset)
+    if walk.end - walk.offset < _ICMPV6:
+        raise WireError("no room for the checksum of ICMPv6", walk.offset)
+    _sum(SumKind.ICMPV6, walk, walk.offset)
 
 
 def _tcp(walk: Walk) -> None:

@@ -1,6 +1,7 @@
 """Flows are a short way only: each frame becomes what it would become by itself."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import parse
 from tests.analysis.mutation import SEED
 from tests.traffic.edit.frames import A6, B6, A, B, frame, packet
-from tests.traffic.edit.samples import EVERYTHING, FILES, edited, records
+from tests.traffic.edit.samples import CAPTURES, EVERYTHING, FILES, edited, records
 
 RULES = [*EVERYTHING.there(), text.assignment("ip.id+=3"), text.assignment("udp.length+=0")]
 ONE_OF_EACH = [path for path in FILES if path.parent.name != "linux"]
 
 
-def by_itself(one: Record, rules: list[Rule]) -> bytes:
+def by_itself(one: Record, rules: Sequence[Rule]) -> bytes:
     return Editor(rules).edit(one.data, one.link_type)
 
 
@@ -70,6 +71,28 @@ def test_a_frame_too_short_for_the_headers_of_its_flow_is_edited_as_far_as_it_go
     for kept in range(len(whole)):
         assert editor.edit(whole[:kept]) == Editor(editor.rules).edit(whole[:kept])
     assert editor.edit(whole[:60])[:54] == new[:54]
+
+
+WITH_CHECKSUMS = [
+    "neighbours",
+    "vxlan",
+    "roce_v2_ipv6",
+    "iwarp_ipv6",
+    "native",
+    "tagged",
+    "cooked2",
+]
+
+
+@pytest.mark.parametrize("name", WITH_CHECKSUMS)
+def test_no_flow_is_learned_from_a_frame_that_ends_too_early(name: str) -> None:
+    one = records(CAPTURES / "generated" / f"{name}.pcap")[0]
+    rules = [text.ips(["::/1=8000::/1", "0.0.0.0/1=128.0.0.0/1"]), text.psn_offsets(["1"])]
+    wanted = by_itself(one, rules)
+    for kept in range(len(one.data)):
+        editor = Editor(rules)
+        editor.edit(one.data[:kept], one.link_type)
+        assert editor.edit(one.data, one.link_type) == wanted
 
 
 def test_what_is_kept_of_flows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
