@@ -73,20 +73,13 @@ def test_a_frame_too_short_for_the_headers_of_its_flow_is_edited_as_far_as_it_go
     assert editor.edit(whole[:60])[:54] == new[:54]
 
 
-WITH_CHECKSUMS = [
-    "neighbours",
-    "vxlan",
-    "roce_v2_ipv6",
-    "iwarp_ipv6",
-    "native",
-    "tagged",
-    "cooked2",
-]
+WITH_CHECKSUMS = ["rxe61_vt_rc_v6", "vxlan", "iwarp_ipv6", "native", "tagged", "cooked2"]
 
 
 @pytest.mark.parametrize("name", WITH_CHECKSUMS)
 def test_no_flow_is_learned_from_a_frame_that_ends_too_early(name: str) -> None:
-    one = records(CAPTURES / "generated" / f"{name}.pcap")[0]
+    (path,) = CAPTURES.rglob(f"{name}.pcap")
+    one = records(path)[0]
     rules = [text.ips(["::/1=8000::/1", "0.0.0.0/1=128.0.0.0/1"]), text.psn_offsets(["1"])]
     wanted = by_itself(one, rules)
     for kept in range(len(one.data)):
