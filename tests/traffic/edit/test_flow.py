@@ -80,7 +80,8 @@ WITH_CHECKSUMS = ["rxe61_vt_rc_v6", "vxlan", "iwarp_ipv6", "native", "tagged", "
 def test_no_flow_is_learned_from_a_frame_that_ends_too_early(name: str) -> None:
     (path,) = CAPTURES.rglob(f"{name}.pcap")
     one = records(path)[0]
-    rules = [text.ips(["::/1=8000::/1", "0.0.0.0/1=128.0.0.0/1"]), text.psn_offsets(["1"])]
+    halves = ["::/1=8000::/1", "8000::/1=::/1", "0.0.0.0/1=128.0.0.0/1", "128.0.0.0/1=0.0.0.0/1"]
+    rules = [text.ips(halves), text.psn_offsets(["1"])]
     wanted = by_itself(one, rules)
     for kept in range(len(one.data)):
         editor = Editor(rules)
