@@ -7,7 +7,7 @@ from typing import Any
 from rdmawire.fabric.action import ACTIONS
 from rdmawire.nic.service import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
-from rdmawire.traffic.scenario.form.kind import Kind, Many, Word
+from rdmawire.traffic.scenario.form.kind import Kind, Many, Word, shown
 from rdmawire.traffic.scenario.form.record import Named, Record, records_in
 from rdmawire.traffic.scenario.schema import fault, work
 from rdmawire.traffic.scenario.schema.connection import CONGESTION
@@ -86,7 +86,7 @@ def _usual(record: Record[Any], key: str) -> str:
     usual = record.default(key)
     if usual in (MISSING, None, "", ()) or not isinstance(usual, int | float | str | tuple):
         return ""
-    return f"`{record.keys[key].kind.show(usual)}`"
+    return f"`{shown(record.keys[key].kind, usual)}`"
 
 
 def _kind(kind: Kind[Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rdmawire.traffic.scenario.form.kind import Kind
+from rdmawire.traffic.scenario.form.kind import Kind, shown
 from rdmawire.traffic.scenario.form.mistake import Mistakes
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Key, Named, Record, parts
@@ -239,7 +239,7 @@ USUAL = [
 @pytest.mark.parametrize(("row", "default"), USUAL, ids=str)
 def test_defaults_are_written_as_they_are_read(row: Row, default: object) -> None:
     now = reading()
-    written = tree(row.row.kind.show(default), now.mistakes)
+    written = tree(shown(row.row.kind, default), now.mistakes)
     assert row.row.kind.read(written, now) == default
 
 

@@ -27,7 +27,7 @@ Definitions = dict[str, Json]
 
 
 class Kind(Protocol[T_co]):
-    """What values are."""
+    """What values are. Kinds whose values are shown to people have ``show``, too."""
 
     @property
     def said(self) -> str: ...
@@ -38,11 +38,14 @@ class Kind(Protocol[T_co]):
     def read(self, node: Node, reading: Reading) -> T_co:
         """The value; :class:`Unread` for what is none."""
 
-    def show(self, value: Any) -> str:
-        """A value as a file writes it."""
-
     def json(self, known: Definitions) -> Json:
         """Its JSON Schema; what that refers to is put into ``known``."""
+
+
+def shown(kind: Kind[Any], value: Any) -> str:
+    """A value as a file writes it, of a kind that has a way to."""
+    show: Callable[[Any], str] = getattr(kind, "show", str)
+    return show(value)
 
 
 def misfit(node: Node, expected: str, error: Unfit | None = None) -> Misread:
@@ -204,9 +207,6 @@ class Numbers:
             raise Unfit
         return range(least, last + 1)
 
-    def show(self, value: Iterable[int]) -> str:
-        return f"[{listed(map(str, value))}]"
-
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         one = ["integer", "string"]
         items = {"type": "array", "items": {"type": one}}
@@ -283,7 +283,7 @@ class Many(Generic[T]):
         return found
 
     def show(self, value: Iterable[T]) -> str:
-        return f"[{listed(map(self.item.show, value))}]"
+        return f"[{listed(shown(self.item, one) for one in value)}]"
 
     def json(self, known: Definitions) -> Json:
         item = self.item.json(known)
@@ -310,7 +310,7 @@ class Two(Generic[T]):
         return found[0], found[-1]
 
     def show(self, value: tuple[T, T]) -> str:
-        return listed(map(self.item.show, value))
+        return listed(shown(self.item, one) for one in value)
 
     def json(self, known: Definitions) -> Json:
         item = self.item.json(known)

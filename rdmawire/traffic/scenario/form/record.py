@@ -172,9 +172,6 @@ class Record(Generic[T]):
         ((_, name),) = row.places(key)
         return next((one.default for one in fields(self.plan) if one.name == name), MISSING)
 
-    def show(self, value: T) -> str:
-        return str(value)
-
     def json(self, known: Definitions) -> Json:
         name = self.called.replace(" ", "-")
         if name not in known:
@@ -226,9 +223,6 @@ class Named(Generic[T]):
         with reading.within(key.text):
             return self.record.make(node, reading, key.mark, **{self.into: name})
 
-    def show(self, value: tuple[T, ...]) -> str:
-        return str(value) if value else "none"
-
     def json(self, known: Definitions) -> Json:
         return {"type": "object", "additionalProperties": self.record.json(known)}
 
@@ -265,9 +259,6 @@ class Choice(Generic[T]):
         if len(node.pairs) != 1:
             raise Misread(node.mark, f"{len(node.pairs)} keys", self.said)
         return node.pairs[0]
-
-    def show(self, value: T) -> str:
-        return str(value)
 
     def json(self, known: Definitions) -> Json:
         words = {word: record.json(known) for word, record in self.records.items()}
@@ -313,9 +304,6 @@ class Keyed(Generic[T]):
         if not whole:
             raise Unread
         return self.make(*both, key.mark)
-
-    def show(self, value: object) -> str:
-        return str(value)
 
     def json(self, known: Definitions) -> Json:
         return {"type": "object", "additionalProperties": self.value.json(known)}

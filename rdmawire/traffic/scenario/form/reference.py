@@ -43,9 +43,6 @@ class Reference:
         check_known(node, text, self.said, self.known(reading))
         return text
 
-    def show(self, value: str) -> str:
-        return value
-
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "string", "description": self.said}
 
@@ -72,9 +69,6 @@ class StepName:
             before = [name for name, place in steps.items() if name and place < reading.step]
             raise unknown(node, text, self.said, before)
         return text
-
-    def show(self, value: str) -> str:
-        return value
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "string", "description": self.said}
@@ -118,9 +112,6 @@ class Spans:
             check_fit(node, span, reading)
         return span
 
-    def show(self, value: Span) -> str:
-        return f"{value.host}.{value.memory}"
-
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "string", "description": self.said}
 
@@ -158,9 +149,6 @@ class Ends:
             check_known(node, end.host, f"an end of {plan.name}", plan.ends)
             check_count(node, end, plan.count)
         return end
-
-    def show(self, value: End) -> str:
-        return f"{value.host}/{value.connection}"
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "string", "description": self.said}

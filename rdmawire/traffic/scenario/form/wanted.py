@@ -34,9 +34,6 @@ class FieldName:
     def read(self, node: Node, reading: Reading) -> str:  # noqa: ARG002 - a kind
         return parsed(node, self.said, _name)
 
-    def show(self, value: str) -> str:
-        return value
-
     def json(self, known: Definitions) -> Json:
         known["field"] = {"enum": [*names()]}
         return {"$ref": "#/$defs/field"}
@@ -78,9 +75,6 @@ class Where:
     def _read(self, key: Scalar, node: Node, reading: Reading) -> tuple[str, Wanted]:
         name = FIELD.read(key, reading)
         return name, wanted(name, node, reading)
-
-    def show(self, value: Mapping[str, Wanted]) -> str:
-        return str(value)
 
     def json(self, known: Definitions) -> Json:
         return {"type": "object", "propertyNames": FIELD.json(known)}

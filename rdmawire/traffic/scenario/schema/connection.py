@@ -199,9 +199,6 @@ class SharedReceives:
         check_known(node, queue, what, reading.names.of(host, "shared receives"))
         return host, queue
 
-    def show(self, value: Mapping[str, str]) -> str:
-        return str(value)
-
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "object", "additionalProperties": {"type": "string"}}
 

@@ -91,9 +91,6 @@ class Inline:
             raise misfit(node, self.said)
         return content.octets
 
-    def show(self, value: bytes) -> str:
-        return f"{{hex: {value.hex(' ')}}}"
-
     def json(self, known: Definitions) -> Json:
         return {"anyOf": [{"type": ["string", "number", "boolean"]}, OCTETS.json(known)]}
 
@@ -125,9 +122,6 @@ class Same:
         if content.fill is Fill.RANDOM:
             raise Misread(node.mark, "random octets", self.said)
         return content
-
-    def show(self, value: Span | Content) -> str:
-        return str(value)
 
     def json(self, known: Definitions) -> Json:
         return {"anyOf": [{"type": "string"}, OCTETS.json(known)], "description": self.said}

@@ -67,9 +67,6 @@ class CounterName:
         check_known(node, counter, what, COUNTERS[have[of]])
         return Named(of, counter)
 
-    def show(self, value: Named) -> str:
-        return ".".join(value)
-
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "string", "description": self.said}
 
@@ -102,9 +99,6 @@ class EventName:
         check_known(node, host, HOST.said, reading.names.hosts)
         check_known(node, event, "an event", EVENTS)
         return Named(host, event)
-
-    def show(self, value: Named) -> str:
-        return ".".join(value)
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "string", "description": self.said}
@@ -148,9 +142,6 @@ class Rest:
 
     def read(self, node: Node, reading: Reading) -> tuple[TimeExpectation]:
         return (TimeExpectation(range=TIME.read(node, reading), mark=node.mark),)
-
-    def show(self, value: object) -> str:
-        return str(value)
 
     def json(self, known: Definitions) -> Json:
         return TIME.json(known)

@@ -37,9 +37,6 @@ class Raw:
     def read(self, node: Node, reading: Reading) -> Node:  # noqa: ARG002 - a kind
         return node
 
-    def show(self, value: object) -> str:
-        return str(value)
-
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": ["integer", "string"]}
 

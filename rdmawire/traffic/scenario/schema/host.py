@@ -159,9 +159,6 @@ class WindowName:
     def read(self, node: Node, reading: Reading) -> WindowPlan:
         return WindowPlan(name=NAME.read(node, reading), mark=node.mark)
 
-    def show(self, value: WindowPlan) -> str:
-        return value.name
-
     def json(self, known: dict[str, dict[str, object]]) -> dict[str, object]:
         return NAME.json(known)
 
@@ -225,9 +222,6 @@ class Addresses:
         if not found:
             raise misfit(node, self.said)
         return found[0], found[1:]
-
-    def show(self, value: object) -> str:
-        return str(value)
 
     def json(self, known: Definitions) -> Json:
         return Many(ADDRESS, alone=True).json(known)

@@ -132,9 +132,6 @@ class Joint:
             raise Unread
         return ends[0], ends[1]
 
-    def show(self, value: tuple[str, str]) -> str:
-        return "-".join(value)
-
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
         return {"type": "string", "description": self.said}
 

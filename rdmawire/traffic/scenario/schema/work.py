@@ -142,9 +142,6 @@ class Steps:
         reading.step = place
         return self.step.read(node, reading)
 
-    def show(self, value: tuple[StepPlan, ...]) -> str:
-        return str(value)
-
     def json(self, known: Definitions) -> Json:
         return {"type": "array", "items": self.step.json(known)}
 
