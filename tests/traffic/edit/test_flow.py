@@ -73,13 +73,21 @@ def test_a_frame_too_short_for_the_headers_of_its_flow_is_edited_as_far_as_it_go
     assert editor.edit(whole[:60])[:54] == new[:54]
 
 
-WITH_CHECKSUMS = ["rxe61_vt_rc_v6", "vxlan", "iwarp_ipv6", "native", "tagged", "cooked2"]
+FIRST = [
+    ("rxe61_vt_rc_v6", 0),  # TCP
+    ("rxe61_vt_rc_v6", 7),  # ICMPv6
+    ("rxe61_vt_rc_v6", 15),
+    ("vxlan", 0),
+    ("native", 0),
+    ("tagged", 0),
+    ("cooked2", 0),
+]
 
 
-@pytest.mark.parametrize("name", WITH_CHECKSUMS)
-def test_no_flow_is_learned_from_a_frame_that_ends_too_early(name: str) -> None:
+@pytest.mark.parametrize(("name", "number"), FIRST)
+def test_no_flow_is_learned_from_a_frame_that_ends_too_early(name: str, number: int) -> None:
     (path,) = CAPTURES.rglob(f"{name}.pcap")
-    one = records(path)[0]
+    one = records(path)[number]
     halves = ["::/1=8000::/1", "8000::/1=::/1", "0.0.0.0/1=128.0.0.0/1", "128.0.0.0/1=0.0.0.0/1"]
     rules = [text.ips(halves), text.psn_offsets(["1"])]
     wanted = by_itself(one, rules)
