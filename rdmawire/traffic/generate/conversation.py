@@ -2,7 +2,7 @@
 
 from rdmawire.nic.engine import Nic
 from rdmawire.traffic.generate import blend
-from rdmawire.traffic.generate.ends import Ends
+from rdmawire.traffic.generate.ends import Ends, Unfinished
 from rdmawire.traffic.generate.losses import Losses
 from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.setup import Setup, Watcher, bth_place
@@ -48,7 +48,7 @@ class Conversation:
     def _rest(self) -> None:
         self._setup.rest()
         if not self._is_done():
-            raise AssertionError(f"{-self._done} messages are not done, and nothing goes on")
+            raise Unfinished(f"{-self._done} messages are not done, and nothing goes on")
 
     def _is_done(self) -> bool:
         self._done += self.ends.poll()

@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
+from rdmawire.errors import RdmaError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.nic.address import AddressHandle
@@ -29,6 +30,10 @@ PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
 _MTU_CODES: Final = {128 << code: code for code in MTU}
 QPNS: Final = range(0x100, 0xFFFFFE)
 """Numbers of queue pairs that look like no mistake."""
+
+
+class Unfinished(RdmaError):
+    """Traffic that came to no good end: what the adapters did is not what was asked for."""
 
 
 class Lane(NamedTuple):
@@ -158,7 +163,10 @@ class Ends:
         done = self.client.poll()
         for completion in (*done, *self.server.poll()):
             if completion.status is not WCStatus.SUCCESS:
-                raise AssertionError(f"{completion} of traffic that cannot fail")
+                status = WCStatus(completion.status).name
+                raise Unfinished(
+                    f"work ended with {status}, in traffic that goes on until all is there"
+                )
         return len(done)
 
     # Where the conversation stands.

@@ -293,6 +293,10 @@ class MemoryExpectation:
     same_as: Span | None = None
     content: Content | None = None
 
+    def __post_init__(self) -> None:
+        if self.same_as is None and self.content is None:
+            raise ValueError("memory that must hold nothing: neither 'same_as' nor 'content'")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterExpectation:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rdmawire.traffic.scenario.model import End, Fill, Range, Scenario, Span
+from rdmawire.traffic.scenario.model import End, Fill, Range, Scenario, Span, StepPlan
 from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.playing.observe import UnknownPoint
 from tests.traffic.scenario.scene import (
@@ -185,3 +185,23 @@ def test_frames_are_numbered_as_the_capture_has_them() -> None:
 def test_there_is_no_capture_of_a_place_that_there_is_not() -> None:
     with pytest.raises(UnknownPoint, match="'leaf' is none of client-server, client, server"):
         play(scene(write()), point="leaf")
+
+
+@pytest.mark.parametrize(
+    ("plan", "lacking"),
+    [
+        (step("fetch_add", local=(SOURCE,), remote=SINK), "fetch_add without 'add'"),
+        (step("flush"), "flush without 'to'"),
+        (step("modify", end=None, values={"state": "ERR"}), "modify without 'at'"),
+        (step("fill", end=None, values={"what": SINK}), "fill without 'content'"),
+        (step("deregister", end=None), "deregister without 'what'"),
+    ],
+)
+def test_a_step_made_without_what_its_verb_needs_is_refused(plan: StepPlan, lacking: str) -> None:
+    (failure,) = failures(scene(plan))
+    assert lacking in failure
+
+
+def test_no_memory_is_expected_to_hold_nothing() -> None:
+    with pytest.raises(ValueError, match="neither 'same_as' nor 'content'"):
+        holds(SINK)

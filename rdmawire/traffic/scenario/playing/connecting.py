@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from errno import EINVAL
+from errno import EINVAL, ENODEV
 from typing import Final
 
 from rdmawire.errors import VerbsError
@@ -43,7 +43,8 @@ _OWN: Final = {
 def manager_of(machine: Machine) -> ConnectionManager:
     """The manager of a host that has one."""
     managed = machine.port.managed
-    assert managed is not None, f"{machine.name} has no connection manager"
+    if managed is None:
+        raise VerbsError(f"{machine.name} has no connection manager", ENODEV)
     return managed.manager
 
 
@@ -94,11 +95,13 @@ class Introductions:
 
     def hear(self, machine: Machine, event: CMEvent, now: int) -> None:
         """Do what an application does about an event of its manager."""
-        asked = isinstance(event, ConnectRequest | DatagramRequest)
-        lane = self._wanted(event) if asked else self._lanes.get((machine.name, event.id))
-        if lane is None:
-            if asked:
+        if isinstance(event, ConnectRequest | DatagramRequest):
+            lane = self._wanted(event)
+            if lane is None:
                 manager_of(machine).reject(event.id, now)
+        else:
+            lane = self._lanes.get((machine.name, event.id))
+        if lane is None:
             return
         try:
             self._react(lane, event, now)
@@ -128,11 +131,10 @@ class Introductions:
         if isinstance(event, DatagramRequest):
             self._begin(lane)
 
-    def _wanted(self, event: CMEvent) -> Lane | None:
+    def _wanted(self, event: ConnectRequest | DatagramRequest) -> Lane | None:
         """The end that a request is for: that of the queue pair which asked, if one did."""
         if isinstance(event, DatagramRequest):
             return self._next_of(event)
-        assert isinstance(event, ConnectRequest), "no request"
         asker = self._askers.get((event.path.dgid, event.remote_qpn))
         return None if asker is None or asker.peer.managed else asker.peer
 

@@ -5,7 +5,7 @@ What an adapter or a manager does not allow is a ``VerbsError``.
 
 from collections.abc import Callable
 from errno import EFAULT, EINVAL
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.fabric.host import ALL_ACCESS
@@ -24,6 +24,7 @@ from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.wire.ib import Placement, Selectivity
 
+T = TypeVar("T")
 _WINDOW_ACCESS: Final = ALL_ACCESS & WINDOW_FLAGS
 
 
@@ -42,9 +43,18 @@ class Doing(NamedTuple):
 
     def span(self, key: str) -> Span:
         """A value that is a span."""
-        span = self.step.values[key]
-        assert isinstance(span, Span)
-        return span
+        return self.value(key, Span)
+
+    def value(self, key: str, kind: type[T]) -> T:
+        """One of the verb's values, of the kind that it needs."""
+        value = self.step.values.get(key)
+        if not isinstance(value, kind):
+            raise self.lacks(key)
+        return value
+
+    def lacks(self, what: str) -> VerbsError:
+        """What is said of a step that lacks something; no scenario from a file does."""
+        return VerbsError(f"{self.step.verb} without {what!r}", EINVAL)
 
     def access(self, usual: int) -> int:
         """The rights that the step gives."""
@@ -53,7 +63,8 @@ class Doing(NamedTuple):
 
     def end(self) -> Lane:
         """The queue pair that the step is of."""
-        assert self.lane is not None, f"{self.step.verb} without an end"
+        if self.lane is None:
+            raise self.lacks("at")
         return self.lane
 
 
@@ -64,7 +75,7 @@ def send_work(doing: Doing) -> SendWR:
     """What a verb posts to a send queue, but for its number."""
     step, lane, stage = doing.step, doing.end(), doing.stage
     opcode = VERBS[step.verb].work
-    assert opcode is not None, f"{step.verb} posts nothing"
+    assert opcode is not None  # or it were no verb of a send queue
     wr = SendWR(opcode, tuple(stage.held(span).sge(span) for span in step.local))
     wr = wr._replace(flags=_flags(step), inline=step.inline or b"")
     if step.remote is not None:
@@ -112,14 +123,13 @@ def _fetch_add(doing: Doing, wr: SendWR) -> SendWR:
 
 
 def _number(doing: Doing, key: str) -> int:
-    number = doing.step.values[key]
-    assert isinstance(number, int)
-    return number
+    return doing.value(key, int)
 
 
 def _flush(doing: Doing, wr: SendWR) -> SendWR:
     values, remote = doing.step.values, doing.step.remote
-    assert remote is not None, "flush without memory"
+    if remote is None:
+        raise doing.lacks("to")
     _, length = doing.stage.held(remote).extent(remote)
     placement = Placement[str(values.get("placement", Placement.GLOBAL_VISIBILITY.name))]
     selectivity = Selectivity[str(values.get("selectivity", Selectivity.MEMORY_REGION_RANGE.name))]
@@ -207,8 +217,7 @@ def _free(doing: Doing) -> None:
 
 
 def _fill(doing: Doing) -> None:
-    content = doing.step.values["content"]
-    assert isinstance(content, Content)
+    content = doing.value("content", Content)
     span = doing.span("what")
     doing.stage.machines[span.host].fill(doing.held("what"), span, content)
 

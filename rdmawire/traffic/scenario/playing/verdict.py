@@ -116,7 +116,7 @@ def _difference(stage: Stage, plan: MemoryExpectation) -> tuple[str, str, int] |
 
 def _pieces(stage: Stage, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
     if plan.same_as is None:
-        assert plan.content is not None, "memory that is expected to hold nothing"
+        assert plan.content is not None  # there is no such expectation
         yield from octets_of(plan.content, length, stage.network.random("expected"))
         return
     held = stage.held(plan.same_as)

@@ -1,0 +1,27 @@
+"""What adapters must do for traffic, and what is said where they did not."""
+
+import pytest
+
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask
+from rdmawire.nic.state import QPState
+from rdmawire.traffic.generate.conversation import Conversation
+from rdmawire.traffic.generate.ends import Unfinished
+from rdmawire.traffic.generate.losses import Pattern
+from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.recording import Recording
+
+
+def test_work_that_ends_with_an_error_is_no_traffic() -> None:
+    conversation = Conversation(Order(verb=Verb.WRITE, count=3))
+    lane = conversation.ends.lanes[0]
+    wanted = QPAttributes(qp_state=QPState.ERR)
+    conversation.ends.client.nic.modify_qp(lane.asks, wanted, QPAttrMask.STATE)
+    with pytest.raises(Unfinished, match="WR_FLUSH_ERR"):
+        conversation.play(3, Pattern(()), Recording(conversation.world.now, None))
+
+
+def test_nor_are_messages_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = Conversation(Order(verb=Verb.WRITE, count=3))
+    monkeypatch.setattr(conversation.ends, "post", lambda *_: None)
+    with pytest.raises(Unfinished, match="3 messages are not done"):
+        conversation.play(3, Pattern(()), Recording(conversation.world.now, None))
