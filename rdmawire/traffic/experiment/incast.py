@@ -24,7 +24,7 @@ from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.nic.congestion.scheme import Scheme
 from rdmawire.nic.congestion.timely import Timely, TimelyParameters
 from rdmawire.nic.profile import IBTA, Profile
-from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in
+from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
 from rdmawire.wire.management import MTU
 
 LOSSLESS: Final = 3
@@ -111,7 +111,7 @@ class Incast:
 
     By sender, in their order: ``streams``, and ``rates`` (bits a second) at which their frames
     leave the switch. ``queue`` are octets that wait there for the sink. Both are sampled at
-    ``sampler.times``.
+    ``sampler.times``. ``failed`` are messages that ended with an error.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -125,6 +125,7 @@ class Incast:
         star(self.network, self.hosts, Cable(plan.latency, plan.rate))
         self.streams = [self._stream(name) for name in names[:-1]]
         self.port = self.network.ports["s1:sink"]
+        self.failed = 0
         self._watch()
 
     def _stream(self, name: str) -> Stream:
@@ -148,6 +149,7 @@ class Incast:
             stream.write(octets_in(until, self.plan.rate), 0)
         self.sampler.begin(until)
         self.network.world.run(until)
+        self.failed = poll_all(self.streams)
 
     @property
     def pauses(self) -> int:

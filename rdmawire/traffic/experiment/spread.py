@@ -13,7 +13,7 @@ from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import KIB, Settings
 from rdmawire.fabric.topology import Cable, leaf_spine, place_of
 from rdmawire.fabric.world import World
-from rdmawire.traffic.experiment.stream import Stream
+from rdmawire.traffic.experiment.stream import Stream, poll_all
 
 CABLE: Final = Cable(us(1), gbps(100))
 
@@ -38,7 +38,8 @@ class Plan:
 class Spread:
     """The experiment. ``octets`` are those of frames that went there, by spine.
 
-    ``flows`` are the flows that took each spine: their addresses, and UDP source ports.
+    ``flows`` are the flows that took each spine: their addresses, and UDP source ports. ``failed``
+    are messages that ended with an error.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -54,6 +55,7 @@ class Spread:
             self.network.tap(f"leaf1:{spine}", self._noting(spine))
         hosts = [*named.values()]
         self.streams = [self._stream(hosts, number) for number in range(plan.flows)]
+        self.failed = 0
 
     def _stream(self, hosts: list[Host], number: int) -> Stream:
         """Hosts take turns on the leaves: the first, the third and so on are on one of them."""
@@ -74,3 +76,4 @@ class Spread:
         for stream in self.streams:
             stream.write(self.plan.message, 0)
         self.network.world.run()
+        self.failed = poll_all(self.streams)

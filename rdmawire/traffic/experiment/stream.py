@@ -1,11 +1,13 @@
 """A stream: one connection by which a host writes to another for as long as it is let."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, connect
 from rdmawire.nic.attribute import QPCap
+from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.congestion.scheme import Scheme
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
@@ -25,8 +27,9 @@ _CAP: Final = QPCap(1 << 13, 1, 1, 1, 0)
 class Stream:
     """An RC connection from ``source`` to ``sink``. It writes the same memory again and again.
 
-    Its frames have ``dscp`` and may be marked. ``scheme`` says how fast it sends, where there is
-    one, and ``notifies`` whether the sink tells of marks.
+    ``completed`` are octets of messages that are done, ``failed`` messages that ended with an
+    error; both as of the last :meth:`poll`. Its frames have ``dscp`` and may be marked. ``scheme``
+    says how fast it sends, where there is one, and ``notifies`` whether the sink tells of marks.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class Stream:
         source.nic.control_congestion(self.qp, scheme)
         if notifies:
             sink.nic.notify_congestion(self.peer)
-        self._message, self._completed = message, 0
+        self._message, self.completed, self.failed = message, 0, 0
         self._here, self._there = source.buffer(message), sink.buffer(message)
 
     def write(self, octets: int, now: int) -> None:
@@ -61,12 +64,22 @@ class Stream:
         messages = -(-octets // self._message)
         self.source.nic.post_send(self.qp, (work,) * messages, now)
 
-    @property
-    def completed(self) -> int:
-        """Octets of the messages that are done."""
-        done = self.qp.send_cq.poll(_CAP.max_send_wr)
-        self._completed += self._message * sum(not one.status for one in done)
-        return self._completed
+    def poll(self) -> None:
+        """Take the completions that are there."""
+        for one in self.qp.send_cq.poll(_CAP.max_send_wr):
+            if one.status == WCStatus.SUCCESS:
+                self.completed += self._message
+            else:
+                self.failed += 1
+
+
+def poll_all(streams: Iterable[Stream]) -> int:
+    """Take all completions of several; how many of their messages have failed."""
+    failed = 0
+    for stream in streams:
+        stream.poll()
+        failed += stream.failed
+    return failed
 
 
 def octets_in(time: int, rate: int) -> int:

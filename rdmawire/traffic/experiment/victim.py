@@ -20,7 +20,7 @@ from rdmawire.fabric.settings import KIB, MIB, Marking, Pausing, Settings
 from rdmawire.fabric.topology import Cable, place_of
 from rdmawire.fabric.world import World
 from rdmawire.traffic.experiment.incast import MakeScheme, dcqcn
-from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in
+from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
 from rdmawire.wire.management import MTU
 
 OTHER_DSCP: Final = 34
@@ -76,7 +76,8 @@ PLANS: Final[Mapping[str, Plan]] = {
 class Victim:
     """The experiment. ``victim`` and ``others`` are what arrives of both, in bits a second.
 
-    They are sampled at ``sampler.times``; ``others`` is the sum of all senders.
+    They are sampled at ``sampler.times``; ``others`` is the sum of all senders. ``failed``
+    are messages that ended with an error.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -97,6 +98,7 @@ class Victim:
         self.stream = self._stream("victim", "cold", plan.victim_dscp, plan.message)
         self.sampler = Sampler(self.network.world, plan.every)
         self.victim, self.others = self._received("cold"), self._received("hot")
+        self.failed = 0
 
     def _lay(self, switch: str, names: list[str]) -> None:
         """A switch with its hosts."""
@@ -125,6 +127,7 @@ class Victim:
         world.at(self.plan.begin, partial(self._begin, octets))
         self.sampler.begin(until)
         world.run(until)
+        self.failed = poll_all((self.stream, *self.streams))
 
     def _begin(self, octets: int) -> None:
         for number, stream in enumerate(self.streams, 1):

@@ -24,6 +24,7 @@ def test_each_flow_takes_one_way_and_all_ways_are_taken_alike(hash_seed: int) ->
     expected = FLOWS / SPINES
     assert sum((count - expected) ** 2 / expected for count in counts) < CRITICAL
     assert [stream.completed for stream in found.streams] == [found.plan.message] * FLOWS
+    assert found.failed == 0
 
 
 def test_octets_follow_flows() -> None:

@@ -47,6 +47,7 @@ def test_alone_the_victim_has_its_whole_link(name: str) -> None:
 def test_with_pauses_nothing_is_lost_and_nothing_is_sent_again(name: str) -> None:
     assert ran(name).victim.drops == 0
     assert ran(name).sent.retransmits == 0
+    assert ran(name).victim.failed == 0
 
 
 def test_without_pauses_frames_are_lost_and_sent_again_and_less_gets_through() -> None:

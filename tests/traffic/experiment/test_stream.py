@@ -1,0 +1,27 @@
+"""A stream says what of its work is done, and what has failed."""
+
+from rdmawire.fabric.clock import us
+from rdmawire.fabric.host import Host
+from rdmawire.fabric.network import Network
+from rdmawire.fabric.topology import Cable, place_of, star
+from rdmawire.traffic.experiment.stream import Stream, poll_all
+
+MESSAGE = 4096
+
+
+def test_work_that_fails_is_told_from_work_that_is_done() -> None:
+    network = Network()
+    hosts = {name: Host(place=place_of(number)) for number, name in enumerate(("a", "b"), 1)}
+    star(network, hosts, Cable(us(1)))
+    stream = Stream(hosts["a"], hosts["b"], message=MESSAGE)
+    stream.write(3 * MESSAGE - 1, 0)
+    network.world.run()
+    assert (stream.completed, stream.failed) == (0, 0)
+    assert poll_all([stream]) == 0
+    assert stream.completed == 3 * MESSAGE
+    hosts["b"].nic.destroy_qp(stream.peer)
+    stream.write(2 * MESSAGE, network.world.now)
+    network.wake("a")
+    network.world.run()
+    assert poll_all([stream]) == 2
+    assert stream.completed == 3 * MESSAGE
