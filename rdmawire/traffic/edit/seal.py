@@ -6,7 +6,7 @@ where the capture kept only part of a frame, as long as it kept the checksum.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar
 
@@ -232,7 +232,3 @@ class LinkCRC(Seal):
     def put(self, new: bytearray, value: int, end: int) -> None:
         if end + self.size <= len(new):
             new[end : end + self.size] = value.to_bytes(self.size, "big")
-
-
-Overrides = Mapping[type[Header], int]
-"""Checksums that are to be a certain number, whatever they should be."""

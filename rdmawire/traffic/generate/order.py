@@ -128,8 +128,6 @@ def _words(allowed: range | tuple[int, ...]) -> str:
     return f"one of {', '.join(map(str, allowed))}"
 
 
-_NO_LOSS: Final = (Verb.CNP,)
-
 _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
     (
         lambda order: order.count is not None and order.frames is not None,
@@ -144,7 +142,7 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
         "a datagram has at most the MTU's {order.mtu} octets, not {order.lengths.largest}",
     ),
     (
-        lambda order: order.loss and order.verb in _NO_LOSS,
+        lambda order: order.loss and order.verb is Verb.CNP,
         "{order.verb} makes its frames one by one: none of them is lost",
     ),
     (

@@ -66,9 +66,10 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
     """Ends have addresses of one kind, and a way between them; there are not too many."""
     ways = _Ways(links_of(found, reading), reading.names.switches)
     kinds = {host.name: place.gid for host, place in _placed(reading)}
+    complete = _all_links(reading)
     for plan in reading.connections.values():
         one, other = plan.ends
-        if _all_links(reading) and not ways.lead(one, other):
+        if complete and not ways.lead(one, other):
             found_ = f"no way from {one} to {other}"
             yield Misread(plan.mark, found_, "links that join them, by switches if need be")
         if len({is_ipv4(kinds[end]) for end in plan.ends if end in kinds}) > 1:
@@ -122,8 +123,8 @@ def _links(found: Found, reading: Reading) -> Iterator[Misread]:
     """Every host is on a link; links of switches that pause have a rate."""
     links = links_of(found, reading)
     joined = {end for link in links for end in link.ends}
-    for host in reading.hosts.values():
-        if _all_links(reading) and host.name not in joined:
+    for host in reading.hosts.values() if _all_links(reading) else ():
+        if host.name not in joined:
             yield Misread(host.mark, f"host {quoted(host.name)} on no link", "a link for each host")
     for link in links:
         pausing = [end for end in link.ends if _pauses(end, reading)]
