@@ -24,7 +24,7 @@ from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece
-from rdmawire.wire.opcode import SHAPES, Part, Shape
+from rdmawire.wire.opcode import SHAPES, Opcode, Part, Shape
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.psn import MODULUS
 
@@ -76,7 +76,7 @@ class Flow:
     """What the head of a frame says.
 
     ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
-    congestion (RFC 3168, 5); ``solicited`` ones have the Solicited Event bit (IBA 9.2.3). ``ways``
+    congestion (RFC 3168, 5), CNPs aside: two ends would tell each other for ever; ``solicited`` ones have the Solicited Event bit (IBA 9.2.3). ``ways``
     is for the engine: who takes them, by which row.
     """
 
@@ -88,7 +88,9 @@ class Flow:
         self.solicited = bool(bth.se)
         self.headers = headers
         self.layout = layout
-        self.marked = any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers)
+        self.marked = bth.opcode != Opcode.CNP and any(
+            isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers
+        )
         self.runs = self.shape.part is Part.MIDDLE and not self.marked
         self.ways: tuple[tuple[QueuePair, Role | None], ...] = ()
 

@@ -7,6 +7,7 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.clock import ms, us
+from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.nic.completion import WCStatus
@@ -107,6 +108,18 @@ def test_marks_in_a_row_are_told_once_in_an_interval() -> None:
     assert pair.client.qp.cnps == len(times)
     assert scheme.lowest < 1 * GIGABIT
     assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS] * 40
+
+
+def test_two_who_tell_of_all_marks_do_not_tell_of_each_others() -> None:
+    link = Link(us(1))
+    link.faults = Faults([Rule("set", {"ip.ihl": 5}, field="ip.ecn", value=ECN.CE)])
+    pair = Pair(link=link)
+    for end in pair.client, pair.server:
+        end.nic.notify_congestion(end.qp, interval=0)
+    pair.client.write(b"marked", to=pair.server.region)
+    pair.drive()
+    assert pair.client.qp.cnps == 1  # of the WRITE
+    assert pair.server.qp.cnps == 1  # of its ACK
 
 
 def test_without_marks_the_rate_comes_back_and_nothing_waits() -> None:
