@@ -76,8 +76,9 @@ class Flow:
     """What the head of a frame says.
 
     ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
-    congestion (RFC 3168, 5), CNPs aside: two ends would tell each other for ever; ``solicited`` ones have the Solicited Event bit (IBA 9.2.3). ``ways``
-    is for the engine: who takes them, by which row.
+    congestion (RFC 3168, 5), CNPs aside, or two ends would tell each other for ever; ``solicited``
+    ones have the Solicited Event bit (IBA 9.2.3). ``ways`` is for the engine: who takes them, by
+    which row.
     """
 
     __slots__ = ("bth", "headers", "layout", "marked", "runs", "shape", "solicited", "ways")
