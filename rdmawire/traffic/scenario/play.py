@@ -15,10 +15,11 @@ from rdmawire.fabric.station import Tap
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import Unsettled
 from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.playing.ending import Progress
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.outcome import Outcome, StepOutcome
-from rdmawire.traffic.scenario.playing.player import Player, Progress
+from rdmawire.traffic.scenario.playing.player import Player
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.tracing import Tracer
 from rdmawire.traffic.scenario.playing.verdict import Played, verdict
@@ -100,5 +101,5 @@ def _summary(played: Played) -> Summary:
         [machine.host.nic for machine in stage.machines.values()],
         network.world.now,
         lost=lost,
-        failed=played.player.failed,
+        failed=played.player.endings.failed,
     )

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.traffic.scenario.model import End, Scenario, Span, StepPlan
+from rdmawire.traffic.scenario.model import End, ReceivePlan, Scenario, Span, StepPlan
 from rdmawire.traffic.scenario.play import play
 from rdmawire.wire import roce
 from rdmawire.wire.ib import RETH
 from tests.traffic.scenario.scene import (
+    MARK,
     SERVER,
     SINK,
     connection,
@@ -205,6 +206,15 @@ def test_progress_counts_what_has_ended() -> None:
     said: list[tuple[int, int]] = []
     play(scene(small(0, times=3), small(1)), progress=lambda *done: said.append(done))
     assert said == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_progress_does_not_count_what_no_step_says() -> None:
+    said: list[tuple[int, int]] = []
+    receives = ReceivePlan(at=SERVER, mark=MARK, count=3)
+    hello = step("send", inline=b"")
+    plan = connection(receives=(receives,))
+    play(scene(hello, connections=(plan,)), progress=lambda *done: said.append(done))
+    assert said == [(1, 1)]
 
 
 def test_work_that_comes_while_the_wire_is_busy_goes_out_right_behind(tmp_path: Path) -> None:

@@ -1,12 +1,23 @@
-"""Work on its way into the queues of a queue pair, and how much of it they still take."""
+"""Work on its way into the queues of queue pairs, and how much of it they still take."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
+from rdmawire.errors import VerbsError
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
+from rdmawire.traffic.scenario.model import StepPlan
 from rdmawire.traffic.scenario.playing.doing import RENEWED, Doing, receive_work, send_work
+from rdmawire.traffic.scenario.playing.ending import Endings
 from rdmawire.traffic.scenario.playing.lane import Lane
-from rdmawire.traffic.scenario.playing.work import Job
+from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.playing.work import Job, Queue, Run
+
+_NUMBER_BITS: Final = 32
+"""A work request's number has its job's in the lower bits, and above them how often."""
+
+Begin: TypeAlias = Callable[[StepPlan, Lane | None], Doing]
+"""Begins a step at a queue pair, where it is of one."""
 
 Post: TypeAlias = Callable[[Job, int, Doing], None]
 """Posts one piece of a job's work, with a number; a ``VerbsError`` where that is refused."""
@@ -53,3 +64,53 @@ def receive_room(lane: Lane) -> int:
     if lane.srq is not None:
         return lane.srq.max_wr - len(lane.srq)
     return min(lane.cap.max_recv_wr - len(lane.qp.rq), lane.cq.cqe - len(lane.cq))
+
+
+class Posting:
+    """The queues of all queue pairs, and the jobs that stand in them."""
+
+    def __init__(self, stage: Stage, begin: Begin, endings: Endings) -> None:
+        self._stage = stage
+        self._begin = begin
+        self._endings = endings
+        self._jobs: list[Job] = []
+        self._queues = {lane: self._queues_of(lane) for lane in stage.all_lanes()}
+
+    def _queues_of(self, lane: Lane) -> tuple[Queue, Queue]:
+        return (
+            Queue(partial(send_room, lane), partial(self._post, post_send)),
+            Queue(partial(receive_room, lane), partial(self._post, post_receive)),
+        )
+
+    def add(self, run: Run) -> list[Lane]:
+        """Have a job for a step in the queue of each of its queue pairs, which it gives."""
+        lanes = self._stage.lanes_of(run.step)
+        receives = run.step.verb == "receive"
+        for lane in lanes:
+            job = Job(run, lane, len(self._jobs))
+            self._jobs.append(job)
+            run.jobs.append(job)
+            self._queues[lane][receives].jobs.append(job)
+        return lanes
+
+    def pump(self, lane: Lane) -> None:
+        """Post all that a queue pair may post now."""
+        for queue in self._queues[lane]:
+            queue.pump()
+        self._stage.wake(lane.machine)
+
+    def job(self, number: int) -> Job:
+        """The one that a work request is of, by its number."""
+        return self._jobs[number % (1 << _NUMBER_BITS)]
+
+    def _post(self, post: Post, job: Job) -> None:
+        """Post one piece of a job's work."""
+        number = job.posted << _NUMBER_BITS | job.number
+        job.posted += 1
+        job.run.posted += 1
+        try:
+            post(job, number, self._begin(job.run.step, job.lane))
+        except VerbsError as error:
+            self._endings.refused(job, error)
+        else:
+            self._endings.posted(job)

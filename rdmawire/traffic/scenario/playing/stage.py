@@ -13,6 +13,7 @@ from rdmawire.traffic.scenario.model import (
     FaultPlan,
     Scenario,
     Span,
+    StepPlan,
     SwitchPlan,
 )
 from rdmawire.traffic.scenario.place import places_of
@@ -21,6 +22,7 @@ from rdmawire.traffic.scenario.playing.faults import LinkFaults, Note, Sender, r
 from rdmawire.traffic.scenario.playing.holding import Held
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine
+from rdmawire.traffic.scenario.playing.way import WAYS
 
 EVENTS: Final = 1_000_000
 EVENTS_PER_PACKET: Final = 256
@@ -57,7 +59,10 @@ class Stage:
     def _add_machines(self) -> None:
         scenario, network = self.scenario, self.network
         managed = {
-            host for plan in scenario.connections if plan.connect == "cm" for host in plan.ends
+            host
+            for plan in scenario.connections
+            if WAYS[plan.connect].managed
+            for host in plan.ends
         }
         neighbours: dict[bytes, bytes] = {}
         places = places_of(scenario.hosts)
@@ -134,12 +139,21 @@ class Stage:
         first = lanes[0].machine.name == end.host
         return chosen if first else [lane.peer for lane in chosen]
 
+    def lanes_of(self, step: StepPlan) -> list[Lane]:
+        """The queue pairs at which a step is done; none where it is of none."""
+        return [] if step.end is None else self.lanes_at(step.end)
+
     def all_lanes(self) -> Iterator[Lane]:
         """Every queue pair of every connection."""
         for lanes in self.lanes.values():
             for lane in lanes:
                 yield lane
                 yield lane.peer
+
+    def wake(self, machine: Machine) -> None:
+        """Have the network take what a host has to send."""
+        if machine.name in self.network.stations:
+            self.network.wake(machine.name)
 
     def held(self, span: Span) -> Held:
         """The memory or window that a span is of."""
