@@ -1,8 +1,8 @@
 """Attributes of queue pairs: their names, mask bits and ranges. ibv_modify_qp(3), IBA 11.2.5.2."""
 
-from collections.abc import Iterator
 from enum import IntFlag
 from errno import EINVAL
+from functools import lru_cache
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
@@ -156,9 +156,10 @@ CAP_BOUNDS: dict[str, Bounds] = {
 """The range of each size."""
 
 
-def fields_of(mask: QPAttrMask) -> Iterator[str]:
+@lru_cache(maxsize=1024)
+def fields_of(mask: QPAttrMask) -> tuple[str, ...]:
     """The attributes that a mask gives."""
-    return (field for bit, fields in FIELDS.items() if bit & mask for field in fields)
+    return tuple(field for bit, fields in FIELDS.items() if bit & mask for field in fields)
 
 
 def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttributes:

@@ -137,9 +137,12 @@ def check_modify(
     return end
 
 
+_KNOWN = sum(bit.value for bit in QPAttrMask)
+
+
 def _known(mask: int) -> QPAttrMask:
     check_number("attr_mask", mask, 0, 0xFFFF_FFFF)
-    unknown = int(mask) & ~sum(bit.value for bit in QPAttrMask)
+    unknown = int(mask) & ~_KNOWN
     if unknown:
         raise VerbsError(f"attribute mask {int(mask):#x} has unknown bits {unknown:#x}", EINVAL)
     return QPAttrMask(mask)
