@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture import Reader, Record
-from rdmawire.traffic.edit.copy import Choose, Fate, edit_all
+from rdmawire.traffic.edit.copy import Choose, Fate
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
@@ -29,10 +29,10 @@ class Fates:
         self._drop = drop
         self._ports = ports
 
-    def __call__(self, reader: Reader) -> Choose:
-        """What decides about the records of this capture."""
+    def __call__(self, reader: Reader) -> Choose | None:
+        """What decides about the records of this capture; nothing if all are edited."""
         if self._edit is None and self._keep is None and self._drop is None:
-            return edit_all(reader)
+            return None
         dissector = Dissector(self._ports)
 
         def choose(record: Record) -> Fate:

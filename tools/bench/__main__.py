@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tools.bench import columns, dissecting, fabric, gen, nic, scale
+from tools.bench import columns, dissecting, edit, fabric, gen, nic, scale
 from tools.bench.machine import machine
 from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
@@ -25,7 +25,7 @@ def _capture(folder: str, name: str, frames: Iterator[bytes], count: int) -> Pat
 @click.option("--peer", default=5_000, show_default=True, help="Frames that Scapy reads.")
 @click.option("--json", "report", type=click.Path(path_type=Path), help="Also write JSON here.")
 def bench(small: int, large: int, peer: int, report: Path | None) -> None:
-    """Measure reading, checking, making traffic and the RNIC beside Scapy and tshark, here."""
+    """Measure reading, checking, editing, making traffic, the RNIC beside Scapy and tshark."""
     click.echo(machine())
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"writing {small} small and {large} large frames ...")
@@ -37,6 +37,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
         for name, path, frames in captures:
             figures += columns.measure(name, path, frames)
             figures += dissecting.measure(name, path, frames, peer)
+            figures += edit.measure(name, path, frames, peer)
     figures += nic.measure()
     figures += fabric.measure()
     figures += gen.measure()

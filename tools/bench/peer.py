@@ -36,6 +36,14 @@ def scapy_builds(path: Path) -> float:
     return rate
 
 
+def scapy_edits(path: Path, frames: int, copy: Path) -> float:
+    """How many of the first frames of a capture Scapy edits in a second, and writes again."""
+    command = (sys.executable, "-m", "tools.bench.peer_scapy", str(path), str(frames), str(copy))
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    rate: float = json.loads(done.stdout)
+    return rate
+
+
 def tshark(path: Path, frames: int) -> dict[str, float]:
     """The rate of tshark for two fields of the first frames; nothing if there is no tshark."""
     if not shutil.which("tshark"):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Scapy's rates, as JSON: ``python -m tools.bench.peer_scapy [CAPTURE [FRAMES]]``.
+"""Scapy's rates, as JSON: ``python -m tools.bench.peer_scapy [CAPTURE [FRAMES [COPY]]]``.
 
-Without FRAMES, frames like the first two of the capture are built.
+Without FRAMES, frames like the first two of the capture are built; with COPY, those of the capture
+are edited and written there.
 
 A program of its own, because what imports Scapy has Scapy's licence.
 """
@@ -15,8 +16,9 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
-from scapy.utils import PcapReader
+from scapy.utils import PcapReader, PcapWriter
 
+from tools.bench.editing import ADDRESSES, MACS, PSN, QPNS
 from tools.bench.rate import best_rate
 
 
@@ -81,7 +83,26 @@ def builds(path: str) -> int:
     return count * len(models)
 
 
-def main(path: str = "", frames: str = "") -> None:
+def edits(path: str, frames: int, copy: str) -> int:
+    """Move frames to other addresses, queue pairs and PSNs, and have their checksums made anew."""
+    count = 0
+    with PcapWriter(copy, nano=True) as writer:
+        for packet in islice(PcapReader(path), frames):
+            ether, ip, bth = packet[Ether], packet[IP], packet[BTH]
+            ether.src, ether.dst = MACS[ether.src], MACS[ether.dst]
+            ip.src, ip.dst = ADDRESSES[ip.src], ADDRESSES[ip.dst]
+            bth.dqpn = QPNS.get(bth.dqpn, bth.dqpn)
+            bth.psn = (bth.psn + PSN) % (1 << 24)
+            ip.chksum = bth.icrc = None
+            writer.write(packet)
+            count += 1
+    return count
+
+
+def main(path: str = "", frames: str = "", copy: str = "") -> None:
+    if copy:
+        print(json.dumps(best_rate(partial(edits, path, int(frames), copy))))
+        return
     if not path:
         print(json.dumps(best_rate(messages)))
         return

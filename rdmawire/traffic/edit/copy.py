@@ -37,17 +37,12 @@ Choose = Callable[[Record], Fate]
 """Decides about the records of a capture, in their order."""
 
 
-def edit_all(_: Reader) -> Choose:
-    """Every record of a capture is edited."""
-    return lambda _: Fate.EDIT
-
-
 def edit_capture(
     source: AnyPath,
     target: AnyPath,
     editor: Editor,
     *,
-    chooser: Callable[[Reader], Choose] = edit_all,
+    chooser: Callable[[Reader], Choose | None] = lambda _: None,
     finder: Finder | None = None,
     changes: Sequence[Change] = (),
     progress: Callable[[int], object] = lambda _: None,
@@ -55,26 +50,28 @@ def edit_capture(
     """Write what becomes of the records of a capture; ``-`` is standard input, or output.
 
     The new file has the format that its suffix asks for, or else that of the old one. It appears
-    when it is complete, so it may take the old one's place. FPDUs are edited where a ``finder``
-    tells of them; ``changes`` are made in the end to all records. ``progress`` is told how many
-    octets of the source have been read.
+    when it is complete, so it may take the old one's place. All records are edited unless the
+    ``chooser`` gives something that decides otherwise, and FPDUs where a ``finder`` tells of them.
+    ``changes`` are made in the end to all records; ``progress`` is told how many octets of the
+    source have been read.
 
     A damaged capture is written up to the damage, unless it would take its own place; then comes
     the :class:`CaptureError` that says where it is damaged.
     """
+    tally = editor.tally
     with open_capture(source) as reader:
         copy = _Copy(reader, editor, chooser(reader), finder)
         with copy.writer(target) as writer:
             for old, new in copy.records(progress):
                 for change in changes:
                     new = change(new)  # noqa: PLW2901 - what becomes of it
-                editor.tally.changed += new.data is not old.data
+                tally.changed += new.data is not old.data
                 copy.declare(writer)
-                writer.write(_fitted(new, writer, editor.tally))
+                writer.write(_fitted(new, writer, tally) if new.options else new)
             copy.declare(writer)
             if copy.damage and _same(source, target):
                 raise copy.damage
-        editor.tally.written = editor.tally.frames - editor.tally.dropped
+        tally.written = tally.frames - tally.dropped
     if copy.damage:
         raise copy.damage
 
@@ -89,7 +86,7 @@ class _Copy:
     """One capture on its way into another. ``damage`` is why it ended early."""
 
     def __init__(
-        self, reader: Reader, editor: Editor, choose: Choose, finder: Finder | None
+        self, reader: Reader, editor: Editor, choose: Choose | None, finder: Finder | None
     ) -> None:
         self.damage: CaptureError | None = None
         self._reader = reader
@@ -140,6 +137,8 @@ class _Copy:
         chosen = self._chosen(progress)
         if self._streams is not None:
             return self._through(self._streams, chosen)
+        if self._choose is None:
+            return ((record, self._edited(record)) for record, _ in chosen)
         return (
             (record, self._edited(record) if fate is Fate.EDIT else record)
             for record, fate in chosen
@@ -148,14 +147,14 @@ class _Copy:
 
     def _chosen(self, progress: Callable[[int], object]) -> Iterator[_Chosen]:
         """All records, and what is to become of them."""
-        tally = self._editor.tally
+        tally, choose, fate = self._editor.tally, self._choose, Fate.EDIT
         for count, record in enumerate(self._rest):
             if count % _OFTEN == 0:
                 progress(self._reader.position)
-            fate = self._choose(record)
             tally.frames += 1
-            tally.dropped += fate is Fate.DROP
-            tally.edited += fate is Fate.EDIT
+            if choose is not None:
+                fate = choose(record)
+                tally.dropped += fate is Fate.DROP
             yield record, fate
 
     def _edited(self, record: Record) -> Record:
@@ -179,15 +178,15 @@ def _with_octets(record: Record, new: bytes) -> Record:
     data, time_ns, length, link_type, interface, options = record
     if options and new is not data:
         options = tuple(option for option in options if option[0] != _HASH)
-    return Record(new, time_ns, length, link_type, interface, options)
+    return tuple.__new__(Record, (new, time_ns, length, link_type, interface, options))
 
 
 def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
     """The record without what the new file has no place for."""
-    if record.options and writer.format == "pcap":
-        tally.plain += 1
-        record = record._replace(options=())
-    return record
+    if writer.format != "pcap":
+        return record
+    tally.plain += 1
+    return record._replace(options=())
 
 
 def _format(target: AnyPath) -> str | None:

@@ -60,7 +60,7 @@ class Flow:
 
     def seal(self, octets: bytes, new: bytearray, head: int, end: int) -> bool | None:
         """Change the checksums by what changed; whether the ICRC was right, if it is there."""
-        return self._seal.keep(octets, new, (head, head ^ self._change), end)
+        return self._seal.keep(octets, new, head, head ^ self._change, end)
 
 
 def _after(ops: Sequence[Op], first: bytes) -> bytearray:

@@ -7,7 +7,6 @@ from rdmawire.traffic.edit.cut import Cut
 from rdmawire.traffic.edit.invariant import HeadICRC
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.seal import HeaderSum, InvariantCRC, Seal, less
-from rdmawire.wire.ib import ICRC
 
 _number = int.from_bytes
 
@@ -25,7 +24,8 @@ class FlowSeal:
         self, layout: Layout, first: bytes, after: bytearray, varying: Sequence[Cut], reach: int
     ) -> None:
         steady = [seal for seal in layout.seals if _is_steady(seal, varying)]
-        self._steady = [(seal.at, seal.change(first, after)) for seal in steady]
+        changes = ((seal.at, seal.change(first, after)) for seal in steady)
+        self._steady = [(at, change) for at, change in changes if change]
         done = (*steady, *(seal for seal in layout.seals if isinstance(seal, InvariantCRC)))
         self._others = [seal for seal in layout.seals if seal not in done]
         self.has_icrc = len(done) > len(steady)
@@ -33,33 +33,26 @@ class FlowSeal:
         self._head = 0 if all(cut.start >= layout.head for cut in varying) else layout.head
         self._reach = reach
 
-    def keep(self, old: bytes, new: bytearray, heads: tuple[int, int], end: int) -> bool | None:
+    def keep(self, old: bytes, new: bytearray, before: int, after: int, end: int) -> bool | None:
         """Change all by what changed; whether the ICRC was right, ``None`` if it is not there.
 
-        ``heads`` are the octets up to the PSN, before and after, as numbers, and ``end`` is where
-        the packet ends. The new head counts only where fields in it do not vary.
+        ``before`` and ``after`` are the octets up to the PSN as numbers, ``end`` is where the
+        packet ends. This is done for nearly every frame, so it is one piece.
         """
-        was_right = None
-        if self._icrc is not None and end <= len(old):
-            was_right = self._keep_icrc(self._icrc, old, new, heads, end - ICRC.SIZE)
-        for at, change in self._steady:
-            if change:
-                new[at : at + 2] = less(old, at, change).to_bytes(2, "big")
+        was_right, icrc, at = None, self._icrc, end - 4
+        if icrc is not None and end <= len(old):
+            found, expected = _number(old[at:end], "little"), icrc.of(before, old, at)
+            if self._head:  # fields that vary stand in it
+                after = _number(new[: self._head], "big")
+            now = icrc.of(after, new, at)
+            if now != expected:
+                new[at:end] = (found ^ expected ^ now).to_bytes(4, "little")
+            was_right = found == expected
+        for place, change in self._steady:
+            new[place : place + 2] = less(old, place, change).to_bytes(2, "big")
         for seal in self._others:
             seal.keep(old, new, self._reach, end)
         return was_right
-
-    def _keep_icrc(
-        self, icrc: HeadICRC, old: bytes, new: bytearray, heads: tuple[int, int], at: int
-    ) -> bool:
-        before, after = heads
-        if self._head:
-            after = _number(new[: self._head], "big")
-        found, expected = _number(old[at : at + 4], "little"), icrc.of(before, old, at)
-        now = icrc.of(after, new, at)
-        if now != expected:
-            new[at : at + 4] = (found ^ expected ^ now).to_bytes(4, "little")
-        return found == expected
 
 
 def _is_steady(seal: Seal, varying: Sequence[Cut]) -> TypeGuard[HeaderSum]:
