@@ -1,6 +1,7 @@
 """What the JSON beside a golden capture says is what stands in its frames."""
 
 import json
+import re
 from itertools import pairwise
 
 import pytest
@@ -43,6 +44,31 @@ def test_names_are_unique_in_the_whole_pack() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.parametrize("name", captures())
+def test_no_two_cases_of_a_capture_show_the_same(name: str) -> None:
+    cases = json.loads((GOLDEN / f"{name}.json").read_text())["cases"]
+    shown = [case["shows"] for case in cases]
+    assert len(set(shown)) == len(shown)
+
+
+SEARCHED = [
+    ("unknown-key-rdma-write-5", "NAK: remote access error"),
+    ("go-back", "NAK: PSN sequence error; lost: RC_RDMA_WRITE_ONLY (frame 1)"),
+    ("rnr-timer-1", "NAK: RNR, receiver not ready"),
+    ("told-nak-4", "NAK: invalid RD request"),
+    ("told-nak-31", "NAK: reserved code"),
+    ("wrap-ack-lost", "lost: RC_ACKNOWLEDGE (frame 4)"),
+    ("wrap-write", "PSN wrap: RDMA_WRITE of 600 octets from PSN 0xfffffe on, past 0xFFFFFF to 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), SEARCHED)
+def test_what_people_search_for_stands_in_what_is_shown(name: str, words: str) -> None:
+    files = (json.loads((GOLDEN / f"{each}.json").read_text()) for each in captures())
+    shown = {case["name"]: case["shows"] for told in files for case in told["cases"]}
+    assert shown[name].endswith(words)
+
+
 @pytest.mark.parametrize("name", played())
 def test_frames_have_the_numbers_of_their_ends(name: str) -> None:
     for told in read(name):
@@ -78,10 +104,13 @@ def test_no_two_cases_share_a_queue_pair_or_a_key() -> None:
         assert len({end[number] for end in ends}) == len(ends)
 
 
-PAGES = ("README.md", "docs/conformance.md", "docs/howto/test-vectors.md")
+PAGES = ("README.md", "CHANGELOG.md", "docs/conformance.md", "docs/howto/test-vectors.md")
 
 
 def test_pages_say_how_many_cases_there_are() -> None:
     cases = sum(len(read(name)) for name in captures())
     for page in PAGES:
-        assert f"{cases} conversations" in (GOLDEN.parents[1] / page).read_text()
+        said = re.findall(
+            r"(\d+) (?:golden )?conversations", (GOLDEN.parents[1] / page).read_text()
+        )
+        assert said == [str(cases)], page

@@ -254,7 +254,8 @@ _FRAMES = {"req": 1, "rep": 2, "rtu": 3, "dreq": 6, "drep": 7}
 _STORIES = (
     *(
         Story(f"cm-whole-{kind.name.lower()}-ipv{6 if ipv6 else 4}",
-              "connected, used, ended by the client", _whole, kind, ipv6)
+              f"{kind.name} over IPv{6 if ipv6 else 4}: connected, used, ended by the client",
+              _whole, kind, ipv6)
         for kind in (QPType.RC, QPType.UC) for ipv6 in (False, True)
     ),
     *(
@@ -269,8 +270,9 @@ _STORIES = (
     Story("cm-unreachable", "every REQ is lost: three retries, then a REJ for the timeout",
           _resolved, lost=tuple(range(1, 6))),
     *(
-        Story(f"sidr-found-ipv{6 if ipv6 else 4}", "a datagram service is found", _resolved,
-              QPType.UD, ipv6)
+        Story(f"sidr-found-ipv{6 if ipv6 else 4}",
+              f"a datagram service is found over IPv{6 if ipv6 else 4}",
+              _resolved, QPType.UD, ipv6)
         for ipv6 in (False, True)
     ),
     Story("sidr-refused", "a datagram service is refused", _refused, QPType.UD),

@@ -62,7 +62,7 @@ def _word(asked: Work) -> str:
 
 def _of_rights_and_keys(asked: Work) -> Iterator[Case]:
     """The queue pair's rights, then the key's. IBA 9.7.4.1.4, 10.6."""
-    word, name = _word(asked), asked.do.name
+    word, name = _word(asked), f"{asked.do.name} of {asked.octets} octets"
     yield case(
         f"no-right-of-qp-{word}", f"{name} that the queue pair does not allow", asked,
         server={"qp_access_flags": LOCAL_ONLY}, fault=Fault.OP_VALID,
@@ -76,11 +76,11 @@ def _of_rights_and_keys(asked: Work) -> Iterator[Case]:
         server={"access": LOCAL_ONLY}, fault=Fault.RKEY,
     )  # fmt: skip
     yield case(
-        f"beyond-the-key-{word}", f"{name} of octets of which the last is not the region's",
+        f"beyond-the-key-{word}", f"{name}, of which the last is not the region's",
         asked._replace(offset=MEMORY - asked.octets // 16 * 8), fault=Fault.RKEY,
     )  # fmt: skip
     yield case(
-        f"memory-gone-{word}", f"{name} of memory that was unmapped, by a key that is good",
+        f"memory-gone-{word}", f"{name} in memory that was unmapped, by a key that is good",
         Lose(0, SERVER), asked._replace(at=STEP), server={"access": ON_DEMAND},
         fault=Fault.OPERATIONAL,
     )  # fmt: skip
@@ -110,7 +110,8 @@ def _of_keys_taken_back() -> Iterator[Case]:
     for name, octets in (("only", 5), ("last", 600)):
         yield case(
             f"invalidate-unknown-key-{name}",
-            "a SEND that invalidates a key that was not good: acknowledged, and an error",
+            f"a SEND of {octets} octets that invalidates a key that was not good: acknowledged, "
+            "and an error",
             Receive(0, SERVER, octets),
             partial(_invalidating, octets=octets, wrong=_WRONG),
             fault=Fault.INVALIDATE,
@@ -137,7 +138,8 @@ def _of_receives() -> Iterator[Case]:
             )  # fmt: skip
     for octets in (5, 600):
         yield case(
-            f"broken-receive-{octets}", "SEND into a receive whose local key is wrong",
+            f"broken-receive-{octets}",
+            f"SEND of {octets} octets into a receive whose local key is wrong",
             Receive(0, SERVER, octets, broken=True), work(_S.SEND, octets), fault=Fault.LOCAL,
         )  # fmt: skip
 

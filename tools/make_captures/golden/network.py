@@ -43,7 +43,7 @@ def _marks() -> Iterator[Case]:
         for codepoint in ECN:
             yield case(
                 f"ecn-{codepoint.name.lower().replace('_', '-')}-ipv{6 if ipv6 else 4}",
-                f"a WRITE whose packets come with {codepoint.name}",
+                f"a WRITE over IPv{6 if ipv6 else 4} whose packets come with {codepoint.name}",
                 work(_S.RDMA_WRITE, 600),
                 ipv6=ipv6,
                 client={"traffic_class": _DSCP << 2 | codepoint},

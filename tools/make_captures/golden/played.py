@@ -22,6 +22,7 @@ from tools.make_captures.golden.case import (
     Work,
     text,
 )
+from tools.make_captures.golden.shown import shown
 from tools.make_captures.golden.stage import Party, Sent, Stage
 
 EPOCH_NS = 1_700_000_000_000_000_000
@@ -80,7 +81,7 @@ def play(case: Case) -> Played:
     details["comes_to"] = {
         who: outcome(party) for who, party in stage.parties.items() if not party.end.silent
     }
-    return Played(case.name, case.shows, stage.sent, details)
+    return Played(case.name, shown(case, stage.sent), stage.sent, details)
 
 
 _ATTRIBUTES = (

@@ -164,7 +164,9 @@ def _wraps() -> Iterator[Case]:
     }
     for word, (message, psn, lost) in rows.items():
         yield case(
-            f"wrap-{word}", f"{message.work.do.name} whose PSNs go past 0xFFFFFF",
+            f"wrap-{word}",
+            f"PSN wrap: {message.work.do.name} of {message.work.octets} octets from PSN {psn:#x} "
+            "on, past 0xFFFFFF to 0",
             *message.actions(), *MESSAGES[3].actions(STEP),
             client={"sq_psn": psn}, lost=lost,
         )  # fmt: skip

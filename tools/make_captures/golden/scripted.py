@@ -104,7 +104,8 @@ def scripted() -> Iterator[Case]:
         yield _said(name, "of a length that it cannot have", packets, Fault.LENGTH)
     for name, feth in (("no-placement", FETH(plt=0)), ("selectivity-2", FETH(sel=2, plt=1))):
         yield case(
-            f"flush-{name}", "FLUSH with a FETH that the standard gives no meaning",
+            f"flush-{name}",
+            f"FLUSH with a FETH that the standard gives no meaning: {name.replace('-', ' ')}",
             Say(0, CLIENT, _O.RC_FLUSH, headers=partial(_flush, feth)),
             client=_SILENT, fault=Fault.OP_VALID,
         )  # fmt: skip
@@ -127,7 +128,7 @@ def _said(name: str, what: str, packets: tuple[Packet, ...], fault: Fault) -> Ca
     ]
     sends = packets[0].opcode.name.startswith("RC_SEND")
     receives = [Receive(0, SERVER, 600)] if sends else []
-    shows = f"{packets[-1].opcode.name} {what}"
+    shows = f"{packets[-1].opcode.name} {what}: {name.replace('-', ' ')}"
     return case(name, shows, *receives, *says, client=_SILENT, fault=fault)
 
 

@@ -59,8 +59,9 @@ def verbs(kind: QPType) -> Iterator[Case]:
     service = kind.name.removesuffix("_INI")
     for ipv6 in (False, True):
         for do in sorted(SERVICES[kind].outbound, key=list(_WORDS).index):
-            name = f"{service.lower()}-{_WORDS[do]}-ipv{6 if ipv6 else 4}"
-            shows = f"{service} {do.name}, one after the other"
+            over = 6 if ipv6 else 4
+            name = f"{service.lower()}-{_WORDS[do]}-ipv{over}"
+            shows = f"{service} {do.name} over IPv{over}, one after the other"
             yield case(name, shows, *_actions(do, kind), ipv6=ipv6, kind=kind)
 
 
