@@ -113,4 +113,5 @@ def _failure(failure: "Failure", source: str) -> dict[str, object]:
         "found": failure.found,
         "frame": failure.frame,
         "point": failure.point,
+        "nearest": failure.nearest,
     }

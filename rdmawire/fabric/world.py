@@ -26,7 +26,7 @@ class Unsettled(RdmaError):
 
 
 class World:
-    """All that happens, in order. ``now`` is the time in ns.
+    """All that happens, in order. ``now`` is the time in ns, ``last_arrival`` that of a frame.
 
     One run may last ``time_limit`` ns and take ``event_limit`` frames, timers and appointments.
     Taps see every frame of the world; :meth:`segment` has those of one link, and stations have
@@ -35,6 +35,7 @@ class World:
 
     def __init__(self, *, time_limit: int = TIME_LIMIT, event_limit: int = EVENT_LIMIT) -> None:
         self.now = 0
+        self.last_arrival = 0
         self.time_limit = time_limit
         self.event_limit = event_limit
         self.on_sent: list[Tap] = []
@@ -135,6 +136,7 @@ class World:
 
     def _deliver(self, station: Station, frame: bytes, now: int) -> None:
         """Hand a frame over. A port that relays is woken by what comes of it."""
+        self.last_arrival = now
         segment = station.segment
         if self.on_arrival or segment.on_arrival or station.on_arrival:
             self._show(frame, self.on_arrival, segment.on_arrival, station.on_arrival)
@@ -149,6 +151,7 @@ class World:
             for frame in frames:
                 self._deliver(station, frame, now)
         else:
+            self.last_arrival = now
             station.receive_all(frames, now)
             if not station.relays:
                 self._awake[station] = None

@@ -104,6 +104,7 @@ def test_json_has_all_of_it(here: str, tmp_path: Path) -> None:
         "found": "9",
         "frame": None,
         "point": "",
+        "nearest": "",
     }
 
 

@@ -343,7 +343,7 @@ class EventExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeExpectation:
-    """When all is at rest, in ns of virtual time."""
+    """When the last frame has arrived and all work is done, in ns of virtual time."""
 
     range: Range
     mark: Mark

@@ -20,6 +20,7 @@ from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.outcome import Outcome, StepOutcome
 from rdmawire.traffic.scenario.playing.player import Player
+from rdmawire.traffic.scenario.playing.resting import Clock
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.tracing import Tracer
 from rdmawire.traffic.scenario.playing.verdict import Played, verdict
@@ -48,13 +49,15 @@ def play(
     with _tap(capture) as keep:
         observer = Observer(stage, keep, point, arrived=arrived)
         stage.befall({name: observer.on_loss(name) for name in stage.network.links})
-        player = Player(stage, observer, progress)
+        clock = Clock(stage.network.world, progress)
+        player = Player(stage, observer, clock.hear)
         unsettled = _run(stage, player)
     for machine in stage.machines.values():
         machine.flush()
     frames = observer.numbering.frames
     tracer = Tracer(scenario, frames, point, arrived=arrived)
-    played = Played(stage, player, observer, tracer)
+    rest = clock.rest(observer.total)
+    played = Played(stage, player, observer, tracer.writer, tracer.nearest, rest)
     return Outcome(
         scenario=scenario,
         failures=(*unsettled, *verdict(played)),
@@ -99,7 +102,7 @@ def _summary(played: Played) -> Summary:
     return summarise(
         played.observer.total,
         [machine.host.nic for machine in stage.machines.values()],
-        network.world.now,
+        played.rest,
         lost=lost,
         failed=played.player.endings.failed,
     )

@@ -5,6 +5,8 @@ import pytest
 from rdmawire.traffic.scenario.model import End, Fill, Range, Scenario, Span, StepPlan
 from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.playing.observe import UnknownPoint
+from rdmawire.traffic.scenario.playing.wording import found_time
+from rdmawire.wire.ib import Ack, Nak
 from tests.traffic.scenario.scene import (
     CLIENT,
     SERVER,
@@ -40,7 +42,7 @@ TOO_LONG = step("write", local=(SOURCE,), remote=BEYOND, name="w1")
     [
         (exactly(0), "expected 0, found 8 (frame 1)"),
         (exactly(9), "expected 9, found 8 (frame 8)"),
-        (Range(0, 3), "expected 3 at most, found 8 (frame 4)"),
+        (Range(0, 3), "expected at most 3, found 8 (frame 4)"),
         (Range(1, 3), "expected 1 to 3, found 8 (frame 4)"),
         (Range(9, 11), "expected 9 to 11, found 8 (frame 8)"),
         (between(9), "expected 9 or more, found 8 (frame 8)"),
@@ -154,8 +156,8 @@ def test_time_is_when_all_is_at_rest() -> None:
         scene(write()), lasts(exactly(2_000)), lasts(Range(0, 1_999)), lasts(between(2_001))
     )
     assert found == [
-        "time: expected 1999 at most ns, found 2000 ns (frame 9)",
-        "time: expected 2001 or more ns, found 2000 ns (frame 9)",
+        "time: expected at most 1.999 us, found 2 us (frame 9)",
+        "time: expected 2.001 us or more, found 2 us (frame 9)",
     ]
 
 
@@ -205,3 +207,55 @@ def test_a_step_made_without_what_its_verb_needs_is_refused(plan: StepPlan, lack
 def test_no_memory_is_expected_to_hold_nothing() -> None:
     with pytest.raises(ValueError, match="neither 'same_as' nor 'content'"):
         holds(SINK)
+
+
+def test_packets_are_told_in_the_words_of_the_file_with_the_frame_that_is_nearest() -> None:
+    lost = fault("drop", sent_by=CLIENT, packet=(3,), nth=(1,))
+    nak: dict[str, object] = {"aeth.ack": Ack.NAK, "aeth.value": Nak.PSN_SEQUENCE_ERROR}
+    found = failures(
+        scene(write(), links=(link(lost),)),
+        packets(exactly(1), {**nak, "bth.psn": 101}),
+        packets(exactly(1), {**nak, "bth.psn": 101}, sent_by="client"),
+        packets(exactly(2), {"eth.dst": bytes(6), "bth.opcode": (6, 7)}),
+        packets(exactly(0), {**nak, "bth.psn": 102}),
+    )
+    said = "with aeth.ack NAK, aeth.value PSN_SEQUENCE_ERROR, bth.psn"
+    first, mine, other, many = found
+    assert first == f"packets {said} 101: expected 1, found 0; nearest: frame 9, bth.psn 102"
+    assert mine == f"packets sent by client {said} 101: expected 1, found 0"
+    assert other.startswith(
+        "packets with eth.dst 00:00:00:00:00:00, "
+        "bth.opcode [RC_RDMA_WRITE_FIRST, RC_RDMA_WRITE_MIDDLE]: expected 2, found 0; "
+        "nearest: frame 1, eth.dst 02:"
+    )
+    assert many == f"packets {said} 102: expected 0, found 1 (frame 9)"
+
+
+def test_idle_timers_take_no_time() -> None:
+    """Rates go up again long after the last frame, if nothing is sent any more."""
+    paced = connection(congestion="dcqcn", ecn=True, cnp_interval=1000)
+    marked = fault("mark", sent_by=CLIENT, packet=(3,))
+    scenario = expecting(
+        scene(write(), connections=(paced,), links=(link(marked, rate=10**10),)),
+        counts("server.cnps", exactly(1)),
+        lasts(Range(1, 20_000)),
+    )
+    outcome = play(scenario)
+    assert outcome.passed, told(outcome)
+    assert outcome.summary.virtual_ns < 20_000 < outcome.stage.network.world.now
+
+
+@pytest.mark.parametrize(
+    ("time", "wanted", "said"),
+    [
+        (69_048_557, Range(0, 2_000_000), "69.05 ms"),
+        (2_000_001, Range(0, 2_000_000), "2.000001 ms"),
+        (1_500_000_000, exactly(0), "1.5 s"),
+        (999, exactly(0), "999 ns"),
+        (0, exactly(1), "0 ns"),
+    ],
+)
+def test_times_are_rounded_where_that_does_not_hide_the_difference(
+    time: int, wanted: Range, said: str
+) -> None:
+    assert found_time(time, wanted) == said

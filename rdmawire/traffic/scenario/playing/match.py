@@ -17,7 +17,7 @@ class Matcher:
     """
 
     def __init__(self, where: Mapping[str, object]) -> None:
-        wanted = {name: _among(value) for name, value in where.items()}
+        wanted = {name: among(value) for name, value in where.items()}
         self._by_head = {name: value for name, value in wanted.items() if _is_in_head(name)}
         self._by_rest = {name: value for name, value in wanted.items() if not _is_in_head(name)}
         self._known: dict[tuple[int, bytes], bool] = {}
@@ -48,7 +48,8 @@ class Matcher:
 _Wanted = frozenset[object] | range
 
 
-def _among(value: object) -> _Wanted:
+def among(value: object) -> _Wanted:
+    """What may stand in a field."""
     if isinstance(value, range):
         return value
     return frozenset(value if isinstance(value, tuple) else (value,))

@@ -142,6 +142,11 @@ _REFUSED: Final = (
 """Endings that a NAK explains."""
 
 
+def is_from(sender: bytes | None, frame: bytes) -> bool:
+    """Whether a frame is of the sender that is wanted, if one is."""
+    return sender is None or frame[_MAC : 2 * _MAC] == sender
+
+
 class PacketWatch:
     """Looks for the frames of one expectation at one place; ``sightings`` may be of several."""
 
@@ -159,7 +164,7 @@ class PacketWatch:
 
     def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
         """A frame passes."""
-        if self._sender is not None and frame[_MAC : 2 * _MAC] != self._sender:
+        if not is_from(self._sender, frame):
             return
         seen = self._where()
         if self._fits(frame, seen.number):
@@ -241,16 +246,21 @@ class Observer:
         return watch
 
     def _watch_packets(self, plan: PacketExpectation) -> Sightings:
-        """On a link, or where hosts send."""
-        machines = self._stage.machines
-        sender = None if plan.sent_by is None else machines[plan.sent_by].mac
+        sender, sightings = self.sender_of(plan), Sightings()
+        self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings))
+        return sightings
+
+    def sender_of(self, plan: PacketExpectation) -> bytes | None:
+        """The address that frames are to come from, if it matters."""
+        return None if plan.sent_by is None else self._stage.machines[plan.sent_by].mac
+
+    def watch(self, plan: PacketExpectation, tap_of: Callable[[Callable[[], Seen]], Tap]) -> None:
+        """Tap the places that an expectation is of: its link, or where hosts send."""
         places = list(self.hosts) if plan.link is None else [plan.link]
         if plan.link is None and plan.sent_by is not None:
             places = [plan.sent_by]
-        sightings = Sightings()
         for place in places:
-            self._network.tap(place, PacketWatch(plan, sender, self._where(place), sightings))
-        return sightings
+            self._network.tap(place, tap_of(self._where(place)))
 
     def on_loss(self, link: str) -> Callable[[], None]:
         """What a link's faults tell of each frame that they lose."""

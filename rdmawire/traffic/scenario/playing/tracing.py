@@ -1,14 +1,17 @@
-"""Which frame changed an octet of memory last: the scenario is played again, and watched.
+"""Which frame changed an octet last, or was almost wanted: a scenario is played again, and watched.
 
 The same scenario gives the same frames, so their numbers are those of the first time.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from rdmawire.errors import MemoryFault
+from rdmawire.fabric.station import Tap
 from rdmawire.fabric.world import Unsettled
-from rdmawire.traffic.scenario.model import Scenario, Span
+from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, Span
+from rdmawire.traffic.scenario.playing.near import FEWEST_FIELDS, NearMiss
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.player import Player
 from rdmawire.traffic.scenario.playing.stage import Stage
@@ -77,19 +80,40 @@ class Tracer:
         self._point = point
         self._left = 0 if arrived or frames > MOST_FRAMES else MOST_RUNS
 
-    def __call__(self, span: Span) -> int | None:
+    def writer(self, span: Span) -> int | None:
         """The number of the frame that changed the first octet of a span last, if it is known."""
         if not self._left:
             return None
-        self._left -= 1
         stage = Stage(self._scenario)
         probe = Probe(stage, span)
-        observer = Observer(stage, probe.sent, self._point)
-        stage.befall({name: observer.on_loss(name) for name in stage.network.links})
-        stage.network.tap(span.host, probe.arrives, arrivals=True)
-        Player(stage, observer).start()
-        with suppress(Unsettled):
-            stage.network.world.run()
+        self._play(stage, probe.sent, lambda _: _tap_arrivals(stage, span.host, probe))
         stage.machines[span.host].flush()
         probe.look()
         return probe.writer
+
+    def nearest(self, plan: PacketExpectation) -> str:
+        """A frame that has all fields but one as they are wanted, if that says anything."""
+        if not self._left or len(plan.where) < FEWEST_FIELDS:
+            return ""
+        misses: list[NearMiss] = []
+
+        def look(observer: Observer) -> None:
+            misses.append(NearMiss(plan, observer.sender_of(plan)))
+            observer.watch(plan, misses[0].at)
+
+        self._play(Stage(self._scenario), None, look)
+        return misses[0].text
+
+    def _play(self, stage: Stage, keep: Tap | None, look: Callable[[Observer], None]) -> None:
+        """Play it once more."""
+        self._left -= 1
+        observer = Observer(stage, keep, self._point)
+        stage.befall({name: observer.on_loss(name) for name in stage.network.links})
+        look(observer)
+        Player(stage, observer).start()
+        with suppress(Unsettled):
+            stage.network.world.run()
+
+
+def _tap_arrivals(stage: Stage, host: str, probe: Probe) -> None:
+    stage.network.tap(host, probe.arrives, arrivals=True)

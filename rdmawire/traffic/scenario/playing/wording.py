@@ -1,0 +1,66 @@
+"""Ranges, times and fields as failures say them: the words of a file."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from rdmawire.fabric.field import row_of
+from rdmawire.traffic.scenario.model import Range
+from rdmawire.wire.header import Row
+from rdmawire.wire.show import writer
+
+_UNITS: Final = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
+_DIGITS: Final = 4
+"""Of a time that was found, where no more are needed to tell it from what was expected."""
+
+
+def range_text(range_: Range, say: Callable[[int], str] = str) -> str:
+    """``3``, ``3 to 5``, ``at most 9`` or ``1 or more``."""
+    if range_.least == range_.most:
+        return say(range_.least)
+    if range_.most is None:
+        return f"{say(range_.least)} or more"
+    if not range_.least:
+        return f"at most {say(range_.most)}"
+    return f"{say(range_.least)} to {say(range_.most)}"
+
+
+def time_text(time: int) -> str:
+    """A time (ns) in the greatest unit that it has one of: ``2 ms``, ``1.0245 us``."""
+    name, unit = next((row for row in _UNITS if time >= row[1]), _UNITS[-1])
+    whole, rest = divmod(time, unit)
+    digits = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0") if rest else ""
+    return f"{whole}.{digits} {name}" if digits else f"{whole} {name}"
+
+
+def found_time(time: int, wanted: Range) -> str:
+    """A time (ns) rounded to a few digits; with all of them, where that would seem to be wanted."""
+    step = 10 ** max(len(str(time)) - _DIGITS, 0)
+    rounded = (time + step // 2) // step * step
+    return time_text(time if wanted.holds(rounded) else rounded)
+
+
+def fields_text(where: Mapping[str, object]) -> str:
+    """Fields with their values: ``aeth.ack NAK, bth.psn 100..107``."""
+    return ", ".join(f"{name} {value_text(name, value, where)}" for name, value in where.items())
+
+
+def value_text(name: str, value: object, beside: Mapping[str, object]) -> str:
+    """The value of a field in the standard's words. ``beside`` may say what gives it a meaning."""
+    if isinstance(value, range):
+        return f"{value.start}..{value.stop - 1}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(value_text(name, one, beside) for one in value)}]"
+    row = row_of(name)
+    return str(value) if row is None else _word(row, name, value, beside)
+
+
+def _word(row: Row, name: str, value: object, beside: Mapping[str, object]) -> str:
+    meaning = row.meaning
+    if row.cases:
+        label = name.partition(".")[0]
+        by = beside.get(f"{label}.{row.by}")
+        meaning = row.cases.get(by, meaning) if isinstance(by, int) else meaning
+    if isinstance(value, bytes):
+        return writer(meaning.show, row.width)(value)
+    named = isinstance(value, int) and meaning.enum is not None
+    return (meaning.word(value) if named and isinstance(value, int) else "") or str(value)
