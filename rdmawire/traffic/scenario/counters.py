@@ -1,21 +1,17 @@
-"""Every counter of which a scenario may expect something: what it is of, and how it is read.
+"""Every counter of which a scenario may expect something: what it is of, and what it says.
 
 ``client.retransmits`` is of a host, ``client-leaf.lost`` of a link, ``leaf:server.marks`` of a
-port of a switch, ``leaf.stranded`` of a switch.
+port of a switch, ``leaf.stranded`` of a switch. How each is read is
+:mod:`rdmawire.traffic.scenario.playing.tally`'s.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final
 
 from rdmawire.fabric.flow import PRIORITIES
-from rdmawire.fabric.link import Link
-from rdmawire.fabric.mac import Mac
-from rdmawire.fabric.switch import Switch, SwitchPort
 from rdmawire.memory.counter import Path
 from rdmawire.nic.unseal import Drop
-from rdmawire.nic.verbs import Verbs
-from rdmawire.traffic.scenario.playing.faults import LinkFaults
 
 
 class Of(Enum):
@@ -27,32 +23,7 @@ class Of(Enum):
     SWITCH = "switch"
 
 
-class HostTally(NamedTuple):
-    """What a host counts: its adapter, what it sent, and its way out."""
-
-    nic: Verbs
-    sent: Mapping[str, int]
-    mac: Mac
-
-
-class LinkTally(NamedTuple):
-    """What a link counts, and what befell its frames."""
-
-    link: Link
-    faults: LinkFaults
-
-
-T = TypeVar("T")
-
-
-class Counter(NamedTuple, Generic[T]):
-    """One counter: what it says, and how it is read of its subject."""
-
-    help: str
-    read: Callable[[T], int]
-
-
-_SENT: Final = {
+SENT: Final = {
     "frames": "Frames that the host sent.",
     "frame_octets": "Octets of frames that the host sent.",
     "messages": "Messages that the host asked for: SENDs, WRITEs, READs, atomics; each once.",
@@ -62,120 +33,76 @@ _SENT: Final = {
     "rnr_naks": "RNR NAKs that the host sent.",
     "cnps": "Congestion notifications that the host sent.",
 }
+"""Of what a host sends."""
 
-_TALLIES: Final = {
+DROPPED: Final = {f"dropped_{reason.name.lower()}": reason for reason in Drop}
+"""Why a host dropped frames."""
+
+_MOVED: Final = {
     "octets": "Octets that the adapter moved by the path {}.",
     "transactions": "DMA transactions by the path {}.",
     "copies": "Copies that a processor or a GPU made for DMA by the path {}.",
 }
 
+MOVED: Final = {f"{path.name.lower()}_{what}": (path, what) for path in Path for what in _MOVED}
+"""What a host's adapter moved, by which path."""
 
-def _sent(name: str, help_: str) -> Counter[HostTally]:
-    return Counter(help_, lambda host: host.sent.get(name, 0))
-
-
-def _dropped(reason: Drop) -> Counter[HostTally]:
-    help_ = f"Frames that the adapter dropped: {reason.value}."
-    return Counter(help_, lambda host: host.nic.drops[reason])
-
-
-def _moved(path: Path, name: str, help_: str) -> Counter[HostTally]:
-    return Counter(
-        help_.format(path.name), lambda host: int(getattr(host.nic.memory.counter[path], name))
-    )
-
-
-OF_HOST: Final[dict[str, Counter[HostTally]]] = {
-    **{name: _sent(name, help_) for name, help_ in _SENT.items()},
-    "dropped": Counter(
-        "Frames that the adapter dropped, for any reason.",
-        lambda host: sum(host.nic.drops.values()),
-    ),
-    **{f"dropped_{reason.name.lower()}": _dropped(reason) for reason in Drop},
+_OF_HOST: Final = {
+    **SENT,
+    "dropped": "Frames that the adapter dropped, for any reason.",
     **{
-        f"{path.name.lower()}_{name}": _moved(path, name, help_)
-        for path in Path
-        for name, help_ in _TALLIES.items()
+        name: f"Frames that the adapter dropped: {reason.value}."
+        for name, reason in DROPPED.items()
     },
-    "pauses": Counter(
-        "How often the network stopped the host, by priorities.",
-        lambda host: sum(host.mac.egress.pauses),
-    ),
-    "paused_ns": Counter(
-        "How long the network stopped the host (ns), summed over priorities.",
-        lambda host: sum(host.mac.egress.paused_ns),
-    ),
+    **{name: _MOVED[what].format(path.name) for name, (path, what) in MOVED.items()},
+    "pauses": "How often the network stopped the host, by priorities.",
+    "paused_ns": "How long the network stopped the host (ns), summed over priorities.",
 }
 
-_BEFALLEN: Final = {
-    "duplicate": "duplicated",
-    "delay": "delayed",
-    "reorder": "reordered",
-    "corrupt": "corrupted",
-    "truncate": "truncated",
-    "mark": "marked",
-    "set": "rewritten",
+BEFALLEN: Final = {
+    "duplicated": "duplicate",
+    "delayed": "delay",
+    "reordered": "reorder",
+    "corrupted": "corrupt",
+    "truncated": "truncate",
+    "marked": "mark",
+    "rewritten": "set",
 }
-"""Faults, and what their counters are called."""
+"""Counters of faults, and the verbs of the faults."""
 
-
-def _befallen(do: str, name: str) -> Counter[LinkTally]:
-    return Counter(f"Frames that faults {name}.", lambda link: link.faults.hits(do))
-
-
-OF_LINK: Final[dict[str, Counter[LinkTally]]] = {
-    "frames": Counter("Frames that were put on the link.", lambda link: link.link.frames),
-    "lost": Counter("Frames that faults lost.", lambda link: link.faults.lost),
-    "oversized": Counter(
-        "Frames that were longer than the link's MTU, and lost.", lambda link: link.link.oversized
-    ),
-    **{name: _befallen(do, name) for do, name in _BEFALLEN.items()},
+_OF_LINK: Final = {
+    "frames": "Frames that were put on the link.",
+    "lost": "Frames that faults lost.",
+    "oversized": "Frames that were longer than the link's MTU, and lost.",
+    **{name: f"Frames that faults {name}." for name in BEFALLEN},
 }
 
-_BY_PRIORITY: Final[dict[str, tuple[str, Callable[[SwitchPort, int], int]]]] = {
-    "drops": ("Frames for which there was no room.", lambda port, p: port.drops[p]),
-    "marks": ("Frames that were marked with CE.", lambda port, p: port.marks[p]),
-    "stops": ("Pauses that the port asked for.", lambda port, p: port.stops[p]),
-    "pauses": ("How often the port was stopped.", lambda port, p: port.egress.pauses[p]),
-    "paused_ns": ("How long the port was stopped (ns).", lambda port, p: port.egress.paused_ns[p]),
+_BY_PRIORITY: Final = {
+    "drops": "Frames for which there was no room.",
+    "marks": "Frames that were marked with CE.",
+    "stops": "Pauses that the port asked for.",
+    "pauses": "How often the port was stopped.",
+    "paused_ns": "How long the port was stopped (ns).",
 }
 
-
-def _of_all(help_: str, read: Callable[[SwitchPort, int], int]) -> Counter[SwitchPort]:
-    return Counter(help_, lambda port: sum(read(port, p) for p in range(PRIORITIES)))
-
-
-def _of_one(
-    help_: str, read: Callable[[SwitchPort, int], int], priority: int
-) -> Counter[SwitchPort]:
-    return Counter(f"{help_} Priority {priority}.", lambda port: read(port, priority))
-
-
-OF_PORT: Final[dict[str, Counter[SwitchPort]]] = {
-    **{name: _of_all(*row) for name, row in _BY_PRIORITY.items()},
+_OF_PORT: Final = {
+    **_BY_PRIORITY,
     **{
-        f"{name}_{priority}": _of_one(*row, priority)
-        for name, row in _BY_PRIORITY.items()
+        f"{name}_{priority}": f"{help_} Priority {priority}."
+        for name, help_ in _BY_PRIORITY.items()
         for priority in range(PRIORITIES)
     },
 }
 
-OF_SWITCH: Final[dict[str, Counter[Switch]]] = {
-    "stranded": Counter("Frames that no port led on.", lambda switch: switch.stranded),
-    "peak": Counter("Most octets in the buffer at a time.", lambda switch: switch.buffer.peak),
+_OF_SWITCH: Final = {
+    "stranded": "Frames that no port led on.",
+    "peak": "Most octets in the buffer at a time.",
 }
 
-COUNTERS: Final[
-    Mapping[
-        Of,
-        Mapping[
-            str, Counter[HostTally] | Counter[LinkTally] | Counter[SwitchPort] | Counter[Switch]
-        ],
-    ]
-] = {
-    Of.HOST: OF_HOST,
-    Of.LINK: OF_LINK,
-    Of.PORT: OF_PORT,
-    Of.SWITCH: OF_SWITCH,
+COUNTERS: Final[Mapping[Of, Mapping[str, str]]] = {
+    Of.HOST: _OF_HOST,
+    Of.LINK: _OF_LINK,
+    Of.PORT: _OF_PORT,
+    Of.SWITCH: _OF_SWITCH,
 }
-"""All counters, by what has them."""
+"""All counters and what they say, by what has them."""

@@ -3,6 +3,7 @@
 from typing import Final
 
 from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
+from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.congestion.dcqcn import DcqcnParameters
 from rdmawire.nic.congestion.timely import TimelyParameters
 from rdmawire.nic.state import QPType
@@ -17,6 +18,15 @@ TYPES: Final = {
 
 MODELS: Final[dict[str, GpuProfile]] = {profile.name: profile for profile in (T4, A100, H200)}
 """GPUs by the names of their models."""
+
+VIAS: Final = ("peermem", "peermem-legacy", "dmabuf", "bounce")
+"""How an adapter gets to the memory of a GPU."""
+
+CONNECTS: Final = ("at once", "cm")
+"""How the ends of a connection find each other."""
+
+SUCCESS: Final = WCStatus.SUCCESS.name
+"""How work ends that went well."""
 
 SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
     "dcqcn": DcqcnParameters(),

@@ -1,5 +1,6 @@
 """The schema has a row for everything that there is in other rooms, and for nothing else."""
 
+from collections.abc import Iterable
 from dataclasses import fields
 
 import pytest
@@ -7,14 +8,16 @@ import pytest
 from rdmawire.fabric.action import OPTIONS
 from rdmawire.nic.attribute import BOUNDS
 from rdmawire.nic.work import VERBS as WORK
+from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.playing.doing import OWNERS
-from rdmawire.traffic.scenario.playing.holding import _WAYS
-from rdmawire.traffic.scenario.playing.lane import _MAKERS
+from rdmawire.traffic.scenario.playing.holding import WAYS
+from rdmawire.traffic.scenario.playing.lane import CONTROLS
+from rdmawire.traffic.scenario.playing.tally import OF_HOST, OF_LINK, OF_PORT, OF_SWITCH
+from rdmawire.traffic.scenario.playing.way import WAYS as CONNECTING
 from rdmawire.traffic.scenario.schema.connection import ATTRIBUTE_KEYS, PARAMETER_KEYS
 from rdmawire.traffic.scenario.schema.fault import OPTION_KEYS
-from rdmawire.traffic.scenario.schema.host import VIAS
 from rdmawire.traffic.scenario.schema.work import KINDS
-from rdmawire.traffic.scenario.tables import SCHEMES
+from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES, VIAS
 from rdmawire.traffic.scenario.verbs import VERBS, Takes
 
 
@@ -32,7 +35,7 @@ def test_every_fault_has_its_options() -> None:
 def test_every_scheme_has_its_parameters_and_a_maker(scheme: str) -> None:
     names = {field.name for field in fields(SCHEMES[scheme])}
     assert PARAMETER_KEYS[scheme].keys() == names
-    assert SCHEMES.keys() == PARAMETER_KEYS.keys() == _MAKERS.keys()
+    assert SCHEMES.keys() == PARAMETER_KEYS.keys() == CONTROLS.keys()
 
 
 def test_attributes_are_those_that_queue_pairs_have() -> None:
@@ -40,7 +43,23 @@ def test_attributes_are_those_that_queue_pairs_have() -> None:
 
 
 def test_every_way_to_a_gpu_is_there() -> None:
-    assert {*VIAS} == _WAYS.keys()
+    assert {*VIAS} == WAYS.keys()
+
+
+def test_every_way_to_find_each_other_is_there() -> None:
+    assert {*CONNECTS} == CONNECTING.keys()
+
+
+def test_every_counter_is_read() -> None:
+    read: dict[Of, Iterable[str]] = {
+        Of.HOST: OF_HOST,
+        Of.LINK: OF_LINK,
+        Of.PORT: OF_PORT,
+        Of.SWITCH: OF_SWITCH,
+    }
+    assert {of: [*names] for of, names in COUNTERS.items()} == {
+        of: [*names] for of, names in read.items()
+    }
 
 
 def test_all_work_has_a_verb_and_all_else_is_done_by_somebody() -> None:

@@ -8,7 +8,8 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import errno_name, refusal
 from rdmawire.traffic.scenario.playing.schedule import Schedule
-from rdmawire.traffic.scenario.playing.work import SUCCESS, Job, Run, Wrong
+from rdmawire.traffic.scenario.playing.work import Job, Run, Wrong
+from rdmawire.traffic.scenario.tables import SUCCESS
 
 Progress = Callable[[int, int], object]
 """Told how many pieces of work have ended, of how many."""

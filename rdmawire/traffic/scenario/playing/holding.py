@@ -120,7 +120,7 @@ class Registering:
             pages = -(-held.length // plan.page)
             held.take(self.host.nic.memory.alloc_mr(self.host.pd, pages), held.start)
             return
-        way = _plain if held.gpu is None else _WAYS[plan.via]
+        way = _plain if held.gpu is None else WAYS[plan.via]
         region = way(self, held, access)
         held.take(region, region.iova)
 
@@ -170,7 +170,7 @@ def _by_bounce(of: Registering, held: Held, access: tuple[str, ...] | None) -> R
 
 _Way = Callable[[Registering, Held, tuple[str, ...] | None], Region]
 
-_WAYS: Final[dict[str, _Way]] = {
+WAYS: Final[dict[str, _Way]] = {
     "peermem": _by_peermem,
     "peermem-legacy": _by_legacy_peermem,
     "dmabuf": _by_dmabuf,

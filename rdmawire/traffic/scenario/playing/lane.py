@@ -1,7 +1,7 @@
 """One queue pair of a connection, as one end has it: how it is made, and brought up."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.nic.address import AddressHandle
@@ -162,10 +162,12 @@ class Lane:
     def control(self, line_rate: int | None) -> None:
         """Congestion control, and what is told of marks, as the plan says."""
         nic, plan = self.machine.host.nic, self.plan
+        interval = plan.cnp_interval
         if plan.congestion is not None:
-            nic.control_congestion(self.qp, _scheme(plan, line_rate))
-        if plan.cnp_interval is not None or plan.congestion == "dcqcn":
-            interval = CNP_INTERVAL if plan.cnp_interval is None else plan.cnp_interval
+            control = CONTROLS[plan.congestion]
+            nic.control_congestion(self.qp, control.make(_parameters(plan, line_rate)))
+            interval = control.cnp_interval if interval is None else interval
+        if interval is not None:
             nic.notify_congestion(self.qp, interval)
 
 
@@ -182,15 +184,21 @@ def _timely(parameters: dict[str, Any]) -> Scheme:
     return Timely(TimelyParameters(**parameters))
 
 
-_MAKERS: Final[dict[str, Callable[[dict[str, Any]], Scheme]]] = {"dcqcn": _dcqcn, "timely": _timely}
-"""What makes congestion control, by name."""
+class Control(NamedTuple):
+    """What makes congestion control, and how often marks are told (ns), if it needs that."""
+
+    make: Callable[[dict[str, Any]], Scheme]
+    cnp_interval: int | None = None
 
 
-def _scheme(plan: ConnectionPlan, line_rate: int | None) -> Scheme:
+CONTROLS: Final = {"dcqcn": Control(_dcqcn, CNP_INTERVAL), "timely": Control(_timely)}
+"""Congestion control by the names of its schemes."""
+
+
+def _parameters(plan: ConnectionPlan, line_rate: int | None) -> dict[str, Any]:
     """Flows begin with the rate of their link, unless told otherwise."""
-    name = plan.congestion or ""
-    make, usual = _MAKERS[name], SCHEMES[name]
+    usual = SCHEMES[plan.congestion or ""]
     given = dict(plan.parameters)
     if line_rate is not None:
         given.setdefault("line_rate", line_rate)
-    return make({name: type(getattr(usual, name))(value) for name, value in given.items()})
+    return {name: type(getattr(usual, name))(value) for name, value in given.items()}

@@ -4,14 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import MemoryFault
-from rdmawire.traffic.scenario.counters import (
-    OF_HOST,
-    OF_LINK,
-    OF_PORT,
-    OF_SWITCH,
-    HostTally,
-    LinkTally,
-)
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
     EventExpectation,
@@ -28,11 +20,13 @@ from rdmawire.traffic.scenario.playing.holding import PIECE, octets_of
 from rdmawire.traffic.scenario.playing.observe import Observer, Seen, Sightings
 from rdmawire.traffic.scenario.playing.player import Player
 from rdmawire.traffic.scenario.playing.stage import Stage
-from rdmawire.traffic.scenario.playing.wording import (
-    fields_text,
-    found_time,
-    range_text,
-    time_text,
+from rdmawire.traffic.scenario.playing.tally import (
+    OF_HOST,
+    OF_LINK,
+    OF_PORT,
+    OF_SWITCH,
+    HostTally,
+    LinkTally,
 )
 from rdmawire.traffic.scenario.playing.work import Run
 
@@ -41,18 +35,12 @@ SHOWN: Final = 8
 
 
 class Played(NamedTuple):
-    """A scenario after its end.
-
-    ``writer`` tells which frame changed an octet last, ``nearest`` of one that was almost wanted.
-    ``rest`` is when the last frame arrived or the last work was done (ns).
-    """
+    """A scenario after its end. ``writer`` tells which frame changed an octet last."""
 
     stage: Stage
     player: Player
     observer: Observer
     writer: Callable[[Span], int | None]
-    nearest: Callable[[PacketExpectation], str]
-    rest: int
 
 
 def verdict(played: Played) -> Iterator[Failure]:
@@ -163,7 +151,7 @@ def _counter(played: Played, plan: CounterExpectation) -> Iterator[Failure]:
     if not plan.range.holds(found):
         what = f"counter {plan.of}.{plan.counter}"
         seen = _seen(_sightings(played.observer, plan), plan.range)
-        yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
+        yield Failure(plan.mark, what, _range(plan.range), str(found), *seen)
 
 
 def read_counter(played: Played, of: str, counter: str) -> int:
@@ -172,12 +160,12 @@ def read_counter(played: Played, of: str, counter: str) -> int:
     if of in stage.machines:
         nic = stage.machines[of].host.nic
         tally = HostTally(nic, played.observer.hosts[of].sent, network.macs[of])
-        return OF_HOST[counter].read(tally)
+        return OF_HOST[counter](tally)
     if of in network.links:
-        return OF_LINK[counter].read(LinkTally(network.links[of], stage.faults[of]))
+        return OF_LINK[counter](LinkTally(network.links[of], stage.faults[of]))
     if of in network.ports:
-        return OF_PORT[counter].read(network.ports[of])
-    return OF_SWITCH[counter].read(network.switches[of])
+        return OF_PORT[counter](network.ports[of])
+    return OF_SWITCH[counter](network.switches[of])
 
 
 def _sightings(observer: Observer, plan: CounterExpectation) -> Sightings | None:
@@ -198,6 +186,14 @@ def _seen(sightings: Sightings | None, range_: Range) -> tuple[int | None, str]:
     return (None, "") if seen is None else (seen.number, seen.point)
 
 
+def _range(range_: Range) -> str:
+    if range_.least == range_.most:
+        return str(range_.least)
+    if range_.most is None:
+        return f"{range_.least} or more"
+    return f"{range_.least} to {range_.most}" if range_.least else f"{range_.most} at most"
+
+
 # The rest.
 
 
@@ -206,14 +202,18 @@ def _packets(played: Played, plan: PacketExpectation) -> Iterator[Failure]:
     if not plan.range.holds(sightings.count):
         of = f" sent by {plan.sent_by}" if plan.sent_by else ""
         on = f" on {plan.link}" if plan.link else ""
-        fields = f" with {fields_text(plan.where)}" if plan.where else ""
-        what = f"packets{of}{on}{fields}"
-        few = sightings.count < plan.range.least
-        near = played.nearest(plan) if few else ""
+        fields = ", ".join(f"{name} {_value(value)}" for name, value in plan.where.items())
+        what = f"packets{of}{on} with {fields}" if fields else f"packets{of}{on}"
         seen = _seen(sightings, plan.range)
-        yield Failure(
-            plan.mark, what, range_text(plan.range), str(sightings.count), *seen, nearest=near
-        )
+        yield Failure(plan.mark, what, _range(plan.range), str(sightings.count), *seen)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, range):
+        return f"{value.start}..{value.stop - 1}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return value.hex(":") if isinstance(value, bytes) else str(value)
 
 
 def _state(played: Played, plan: StateExpectation) -> Iterator[Failure]:
@@ -229,15 +229,14 @@ def _event(played: Played, plan: EventExpectation) -> Iterator[Failure]:
     found = played.stage.machines[plan.host].events[plan.event]
     if not plan.range.holds(found):
         what = f"events {plan.host}.{plan.event}"
-        yield Failure(plan.mark, what, range_text(plan.range), str(found))
+        yield Failure(plan.mark, what, _range(plan.range), str(found))
 
 
 def _time(played: Played, plan: TimeExpectation) -> Iterator[Failure]:
-    found = played.rest
+    found = played.stage.network.world.now
     if not plan.range.holds(found):
-        expected = range_text(plan.range, time_text)
         frames = played.observer.numbering.frames
-        yield Failure(plan.mark, "time", expected, found_time(found, plan.range), frames or None)
+        yield Failure(plan.mark, "time", f"{_range(plan.range)} ns", f"{found} ns", frames or None)
 
 
 _Check = Callable[[Played, Any], Iterator[Failure]]

@@ -8,15 +8,13 @@ first.
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.work import RecvWR, SendWR
 from rdmawire.traffic.scenario.model import StepPlan
 from rdmawire.traffic.scenario.playing.lane import Lane
+from rdmawire.traffic.scenario.tables import SUCCESS
 from rdmawire.traffic.scenario.verbs import VERBS
-
-SUCCESS: Final = WCStatus.SUCCESS.name
 
 
 class Wrong(NamedTuple):

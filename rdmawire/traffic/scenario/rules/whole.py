@@ -18,7 +18,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.place import places_of
 
-MOST_PAIRS: Final = 1 << 14
+MOST_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""
 MOST_COMPARED: Final = 1 << 28
 """Octets that an expectation compares."""
@@ -76,9 +76,11 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
             found_ = f"IPv4 and IPv6 at the ends of {plan.name}"
             yield Misread(plan.mark, found_, "addresses of one kind")
     pairs = sum(plan.count for plan in reading.connections.values())
-    if pairs > MOST_PAIRS:
+    if pairs > MOST_PAIRS_TOGETHER:
         found_ = f"{pairs} queue pairs at each end"
-        yield Misread(found.at("connections"), found_, f"{MOST_PAIRS} at most, all together")
+        yield Misread(
+            found.at("connections"), found_, f"{MOST_PAIRS_TOGETHER} at most, all together"
+        )
 
 
 def _all_links(reading: Reading) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.profile import PROFILES
 from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.work import ATOMIC_SIZE, Local, SendFlags, SendOpcode
@@ -17,10 +16,8 @@ from rdmawire.traffic.scenario.form.reference import check_fit, memory_of
 from rdmawire.traffic.scenario.form.source import Items, Node
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
-from rdmawire.traffic.scenario.tables import TYPES
+from rdmawire.traffic.scenario.tables import SUCCESS, TYPES
 from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
-
-SUCCESS: Final = WCStatus.SUCCESS.name
 
 
 def check_step(plan: StepPlan, found: Found, reading: Reading) -> StepPlan:

@@ -35,7 +35,7 @@ from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar
 from rdmawire.traffic.scenario.model import ConnectionPlan, Mark, ReceivePlan
 from rdmawire.traffic.scenario.rules.connection import check_connection
 from rdmawire.traffic.scenario.schema.words import ACCESS, TYPE
-from rdmawire.traffic.scenario.tables import SCHEMES
+from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES
 from rdmawire.wire.management import MTU
 from rdmawire.wire.psn import MODULUS
 
@@ -247,7 +247,7 @@ CONNECTION: Final = Record(
         "ecn": Key(kind=TRUTH, help="Whether its frames may be marked."),
         "attributes": Key(kind=ATTRIBUTES, help="Attributes of its queue pairs."),
         "connect": Key(
-            kind=Word(("at once", "cm")),
+            kind=Word(CONNECTS),
             help="How the ends find each other: at once, or by the connection manager, which works "
             "`timeout` out of the path unless an attribute says it.",
         ),

@@ -38,12 +38,11 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.schema.content import CONTENT_KEYS, MOST_FILLED
 from rdmawire.traffic.scenario.schema.words import ACCESS, ERRNO
-from rdmawire.traffic.scenario.tables import MODELS
+from rdmawire.traffic.scenario.tables import MODELS, VIAS
 
 MOST_MEMORY: Final = 1 << 40
 """Octets of one memory: what is never touched costs nothing."""
 MOST_BAR1: Final = 1 << 40
-VIAS: Final = ("peermem", "peermem-legacy", "dmabuf", "bounce")
 
 
 def _page(text: str) -> int:

@@ -1,0 +1,97 @@
+"""How each counter of :data:`rdmawire.traffic.scenario.counters.COUNTERS` is read."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from rdmawire.fabric.flow import PRIORITIES
+from rdmawire.fabric.link import Link
+from rdmawire.fabric.mac import Mac
+from rdmawire.fabric.switch import Switch, SwitchPort
+from rdmawire.memory.counter import Path
+from rdmawire.nic.unseal import Drop
+from rdmawire.nic.verbs import Verbs
+from rdmawire.traffic.scenario.counters import BEFALLEN, DROPPED, MOVED, SENT
+from rdmawire.traffic.scenario.playing.faults import LinkFaults
+
+
+class HostTally(NamedTuple):
+    """What a host counts: its adapter, what it sent, and its way out."""
+
+    nic: Verbs
+    sent: Mapping[str, int]
+    mac: Mac
+
+
+class LinkTally(NamedTuple):
+    """What a link counts, and what befell its frames."""
+
+    link: Link
+    faults: LinkFaults
+
+
+def _sent(name: str, host: HostTally) -> int:
+    return host.sent.get(name, 0)
+
+
+def _dropped(reason: Drop, host: HostTally) -> int:
+    return host.nic.drops[reason]
+
+
+def _moved(path: Path, what: str, host: HostTally) -> int:
+    return int(getattr(host.nic.memory.counter[path], what))
+
+
+OF_HOST: Final[dict[str, Callable[[HostTally], int]]] = {
+    **{name: partial(_sent, name) for name in SENT},
+    "dropped": lambda host: sum(host.nic.drops.values()),
+    **{name: partial(_dropped, reason) for name, reason in DROPPED.items()},
+    **{name: partial(_moved, path, what) for name, (path, what) in MOVED.items()},
+    "pauses": lambda host: sum(host.mac.egress.pauses),
+    "paused_ns": lambda host: sum(host.mac.egress.paused_ns),
+}
+
+
+def _befallen(do: str, link: LinkTally) -> int:
+    return link.faults.hits(do)
+
+
+OF_LINK: Final[dict[str, Callable[[LinkTally], int]]] = {
+    "frames": lambda link: link.link.frames,
+    "lost": lambda link: link.faults.lost,
+    "oversized": lambda link: link.link.oversized,
+    **{name: partial(_befallen, do) for name, do in BEFALLEN.items()},
+}
+
+_ByPriority = Callable[[SwitchPort, int], int]
+
+_BY_PRIORITY: Final[dict[str, _ByPriority]] = {
+    "drops": lambda port, p: port.drops[p],
+    "marks": lambda port, p: port.marks[p],
+    "stops": lambda port, p: port.stops[p],
+    "pauses": lambda port, p: port.egress.pauses[p],
+    "paused_ns": lambda port, p: port.egress.paused_ns[p],
+}
+
+
+def _of_all(read: _ByPriority, port: SwitchPort) -> int:
+    return sum(read(port, priority) for priority in range(PRIORITIES))
+
+
+def _of_one(read: _ByPriority, priority: int, port: SwitchPort) -> int:
+    return read(port, priority)
+
+
+OF_PORT: Final[dict[str, Callable[[SwitchPort], int]]] = {
+    **{name: partial(_of_all, read) for name, read in _BY_PRIORITY.items()},
+    **{
+        f"{name}_{priority}": partial(_of_one, read, priority)
+        for name, read in _BY_PRIORITY.items()
+        for priority in range(PRIORITIES)
+    },
+}
+
+OF_SWITCH: Final[dict[str, Callable[[Switch], int]]] = {
+    "stranded": lambda switch: switch.stranded,
+    "peak": lambda switch: switch.buffer.peak,
+}
