@@ -28,6 +28,12 @@ from rdmawire.traffic.scenario.playing.tally import (
     HostTally,
     LinkTally,
 )
+from rdmawire.traffic.scenario.playing.wording import (
+    fields_text,
+    found_time,
+    range_text,
+    time_text,
+)
 from rdmawire.traffic.scenario.playing.work import Run
 
 SHOWN: Final = 8
@@ -35,12 +41,18 @@ SHOWN: Final = 8
 
 
 class Played(NamedTuple):
-    """A scenario after its end. ``writer`` tells which frame changed an octet last."""
+    """A scenario after its end.
+
+    ``writer`` tells which frame changed an octet last, ``nearest`` of one that was almost wanted.
+    ``rest`` is when the last frame arrived or the last work was done (ns).
+    """
 
     stage: Stage
     player: Player
     observer: Observer
     writer: Callable[[Span], int | None]
+    nearest: Callable[[PacketExpectation], str]
+    rest: int
 
 
 def verdict(played: Played) -> Iterator[Failure]:
@@ -151,7 +163,7 @@ def _counter(played: Played, plan: CounterExpectation) -> Iterator[Failure]:
     if not plan.range.holds(found):
         what = f"counter {plan.of}.{plan.counter}"
         seen = _seen(_sightings(played.observer, plan), plan.range)
-        yield Failure(plan.mark, what, _range(plan.range), str(found), *seen)
+        yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
 
 
 def read_counter(played: Played, of: str, counter: str) -> int:
@@ -186,14 +198,6 @@ def _seen(sightings: Sightings | None, range_: Range) -> tuple[int | None, str]:
     return (None, "") if seen is None else (seen.number, seen.point)
 
 
-def _range(range_: Range) -> str:
-    if range_.least == range_.most:
-        return str(range_.least)
-    if range_.most is None:
-        return f"{range_.least} or more"
-    return f"{range_.least} to {range_.most}" if range_.least else f"{range_.most} at most"
-
-
 # The rest.
 
 
@@ -202,18 +206,14 @@ def _packets(played: Played, plan: PacketExpectation) -> Iterator[Failure]:
     if not plan.range.holds(sightings.count):
         of = f" sent by {plan.sent_by}" if plan.sent_by else ""
         on = f" on {plan.link}" if plan.link else ""
-        fields = ", ".join(f"{name} {_value(value)}" for name, value in plan.where.items())
-        what = f"packets{of}{on} with {fields}" if fields else f"packets{of}{on}"
+        fields = f" with {fields_text(plan.where)}" if plan.where else ""
+        what = f"packets{of}{on}{fields}"
+        few = sightings.count < plan.range.least
+        near = played.nearest(plan) if few else ""
         seen = _seen(sightings, plan.range)
-        yield Failure(plan.mark, what, _range(plan.range), str(sightings.count), *seen)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, range):
-        return f"{value.start}..{value.stop - 1}"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return value.hex(":") if isinstance(value, bytes) else str(value)
+        yield Failure(
+            plan.mark, what, range_text(plan.range), str(sightings.count), *seen, nearest=near
+        )
 
 
 def _state(played: Played, plan: StateExpectation) -> Iterator[Failure]:
@@ -229,14 +229,15 @@ def _event(played: Played, plan: EventExpectation) -> Iterator[Failure]:
     found = played.stage.machines[plan.host].events[plan.event]
     if not plan.range.holds(found):
         what = f"events {plan.host}.{plan.event}"
-        yield Failure(plan.mark, what, _range(plan.range), str(found))
+        yield Failure(plan.mark, what, range_text(plan.range), str(found))
 
 
 def _time(played: Played, plan: TimeExpectation) -> Iterator[Failure]:
-    found = played.stage.network.world.now
+    found = played.rest
     if not plan.range.holds(found):
+        expected = range_text(plan.range, time_text)
         frames = played.observer.numbering.frames
-        yield Failure(plan.mark, "time", f"{_range(plan.range)} ns", f"{found} ns", frames or None)
+        yield Failure(plan.mark, "time", expected, found_time(found, plan.range), frames or None)
 
 
 _Check = Callable[[Played, Any], Iterator[Failure]]
