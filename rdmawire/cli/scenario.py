@@ -15,6 +15,7 @@ from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.verdicts import Results
+from rdmawire.errors import CaptureError
 from rdmawire.screen import safe
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _MISTAKEN = 2
 _MOST_SHOWN = 1 << 20
+_FOLDER = "captures/"
+_SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 
 
 def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
@@ -42,8 +45,8 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of scenarios, for editors.")
 @click.option(
     "-w", "--write", "capture", metavar="FILE",
-    help="Write what hosts send: a .pcap or .pcapng, packed or not; a folder for one of each "
-    "SCENARIO; or - for standard output.",
+    help="Write what hosts send: a .pcap or .pcapng, packed or not; a folder for a .pcapng of each "
+    "SCENARIO (with a / behind its name it is made if need be); or - for standard output.",
 )  # fmt: skip
 @click.option(
     "--tap", "point", metavar="POINT",
@@ -83,6 +86,7 @@ def command(
       rdmawire run --list
       rdmawire run lost-first -w lost-first.pcapng
       rdmawire run lost-first -w - | tshark -r -
+      rdmawire run --all -w captures/
       rdmawire run mine.yaml --tap leaf:server --arrived -w server.pcap
       rdmawire run --show lost-first > mine.yaml
       rdmawire run --all --quiet
@@ -102,6 +106,7 @@ def command(
         return _MISTAKEN
     if check:
         return _say_fine(read, quiet=quiet)
+    target.prepare()
     said_to = sys.stderr if target.is_output else sys.stdout
     results = Results(said_to, as_json=as_json, quiet=quiet)
     drawn = progress if progress is not None else sys.stderr.isatty()
@@ -125,19 +130,34 @@ class Target:
             raise click.UsageError("--tap and --arrived say what -w FILE takes; name one")
         if self.arrived and self.point is None:
             raise click.UsageError("--arrived needs a --tap POINT where frames arrive")
-        if self.capture and len(names) > 1 and not os.path.isdir(self.capture):
+        if self.capture and len(names) > 1 and not self.is_folder:
             said = f"-w {safe(self.capture)} is one file, for {len(names)} scenarios"
-            raise click.UsageError(f"{said}; name a folder")
+            raise click.UsageError(f"{said}; name a folder, such as {_FOLDER}")
         files = [self.of(name) for name in names]
         if twice := next((file for file in files if file and files.count(file) > 1), None):
             raise click.UsageError(f"{safe(twice)} would be written twice")
 
     def of(self, name: str) -> str | None:
         """The file of one scenario, as it was asked for."""
-        if self.capture is None or not os.path.isdir(self.capture):
+        if self.capture is None or not self.is_folder:
             return self.capture
         stem, _ = os.path.splitext(os.path.basename(name))
         return os.path.join(self.capture, f"{stem}.pcapng")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is one, or has the name of one: each scenario has its own file then."""
+        capture = self.capture or ""
+        return capture.endswith(_SEPARATORS) or os.path.isdir(capture)
+
+    def prepare(self) -> None:
+        """Make the folder if it is not there; ``CaptureError`` if it cannot be made."""
+        if self.capture is None or not self.is_folder:
+            return
+        try:
+            os.makedirs(self.capture, exist_ok=True)
+        except OSError as error:
+            raise CaptureError(f"{safe(self.capture)}: {error.strerror or error}") from error
 
     @property
     def is_output(self) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -37,15 +37,22 @@ _QUIET = {"marks", "lost", "failed", "rnr_naks"}
 _PATHS = {"host": "host memory", "gpu_direct": "GPUDirect", "bounce": "bounce buffers"}
 
 
-def write_summary(summary: "Summary", *, as_json: bool, to: TextIO | None = None) -> None:
-    """Print a summary: to standard output, unless frames go there."""
+def write_summary(
+    summary: "Summary",
+    *,
+    as_json: bool,
+    to: TextIO | None = None,
+    more: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Print a summary: to standard output, unless frames go there. A table has ``more`` rows."""
     stream = sys.stdout if to is None else to
     if as_json:
         stream.write(json.dumps(as_object(summary), indent=1) + "\n")
     elif stream.isatty():
-        _draw(summary, stream)
+        _draw([*rows(summary), *more], stream)
     else:
-        stream.writelines(f"{name:<26}{value}\n" for name, value in rows(summary))
+        said = (*rows(summary), *more)
+        stream.writelines(f"{name:<26}{value}\n" for name, value in said)
 
 
 def as_object(summary: "Summary") -> dict[str, object]:
@@ -67,7 +74,7 @@ def rows(summary: "Summary") -> Iterator[tuple[str, str]]:
     yield "wall time", f"{summary.wall_s:.3f} s"
 
 
-def _draw(summary: "Summary", stream: TextIO) -> None:
+def _draw(said: Iterable[tuple[str, str]], stream: TextIO) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -75,6 +82,6 @@ def _draw(summary: "Summary", stream: TextIO) -> None:
     drawn = Table(box=box.SIMPLE, show_header=False)
     drawn.add_column(style="cyan")
     drawn.add_column(justify="right")
-    for name, value in rows(summary):
+    for name, value in said:
         drawn.add_row(name, value)
     Console(file=stream).print(drawn)

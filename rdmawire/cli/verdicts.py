@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from rdmawire.cli.summary import as_object, write_summary
@@ -10,6 +11,7 @@ from rdmawire.screen import safe
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.playing.failure import Failure
     from rdmawire.traffic.scenario.playing.outcome import Outcome
+    from rdmawire.traffic.scenario.playing.ports import PortCounts
     from rdmawire.traffic.summary import Summary
 
 _SECOND = 1_000_000_000
@@ -26,6 +28,7 @@ class Results:
         self._objects: list[dict[str, object]] | None = [] if as_json else None
         self._total: Summary | None = None
         self._passed = self._failed = 0
+        self._ports: Mapping[str, PortCounts] = {}
 
     def add(self, outcome: "Outcome") -> None:
         """One more has been played."""
@@ -33,6 +36,7 @@ class Results:
 
         total = self._total
         self._total = outcome.summary if total is None else added(total, outcome.summary)
+        self._ports = outcome.ports
         self._passed += outcome.passed
         self._failed += not outcome.passed
         if self._objects is not None:
@@ -53,9 +57,11 @@ class Results:
             }
             self._say(json.dumps(document, indent=1))
         elif not self._quiet and self._total is not None:
+            several = self._passed + self._failed > 1
+            more = () if several else _port_rows(self._ports)
             self._say()
-            write_summary(self._total, as_json=False, to=self._to)
-            if self._passed + self._failed > 1:
+            write_summary(self._total, as_json=False, to=self._to, more=more)
+            if several:
                 self._say(f"\n{self._passed} passed, {self._failed} failed")
         return 1 if self._failed else 0
 
@@ -76,6 +82,24 @@ class Results:
         from rich.style import Style
 
         return Style.parse(style).render(text)
+
+
+_OF_PORTS = {
+    "marks": "{} marked",
+    "drops": "{} dropped",
+    "stops": "{} pauses asked for",
+    "pauses": "stopped {} times",
+}
+"""What is said of a port's counts, where there are any."""
+
+
+def _port_rows(ports: "Mapping[str, PortCounts]") -> Iterator[tuple[str, str]]:
+    """A line for each port of a switch at which something happened."""
+    for name, counts in ports.items():
+        found = counts._asdict()
+        said = [words.format(f"{found[key]:,}") for key, words in _OF_PORTS.items() if found[key]]
+        if said:
+            yield f"port {safe(name)}", ", ".join(said)
 
 
 def _object(outcome: "Outcome") -> dict[str, object]:
@@ -99,6 +123,7 @@ def _object(outcome: "Outcome") -> dict[str, object]:
             for step in outcome.steps
         ],
         "summary": as_object(outcome.summary),
+        "ports": {name: counts._asdict() for name, counts in outcome.ports.items()},
     }
 
 

@@ -213,6 +213,24 @@ def test_wrong_usage_is_one_line(words: tuple[str, ...], message: str, tmp_path:
     assert message in refused("run", *words, status=2)
 
 
+def test_a_folder_is_made_where_its_name_says_that_it_is_one(here: str, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "captures"
+    assert rdmawire("run", "-q", here, "write", "-w", f"{folder}/").returncode == 0
+    assert sorted(os.listdir(folder)) == ["mine.pcapng", "write.pcapng"]
+    assert "mine.yaml" in refused("run", here, "-w", f"{here}/", status=1)
+
+
+def test_ports_of_switches_are_in_the_table_and_in_json() -> None:
+    said = rdmawire("run", "cnp-reaction").stdout
+    (summary,) = json.loads(rdmawire("run", "--json", "cnp-reaction").stdout)["scenarios"]
+    marks = summary["ports"]["leaf:sink"]["marks"]
+    assert marks == summary["summary"]["marks"] > 0
+    table = [line.split(maxsplit=2) for line in said.splitlines()]
+    assert ["port", "leaf:sink", f"{marks} marked"] in table
+    assert ["ECN", "marks", f"{marks}"] in table
+    assert not any(line[:2] == ["port", "leaf:one"] for line in table)
+
+
 def test_a_capture_that_cannot_be_written_is_said_to_be_so(here: str) -> None:
     assert "nowhere" in refused("run", here, "-w", "/nowhere/out.pcap", status=1)
 

@@ -20,6 +20,7 @@ from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.outcome import Outcome, StepOutcome
 from rdmawire.traffic.scenario.playing.player import Player
+from rdmawire.traffic.scenario.playing.ports import ports_of
 from rdmawire.traffic.scenario.playing.resting import Clock
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.tracing import Tracer
@@ -64,6 +65,7 @@ def play(
         steps=tuple(_step(run) for run in player.runs),
         summary=_summary(played),
         frames=frames,
+        ports=ports_of(stage.network),
         stage=stage,
     )
 
@@ -99,10 +101,17 @@ def _summary(played: Played) -> Summary:
     lost += sum(link.oversized for link in network.links.values())
     lost += sum(sum(port.drops.values()) for port in network.ports.values())
     lost += sum(switch.stranded for switch in network.switches.values())
-    return summarise(
+    summary = summarise(
         played.observer.total,
         [machine.host.nic for machine in stage.machines.values()],
         played.rest,
         lost=lost,
         failed=played.player.endings.failed,
     )
+    return summary._replace(marks=summary.marks + _marks(stage))
+
+
+def _marks(stage: Stage) -> int:
+    """How often frames were marked on their way, by switches and by faults."""
+    marks = sum(port.marks.total() for port in stage.network.ports.values())
+    return marks + sum(faults.hits("mark") for faults in stage.faults.values())

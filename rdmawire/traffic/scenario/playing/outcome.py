@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.playing.failure import Failure
+from rdmawire.traffic.scenario.playing.ports import PortCounts
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.summary import Summary
 
@@ -28,6 +29,8 @@ class StepOutcome(NamedTuple):
 class Outcome:
     """One scenario, played. ``frames`` is how many the capture has, or would have.
 
+    ``ports`` has what switches' ports counted, by their names (``leaf:server``).
+
     ``stage`` has its network, hosts and queue pairs as they are in the end.
     """
 
@@ -36,6 +39,7 @@ class Outcome:
     steps: tuple[StepOutcome, ...]
     summary: Summary
     frames: int
+    ports: Mapping[str, PortCounts]
     stage: Stage
 
     @property
