@@ -14,6 +14,8 @@ from rdmawire.wire.header import Header, Meaning, Row
 from rdmawire.wire.show import Kind
 from rdmawire.wire.tables import tables
 
+_LISTED = 20
+"""Fields of a header that a message lists at most."""
 _MAC = re.compile(r"[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}")
 
 
@@ -32,10 +34,22 @@ def fields_named(name: str) -> Sequence[Named]:
     """
     found = _names().get(name)
     if found is None:
-        near = nearest(name, _names())
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise EditError(f"{quoted(name)} is no field{hint}")
+        raise EditError(f"{quoted(name)} is no field{_hint(name)}")
     return found
+
+
+def _hint(name: str) -> str:
+    """What else may have been meant: a field of the same header, if the name says of which."""
+    header, _, last = name.rpartition(".")
+    siblings = [each.rpartition(".")[2] for each in _names() if each.rpartition(".")[0] == header]
+    if not (header and siblings):
+        near = nearest(name, _names())
+        return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(last, siblings)
+    if near:
+        return f"; did you mean {f'{header}.{near[0]}'!r}?"
+    more = [f"and {len(siblings) - _LISTED} more"] * (len(siblings) > _LISTED)
+    return f"; {header} has {', '.join([*siblings[:_LISTED], *more])}"
 
 
 @cache

@@ -15,7 +15,7 @@ from rdmawire.wire.tables import tables_of
 from tests.traffic.edit.samples import FILES, dissected, records
 
 CHECKSUMS = (ICRC, VCRC)
-STREAMS = (*INSIDE, *tables_of("mpa"))
+STREAMS: tuple[type[Header], ...] = (*INSIDE, *tables_of("mpa"))
 PAUSES = (MACControlOpcode, Pause, PFC)
 
 _OTHERS = (*CHECKSUMS, *STREAMS, *PAUSES)
