@@ -19,6 +19,7 @@ from rdmawire.wire.tables import tables_of  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
 from tests.interop.tshark import PREFERENCES  # noqa: E402
 from tools.docs import rnic, scenarios, vectors  # noqa: E402
+from tools.docs.braces import guarded  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
 
@@ -38,7 +39,7 @@ _HEADER_PAGES = {
 def write(name: str, lines: Iterator[str]) -> None:
     """Add a page to the site."""
     with mkdocs_gen_files.open(f"reference/{name}.md", "w") as page:
-        page.write("\n".join(lines) + "\n")
+        page.write("\n".join(map(guarded, lines)) + "\n")
 
 
 def _headers(title: str, modules: tuple[str, ...]) -> Iterator[str]:
