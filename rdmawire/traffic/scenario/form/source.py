@@ -15,7 +15,7 @@ from rdmawire.traffic.scenario.form.mistake import Misread, Mistakes
 from rdmawire.traffic.scenario.model import Mark
 
 if TYPE_CHECKING:
-    from yaml import AliasEvent, Event
+    from yaml import AliasEvent, CollectionStartEvent, Event, ScalarEvent
 
 MOST_OCTETS: Final = 1 << 20
 MOST_NODES: Final = 1 << 15
@@ -147,11 +147,11 @@ class _Composer:
             raise _no_yaml(str(error), last) from None
 
     def _node(self, event: "Event", depth: int) -> Node:
-        from yaml import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
+        from yaml import AliasEvent, CollectionStartEvent, ScalarEvent
 
         if isinstance(event, AliasEvent):
             return self._alias(event)
-        assert isinstance(event, ScalarEvent | SequenceStartEvent | MappingStartEvent)
+        assert isinstance(event, ScalarEvent | CollectionStartEvent)
         mark, before = _mark(event), self._weight
         if event.tag is not None:
             raise Misread(mark, f"the tag {quoted(event.tag)}", "no tags: text, lists and keys")
@@ -159,16 +159,26 @@ class _Composer:
             raise Misread(mark, f"more than {MOST_DEEP} levels", "a file that is not so deep")
         node: Node
         if isinstance(event, ScalarEvent):
-            node = Scalar(event.value, mark, event.style is None)
-            self._weigh(1 + len(event.value) // _CHARACTERS_OF_A_NODE, mark)
-        elif isinstance(event, SequenceStartEvent):
-            node = Items(tuple(self._items(depth)), mark)
-            self._weigh(1, mark)
+            node = self._scalar(event, mark)
         else:
-            node = Pairs(tuple(self._pairs(depth)), mark)
-            self._weigh(1, mark)
+            node = self._collection(event, depth, mark)
         if event.anchor is not None:
             self._anchors[event.anchor] = node, self._weight - before
+        return node
+
+    def _scalar(self, event: "ScalarEvent", mark: Mark) -> Scalar:
+        self._weigh(1 + len(event.value) // _CHARACTERS_OF_A_NODE, mark)
+        return Scalar(event.value, mark, event.style is None)
+
+    def _collection(self, event: "CollectionStartEvent", depth: int, mark: Mark) -> Items | Pairs:
+        from yaml import SequenceStartEvent
+
+        node: Items | Pairs
+        if isinstance(event, SequenceStartEvent):
+            node = Items(tuple(self._items(depth)), mark)
+        else:
+            node = Pairs(tuple(self._pairs(depth)), mark)
+        self._weigh(1, mark)
         return node
 
     def _items(self, depth: int) -> Iterator[Node]:

@@ -180,6 +180,8 @@ EXPECT: Final = Record(
             clause="IBA 11.6.3",
             help="How many asynchronous events hosts must be told of.",
         ),
-        "time": Key(kind=Rest(), help="When the last frame must have arrived, and all work be done."),
+        "time": Key(
+            kind=Rest(), help="When the last frame must have arrived, and all work be done."
+        ),
     },
 )
