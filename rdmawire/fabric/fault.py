@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
 from random import Random
 from typing import Final
 
@@ -22,6 +23,9 @@ from rdmawire.fabric.refusal import FabricError
 
 MOST_COUNTED: Final = 1 << 16
 """Different frames of which a rule counts the times; then it forgets those counted first."""
+
+MOST_COPIES: Final = 1 << 12
+"""Of one frame, by all rules of a link together."""
 
 Wanted = Value | range | Collection[Value]
 
@@ -85,6 +89,12 @@ class Rule:
         counted[key] = turn
         return turn
 
+    @property
+    def repeats(self) -> int:
+        """How much more often a frame comes that is meant: what ``duplicate`` is told, or once."""
+        times = self.options.get("times", 1)
+        return times if self.do == "duplicate" and isinstance(times, int) else 0
+
     def apply(self, passings: Iterable[Passing], random: Random) -> list[Passing]:
         """What becomes of the copies of a frame that is meant."""
         self.hits += 1
@@ -101,10 +111,13 @@ class Faults:
     """Rules of a link. All that mean a frame act on it, one after the other.
 
     All that is random comes from ``random``: the same seed gives the same faults.
+    :class:`FabricError` for rules that make more than :data:`MOST_COPIES` of one frame.
     """
 
     def __init__(self, rules: Iterable[Rule], random: Random | None = None) -> None:
         self.rules = tuple(rules)
+        if (copies := prod(1 + rule.repeats for rule in self.rules)) > MOST_COPIES:
+            raise FabricError(f"{copies} copies of one frame; {MOST_COPIES} at most")
         self._random = Random(0) if random is None else random  # noqa: S311 - repeatable
 
     def befall(self, frame: bytes, number: int) -> list[Passing]:

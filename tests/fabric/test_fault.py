@@ -299,3 +299,12 @@ def test_what_is_not_sealed_again_is_dropped() -> None:
     pair.client.write(bytes(4096), to=pair.server.region)
     pair.drive()
     assert pair.server.nic.device.drops[Drop.ICRC] == 1
+
+
+def test_copies_of_copies_are_bounded() -> None:
+    some = [Rule("duplicate", times=7)] * 4
+    Faults([*some, Rule("drop")])
+    with pytest.raises(FabricError, match=r"32768 copies of one frame; 4096 at most"):
+        Faults([*some, Rule("duplicate", times=7)])
+    with pytest.raises(FabricError, match="copies"):
+        Faults([Rule("duplicate", times=1 << 40)])
