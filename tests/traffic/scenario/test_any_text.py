@@ -33,6 +33,13 @@ def test_words_of_the_language_in_any_order(words: list[str]) -> None:
     assert len(mistakes_of("".join(words))) <= MOST_MISTAKES
 
 
+def test_names_that_cannot_be_printed_are_escaped_where_they_are_listed() -> None:
+    text = EVERYTHING.replace("  client:", "  \U00018cd6client:", 1)
+    told = [str(mistake) for mistake in mistakes_of(text)]
+    assert any(": \\U00018cd6client, server, leaf" in one for one in told)
+    assert all(one.isprintable() for one in told)
+
+
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_scenarios_with_something_changed(data: st.DataObject) -> None:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import RdmaError
 from rdmawire.nearest import nearest
+from rdmawire.screen import safe
 from rdmawire.traffic.scenario.model import Mark
 
 MOST_MISTAKES: Final = 20
@@ -28,7 +29,7 @@ class Mistake(NamedTuple):
     def __str__(self) -> str:
         place = "" if self.mark is None else f":{self.mark.line}:{self.mark.column}"
         meant = f"; did you mean {self.meant!r}?" if self.meant else ""
-        return f"{self.source}{place}: found {self.found}; expected {self.expected}{meant}"
+        return safe(f"{self.source}{place}: found {self.found}; expected {self.expected}{meant}")
 
 
 class ScenarioError(RdmaError):
