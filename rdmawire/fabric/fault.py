@@ -90,16 +90,21 @@ class Rule:
         return turn
 
     @property
-    def repeats(self) -> int:
-        """How much more often a frame comes that is meant: what ``duplicate`` is told, or once."""
-        times = self.options.get("times", 1)
-        return times if self.do == "duplicate" and isinstance(times, int) else 0
+    def copies(self) -> int:
+        """How often a frame comes that is meant."""
+        return copies_by(self.do, self.options)
 
     def apply(self, passings: Iterable[Passing], random: Random) -> list[Passing]:
         """What becomes of the copies of a frame that is meant."""
         self.hits += 1
         act = ACTIONS[self.do]
         return [after for passing in passings for after in act(passing, random, **self.options)]
+
+
+def copies_by(do: str, options: Mapping[str, object]) -> int:
+    """How often a frame comes, by what is done to it."""
+    times = options.get("times", 1)
+    return 1 + times if do == "duplicate" and isinstance(times, int) else 1
 
 
 def _values(wanted: Wanted) -> Collection[Value]:
@@ -116,7 +121,7 @@ class Faults:
 
     def __init__(self, rules: Iterable[Rule], random: Random | None = None) -> None:
         self.rules = tuple(rules)
-        if (copies := prod(1 + rule.repeats for rule in self.rules)) > MOST_COPIES:
+        if (copies := prod(rule.copies for rule in self.rules)) > MOST_COPIES:
             raise FabricError(f"{copies} copies of one frame; {MOST_COPIES} at most")
         self._random = Random(0) if random is None else random  # noqa: S311 - repeatable
 

@@ -1,8 +1,10 @@
 """What must hold of a scenario as a whole: ways between hosts, addresses, amounts."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from math import prod
 from typing import Final
 
+from rdmawire.fabric.fault import MOST_COPIES, copies_by
 from rdmawire.fabric.host import Place
 from rdmawire.nic.address import is_ipv4
 from rdmawire.screen import quoted
@@ -135,6 +137,14 @@ def _links(found: Found, reading: Reading) -> Iterator[Misread]:
             yield Misread(link.mark, f"link {quoted(link.name)} without 'rate'", expected)
 
 
+def _copies(found: Found, reading: Reading) -> Iterator[Misread]:
+    """The faults of a link together make so many copies of a frame, and no more."""
+    for link in links_of(found, reading):
+        copies = prod(copies_by(fault.do, fault.options) for fault in link.faults)
+        if copies > MOST_COPIES:
+            yield Misread(link.mark, f"{copies} copies of a frame", f"{MOST_COPIES} at most")
+
+
 def _pauses(name: str, reading: Reading) -> bool:
     switch = reading.switches.get(name)
     return switch is not None and any(queue.xoff is not None for queue in switch.queues)
@@ -160,7 +170,7 @@ def _length(span: Span, reading: Reading) -> int | None:
     return memory.size - span.offset if span.length is None else span.length
 
 
-_RULES: Final[tuple[Rule, ...]] = (_names, _places, _connections, _links, _expectations)
+_RULES: Final[tuple[Rule, ...]] = (_names, _places, _connections, _links, _copies, _expectations)
 
 
 def check_whole(found: Found, reading: Reading) -> None:
