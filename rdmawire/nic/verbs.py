@@ -265,14 +265,24 @@ class Verbs:
         check_qp(self.device, qp)
         qp.governor = None if scheme is None else Governor(qp, scheme)
 
-    def notify_congestion(self, qp: QueuePair, interval: int | None = CNP_INTERVAL) -> None:
-        """Tell the peer of marks, once in ``interval`` ns at most; ``None`` tells of none."""
+    def notify_congestion(
+        self,
+        qp: QueuePair,
+        interval: int | None = CNP_INTERVAL,
+        traffic_class: int | None = None,
+    ) -> None:
+        """Tell the peer of marks, once in ``interval`` ns at most; ``None`` tells of none.
+
+        CNPs have this traffic class (DSCP, and ECN in the two lowest bits), or the path's.
+        """
         check_qp(self.device, qp)
         if interval is not None:
             check_number("interval", interval)
+        if traffic_class is not None:
+            check_number("traffic_class", traffic_class, 0, 0xFF)
         if interval is not None and not qp.service.connected:
             raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
-        qp.notifier = None if interval is None else Notifier(interval)
+        qp.notifier = None if interval is None else Notifier(interval, traffic_class)
 
     # Work.
 

@@ -239,6 +239,7 @@ VERBS |= {
     "control_congestion": lambda end, x: end.nic.control_congestion(x, None),
     "notify_congestion": lambda end, x: end.nic.notify_congestion(x),
     "notify_congestion interval": lambda end, x: end.nic.notify_congestion(end.qp, x),
+    "notify_congestion class": lambda end, x: end.nic.notify_congestion(end.qp, traffic_class=x),
 }
 VERBS |= {
     f"init {field}": lambda end, x, field=field: end.nic.create_qp(  # type: ignore[misc]

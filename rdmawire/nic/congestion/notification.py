@@ -5,7 +5,9 @@ Y. Zhu et al., SIGCOMM 2015, section 3.1 (NP algorithm); CNPs are IBA A17.9.
 
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.seal import Seal
-from rdmawire.wire.ib import CNP
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import CNP, GRH
+from rdmawire.wire.inet import IPv4, IPv6
 from rdmawire.wire.opcode import Opcode
 
 CNP_INTERVAL = 50_000
@@ -13,12 +15,17 @@ CNP_INTERVAL = 50_000
 
 
 class Notifier:
-    """Owes the peer of a queue pair a CNP: for the first mark, then one in an interval at most."""
+    """Owes the peer of a queue pair a CNP: for the first mark, then one in an interval at most.
 
-    __slots__ = ("_interval", "_quiet_until")
+    ``traffic_class`` is that of its CNPs, ECN in the two lowest bits; ``None`` for that of the
+    path, as all else has it.
+    """
 
-    def __init__(self, interval: int = CNP_INTERVAL) -> None:
+    __slots__ = ("_interval", "_quiet_until", "_traffic_class")
+
+    def __init__(self, interval: int = CNP_INTERVAL, traffic_class: int | None = None) -> None:
         self._interval = interval
+        self._traffic_class = traffic_class
         self._quiet_until = 0
 
     def marked(self, qp: QueuePair) -> None:
@@ -29,8 +36,17 @@ class Notifier:
             qp.inbound.cnp_due = True
             qp.wake()
 
-    @staticmethod
-    def frame(qp: QueuePair) -> bytes:
+    def frame(self, qp: QueuePair) -> bytes:
         """The CNP: to the peer's queue pair, with BECN and without a PSN."""
-        seal = Seal(qp.seal.headers, qp.seal.bth.replace(becn=1))
+        headers = qp.seal.headers
+        if self._traffic_class is not None:
+            headers = tuple(_of_class(header, self._traffic_class) for header in headers)
+        seal = Seal(headers, qp.seal.bth.replace(becn=1))
         return seal.frame(Opcode.CNP, 0, CNP().build(), b"")
+
+
+def _of_class(header: Header, traffic_class: int) -> Header:
+    """A header of a path, with this traffic class if it has one."""
+    if isinstance(header, IPv4 | IPv6):
+        return header.replace(dscp=traffic_class >> 2, ecn=traffic_class & 3)
+    return header.replace(tclass=traffic_class) if isinstance(header, GRH) else header

@@ -16,7 +16,8 @@ class Conversation:
         self._order = order
         self.messages = blend.messages(order)
         self.ends = Ends(order, self.messages)
-        self._setup = _setup(order, self.ends)
+        marks = 1.0 if order.verb is Verb.CNP else order.marks or 0.0
+        self._setup = Setup(order, marks)
         self.world = self._setup.world
         for end in (self.ends.client, self.ends.server):
             self._setup.attach(end.nic, end.mac)
@@ -32,6 +33,11 @@ class Conversation:
     def sent(self) -> int:
         """Frames that were put on the cable."""
         return self._setup.sent
+
+    @property
+    def marked(self) -> int:
+        """Frames that arrived with Congestion Experienced, of those that there are to see."""
+        return 0 if self._order.verb is Verb.CNP else self._setup.marked
 
     def play(self, count: int, losses: Losses, watcher: Watcher) -> None:
         """The first so many messages of a round, until all is answered."""
@@ -55,13 +61,6 @@ class Conversation:
         return not self._done
 
 
-def _setup(order: Order, ends: Ends) -> Setup:
-    """Of CNPs alone, all that is asked meets congestion, and nothing else does."""
-    if order.verb is Verb.CNP:
-        return Setup(order, marks=1.0, marks_to=ends.server.mac)
-    return Setup(order, marks=order.marks or 0.0)
-
-
 class _CnpsOnly:
     """Sees what makes CNPs come, and tells of the CNPs alone."""
 
@@ -70,6 +69,6 @@ class _CnpsOnly:
         self._bth = bth
         self.lost = watcher.lost
 
-    def frame(self, frame: bytes, now: int) -> None:
+    def frame(self, frame: bytes, now: int, lost: bool) -> None:
         if frame[self._bth] == Opcode.CNP:
-            self._watcher.frame(frame, now)
+            self._watcher.frame(frame, now, lost)

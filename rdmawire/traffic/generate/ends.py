@@ -15,9 +15,10 @@ from rdmawire.nic.profile import IBTA
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
-from rdmawire.traffic.generate.blend import TAKES_RECEIVE, Message
+from rdmawire.traffic.generate.blend import ATOMICS, TAKES_RECEIVE, Message
 from rdmawire.traffic.generate.memory import Store
 from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.patience import exponent
 from rdmawire.traffic.generate.work import WORD, Postman
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN
@@ -28,6 +29,8 @@ PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
 """An adapter that never gives a peer up: what is lost is sent again until it arrives."""
 
 _MTU_CODES: Final = {128 << code: code for code in MTU}
+_WITHOUT_DATA: Final = {SendOpcode.RDMA_READ, *(kind.opcode for kind in ATOMICS)}
+"""What is asked for in packets without data."""
 QPNS: Final = range(0x100, 0xFFFFFE)
 """Numbers of queue pairs that look like no mistake."""
 
@@ -55,7 +58,7 @@ class End(Host):
     """One adapter: memory, a CQ, and a shared receive queue, so that no ACK counts receives."""
 
     def __init__(self, number: int, order: Order, messages: int) -> None:
-        super().__init__(number, profile=PERSISTENT, ipv6=order.ipv6)
+        super().__init__(number, profile=PERSISTENT, place=order.place(number))
         random = Random(f"{order.seed}/memory {number}")  # noqa: S311 - it must be repeatable
         longest = max(order.lengths.largest, order.mtu + GRH.SIZE)
         self.store = Store(self, longest=longest, words=order.qps, gpu=order.gpu, random=random)
@@ -85,9 +88,11 @@ class Ends:
     def __init__(self, order: Order, messages: tuple[Message, ...]) -> None:
         self._order = order
         self._messages = messages
+        self._timeout = exponent(order, messages)
         self._random = Random(f"{order.seed}/queue pairs")  # noqa: S311 - it must be repeatable
         self._numbers = self._random.sample(QPNS, 4 * order.qps)
         self.client, self.server = (End(number, order, len(messages)) for number in (1, 2))
+        self._capable = self._senders_of_data(messages)
         datagrams = {message.kind.datagram for message in messages}
         self.lanes = self._lanes(QPType.RC) if False in datagrams else ()
         self.datagrams = self._lanes(QPType.UD) if True in datagrams else ()
@@ -120,6 +125,7 @@ class Ends:
             ah=self.path(own, peer),
             max_rd_atomic=PERSISTENT.max_qp_init_rd_atom,
             max_dest_rd_atomic=PERSISTENT.max_qp_rd_atom,
+            timeout=self._timeout,
         )
         own.bring_up(lane.asks, attributes)
         self._heed_congestion(own, lane.asks)
@@ -128,17 +134,28 @@ class Ends:
         """Tell of marks, and slow down when told. For CNPs alone, the server tells of each mark."""
         order = self._order
         if order.verb is Verb.CNP and own is self.server:
-            own.nic.notify_congestion(qp, 0)
+            own.nic.notify_congestion(qp, 0, order.cnp_dscp << 2)
         if order.marks is not None and qp.service.connected:
-            own.nic.notify_congestion(qp)
+            own.nic.notify_congestion(qp, traffic_class=order.cnp_dscp << 2)
             own.nic.control_congestion(qp, Dcqcn(DcqcnParameters(line_rate=order.rate)))
 
     def path(self, own: Host, peer: Host) -> AddressHandle:
-        """From one host to the other, with the DSCP and the ECN that are asked for."""
-        order = self._order
-        capable = order.marks is not None or order.verb is Verb.CNP
-        ecn = ECN.ECT_0 if capable else ECN.NOT_ECT
-        return own.path_to(peer)._replace(traffic_class=order.dscp << 2 | ecn)
+        """From one host to the other, with the DSCP and the ECN that are asked for.
+
+        A queue pair that has data to send is ECN-capable; one that only answers, or only asks, is
+        not.
+        """
+        ecn = ECN.ECT_0 if own.mac in self._capable else ECN.NOT_ECT
+        return own.path_to(peer, self._order.dscp << 2 | ecn)
+
+    def _senders_of_data(self, messages: tuple[Message, ...]) -> tuple[bytes, ...]:
+        """The Ethernet addresses of those whose frames carry data, if there is any ECN."""
+        if self._order.marks is None and self._order.verb is not Verb.CNP:
+            return ()
+        opcodes = {message.kind.opcode for message in messages}
+        asks = bool(opcodes - _WITHOUT_DATA)
+        answers = SendOpcode.RDMA_READ in opcodes
+        return (self.client.mac,) * asks + (self.server.mac,) * answers
 
     # A round.
 

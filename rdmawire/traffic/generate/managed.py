@@ -9,7 +9,6 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from rdmawire.capture import Writer
 from rdmawire.fabric.host import Host
 from rdmawire.nic.attribute import QPCap
 from rdmawire.nic.cm import event
@@ -21,7 +20,7 @@ from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.traffic.generate.ends import QPNS
 from rdmawire.traffic.generate.order import Order
-from rdmawire.traffic.generate.output import Enough, Output
+from rdmawire.traffic.generate.output import Enough, Output, Taker
 from rdmawire.traffic.generate.playing import chance, rounds
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.setup import Setup
@@ -40,7 +39,7 @@ class ManagedEnd(Host):
     """One adapter with its manager, and somebody who heeds what it tells."""
 
     def __init__(self, number: int, order: Order, neighbours: Mapping[bytes, bytes]) -> None:
-        super().__init__(number, ipv6=order.ipv6)
+        super().__init__(number, place=order.place(number))
         self._random = Random(f"{order.seed}/manager {number}")  # noqa: S311 - repeatable
         settings = CMSettings(most_connections=2 * (MOST_WAITING + order.qps))
         self._port = ManagedPort(self.nic, neighbours.get, self._random, settings)
@@ -151,7 +150,7 @@ class Connecting:
             self.world.run()
 
 
-def connect(order: Order, writer: Writer, progress: Progress) -> Summary:
+def connect(order: Order, writer: Taker, progress: Progress) -> Summary:
     """Write connections that come and go, as many at a time as there are queue pairs."""
     connecting, output = Connecting(order), Output(writer, order.frames, progress)
     connecting.watch(output)

@@ -6,8 +6,10 @@ from enum import StrEnum
 from typing import Final
 
 from rdmawire.fabric.clock import gbps
+from rdmawire.fabric.host import Place
 from rdmawire.nic.work import ATOMIC_SIZE
-from rdmawire.traffic.generate.quantity import OrderError, Sizes
+from rdmawire.traffic.generate.address import Address, place
+from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
 from rdmawire.wire.psn import MODULUS
 
 MOST_QPS: Final = 1 << 14
@@ -16,6 +18,9 @@ MOST_MESSAGES: Final = 10**15
 MTUS: Final = (256, 512, 1024, 2048, 4096)
 LAST_SEED: Final = (1 << 64) - 1
 LAST_VLAN: Final = 4094
+LAST_TIMEOUT: Final = 31
+CNP_DSCP: Final = 48
+"""The DSCP of CNPs where adapters are as they come: class selector 6."""
 DEFAULT_MESSAGES: Final = 1000
 
 
@@ -57,8 +62,11 @@ class Order:
     which the last message may be cut. ``loss`` and ``marks`` are shares of frames, 0.0 to 1.0:
     those that are lost, and those that get Congestion Experienced (``None``: no ECN at all).
     ``psn`` is the PSN that all queue pairs begin with, ``None`` for one of its own each. ``rate``
-    is that of the link in bits a second, ``latency`` its own in ns. ``dscp`` and ``vlan`` are
-    those of all frames.
+    is that of the link in bits a second, ``latency`` its own in ns. ``vlan`` is that of all frames,
+    ``dscp`` that of all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
+    ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
+    more. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1 and 10.0.0.2, or
+    fd00::1 and fd00::2.
     """
 
     verb: Verb
@@ -78,6 +86,10 @@ class Order:
     rate: int = gbps(100)
     latency: int = 1000
     tap: Tap = Tap.SENT
+    timeout: int | None = None
+    cnp_dscp: int = CNP_DSCP
+    client: Address | None = None
+    server: Address | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _ALLOWED.items():
@@ -99,6 +111,10 @@ class Order:
             return None
         return DEFAULT_MESSAGES if self.count is None else self.count
 
+    def place(self, number: int) -> Place:
+        """Where the client (1) or the server (2) is."""
+        return place(number, (self.client, self.server)[number - 1], ipv6=self.ipv6)
+
     @property
     def lengths(self) -> Sizes:
         """The sizes asked for, or the verb's usual ones."""
@@ -114,10 +130,12 @@ _ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
     "qps": range(1, MOST_QPS + 1),
     "vlan": range(LAST_VLAN + 1),
     "dscp": range(64),
+    "cnp_dscp": range(64),
     "psn": range(MODULUS),
     "seed": range(LAST_SEED + 1),
-    "rate": range(1, 10**15),
+    "rate": range(SLOWEST, FASTEST + 1),
     "latency": range(10**9),
+    "timeout": range(1, LAST_TIMEOUT + 1),
 }
 """The numbers that each wish may have."""
 
@@ -146,12 +164,28 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
         "{order.verb} makes its frames one by one: none of them is lost",
     ),
     (
-        lambda order: order.marks is not None and order.verb in (Verb.CM, Verb.CNP),
-        "{order.verb} has no ECN of its own to ask for",
+        lambda order: order.marks is not None and order.verb in (Verb.ATOMIC, Verb.CM, Verb.CNP),
+        "{order.verb} has no data that could be marked: leave the ECN out",
     ),
     (
         lambda order: order.gpu and order.verb is Verb.CM,
         "cm moves no messages, so no GPU memory",
+    ),
+    (
+        lambda order: order.timeout is not None and order.verb in (Verb.CM, Verb.UD),
+        "{order.verb} has no requests that wait for an ACK: leave the timeout out",
+    ),
+    (
+        lambda order: any(end and end.ipv6 != order.ipv6 for end in (order.client, order.server)),
+        "the client's and the server's addresses are both of IPv4, or both of IPv6 with --ipv6",
+    ),
+    (
+        lambda order: order.place(1).gid == order.place(2).gid,
+        "the client and the server have the same address",
+    ),
+    (
+        lambda order: order.place(1).mac == order.place(2).mac,
+        "the client and the server have the same Ethernet address",
     ),
 )
 """Wishes that do not go together, and what to say then."""

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 
-from rdmawire.capture import Writer
 from rdmawire.traffic.generate.conversation import Conversation
 from rdmawire.traffic.generate.losses import Chance
 from rdmawire.traffic.generate.order import Order
-from rdmawire.traffic.generate.output import Enough, Output
+from rdmawire.traffic.generate.output import Enough, Output, Taker
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.summary import Summary, summarise
 
@@ -18,7 +17,7 @@ def chance(order: Order) -> Chance:
     return Chance(order.loss, Random(f"{order.seed}/losses"))  # noqa: S311 - must be repeatable
 
 
-def play(order: Order, writer: Writer, progress: Progress) -> Summary:
+def play(order: Order, writer: Taker, progress: Progress) -> Summary:
     """Round after round."""
     conversation, losses = Conversation(order), chance(order)
     output = Output(writer, order.frames, progress)
@@ -26,7 +25,8 @@ def play(order: Order, writer: Writer, progress: Progress) -> Summary:
         for count in rounds(order, len(conversation.messages)):
             conversation.play(count, losses, output)
     now = conversation.world.now
-    return summarise(output.counter, conversation.nics, now, lost=output.losses)
+    summary = summarise(output.counter, conversation.nics, now, lost=output.losses)
+    return summary._replace(marks=conversation.marked)
 
 
 def rounds(order: Order, whole: int) -> Iterator[int]:

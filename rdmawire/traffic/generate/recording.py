@@ -56,19 +56,23 @@ class Recording:
     """A watcher that keeps what it sees, up to ``most`` frames (``None``: all).
 
     Times are ns from the beginning of the round, ``sent`` counts what was put on the cable.
+    ``unheard`` are the frames that never arrive, by their numbers among those seen.
     """
 
     def __init__(self, start: int, most: int | None) -> None:
         self.frames: list[bytes] = []
         self.times: list[int] = []
         self.losses = 0
+        self.unheard: set[int] = set()
         self.sent = 0
         self.duration = 0
         self.paths: dict[str, Moved] = {}
         self._start = start
         self._most = most
 
-    def frame(self, frame: bytes, now: int) -> None:
+    def frame(self, frame: bytes, now: int, lost: bool) -> None:
+        if lost:
+            self.unheard.add(len(self.frames))
         self.frames.append(frame)
         self.times.append(now - self._start)
         if len(self.frames) == self._most:

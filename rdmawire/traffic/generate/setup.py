@@ -10,22 +10,21 @@ from rdmawire.fabric.station import Port
 from rdmawire.fabric.world import World
 from rdmawire.traffic.generate.losses import Losses
 from rdmawire.traffic.generate.order import Order, Tap
-from rdmawire.traffic.generate.wire import TaggedPort, Wire, tag_of
+from rdmawire.traffic.generate.wire import TaggedPort, Wire
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, IPv4, IPv6
 
 _SLICE: Final = us(10)
 _ENDLESS: Final = 1 << 62
-_CLASS_SHIFT: Final = 3
-"""From a DSCP to the class that it selects, which is a priority of Ethernet. RFC 2474, 4.2.2."""
 
 
 class Watcher(Protocol):
     """Who is told of frames where the capture is taken."""
 
-    def frame(self, frame: bytes, now: int) -> None: ...
+    def frame(self, frame: bytes, now: int, lost: bool) -> None:
+        """A frame that passes here, and whether it is one that never arrives."""
 
     def lost(self) -> None:
-        """A frame was put on the cable that never arrives; where senders are seen, the next."""
+        """A frame was put on the cable that never arrives."""
 
 
 def bth_place(order: Order) -> int:
@@ -36,17 +35,16 @@ def bth_place(order: Order) -> int:
 
 
 class Setup:
-    """A world with one cable. ``marks`` is the share of frames that meet congestion.
+    """A world with one cable. ``marks`` is the share of frames with data that meet congestion."""
 
-    ``marks_to`` is the address of those that may, if not all.
-    """
-
-    def __init__(self, order: Order, marks: float = 0.0, marks_to: bytes = b"") -> None:
+    def __init__(self, order: Order, marks: float = 0.0) -> None:
         self.world = World(time_limit=_ENDLESS, event_limit=sys.maxsize)
         random = Random(f"{order.seed}/marks")  # noqa: S311 - it must be repeatable
-        self._wire = Wire(order.rate, order.latency, marks, random, marks_to)
+        self._wire = Wire(order.rate, order.latency, marks, random, bth_place(order))
         self._order = order
         self._watcher: Watcher | None = None
+        self._losing = False
+        self._wire.on_lost = self._lose
         taps = self.world.on_arrival if order.tap is Tap.ARRIVED else self._wire.on_sent
         taps.append(self._show)
 
@@ -55,17 +53,21 @@ class Setup:
         """Frames that were put on the cable."""
         return self._wire.frames
 
+    @property
+    def marked(self) -> int:
+        """Frames that arrive with Congestion Experienced."""
+        return self._wire.marked
+
     def attach(self, port: Port, mac: bytes) -> None:
         """Put a port on the cable, in the VLAN that is asked for."""
         order = self._order
         if order.vlan is not None:
-            port = TaggedPort(port, tag_of(order.vlan, order.dscp >> _CLASS_SHIFT))
+            port = TaggedPort(port, order.vlan)
         self.world.attach(port, mac, self._wire)
 
     def watch(self, losses: Losses, watcher: Watcher) -> None:
         """From now on, lose these frames, and show this watcher what there is to see."""
         self._wire.losses = losses
-        self._wire.on_lost = watcher.lost
         self._watcher = watcher
 
     def rest(self) -> None:
@@ -91,6 +93,13 @@ class Setup:
                 return
             time = 2 * time if still else least
 
-    def _show(self, frame: bytes, now: int) -> None:
+    def _lose(self) -> None:
+        """The frame is lost that is shown next, if it is shown at all."""
+        self._losing = self._order.tap is Tap.SENT
         if self._watcher is not None:
-            self._watcher.frame(frame, now)
+            self._watcher.lost()
+
+    def _show(self, frame: bytes, now: int) -> None:
+        lost, self._losing = self._losing, False
+        if self._watcher is not None:
+            self._watcher.frame(frame, now, lost)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rdmawire.capture import Record, Writer
 from rdmawire.errors import CaptureError
-from rdmawire.traffic.generate.output import ETHERNET
+from rdmawire.traffic.generate.output import ETHERNET, lost_options
 from rdmawire.traffic.generate.recording import Mover, Recording
 from rdmawire.wire.ib import ICRC
 
@@ -129,9 +129,11 @@ class _Column:
 
 def _records(recording: Recording, writer: Writer) -> list[bytes]:
     """The frames as the capture keeps them."""
+    said = lost_options(writer)
+    options = [said if at in recording.unheard else () for at in range(len(recording.frames))]
     return [
-        writer.built(Record(frame, time, len(frame), ETHERNET))
-        for frame, time in zip(recording.frames, recording.times, strict=True)
+        writer.built(Record(frame, time, len(frame), ETHERNET, options=option))
+        for frame, time, option in zip(recording.frames, recording.times, options, strict=True)
     ]
 
 

@@ -1,44 +1,51 @@
-"""The cable between the two adapters: it marks, shows and loses frames, in this order.
+"""The cable between the two adapters: it shows, loses and marks frames, in this order.
 
-So a capture at the senders has the mark that a frame got, and frames that never arrived.
+So a capture at the senders has frames as they were sent, those too that never arrived. Only what
+carries data meets congestion: ACKs, requests for READs and CNPs are small and come one by one.
 """
 
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
-from rdmawire.fabric.flow import Classifier, marked
+from rdmawire.fabric.flow import PRIORITIES, Classifier, marked
 from rdmawire.fabric.line import bits, duration
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.mac import Adapter
 from rdmawire.fabric.station import Tap
 from rdmawire.traffic.generate.losses import Losses
 from rdmawire.wire.inet import VLAN, Ethernet, EtherType
+from rdmawire.wire.opcode import SHAPES, Payload
 
 _TAGGED = EtherType.VLAN.to_bytes(2, "big")
 _MACS = Ethernet.SIZE - 2
+
+DATA: Final = frozenset(
+    opcode for opcode, shape in SHAPES.items() if shape.payload is not Payload.NONE
+)
+"""Opcodes of packets that carry data."""
 
 
 class Wire:
     """A link with a rate (bits a second), a latency (ns), and what befalls frames.
 
-    ``marks`` is the share of frames with an ECN-capable transport that meet congestion, of those
-    to the Ethernet address ``marks_to``, if that is given. Taps see
-    frames as they are put on the link; ``on_lost`` is called before them where one will be lost.
-    ``busy_until`` is when the last frame is all on the link, lost or not.
+    ``marks`` is the share of frames with data, and with an ECN-capable transport, that meet
+    congestion; ``bth`` is where BTHs stand. Taps see frames as they are put on the link, and
+    ``on_lost`` is called before them where one will be lost. ``frames`` counts those that were
+    sent, ``marked`` those that arrive with a mark. ``busy_until`` is when the last frame is all on
+    the link, lost or not.
     """
 
-    def __init__(
-        self, rate: int, latency: int, marks: float, random: Random, marks_to: bytes = b""
-    ) -> None:
+    def __init__(self, rate: int, latency: int, marks: float, random: Random, bth: int) -> None:
         self.rate = rate
         self.losses: Losses | None = None
         self.on_sent: list[Tap] = []
         self.on_lost: Callable[[], None] | None = None
-        self.frames = 0
+        self.frames = self.marked = 0
         self.busy_until = 0
         self._link = Link(latency, rate=rate)
         self._marks = marks
-        self._marks_to = marks_to
+        self._bth = bth
         self._random = random
         self._classifier = Classifier()
 
@@ -46,22 +53,27 @@ class Wire:
         """Where a frame arrives."""
         self.frames += 1
         self.busy_until = max(self.busy_until, now + duration(bits(len(frame)), self.rate))
-        if self._marks and frame.startswith(self._marks_to) and self._random.random() < self._marks:
-            frame = self._marked(frame)
         lost = self.losses is not None and self.losses.takes_next()
         if lost and self.on_lost is not None:
             self.on_lost()
         for tap in self.on_sent:
             tap(frame, now)
-        return [] if lost else self._link.carry(frame, now)
+        if lost:
+            return []
+        if self._marks and frame[self._bth] in DATA and self._random.random() < self._marks:
+            frame = self._marked(frame)
+        return self._link.carry(frame, now)
 
     def _marked(self, frame: bytes) -> bytes:
         """With Congestion Experienced, if the frame is ECN-capable."""
         bare, tag = untagged(frame)
-        return tagged(marked(bare), tag) if self._classifier.traits(bare).markable else frame
+        if not self._classifier.traits(bare).markable:
+            return frame
+        self.marked += 1
+        return tagged(marked(bare), tag)
 
 
-def tag_of(vlan: int, priority: int) -> bytes:
+def _tag_of(vlan: int, priority: int) -> bytes:
     """A VLAN tag, with the EtherType that announces it."""
     tag = VLAN(priority=priority, id=vlan).build()
     return _TAGGED + tag[:2]
@@ -81,17 +93,22 @@ def untagged(frame: bytes) -> tuple[bytes, bytes]:
 
 
 class TaggedPort:
-    """An adapter in a VLAN: what it sends gets the tag, what comes with a tag loses it."""
+    """An adapter in a VLAN: what it sends gets the tag, what comes with a tag loses it.
 
-    def __init__(self, port: Adapter, tag: bytes) -> None:
+    The priority in the tag is the class that the DSCP selects, RFC 2474, 4.2.2.
+    """
+
+    def __init__(self, port: Adapter, vlan: int) -> None:
         self._port = port
-        self._tag = tag
+        self._tags = [_tag_of(vlan, priority) for priority in range(PRIORITIES)]
+        self._classifier = Classifier()
 
     def receive(self, frame: bytes, now: int) -> None:
         self._port.receive(untagged(frame)[0], now)
 
     def transmit(self, now: int) -> list[bytes]:
-        return [tagged(frame, self._tag) for frame in self._port.transmit(now)]
+        traits, tags = self._classifier.traits, self._tags
+        return [tagged(one, tags[traits(one).priority]) for one in self._port.transmit(now)]
 
     def next_timer(self) -> int | None:
         return self._port.next_timer()

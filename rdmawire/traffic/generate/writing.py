@@ -10,6 +10,7 @@ from rdmawire.capture import Writer
 from rdmawire.traffic.generate import blend
 from rdmawire.traffic.generate.managed import connect
 from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.output import Taker
 from rdmawire.traffic.generate.playing import play
 from rdmawire.traffic.generate.progress import Progress, Told
 from rdmawire.traffic.summary import Summary
@@ -21,28 +22,32 @@ MOST_LOST: Final = 1.5
 
 
 def generate(
-    order: Order, writer: Writer, told: Told = lambda *_: None, *, at_once: bool = True
+    order: Order, writer: Taker, told: Told = lambda *_: None, *, at_once: bool = True
 ) -> Summary:
     """Write what is asked for, and say what it amounts to, but for the time that it took.
 
+    ``writer`` is a capture's, or whatever else has a method ``write`` that takes a record.
     ``told`` hears how much is done, and of how much. Without ``at_once`` or NumPy, each frame is
     made by itself.
     """
     progress = Progress(order, told)
-    summary = _way(order, at_once=at_once)(order, writer, progress)
+    repeat = _repeater(order) if at_once else None
+    if repeat is not None and isinstance(writer, Writer):
+        summary = repeat(order, writer, progress)
+    else:
+        summary = (connect if order.verb is Verb.CM else play)(order, writer, progress)
     progress.end()
     return summary
 
 
-def _way(order: Order, *, at_once: bool) -> Callable[[Order, Writer, Progress], Summary]:
-    if order.verb is Verb.CM:
-        return connect
-    if not (at_once and _repeats(order)):
-        return play
+def _repeater(order: Order) -> Callable[[Order, Writer, Progress], Summary] | None:
+    """What makes many rounds at once, where that can be done."""
+    if order.verb is Verb.CM or not _repeats(order):
+        return None
     try:
         from rdmawire.traffic.generate.repeating import repeat
     except ImportError:
-        return play
+        return None
     return repeat
 
 

@@ -66,6 +66,22 @@ class Watched(Dcqcn):
         super().acknowledged(rtt, now)
 
 
+@pytest.mark.parametrize(("wanted", "seen"), [(None, (0, 0)), (48 << 2, (48, 0)), (0xBF, (47, 3))])
+def test_cnps_may_have_a_traffic_class_of_their_own(
+    wanted: int | None, seen: tuple[int, int]
+) -> None:
+    link = Marking(lambda _: True)
+    pair, _ = governed(link)
+    pair.server.nic.notify_congestion(pair.server.qp, traffic_class=wanted)
+    pair.client.write(bytes(100), to=pair.server.region)
+    pair.drive()
+    (cnp,) = (frame for _, frame in link.carried if frame.packet.bth.opcode == Opcode.CNP)
+    assert {(h.dscp, h.ecn) for h in cnp.headers if isinstance(h, IPv4)} == {seen}
+    assert cnp.seal() == cnp
+    others = [frame for _, frame in link.carried if frame is not cnp]
+    assert {h.dscp for frame in others for h in frame.headers if isinstance(h, IPv4)} == {0}
+
+
 def governed(link: Marking, kind: QPType = QPType.RC) -> tuple[Pair, Watched]:
     """A pair whose client is governed, and whose server tells of marks."""
     pair, scheme = Pair(link=link, kind=kind), Watched()

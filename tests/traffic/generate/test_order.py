@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from rdmawire.traffic.generate.address import Address
 from rdmawire.traffic.generate.order import DEFAULT_SIZES, Order, Verb
-from rdmawire.traffic.generate.quantity import OrderError, Sizes
+from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
 
 
 @pytest.mark.parametrize("verb", list(Verb))
@@ -43,8 +44,25 @@ def test_frames_instead_of_messages() -> None:
             "a datagram has at most the MTU's 1024 octets, not 2048",
         ),
         ({"verb": Verb.CNP, "loss": 0.1}, "cnp"),
-        ({"verb": Verb.CM, "marks": 0.1}, "cm has no ECN"),
+        ({"verb": Verb.CM, "marks": 0.1}, "cm has no data that could be marked"),
         ({"verb": Verb.CM, "gpu": True}, "no GPU memory"),
+        ({"verb": Verb.ATOMIC, "marks": 0.1}, "atomic has no data that could be marked"),
+        ({"verb": Verb.UD, "timeout": 8}, "ud has no requests that wait for an ACK"),
+        ({"timeout": 32}, "timeout 32 is not within 1..31"),
+        ({"cnp_dscp": 64}, "cnp_dscp 64 is not within 0..63"),
+        ({"rate": SLOWEST - 1}, f"rate {SLOWEST - 1} is not within {SLOWEST}..{FASTEST}"),
+        ({"rate": FASTEST + 1}, f"rate {FASTEST + 1} is not within"),
+        ({"client": Address.parse("fd00::9")}, "both of IPv6 with --ipv6"),
+        ({"server": Address.parse("10.0.0.9"), "ipv6": True}, "both of IPv4"),
+        (
+            {"client": Address.parse("10.9.9.9"), "server": Address.parse("10.9.9.9")},
+            "have the same address",
+        ),
+        ({"client": Address.parse("10.0.0.2")}, "have the same address"),
+        (
+            {"client": Address.parse("10.9.9.9/02:00:00:00:00:02")},
+            "have the same Ethernet address",
+        ),
     ],
 )
 def test_what_makes_no_sense_says_what_is_allowed(wishes: dict[str, Any], said: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -152,13 +152,69 @@ def test_reads_go_on_where_they_were_interrupted() -> None:
 @pytest.mark.parametrize("vlan", [None, 7])
 def test_with_ecn_marks_come_and_senders_are_told_and_slow_down(vlan: int | None) -> None:
     calm = made(Order(verb=Verb.WRITE, count=1500, marks=0.0, vlan=vlan))
-    one = made(Order(verb=Verb.WRITE, count=1500, marks=0.02, vlan=vlan))
+    one = made(Order(verb=Verb.WRITE, count=1500, marks=0.02, vlan=vlan, tap=Tap.ARRIVED))
     ecn = Counter(piece(frame, IPv4).ecn for frame in one.frames)
-    assert set(ecn) == {ECN.ECT_0, ECN.CE}
+    assert set(ecn) == {ECN.NOT_ECT, ECN.ECT_0, ECN.CE}
     assert ecn[ECN.CE] == one.summary.marks > 0
     assert one.summary.cnps == sum(bth.opcode == Opcode.CNP for bth in one.bths) > 0
     assert one.summary.virtual_ns > 2 * calm.summary.virtual_ns
     assert (calm.summary.marks, calm.summary.cnps) == (0, 0)
+
+
+def ecn_by_opcode(order: Order) -> dict[str, set[int]]:
+    """The ECN codepoints of the packets of each kind."""
+    found: dict[str, set[int]] = {}
+    for frame in made(order).frames:
+        kind = Opcode(frame.packet.bth.opcode).name
+        found.setdefault(kind, set()).add(piece(frame, IPv4).ecn)
+    return found
+
+
+def test_where_frames_are_sent_none_has_a_mark_yet() -> None:
+    order = Order(verb=Verb.WRITE, sizes=SIZE("64"), count=600, marks=0.1)
+    assert ecn_by_opcode(order) == {
+        "RC_RDMA_WRITE_ONLY": {ECN.ECT_0},
+        "RC_ACKNOWLEDGE": {ECN.NOT_ECT},
+        "CNP": {ECN.NOT_ECT},
+    }
+    assert made(order).summary.marks > 0
+
+
+def test_what_carries_data_is_capable_of_ecn_and_the_rest_is_not() -> None:
+    order = Order(verb=Verb.READ, sizes=SIZE("64"), count=600, marks=0.1, tap=Tap.ARRIVED)
+    assert ecn_by_opcode(order) == {
+        "RC_RDMA_READ_REQUEST": {ECN.NOT_ECT},
+        "RC_RDMA_READ_RESPONSE_ONLY": {ECN.ECT_0, ECN.CE},
+        "CNP": {ECN.NOT_ECT},
+    }
+
+
+def test_of_a_mix_only_data_is_marked_and_only_who_hears_it_tells() -> None:
+    found = ecn_by_opcode(Order(verb=Verb.MIX, count=1500, marks=0.3, tap=Tap.ARRIVED))
+    marked = {kind for kind, codepoints in found.items() if ECN.CE in codepoints}
+    assert {"RC_SEND_ONLY", "RC_RDMA_READ_RESPONSE_ONLY", "UD_SEND_ONLY"} <= marked
+    assert marked.isdisjoint({"RC_ACKNOWLEDGE", "RC_ATOMIC_ACKNOWLEDGE", "RC_RDMA_READ_REQUEST"})
+
+
+@pytest.mark.parametrize(("wish", "dscp"), [({}, 48), ({"cnp_dscp": 26}, 26)])
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_cnps_have_their_own_dscp_and_the_priority_of_it(
+    wish: dict[str, Any], dscp: int, ipv6: bool
+) -> None:
+    order = Order(
+        verb=Verb.SEND, count=300, marks=0.2, vlan=5, dscp=10, ipv6=ipv6, tap=Tap.ARRIVED, **wish
+    )
+    one = made(order)
+    kinds = {
+        (
+            frame.packet.bth.opcode == Opcode.CNP,
+            (piece(frame, IPv6) if ipv6 else piece(frame, IPv4)).dscp,
+            piece(frame, VLAN).priority,
+        )
+        for frame in one.frames
+    }
+    assert kinds == {(False, 10, 1), (True, dscp, dscp >> 3)}
+    assert all(frame.seal() == frame for frame in one.frames)
 
 
 def test_without_ecn_no_frame_is_capable_of_it() -> None:
@@ -170,7 +226,9 @@ def test_cnps_come_from_the_answering_side_and_carry_no_mark() -> None:
     one = made(Order(verb=Verb.CNP, count=20, qps=4))
     assert all(bth.becn for bth in one.bths)
     assert {piece(frame, Ethernet).dst for frame in one.frames} == {CLIENT}
-    assert {piece(frame, IPv4).ecn for frame in one.frames} == {ECN.ECT_0}
+    assert {piece(frame, IPv4).ecn for frame in one.frames} == {ECN.NOT_ECT}
+    assert {piece(frame, IPv4).dscp for frame in one.frames} == {48}
+    assert one.summary.marks == 0
 
 
 def test_gpu_memory_is_reached_without_a_copy() -> None:

@@ -1,0 +1,59 @@
+"""Where an end is found, as it is asked for: an IP address, and the Ethernet address if given."""
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, NamedTuple, Self
+
+from rdmawire.fabric.host import Place
+from rdmawire.nic.address import mapped
+from rdmawire.screen import quoted
+from rdmawire.traffic.generate.quantity import OrderError
+
+_LONGEST: Final = 80
+_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", re.ASCII)
+_GROUP_BIT: Final = 1
+
+
+class Address(NamedTuple):
+    """An IP address, and an Ethernet address of 6 octets, or ``None`` for the usual one."""
+
+    ip: IPv4Address | IPv6Address
+    mac: bytes | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From ``192.168.1.10``, ``fd00::10`` or ``192.168.1.10/0c:c4:7a:00:00:01``."""
+        word, slash, mac = text.strip().partition("/")
+        if len(text) > _LONGEST or (slash and not _MAC.fullmatch(mac)):
+            raise _unfit(text)
+        try:
+            found = cls(ip_address(word), bytes.fromhex(mac.replace(":", "")) if slash else None)
+        except ValueError:
+            raise _unfit(text) from None
+        if found.ip.is_multicast or found.ip.is_unspecified or found.of_group:
+            raise OrderError(f"{quoted(text)} is no address of one host")
+        return found
+
+    @property
+    def of_group(self) -> bool:
+        """Whether the Ethernet address is that of a group."""
+        return self.mac is not None and bool(self.mac[0] & _GROUP_BIT)
+
+    @property
+    def ipv6(self) -> bool:
+        """Whether it is one of IPv6."""
+        return self.ip.version == 6
+
+
+def _unfit(text: str) -> OrderError:
+    return OrderError(
+        f"{quoted(text)} is no address such as 10.0.0.1 or 10.0.0.1/02:00:00:00:00:01"
+    )
+
+
+def place(number: int, asked: Address | None, *, ipv6: bool) -> Place:
+    """Where the end with this number is: where it is asked for, and as usual in what is not."""
+    usual = Place.numbered(number, ipv6=ipv6)
+    if asked is None:
+        return usual
+    return Place(asked.mac or usual.mac, asked.ip.packed if asked.ipv6 else mapped(asked.ip.packed))

@@ -1,0 +1,52 @@
+"""How long requesters wait for answers: as long as one may take, and little longer.
+
+What is lost and no NAK tells of (the last frame of a message, an ACK, a NAK) is sent again when
+the Local ACK Timeout is over, and until then the link is silent. Any request is answered when all
+of its round was on the link, and when all queue pairs had their turns up to where each asks for an
+ACK. So the measure is the time that these frames take.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rdmawire.fabric.line import SECOND, bits
+from rdmawire.nic.congestion.dcqcn import DcqcnParameters
+from rdmawire.nic.engine import BURST
+from rdmawire.nic.patience import ACK_TIMEOUT_UNIT
+from rdmawire.nic.profile import IBTA
+from rdmawire.traffic.generate.blend import Message
+from rdmawire.traffic.generate.order import LAST_TIMEOUT, Order
+
+_HEADERS: Final = 128
+"""Octets of a frame beside its payload, at most."""
+_TURN: Final = IBTA.packets_per_ack + BURST
+"""Frames that a queue pair sends until it asked for an ACK."""
+_BOTH: Final = 2
+"""There and back."""
+
+
+def exponent(order: Order, messages: Iterable[Message]) -> int:
+    """That of the Local ACK Timeout (IBA 9.7.6.1.3): what is asked for, or what fits."""
+    if order.timeout is not None:
+        return order.timeout
+    units = _longest(order, [message.length for message in messages]) // ACK_TIMEOUT_UNIT
+    return min(units.bit_length() + 1, LAST_TIMEOUT)
+
+
+def _longest(order: Order, lengths: list[int]) -> int:
+    """Nanoseconds after which any request is answered, however the queue pairs take turns."""
+    frames = sum(_frames(length, order.mtu) for length in lengths)
+    time = _time(order, min(frames, order.qps * _TURN), order.rate) + order.latency
+    if order.marks is None:
+        return _BOTH * time
+    slowest = min(order.rate, int(DcqcnParameters().min_rate))
+    return _BOTH * (time + _time(order, min(_frames(max(lengths), order.mtu), _TURN), slowest))
+
+
+def _frames(length: int, mtu: int) -> int:
+    return max(-(-length // mtu), 1)
+
+
+def _time(order: Order, frames: int, rate: int) -> int:
+    """Nanoseconds that so many frames take at most."""
+    return frames * bits(min(order.mtu, order.lengths.largest) + _HEADERS) * SECOND // rate
