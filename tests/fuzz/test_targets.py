@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.filter import Filter
 from rdmawire.capture.pcap import PcapParser
+from rdmawire.traffic.edit.walk import Walk
 from rdmawire.traffic.scenario.form.record import Record
 from rdmawire.wire import ib, mad, mpa, roce
 from tools.fuzz.seeds import SEEDS
@@ -61,6 +62,7 @@ MISTAKES = {
     "fpdus": (mpa, "parse_fpdu"),
     "frames": (Dissector, "dissect"),
     "streams": (Dissector, "dissect"),
+    "edits": (Walk, "run"),
     "captures": (PcapParser, "__init__"),
     "filters": (Filter, "__init__"),
     "scenarios": (Record, "find"),

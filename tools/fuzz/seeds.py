@@ -76,6 +76,7 @@ SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "fpdus": _packets,
     "frames": _frames,
     "streams": _streams,
+    "edits": _streams,
     "captures": _captures,
     "filters": _filters,
     "scenarios": _scenarios,

@@ -6,7 +6,7 @@ not hold.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from rdmawire.analysis.dissector import Dissector
@@ -18,7 +18,10 @@ from rdmawire.analysis.steps import LINK_STEPS
 from rdmawire.capture.compression import recognised
 from rdmawire.capture.octets import Octets
 from rdmawire.capture.reader import _parser
+from rdmawire.cli.fpdus import fpdu_finder
 from rdmawire.errors import CaptureError, WireError
+from rdmawire.traffic.edit import Editor, text
+from rdmawire.traffic.edit.stream import StreamEditor
 from rdmawire.traffic.scenario.form.mistake import MOST_MISTAKES, Mistake, ScenarioError
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.wire import mad, mpa, native, rdmap, roce
@@ -79,10 +82,16 @@ def frames(octets: bytes) -> None:
 def streams(octets: bytes) -> None:
     """Several frames of a capture, each behind its length: what is remembered between them."""
     dissector = Dissector()
+    for frame in _cut(octets):
+        _show(dissector, frame, 1)
+
+
+def _cut(octets: bytes) -> Iterator[bytes]:
+    """What stands behind each length."""
     at = 0
     while at + 2 <= len(octets):
         (length,) = struct.unpack_from(">H", octets, at)
-        _show(dissector, octets[at + 2 : at + 2 + length], 1)
+        yield octets[at + 2 : at + 2 + length]
         at += 2 + length
 
 
@@ -92,6 +101,29 @@ def _show(dissector: Dissector, octets: bytes, link_type: int) -> None:
         for _ in output.frame(frame):
             pass
     _EVERYTHING.values(frame)
+
+
+_RULES = (
+    text.macs(["52:54:00:00:00:01=02:00:00:00:00:07"]),
+    text.ips(["::/1=8000::/1", "8000::/1=::/1", "0.0.0.0/1=128.0.0.0/1"]),
+    text.qpns(["17=0x1234"]),
+    text.rkeys(["0x1201=7", "0=5"]),
+    text.psn_offsets(["0x7fffff"]),
+    text.va_offsets(["-1"]),
+)
+
+
+def edits(octets: bytes) -> None:
+    """Several frames of a capture: each becomes what it becomes by itself, and stays as long."""
+    editor, streams = Editor(_RULES), StreamEditor[int](Editor(_RULES), fpdu_finder())
+    frames = list(_cut(octets))
+    done: list[tuple[int, bytes]] = []
+    for number, frame in enumerate(frames):
+        assert editor.edit(frame) == Editor(_RULES).edit(frame)
+        done += streams.take(number, frame, 1)
+    done += streams.rest()
+    assert [number for number, _ in done] == [*range(len(frames))]
+    assert [len(frame) for _, frame in done] == [len(frame) for frame in frames]
 
 
 def captures(octets: bytes) -> None:
@@ -133,6 +165,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "fpdus": fpdus,
     "frames": frames,
     "streams": streams,
+    "edits": edits,
     "captures": captures,
     "filters": filters,
     "scenarios": scenarios,
