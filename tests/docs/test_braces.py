@@ -1,6 +1,7 @@
 """Cells of generated pages keep what stands in braces."""
 
 import re
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +12,11 @@ from tools.docs import rnic, scenarios, vectors
 from tools.docs.braces import guarded
 
 CAPTURES = Path(__file__).parents[2] / "captures"
-PAGES = {"scenarios": scenarios.page, "rnic": rnic.page, "vectors": partial(vectors.page, CAPTURES)}
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "scenarios": scenarios.page,
+    "rnic": rnic.page,
+    "vectors": partial(vectors.page, CAPTURES),
+}
 EXTENSIONS = ["attr_list", "md_in_html", "tables"]
 _ATTRIBUTES = re.compile(r"<t[dh] (?!style=)[^>]*>")
 

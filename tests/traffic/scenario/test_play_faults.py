@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.traffic.scenario.form.mistake import ScenarioError
 from rdmawire.traffic.scenario.model import End, FaultPlan, Scenario
 from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.wire import roce
 from tests.traffic.scenario.scene import (
     CLIENT,
@@ -166,3 +168,22 @@ def test_what_lumina_can_ask_for() -> None:
         )
         == []
     )
+
+
+def test_a_packet_of_each_message() -> None:
+    """Three messages of ten packets: the fourth of each, as Lumina means it."""
+    text = """
+name: One packet of each
+hosts: {client: {memory: {source: 10 KiB}}, server: {memory: {sink: 10 KiB}}}
+links:
+  client-server:
+    faults: [drop: {sent by: client/a, packet: {first: 4, every: 10, times: 3}, nth: 1}]
+connections: {a: {between: [client, server]}}
+work:
+  - write: {on: client/a, from: client.source, to: server.sink, times: 3}
+"""
+    scenario = read_scenario_text(text)
+    assert scenario.links[0].faults[0].packet == (4, 14, 24)
+    assert failures(scenario, counts("client-server.lost", exactly(3))) == []
+    with pytest.raises(ScenarioError, match="packet 50331646; expected packets from 1 to 16777216"):
+        read_scenario_text(text.replace("first: 4, every: 10", "first: 16777214, every: 16777216"))

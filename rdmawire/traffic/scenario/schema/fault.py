@@ -18,13 +18,14 @@ from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Choice, Found, Key, Record
 from rdmawire.traffic.scenario.form.reference import END
-from rdmawire.traffic.scenario.form.source import Node
+from rdmawire.traffic.scenario.form.source import Node, Pairs
 from rdmawire.traffic.scenario.form.wanted import FIELD, WHERE, value_of
-from rdmawire.traffic.scenario.model import FaultPlan
+from rdmawire.traffic.scenario.model import FaultPlan, Mark
 from rdmawire.wire.psn import MODULUS
 
 LONGEST_WAIT: Final = 10**12
 _WAIT = time(0, LONGEST_WAIT)
+_NUMBERS: Final = Numbers(1, MODULUS)
 _SEAL: Final = Key(kind=TRUTH, help="Whether lengths, checksums and ICRC fit again.")
 
 
@@ -77,13 +78,50 @@ OPTION_KEYS: Final[dict[str, dict[str, Key]]] = {
 }
 """The options of each fault."""
 
+
+def _row(mark: Mark, first: int, every: int, times: int) -> range:
+    del mark
+    return range(first, first + every * times, every)
+
+
+ROW: Final = Record(
+    called="packets in equal steps",
+    plan=_row,
+    keys={
+        "first": Key(kind=number(1, MODULUS), needed=True, help="The first packet, from 1 on."),
+        "every": Key(kind=number(1, MODULUS), needed=True, help="How many packets on the next is."),
+        "times": Key(kind=number(1, MODULUS), needed=True, help="How many they are."),
+    },
+)
+
+
+class Places:
+    """Packets by their places: numbers, or the same packet of each of so many messages."""
+
+    said = f"{_NUMBERS.said}; or {{first: 5, every: 10, times: 3}} for 5, 15 and 25"
+    samples = (*_NUMBERS.samples, "{first: 5, every: 10, times: 3}")
+
+    def read(self, node: Node, reading: Reading) -> tuple[int, ...]:
+        if not isinstance(node, Pairs):
+            return _NUMBERS.read(node, reading)
+        row = ROW.read(node, reading)
+        if row[-1] > MODULUS:
+            raise Misread(node.mark, f"packet {row[-1]}", f"packets from 1 to {MODULUS}")
+        reading.spend(len(row), node)
+        return tuple(row)
+
+    def json(self, known: Definitions) -> Json:
+        return {"anyOf": [_NUMBERS.json(known), ROW.json(known)], "description": self.said}
+
+
+PLACES: Final = Places()
 COMMON_KEYS: Final = {
     "where": Key(kind=WHERE, help="The fields that frames have which it befalls."),
     "sent by": Key(kind=END, help="The end that sends them."),
     "packet": Key(
-        kind=Numbers(1, MODULUS),
+        kind=PLACES,
         help="Which packet of what that end requests, from 1 on: its PSN is the first one's and "
-        "`packet` - 1.",
+        "`packet` - 1. With `first`, `every` and `times`, one of each message.",
     ),
     "nth": Key(
         kind=Numbers(1, 1 << 32),
