@@ -64,15 +64,29 @@ _GRH_MASK = _mask(GRH, BTH)
 _LRH_MASK = _mask(LRH, BTH)
 
 
-def icrc_ipv4(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
-    """ICRC of the RoCEv2 packet whose IPv4 header is at ``start`` and whose pad ends at ``end``."""
+def icrc_ipv4(
+    buffer: bytes | bytearray, start: int = 0, end: int | None = None, bth: int | None = None
+) -> int:
+    """ICRC of the RoCEv2 packet whose IPv4 header is at ``start`` and whose pad ends at ``end``.
+
+    ``bth`` is where the BTH stands, if not where the header's own length says.
+    """
+    bth = _behind_ipv4(buffer, start) if bth is None else bth
+    ihl = (bth - start - UDP.SIZE) // 4
+    if not 5 <= ihl <= 15:
+        raise WireError(f"no IPv4 and UDP fit before a BTH at octet {bth}", start)
+    return _icrc(buffer, start, bth, end, _IPV4_MASKS[ihl])
+
+
+def _behind_ipv4(buffer: bytes | bytearray, start: int) -> int:
+    """Where the BTH stands by the length that an IPv4 header has by itself."""
     try:
         ihl = buffer[start] & 15
     except IndexError:
         raise _ends_before(buffer, start) from None
     if ihl < 5:
         raise WireError(f"IPv4.ihl {ihl} is less than the 5 words of the least header", start)
-    return _icrc(buffer, start, start + ihl * 4 + UDP.SIZE, end, _IPV4_MASKS[ihl])
+    return start + ihl * 4 + UDP.SIZE
 
 
 def icrc_ipv6(
@@ -105,6 +119,11 @@ def icrc_lrh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) 
         raise _ends_before(buffer, start + 1) from None
     if lnh == _IBA_GLOBAL:
         return icrc_grh(buffer, start + LRH.SIZE, end)
+    return icrc_local(buffer, start, end)
+
+
+def icrc_local(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
+    """ICRC of the native packet whose LRH is at ``start``, with the BTH right behind it."""
     return _icrc(buffer, start, start + LRH.SIZE, end, _LRH_MASK, crc=0)
 
 

@@ -209,6 +209,18 @@ def test_an_ipv4_header_too_short_to_be_one_has_no_icrc() -> None:
         icrc_ipv4(IPv4(ihl=4).build() + bytes(40))
 
 
+def test_a_bth_stands_where_it_is_said_to_whatever_ipv4_says_of_its_length() -> None:
+    octets = IPv4(ihl=6).build() + bytes(40)
+    assert icrc_ipv4(octets, bth=32) == icrc_ipv4(octets)
+    assert icrc_ipv4(octets, bth=28) != icrc_ipv4(octets)
+
+
+@pytest.mark.parametrize("bth", [27, 72])
+def test_a_bth_where_no_ipv4_header_ends_has_no_icrc(bth: int) -> None:
+    with pytest.raises(WireError, match=rf"no IPv4 and UDP fit before a BTH at octet {bth}"):
+        icrc_ipv4(bytes(100), bth=bth)
+
+
 def test_a_bth_inside_the_ipv6_header_has_no_icrc() -> None:
     with pytest.raises(WireError, match=r"no room for IPv6 and UDP before a BTH at octet 47"):
         icrc_ipv6(bytes(80), bth=47)

@@ -18,7 +18,10 @@ from rdmawire.wire.icrc import vcrc
 from rdmawire.wire.inet import TCP, UDP, IPProtocol, IPv4
 
 ComputeICRC = Callable[[bytes | bytearray, int, int], int]
-"""The ICRC of a packet in these octets, given where its BTH stands and where its pad ends."""
+"""The ICRC of a packet in these octets, given where its BTH stands and where its pad ends.
+
+What the octets say of that does not count: they may be edited, and are laid out as they were.
+"""
 
 NOWHERE = 1 << 62
 """The end of a packet that is not whole."""

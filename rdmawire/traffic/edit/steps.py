@@ -20,7 +20,7 @@ from rdmawire.wire import mad
 from rdmawire.wire.erf import ERF, ERFEthernetPad, ERFExtension, ERFType
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, ICRC, LNH, LRH, RWH, VCRC, FlowControl
-from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6, icrc_lrh
+from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6, icrc_local
 from rdmawire.wire.inet import (
     ARP,
     ROCE_PORT,
@@ -128,7 +128,7 @@ def _local_route(walk: Walk) -> Step | None:
     walk.seals.append(LinkCRC(VCRC, start, end if end + VCRC.SIZE <= walk.end else NOWHERE))
     walk.narrow(end - walk.offset)
     walk.said.append(Said(start + 4, start, 0x07FF, 4))
-    walk.icrc = lambda octets, _, end: icrc_lrh(octets, start, end)
+    walk.icrc = lambda octets, _, end: icrc_local(octets, start, end)
     return _LINK_NEXT.get(lrh.lnh)
 
 
@@ -156,7 +156,7 @@ def _ipv4(walk: Walk) -> Step | None:
     if ip.total_length:  # zero: a host's own capture of what its NIC will cut up
         walk.narrow(ip.total_length - ip.ihl * 4)
     walk.said.append(Said(start + 2, start))
-    walk.icrc = lambda octets, _, end: icrc_ipv4(octets, start, end)
+    walk.icrc = lambda octets, bth, end: icrc_ipv4(octets, start, end, bth)
     return _into_ip(
         walk, range(start + 12, start + 20), ip.protocol, bool(ip.mf), ip.fragment_offset
     )

@@ -1,0 +1,103 @@
+"""Any field set to any value: an edit raises nothing, and is the same for each frame of a flow."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.capture import LinkType
+from rdmawire.cli.fpdus import fpdu_finder
+from rdmawire.testing.strategies import frames, native_packets
+from rdmawire.traffic.edit import Editor, Sealing
+from rdmawire.traffic.edit.assign import AssignRule
+from rdmawire.traffic.edit.cut import Field, fields_of
+from rdmawire.traffic.edit.fpdu import INSIDE
+from rdmawire.traffic.edit.steps import layout_of
+from rdmawire.traffic.edit.stream import StreamEditor
+from rdmawire.wire import native, roce
+from rdmawire.wire.header import Header
+from tests.traffic.edit.samples import FILES, LINUX, records
+
+Octets = tuple[bytes, int]
+"""A frame, and its link type."""
+
+
+@cache
+def carriers() -> dict[type[Header], Octets]:
+    """A frame of the shipped captures with each header that stands in some."""
+    found: dict[type[Header], Octets] = {}
+    for path in FILES:
+        for one in records(path):
+            for _, header in layout_of(one.data, one.link_type).places:
+                found.setdefault(type(header), (one.data, one.link_type))
+    return found
+
+
+def values(each: Field) -> set[int]:
+    """Values that are likely to be taken for something."""
+    most = (1 << each.width) - 1
+    return {value & most for value in (0, 1, 3, 4, 6, 60, most - 1, most)}
+
+
+def assigned(each: Field, value: int) -> AssignRule:
+    return AssignRule(each.name, [each], value)
+
+
+def test_most_headers_stand_in_a_shipped_capture() -> None:
+    assert len(carriers()) > 50
+
+
+@pytest.mark.parametrize("sealing", Sealing)
+def test_no_value_of_any_field_raises_anything(sealing: Sealing) -> None:
+    for table, (octets, link_type) in carriers().items():
+        for each in fields_of(table):
+            for value in values(each):
+                rule = assigned(each, value)
+                editor = Editor([rule], sealing=sealing)
+                first = editor.edit(octets, link_type)
+                assert len(first) == len(octets)
+                assert editor.edit(octets, link_type) == first
+                assert not list(rule.unused())
+
+
+@st.composite
+def assignments(draw: st.DrawFn, octets: bytes, link_type: int) -> AssignRule:
+    """Any value for a field that the frame has."""
+    places = layout_of(octets, link_type).places
+    table = type(draw(st.sampled_from(places)).header)
+    each = draw(st.sampled_from(list(fields_of(table))))
+    return assigned(each, draw(st.integers(0, (1 << each.width) - 1)))
+
+
+@given(st.data(), frames(), st.sampled_from(Sealing))
+def test_of_a_frame_any_field_may_have_any_value(
+    data: st.DataObject, frame: roce.Frame, sealing: Sealing
+) -> None:
+    octets = frame.build()
+    rules = [data.draw(assignments(octets, LinkType.ETHERNET)) for _ in range(2)]
+    editor = Editor(rules, sealing=sealing)
+    assert editor.edit(octets) == editor.edit(octets)
+
+
+@given(st.data(), native_packets(), st.sampled_from(Sealing))
+def test_of_a_native_packet_any_field_may_have_any_value(
+    data: st.DataObject, packet: native.NativePacket, sealing: Sealing
+) -> None:
+    octets = packet.build()
+    rules = [data.draw(assignments(octets, LinkType.INFINIBAND)) for _ in range(2)]
+    editor = Editor(rules, sealing=sealing)
+    first = editor.edit(octets, LinkType.INFINIBAND)
+    assert editor.edit(octets, LinkType.INFINIBAND) == first
+
+
+@pytest.mark.parametrize("sealing", Sealing)
+def test_no_value_of_any_field_of_an_fpdu_raises_anything(sealing: Sealing) -> None:
+    content = records(LINUX / "siw612crc_rping.pcap")[:40]
+    for each in (each for table in INSIDE for each in fields_of(table)):
+        for value in (0, (1 << each.width) - 1):
+            stream = StreamEditor[int](
+                Editor([assigned(each, value)], sealing=sealing), fpdu_finder()
+            )
+            done = [pair for one in content for pair in stream.take(0, one.data, one.link_type)]
+            assert len([*done, *stream.rest()]) == len(content)
