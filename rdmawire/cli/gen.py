@@ -1,5 +1,6 @@
 """`rdmawire gen`: test traffic as a capture, with every checksum and every answer in it."""
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -16,8 +17,11 @@ from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.summary import write_summary
 from rdmawire.screen import quoted
+from rdmawire.traffic.generate.address import Address
 from rdmawire.traffic.generate.order import (
+    CNP_DSCP,
     LAST_SEED,
+    LAST_TIMEOUT,
     LAST_VLAN,
     MOST_LOSS,
     MOST_MESSAGES,
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MANY = 100_000
 """Messages or frames that are worth another library."""
+_GAP = re.compile(r"(?<=[0-9])\s+(?=[a-z]+$)")
+"""Between a number and its unit, as scenarios write times."""
 
 
 def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
@@ -52,9 +58,9 @@ def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
 
 def _latency(text: str) -> int:
     try:
-        return duration_ns(text)
+        return duration_ns(_GAP.sub("", text.strip()))
     except ValueError:
-        raise OrderError(f"{quoted(text)} is no time such as 1us or 500ns") from None
+        raise OrderError(f"{quoted(text)} is no time such as 1us or 500 ns") from None
 
 
 def _psn(text: str) -> int:
@@ -76,7 +82,7 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--size", "sizes", metavar="SIZE", callback=_read(Sizes.parse),
-    help="Octets of a message: 64, 4k, 1M; any of a range, 64-4k; one of several, 64,1k.  "
+    help="Octets of a message: 64, 4k or 4 KiB, 1M; any of a range, 64-4k; one of several, 64,1k.  "
     "[default: 4k; 1k for ud; several for mix]",
 )  # fmt: skip
 @click.option(
@@ -97,18 +103,32 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MOST_LOSS)),
-    help="Frames that are lost, such as 1% or 0.01: they are sent again as the standard has it.",
+    help="Frames that are lost, such as 1% or 0.01: they are sent again as the standard has it. In "
+    "a pcapng, a comment names them.",
 )  # fmt: skip
 @click.option(
     "--ecn", "marks", metavar="[SHARE]", is_flag=False, flag_value="1%",
     callback=_read(lambda text: share(text, 1.0)),
-    help="Traffic with ECN, of which a SHARE (1% if not given) meets congestion: CNPs come back, "
-    "and senders slow down.",
+    help="Data with ECN, of which a SHARE (1% if not given) meets congestion on its way: CNPs come "
+    "back, and senders slow down. Marks are seen by --tap arrived.",
 )  # fmt: skip
 @click.option("--gpu", is_flag=True, help="From GPU memory to GPU memory, by GPUDirect.")
 @click.option("--ipv6", is_flag=True, help="IPv6 instead of IPv4.")
 @click.option("--vlan", type=option.WholeNumber(0, LAST_VLAN), help="In a VLAN, with its tag.")
 @click.option("--dscp", type=option.WholeNumber(0, 63), default=0, help="DSCP of all frames.")
+@click.option(
+    "--cnp-dscp", type=option.WholeNumber(0, 63), default=CNP_DSCP, show_default=True,
+    help="But of CNPs, which adapters send in a class of their own.",
+)  # fmt: skip
+@click.option(
+    "--client", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
+    help="Who asks: an IP address, and the Ethernet address.  [default: 10.0.0.1 or fd00::1, "
+    "02:00:00:00:00:01]",
+)  # fmt: skip
+@click.option(
+    "--server", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
+    help="Who answers.  [default: the same with 2]",
+)  # fmt: skip
 @click.option(
     "--psn", metavar="PSN", callback=_read(_psn),
     help="The PSN that queue pairs begin with: 0xfffff0 soon wraps.  [default: each its own]",
@@ -119,7 +139,7 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--tap", type=click.Choice([tap.value for tap in Tap]), default=Tap.SENT.value,
-    show_default=True, help="What was sent, lost frames too, or only what arrived.",
+    show_default=True, help="What was sent, lost frames too, or only what arrived, with its marks.",
 )  # fmt: skip
 @click.option(
     "--rate", metavar="RATE", default="100G", show_default=True, callback=_read(rate),
@@ -128,6 +148,11 @@ def _psn(text: str) -> int:
 @click.option(
     "--latency", metavar="TIME", default="1us", show_default=True, callback=_read(_latency),
     help="From end to end of the link.",
+)  # fmt: skip
+@click.option(
+    "--timeout", metavar="EXPONENT", type=option.WholeNumber(1, LAST_TIMEOUT),
+    help="How long an answer is waited for: 4.096 us times 2 to it.  [default: as long as one may "
+    "take where nothing is lost]",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 @click.option("--progress/--no-progress", default=None, help="A progress bar for what takes long.")

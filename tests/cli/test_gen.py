@@ -82,6 +82,56 @@ def test_many_wishes_at_once(tmp_path: Path) -> None:
     assert set(said.stdout.splitlines()) == {"9\t26\tgood"}
 
 
+def fields_of(path: str, *names: str) -> set[tuple[str, ...]]:
+    """The values of these fields that frames have together."""
+    words = [word for name in names for word in ("-e", name)]
+    lines = rdmawire("dissect", "-T", "fields", *words, path).stdout.splitlines()
+    return {tuple(line.split("\t")) for line in lines}
+
+
+def test_ends_are_where_they_are_asked_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.pcap")
+    ends = ("--client", "192.168.1.10/0c:c4:7a:00:00:01", "--server", "192.168.1.20")
+    assert rdmawire("gen", "read", "--count", "5", *ends, "-w", path).returncode == 0
+    one, other = ("192.168.1.10", "0c:c4:7a:00:00:01"), ("192.168.1.20", "02:00:00:00:00:02")
+    seen = fields_of(path, "ip.src", "eth.src", "ip.dst", "eth.dst")
+    assert seen == {(*one, *other), (*other, *one)}
+
+
+def test_lost_frames_are_named_in_a_pcapng(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.pcapng")
+    done = rdmawire("gen", "write", "--frames", "900", "--loss", "2%", "--json", "-w", path)
+    words = ("-Y", 'frame.comment == "lost on the link"', "-T", "fields", "-e", "frame.number")
+    lost = rdmawire("dissect", *words, path).stdout.split()
+    assert len(lost) == json.loads(done.stdout)["lost"] > 0
+
+
+def test_cnps_and_timeouts_as_asked_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.pcap")
+    words = ("--dscp", "10", "--cnp-dscp", "34", "--timeout", "9", "--tap", "arrived")
+    assert rdmawire("gen", "send", "--ecn", "20%", *words, "-w", path).returncode == 0
+    kinds = fields_of(path, "infiniband.bth.opcode", "ip.dsfield.dscp", "ip.dsfield.ecn")
+    assert {("17", "10", "0"), ("129", "34", "0"), ("0", "10", "2")} <= kinds
+    assert {ecn for opcode, _, ecn in kinds if opcode in {"17", "129"}} == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        (("--size", "4k"), ("--size", "4 KiB")),
+        (("--rate", "25G"), ("--rate", "25 Gbit/s")),
+        (("--latency", "5us"), ("--latency", "5 us")),
+    ],
+)
+def test_quantities_as_scenarios_write_them(
+    tmp_path: Path, short: tuple[str, ...], long: tuple[str, ...]
+) -> None:
+    paths = tmp_path / "one.pcap", tmp_path / "other.pcap"
+    for path, words in zip(paths, (short, long), strict=True):
+        assert rdmawire("gen", "send", "--count", "9", *words, "-w", str(path)).returncode == 0
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -97,6 +147,11 @@ def test_many_wishes_at_once(tmp_path: Path) -> None:
         (("write", "--psn", "0x1000000", "-w", "x"), "is no PSN within 0..0xffffff"),
         (("write", "--rate", "fast", "-w", "x"), "'fast' is no rate such as 100G"),
         (("write", "--latency", "1", "-w", "x"), "'1' is no time such as 1us"),
+        (("write", "--latency", "1 2us", "-w", "x"), "'1 2us' is no time such as 1us"),
+        (("write", "--timeout", "32", "-w", "x"), "32 is not in the range 1<=x<=31"),
+        (("ud", "--timeout", "8", "-w", "x"), "leave the timeout out"),
+        (("write", "--client", "host", "-w", "x"), "'host' is no address such as 10.0.0.1"),
+        (("write", "--client", "fd00::7", "-w", "x"), "both of IPv6 with --ipv6"),
         (("write", "--count", "1", "--frames", "1", "-w", "x"), "give one of them"),
         (("ud", "--size", "8k", "-w", "x"), "a datagram has at most the MTU's 1024 octets"),
         (("atomic", "--size", "8", "-w", "x"), "leave the size out"),

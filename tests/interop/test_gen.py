@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import LinkType, create_capture
-from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.order import Order, Tap, Verb
 from rdmawire.traffic.generate.writing import generate
 from tests.interop.test_tshark import spots_used
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is no
 ORDERS = {
     "mix": Order(verb=Verb.MIX, frames=300, qps=3, loss=0.02, psn=0xFFFFF0),
     "ipv6": Order(verb=Verb.MIX, frames=150, ipv6=True, vlan=7, dscp=26, gpu=True),
-    "ecn": Order(verb=Verb.WRITE, frames=300, marks=0.1),
+    "ecn": Order(verb=Verb.WRITE, frames=300, marks=0.1, tap=Tap.ARRIVED),
     "cm": Order(verb=Verb.CM, count=4, qps=2),
 }
 

@@ -1,4 +1,7 @@
-"""What is asked for in words: sizes of messages, rates of links, shares of frames."""
+"""What is asked for in words: sizes of messages, rates of links, shares of frames.
+
+Units may be short, as in ``4k`` and ``100G``, or as scenarios have them: ``4 KiB``, ``100 Gbit/s``.
+"""
 
 import re
 from random import Random
@@ -11,7 +14,12 @@ from rdmawire.screen import quoted, shortened
 MOST_SIZES: Final = 64
 _BINARY: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _DECIMAL: Final = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12}
-_NUMBER: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kmgt]?)", re.IGNORECASE | re.ASCII)
+_SIZE: Final = re.compile(
+    r"([0-9]{1,15})\s*(?:octets|([kmg]?)|([kmg])ib)", re.IGNORECASE | re.ASCII
+)
+_RATE: Final = re.compile(
+    r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(?:bit/s)?", re.IGNORECASE | re.ASCII
+)
 
 
 class OrderError(RdmaError):
@@ -25,7 +33,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From ``64``, ``4k``, ``1M``, a range such as ``64-4k``, or several with commas."""
+        """From ``64``, ``4k``, ``4 KiB``, a range such as ``64-4k``, or several with commas."""
         words = text.split(",")
         if len(words) > MOST_SIZES:
             raise OrderError(f"{len(words)} sizes, {MOST_SIZES} are allowed")
@@ -55,21 +63,20 @@ def _range(word: str, text: str) -> tuple[int, int]:
 
 
 def _size(word: str, text: str) -> int:
-    match = _NUMBER.fullmatch(word.strip())
-    unit = match and match[2].lower()
-    if match is None or unit not in _BINARY or "." in match[1]:
-        raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 64-4k or 64,1k")
-    octets = int(match[1]) << _BINARY[unit]
+    match = _SIZE.fullmatch(word.strip())
+    if match is None:
+        raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
+    octets = int(match[1]) << _BINARY[(match[2] or match[3] or "").lower()]
     if octets > LONGEST_MESSAGE:
         raise OrderError(f"{quoted(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
     return octets
 
 
 def rate(text: str) -> int:
-    """Bits a second, from ``100G``, ``2.5G`` or ``400000000``."""
-    match = _NUMBER.fullmatch(text.strip())
+    """Bits a second, from ``100G``, ``100 Gbit/s``, ``2.5G`` or ``400000000``."""
+    match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise OrderError(f"{quoted(text)} is no rate such as 100G or 25G")
+        raise OrderError(f"{quoted(text)} is no rate such as 100G or 25 Gbit/s")
     whole, _, part = match[1].partition(".")
     zeros = _DECIMAL[match[2].lower()]
     bits = int(whole + (part + "0" * zeros)[:zeros])

@@ -18,6 +18,7 @@ from rdmawire.traffic.generate.quantity import (
 )
 
 GIB = 1 << 30
+LONG = [("100 Gbit/s", 10**11), ("2.5Gbit/s", 25 * 10**8), ("9000000 bit/s", 9 * 10**6)]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,10 @@ GIB = 1 << 30
         ("2G", ((2 * GIB, 2 * GIB),)),
         ("64-4K", ((64, 4096),)),
         (" 64 , 1k-2k", ((64, 64), (1024, 2048))),
+        ("4 KiB", ((4096, 4096),)),
+        ("1MiB", ((1 << 20, 1 << 20),)),
+        ("2 GiB", ((2 * GIB, 2 * GIB),)),
+        ("64 octets - 4 KiB, 1 M", ((64, 4096), (1 << 20, 1 << 20))),
     ],
 )
 def test_sizes(text: str, ranges: tuple[tuple[int, int], ...]) -> None:
@@ -44,6 +49,9 @@ def test_sizes(text: str, ranges: tuple[tuple[int, int], ...]) -> None:
         ("-4", "is no size such as"),
         ("1.5k", "is no size such as"),
         ("1T", "is no size such as"),
+        ("1 KB", "is no size such as"),
+        ("1 ib", "is no size such as"),
+        ("1 k k", "is no size such as"),
         ("\u0664", "is no size such as"),
         ("64,", "is no size such as"),
         ("3G", "at most 2 GiB"),
@@ -73,7 +81,13 @@ def test_the_same_size_twice_does_not_vary() -> None:
 
 @pytest.mark.parametrize(
     ("text", "bits"),
-    [("100G", 10**11), ("2.5g", 25 * 10**8), ("400000000", 4 * 10**8), ("1.6T", 16 * 10**11)],
+    [
+        ("100G", 10**11),
+        ("2.5g", 25 * 10**8),
+        ("400000000", 4 * 10**8),
+        ("1.6T", 16 * 10**11),
+        *LONG,
+    ],
 )
 def test_rates(text: str, bits: int) -> None:
     assert rate(text) == bits
