@@ -10,6 +10,7 @@ from rdmawire.capture.refusal import shown
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli import option
 from rdmawire.cli.edit_options import Asked, chosen, rule_options, time_shift
+from rdmawire.cli.edit_options import tag as tag_of
 from rdmawire.cli.fate import Fates
 from rdmawire.cli.fpdus import fpdu_finder
 from rdmawire.cli.peers import peers_of
@@ -20,8 +21,10 @@ from rdmawire.traffic.edit.copy import edit_capture
 from rdmawire.traffic.edit.editor import Editor
 from rdmawire.traffic.edit.offset import PsnRule
 from rdmawire.traffic.edit.record import Change, untagged
+from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.traffic.edit.seal import Sealing
 from rdmawire.traffic.edit.tally import Tally
+from rdmawire.wire.inet import VLAN
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
@@ -53,6 +56,10 @@ _LONG = 8 << 20
 )  # fmt: skip
 @click.option("--untag", is_flag=True, help="Take all VLAN tags away.")
 @click.option(
+    "--tag", metavar="VID[:PCP]", callback=tag_of,
+    help="Give Ethernet frames without a VLAN tag one, with this id and priority.",
+)  # fmt: skip
+@click.option(
     "--seal", "sealing", type=click.Choice([each.value for each in Sealing]), default="changed",
     show_default=True,
     help="Checksums that are made to fit: those that did before, all, or none.",
@@ -69,6 +76,7 @@ def command(
     drop: "Filter | None",
     shift: list[Change],
     untag: bool,
+    tag: list[Change],
     sealing: str,
     quiet: bool,
     ports: tuple[int, ...],
@@ -103,9 +111,12 @@ def command(
                 editor,
                 chooser=Fates(wanted, keep, drop, ports),
                 finder=fpdu_finder(),
-                changes=[*shift, *[untagged] * untag],
+                changes=[*shift, *[untagged] * untag, *tag],
+                growth=VLAN.SIZE * len(tag),
                 progress=told,
             )
+    except EditError as error:
+        raise click.BadParameter(str(error), param_hint="'--time-shift'") from None
     finally:
         if editor.tally.written is not None:
             _report(source, editor, asked, quiet=quiet)

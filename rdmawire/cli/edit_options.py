@@ -99,6 +99,16 @@ def chosen(by_name: dict[str, list[Asked]]) -> list[Asked]:
     return [each for name in KINDS for each in by_name[name.replace("-", "_")]]
 
 
+def tag(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:
+    """A VLAN tag, as what it makes of records."""
+    if said is None:
+        return []
+    try:
+        return [text.tag(said)]
+    except EditError as error:
+        raise click.BadParameter(str(error), ctx, option) from None
+
+
 def time_shift(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:
     """A length of time with or without a sign, as what it makes of records."""
     if said is None:

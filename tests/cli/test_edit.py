@@ -51,6 +51,12 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("--psn-offset", "3@x=1"), "Invalid value for '--psn-offset': '3@x=1': 'x' is no address"),
     (("-Y", "bth"), "Invalid value for '-Y' / '--display-filter'"),
     (("--time-shift", "soon"), "Invalid value for '--time-shift': 'soon' is no time such as 1.5s"),
+    (
+        ("--time-shift", "-999999999999s"),
+        "Invalid value for '--time-shift': frame 1 to write is at ",
+    ),
+    (("--tag", "5:8"), "Invalid value for '--tag': '5:8': 8 does not fit 3 bits (0 to 0x7)"),
+    (("--tag", "4096"), "Invalid value for '--tag': '4096': 4096 does not fit 12 bits"),
     (("--seal", "some"), "Invalid value for '--seal'"),
 ]
 
@@ -238,3 +244,12 @@ def test_a_long_capture_shows_how_far_it_is(tmp_path: Path) -> None:
     done = edit("--progress", "-w", str(tmp_path / "out.pcap"), RNR, before=before)
     assert done.returncode == 0
     assert done.stderr.endswith(f"{RNR}: 152 frames, 0 changed\n")
+
+
+def test_tags_are_given_and_taken_away_again(tmp_path: Path) -> None:
+    out, back = tmp_path / "out.pcap", tmp_path / "back.pcap"
+    assert edit("-q", "--tag", "100:3", "-w", str(out), RNR).stderr == ""
+    assert fields(out, "vlan.id", "vlan.priority") == [["100", "3"]] * 152
+    assert edit("-q", "--untag", "-w", str(back), str(out)).stderr == ""
+    with open_capture(back) as after, open_capture(RNR) as before:
+        assert list(after) == list(before)

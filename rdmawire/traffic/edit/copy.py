@@ -3,22 +3,22 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from itertools import chain
 from pathlib import PurePath
 
 from rdmawire.capture import Reader, Record, Writer, create_capture, open_capture
-from rdmawire.capture.interface import SECOND
+from rdmawire.capture.interface import SECOND, Interface
 from rdmawire.capture.source import AnyPath
 from rdmawire.errors import CaptureError
 from rdmawire.traffic.edit.editor import Editor
 from rdmawire.traffic.edit.fpdu import has_business_inside
-from rdmawire.traffic.edit.record import Change
+from rdmawire.traffic.edit.record import Change, with_octets
 from rdmawire.traffic.edit.stream import Finder, StreamEditor
 from rdmawire.traffic.edit.tally import Tally
 
-_HASH = 3
-"""The option of a packet that holds a hash over it. draft-ietf-opsawg-pcapng, section 4.3."""
+_MOST_SNAP = 0xFFFF_FFFF
 _OFTEN = 512
 """Records from one report of progress to the next."""
 
@@ -45,6 +45,7 @@ def edit_capture(
     chooser: Callable[[Reader], Choose | None] = lambda _: None,
     finder: Finder | None = None,
     changes: Sequence[Change] = (),
+    growth: int = 0,
     progress: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Write what becomes of the records of a capture; ``-`` is standard input, or output.
@@ -52,15 +53,15 @@ def edit_capture(
     The new file has the format that its suffix asks for, or else that of the old one. It appears
     when it is complete, so it may take the old one's place. All records are edited unless the
     ``chooser`` gives something that decides otherwise, and FPDUs where a ``finder`` tells of them.
-    ``changes`` are made in the end to all records; ``progress`` is told how many octets of the
-    source have been read.
+    ``changes`` are made in the end to all records; by how many octets these may grow at most,
+    snap lengths do as well. ``progress`` is told how many octets of the source have been read.
 
     A damaged capture is written up to the damage, unless it would take its own place; then comes
     the :class:`CaptureError` that says where it is damaged.
     """
     tally = editor.tally
     with open_capture(source) as reader:
-        copy = _Copy(reader, editor, chooser(reader), finder)
+        copy = _Copy(reader, editor, chooser(reader), finder, growth)
         with copy.writer(target) as writer:
             for old, new in copy.records(progress):
                 for change in changes:
@@ -86,12 +87,18 @@ class _Copy:
     """One capture on its way into another. ``damage`` is why it ended early."""
 
     def __init__(
-        self, reader: Reader, editor: Editor, choose: Choose | None, finder: Finder | None
+        self,
+        reader: Reader,
+        editor: Editor,
+        choose: Choose | None,
+        finder: Finder | None,
+        growth: int,
     ) -> None:
         self.damage: CaptureError | None = None
         self._reader = reader
         self._editor = editor
         self._choose = choose
+        self._growth = growth
         self._streams: StreamEditor[_Chosen] | None = None
         if finder is not None and has_business_inside(editor.rules, editor.sealer):
             self._streams = StreamEditor(editor, finder)
@@ -121,7 +128,7 @@ class _Copy:
                 format=format_,
                 link_type=only.link_type,
                 nanoseconds=only.resolution == SECOND,
-                snap_length=only.snap_length,
+                snap_length=_grown(only, self._growth).snap_length,
             )
         link_types = [each.link_type for each in reader.interfaces]
         return create_capture(target, format=format_, link_type=next(iter(link_types), None))
@@ -130,7 +137,7 @@ class _Copy:
         """Have the new file know all interfaces that the old one has named so far."""
         if writer.format == "pcapng":
             for interface in self._reader.interfaces[len(writer.interfaces) :]:
-                writer.add_interface(interface)
+                writer.add_interface(_grown(interface, self._growth))
 
     def records(self, progress: Callable[[int], object]) -> Iterator[tuple[Record, Record]]:
         """All records that are not dropped, and what becomes of them."""
@@ -158,7 +165,7 @@ class _Copy:
             yield record, fate
 
     def _edited(self, record: Record) -> Record:
-        return _with_octets(record, self._editor.edit(record.data, record.link_type))
+        return with_octets(record, self._editor.edit(record.data, record.link_type))
 
     @staticmethod
     def _through(
@@ -171,14 +178,13 @@ class _Copy:
         )
         for (record, fate), octets in chain(done, streams.rest()):
             if fate is not Fate.DROP:
-                yield record, _with_octets(record, octets)
+                yield record, with_octets(record, octets)
 
 
-def _with_octets(record: Record, new: bytes) -> Record:
-    data, time_ns, length, link_type, interface, options = record
-    if options and new is not data:
-        options = tuple(option for option in options if option[0] != _HASH)
-    return tuple.__new__(Record, (new, time_ns, length, link_type, interface, options))
+def _grown(interface: Interface, growth: int) -> Interface:
+    """The same interface, with a snap length that is longer; 0 stands for none."""
+    most = interface.snap_length
+    return replace(interface, snap_length=min(most + growth, _MOST_SNAP)) if most else interface
 
 
 def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:

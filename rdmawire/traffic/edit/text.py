@@ -17,6 +17,7 @@ from rdmawire.traffic.edit.mapping import Mapped, MapRule, Range
 from rdmawire.traffic.edit.naming import fields_named, mac, number, value
 from rdmawire.traffic.edit.offset import Added, AddressRule, PsnRule
 from rdmawire.traffic.edit.place import host as host_of
+from rdmawire.traffic.edit.record import Change, tagged
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.traffic.edit.target import IPS, LIDS, MACS, PKEYS, QPNS, RKEYS, VLANS, Target
 from rdmawire.wire.ib import GRH
@@ -75,6 +76,13 @@ def psn_offsets(texts: Sequence[str]) -> PsnRule:
 def va_offsets(texts: Sequence[str]) -> AddressRule:
     """Adds to addresses in remote memory, of all keys or of one."""
     return AddressRule(_offsets(texts, 32, 64))
+
+
+def tag(text: str) -> Change:
+    """``VID`` or ``VID:PCP``: a VLAN tag for frames that have none."""
+    with _told(text):
+        vlan, _, priority = text.partition(":")
+        return tagged(number(vlan, 12), number(priority or "0", 3))
 
 
 def ecn(text: str) -> AssignRule:

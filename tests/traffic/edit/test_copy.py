@@ -3,15 +3,19 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rdmawire.capture import COMMENT, Interface, LinkType, Record, create_capture, open_capture
 from rdmawire.capture.reader import Reader
 from rdmawire.errors import CaptureError
-from rdmawire.traffic.edit import Editor, Fate, edit_capture, text
+from rdmawire.testing.strategies import frames
+from rdmawire.traffic.edit import EditError, Editor, Fate, edit_capture, text
 from rdmawire.traffic.edit.copy import Choose
 from rdmawire.traffic.edit.record import later, untagged
+from rdmawire.traffic.edit.record import tagged as with_tag
 from rdmawire.wire.erf import ERF
-from rdmawire.wire.inet import IPv4
+from rdmawire.wire.inet import VLAN, EtherType, IPv4, ServiceVLAN
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import Frame, parse
 from tests.traffic.edit.frames import frame, packet, tagged
@@ -192,11 +196,15 @@ def test_an_extensible_record_without_a_time_gets_none() -> None:
 
 
 def test_a_time_before_1970_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="time_ns: -"):
-        edit_capture(
-            LINUX / "rxe61_rping.pcap", tmp_path / "out.pcap", Editor([]), changes=[later(-1 << 61)]
-        )
-    assert not list(tmp_path.iterdir())
+    early, out = tmp_path / "early.pcap", tmp_path / "out.pcap"
+    with create_capture(early) as writer:
+        for time_ns in (2_000_000_000, 500_000_000):
+            writer.write(Record(SEND, time_ns, len(SEND), LinkType.ETHERNET))
+    with pytest.raises(EditError) as refused:
+        edit_capture(early, out, Editor([]), changes=[later(-1_250_000_000)])
+    told = "frame 2 to write is at 0.5 s and cannot come 1.25 s earlier"
+    assert str(refused.value) == told
+    assert list(tmp_path.iterdir()) == [early]
 
 
 def test_tags_go_and_checksums_stay() -> None:
@@ -220,3 +228,55 @@ def test_of_a_tag_that_was_cut_off_nothing_stays_if_it_can_be_told(kept: int) ->
 def test_only_ethernet_frames_have_tags_to_lose() -> None:
     record = Record(bytes(12) + b"\x81\0\0\1\x08\0", 0, 18, LinkType.RAW)
     assert untagged(record) is record
+
+
+@given(frames(), st.integers(0, 4095), st.integers(0, 7), st.integers(0, 40))
+def test_a_tag_for_frames_without_one_is_undone_by_taking_tags_away(
+    frame: Frame, vlan: int, priority: int, cut: int
+) -> None:
+    octets = frame.build()
+    record = Record(octets[: len(octets) - cut], 5, len(octets), LinkType.ETHERNET)
+    found = with_tag(vlan, priority)(record)
+    if any(isinstance(piece, VLAN | ServiceVLAN) for piece in frame.headers):
+        assert found is record
+        return
+    tag = VLAN.parse(found.data, 14)
+    assert (tag.id, tag.priority) == (vlan, priority)
+    assert (len(found.data), found.length) == (len(record.data) + 4, record.length + 4)
+    assert untagged(found) == record
+    if not cut:
+        assert parse(found.data).seal().build() == found.data
+
+
+@pytest.mark.parametrize(
+    ("octets", "link_type"),
+    [
+        (SEND[:13], LinkType.ETHERNET),
+        (SEND, LinkType.RAW),
+        (SEND[:12] + EtherType.MAC_CONTROL.to_bytes(2, "big") + SEND[14:], LinkType.ETHERNET),
+    ],
+)
+def test_pauses_and_what_is_no_ethernet_frame_get_no_tag(octets: bytes, link_type: int) -> None:
+    record = Record(octets, 0, len(SEND), link_type)
+    assert with_tag(5)(record) is record
+
+
+@pytest.mark.parametrize("suffix", ["pcap", "pcapng"])
+def test_there_is_room_for_tags_where_frames_are_as_long_as_may_be(
+    suffix: str, tmp_path: Path
+) -> None:
+    source, out = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
+    with create_capture(source, snap_length=len(SEND)) as writer:
+        writer.write(Record(SEND, TIME, len(SEND), LinkType.ETHERNET))
+    edit_capture(source, out, Editor([]), changes=[with_tag(5)], growth=VLAN.SIZE)
+    with open_capture(out) as reader:
+        (record,) = reader
+        assert [each.snap_length for each in reader.interfaces] == [len(SEND) + 4]
+    assert untagged(record).data == SEND
+
+
+def test_a_hash_goes_with_the_tags() -> None:
+    record = Record(SEND, 0, len(SEND), LinkType.ETHERNET, 0, (HASH, FLAGS))
+    found = with_tag(5)(record)
+    assert found.options == (FLAGS,)
+    assert untagged(found._replace(options=(HASH, FLAGS))).options == (FLAGS,)
