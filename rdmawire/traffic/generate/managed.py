@@ -15,7 +15,7 @@ from rdmawire.nic.cm import event
 from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.cm.port import ManagedPort
 from rdmawire.nic.cm.service import PortSpace, service_id
-from rdmawire.nic.cm.settings import CMSettings
+from rdmawire.nic.cm.settings import CMSettings, ConnParam
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.traffic.generate.ends import QPNS
@@ -25,6 +25,7 @@ from rdmawire.traffic.generate.playing import chance, rounds
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.setup import Setup
 from rdmawire.traffic.summary import Summary, summarise
+from rdmawire.wire.management import MTU
 
 SERVICE: Final = service_id(PortSpace.TCP, 7174)
 MOST_WAITING: Final = 1 << 13
@@ -36,7 +37,10 @@ _UNDONE: Final = event.Unreachable | event.Rejected | event.ConnectError
 
 
 class ManagedEnd(Host):
-    """One adapter with its manager, and somebody who heeds what it tells."""
+    """One adapter with its manager, and somebody who heeds what it tells.
+
+    Its ``offer`` is the same for all connections.
+    """
 
     def __init__(self, number: int, order: Order, neighbours: Mapping[bytes, bytes]) -> None:
         super().__init__(number, place=order.place(number))
@@ -46,6 +50,7 @@ class ManagedEnd(Host):
         self.manager = self._port.manager
         self._cq = self.nic.create_cq(_CQE)
         self._init = QPInit(self.pd, self._cq, self._cq, _CAP)
+        self.offer = ConnParam(psn=order.psn, path_mtu=MTU[f"OCTETS_{order.mtu}"])
         self._qps: dict[int, QueuePair] = {}
 
     def queue_pair(self) -> QueuePair:
@@ -91,7 +96,7 @@ class Server(ManagedEnd):
         if isinstance(told, event.ConnectRequest):
             qp = self.queue_pair()
             self.keep(told.id, qp)
-            self.manager.accept(told.id, qp, now)
+            self.manager.accept(told.id, qp, now, self.offer)
         elif isinstance(told, event.Disconnected):
             self.manager.disconnect(told.id, now)
         super().heed(told, now)
@@ -110,7 +115,7 @@ class Client(ManagedEnd):
         """Ask for one connection."""
         path = self.path_to(server)._replace(traffic_class=dscp << 2)
         qp = self.queue_pair()
-        self.keep(self.manager.connect(qp, path, SERVICE, now), qp)
+        self.keep(self.manager.connect(qp, path, SERVICE, now, self.offer), qp)
 
     def heed(self, told: CMEvent, now: int) -> None:
         if isinstance(told, event.Established):

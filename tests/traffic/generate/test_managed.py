@@ -5,21 +5,29 @@ from collections import Counter
 import pytest
 
 from rdmawire.nic.cm.gsi import Datagram
-from rdmawire.nic.cm.message import read
+from rdmawire.nic.cm.message import Heard, read
 from rdmawire.nic.path import gids_of
 from rdmawire.traffic.generate import managed
 from rdmawire.traffic.generate.managed import Connecting
 from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.wire.cm import REP
 from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.management import MTU
 from rdmawire.wire.roce import Frame
 from tests.traffic.generate.made import Made, made
 
 
-def attribute(frame: Frame) -> CMAttribute:
-    """What a frame's datagram is."""
+def message(frame: Frame) -> Heard:
+    """A frame's datagram."""
     heard = read(Datagram(*gids_of(frame.headers), frame.packet.payload))
     assert heard is not None
-    return CMAttribute(heard.mad.attribute_id)
+    return heard
+
+
+def attribute(frame: Frame) -> CMAttribute:
+    """What a frame's datagram is."""
+    return CMAttribute(message(frame).mad.attribute_id)
 
 
 def attributes(one: Made) -> list[CMAttribute]:
@@ -35,6 +43,17 @@ def test_one_connection_is_asked_for_granted_confirmed_and_taken_down() -> None:
         "DREQ",
         "DREP",
     ]
+
+
+@pytest.mark.parametrize(("psn", "mtu"), [(0, 256), (5, 1024), (0xFFFFFF, 4096)])
+def test_both_sides_begin_with_the_psn_and_the_mtu_that_are_asked_for(psn: int, mtu: int) -> None:
+    one = made(Order(verb=Verb.CM, count=2, qps=2, psn=psn, mtu=mtu))
+    said = [message(frame).message for frame in one.frames]
+    requests = [each for each in said if isinstance(each, REQ)]
+    replies = [each for each in said if isinstance(each, REP)]
+    assert [each.starting_psn for each in requests] == [psn] * 2
+    assert [each.starting_psn for each in replies] == [psn] * 2
+    assert [each.path_packet_payload_mtu for each in requests] == [MTU[f"OCTETS_{mtu}"]] * 2
 
 
 def test_many_at_a_time() -> None:
