@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,19 @@ from click.shell_completion import CompletionItem
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import late_bar
+from rdmawire.cli.shown import octets_of_input, print_list, print_schema, text_of_word
 from rdmawire.cli.streams import complain
+from rdmawire.cli.target import Target
+from rdmawire.cli.together import check_together
 from rdmawire.cli.verdicts import Results
-from rdmawire.errors import CaptureError
 from rdmawire.screen import safe
 
 if TYPE_CHECKING:
+    from rdmawire.traffic.scenario.form.mistake import ScenarioError
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.playing.outcome import Outcome
 
 _MISTAKEN = 2
-_MOST_SHOWN = 1 << 20
-_FOLDER = "captures/"
-_SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 
 
 def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
@@ -93,76 +93,30 @@ def command(
       rdmawire run --json mine.yaml | jq '.scenarios[].failures'
       rdmawire run --schema > scenario.schema.json
     """  # noqa: D301 - click keeps the lines behind a backspace
+    check_together(click.get_current_context())
     if schema or listing:
-        return _print_schema() if schema else _print_list()
+        return print_schema() if schema else print_list()
     names = _names(scenarios, every=every)
-    if show:
-        return max(_print_text(name) for name in names)
     target = Target(capture, point, arrived=arrived)
     target.check(names)
-    found = [_read(name, seed) for name in names]
-    read = [scenario for scenario in found if scenario is not None]
-    if len(read) < len(found):
-        return _MISTAKEN
-    if check:
-        return _say_fine(read, quiet=quiet)
-    target.prepare()
     said_to = sys.stderr if target.is_output else sys.stdout
     results = Results(said_to, as_json=as_json, quiet=quiet)
+    if show:
+        return max(_print_text(name, results) for name in names)
+    read = _read_all(names, seed, results)
+    for scenario in read or ():
+        _hint(scenario)
+    if read is None:
+        results.conclude()
+        return _MISTAKEN
+    if check:
+        _say_fine(read, quiet=quiet or as_json)
+        return results.conclude()
+    target.prepare()
     drawn = progress if progress is not None else sys.stderr.isatty()
-    for scenario in read:
-        results.add(_played(scenario, target, drawn=drawn))
+    for name, scenario in zip(names, read, strict=True):
+        results.add(_played(scenario, target.of(name), target, drawn=drawn))
     return results.conclude()
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where frames are written to, and those of which point."""
-
-    capture: str | None
-    point: str | None
-    _: KW_ONLY
-    arrived: bool
-
-    def check(self, names: Sequence[str]) -> None:
-        """:class:`click.UsageError` for options that say nothing together."""
-        if self.capture is None and (self.point or self.arrived):
-            raise click.UsageError("--tap and --arrived say what -w FILE takes; name one")
-        if self.arrived and self.point is None:
-            raise click.UsageError("--arrived needs a --tap POINT where frames arrive")
-        if self.capture and len(names) > 1 and not self.is_folder:
-            said = f"-w {safe(self.capture)} is one file, for {len(names)} scenarios"
-            raise click.UsageError(f"{said}; name a folder, such as {_FOLDER}")
-        files = [self.of(name) for name in names]
-        if twice := next((file for file in files if file and files.count(file) > 1), None):
-            raise click.UsageError(f"{safe(twice)} would be written twice")
-
-    def of(self, name: str) -> str | None:
-        """The file of one scenario, as it was asked for."""
-        if self.capture is None or not self.is_folder:
-            return self.capture
-        stem, _ = os.path.splitext(os.path.basename(name))
-        return os.path.join(self.capture, f"{stem}.pcapng")
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is one, or has the name of one: each scenario has its own file then."""
-        capture = self.capture or ""
-        return capture.endswith(_SEPARATORS) or os.path.isdir(capture)
-
-    def prepare(self) -> None:
-        """Make the folder if it is not there; ``CaptureError`` if it cannot be made."""
-        if self.capture is None or not self.is_folder:
-            return
-        try:
-            os.makedirs(self.capture, exist_ok=True)
-        except OSError as error:
-            raise CaptureError(f"{safe(self.capture)}: {error.strerror or error}") from error
-
-    @property
-    def is_output(self) -> bool:
-        """Whether frames go to standard output, so that all else has to go elsewhere."""
-        return self.capture == STREAM
 
 
 def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
@@ -173,41 +127,6 @@ def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
     if not names:
         raise click.UsageError("no SCENARIO is given; --list has those that come with rdmawire")
     return names
-
-
-def _print_list() -> int:
-    from rdmawire.traffic.scenario.shipped import read_shipped, shipped
-
-    names = list(shipped())
-    width = max(map(len, names))
-    for name in names:
-        click.echo(f"{name:<{width}}  {read_shipped(name).name}")
-    return 0
-
-
-def _print_schema() -> int:
-    import json
-
-    from rdmawire.traffic.scenario.json_schema import json_schema
-
-    click.echo(json.dumps(json_schema(), indent=1))
-    return 0
-
-
-def _print_text(word: str) -> int:
-    """What stands in the file of a scenario; the exit status."""
-    from rdmawire.traffic.scenario.shipped import text_of
-
-    if _is_shipped(word):
-        click.echo(text_of(word), nl=False)
-        return 0
-    try:
-        with open(word, encoding="utf-8") as file:
-            click.echo(file.read(_MOST_SHOWN), nl=False)
-    except (OSError, ValueError) as error:
-        complain(f"{word}: {getattr(error, 'strerror', None) or error}{_nearest(word)}")
-        return _MISTAKEN
-    return 0
 
 
 def _is_shipped(word: str) -> bool:
@@ -222,44 +141,71 @@ def _nearest(word: str) -> str:
     from rdmawire.nearest import nearest
     from rdmawire.traffic.scenario.shipped import shipped
 
-    if word == STREAM or os.path.exists(word):
-        return ""
-    near = next(iter(nearest(word, list(shipped()))), "")
-    return f"; did you mean the shipped {near!r}?" if near else "; --list has the shipped ones"
+    return next(iter(nearest(word, list(shipped()))), "")
 
 
-def _read(word: str, seed: int | None) -> "Scenario | None":
-    """A scenario; ``None`` for one with mistakes, which are told, each on a line of its own."""
+def _print_text(word: str, results: Results) -> int:
+    """What stands in the file of a scenario; the exit status."""
     from rdmawire.traffic.scenario.form.mistake import ScenarioError
 
     try:
-        scenario = _scenario(word)
+        click.echo(text_of_word(word, shipped=_is_shipped(word)), nl=False)
     except ScenarioError as error:
-        for line in str(error).splitlines():
-            complain(f"{line}{_nearest(word)}")
+        return _complain_of(word, error, results)
+    return 0
+
+
+def _complain_of(word: str, error: "ScenarioError", results: Results) -> int:
+    """Tell the mistakes of a scenario, each on a line of its own; the exit status."""
+    missing = word != STREAM and not os.path.exists(word)
+    near = _nearest(word) if missing else ""
+    where = f"; did you mean the shipped {near!r}?" if near else "; --list has the shipped ones"
+    for line in error.lines:
+        complain(f"{line}{where if missing else ''}")
+    results.mistaken(error, near)
+    return _MISTAKEN
+
+
+def _read_all(names: Sequence[str], seed: int | None, results: Results) -> "list[Scenario] | None":
+    """All scenarios; ``None`` if there are mistakes in some, which are told."""
+    from rdmawire.traffic.scenario.form.mistake import ScenarioError
+
+    read = []
+    for name in names:
+        try:
+            read.append(_scenario(name))
+        except ScenarioError as error:
+            _complain_of(name, error, results)
+    if len(read) < len(names):
         return None
-    return scenario if seed is None else replace(scenario, seed=seed)
+    return read if seed is None else [replace(scenario, seed=seed) for scenario in read]
 
 
 def _scenario(word: str) -> "Scenario":
-    from rdmawire.traffic.scenario.form.source import MOST_OCTETS
     from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
     from rdmawire.traffic.scenario.shipped import read_shipped
 
     if word == STREAM:
-        return read_scenario_text(sys.stdin.buffer.read(MOST_OCTETS + 1), STANDARD_INPUT)
+        return read_scenario_text(octets_of_input(), STANDARD_INPUT)
     return read_shipped(word) if _is_shipped(word) else read_scenario(word)
 
 
-def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> int:
+def _hint(scenario: "Scenario") -> None:
+    """Say on standard error what is odd, though no mistake."""
+    from rdmawire.traffic.scenario.hints import hints
+
+    for hint in hints(scenario):
+        complain(hint.text(scenario.source))
+
+
+def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
     for scenario in () if quiet else read:
         steps, expectations = len(scenario.steps), len(scenario.expectations)
         said = f"{steps} steps, {expectations} expectations"
         click.echo(f"{safe(scenario.source)}: {safe(scenario.name)} ({said})")
-    return 0
 
 
-def _played(scenario: "Scenario", target: Target, *, drawn: bool) -> "Outcome":
+def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":
     from rdmawire.traffic.scenario.play import play
     from rdmawire.traffic.scenario.playing.observe import UnknownPoint
 
@@ -268,7 +214,7 @@ def _played(scenario: "Scenario", target: Target, *, drawn: bool) -> "Outcome":
         try:
             outcome = play(
                 scenario,
-                capture=target.of(scenario.source),
+                capture=capture,
                 point=target.point,
                 arrived=target.arrived,
                 progress=told,

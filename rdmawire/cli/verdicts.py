@@ -9,6 +9,7 @@ from rdmawire.cli.summary import as_object, write_summary
 from rdmawire.screen import safe
 
 if TYPE_CHECKING:
+    from rdmawire.traffic.scenario.form.mistake import Mistake, ScenarioError
     from rdmawire.traffic.scenario.playing.failure import Failure
     from rdmawire.traffic.scenario.playing.outcome import Outcome
     from rdmawire.traffic.scenario.playing.ports import PortCounts
@@ -27,6 +28,8 @@ class Results:
         self._quiet = quiet
         self._objects: list[dict[str, object]] | None = [] if as_json else None
         self._total: Summary | None = None
+        self._mistakes: list[dict[str, object]] = []
+        self._more = 0
         self._passed = self._failed = 0
         self._ports: Mapping[str, PortCounts] = {}
 
@@ -47,6 +50,11 @@ class Results:
                 self._say(f"  {safe(failure.text(outcome.scenario.source))}")
             self._to.flush()
 
+    def mistaken(self, error: "ScenarioError", hint: str) -> None:
+        """A scenario has mistakes; ``hint`` is what may have been meant by its name."""
+        self._mistakes += [_mistake(mistake, hint) for mistake in error.mistakes]
+        self._more += error.more
+
     def conclude(self) -> int:
         """Print what is left; the exit status."""
         if self._objects is not None:
@@ -54,6 +62,8 @@ class Results:
                 "scenarios": self._objects,
                 "passed": self._passed,
                 "failed": self._failed,
+                "mistakes": self._mistakes,
+                "more_mistakes": self._more,
             }
             self._say(json.dumps(document, indent=1))
         elif not self._quiet and self._total is not None:
@@ -139,4 +149,16 @@ def _failure(failure: "Failure", source: str) -> dict[str, object]:
         "frame": failure.frame,
         "point": failure.point,
         "nearest": failure.nearest,
+    }
+
+
+def _mistake(mistake: "Mistake", hint: str) -> dict[str, object]:
+    line, column = mistake.mark or (None, None)
+    return {
+        "file": mistake.source,
+        "line": line,
+        "column": column,
+        "found": mistake.found,
+        "expected": mistake.expected,
+        "hint": mistake.meant or hint,
     }

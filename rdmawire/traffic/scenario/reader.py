@@ -9,7 +9,7 @@ import os
 
 from rdmawire.traffic.scenario.form.mistake import Misread, Mistake, Mistakes, ScenarioError
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import MOST_OCTETS, Node, tree
+from rdmawire.traffic.scenario.form.source import MOST_OCTETS, Node, decoded, tree
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.rules.whole import check_whole, links_of
 from rdmawire.traffic.scenario.schema.whole import SCENARIO, homes
@@ -17,15 +17,29 @@ from rdmawire.traffic.scenario.schema.whole import SCENARIO, homes
 
 def read_scenario(path: str | os.PathLike[str]) -> Scenario:
     """The scenario of a file; :class:`ScenarioError` with all its mistakes."""
-    source = os.fspath(path)
+    return read_scenario_text(read_octets(path), os.fspath(path))
+
+
+def read_octets(path: str | os.PathLike[str]) -> bytes:
+    """A file's octets, one more than a scenario may have at the most; :class:`ScenarioError`."""
     try:
         with open(path, "rb") as file:
-            octets = file.read(MOST_OCTETS + 1)
+            return file.read(MOST_OCTETS + 1)
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
         expected = "the file of a scenario, to read"
-        raise ScenarioError([Mistake(source, None, found.lower(), expected)]) from None
-    return read_scenario_text(octets, source)
+        mistake = Mistake(os.fspath(path), None, found.lower(), expected)
+        raise ScenarioError([mistake]) from None
+
+
+def text_of_octets(octets: bytes, source: str) -> str:
+    """The text that a file of a scenario has; :class:`ScenarioError` if it cannot be one."""
+    mistakes = Mistakes(source)
+    try:
+        return decoded(octets)
+    except Misread as error:
+        mistakes.tell(error)
+        raise mistakes.error() from None
 
 
 def read_scenario_text(text: str | bytes, source: str = "scenario") -> Scenario:

@@ -302,7 +302,7 @@ def test_characters_that_yaml_does_not_have_have_a_place() -> None:
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
     (mistake,) = mistakes_of(b" " * (MOST_OCTETS + 1))
-    assert mistake.expected == f"{MOST_OCTETS} at most"
+    assert mistake.found == f"more than {MOST_OCTETS} octets"
 
 
 def laughs(levels: int) -> str:

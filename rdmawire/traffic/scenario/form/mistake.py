@@ -33,13 +33,16 @@ class Mistake(NamedTuple):
 
 
 class ScenarioError(RdmaError):
-    """A scenario that cannot be run. ``mistakes`` are the first of them, in the file's order."""
+    """A scenario that cannot be run. ``mistakes`` are the first of them, in the file's order.
+
+    ``more`` counts the others; ``lines`` tell all that.
+    """
 
     def __init__(self, mistakes: Iterable[Mistake], more: int = 0) -> None:
         self.mistakes = tuple(mistakes)
         self.more = more
-        lines = [*map(str, self.mistakes), *([f"and {more} more"] if more else [])]
-        super().__init__("\n".join(lines))
+        self.lines = (*map(str, self.mistakes), *((f"and {more} more",) if more else ()))
+        super().__init__("\n".join(self.lines))
 
 
 class Unread(Exception):

@@ -73,12 +73,13 @@ def tree(octets: bytes | str, mistakes: Mistakes) -> Node:
 
     What is amiss with keys is told, and they are left out.
     """
-    return _Composer(_decoded(octets), mistakes).document()
+    return _Composer(decoded(octets), mistakes).document()
 
 
-def _decoded(octets: bytes | str) -> str:
+def decoded(octets: bytes | str) -> str:
+    """Octets as text; :class:`Misread` for too many, and for what is no UTF-8."""
     if len(octets) > MOST_OCTETS:
-        raise Misread(Mark(1, 1), f"{len(octets)} octets", f"{MOST_OCTETS} at most")
+        raise Misread(Mark(1, 1), f"more than {MOST_OCTETS} octets", "a file with fewer")
     if isinstance(octets, str):
         return octets
     try:
