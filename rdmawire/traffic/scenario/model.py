@@ -204,8 +204,9 @@ class ConnectionPlan:
     ``min_rnr_timer``, ``max_rd_atomic`` ...) for both ends, ``of_end`` more of them for one host.
     ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` by the
     connection manager. ``congestion`` is a scheme's name (``dcqcn``, ``timely``), with its
-    ``parameters``; ``cnp_interval`` how seldom (ns) marks are told. ``receives`` are posted at
-    once: so many, each into this memory. ``alternate``: both ends have the same path once more
+    ``parameters``; ``cnp_interval`` how seldom (ns) marks are told, ``cnp_dscp`` by frames with
+    which DSCP, the connection's own if ``None``. ``receives`` are posted at once: so many, each
+    into this memory. ``alternate``: both ends have the same path once more
     as their alternate one, and are rearmed, for the verb ``migrate``.
     """
 
@@ -225,6 +226,7 @@ class ConnectionPlan:
     congestion: str | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)
     cnp_interval: int | None = None
+    cnp_dscp: int | None = None
     srq: Mapping[str, str] = field(default_factory=dict)
     receives: tuple["ReceivePlan", ...] = ()
 

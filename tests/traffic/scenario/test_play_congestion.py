@@ -71,6 +71,17 @@ def test_a_switch_marks_and_senders_slow_down() -> None:
     assert found == []
 
 
+def test_notifications_may_have_a_dscp_of_their_own() -> None:
+    found = failures(
+        congested(congestion="dcqcn", cnp_dscp=48),
+        counts("sink.cnps", between(1)),
+        packets(exactly(0), {"bth.opcode": 0x81, "ip.dscp": 26}),
+        packets(between(1), {"bth.opcode": 0x81, "ip.dscp": 48, "ip.ecn": 0}, sent_by="sink"),
+        packets(exactly(0), {"bth.opcode": range(0x80), "ip.dscp": 48}),
+    )
+    assert found == []
+
+
 def test_timely_and_no_control_at_all_are_played() -> None:
     assert failures(congested(congestion="timely"), counts("sink.cnps", exactly(0))) == []
     assert failures(congested(cnp_interval=1_000), counts("sink.cnps", between(1))) == []
@@ -84,8 +95,7 @@ def test_a_frame_beyond_the_capture_is_told_by_its_link() -> None:
         lasts(between(0, 10)),
     )
     assert found[0].startswith(
-        "packets sent by two on leaf-sink with bth.opcode RC_RDMA_WRITE_FIRST: "
-        "expected 0, found 4"
+        "packets sent by two on leaf-sink with bth.opcode RC_RDMA_WRITE_FIRST: expected 0, found 4"
     )
     assert found[0].endswith("of leaf-sink)")
     assert found[1].startswith("time: expected at most 10 ns, found ")

@@ -23,6 +23,8 @@ from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 
 QUEUE: Final = 1024
+_ECN_BITS: Final = 2
+"""Below the DSCP in a traffic class."""
 """Work that a queue holds, unless a step wants more under way."""
 
 _MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
@@ -168,7 +170,12 @@ class Lane:
             nic.control_congestion(self.qp, control.make(_parameters(plan, line_rate)))
             interval = control.cnp_interval if interval is None else interval
         if interval is not None:
-            nic.notify_congestion(self.qp, interval)
+            nic.notify_congestion(self.qp, interval, _traffic_class(plan))
+
+
+def _traffic_class(plan: ConnectionPlan) -> int | None:
+    """That of CNPs, which are never marked themselves; ``None`` for the path's."""
+    return None if plan.cnp_dscp is None else plan.cnp_dscp << _ECN_BITS
 
 
 def _cap(profile: Profile, depth: int) -> QPCap:

@@ -99,6 +99,8 @@ def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misr
     for key in ("congestion", "cnp interval", "alternate"):
         if not connected and key in found.nodes:
             yield Misread(found.at(key), f"{key!r} of {of}", "a connected type: RC, UC or XRC")
+    if plan.cnp_dscp is not None and plan.cnp_interval is None and plan.congestion != "dcqcn":
+        yield Misread(found.at("cnp dscp"), "'cnp dscp' without CNPs", "'cnp interval' besides")
     if plan.alternate and plan.connect == "cm":
         yield Misread(found.at("alternate"), "'alternate' with cm", "connect: at once")
     for host in (reading.hosts[end] for end in plan.ends if end in reading.hosts):

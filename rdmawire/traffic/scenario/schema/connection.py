@@ -262,6 +262,9 @@ CONNECTION: Final = Record(
             help="What congestion control it has; none if left out.",
         ),
         "cnp interval": Key(kind=time(), help="How seldom marks are told; 50 us with DCQCN."),
+        "cnp dscp": Key(
+            kind=number(0, 63), help="The DSCP of CNPs; that of the connection if left out."
+        ),
         "shared receives": Key(
             kind=SharedReceives(), into=("srq",), help="Which ends receive from which shared queue."
         ),
