@@ -32,9 +32,20 @@ def exists(path: str) -> bool:
     return any(list(place.glob(path.rstrip("/"))) for place in _PLACES)
 
 
+def is_made(page: Path, link: str) -> bool:
+    """Whether a link leads to a page of the reference, which the site's build makes."""
+    target = (page.parent / link).resolve()
+    made = target.parent == (DOCS / "reference").resolve() and DOCS in page.parents
+    return made and f"reference/{target.name}\n" in (ROOT / "mkdocs.yml").read_text()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_to_files_of_the_repository(page: Path) -> None:
-    assert [link for link in links(page) if not (page.parent / link).exists()] == []
+    assert [
+        link
+        for link in links(page)
+        if not (page.parent / link).exists() and not is_made(page, link)
+    ] == []
 
 
 @pytest.mark.parametrize("page", [DOCS / "design.md", DOCS / "conformance.md"], ids=name)
