@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from rdmawire.capture.interface import SECOND, Interface
 from rdmawire.capture.linktype import longest_record
-from rdmawire.capture.misfit import check_data, check_number, check_time, most_octets
+from rdmawire.capture.misfit import Misfit, check_data, check_number, check_time, most_octets
 from rdmawire.capture.octets import Octets
 from rdmawire.capture.record import Record, RecordLayout, Span
 from rdmawire.errors import CaptureError
@@ -150,12 +150,12 @@ class PcapBuilder:
         """Say what does not fit."""
         check_number("Record.link_type", record.link_type, 0xFFFF)
         if record.link_type != self._link_type:
-            raise CaptureError(
+            raise Misfit(
                 f"Record.link_type: {record.link_type} in a pcap of link type {self._link_type};"
                 " a file of several is a pcapng"
             )
         if record.options:
-            raise CaptureError("Record.options: a pcap has no place for them, a pcapng has")
+            raise Misfit("Record.options: a pcap has no place for them, a pcapng has")
         check_data(record, self._most)
         check_time(record, 0, (SECOND << 32) - 1)
         check_number("Record.length", record.length, 0xFFFF_FFFF)

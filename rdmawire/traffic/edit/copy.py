@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePath
 
 from rdmawire.capture import Reader, Record, Writer, create_capture, open_capture
 from rdmawire.capture.interface import SECOND, Interface
+from rdmawire.capture.misfit import Misfit
 from rdmawire.capture.source import AnyPath
 from rdmawire.errors import CaptureError
 from rdmawire.traffic.edit.editor import Editor
@@ -31,7 +32,10 @@ class Fate(Enum):
     DROP = "drop"
 
 
-_Chosen = tuple[Record, Fate]
+_Chosen = tuple[int, Record, Fate]
+"""The number of a record, the record, and what is to become of it."""
+_Edited = tuple[int, Record, Record]
+"""The number of a record, the record, and what becomes of it."""
 
 Choose = Callable[[Record], Fate]
 """Decides about the records of a capture, in their order."""
@@ -62,13 +66,18 @@ def edit_capture(
     tally = editor.tally
     with open_capture(source) as reader:
         copy = _Copy(reader, editor, chooser(reader), finder, growth)
-        with copy.writer(target) as writer:
-            for old, new in copy.records(progress):
+        records = copy.records(progress)
+        first = list(islice(records, 1))
+        with copy.writer(target, first) as writer:
+            for number, old, new in chain(first, records):
                 for change in changes:
                     new = change(new)  # noqa: PLW2901 - what becomes of it
                 tally.changed += new.data is not old.data
                 copy.declare(writer)
-                writer.write(_fitted(new, writer, tally) if new.options else new)
+                try:
+                    writer.write(_fitted(new, writer, tally) if new.options else new)
+                except Misfit as error:
+                    raise _misplaced(error, reader.name, number, new, writer) from None
             copy.declare(writer)
             if copy.damage and _same(source, target):
                 raise copy.damage
@@ -115,8 +124,11 @@ class _Copy:
         except CaptureError as error:
             self.damage = error
 
-    def writer(self, target: AnyPath) -> Writer:
-        """What writes the new capture: like the old one, as far as its format can."""
+    def writer(self, target: AnyPath, first: Sequence[_Edited]) -> Writer:
+        """What writes the new capture: like the old one, as far as its format can.
+
+        A pcap has the one link type of the ``first`` record that goes there, if one does.
+        """
         reader = self._reader
         format_ = _format(target) or reader.format
         if format_ == "pcapng":
@@ -130,7 +142,8 @@ class _Copy:
                 nanoseconds=only.resolution == SECOND,
                 snap_length=_grown(only, self._growth).snap_length,
             )
-        link_types = [each.link_type for each in reader.interfaces]
+        link_types = [new.link_type for _, _, new in first]
+        link_types += [each.link_type for each in reader.interfaces]
         return create_capture(target, format=format_, link_type=next(iter(link_types), None))
 
     def declare(self, writer: Writer) -> None:
@@ -139,16 +152,16 @@ class _Copy:
             for interface in self._reader.interfaces[len(writer.interfaces) :]:
                 writer.add_interface(_grown(interface, self._growth))
 
-    def records(self, progress: Callable[[int], object]) -> Iterator[tuple[Record, Record]]:
+    def records(self, progress: Callable[[int], object]) -> Iterator[_Edited]:
         """All records that are not dropped, and what becomes of them."""
         chosen = self._chosen(progress)
         if self._streams is not None:
             return self._through(self._streams, chosen)
         if self._choose is None:
-            return ((record, self._edited(record)) for record, _ in chosen)
+            return ((number, record, self._edited(record)) for number, record, _ in chosen)
         return (
-            (record, self._edited(record) if fate is Fate.EDIT else record)
-            for record, fate in chosen
+            (number, record, self._edited(record) if fate is Fate.EDIT else record)
+            for number, record, fate in chosen
             if fate is not Fate.DROP
         )
 
@@ -162,23 +175,21 @@ class _Copy:
             if choose is not None:
                 fate = choose(record)
                 tally.dropped += fate is Fate.DROP
-            yield record, fate
+            yield tally.frames, record, fate
 
     def _edited(self, record: Record) -> Record:
         return with_octets(record, self._editor.edit(record.data, record.link_type))
 
     @staticmethod
-    def _through(
-        streams: StreamEditor[_Chosen], chosen: Iterator[_Chosen]
-    ) -> Iterator[tuple[Record, Record]]:
+    def _through(streams: StreamEditor[_Chosen], chosen: Iterator[_Chosen]) -> Iterator[_Edited]:
         """The same, where some records wait for others."""
         done = chain.from_iterable(
-            streams.take(each, each[0].data, each[0].link_type, edit=each[1] is Fate.EDIT)
+            streams.take(each, each[1].data, each[1].link_type, edit=each[2] is Fate.EDIT)
             for each in chosen
         )
-        for (record, fate), octets in chain(done, streams.rest()):
+        for (number, record, fate), octets in chain(done, streams.rest()):
             if fate is not Fate.DROP:
-                yield record, with_octets(record, octets)
+                yield number, record, with_octets(record, octets)
 
 
 def _grown(interface: Interface, growth: int) -> Interface:
@@ -193,6 +204,17 @@ def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
         return record
     tally.plain += 1
     return record._replace(options=())
+
+
+def _misplaced(
+    error: Misfit, name: str, number: int, record: Record, writer: Writer
+) -> CaptureError:
+    """Why a record cannot be in the new file, and which one it is."""
+    reason = error.reason
+    if writer.format == "pcap" and record.link_type != writer.interfaces[0].link_type:
+        others = f"link type {writer.interfaces[0].link_type}"
+        reason = f"link type {record.link_type} does not fit a pcap of {others}; write FILE.pcapng"
+    return CaptureError(f"{name}: frame {number}: {reason}")
 
 
 def _format(target: AnyPath) -> str | None:

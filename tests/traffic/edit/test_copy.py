@@ -94,10 +94,40 @@ def test_link_types_that_a_pcap_cannot_hold_together_are_refused_and_nothing_is_
     sections: Path, tmp_path: Path
 ) -> None:
     one = editor()
-    with pytest.raises(CaptureError, match="a file of several is a pcapng"):
+    with pytest.raises(CaptureError) as refused:
         edit_capture(sections, tmp_path / "out.pcap", one)
+    reason = "link type 105 does not fit a pcap of link type 1; write FILE.pcapng"
+    assert str(refused.value) == f"{sections}: frame 2: {reason}"
     assert one.tally.written is None
     assert list(tmp_path.iterdir()) == [sections]
+
+
+def test_a_pcap_has_the_link_type_of_the_frames_that_are_kept(
+    sections: Path, tmp_path: Path
+) -> None:
+    def wireless(_: Reader) -> Choose:
+        return lambda record: Fate.EDIT if record.link_type == WLAN else Fate.DROP
+
+    out = tmp_path / "out.pcap"
+    edit_capture(sections, out, editor(), chooser=wireless)
+    assert [(record.link_type, record.data) for record in records(out)] == [(WLAN, b"beacon")]
+
+
+def test_a_pcap_of_no_frames_has_the_link_type_of_the_first_interface(
+    sections: Path, tmp_path: Path
+) -> None:
+    edit_capture(sections, tmp_path / "out.pcap", editor(), chooser=lambda _: lambda _: Fate.DROP)
+    with open_capture(tmp_path / "out.pcap") as reader:
+        assert (list(reader), reader.interfaces[0].link_type) == ([], LinkType.ETHERNET)
+
+
+def test_a_frame_that_comes_too_late_for_a_pcap_is_named(tmp_path: Path) -> None:
+    early, out = tmp_path / "early.pcap", tmp_path / "out.pcap"
+    with create_capture(early) as writer:
+        writer.write(Record(SEND, TIME, len(SEND), LinkType.ETHERNET))
+    with pytest.raises(CaptureError, match=f"^{early}: frame 1: Record.time_ns: .* does not fit"):
+        edit_capture(early, out, Editor([]), changes=[later(1 << 62)])
+    assert list(tmp_path.iterdir()) == [early]
 
 
 @pytest.mark.parametrize("nanoseconds", [False, True])
