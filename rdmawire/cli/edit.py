@@ -29,6 +29,8 @@ from rdmawire.wire.inet import VLAN
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
 
+_TOLD = 5
+"""Numbers that stand for two now, of which each is told."""
 _LONG = 8 << 20
 """Octets of a file that are worth a progress bar."""
 
@@ -145,9 +147,18 @@ def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool)
     for option_name, rule in asked:
         for text in rule.unused():
             complain(f"{option_name} {shortened(text)}: no frame has it")
+        _warn_of_merges(option_name, list(rule.merged()))
         if isinstance(rule, PsnRule) and rule.unknown:
             kept = f"{rule.unknown} responses kept their PSN"
             complain(f"{option_name}: {kept}: nothing tells whose they are")
+
+
+def _warn_of_merges(option_name: str, merged: Sequence[str]) -> None:
+    """Say which numbers cannot be told apart any more; of many, the first ones."""
+    for text in merged[:_TOLD]:
+        complain(f"{option_name}: {text}")
+    if len(merged) > _TOLD:
+        complain(f"{option_name}: {len(merged) - _TOLD} more numbers stand for two")
 
 
 def _done(tally: Tally) -> Iterator[str]:

@@ -253,3 +253,16 @@ def test_tags_are_given_and_taken_away_again(tmp_path: Path) -> None:
     assert edit("-q", "--untag", "-w", str(back), str(out)).stderr == ""
     with open_capture(back) as after, open_capture(RNR) as before:
         assert list(after) == list(before)
+
+
+def test_numbers_that_cannot_be_told_apart_any_more_are_told(tmp_path: Path) -> None:
+    done = edit(
+        "-q", "--ip", "10.77.0.1=10.77.0.2", "--qpn", "17=5", "--qpn", "1=5",
+        "-w", str(tmp_path / "out.pcap"), RPING,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "rdmawire: --ip: 10.77.0.1 and 10.77.0.2 are both 10.77.0.2 now",
+        "rdmawire: --qpn: 0x1 and 0x11 of 10.77.0.2 are both 0x5 now",
+        "rdmawire: --qpn: 0x1 and 0x11 of 10.77.0.1 are both 0x5 now",
+    ]

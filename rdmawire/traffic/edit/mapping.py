@@ -42,68 +42,141 @@ _Known = dict[int, tuple[Mapped, int]]
 """What the upper bits of a number are mapped to, and by which entry."""
 
 
-class MapRule(Rule):
-    """Maps the fields of a target. Of two ranges with the same number, the smaller one counts."""
+class Merged(NamedTuple):
+    """Two numbers that became one, at a host if they mean something at one only."""
 
-    def __init__(self, target: Target, entries: Sequence[Mapped]) -> None:
+    host: bytes
+    width: int
+    numbers: tuple[int, int]
+    new: int
+
+
+_Merges = dict[tuple[bytes, int, int], Merged]
+"""By host, width and what the numbers became."""
+
+
+class _Numbers:
+    """What is known of the numbers of one width at one host.
+
+    ``by_free`` has what they are mapped to, by free bits, the fewest first; ``targets`` the upper
+    bits of what they may become. ``became`` says which number is the first to have become another.
+    """
+
+    __slots__ = ("became", "by_free", "host", "merges", "targets", "width")
+
+    def __init__(self, width: int, host: bytes, entries: Sequence[Mapped], merges: _Merges) -> None:
+        by_free: dict[int, _Known] = {}
+        targets: dict[int, set[int]] = {}
+        for entry in of_host(entries, host):
+            for old, new in entry.ranges:
+                if old.width == width:
+                    by_free.setdefault(old.free, {})[old.upper] = entry, new
+                    targets.setdefault(old.free, set()).add(new >> old.free)
+        self.by_free = sorted(by_free.items())
+        self.targets = sorted(targets.items())
+        self.became: dict[int, int] = {}
+        self.width = width
+        self.host = host
+        self.merges = merges
+
+    def keep(self, number: int) -> None:
+        """A number that is mapped to nothing stays; others may become the same."""
+        if any(number >> free in uppers for free, uppers in self.targets):
+            self.note(number, number)
+
+    def note(self, old: int, new: int) -> None:
+        """A number became another one."""
+        if len(self.became) >= MOST_NUMBERS:
+            return
+        first = self.became.setdefault(new, old)
+        if first != old and len(self.merges) < MOST_MERGES:
+            found = Merged(self.host, self.width, (first, old), new)
+            self.merges.setdefault((self.host, self.width, new), found)
+
+
+class MapRule(Rule):
+    """Maps the fields of a target. Of two ranges with the same number, the smaller one counts.
+
+    ``written`` says how two numbers that became one are told of: those that were to be distinct.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        entries: Sequence[Mapped],
+        written: Callable[[Merged], str] | None = None,
+    ) -> None:
         self.entries = entries
         self._entries = entries
         self._target = target
-        self._known: dict[tuple[int, bytes], list[tuple[int, _Known]]] = {}
+        self._known: dict[tuple[int, bytes], _Numbers] = {}
+        self._merges: _Merges = {}
+        self._written = written
 
     def ops(self, layout: Layout) -> Iterator[Op]:
         for offset, (field, _, _), host in sites(layout, self._target):
-            if known := self._of(field.width, host):
+            known = self._of(field.width, host)
+            if known.by_free:
                 cut = field.at(offset)
-                yield Op(cut, _exact(cut, known[0][1]) if _is_exact(known) else _ranged(cut, known))
+                yield Op(cut, _exact(cut, known) if _is_exact(known) else _ranged(cut, known))
 
     def concerns(self, table: type[Header]) -> bool:
         return bool(self._target(table))
 
-    def _of(self, width: int, host: bytes) -> list[tuple[int, _Known]]:
-        """What is known of numbers of this width at a host, by free bits, the fewest first."""
+    def merged(self) -> Iterator[str]:
+        written = self._written
+        return iter(()) if written is None else map(written, self._merges.values())
+
+    def _of(self, width: int, host: bytes) -> _Numbers:
+        """What is known of numbers of this width at a host."""
         found = self._known.get((width, host))
         if found is None:
             if len(self._known) >= MOST_HOSTS:
                 self._known.clear()
-            found = self._known[width, host] = self._sorted(width, host)
+            found = _Numbers(width, host, self._entries, self._merges)
+            self._known[width, host] = found
         return found
-
-    def _sorted(self, width: int, host: bytes) -> list[tuple[int, _Known]]:
-        by_free: dict[int, _Known] = {}
-        for entry in of_host(self._entries, host):
-            for old, new in entry.ranges:
-                if old.width == width:
-                    by_free.setdefault(old.free, {})[old.upper] = entry, new
-        return sorted(by_free.items())
 
 
 MOST_HOSTS = 1 << 16
 """Hosts of which is kept what is known; then it is found out anew."""
+MOST_NUMBERS = 1 << 16
+"""Numbers of a host of which is kept what they became."""
+MOST_MERGES = 64
+"""Numbers of which is kept that two became one."""
 
 
-def _is_exact(known: list[tuple[int, _Known]]) -> bool:
-    return len(known) == 1 and known[0][0] == 0
+def _is_exact(known: _Numbers) -> bool:
+    return len(known.by_free) == 1 and known.by_free[0][0] == 0
 
 
-def _exact(cut: Cut, known: _Known) -> Callable[[bytes, bytearray], None]:
+def _exact(cut: Cut, known: _Numbers) -> Callable[[bytes, bytearray], None]:
+    entries = known.by_free[0][1]
+
     def run(old: bytes, new: bytearray) -> None:
-        found = known.get(cut.read(old))
-        if found is not None:
-            found[0].used = True
-            cut.write(new, found[1])
+        value = cut.read(old)
+        found = entries.get(value)
+        if found is None:
+            known.keep(value)
+            return
+        found[0].used = True
+        known.note(value, found[1])
+        cut.write(new, found[1])
 
     return run
 
 
-def _ranged(cut: Cut, known: list[tuple[int, _Known]]) -> Callable[[bytes, bytearray], None]:
+def _ranged(cut: Cut, known: _Numbers) -> Callable[[bytes, bytearray], None]:
     def run(old: bytes, new: bytearray) -> None:
         value = cut.read(old)
-        for free, entries in known:
+        for free, entries in known.by_free:
             found = entries.get(value >> free)
             if found is not None:
                 found[0].used = True
-                cut.write(new, found[1] | value & (1 << free) - 1)
+                became = found[1] | value & (1 << free) - 1
+                known.note(value, became)
+                cut.write(new, became)
                 return
+        known.keep(value)
 
     return run

@@ -5,21 +5,23 @@ Every function takes the texts of one kind of rule, and refuses what makes no se
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit.assign import CHECKSUMS, AssignRule
 from rdmawire.traffic.edit.cut import Field, field
-from rdmawire.traffic.edit.mapping import Mapped, MapRule, Range
+from rdmawire.traffic.edit.mapping import Mapped, MapRule, Merged, Range
 from rdmawire.traffic.edit.naming import fields_named, mac, number, value
 from rdmawire.traffic.edit.offset import Added, AddressRule, PsnRule
 from rdmawire.traffic.edit.place import host as host_of
 from rdmawire.traffic.edit.record import Change, tagged
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.traffic.edit.target import IPS, LIDS, MACS, PKEYS, QPNS, RKEYS, VLANS, Target
+from rdmawire.wire import show
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 
@@ -35,17 +37,17 @@ _Ranges = Sequence[tuple[Range, int]]
 
 def macs(texts: Sequence[str]) -> MapRule:
     """Maps Ethernet addresses, in every header that has some."""
-    return _map(MACS, texts, lambda old, new: [(Range(48, mac(old)), mac(new))])
+    return _map(MACS, texts, lambda old, new: [(Range(48, mac(old)), mac(new))], written=_address)
 
 
 def ips(texts: Sequence[str]) -> MapRule:
     """Maps IP addresses and GIDs, one by one or by prefixes of the same length."""
-    return _map(IPS, texts, _ip_ranges)
+    return _map(IPS, texts, _ip_ranges, written=_address)
 
 
 def lids(texts: Sequence[str]) -> MapRule:
     """Maps LIDs."""
-    return _map(LIDS, texts, _numbers(16))
+    return _map(LIDS, texts, _numbers(16), written=_address)
 
 
 def pkeys(texts: Sequence[str]) -> MapRule:
@@ -60,12 +62,12 @@ def vlans(texts: Sequence[str]) -> MapRule:
 
 def qpns(texts: Sequence[str]) -> MapRule:
     """Maps the numbers of queue pairs, of all hosts or of one."""
-    return _map(QPNS, texts, _numbers(24), hosts=True)
+    return _map(QPNS, texts, _numbers(24), hosts=True, written=_hex)
 
 
 def rkeys(texts: Sequence[str]) -> MapRule:
     """Maps R_Keys and STags, of all hosts or of one."""
-    return _map(RKEYS, texts, _numbers(32), hosts=True)
+    return _map(RKEYS, texts, _numbers(32), hosts=True, written=_hex)
 
 
 def psn_offsets(texts: Sequence[str]) -> PsnRule:
@@ -140,10 +142,41 @@ def _map(
     ranges: Callable[[str, str], _Ranges],
     *,
     hosts: bool = False,
+    written: Callable[[bytes], str] | None = None,
 ) -> MapRule:
+    """A map; ``written`` is how numbers are that are told of if two become one."""
     entries = [_mapped(text, ranges, hosts=hosts) for text in texts]
     _check_distinct(entries)
-    return MapRule(target, entries)
+    if written is None:
+        return MapRule(target, entries)
+    return MapRule(target, entries, partial(_merged, written))
+
+
+def _merged(written: Callable[[bytes], str], merged: Merged) -> str:
+    """That two numbers became one, at which host."""
+    size = -(-merged.width // 8)
+    numbers = (*sorted(merged.numbers), merged.new)
+    one, other, new = (written(each.to_bytes(size, "big")) for each in numbers)
+    host = f" of {_address(merged.host)}" if merged.host else ""
+    return f"{one} and {other}{host} are both {new} now"
+
+
+def _address(octets: bytes) -> str:
+    """An address of any kind, as rules write it."""
+    return _WRITTEN[len(octets)](octets)
+
+
+def _hex(octets: bytes) -> str:
+    return hex(int.from_bytes(octets, "big"))
+
+
+_WRITTEN: Final[Mapping[int, Callable[[bytes], str]]] = {
+    2: lambda octets: f"lid:{int.from_bytes(octets, 'big')}",
+    4: show.ipv4,
+    6: show.mac,
+    16: show.ipv6,
+}
+"""How addresses of so many octets are written."""
 
 
 def _mapped(text: str, ranges: Callable[[str, str], _Ranges], *, hosts: bool) -> Mapped:

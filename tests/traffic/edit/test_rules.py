@@ -6,6 +6,7 @@ import pytest
 
 from rdmawire.capture import LinkType
 from rdmawire.traffic.edit import Editor, text
+from rdmawire.traffic.edit.rule import Rule
 from rdmawire.wire import native
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import (
@@ -217,6 +218,59 @@ def test_lids_are_mapped_and_whose_queue_pair_it_is_may_be_told_by_lid() -> None
     found = native.parse(Editor(rules).edit(packets.build(), LinkType.INFINIBAND))
     assert found.seal() == found
     assert (found.lrh.slid, found.lrh.dlid, found.packet.bth.destqp) == (30, 40, 18)
+
+
+def merged(rule: Rule, *octets: bytes) -> list[str]:
+    """What an edit of frames says of numbers that became one."""
+    editor = Editor([rule])
+    for one in octets:
+        editor.edit(one)
+    return list(rule.merged())
+
+
+SENDS = [
+    frame(packet(Opcode.RC_SEND_ONLY, destqp=qpn), source, to)
+    for qpn in (17, 18, 99) for source, to in ((A, B), (B, A))
+]  # fmt: skip
+"""Queue pairs 17, 18 and 99 at two hosts."""
+
+
+def test_two_numbers_of_a_host_that_become_one_are_told() -> None:
+    assert merged(text.qpns(["17=5", "18=5"]), *SENDS) == [
+        "0x11 and 0x12 of 10.0.0.2 are both 0x5 now",
+        "0x11 and 0x12 of 10.0.0.1 are both 0x5 now",
+    ]
+    assert merged(text.qpns(["17@10.0.0.1=99"]), *SENDS) == [
+        "0x11 and 0x63 of 10.0.0.1 are both 0x63 now"
+    ]
+    assert merged(text.macs(["02:00:00:00:00:01=02:00:00:00:00:02"]), *SENDS) == [
+        "02:00:00:00:00:01 and 02:00:00:00:00:02 are both 02:00:00:00:00:02 now"
+    ]
+    assert merged(text.ips(["10.0.0.2=10.0.0.1"]), *SENDS) == [
+        "10.0.0.1 and 10.0.0.2 are both 10.0.0.1 now"
+    ]
+    assert merged(text.ips(["10.0.0.1=7.0.0.2", "10.0.0.0/24=7.0.0.0/24"]), *SENDS) == [
+        "10.0.0.1 and 10.0.0.2 are both 7.0.0.2 now"
+    ]
+    assert merged(text.ips(["10.0.0.1/32=10.0.0.0/32", "10.0.0.2/32=10.0.0.0/32"]), *SENDS)
+
+
+def test_numbers_that_stay_apart_are_no_matter() -> None:
+    assert not merged(text.qpns(["17=18", "18=17"]), *SENDS)
+    assert not merged(text.qpns(["17@10.0.0.1=5", "18@10.0.0.2=5"]), *SENDS)
+    assert not merged(text.qpns(["17=5", "1=5"]), *SENDS)
+    assert not merged(text.qpns(["17=17"]), *SENDS)
+    assert not merged(text.ips(["10.0.0.0/24=7.0.0.0/24", "10.0.0.0/16=7.0.0.0/16"]), *SENDS)
+    assert not merged(text.pkeys(["0xffff=1", "0=1"]), *SENDS)
+
+
+def test_what_is_kept_of_numbers_that_became_one_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rdmawire.traffic.edit.mapping.MOST_MERGES", 1)
+    assert len(merged(text.qpns(["17=5", "18=5"]), *SENDS)) == 1
+    monkeypatch.setattr("rdmawire.traffic.edit.mapping.MOST_NUMBERS", 0)
+    assert not merged(text.qpns(["17=5", "18=5"]), *SENDS)
 
 
 def test_what_no_frame_had_is_told() -> None:

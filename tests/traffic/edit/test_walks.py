@@ -18,7 +18,7 @@ CHECKSUMS = (ICRC, VCRC)
 STREAMS: tuple[type[Header], ...] = (*INSIDE, *tables_of("mpa"))
 PAUSES = (MACControlOpcode, Pause, PFC)
 
-_OTHERS = (*CHECKSUMS, *STREAMS, *PAUSES)
+_OTHERS: tuple[type[Header], ...] = (*CHECKSUMS, *STREAMS, *PAUSES)
 """What an edit takes for seals, what is the business of its streams, and what it leaves alone."""
 
 _Found = tuple[int, type[Header]]
