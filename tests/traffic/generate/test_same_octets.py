@@ -12,7 +12,8 @@ from rdmawire.capture import Writer
 from rdmawire.fabric.clock import gbps
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import blend
-from rdmawire.traffic.generate.order import DEFAULT_SIZES, MTUS, Order, Tap, Verb
+from rdmawire.traffic.generate.address import Address
+from rdmawire.traffic.generate.order import CNP_DSCP, DEFAULT_SIZES, MTUS, Order, Tap, Verb
 from rdmawire.traffic.generate.playing import play
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.quantity import Sizes
@@ -22,6 +23,7 @@ from rdmawire.wire.psn import MODULUS
 from tests.traffic.generate.made import Made, made, read, short_rounds, writing
 
 SMALL = ["0", "1", "63-66", "64", "200", "0,64,256"]
+ELSEWHERE = Address.parse("192.168.7.9/02:aa:00:00:00:09")
 LARGE = [*SMALL, "1k,4k", "5000", "3000-9000", "70000"]
 
 
@@ -30,6 +32,7 @@ def orders(draw: st.DrawFn) -> Order:
     """Any order but for ECN and connections, of some rounds and a part of one."""
     verb = draw(st.sampled_from([verb for verb in Verb if verb is not Verb.CM]))
     loss = 0.0 if verb is Verb.CNP else draw(st.sampled_from([0.0, 0.0, 0.005, 0.1]))
+    ipv6 = draw(st.booleans())
     sizes = draw(st.sampled_from(SMALL if verb is Verb.UD or loss > 0.01 else LARGE))
     by_frames = draw(st.booleans())
     order = Order(
@@ -39,7 +42,7 @@ def orders(draw: st.DrawFn) -> Order:
         qps=draw(st.sampled_from([1, 1, 2, 5])),
         loss=loss,
         gpu=draw(st.booleans()),
-        ipv6=draw(st.booleans()),
+        ipv6=ipv6,
         vlan=draw(st.sampled_from([None, None, 0, 4094])),
         dscp=draw(st.sampled_from([0, 26])),
         psn=draw(st.sampled_from([None, MODULUS - 30])),
@@ -47,6 +50,9 @@ def orders(draw: st.DrawFn) -> Order:
         rate=draw(st.sampled_from([gbps(1), gbps(25), gbps(100), gbps(400), 7 * 10**9])),
         latency=draw(st.sampled_from([0, 1, 999, 1000, 50_000])),
         tap=draw(st.sampled_from(list(Tap))),
+        timeout=None if verb is Verb.UD else draw(st.sampled_from([None, None, 6, 14])),
+        cnp_dscp=draw(st.sampled_from([CNP_DSCP, 0])),
+        server=draw(st.sampled_from([None, None if ipv6 else ELSEWHERE])),
         frames=draw(st.integers(1, 600)) if by_frames else None,
     )
     if by_frames:
