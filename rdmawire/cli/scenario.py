@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import late_bar
-from rdmawire.cli.shown import octets_of_input, print_list, print_schema, text_of_word
+from rdmawire.cli.shown import octets_of_input, print_keys, print_list, print_schema, text_of_word
 from rdmawire.cli.streams import complain
 from rdmawire.cli.target import Target
 from rdmawire.cli.together import check_together
@@ -44,6 +44,10 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
 @click.option("--check", is_flag=True, help="Only read each SCENARIO, and say what is amiss.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of scenarios, for editors.")
 @click.option(
+    "--keys", metavar="[WORD]", is_flag=False, flag_value="",
+    help="Print what a scenario may say: keys, counters, events; those with WORD in their name.",
+)  # fmt: skip
+@click.option(
     "-w", "--write", "capture", metavar="FILE",
     help="Write what hosts send: a .pcap or .pcapng, packed or not; a folder for a .pcapng of each "
     "SCENARIO (with a / behind its name it is made if need be); or - for standard output.",
@@ -67,6 +71,7 @@ def command(
     every: bool,
     check: bool,
     schema: bool,
+    keys: str | None,
     capture: str | None,
     point: str | None,
     arrived: bool,
@@ -91,9 +96,12 @@ def command(
       rdmawire run --show lost-first > mine.yaml
       rdmawire run --all --quiet
       rdmawire run --json mine.yaml | jq '.scenarios[].failures'
+      rdmawire run --keys queue
       rdmawire run --schema > scenario.schema.json
     """  # noqa: D301 - click keeps the lines behind a backspace
     check_together(click.get_current_context())
+    if keys is not None:
+        return print_keys(keys)
     if schema or listing:
         return print_schema() if schema else print_list()
     names = _names(scenarios, every=every)

@@ -2,10 +2,13 @@
 
 import json
 import sys
+from itertools import groupby
+from operator import attrgetter
 
 import click
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.screen import quoted
 
 
 def print_list() -> int:
@@ -24,6 +27,26 @@ def print_schema() -> int:
     from rdmawire.traffic.scenario.json_schema import json_schema
 
     click.echo(json.dumps(json_schema(), indent=1))
+    return 0
+
+
+def print_keys(word: str) -> int:
+    """Keys, counters and words with this in their name, or in that of what they are of."""
+    from rdmawire.nearest import nearest
+    from rdmawire.traffic.scenario.listing import listed_rows
+
+    every = list(listed_rows())
+    rows = [row for row in every if row.has(word)]
+    if not rows:
+        near = next(iter(nearest(word, [row.name for row in every])), "")
+        meant = f"; did you mean {near!r}?" if near else ""
+        raise click.UsageError(f"nothing of scenarios has {quoted(word)} in its name{meant}")
+    width = max(len(row.name) for row in rows)
+    for of, group in groupby(rows, key=attrgetter("of")):
+        click.echo(of)
+        for row in group:
+            value = f" [{row.value}]" if row.value else ""
+            click.echo(f"  {row.name:<{width}}  {row.help}{value}".rstrip())
     return 0
 
 

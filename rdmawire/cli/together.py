@@ -8,6 +8,7 @@ import click
 _BESIDE: Final[dict[str, tuple[str, ...]]] = {
     "listing": (),
     "schema": (),
+    "keys": (),
     "show": ("scenarios", "every"),
     "check": ("scenarios", "every", "seed", "as_json", "quiet"),
 }

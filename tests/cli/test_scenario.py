@@ -157,6 +157,15 @@ def test_the_schema_is_json(here: str) -> None:
     assert os.path.exists(here)
 
 
+def test_keys_are_printed_by_a_word_of_their_name() -> None:
+    lines = rdmawire("run", "--keys", "kmin").stdout.splitlines()
+    assert lines[0] == "a queue"
+    assert lines[1].startswith("  kmin  The octets from which on some frames are marked (ECN). [")
+    every = rdmawire("run", "--keys").stdout.splitlines()
+    assert {"a connection", "the scheme dcqcn", "counters of a port", "events of hosts"} <= {*every}
+    assert "did you mean 'kmin'?" in refused("run", "--keys", "kminn", status=2)
+
+
 def test_the_same_seed_gives_the_same_octets_on_every_machine(tmp_path: Path) -> None:
     """Chance, memory and connection manager: all of it comes from the seed."""
     path = tmp_path / "chance.yaml"
@@ -211,6 +220,14 @@ def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_pat
 )
 def test_wrong_usage_is_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     assert message in refused("run", *words, status=2)
+
+
+def test_marks_that_nobody_is_told_of_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "marks.yaml"
+    path.write_text(f"{WRITE}links: {{client-server: {{faults: [mark: {{}}]}}}}\n")
+    done = rdmawire("run", "-q", str(path))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"rdmawire: {path}:11:34: nobody is told of these marks")
 
 
 def test_a_folder_is_made_where_its_name_says_that_it_is_one(here: str, tmp_path: Path) -> None:

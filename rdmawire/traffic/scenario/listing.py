@@ -1,0 +1,54 @@
+"""Everything that a scenario may say, as rows: keys, counters, events and endings."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from rdmawire.traffic.scenario.counters import COUNTERS
+from rdmawire.traffic.scenario.form.kind import Kind, Many
+from rdmawire.traffic.scenario.form.record import Choice, Named, Record, records_in
+from rdmawire.traffic.scenario.schema.expect import EVENTS
+from rdmawire.traffic.scenario.schema.whole import SCENARIO
+from rdmawire.traffic.scenario.schema.words import STATUS
+
+
+class Listed(NamedTuple):
+    """What something is of, its name, what it says, and what may stand there."""
+
+    of: str
+    name: str
+    help: str = ""
+    value: str = ""
+
+    def has(self, word: str) -> bool:
+        """Whether a word is part of its name, or of what it is of."""
+        return any(word.lower() in text.lower() for text in (self.of, self.name))
+
+
+def listed_rows() -> Iterator[Listed]:
+    """All of it. What several things have in common, the first of them has."""
+    seen: set[int] = set()
+    for record in records_in(SCENARIO):
+        for key, row in (*record.keys.items(), *_prefixed(record)):
+            if id(row) not in seen:
+                seen.add(id(row))
+                yield Listed(record.called, key, row.help, _value(row.kind))
+    for of, counters in COUNTERS.items():
+        yield from (Listed(f"counters of a {of.value}", *row) for row in counters.items())
+    yield from (Listed("events of hosts", name) for name in EVENTS)
+    yield from (Listed("endings of work", name) for name in STATUS.words)
+
+
+def _prefixed(record: Record[Any]) -> Iterator[tuple[str, Any]]:
+    return ((f"{prefix} HOST", row) for prefix, row in record.prefixes.items())
+
+
+def _value(kind: Kind[Any]) -> str:
+    """What stands there; things with keys have rows of their own."""
+    match kind:
+        case Record() | Choice():
+            return kind.called
+        case Named():
+            return f"{kind.record.called} behind each name"
+        case Many(item=Record() | Choice()):
+            return f"{_value(kind.item)}, or a list of them"
+    return kind.said
