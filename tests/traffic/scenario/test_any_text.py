@@ -78,7 +78,8 @@ def put(document: Any, place: tuple[Any, ...], value: Any) -> None:
     """Put a value in a place, if there is such a place still."""
     for step in place[:-1]:
         document = document[step]
-    document[place[-1]] = value
+    if document[place[-1]] != value:
+        document[place[-1]] = value
 
 
 @given(st.lists(st.tuples(st.sampled_from(LEAVES), VALUES), min_size=1, max_size=4))

@@ -128,3 +128,19 @@ def test_any_text_is_a_value_or_unfit(parse: Callable[[str], Any], text: str) ->
 def test_quantities_are_written_as_they_are_read(value: int, kind: str) -> None:
     table = {"size": units.SIZES, "time": units.TIMES, "rate": units.RATES}[kind]
     assert getattr(units, kind)(units.written(value, table)) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["255.255.255.255", "127.0.0.1", "240.0.0.1", "0.0.0.1", "224.0.0.1", "::", "::1", "ff02::1"],
+)
+def test_addresses_that_no_host_has(text: str) -> None:
+    with pytest.raises(Unfit, match="the address of one host"):
+        units.address(text)
+
+
+@pytest.mark.parametrize(("parse", "unit"), [(units.size, "TiB"), (units.time, "s")])
+def test_more_than_any_value_is_told_with_the_bound(parse: Callable[[str], int], unit: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        parse(f"99999999999999999999 {unit}")
+    assert parse(caught.value.expected.removeprefix("no more than ")) <= units.LARGEST

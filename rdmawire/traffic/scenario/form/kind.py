@@ -94,13 +94,19 @@ class Leaf(Generic[T]):
         return {"type": types, "description": self.said}
 
 
-def within(parse: Callable[[str], T], low: T, high: T) -> Callable[[str], T]:
-    """A parser of values from ``low`` to ``high``."""
+def within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Callable[[str], T]:
+    """A parser of values from ``low`` to ``high``.
+
+    ``bounds`` says so of other values, where what is always said does not.
+    """
 
     def parsed(text: str) -> T:
-        value = parse(text)
+        try:
+            value = parse(text)
+        except units.Beyond:
+            raise Unfit(bounds) from None
         if not low <= value <= high:  # type: ignore[operator]
-            raise Unfit
+            raise Unfit(bounds)
         return value
 
     return parsed
@@ -146,10 +152,10 @@ LONGEST_TIME = 10**15
 
 def time(low: int = 0, high: int = LONGEST_TIME) -> Leaf[int]:
     """Nanoseconds."""
-    most = f" up to {units.written(high, units.TIMES)}," if high < LONGEST_TIME else ""
+    longest = f"a time up to {units.written(high, units.TIMES)}"
     return Leaf(
-        said=f"a time{most} such as 10 us",
-        parse=within(units.time, low, high),
+        said=f"{longest}, such as 10 us" if high < LONGEST_TIME else "a time such as 10 us",
+        parse=within(units.time, low, high, longest),
         samples=("10 us", "1.5 ms"),
         shown=partial(units.written, units=units.TIMES),
     )
@@ -167,9 +173,10 @@ def ranged(parse: Callable[[str], int], samples: tuple[str, ...]) -> Leaf[Range]
 
 def rate(low: int = 1, high: int = 10**15) -> Leaf[int]:
     """Bits a second."""
+    least, most = (units.written(value, units.RATES) for value in (low, high))
     return Leaf(
         said="a rate such as 100 Gbit/s",
-        parse=within(units.rate, low, high),
+        parse=within(units.rate, low, high, f"a rate from {least} to {most}"),
         samples=("100 Gbit/s", "2.5 Gbit/s"),
         shown=partial(units.written, units=units.RATES),
     )

@@ -96,12 +96,16 @@ def _place(before: str) -> Mark:
     return Mark(before.count("\n") + 1, len(last) + 1)
 
 
+_NO_CHARACTER: Final = "an escape of no character"
+_NO_VERSION: Final = "a version with too many digits"
 _HINTS: Final = {
     "found character '\\t'": "spaces: YAML is indented with those alone",
     "could not find expected ':'": "a key and a colon, or quotes round a text of several lines",
     "mapping values are not allowed here": "one key in a line, or quotes round text with ': '",
     "found undefined alias": "a name that an '&' gave to something before it",
     "found unexpected end of stream": "the quotes that end a text",
+    _NO_VERSION: "no line that begins with %YAML",
+    _NO_CHARACTER: "escapes up to \\U0010FFFF",
 }
 """What to do about what PyYAML says, by how that begins."""
 _USUAL_HINT: Final = "YAML: quote text that has one of [ ] { } , & * ! | > % @ or ' #' in it"
@@ -145,7 +149,8 @@ class _Composer:
         except yaml.reader.ReaderError as error:
             raise _no_yaml(error.reason, _place(self._text[: error.position])) from None
         except (ValueError, OverflowError) as error:
-            raise _no_yaml(str(error), last) from None
+            directive = isinstance(error, ValueError) and "chr()" not in str(error)
+            raise _no_yaml(_NO_VERSION if directive else _NO_CHARACTER, last) from None
 
     def _node(self, event: "Event", depth: int) -> Node:
         from yaml import AliasEvent, CollectionStartEvent, ScalarEvent

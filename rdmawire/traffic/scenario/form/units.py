@@ -7,7 +7,7 @@ behind ``0x``; sizes become octets, times ns, rates bits a second, each exactly.
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Final
 
 from rdmawire.traffic.scenario.form.mistake import Unfit
@@ -36,13 +36,17 @@ RATES: Final = {
 }
 
 
+class Beyond(Unfit):
+    """A number greater than any of a scenario."""
+
+
 def number(text: str) -> int:
     """``7``, ``-1`` or ``0x1f``."""
     if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
         raise Unfit
     value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
     if abs(value) > LARGEST:
-        raise Unfit(f"a number up to {LARGEST}")
+        raise Beyond(f"a number up to {LARGEST}")
     return value
 
 
@@ -63,7 +67,9 @@ def _quantity(text: str, units: Mapping[str, int]) -> int:
         raise Unfit(word=unit, known=[name for name in units if name])
     whole = int(amount, 16) if amount[:2] in ("0x", "0X") else Fraction(amount)
     value = whole * units.get(unit, 1)
-    if value.denominator != 1 or value > LARGEST:
+    if value > LARGEST:
+        raise Beyond(f"no more than {LARGEST // units[unit]} {unit}".strip())
+    if value.denominator != 1:
         raise Unfit
     return int(value)
 
@@ -176,13 +182,22 @@ def mac(text: str) -> str:
     return text.lower()
 
 
+_OF_NO_HOST: Final = tuple(
+    map(
+        ip_network,
+        ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/8", "ff00::/8"),
+    )
+)
+"""Nobody, oneself, groups, and what is reserved. RFC 6890; RFC 4291, section 2.4."""
+
+
 def address(text: str) -> str:
     """``10.0.0.1`` or ``fd00::1``, as it is written usually."""
     try:
         found = ip_address(text)
     except ValueError:
         raise Unfit from None
-    if found.is_multicast or found.is_unspecified or getattr(found, "scope_id", None):
+    if getattr(found, "scope_id", None) or any(found in network for network in _OF_NO_HOST):
         raise Unfit("the address of one host")
     return str(found)
 

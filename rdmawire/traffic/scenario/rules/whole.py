@@ -68,7 +68,7 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
     """Ends have addresses of one kind, and a way between them; there are not too many."""
     ways = _Ways(links_of(found, reading), reading.names.switches)
     kinds = {host.name: place.gid for host, place in _placed(reading)}
-    complete = _all_links(reading)
+    complete = reading.once(_all_links)
     for plan in reading.connections.values():
         one, other = plan.ends
         if complete and not ways.lead(one, other):
@@ -86,8 +86,14 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
 
 
 def _all_links(reading: Reading) -> bool:
-    """Whether all links are in order, so that what is not there is missing."""
-    return reading.names.implied or len(reading.links) == len(reading.names.links)
+    """Whether all links are in order, so that what is not there is missing.
+
+    A file with other mistakes and without links may be one whose hosts are not to be so many.
+    """
+    names = reading.names
+    if not names.links and reading.mistakes:
+        return False
+    return names.implied or len(reading.links) == len(names.links)
 
 
 def _placed(reading: Reading) -> Iterator[tuple[HostPlan, Place]]:
@@ -127,7 +133,7 @@ def _links(found: Found, reading: Reading) -> Iterator[Misread]:
     """Every host is on a link; links of switches that pause have a rate."""
     links = links_of(found, reading)
     joined = {end for link in links for end in link.ends}
-    for host in reading.hosts.values() if _all_links(reading) else ():
+    for host in reading.hosts.values() if reading.once(_all_links) else ():
         if host.name not in joined:
             yield Misread(host.mark, f"host {quoted(host.name)} on no link", "a link for each host")
     for link in links:
