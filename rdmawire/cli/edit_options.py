@@ -1,13 +1,19 @@
 """The options of `rdmawire edit` that say what becomes of fields, as a table."""
 
+import re
 from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from rdmawire.analysis.moment import duration_ns
-from rdmawire.screen import quoted
+from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit import text
+from rdmawire.traffic.edit.assign import AssignRule
+from rdmawire.traffic.edit.map_file import Maps, read_maps
+from rdmawire.traffic.edit.naming import fields_named
 from rdmawire.traffic.edit.record import Change, later
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.traffic.edit.rule import Rule
@@ -34,6 +40,29 @@ def _one(make: Callable[[Sequence[str]], Rule]) -> Callable[[Sequence[str]], Seq
 
 def _each(make: Callable[[str], Rule]) -> Callable[[Sequence[str]], Sequence[Rule]]:
     return lambda texts: [make(one) for one in texts]
+
+
+def _assignment(said: str) -> Rule:
+    """``FIELD=VALUE``; what only filters know is told from what nobody knows."""
+    try:
+        return text.assignment(said)
+    except EditError:
+        name = re.split(r"[-+]?=", said, maxsplit=1)[0]
+        if not _is_for_filters_alone(name):
+            raise
+    kept = "filters know it, but no header of a frame has it, so it cannot be set"
+    hint = "; --time-shift moves frames in time" if name.startswith("frame.time") else ""
+    raise EditError(f"{quoted(said)}: {kept}{hint}")
+
+
+def _is_for_filters_alone(name: str) -> bool:
+    from rdmawire.analysis.fields import fields
+
+    try:
+        fields_named(name)
+    except EditError:
+        return any(name == each.name for each in fields())
+    return False
 
 
 KINDS = {
@@ -65,12 +94,14 @@ KINDS = {
     "ttl": Kind("N", _each(text.ttl), "Set the TTL or hop limit."),
     "udp-source": Kind("PORT", _each(text.udp_source), "Set the source port of UDP."),
     "set": Kind(
-        "FIELD=VALUE", _each(text.assignment),
+        "FIELD=VALUE", _each(_assignment),
         "Set any field, by its name in `rdmawire fields` or in the tables; += and -= add.",
     ),
 }  # fmt: skip
 """Options by name, in the order in which their rules apply."""
 
+_MAPS = "rdmawire.edit.maps"
+"""Where a context keeps what files of maps say, until the options for it are looked at."""
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 
@@ -80,11 +111,28 @@ def rule_options(command: _C) -> _C:
         command = click.option(
             f"--{name}", multiple=True, metavar=kind.metavar, callback=_asked(kind), help=kind.help
         )(command)
-    return command
+    return click.option(
+        "--map", "maps", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+        is_eager=True, expose_value=False, callback=_read_maps,
+        help="Take maps from a file too: lines OLD=NEW below [ip], [mac], [qpn], [rkey] and such.",
+    )(command)  # fmt: skip
+
+
+def _read_maps(ctx: click.Context, option: click.Parameter, paths: Sequence[Path]) -> None:
+    """Keep what files say for the options that the same could have been said with."""
+    known: Maps = ctx.meta.setdefault(_MAPS, {})
+    for path in paths:
+        try:
+            found = read_maps(path)
+        except EditError as error:
+            raise click.BadParameter(str(error), ctx, option) from None
+        for name, texts in found.items():
+            known.setdefault(name, []).extend(texts)
 
 
 def _asked(kind: Kind) -> Callable[[click.Context, click.Parameter, Sequence[str]], list[Asked]]:
     def asked(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -> list[Asked]:
+        texts = [*texts, *ctx.meta[_MAPS].get(option.name, ())]
         try:
             rules = kind.make(texts) if texts else []
         except EditError as error:
@@ -95,8 +143,25 @@ def _asked(kind: Kind) -> Callable[[click.Context, click.Parameter, Sequence[str
 
 
 def chosen(by_name: dict[str, list[Asked]]) -> list[Asked]:
-    """What was asked for, in the order in which it applies."""
-    return [each for name in KINDS for each in by_name[name.replace("-", "_")]]
+    """What was asked for, in the order in which it applies.
+
+    :class:`click.UsageError` if two set the same field: all mean the frame as it was, so one of
+    them would do nothing.
+    """
+    asked = [each for name in KINDS for each in by_name[name.replace("-", "_")]]
+    _check_distinct(asked)
+    return asked
+
+
+def _check_distinct(asked: Sequence[Asked]) -> None:
+    assigned = [
+        (each.rule, f"{each.option} {shortened(each.rule.entries[0].text)}")
+        for each in asked
+        if isinstance(each.rule, AssignRule)
+    ]
+    for (rule, said), (other, again) in combinations(assigned, 2):
+        if field := rule.shared(other):
+            raise click.UsageError(f"{said} and {again} both set {field.name}; give one of them")
 
 
 def tag(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:

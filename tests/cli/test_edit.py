@@ -266,3 +266,28 @@ def test_numbers_that_cannot_be_told_apart_any_more_are_told(tmp_path: Path) -> 
         "rdmawire: --qpn: 0x1 and 0x11 of 10.77.0.2 are both 0x5 now",
         "rdmawire: --qpn: 0x1 and 0x11 of 10.77.0.1 are both 0x5 now",
     ]
+
+
+def test_many_maps_stand_in_a_file(tmp_path: Path) -> None:
+    maps, out = tmp_path / "maps", tmp_path / "out.pcap"
+    queue_pairs = "".join(f"{number}={number + 0x1000}\n" for number in range(2, 200))
+    maps.write_text(f"[ip]\n10.77.0.1=192.168.7.1\n[qpn]\n{queue_pairs}")
+    done = edit("-q", "--map", str(maps), "--qpn", "200=9", "-w", str(out), RPING)
+    assert done.returncode == 0
+    assert "rdmawire: --qpn 200=9: no frame has it" in done.stderr.splitlines()
+    assert "rdmawire: --qpn 17=4113: no frame has it" not in done.stderr
+    asked = ("infiniband.bth.destqp", "ip.src")
+    for old, new in zip(fields(Path(RPING), *asked), fields(out, *asked), strict=True):
+        assert new == [
+            old[0].replace("0x000011", "0x001011"),
+            old[1].replace("10.77.0.1", "192.168.7.1"),
+        ]
+
+
+def test_a_mistake_in_a_file_of_maps_is_one_line(tmp_path: Path) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text("[qpn]\n17=banana\n")
+    words = ("--map", str(maps), "-w", str(tmp_path / "out.pcap"), RPING)
+    line = refused("edit", *words, status=2)
+    said = "line 2: '17=banana': 'banana' is no number"
+    assert line.startswith(f"rdmawire: Invalid value for '--map': {maps}, {said}")

@@ -100,6 +100,8 @@ class MapRule(Rule):
     ``written`` says how two numbers that became one are told of: those that were to be distinct.
     """
 
+    entries: Sequence[Mapped]
+
     def __init__(
         self,
         target: Target,
@@ -107,7 +109,6 @@ class MapRule(Rule):
         written: Callable[[Merged], str] | None = None,
     ) -> None:
         self.entries = entries
-        self._entries = entries
         self._target = target
         self._known: dict[tuple[int, bytes], _Numbers] = {}
         self._merges: _Merges = {}
@@ -133,7 +134,7 @@ class MapRule(Rule):
         if found is None:
             if len(self._known) >= MOST_HOSTS:
                 self._known.clear()
-            found = _Numbers(width, host, self._entries, self._merges)
+            found = _Numbers(width, host, self.entries, self._merges)
             self._known[width, host] = found
         return found
 
