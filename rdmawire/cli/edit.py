@@ -13,6 +13,7 @@ from rdmawire.cli.edit_options import Asked, chosen, rule_options, time_shift
 from rdmawire.cli.edit_options import tag as tag_of
 from rdmawire.cli.fate import Fates
 from rdmawire.cli.fpdus import fpdu_finder
+from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.peers import peers_of
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
@@ -35,7 +36,7 @@ _LONG = 8 << 20
 """Octets of a file that are worth a progress bar."""
 
 
-@click.command("edit")
+@click.command("edit", cls=OnceCommand)
 @click.argument("file", required=False, metavar="[FILE]")
 @click.option(
     "-w", "--write", "target", required=True, metavar="FILE",

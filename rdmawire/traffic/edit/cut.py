@@ -41,6 +41,15 @@ class Field(NamedTuple):
         """Bits."""
         return self.row.size if isinstance(self.row, Row) else self.row.width
 
+    def overlaps(self, other: "Field") -> bool:
+        """Whether some bits are of both."""
+        first, last = max(self.row.bit, other.row.bit), min(self._end, other._end)
+        return self.table is other.table and first < last
+
+    @property
+    def _end(self) -> int:
+        return self.row.bit + self.width
+
     def at(self, offset: int) -> Cut:
         """The bits of the field where the header begins at octet ``offset``."""
         first = offset * 8 + self.row.bit

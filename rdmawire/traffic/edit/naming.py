@@ -16,6 +16,8 @@ from rdmawire.wire.tables import tables
 
 _LISTED = 20
 """Fields of a header that a message lists at most."""
+_OURS = "rdmawire."
+"""What filters write before the tables' names."""
 _MAC = re.compile(r"[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}")
 
 
@@ -28,11 +30,12 @@ class Named(NamedTuple):
 
 
 def fields_named(name: str) -> Sequence[Named]:
-    """The fields of all headers with this name, by the tables or by Wireshark.
+    """The fields of all headers with this name, by the tables or by filters.
 
-    :class:`EditError` if there is none.
+    Filters have Wireshark's names, and ours for what it has none for. :class:`EditError` if there
+    is none.
     """
-    found = _names().get(name)
+    found = _names().get(name) or _names().get(name.removeprefix(_OURS))
     if found is None:
         raise EditError(f"{quoted(name)} is no field{_hint(name)}")
     return found
@@ -97,8 +100,16 @@ def ipv4(text: str) -> int:
         raise EditError(f"{quoted(text)} is no IPv4 address") from None
 
 
+def check_no_zone(text: str) -> None:
+    """:class:`EditError` for an address with a zone, which no packet has. RFC 4007, 11."""
+    address, sign, zone = text.partition("%")
+    if sign:
+        raise EditError(f"{quoted(address)} is to have no zone: {quoted(zone)} is not in packets")
+
+
 def ipv6(text: str) -> int:
     """An IPv6 address or GID."""
+    check_no_zone(text)
     try:
         return int(IPv6Address(text))
     except AddressValueError:

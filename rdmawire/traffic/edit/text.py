@@ -15,7 +15,7 @@ from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit.assign import CHECKSUMS, AssignRule
 from rdmawire.traffic.edit.cut import Field, field
 from rdmawire.traffic.edit.mapping import Mapped, MapRule, Merged, Range
-from rdmawire.traffic.edit.naming import fields_named, mac, number, value
+from rdmawire.traffic.edit.naming import check_no_zone, fields_named, mac, number, value
 from rdmawire.traffic.edit.offset import Added, AddressRule, PsnRule
 from rdmawire.traffic.edit.place import host as host_of
 from rdmawire.traffic.edit.record import Change, tagged
@@ -30,6 +30,7 @@ _LONGEST: Final = 120
 _MAPPED: Final = 0xFFFF << 32
 """What stands before an IPv4 address that is written as an IPv6 one. RFC 4291, 2.5.5.2."""
 _ASSIGNMENT = re.compile(r"([A-Za-z][\w.]*)(\+=|-=|=)(.*)")
+_AMOUNT = re.compile(r"([-+]?)(\w+)", re.ASCII)
 _ECNS = {"not": ECN.NOT_ECT, "ect0": ECN.ECT_0, "ect1": ECN.ECT_1, "ce": ECN.CE}
 
 _Ranges = Sequence[tuple[Range, int]]
@@ -220,6 +221,7 @@ def _ip_ranges(old: str, new: str) -> _Ranges:
 
 def _network(text: str) -> IPv4Network | IPv6Network:
     """An address, or a prefix."""
+    check_no_zone(text)
     try:
         return ip_network(text)
     except ValueError as error:
@@ -249,8 +251,11 @@ def _added(text: str, key_bits: int, bits: int) -> Added:
 
 def _amount(text: str, bits: int) -> int:
     """A number to add, with or without a sign."""
-    amount = number(text.removeprefix("-").removeprefix("+"), bits)
-    return -amount if text.startswith("-") else amount
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        raise EditError(f"{quoted(text)} is no number to add, such as 5 or -0x10")
+    amount = number(found[2], bits)
+    return -amount if found[1] == "-" else amount
 
 
 def _at_host(text: str) -> tuple[str, bytes | None]:
@@ -260,6 +265,7 @@ def _at_host(text: str) -> tuple[str, bytes | None]:
         return name, None
     if host.startswith("lid:"):
         return name, number(host[4:], 16).to_bytes(2, "big")
+    check_no_zone(host)
     try:
         return name, host_of(ip_address(host).packed)
     except ValueError:

@@ -28,7 +28,12 @@ REFUSED: list[tuple[Callable[[Sequence[str]], object], str, str]] = [
     (text.lids, "1@10.0.0.1=2", "'1@10.0.0.1' is no number"),
     (text.psn_offsets, "1.5", "'1.5' is no number"),
     (text.psn_offsets, "17=16777216", "16777216 does not fit 24 bits"),
-    (text.psn_offsets, "--5", "-5 does not fit 24 bits"),
+    (text.psn_offsets, "--5", "'--5' is no number to add, such as 5 or -0x10"),
+    (text.psn_offsets, "17=-+5", "'-+5' is no number to add"),
+    (text.va_offsets, "", "'' is no number to add"),
+    (text.ips, "fe80::1%eth0=fe80::2", "'fe80::1' is to have no zone: 'eth0' is not in packets"),
+    (text.ips, "fe80::1=fe80::2%", "'fe80::2' is to have no zone: '' is not in packets"),
+    (text.qpns, "1@fe80::1%eth0=2", "'fe80::1' is to have no zone"),
     (text.va_offsets, "7@=5", "'' is no address of a host"),
 ]
 
@@ -66,6 +71,7 @@ ONE_BY_ONE: list[tuple[Callable[[str], object], str, str]] = [
     (text.assignment, "cnp.resv128=0102", "16 octets are needed, 2 were given"),
     (text.assignment, "cnp.resv128=xy", "'xy' is no row of hexadecimal digits"),
     (text.assignment, "ip.hdr_len=22", "22 is no multiple of 4"),
+    (text.assignment, "ipv6.src=fe80::1%eth0", "'fe80::1' is to have no zone: 'eth0' is not in"),
     (text.assignment, "udp.checksum+=1", "a checksum can be set, not added to"),
 ]
 
@@ -103,6 +109,7 @@ def test_what_is_asked_for_twice_is_refused(
         ("ip.ecn", "CE", 3),
         ("ip.hdr_len", "24", 6),
         ("ip.ihl", "6", 6),
+        ("rdmawire.bth.fecn", "1", 1),
         ("ip.src", "10.0.0.1", 0x0A000001),
         ("grh.dgid", "::1", 1),
         ("eth.dst", "00:00:00:00:01:02", 0x102),
