@@ -67,6 +67,15 @@ def test_frames_arrive_in_order_after_the_latency() -> None:
     assert world.now == us(1)
 
 
+@pytest.mark.parametrize("together", [1, 3])
+def test_the_time_of_the_last_arrival_is_known_when_timers_go_on(together: int) -> None:
+    sender, hearer = Recorder(numbered(together)), Recorder(alarms=(us(50),))
+    world = joined(sender, hearer, link=Link(us(1)))
+    assert world.last_arrival == 0
+    world.run()
+    assert (world.last_arrival, world.now) == (us(1), us(50))
+
+
 def test_each_port_hears_its_own_frames_and_all_hear_a_group() -> None:
     frames = [C + A + b"to C", GROUP + A + b"to all", B + A + b"to B"]
     sender, b, c = Recorder(frames), Recorder(), Recorder()
