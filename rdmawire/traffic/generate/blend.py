@@ -44,6 +44,9 @@ TAKES_RECEIVE: Final = frozenset(
     {SendOpcode.SEND, SendOpcode.SEND_WITH_IMM, SendOpcode.RDMA_WRITE_WITH_IMM}
 )
 
+WITHOUT_DATA: Final = frozenset({SendOpcode.RDMA_READ, *(kind.opcode for kind in ATOMICS)})
+"""What is asked for in packets that carry no data."""
+
 FRAMES: Final = 1024
 """About so many frames has a round of messages that are all alike."""
 VARIED: Final = 256

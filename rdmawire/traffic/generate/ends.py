@@ -15,7 +15,7 @@ from rdmawire.nic.profile import IBTA
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
-from rdmawire.traffic.generate.blend import ATOMICS, TAKES_RECEIVE, Message
+from rdmawire.traffic.generate.blend import TAKES_RECEIVE, WITHOUT_DATA, Message
 from rdmawire.traffic.generate.memory import Store
 from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.patience import exponent
@@ -29,8 +29,6 @@ PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
 """An adapter that never gives a peer up: what is lost is sent again until it arrives."""
 
 _MTU_CODES: Final = {128 << code: code for code in MTU}
-_WITHOUT_DATA: Final = {SendOpcode.RDMA_READ, *(kind.opcode for kind in ATOMICS)}
-"""What is asked for in packets without data."""
 QPNS: Final = range(0x100, 0xFFFFFE)
 """Numbers of queue pairs that look like no mistake."""
 
@@ -153,7 +151,7 @@ class Ends:
         if self._order.marks is None and self._order.verb is not Verb.CNP:
             return ()
         opcodes = {message.kind.opcode for message in messages}
-        asks = bool(opcodes - _WITHOUT_DATA)
+        asks = bool(opcodes - WITHOUT_DATA)
         answers = SendOpcode.RDMA_READ in opcodes
         return (self.client.mac,) * asks + (self.server.mac,) * answers
 

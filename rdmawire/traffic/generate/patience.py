@@ -14,7 +14,7 @@ from rdmawire.nic.congestion.dcqcn import DcqcnParameters
 from rdmawire.nic.engine import BURST
 from rdmawire.nic.patience import ACK_TIMEOUT_UNIT
 from rdmawire.nic.profile import IBTA
-from rdmawire.traffic.generate.blend import Message
+from rdmawire.traffic.generate.blend import WITHOUT_DATA, Message
 from rdmawire.traffic.generate.order import LAST_TIMEOUT, Order
 
 _HEADERS: Final = 128
@@ -29,18 +29,22 @@ def exponent(order: Order, messages: Iterable[Message]) -> int:
     """That of the Local ACK Timeout (IBA 9.7.6.1.3): what is asked for, or what fits."""
     if order.timeout is not None:
         return order.timeout
-    units = _longest(order, [message.length for message in messages]) // ACK_TIMEOUT_UNIT
+    units = _longest(order, list(messages)) // ACK_TIMEOUT_UNIT
     return min(units.bit_length() + 1, LAST_TIMEOUT)
 
 
-def _longest(order: Order, lengths: list[int]) -> int:
+def _longest(order: Order, messages: list[Message]) -> int:
     """Nanoseconds after which any request is answered, however the queue pairs take turns."""
-    frames = sum(_frames(length, order.mtu) for length in lengths)
-    time = _time(order, min(frames, order.qps * _TURN), order.rate) + order.latency
-    if order.marks is None:
-        return _BOTH * time
-    slowest = min(order.rate, int(DcqcnParameters().min_rate))
-    return _BOTH * (time + _time(order, min(_frames(max(lengths), order.mtu), _TURN), slowest))
+    frames = sum(_frames(message.length, order.mtu) for message in messages)
+    time = _BOTH * (_time(order, min(frames, order.qps * _TURN), order.rate) + order.latency)
+    return time if order.marks is None else time + _slowed_down(order, messages)
+
+
+def _slowed_down(order: Order, messages: list[Message]) -> int:
+    """Nanoseconds that a sender takes until it asks for an ACK, where nobody is slower."""
+    sent = [0 if message.kind.opcode in WITHOUT_DATA else message.length for message in messages]
+    frames = min(_frames(max(sent), order.mtu), IBTA.packets_per_ack) + 1
+    return _time(order, frames, min(order.rate, int(DcqcnParameters().min_rate)))
 
 
 def _frames(length: int, mtu: int) -> int:
