@@ -179,7 +179,7 @@ def time_shift(ctx: click.Context, option: click.Parameter, said: str | None) ->
     if said is None:
         return []
     try:
-        shift = duration_ns(said.removeprefix("-").removeprefix("+"))
+        shift = duration_ns(said[1:] if said.startswith(("-", "+")) else said)
     except ValueError:
         raise click.BadParameter(
             f"{quoted(said)} is no time such as 1.5s or -20ms", ctx, option

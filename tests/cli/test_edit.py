@@ -58,6 +58,18 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("--tag", "5:8"), "Invalid value for '--tag': '5:8': 8 does not fit 3 bits (0 to 0x7)"),
     (("--tag", "4096"), "Invalid value for '--tag': '4096': 4096 does not fit 12 bits"),
     (("--seal", "some"), "Invalid value for '--seal'"),
+    (("--time-shift", "-+1s"), "Invalid value for '--time-shift': '-+1s' is no time"),
+    (("--ttl", "1", "--ttl", "2"), "--ttl 1 and --ttl 2 both set ip.ttl; give one of them"),
+    (("--ecn", "ce", "--ecn", "ce"), "--ecn ce and --ecn ce both set ip.ecn; give one of them"),
+    (("--set", "ip.ttl=3", "--ttl", "4"), "--ttl 4 and --set ip.ttl=3 both set ip.ttl; give one"),
+    (("--seal", "all", "--seal", "none"), "--seal is given 2 times; give it once"),
+    (("-Y", "arp", "-Y", "bth", "-Y", "ip"), "-Y is given 3 times; give it once"),
+    (
+        ("--set", "frame.number=1"),
+        "Invalid value for '--set': 'frame.number=1': filters know it, but no header of a frame",
+    ),
+    (("--set", "frame.time_epoch-=1"), "Invalid value for '--set': 'frame.time_epoch-=1': filter"),
+    (("--set", "ip.addr=10.0.0.1"), "Invalid value for '--set': 'ip.addr=10.0.0.1': filters know"),
 ]
 
 
