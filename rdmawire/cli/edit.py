@@ -89,8 +89,8 @@ def command(
     """Change fields of a capture, and seal its frames again: checksums that fitted fit again.
 
     That is ICRC, VCRC and the checksums of IPv4, UDP, TCP and ICMPv6. What was wrong stays wrong,
-    by as much. All options mean the frames as they were. Those that map, add or set may be given several
-    times. Times, interfaces and comments stay. Without FILE, standard input is read.
+    by as much. All options mean the frames as they were. Those that map, add or set may be given
+    several times. Times, interfaces and comments stay. Without FILE, standard input is read.
 
     \b
     Examples:
