@@ -124,6 +124,14 @@ def memory_of(span: Span, reading: Reading) -> MemoryPlan | None:
     return reading.memory.get((span.host, span.memory))
 
 
+def length_of(span: Span, reading: Reading) -> int | None:
+    """The octets of a span, if they are known."""
+    memory = memory_of(span, reading)
+    if span.length is not None or memory is None:
+        return span.length
+    return memory.size - span.offset
+
+
 def check_fit(node: Node, span: Span, reading: Reading) -> None:
     """:class:`Misread` for octets that are not all in the memory."""
     plan = memory_of(span, reading)

@@ -18,14 +18,12 @@ from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS, Needs
 from rdmawire.traffic.scenario.model import ConnectionPlan
 from rdmawire.traffic.scenario.playing.machine import SRQ_SGES, Machine
-from rdmawire.traffic.scenario.tables import SCHEMES, TYPES
+from rdmawire.traffic.scenario.tables import QUEUE, SCHEMES, TYPES
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 
-QUEUE: Final = 1024
 _ECN_BITS: Final = 2
 """Below the DSCP in a traffic class."""
-"""Work that a queue holds, unless a step wants more under way."""
 
 _MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
 

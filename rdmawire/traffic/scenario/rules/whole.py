@@ -11,14 +11,14 @@ from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
-from rdmawire.traffic.scenario.form.reference import memory_of
+from rdmawire.traffic.scenario.form.reference import length_of
 from rdmawire.traffic.scenario.model import (
     HostPlan,
     LinkPlan,
     MemoryExpectation,
-    Span,
 )
 from rdmawire.traffic.scenario.place import places_of
+from rdmawire.traffic.scenario.rules.amount import check_amounts
 
 MOST_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""
@@ -161,22 +161,28 @@ def _expectations(found: Found, reading: Reading) -> Iterator[Misread]:
     for plan in found.values.get("expectations", ()):
         if not isinstance(plan, MemoryExpectation):
             continue
-        length = _length(plan.span, reading)
-        other = length if plan.same_as is None else _length(plan.same_as, reading)
+        length = length_of(plan.span, reading)
+        other = length if plan.same_as is None else length_of(plan.same_as, reading)
         if length is not None and other is not None and length != other:
             yield Misread(plan.mark, f"{length} octets and {other} octets", "as many of both")
         if length is not None and length > MOST_COMPARED:
             yield Misread(plan.mark, f"{length} octets", f"{MOST_COMPARED} to compare, at most")
 
 
-def _length(span: Span, reading: Reading) -> int | None:
-    memory = memory_of(span, reading)
-    if memory is None:
-        return span.length
-    return memory.size - span.offset if span.length is None else span.length
+def _amounts(found: Found, reading: Reading) -> Iterator[Misread]:
+    """All work together is not too much."""
+    return check_amounts(found, reading, links_of(found, reading))
 
 
-_RULES: Final[tuple[Rule, ...]] = (_names, _places, _connections, _links, _copies, _expectations)
+_RULES: Final[tuple[Rule, ...]] = (
+    _names,
+    _places,
+    _connections,
+    _links,
+    _copies,
+    _expectations,
+    _amounts,
+)
 
 
 def check_whole(found: Found, reading: Reading) -> None:

@@ -12,9 +12,11 @@ from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form.mistake import Misread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
-from rdmawire.traffic.scenario.form.reference import check_fit, memory_of
+from rdmawire.traffic.scenario.form.reference import check_fit, length_of, memory_of
 from rdmawire.traffic.scenario.form.source import Items, Node
+from rdmawire.traffic.scenario.form.units import SIZES, written
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
+from rdmawire.traffic.scenario.rules.amount import MOST_FILLED, octets_of_one
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
 from rdmawire.traffic.scenario.tables import SUCCESS, TYPES
 from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
@@ -223,7 +225,7 @@ def _octets(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]
         found_ = f"{len(plan.inline)} octets inline"
         yield Misread(found.at("inline"), found_, f"{most} at most: {host.name} is {host.profile}")
     work = VERBS[plan.verb].work
-    length = _length(plan, reading)
+    length = octets_of_one(plan, reading)
     if work in OF_EIGHT and length not in (None, ATOMIC_SIZE):
         key = next((key for key in ("into", "from", "inline") if key in found.nodes), "on")
         yield Misread(found.at(key), f"{length} octets", f"{ATOMIC_SIZE} for {plan.verb}")
@@ -235,17 +237,16 @@ OF_EIGHT: Final = tuple(
 """Work that is of eight octets. IBA 9.4.5, A19."""
 
 
-def _length(plan: StepPlan, reading: Reading) -> int | None:
-    """The octets of local memory, or inline, if all of that is known."""
-    if plan.inline is not None:
-        return len(plan.inline)
-    total = 0
-    for span in plan.local:
-        memory = memory_of(span, reading)
-        if span.length is None and memory is None:
-            return None
-        total += span.length or (memory.size - span.offset if memory else 0)
-    return total
+def _fill(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+    """No more is filled at a time than may be."""
+    span = plan.values.get("what")
+    if plan.verb != "fill" or not isinstance(span, Span):
+        return
+    length = length_of(span, reading)
+    if length is not None and length > MOST_FILLED:
+        most = written(MOST_FILLED, SIZES)
+        expected = f"{most} at most: a part of it, such as {span.host}.{span.memory}[0:{most}]"
+        yield Misread(found.at("what"), f"{length} octets to fill", expected)
 
 
 _RULES: Final[tuple[Rule, ...]] = (
@@ -259,4 +260,5 @@ _RULES: Final[tuple[Rule, ...]] = (
     _fits,
     _kinds,
     _octets,
+    _fill,
 )

@@ -11,9 +11,6 @@ from rdmawire.traffic.scenario.form.reference import SPAN
 from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar
 from rdmawire.traffic.scenario.model import Content, Fill, Mark, Span
 
-MOST_FILLED: Final = 1 << 28
-"""Octets of one memory that may hold something but zeros from the beginning."""
-
 _WORDS: Final = {fill.value: fill for fill in (Fill.ZEROS, Fill.COUNT, Fill.RANDOM)}
 
 

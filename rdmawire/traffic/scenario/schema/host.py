@@ -36,7 +36,8 @@ from rdmawire.traffic.scenario.model import (
     SrqPlan,
     WindowPlan,
 )
-from rdmawire.traffic.scenario.schema.content import CONTENT_KEYS, MOST_FILLED
+from rdmawire.traffic.scenario.rules.amount import MOST_FILLED
+from rdmawire.traffic.scenario.schema.content import CONTENT_KEYS
 from rdmawire.traffic.scenario.schema.words import ACCESS, ERRNO
 from rdmawire.traffic.scenario.tables import MODELS, VIAS
 

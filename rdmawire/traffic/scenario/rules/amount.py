@@ -1,0 +1,119 @@
+"""How much all work of a scenario comes to: what a run takes of time and memory is bounded."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rdmawire.traffic.scenario.form.mistake import Misread
+from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.traffic.scenario.form.record import Found
+from rdmawire.traffic.scenario.form.reference import length_of
+from rdmawire.traffic.scenario.form.units import SIZES, written
+from rdmawire.traffic.scenario.model import End, Fill, LinkPlan, Mark, Span, StepPlan
+from rdmawire.traffic.scenario.tables import QUEUE
+from rdmawire.traffic.scenario.verbs import VERBS
+
+MOST_FILLED: Final = 1 << 28
+"""Octets of one memory that an application may fill at a time, from the beginning or later."""
+MOST_FILLED_TOGETHER: Final = 1 << 30
+MOST_MESSAGES: Final = 10**7
+MOST_OCTETS: Final = 1 << 34
+MOST_UNDER_WAY: Final = 1 << 30
+"""Octets that may be posted at once. Links without a rate take all of them at once, and a frame
+that is under way stands in memory."""
+
+
+class Amount(NamedTuple):
+    """What something comes to. ``posted`` are octets that may be posted at once."""
+
+    mark: Mark
+    messages: int = 0
+    octets: int = 0
+    posted: int = 0
+    filled: int = 0
+
+
+class _Bound(NamedTuple):
+    """What may not be more, all together, and what to do where it is."""
+
+    of: str
+    most: int
+    said: str
+    instead: str
+
+    def wrong(self, mark: Mark, total: int) -> Misread:
+        most = self._text(self.most)
+        found = f"{self._text(total)} {self.said}, all together up to here"
+        return Misread(mark, found, f"{most} at most: {self.instead}")
+
+    def _text(self, value: int) -> str:
+        if self.of == "messages":
+            return str(value)
+        text = written(value, SIZES)
+        return f"{text} octets" if text.isdigit() else text
+
+
+_UNDER_WAY: Final = _Bound(
+    "posted", MOST_UNDER_WAY, "to send at once", "less at a time, or a rate of each link"
+)
+_BOUNDS: Final = (
+    _Bound("messages", MOST_MESSAGES, "messages", "fewer times, or fewer queue pairs"),
+    _Bound("octets", MOST_OCTETS, "to send", "fewer times, or shorter messages"),
+    _Bound("filled", MOST_FILLED_TOGETHER, "to fill", "zeros, or less memory"),
+)
+
+
+def check_amounts(found: Found, reading: Reading, links: Sequence[LinkPlan]) -> Iterator[Misread]:
+    """Of each bound, where it is first not kept."""
+    amounts = [*_amounts(found, reading)]
+    unpaced = any(link.rate is None for link in links)
+    for bound in (*_BOUNDS, *((_UNDER_WAY,) if unpaced else ())):
+        total = 0
+        for amount in amounts:
+            total += getattr(amount, bound.of)
+            if total > bound.most:
+                yield bound.wrong(amount.mark, total)
+                break
+
+
+def _amounts(found: Found, reading: Reading) -> Iterator[Amount]:
+    """All that comes to something, as far as it can be read."""
+    for memory in reading.memory.values():
+        if memory.content.fill is not Fill.ZEROS:
+            yield Amount(memory.mark, filled=memory.size)
+    for plan in reading.connections.values():
+        for receive in plan.receives:
+            yield Amount(receive.mark, messages=receive.count * plan.count)
+    for step in found.values.get("steps", ()):
+        yield _of_step(step, reading)
+
+
+def _of_step(step: StepPlan, reading: Reading) -> Amount:
+    if step.verb == "fill":
+        span = step.values.get("what")
+        length = length_of(span, reading) if isinstance(span, Span) else None
+        return Amount(step.mark, filled=min(length or 0, MOST_FILLED))
+    times = step.times * _pairs(step.end, reading)
+    if VERBS[step.verb].work is None:
+        return Amount(step.mark, messages=times)
+    octets = octets_of_one(step, reading) or 0
+    at_once = min(step.times, step.depth or QUEUE) * _pairs(step.end, reading)
+    return Amount(step.mark, messages=times, octets=times * octets, posted=at_once * octets)
+
+
+def _pairs(end: End | None, reading: Reading) -> int:
+    """The queue pairs that an end names."""
+    plan = None if end is None else reading.connections.get(end.connection)
+    return 1 if plan is None or end is None or end.number is not None else plan.count
+
+
+def octets_of_one(plan: StepPlan, reading: Reading) -> int | None:
+    """The octets of local memory, or inline, if all of that is known."""
+    if plan.inline is not None:
+        return len(plan.inline)
+    total = 0
+    for span in plan.local:
+        length = length_of(span, reading)
+        if length is None:
+            return None
+        total += length
+    return total
