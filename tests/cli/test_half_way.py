@@ -1,0 +1,73 @@
+"""Captures that are ended half-way: nothing of them is left, and what was there before stays."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import RDMAWIRE, RNR, rdmawire
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+EDIT = ("edit", "--ttl", "3")
+GEN = ("gen", "write", "--count", "100000000")
+FEW = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A call that reads half a capture, and waits for the rest."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*RDMAWIRE, *words], stdin=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        process.stdin.write(Path(RNR).read_bytes()[:5000])
+        process.stdin.flush()
+        yield process
+
+
+def wait_for_part(folder: Path) -> None:
+    for _ in range(3000):
+        if len(list(folder.iterdir())) > 1:
+            time.sleep(0.1)
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing is being written")
+
+
+@pytest.mark.parametrize("words", [EDIT, GEN], ids=lambda words: words[0])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_who_ends_it_finds_nothing_of_it_and_what_was_there(
+    words: tuple[str, ...], number: signal.Signals, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.pcap"
+    path.write_text("earlier")
+    with running(*words, "-w", str(path)) as process:
+        wait_for_part(tmp_path)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert errors == (b"rdmawire: interrupted\n" if number == signal.SIGINT else b"")
+
+
+@pytest.mark.parametrize("words", [(*EDIT, RNR), GEN], ids=lambda words: words[0])
+def test_where_a_file_cannot_grow_nothing_of_it_is_left(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "out.pcap"
+    path.write_text("earlier")
+    done = rdmawire(*words, "-w", str(path), before=FEW)
+    assert done.returncode == 1
+    line = f"rdmawire: {path}: it would be longer than files may be; raise that limit, or write"
+    assert done.stderr.startswith(line)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
+
+
+@pytest.mark.parametrize("words", [(*EDIT, RNR), ("gen", "write", "--count", "9")], ids=str)
+def test_a_device_that_is_full_is_one_line(words: tuple[str, ...]) -> None:
+    done = rdmawire(*words, "-w", "/dev/full")
+    assert done.returncode == 1
+    assert done.stderr.startswith("rdmawire: /dev/full: no space is left on the device")
