@@ -69,16 +69,7 @@ def edit_capture(
         records = copy.records(progress)
         first = list(islice(records, 1))
         with copy.writer(target, first) as writer:
-            for number, old, new in chain(first, records):
-                for change in changes:
-                    new = change(new)  # noqa: PLW2901 - what becomes of it
-                tally.changed += new.data is not old.data
-                copy.declare(writer)
-                try:
-                    writer.write(_fitted(new, writer, tally) if new.options else new)
-                except Misfit as error:
-                    raise _misplaced(error, reader.name, number, new, writer) from None
-            copy.declare(writer)
+            copy.write(writer, chain(first, records), changes)
             if copy.damage and _same(source, target):
                 raise copy.damage
         tally.written = tally.frames - tally.dropped
@@ -146,7 +137,21 @@ class _Copy:
         link_types += [each.link_type for each in reader.interfaces]
         return create_capture(target, format=format_, link_type=next(iter(link_types), None))
 
-    def declare(self, writer: Writer) -> None:
+    def write(self, writer: Writer, records: Iterator[_Edited], changes: Sequence[Change]) -> None:
+        """Write what records become once these changes are made."""
+        tally = self._editor.tally
+        for number, old, new in records:
+            for change in changes:
+                new = change(new)  # noqa: PLW2901 - what becomes of it
+            tally.changed += new.data is not old.data
+            self._declare(writer)
+            try:
+                writer.write(_fitted(new, writer, tally) if new.options else new)
+            except Misfit as error:
+                raise _misplaced(error, self._reader.name, number, new, writer) from None
+        self._declare(writer)
+
+    def _declare(self, writer: Writer) -> None:
         """Have the new file know all interfaces that the old one has named so far."""
         if writer.format == "pcapng":
             for interface in self._reader.interfaces[len(writer.interfaces) :]:
