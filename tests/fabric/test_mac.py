@@ -29,9 +29,7 @@ def test_work_that_comes_while_the_wire_is_busy_goes_out_right_behind() -> None:
     mine, theirs = queue_pair(one), queue_pair(other)
     connect(one, mine, other, theirs)
     source, sink = one.filled(bytes(8192)), other.buffer(8192)
-    wr = SendWR(
-        SendOpcode.RDMA_WRITE, (source.sge(),), remote_address=sink.address, rkey=sink.rkey
-    )
+    wr = SendWR(SendOpcode.RDMA_WRITE, (source.sge(),), remote_address=sink.address, rkey=sink.rkey)
     times: list[int] = []
     network.tap("one", lambda _, now: times.append(now))
 
