@@ -6,6 +6,7 @@ is given to ours as Linux chose it (:class:`Chosen`); what else may differ is in
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -30,17 +31,23 @@ from rdmawire.nic.profile import RXE
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.wire import roce
-from rdmawire.wire.cm import REP, SIDRREP
+from rdmawire.wire.cm import DREQ, REP, SIDRREP
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.cm_request import REQ, SIDRREQ
 from rdmawire.wire.inet import UDP, Ethernet, IPv4
 from tests.nic.cm.stage import message_in
-from tests.nic.replay.capture import Seen, read
+from tests.nic.replay.capture import Seen, management_in, read
 
 RPING: Final = service_id(PortSpace.TCP, 7174)
+UCMATOSE: Final = service_id(PortSpace.TCP, 7471)
 UDADDY: Final = service_id(PortSpace.UDP, 7174)
 ONE_AND_ONE: Final = ConnParam(responder_resources=1, initiator_depth=1)
 """What rping asks for and grants."""
+
+UCMATOSE_ASKS: Final = ConnParam(
+    responder_resources=1, initiator_depth=1, retry_count=5, rnr_retry_count=0
+)
+"""What ucmatose asks for; it grants the same, but for an RNR retry count of 7."""
 
 FREE: Final = {
     "identification": "a packet that is never fragmented needs none (RFC 6864, 4.1); ours is 0",
@@ -68,13 +75,19 @@ def message_of(seen: Seen) -> Heard:
     return heard
 
 
+def transaction(frames: tuple[Seen, ...], gid: bytes) -> int:
+    """The transaction of an end's own requests; any, where it makes none."""
+    heard = (message_of(seen) for seen in frames if seen.source == gid)
+    return next((one.tid for one in heard if isinstance(one.message, REQ | DREQ)), 1)
+
+
 def drawn(frames: tuple[Seen, ...], gid: bytes) -> Iterator[int]:
     """What the manager of one end drew."""
     for seen in frames:
         heard = message_of(seen)
         message = heard.message
         if seen.source == gid and isinstance(message, REQ | REP):
-            yield from (message.local_comm_id, heard.tid, message.starting_psn)
+            yield from (message.local_comm_id, transaction(frames, gid), message.starting_psn)
             return
         if seen.source == gid and isinstance(message, SIDRREQ):
             yield from (message.request_id, heard.tid)
@@ -84,11 +97,17 @@ def drawn(frames: tuple[Seen, ...], gid: bytes) -> Iterator[int]:
             return
 
 
+def management_of(name: str) -> tuple[Seen, ...]:
+    """The management datagrams of a capture of Linux's."""
+    beside = Path(__file__).with_name(f"{name}.pcap")
+    return management_in(beside) if beside.exists() else read(name).management
+
+
 class Player:
     """One end of a captured conversation, played by our manager."""
 
     def __init__(self, name: str, *, active: bool) -> None:
-        self.frames = read(name).management
+        self.frames = management_of(name)
         first = self.frames[0]
         peer = self.frames[1]
         mine = first if active else peer
@@ -231,6 +250,46 @@ def test_rpings_data_follow_the_connection_that_was_made() -> None:
     assert peers.qpn == qp.number
 
 
+def test_ucmatose_from_the_active_side() -> None:
+    player = Player("rxe61_ucmatose", active=True)
+    req = player.said(CMAttribute.REQ)
+    assert isinstance(req.message, REQ)
+    header = req.ip_header
+    assert header is not None
+    qp = player.qp(QPType.RC, req.message.local_qpn)
+    manager = player.port.manager
+    port = header.source_port
+    number = manager.connect(qp, player.path, UCMATOSE, 0, UCMATOSE_ASKS, source_port=port)
+    player.sends(CMAttribute.REQ)
+    (told,) = player.hear(CMAttribute.REP)
+    assert isinstance(told, Established)
+    player.sends(CMAttribute.RTU)
+    assert player.hear(CMAttribute.DREQ) == [Disconnected(number)]
+    manager.disconnect(number, 0)
+    player.sends(CMAttribute.DREP)
+    assert player.is_silent()
+    assert player.compared == ["REQ", "RTU", "DREP"]
+
+
+def test_ucmatose_from_the_passive_side() -> None:
+    player = Player("rxe61_ucmatose", active=False)
+    rep, manager = player.said(CMAttribute.REP).message, player.port.manager
+    assert isinstance(rep, REP)
+    manager.listen(UCMATOSE)
+    (asked,) = player.hear(CMAttribute.REQ)
+    assert isinstance(asked, ConnectRequest)
+    assert (asked.retry_count, asked.rnr_retry_count) == (5, 0)
+    qp = player.qp(QPType.RC, rep.local_qpn)
+    manager.accept(asked.id, qp, 0, UCMATOSE_ASKS._replace(rnr_retry_count=rep.rnr_retry_count))
+    player.sends(CMAttribute.REP)
+    assert player.hear(CMAttribute.RTU) == [Established(asked.id, bytes(224))]
+    manager.disconnect(asked.id, 0)
+    player.sends(CMAttribute.DREQ)
+    assert player.hear(CMAttribute.DREP) == [Disconnected(asked.id)]
+    assert player.is_silent()
+    assert player.compared == ["REP", "DREQ"]
+
+
 def test_udaddy_from_the_active_side() -> None:
     player = Player("rxe61_udaddy", active=True)
     header = player.said(CMAttribute.SIDR_REQ).ip_header
@@ -261,12 +320,13 @@ def test_udaddy_from_the_passive_side() -> None:
     assert player.is_silent()
 
 
-@pytest.mark.parametrize("name", ["rxe61_rping", "rxe61_udaddy"])
+@pytest.mark.parametrize("name", ["rxe61_rping", "rxe61_ucmatose", "rxe61_udaddy"])
 def test_every_management_frame_is_one_of_ours_to_send(name: str) -> None:
     """The tests above, of both ends together, compare all that there are."""
-    attributes = [CMAttribute(message_of(seen).mad.attribute_id) for seen in read(name).management]
+    attributes = [CMAttribute(message_of(seen).mad.attribute_id) for seen in management_of(name)]
     sent = {
         "rxe61_rping": ["REQ", "REP", "RTU", "DREQ", "DREP"],
+        "rxe61_ucmatose": ["REQ", "REP", "RTU", "DREQ", "DREP"],
         "rxe61_udaddy": ["SIDR_REQ", "SIDR_REP"],
     }
     assert [attribute.name for attribute in attributes] == sent[name]
