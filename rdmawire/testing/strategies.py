@@ -6,6 +6,7 @@
 Needs hypothesis: ``pip install "rdmawire[hypothesis]"``.
 """
 
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 try:
@@ -18,6 +19,7 @@ except ModuleNotFoundError as error:
         name="hypothesis",
     ) from None
 
+from rdmawire.errors import WireError
 from rdmawire.wire import ib, rdmap
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.inet import (
@@ -74,10 +76,24 @@ def payloads(kind: Payload, longest: int) -> st.SearchStrategy[bytes]:
     return st.binary(min_size=length, max_size=length)
 
 
+def packets(
+    longest: int = 64, opcodes: Collection[int] = tuple(SHAPES)
+) -> st.SearchStrategy[Packet]:
+    """Legal transport packets of these opcodes, with up to ``longest`` octets of payload.
+
+    Every opcode that the standard allows, where none are named. :class:`WireError` for an
+    opcode whose shape is not known, such as a vendor's, and for no opcodes at all.
+    """
+    if unknown := sorted(set(opcodes) - set(SHAPES)):
+        raise WireError(f"opcode {unknown[0]:#04x} has no shape to build a packet by")
+    if not opcodes:
+        raise WireError("no opcodes to build packets of: name one or more")
+    return _packets(longest, sorted(opcodes))
+
+
 @st.composite
-def packets(draw: st.DrawFn, longest: int = 64) -> Packet:
-    """Legal transport packets of every opcode, with up to ``longest`` octets of payload."""
-    opcode = draw(st.sampled_from(sorted(SHAPES)))
+def _packets(draw: st.DrawFn, longest: int, opcodes: list[int]) -> Packet:
+    opcode = draw(st.sampled_from(opcodes))
     extended = [draw(headers(table)) for table in LAYOUTS[opcode].headers]
     payload = draw(payloads(SHAPES[opcode].payload, longest))
     bth = draw(headers(ib.BTH, opcode=opcode, padcnt=-len(payload) % 4))

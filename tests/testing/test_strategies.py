@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from hypothesis import find, given
+from hypothesis import strategies as st
 
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import (
@@ -16,11 +17,11 @@ from rdmawire.testing.strategies import (
     start_ups,
 )
 from rdmawire.wire import rdmap
-from rdmawire.wire.ib import BTH
+from rdmawire.wire.ib import BTH, RETH
 from rdmawire.wire.layout import joined
 from rdmawire.wire.mad import SIZE, layout
 from rdmawire.wire.mpa import REPLY_KEY, REQUEST_KEY, MPARequest, parse_fpdu
-from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.opcode import SHAPES, Opcode
 from rdmawire.wire.packet import Packet
 
 WITHOUT_HYPOTHESIS = """
@@ -43,10 +44,23 @@ def test_without_hypothesis_the_error_is_one_line_that_says_how_to_install_it() 
     assert "another exception" not in done.stderr
 
 
-def test_the_smallest_packet_of_an_opcode_is_found() -> None:
-    packet = find(packets(), lambda packet: packet.bth.opcode == Opcode.RC_RDMA_WRITE_ONLY)
-    assert packet.payload == b""
+def test_the_smallest_packet_of_an_opcode_is_all_zeros() -> None:
+    packet = find(packets(opcodes=[Opcode.RC_RDMA_WRITE_ONLY]), lambda _: True)
+    assert packet == Packet(BTH(opcode=Opcode.RC_RDMA_WRITE_ONLY, pkey=0), (RETH(),))
+
+
+@given(st.data(), st.sets(st.sampled_from(sorted(SHAPES)), min_size=1))
+def test_packets_have_one_of_the_opcodes_asked_for(data: st.DataObject, opcodes: set[int]) -> None:
+    packet = data.draw(packets(opcodes=opcodes))
+    assert packet.bth.opcode in opcodes
     packet.check()
+
+
+def test_opcodes_of_no_packet_are_refused_where_they_are_named() -> None:
+    with pytest.raises(WireError, match=r"opcode 0xff has no shape to build a packet by"):
+        packets(opcodes=[Opcode.RC_SEND_ONLY, 0xFF])
+    with pytest.raises(WireError, match=r"no opcodes to build packets of: name one or more"):
+        packets(opcodes=[])
 
 
 def test_a_fixed_row_that_no_header_has_is_refused_where_it_is_named() -> None:
