@@ -30,6 +30,7 @@ from tests.interop.frames import (
     opcode,
     rdmap_opcode,
     short_send,
+    zeros_sent,
 )
 
 
@@ -112,6 +113,13 @@ BLIND_SPOTS = (
         "guessed to be RPC over RDMA, then called malformed, and the ICRC is not reached",
         "rxe612_vt_rc_awrite.pcap",
         short_send,
+    ),
+    BlindSpot(
+        ("data.*",),
+        "the same opcodes with more than 16 octets of payload, all of them zero",
+        "guessed to be RPC over RDMA or SMB Direct, and no octet is shown",
+        "rxe61_ucmatose.pcap",
+        zeros_sent,
     ),
     BlindSpot(
         ("infiniband.*variant.crc",),

@@ -47,8 +47,15 @@ def payload(frame: Dissection) -> bytes:
 
 
 def short_send(frame: Dissection) -> bool:
-    ends = of_operation(*_GUESSED)(frame) and not has(MAD)(frame)
-    return ends and len(payload(frame)) <= 12
+    return _guessed(frame) and len(payload(frame)) <= 12
+
+
+def zeros_sent(frame: Dissection) -> bool:
+    return _guessed(frame) and len(payload(frame)) > 16 and not any(payload(frame))
+
+
+def _guessed(frame: Dissection) -> bool:
+    return of_operation(*_GUESSED)(frame) and not has(MAD)(frame)
 
 
 _GUESSED = (Operation.SEND_ONLY, Operation.SEND_LAST, Operation.SEND_ONLY_WITH_INVALIDATE)

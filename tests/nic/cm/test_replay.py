@@ -6,7 +6,6 @@ is given to ours as Linux chose it (:class:`Chosen`); what else may differ is in
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -36,7 +35,7 @@ from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.cm_request import REQ, SIDRREQ
 from rdmawire.wire.inet import UDP, Ethernet, IPv4
 from tests.nic.cm.stage import message_in
-from tests.nic.replay.capture import Seen, management_in, read
+from tests.nic.replay.capture import Seen, read
 
 RPING: Final = service_id(PortSpace.TCP, 7174)
 UCMATOSE: Final = service_id(PortSpace.TCP, 7471)
@@ -97,17 +96,11 @@ def drawn(frames: tuple[Seen, ...], gid: bytes) -> Iterator[int]:
             return
 
 
-def management_of(name: str) -> tuple[Seen, ...]:
-    """The management datagrams of a capture of Linux's."""
-    beside = Path(__file__).with_name(f"{name}.pcap")
-    return management_in(beside) if beside.exists() else read(name).management
-
-
 class Player:
     """One end of a captured conversation, played by our manager."""
 
     def __init__(self, name: str, *, active: bool) -> None:
-        self.frames = management_of(name)
+        self.frames = read(name).management
         first = self.frames[0]
         peer = self.frames[1]
         mine = first if active else peer
@@ -323,7 +316,7 @@ def test_udaddy_from_the_passive_side() -> None:
 @pytest.mark.parametrize("name", ["rxe61_rping", "rxe61_ucmatose", "rxe61_udaddy"])
 def test_every_management_frame_is_one_of_ours_to_send(name: str) -> None:
     """The tests above, of both ends together, compare all that there are."""
-    attributes = [CMAttribute(message_of(seen).mad.attribute_id) for seen in management_of(name)]
+    attributes = [CMAttribute(message_of(seen).mad.attribute_id) for seen in read(name).management]
     sent = {
         "rxe61_rping": ["REQ", "REP", "RTU", "DREQ", "DREP"],
         "rxe61_ucmatose": ["REQ", "REP", "RTU", "DREQ", "DREP"],

@@ -122,13 +122,6 @@ def read(name: str) -> Capture:
     return Capture(name, *_commands()[name], kept, others, greetings)
 
 
-def management_in(path: Path) -> tuple[Seen, ...]:
-    """The management datagrams of a capture that stands elsewhere."""
-    with open_capture(path) as records:
-        found = [_seen(n, record.time_ns, record.data) for n, record in enumerate(records, 1)]
-    return tuple(seen for frames in found for seen in frames if seen.qpn == MANAGEMENT_QPN)
-
-
 def _greetings(octets: bytes) -> dict[bytes, Greeting]:
     found = _GREETING.search(octets)
     if found is None:

@@ -12,7 +12,7 @@ from tests.nic.replay.exceptions import EXCEPTIONS, SPURIOUS, with_identificatio
 from tests.nic.replay.facts import LOST, TWICE
 from tests.nic.replay.player import Compared, Replay
 
-MANAGEMENT_FRAMES = 7
+MANAGEMENT_FRAMES = 12
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 _BURSTS = [end for end in ANSWERERS if end.capture.name not in {*LOST, *TWICE, *SPURIOUS}]
 """Where no answer was lost and no request repeated."""

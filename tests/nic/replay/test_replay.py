@@ -15,7 +15,7 @@ from tests.nic.replay.facts import RECEIVED, SENT
 from tests.nic.replay.player import Compared, Replay
 from tests.nic.replay.posted import OF_RECEIVES, Message
 
-FRAMES = 1008
+FRAMES = 1024
 """RoCEv2 frames in all captures together, but those to the management queue pair."""
 TICK = 4_000_000
 """Nanoseconds of a tick of the captured kernels, by which their timers count."""
