@@ -6,7 +6,7 @@ from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.session import Session
 from rdmawire.analysis.steps import LINK_STEPS, NEXT
 from rdmawire.analysis.walk import By, Walk
-from rdmawire.capture import LinkType, Reader
+from rdmawire.capture import LinkType, Reader, Record
 from rdmawire.errors import CaptureError
 from rdmawire.wire.inet import ROCE_PORT
 
@@ -51,18 +51,22 @@ class Dissector:
             _check_known(reader, {reader.interfaces[0].link_type})
         link_types = set()
         for record in reader:
-            frame = self.dissect(
-                record.data,
-                link_type=record.link_type,
-                time_ns=record.time_ns,
-                length=record.length,
-            )
-            if reader.format == "pcapng":
-                frame.interface, frame.comments = record.interface, record.comments
-            frame.file = reader.name
             link_types.add(record.link_type)
-            yield frame
+            yield self.record(record, reader)
         _check_known(reader, link_types)
+
+    def record(self, record: Record, reader: Reader) -> Dissection:
+        """Dissect the next record of a capture, with its interface and comments."""
+        frame = self.dissect(
+            record.data,
+            link_type=record.link_type,
+            time_ns=record.time_ns,
+            length=record.length,
+        )
+        if reader.format == "pcapng":
+            frame.interface, frame.comments = record.interface, record.comments
+        frame.file = reader.name
+        return frame
 
 
 def _check_known(reader: Reader, link_types: set[int]) -> None:

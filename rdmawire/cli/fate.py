@@ -36,14 +36,7 @@ class Fates:
         dissector = Dissector(self._ports)
 
         def choose(record: Record) -> Fate:
-            frame = dissector.dissect(
-                record.data,
-                link_type=record.link_type,
-                time_ns=record.time_ns,
-                length=record.length,
-            )
-            if reader.format == "pcapng":
-                frame.interface, frame.comments = record.interface, record.comments
+            frame = dissector.record(record, reader)
             if self._keep is not None and not self._keep(frame):
                 return Fate.DROP
             if self._drop is not None and self._drop(frame):
