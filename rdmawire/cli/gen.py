@@ -26,12 +26,12 @@ from rdmawire.traffic.generate.order import (
     MOST_LOSS,
     MOST_MESSAGES,
     MOST_QPS,
-    MTUS,
     Order,
     Tap,
     Verb,
 )
 from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
+from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _psn(text: str) -> int:
     "[default: 4k; 1k for ud; several for mix]",
 )  # fmt: skip
 @click.option(
-    "--mtu", type=click.Choice([str(mtu) for mtu in MTUS]), default="1024", show_default=True,
+    "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]), default="1024", show_default=True,
     help="Path MTU.",
 )  # fmt: skip
 @click.option(

@@ -30,6 +30,7 @@ from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import BTH
+from rdmawire.wire.management import MTU
 
 if TYPE_CHECKING:
     from rdmawire.nic.congestion.governor import Governor
@@ -125,7 +126,7 @@ class QueuePair:
         now = self.attributes
         self.cap = now.cap
         path_mtu = now.path_mtu if self.service.connected else self.device.profile.max_mtu
-        self.mtu = self.service.frame or 128 << path_mtu
+        self.mtu = self.service.frame or MTU(path_mtu).octets
         self.access = now.qp_access_flags
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey

@@ -1,6 +1,7 @@
 """What all management classes share: classes, methods, statuses, and ClassPortInfo. IBA 13.4."""
 
 from enum import IntEnum
+from typing import Self
 
 from rdmawire.wire.header import Header, bits, octets
 from rdmawire.wire.show import HEX, IPV6
@@ -130,6 +131,19 @@ class MTU(IntEnum):
     OCTETS_2048 = 4
     OCTETS_4096 = 5
 
+    @property
+    def octets(self) -> int:
+        """The payload of a full packet."""
+        return 128 << self.value
+
+    @classmethod
+    def of(cls, octets: int) -> Self:
+        """The code of a path MTU; ``ValueError`` for octets that are none."""
+        return cls(octets.bit_length() - 8 if octets.bit_count() == 1 else 0)
+
+
+PATH_MTUS = tuple(mtu.octets for mtu in MTU)
+"""Every path MTU, in octets, the least first."""
 
 _RATES_FROM_2 = (
     *("2.5", "10", "30", "5", "20", "40", "60", "80", "120", "14", "56", "112", "168"),

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from rdmawire.analysis.statistics.circle import Numbers, distances
 from rdmawire.analysis.statistics.flow import FLOWS, Grouped
 from rdmawire.analysis.statistics.opcodes import IS_READ
+from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
-MTUS = (4096, 2048, 1024, 512, 256)
+MTUS = PATH_MTUS[::-1]
 """The path MTUs that there are. IBA 9.5.1."""
 REACH = 1 << 16
 """Numbers that a request may be away from where the one before it ended."""

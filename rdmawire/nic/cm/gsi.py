@@ -31,7 +31,7 @@ RECEIVES: Final = 256
 SENDS: Final = 1024
 LENGTH: Final = GRH.SIZE + SIZE
 """Octets of a management datagram in memory."""
-SLOT: Final = GRH.SIZE + (128 << MTU.OCTETS_4096)
+SLOT: Final = GRH.SIZE + MTU.OCTETS_4096.octets
 
 _CAP = QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_inline_data=SIZE)
 _M = QPAttrMask

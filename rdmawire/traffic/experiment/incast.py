@@ -66,12 +66,7 @@ def timely(rate: int) -> MakeScheme:
 
 def per_octet(marking: Marking, mtu: MTU) -> Marking:
     """As many marks for each octet with other frames as with those of 1 KiB."""
-    return replace(marking, pmax=marking.pmax * octets_of(mtu) / _PUBLISHED_FRAME)
-
-
-def octets_of(mtu: MTU) -> int:
-    """The payload of a full packet."""
-    return 128 << mtu
+    return replace(marking, pmax=marking.pmax * mtu.octets / _PUBLISHED_FRAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,6 @@ from rdmawire.wire.psn import MODULUS
 PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
 """An adapter that never gives a peer up: what is lost is sent again until it arrives."""
 
-_MTU_CODES: Final = {128 << code: code for code in MTU}
 QPNS: Final = range(0x100, 0xFFFFFE)
 """Numbers of queue pairs that look like no mistake."""
 
@@ -116,7 +115,7 @@ class Ends:
 
     def _bring_up(self, own: End, peer: End, lane: Lane, psns: tuple[int, int]) -> None:
         attributes = ATTRIBUTES._replace(
-            path_mtu=_MTU_CODES[self._order.mtu],
+            path_mtu=MTU.of(self._order.mtu),
             sq_psn=psns[0],
             rq_psn=psns[1],
             dest_qp_num=lane.answers.number,

@@ -10,12 +10,12 @@ from rdmawire.fabric.host import Place
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.traffic.generate.address import Address, place
 from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
+from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
 MOST_QPS: Final = 1 << 14
 MOST_LOSS: Final = 0.5
 MOST_MESSAGES: Final = 10**15
-MTUS: Final = (256, 512, 1024, 2048, 4096)
 LAST_SEED: Final = (1 << 64) - 1
 LAST_VLAN: Final = 4094
 LAST_TIMEOUT: Final = 31
@@ -124,7 +124,7 @@ class Order:
 
 
 _ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
-    "mtu": MTUS,
+    "mtu": PATH_MTUS,
     "count": range(1, MOST_MESSAGES + 1),
     "frames": range(1, MOST_MESSAGES + 1),
     "qps": range(1, MOST_QPS + 1),

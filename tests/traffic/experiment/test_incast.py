@@ -25,7 +25,6 @@ from rdmawire.traffic.experiment.incast import (
     SWITCH,
     Incast,
     Plan,
-    octets_of,
     per_octet,
     with_dcqcn,
     with_timely,
@@ -57,7 +56,7 @@ def later(values: list[float]) -> list[float]:
 
 
 def test_dcqcn_converges_to_fair_shares_of_a_full_link_and_the_queue_of_the_model() -> None:
-    rate, frame = gbps(40), octets_of(CHOSEN) + HEADERS
+    rate, frame = gbps(40), CHOSEN.octets + HEADERS
     marking = per_octet(MARKING, CHOSEN)
     incast = Incast(with_dcqcn(Plan(rate=rate, mtu=CHOSEN)))
     incast.run(until=END)

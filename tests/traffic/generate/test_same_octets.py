@@ -13,12 +13,13 @@ from rdmawire.fabric.clock import gbps
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import blend
 from rdmawire.traffic.generate.address import Address
-from rdmawire.traffic.generate.order import CNP_DSCP, DEFAULT_SIZES, MTUS, Order, Tap, Verb
+from rdmawire.traffic.generate.order import CNP_DSCP, DEFAULT_SIZES, Order, Tap, Verb
 from rdmawire.traffic.generate.playing import play
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.repeating import repeat
 from rdmawire.traffic.summary import Summary
+from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 from tests.traffic.generate.made import Made, made, read, short_rounds, writing
 
@@ -38,7 +39,7 @@ def orders(draw: st.DrawFn) -> Order:
     order = Order(
         verb=verb,
         sizes=Sizes.parse(sizes) if verb in DEFAULT_SIZES else None,
-        mtu=draw(st.sampled_from(MTUS)),
+        mtu=draw(st.sampled_from(PATH_MTUS)),
         qps=draw(st.sampled_from([1, 1, 2, 5])),
         loss=loss,
         gpu=draw(st.booleans()),

@@ -70,7 +70,7 @@ class Lane:
     def _attributes(self) -> QPAttributes:
         plan, side = self.plan, self.side
         base = ATTRIBUTES._replace(
-            path_mtu=MTU((plan.mtu // 128).bit_length() - 1),
+            path_mtu=MTU.of(plan.mtu),
             sq_psn=plan.psn[side],
             rq_psn=plan.psn[1 - side],
         )

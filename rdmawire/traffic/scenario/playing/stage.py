@@ -23,12 +23,11 @@ from rdmawire.traffic.scenario.playing.holding import Held
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine
 from rdmawire.traffic.scenario.playing.way import WAYS
+from rdmawire.wire.management import PATH_MTUS
 
 EVENTS: Final = 1_000_000
 EVENTS_PER_PACKET: Final = 256
 """Frames and timers after which a scenario is ended: so many, and so many for each packet."""
-
-_SMALLEST_MTU: Final = 256
 
 
 class Stage:
@@ -173,7 +172,7 @@ def _event_limit(scenario: Scenario) -> int:
             for span in step.local
         )
         ends = counts.get(step.end.connection, 1) if step.end is not None else 1
-        packets += step.times * ends * (octets // _SMALLEST_MTU + 1)
+        packets += step.times * ends * (octets // PATH_MTUS[0] + 1)
     return EVENTS + EVENTS_PER_PACKET * packets
 
 
