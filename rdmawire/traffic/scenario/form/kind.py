@@ -13,7 +13,7 @@ from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, described, is_nothing
+from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar, described, is_nothing
 from rdmawire.traffic.scenario.model import Mark, Range
 
 T = TypeVar("T")
@@ -54,6 +54,13 @@ def misfit(node: Node, expected: str, error: Unfit | None = None) -> Misread:
         return Misread(node.mark, described(node), expected)
     expected = error.expected or expected
     return Misread(node.mark, described(node), expected, word=error.word, known=error.known)
+
+
+def pairs_of(node: Node, expected: str) -> tuple[tuple[Scalar, Node], ...]:
+    """The keys of what stands in braces, with their values."""
+    if not isinstance(node, Pairs):
+        raise misfit(node, expected)
+    return node.pairs
 
 
 def text_of(node: Node, expected: str) -> str:
@@ -311,9 +318,7 @@ class Two(Generic[T]):
         parts = tuple(_parts(node))
         if len(parts) != 2 and not (len(parts) == 1 and self.same):
             raise misfit(node, self.said)
-        found, whole = reading.gather(partial(self.item.read, part, reading) for part in parts)
-        if not whole:
-            raise Unread
+        found = reading.every(partial(self.item.read, part, reading) for part in parts)
         return found[0], found[-1]
 
     def show(self, value: tuple[T, T]) -> str:

@@ -146,3 +146,10 @@ class Reading:
                 self.mistakes.tell(error)
                 whole = False
         return tuple(found), whole
+
+    def every(self, reads: Iterable[Callable[[], T]]) -> tuple[T, ...]:
+        """All that is read; :class:`Unread` where something cannot be, once all that is told."""
+        found, whole = self.gather(reads)
+        if not whole:
+            raise Unread
+        return found

@@ -7,7 +7,16 @@ from typing import Any, Final, Generic, TypeVar
 
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form import units
-from rdmawire.traffic.scenario.form.kind import Definitions, Json, Kind, Leaf, Many, Two, misfit
+from rdmawire.traffic.scenario.form.kind import (
+    Definitions,
+    Json,
+    Kind,
+    Leaf,
+    Many,
+    Two,
+    misfit,
+    pairs_of,
+)
 from rdmawire.traffic.scenario.form.mistake import Misread, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar, is_nothing
@@ -213,9 +222,7 @@ class Named(Generic[T]):
 
     def read(self, node: Node, reading: Reading) -> tuple[T, ...]:
         """Those that can be read; what is amiss with the others is told."""
-        if not isinstance(node, Pairs):
-            raise misfit(node, self.said)
-        reads = (partial(self._read, key, value, reading) for key, value in node.pairs)
+        reads = (partial(self._read, *pair, reading) for pair in pairs_of(node, self.said))
         return reading.gather(reads)[0]
 
     def _read(self, key: Scalar, node: Node, reading: Reading) -> T:
@@ -292,17 +299,13 @@ class Keyed(Generic[T]):
 
     def read(self, node: Node, reading: Reading) -> Any:
         """Those that can be read; what is amiss with the others is told."""
-        if not isinstance(node, Pairs):
-            raise misfit(node, self.said)
-        reads = (partial(self._read, key, value, reading) for key, value in node.pairs)
+        reads = (partial(self._read, *pair, reading) for pair in pairs_of(node, self.said))
         return self.whole(reading.gather(reads)[0])
 
     def _read(self, key: Scalar, node: Node, reading: Reading) -> T:
-        both, whole = reading.gather(
+        both = reading.every(
             [partial(self.key.read, key, reading), partial(self.value.read, node, reading)]
         )
-        if not whole:
-            raise Unread
         return self.make(*both, key.mark)
 
     def json(self, known: Definitions) -> Json:

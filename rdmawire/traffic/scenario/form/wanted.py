@@ -10,10 +10,10 @@ from rdmawire.fabric.field import names, row_of
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.nic.address import mapped
 from rdmawire.traffic.scenario.form import units
-from rdmawire.traffic.scenario.form.kind import Definitions, Json, misfit, parsed
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed
+from rdmawire.traffic.scenario.form.kind import Definitions, Json, pairs_of, parsed
+from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar, described
+from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, described
 from rdmawire.wire.header import Row
 from rdmawire.wire.show import Kind as Notation
 
@@ -64,13 +64,8 @@ class Where:
     )
 
     def read(self, node: Node, reading: Reading) -> Mapping[str, Wanted]:
-        if not isinstance(node, Pairs):
-            raise misfit(node, self.said)
-        reads = (partial(self._read, key, value, reading) for key, value in node.pairs)
-        found, whole = reading.gather(reads)
-        if not whole:
-            raise Unread
-        return dict(found)
+        pairs = pairs_of(node, self.said)
+        return dict(reading.every(partial(self._read, *pair, reading) for pair in pairs))
 
     def _read(self, key: Scalar, node: Node, reading: Reading) -> tuple[str, Wanted]:
         name = FIELD.read(key, reading)

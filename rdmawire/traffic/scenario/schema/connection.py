@@ -20,34 +20,33 @@ from rdmawire.traffic.scenario.form.kind import (
     Two,
     Word,
     fraction,
-    misfit,
     number,
+    pairs_of,
     rate,
     size,
     text_of,
     time,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed
+from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Choice, Found, Key, Named, Record
 from rdmawire.traffic.scenario.form.reference import END, HOST, SPAN, check_known
-from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar
+from rdmawire.traffic.scenario.form.source import Node, Scalar
 from rdmawire.traffic.scenario.model import ConnectionPlan, Mark, ReceivePlan
 from rdmawire.traffic.scenario.rules.connection import check_connection
 from rdmawire.traffic.scenario.schema.words import ACCESS, TYPE
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES
-from rdmawire.wire.management import MTU
+from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
 MOST_PAIRS: Final = 1 << 12
 """Queue pairs of one connection at each end."""
 _MOST_RECEIVES: Final = min(profile.max_qp_wr for profile in PROFILES.values())
-_MTUS: Final = tuple(128 << mtu for mtu in MTU)
 
 
 def _mtu(text: str) -> int:
     found = units.number(text)
-    if found not in _MTUS:
+    if found not in PATH_MTUS:
         raise Unfit
     return found
 
@@ -184,13 +183,8 @@ class SharedReceives:
     samples = ("{server: pool}",)
 
     def read(self, node: Node, reading: Reading) -> Mapping[str, str]:
-        if not isinstance(node, Pairs):
-            raise misfit(node, self.said)
-        reads = (partial(self._read, key, value, reading) for key, value in node.pairs)
-        found, whole = reading.gather(reads)
-        if not whole:
-            raise Unread
-        return dict(found)
+        pairs = pairs_of(node, self.said)
+        return dict(reading.every(partial(self._read, *pair, reading) for pair in pairs))
 
     def _read(self, key: Scalar, node: Node, reading: Reading) -> tuple[str, str]:
         host = HOST.read(key, reading)
@@ -215,7 +209,7 @@ _BETWEEN: Final = Two(
     ("'client, server'", "[client, server]"),
 )
 _MTU: Final = Leaf(
-    said=f"one of {listed(map(str, _MTUS))}",
+    said=f"one of {listed(map(str, PATH_MTUS))}",
     parse=_mtu,
     samples=("1024", "4096"),
     types=("integer",),

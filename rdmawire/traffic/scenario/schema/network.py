@@ -20,7 +20,7 @@ from rdmawire.traffic.scenario.form.kind import (
     text_of,
     time,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, Unread
+from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found, Key, Named, Record
 from rdmawire.traffic.scenario.form.reference import NODE
@@ -125,11 +125,7 @@ class Joint:
         names = text_of(node, self.said).split("-")
         if len(names) != 2 or names[0] == names[1]:
             raise Misread(node.mark, quoted(text_of(node, self.said)), self.said)
-        ends, whole = reading.gather(
-            partial(NODE.read, Scalar(name, node.mark), reading) for name in names
-        )
-        if not whole:
-            raise Unread
+        ends = reading.every(partial(NODE.read, Scalar(name, node.mark), reading) for name in names)
         return ends[0], ends[1]
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
