@@ -9,6 +9,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from rdmawire.fabric.attended import AttendedPort
 from rdmawire.fabric.host import Host
 from rdmawire.nic.attribute import QPCap
 from rdmawire.nic.cm import event
@@ -16,6 +17,7 @@ from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.cm.port import ManagedPort
 from rdmawire.nic.cm.service import PortSpace, service_id
 from rdmawire.nic.cm.settings import CMSettings, ConnParam
+from rdmawire.nic.event import Event
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.traffic.generate.ends import QPNS
@@ -46,11 +48,13 @@ class ManagedEnd(Host):
         super().__init__(number, place=order.place(number))
         self._random = Random(f"{order.seed}/manager {number}")  # noqa: S311 - repeatable
         settings = CMSettings(most_connections=2 * (MOST_WAITING + order.qps))
-        self._port = ManagedPort(self.nic, neighbours.get, self._random, settings)
-        self.manager = self._port.manager
+        managed = ManagedPort(self.nic, neighbours.get, self._random, settings)
+        self.manager = managed.manager
+        self.port = AttendedPort(self.nic, managed)
+        self.port.hear = self.heed
         self._cq = self.nic.create_cq(_CQE)
         self._init = QPInit(self.pd, self._cq, self._cq, _CAP)
-        self.offer = ConnParam(psn=order.psn, path_mtu=MTU[f"OCTETS_{order.mtu}"])
+        self.offer = ConnParam(psn=order.psn, path_mtu=MTU.of(order.mtu))
         self._qps: dict[int, QueuePair] = {}
 
     def queue_pair(self) -> QueuePair:
@@ -63,43 +67,28 @@ class ManagedEnd(Host):
         """The queue pair is that of the connection with this id."""
         self._qps[number] = qp
 
-    def heed(self, told: CMEvent, now: int) -> None:  # noqa: ARG002 - those that do more need it
+    @property
+    def now(self) -> int:
+        """The time (ns) of what is told."""
+        return self.nic.device.now
+
+    def heed(self, told: Event | CMEvent) -> None:
         """A queue pair goes when its connection is nowhere any more."""
         if isinstance(told, event.TimewaitExit | _UNDONE) and told.id in self._qps:
             self.nic.destroy_qp(self._qps.pop(told.id))
-
-    # As a port of the world.
-
-    def receive(self, frame: bytes, now: int) -> None:
-        self._port.receive(frame, now)
-        self._hear(now)
-
-    def transmit(self, now: int) -> list[bytes]:
-        return self._port.transmit(now)
-
-    def next_timer(self) -> int | None:
-        return self._port.next_timer()
-
-    def handle_timer(self, now: int) -> None:
-        self._port.handle_timer(now)
-        self._hear(now)
-
-    def _hear(self, now: int) -> None:
-        while (told := self._port.next_event()) is not None:
-            self.heed(told, now)
 
 
 class Server(ManagedEnd):
     """Grants what is asked for, and agrees when it is taken down."""
 
-    def heed(self, told: CMEvent, now: int) -> None:
+    def heed(self, told: Event | CMEvent) -> None:
         if isinstance(told, event.ConnectRequest):
             qp = self.queue_pair()
             self.keep(told.id, qp)
-            self.manager.accept(told.id, qp, now, self.offer)
+            self.manager.accept(told.id, qp, self.now, self.offer)
         elif isinstance(told, event.Disconnected):
-            self.manager.disconnect(told.id, now)
-        super().heed(told, now)
+            self.manager.disconnect(told.id, self.now)
+        super().heed(told)
 
 
 class Client(ManagedEnd):
@@ -117,12 +106,12 @@ class Client(ManagedEnd):
         qp = self.queue_pair()
         self.keep(self.manager.connect(qp, path, SERVICE, now, self.offer), qp)
 
-    def heed(self, told: CMEvent, now: int) -> None:
+    def heed(self, told: Event | CMEvent) -> None:
         if isinstance(told, event.Established):
-            self.manager.disconnect(told.id, now)
+            self.manager.disconnect(told.id, self.now)
         self.failed += isinstance(told, _UNDONE)
         self.over += isinstance(told, event.Disconnected | _UNDONE)
-        super().heed(told, now)
+        super().heed(told)
 
 
 class Connecting:
@@ -138,7 +127,7 @@ class Connecting:
         self.server.manager.listen(SERVICE, backlog=order.qps)
         for end in (self.client, self.server):
             neighbours[end.gid] = end.mac
-            self._setup.attach(end, end.mac)
+            self._setup.attach(end.port, end.mac)
         self._asked = 0
 
     def watch(self, output: Output) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
+from rdmawire.fabric.attended import AttendedPort
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Host, Place
 from rdmawire.fabric.link import Link
@@ -20,6 +21,7 @@ from rdmawire.nic.cm.event import (
 from rdmawire.nic.cm.port import ManagedPort
 from rdmawire.nic.cm.service import PortSpace, service_id
 from rdmawire.nic.cm.settings import CMSettings, ConnParam
+from rdmawire.nic.event import Event
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
@@ -48,8 +50,10 @@ class Managed(Host):
         super().__init__(place=place)
         drawn = Random(f"{name}/{who}")
         self.number = drawn.getrandbits(22) | 1 << 22
-        self.port = ManagedPort(self.nic, neighbours.get, drawn, _SETTINGS)
-        self.manager = self.port.manager
+        managed = ManagedPort(self.nic, neighbours.get, drawn, _SETTINGS)
+        self.manager = managed.manager
+        self.port = AttendedPort(self.nic, managed)
+        self.port.hear = self._hear
         self.when: dict[type[CMEvent], Heard] = {}
 
     def qp(self, kind: QPType) -> QueuePair:
@@ -58,24 +62,9 @@ class Managed(Host):
         init = QPInit(self.pd, cq, cq, QPCap(4, 4, 1, 1, 0))
         return self.nic.create_qp(kind, init, self.number)
 
-    def receive(self, frame: bytes, now: int) -> None:
-        self.port.receive(frame, now)
-        self._hear()
-
-    def transmit(self, now: int) -> list[bytes]:
-        return self.port.transmit(now)
-
-    def next_timer(self) -> int | None:
-        return self.port.next_timer()
-
-    def handle_timer(self, now: int) -> None:
-        self.port.handle_timer(now)
-        self._hear()
-
-    def _hear(self) -> None:
-        while (event := self.port.next_event()) is not None:
-            if type(event) in self.when:
-                self.when[type(event)](event)
+    def _hear(self, event: Event | CMEvent) -> None:
+        if isinstance(event, CMEvent) and type(event) in self.when:
+            self.when[type(event)](event)
 
 
 class Meeting:
@@ -91,7 +80,8 @@ class Meeting:
         )
         link = Link(LATENCY, drop=story.lost)
         self.stations = {
-            side: self.world.attach(side, side.mac, link) for side in (self.client, self.server)
+            side: self.world.attach(side.port, side.mac, link)
+            for side in (self.client, self.server)
         }
         self.sent: list[Sent] = []
         self.world.on_sent.append(self._note)
