@@ -25,6 +25,7 @@ from tools.make_captures.golden.case import (
     Raw,
     Work,
 )
+from tools.make_captures.golden.played import ATTRIBUTES
 
 GOLDEN = Path(__file__).parents[2] / "captures" / "golden"
 
@@ -114,19 +115,13 @@ def _kind(service: str) -> QPType:
     return QPType.XRC_INI if service == "XRC" else QPType[service]
 
 
-_ATTRIBUTES = (
-    *("sq_psn", "rq_psn", "max_rd_atomic", "max_dest_rd_atomic", "min_rnr_timer"),
-    *("timeout", "retry_cnt", "rnr_retry"),
-)
-
-
 def _end(told: Object, peer: Object) -> End:
     attributes = QPAttributes(
-        path_mtu=MTU(told["path_mtu"].bit_length() - 8),
+        path_mtu=MTU.of(told["path_mtu"]),
         qp_access_flags=_rights(told["qp_access_flags"]),
         qkey=told.get("qkey", 0),
         dest_qp_num=peer["qpn"],
-        **{name: told[name] for name in _ATTRIBUTES},
+        **{name: told[name] for name in ATTRIBUTES},
     )
     return End(
         told["qpn"],

@@ -84,7 +84,7 @@ def play(case: Case) -> Played:
     return Played(case.name, shown(case, stage.sent), stage.sent, details)
 
 
-_ATTRIBUTES = (
+ATTRIBUTES = (
     *("sq_psn", "rq_psn", "max_rd_atomic", "max_dest_rd_atomic", "min_rnr_timer"),
     *("timeout", "retry_cnt", "rnr_retry"),
 )
@@ -101,8 +101,8 @@ def _end(who: str, case: Case) -> Object:
         "traffic_class": end.traffic_class,
         "flow_label": end.flow_label,
         "qpn": end.qpn,
-        "path_mtu": 128 << attributes.path_mtu,
-        **{name: getattr(attributes, name) for name in _ATTRIBUTES},
+        "path_mtu": attributes.path_mtu.octets,
+        **{name: getattr(attributes, name) for name in ATTRIBUTES},
         "qp_access_flags": _rights(attributes.qp_access_flags),
         **_memory("memory", end.memory),
     }
