@@ -6,7 +6,7 @@ Y. Zhu et al., SIGCOMM 2015, section 3.1 (NP algorithm); CNPs are IBA A17.9.
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.seal import Seal
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import CNP, GRH
+from rdmawire.wire.ib import BTH, CNP, GRH
 from rdmawire.wire.inet import IPv4, IPv6
 from rdmawire.wire.opcode import Opcode
 
@@ -21,12 +21,13 @@ class Notifier:
     path, as all else has it.
     """
 
-    __slots__ = ("_interval", "_quiet_until", "_traffic_class")
+    __slots__ = ("_interval", "_path", "_quiet_until", "_seal", "_traffic_class")
 
     def __init__(self, interval: int = CNP_INTERVAL, traffic_class: int | None = None) -> None:
         self._interval = interval
         self._traffic_class = traffic_class
         self._quiet_until = 0
+        self._path = self._seal = Seal((), BTH())
 
     def marked(self, qp: QueuePair) -> None:
         """A packet with the mark CE came."""
@@ -38,11 +39,16 @@ class Notifier:
 
     def frame(self, qp: QueuePair) -> bytes:
         """The CNP: to the peer's queue pair, with BECN and without a PSN."""
-        headers = qp.seal.headers
+        if self._path is not qp.seal:
+            self._path, self._seal = qp.seal, self._sealing(qp.seal)
+        return self._seal.frame(Opcode.CNP, 0, CNP().build(), b"")
+
+    def _sealing(self, path: Seal) -> Seal:
+        """What makes the CNPs of a path."""
+        headers = path.headers
         if self._traffic_class is not None:
             headers = tuple(_of_class(header, self._traffic_class) for header in headers)
-        seal = Seal(headers, qp.seal.bth.replace(becn=1))
-        return seal.frame(Opcode.CNP, 0, CNP().build(), b"")
+        return Seal(headers, path.bth.replace(becn=1))
 
 
 def _of_class(header: Header, traffic_class: int) -> Header:
