@@ -10,7 +10,7 @@ from rdmawire.memory.page import PAGE_4K, Octets
 from rdmawire.memory.region import Region
 from rdmawire.memory.space import AddressSpace
 from rdmawire.memory.window import HostMemory
-from rdmawire.nic.address import MAC_OCTETS, AddressHandle, mapped
+from rdmawire.nic.address import AddressHandle, mapped
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.engine import Nic
 from rdmawire.nic.event import Event
@@ -19,6 +19,7 @@ from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPState
 from rdmawire.nic.transition import QP_TRANSITIONS, Needs
 from rdmawire.nic.work import Sge
+from rdmawire.wire.address import mac_octets
 
 ALL_ACCESS: Final = (
     Access.LOCAL_WRITE
@@ -107,11 +108,9 @@ class Place(NamedTuple):
         ``VerbsError`` EINVAL for what is no such address.
         """
         try:
-            octets, packed = bytes.fromhex(mac.replace(":", "")), ip_address(address).packed
+            octets, packed = mac_octets(mac), ip_address(address).packed
         except ValueError as error:
-            raise VerbsError(f"{mac!r} and {address!r}: {error}", EINVAL) from error
-        if len(octets) != MAC_OCTETS:
-            raise VerbsError(f"{mac!r} has {len(octets)} octets, not {MAC_OCTETS}", EINVAL)
+            raise VerbsError(str(error), EINVAL) from error
         return cls(octets, mapped(packed) if len(packed) == _IPV4_OCTETS else packed)
 
     @classmethod

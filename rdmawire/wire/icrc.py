@@ -161,7 +161,8 @@ def _vcrc_table() -> tuple[int, ...]:
     return tuple(steps)
 
 
-_VCRC_STEP = _vcrc_table()
+VCRC_STEP = _vcrc_table()
+"""What becomes of an octet that leaves the VCRC's register."""
 
 
 def vcrc(buffer: bytes | bytearray | memoryview, start: int = 0, end: int | None = None) -> int:
@@ -170,7 +171,7 @@ def vcrc(buffer: bytes | bytearray | memoryview, start: int = 0, end: int | None
     IBA 7.8.2: CRC-16 with the polynomial 0x100B, begun with ones and inverted at the end.
     """
     crc = 0xFFFF
-    step = _VCRC_STEP
+    step = VCRC_STEP
     for octet in memoryview(buffer)[start:end]:
         crc = crc >> 8 ^ step[(crc ^ octet) & 0xFF]
     crc ^= 0xFFFF

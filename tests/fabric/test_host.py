@@ -37,7 +37,7 @@ def test_places_are_read_from_text(address: str, gid: bytes) -> None:
 @pytest.mark.parametrize(
     ("mac", "address", "reason"),
     [
-        ("0c:c4:7a:00:00", "10.0.0.1", "has 5 octets, not 6"),
+        ("0c:c4:7a:00:00", "10.0.0.1", "is no Ethernet address"),
         ("0c:c4:7a:00:00:zz", "10.0.0.1", "0c:c4:7a:00:00:zz"),
         ("0c:c4:7a:00:00:01", "10.0.0.256", r"10\.0\.0\.256"),
     ],

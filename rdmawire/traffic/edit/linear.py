@@ -6,7 +6,7 @@ in the same bits.
 
 from functools import lru_cache
 
-from rdmawire.wire.icrc import vcrc
+from rdmawire.wire.icrc import VCRC_STEP, vcrc
 
 _BITS = 16
 _Step = tuple[int, ...]
@@ -45,6 +45,4 @@ def _zeros(count: int) -> _Step:
 
 
 def _one_zero(register: int) -> int:
-    for _ in range(8):
-        register = register >> 1 ^ (0xD008 if register & 1 else 0)
-    return register
+    return register >> 8 ^ VCRC_STEP[register & 0xFF]

@@ -1,6 +1,5 @@
 """Fields by name, and values as people write them."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
@@ -10,6 +9,7 @@ from rdmawire.nearest import nearest
 from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit.cut import Field, fields_of
 from rdmawire.traffic.edit.refusal import EditError
+from rdmawire.wire.address import mac_octets
 from rdmawire.wire.header import Header, Meaning, Row
 from rdmawire.wire.show import Kind
 from rdmawire.wire.tables import tables
@@ -18,7 +18,6 @@ _LISTED = 20
 """Fields of a header that a message lists at most."""
 _OURS = "rdmawire."
 """What filters write before the tables' names."""
-_MAC = re.compile(r"[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}")
 
 
 class Named(NamedTuple):
@@ -87,9 +86,12 @@ def number(text: str, bits: int) -> int:
 
 def mac(text: str) -> int:
     """An Ethernet address."""
-    if not _MAC.fullmatch(text):
-        raise EditError(f"{quoted(text)} is no Ethernet address, such as 52:54:00:00:00:01")
-    return int(re.sub("[:-]", "", text), 16)
+    try:
+        return int.from_bytes(mac_octets(text))
+    except ValueError:
+        raise EditError(
+            f"{quoted(text)} is no Ethernet address, such as 52:54:00:00:00:01"
+        ) from None
 
 
 def ipv4(text: str) -> int:

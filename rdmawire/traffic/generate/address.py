@@ -1,6 +1,5 @@
 """Where an end is found, as it is asked for: an IP address, and the Ethernet address if given."""
 
-import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, Self
 
@@ -8,10 +7,9 @@ from rdmawire.fabric.host import Place
 from rdmawire.nic.address import mapped
 from rdmawire.screen import quoted
 from rdmawire.traffic.generate.quantity import OrderError
+from rdmawire.wire.address import mac_octets, of_group, of_one_host
 
 _LONGEST: Final = 80
-_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", re.ASCII)
-_GROUP_BIT: Final = 1
 
 
 class Address(NamedTuple):
@@ -24,20 +22,15 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Self:
         """From ``192.168.1.10``, ``fd00::10`` or ``192.168.1.10/0c:c4:7a:00:00:01``."""
         word, slash, mac = text.strip().partition("/")
-        if len(text) > _LONGEST or (slash and not _MAC.fullmatch(mac)):
+        if len(text) > _LONGEST:
             raise _unfit(text)
         try:
-            found = cls(ip_address(word), bytes.fromhex(mac.replace(":", "")) if slash else None)
+            found = cls(ip_address(word), mac_octets(mac) if slash else None)
         except ValueError:
             raise _unfit(text) from None
-        if found.ip.is_multicast or found.ip.is_unspecified or found.of_group:
+        if not of_one_host(found.ip) or (found.mac is not None and of_group(found.mac)):
             raise OrderError(f"{quoted(text)} is no address of one host")
         return found
-
-    @property
-    def of_group(self) -> bool:
-        """Whether the Ethernet address is that of a group."""
-        return self.mac is not None and bool(self.mac[0] & _GROUP_BIT)
 
     @property
     def ipv6(self) -> bool:

@@ -38,6 +38,8 @@ def test_addresses(text: str, ip: str, mac: bytes | None) -> None:
         ("1" * 500, "is no address such as 10.0.0.1"),
         ("224.0.0.1", "is no address of one host"),
         ("0.0.0.0", "is no address of one host"),
+        ("127.0.0.1", "is no address of one host"),
+        ("fe80::1%eth0", "is no address of one host"),
         ("10.0.0.1/01:00:5e:00:00:01", "is no address of one host"),
     ],
 )

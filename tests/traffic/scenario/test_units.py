@@ -49,6 +49,7 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (units.octets, "", b""),
     (units.encoded, "grün", "grün".encode()),
     (units.mac, "02:AB:00:00:00:01", "02:ab:00:00:00:01"),
+    (units.mac, "02-00-00-00-00-01", "02:00:00:00:00:01"),
     (units.address, "10.0.0.1", "10.0.0.1"),
     (units.address, "FD00:0::1", "fd00::1"),
     (units.truth, "true", True),
@@ -62,7 +63,7 @@ _SPANS = (
     *("a.b[-1:1]", "a.b[1:2:3]", "a.b[x:2]", "a.b[1:2]c", "1a.b"),
 )
 _ENDS = ("a", "a/", "/b", "a/b/c", "a/b#", "a/b#0", "a/b#-1", "a/b#x", "a#1/b")
-_MACS = ("", "02:00:00:00:00", "02-00-00-00-00-01", "03:00:00:00:00:01")
+_MACS = ("", "02:00:00:00:00", "02:00-00:00:00:0", "03:00:00:00:00:01")
 _ADDRESSES = ("", "10.0.0", "fe80::1%eth0", "0.0.0.0", "::", "ff02::1", "host")
 
 BAD: dict[Callable[[str], Any], tuple[str, ...]] = {

@@ -7,11 +7,12 @@ behind ``0x``; sizes become octets, times ns, rates bits a second, each exactly.
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Final
 
 from rdmawire.traffic.scenario.form.mistake import Unfit
 from rdmawire.traffic.scenario.model import End, Range, Span
+from rdmawire.wire.address import mac_octets, of_group, of_one_host
 
 LARGEST: Final = (1 << 64) - 1
 """No number of a scenario is greater."""
@@ -175,20 +176,13 @@ def encoded(text: str) -> bytes:
 
 def mac(text: str) -> str:
     """``02:00:00:00:00:01``, of one station."""
-    if not re.fullmatch(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}", text):
-        raise Unfit
-    if int(text[:2], 16) & 1:
+    try:
+        octets = mac_octets(text)
+    except ValueError:
+        raise Unfit from None
+    if of_group(octets):
         raise Unfit("the address of one station, not a group's")
-    return text.lower()
-
-
-_OF_NO_HOST: Final = tuple(
-    map(
-        ip_network,
-        ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/8", "ff00::/8"),
-    )
-)
-"""Nobody, oneself, groups, and what is reserved. RFC 6890; RFC 4291, section 2.4."""
+    return octets.hex(":")
 
 
 def address(text: str) -> str:
@@ -197,7 +191,7 @@ def address(text: str) -> str:
         found = ip_address(text)
     except ValueError:
         raise Unfit from None
-    if getattr(found, "scope_id", None) or any(found in network for network in _OF_NO_HOST):
+    if not of_one_host(found):
         raise Unfit("the address of one host")
     return str(found)
 

@@ -14,6 +14,7 @@ from rdmawire.traffic.scenario.form.kind import Definitions, Json, pairs_of, par
 from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, described
+from rdmawire.wire.address import mac_octets
 from rdmawire.wire.header import Row
 from rdmawire.wire.show import Kind as Notation
 
@@ -123,17 +124,13 @@ def _words(row: Row) -> dict[str, int]:
     return words or ({"false": 0, "true": 1} if row.width == 1 else {})
 
 
-def _mac(text: str) -> bytes:
-    return bytes.fromhex(text.replace(":", ""))
-
-
 def _gid(text: str) -> bytes:
     """An IPv6 address; an IPv4 one as the GID that it has."""
     return IPv6Address(text).packed if ":" in text else mapped(IPv4Address(text).packed)
 
 
 _NOTATIONS: Final[dict[Notation, tuple[str, Callable[[str], bytes]]]] = {
-    Notation.MAC: ("an Ethernet address", _mac),
+    Notation.MAC: ("an Ethernet address", mac_octets),
     Notation.IPV4: ("an IPv4 address", lambda text: IPv4Address(text).packed),
     Notation.IPV6: ("an IPv6 address", _gid),
 }
