@@ -10,9 +10,9 @@ from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.window import Bound, BoundError, Window
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
+from rdmawire.cli.captures import Demands, Run
 from rdmawire.cli.export import FORMS, Export
 from rdmawire.cli.form import Form
-from rdmawire.cli.run import Demands, Run
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter

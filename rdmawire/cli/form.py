@@ -11,8 +11,8 @@ from rdmawire.analysis.counts import CountLines, CountObjects, Counts
 from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.output import Fields, Lines, Objects, Output, Separators, plain
 from rdmawire.analysis.selection import Selection
+from rdmawire.cli.captures import Show
 from rdmawire.cli.export import FORMS
-from rdmawire.cli.run import Show
 
 _STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
 _OBJECTS = {"json", "ndjson"}

@@ -19,7 +19,7 @@ from rdmawire.screen import quoted
 
 _COMMANDS = {
     "run": (
-        "rdmawire.cli.scenario",
+        "rdmawire.cli.run",
         "Play scenarios of virtual hosts, and check what they expect.",
     ),
     "dissect": ("rdmawire.cli.dissect", "Show the frames of captures, decoded and checked."),

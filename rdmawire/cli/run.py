@@ -1,150 +1,233 @@
-"""A run over captures: their frames to standard output, what they amount to beside them."""
+"""`rdmawire run`: scenarios of virtual hosts, played, captured and checked."""
 
+import os
 import sys
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING
 
-from rdmawire.analysis.counts import Counts
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.output import Fields, Output
-from rdmawire.analysis.tally import Tally
-from rdmawire.analysis.window import Window
-from rdmawire.capture import Reader, open_capture
-from rdmawire.cli.at_once import field_lines
-from rdmawire.cli.source import dissected
+import click
+from click.shell_completion import CompletionItem
+
+from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.cli.option import WholeNumber
+from rdmawire.cli.progress import late_bar
+from rdmawire.cli.shown import octets_of_input, print_keys, print_list, print_schema, text_of_word
 from rdmawire.cli.streams import complain
-from rdmawire.errors import CaptureError
+from rdmawire.cli.target import Target
+from rdmawire.cli.together import check_together
+from rdmawire.cli.verdicts import Results
+from rdmawire.screen import safe
 
 if TYPE_CHECKING:
-    from rdmawire.analysis.filter import Filter
+    from rdmawire.traffic.scenario.form.mistake import ScenarioError
+    from rdmawire.traffic.scenario.model import Scenario
+    from rdmawire.traffic.scenario.playing.outcome import Outcome
+
+_MISTAKEN = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
-    """What makes a run fail: bad checksums of these names, and frames that do not parse."""
+def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
+    """Shipped scenarios that begin like this, and files."""
+    from rdmawire.traffic.scenario.shipped import shipped
 
-    checksums: Collection[str] = ()
-    malformed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Show:
-    """What a run prints: frames, unless they are only counted, and counts with a place for them."""
-
-    frames: Output | None
-    counts: Counts | None
-    counts_to: TextIO
+    found = [CompletionItem(name) for name in shipped() if name.startswith(start)]
+    return [*found, CompletionItem(start, type="file")]
 
 
-class Run:
-    """Writes the frames of files, and counts them.
+@click.command("run")
+@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...", shell_complete=_complete)
+@click.option("--list", "listing", is_flag=True, help="List the scenarios that come with rdmawire.")
+@click.option("--show", is_flag=True, help="Print what stands in each SCENARIO.")
+@click.option("--all", "every", is_flag=True, help="Run all that come with rdmawire.")
+@click.option("--check", is_flag=True, help="Only read each SCENARIO, and say what is amiss.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of scenarios, for editors.")
+@click.option(
+    "--keys", metavar="[WORD]", is_flag=False, flag_value="",
+    help="Print what a scenario may say: keys, counters, events; those with WORD in their name.",
+)  # fmt: skip
+@click.option(
+    "-w", "--write", "capture", metavar="FILE",
+    help="Write what hosts send: a .pcap or .pcapng, packed or not; a folder for a .pcapng of each "
+    "SCENARIO (with a / behind its name it is made if need be); or - for standard output.",
+)  # fmt: skip
+@click.option(
+    "--tap", "point", metavar="POINT",
+    help="Have -w take frames of a link (client-leaf), a host, or a switch's port (leaf:server).",
+)  # fmt: skip
+@click.option("--arrived", is_flag=True, help="Have -w take frames where they arrive.")
+@click.option(
+    "--seed", type=WholeNumber(0, (1 << 64) - 1), help="What chance is made of, not the file's."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all results.")
+@click.option("-q", "--quiet", is_flag=True, help="Only say what failed.")
+@click.option("--progress/--no-progress", default=None, help="A progress bar for long runs.")
+def command(
+    scenarios: tuple[str, ...],
+    *,
+    listing: bool,
+    show: bool,
+    every: bool,
+    check: bool,
+    schema: bool,
+    keys: str | None,
+    capture: str | None,
+    point: str | None,
+    arrived: bool,
+    seed: int | None,
+    as_json: bool,
+    quiet: bool,
+    progress: bool | None,
+) -> int:
+    """Play each SCENARIO: a YAML file, - for standard input, or one that comes with rdmawire.
 
-    ``count`` is how many frames to show at most, over all files; ``ports`` are the UDP ports of
-    RoCEv2. Frames that ``passes`` refuses are read, but neither shown nor counted.
-    """
+    Hosts, adapters, GPUs, links, switches and faults are virtual, and so is time: the same
+    scenario gives the same frames, octet by octet. What it expects is checked. Exit status: 0 if
+    all came so, 1 if not, 2 for a mistake in a file.
 
-    def __init__(
-        self,
-        show: Show,
-        window: Window,
-        count: int | None,
-        ports: Collection[int],
-        demands: Demands,
-        *,
-        passes: "Filter | None" = None,
-    ) -> None:
-        self._show = show
-        self._window = window
-        self._left = count
-        self._ports = ports
-        self._demands = demands
-        self._passes = passes
-        self._progress = False
-        self._read = 0
+    \b
+    Examples:
+      rdmawire run --list
+      rdmawire run lost-first -w lost-first.pcapng
+      rdmawire run lost-first -w - | tshark -r -
+      rdmawire run --all -w captures/
+      rdmawire run mine.yaml --tap leaf:server --arrived -w server.pcap
+      rdmawire run --show lost-first > mine.yaml
+      rdmawire run --all --quiet
+      rdmawire run --json mine.yaml | jq '.scenarios[].failures'
+      rdmawire run --keys queue
+      rdmawire run --schema > scenario.schema.json
+    """  # noqa: D301 - click keeps the lines behind a backspace
+    check_together(click.get_current_context())
+    if keys is not None:
+        return print_keys(keys)
+    if schema or listing:
+        return print_schema() if schema else print_list()
+    names = _names(scenarios, every=every)
+    target = Target(capture, point, arrived=arrived)
+    target.check(names)
+    said_to = sys.stderr if target.is_output else sys.stdout
+    results = Results(said_to, as_json=as_json, quiet=quiet)
+    if show:
+        return max(_print_text(name, results) for name in names)
+    read = _read_all(names, seed, results)
+    for scenario in read or ():
+        _hint(scenario)
+    if read is None:
+        results.conclude()
+        return _MISTAKEN
+    if check:
+        _say_fine(read, quiet=quiet or as_json)
+        return results.conclude()
+    target.prepare()
+    drawn = progress if progress is not None else sys.stderr.isatty()
+    for name, scenario in zip(names, read, strict=True):
+        results.add(_played(scenario, target.of(name), target, drawn=drawn))
+    return results.conclude()
 
-    def files(self, paths: Collection[str], *, progress: bool) -> int:
-        """All files, one after the other; the exit status."""
-        self._progress = progress
-        self._begin()
-        status, total = 0, Tally()
-        for path in paths:
-            if self._left == 0:
-                break
-            tally = Tally()
-            status |= self._file(path, tally, alone=len(paths) == 1)
-            total.include(tally)
-        self._end(total)
-        return status
 
-    def _begin(self) -> None:
-        if self._show.frames:
-            sys.stdout.write(self._show.frames.head())
-        if self._show.counts:
-            self._show.counts_to.write(self._show.counts.head())
+def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
+    """All that are asked for."""
+    from rdmawire.traffic.scenario.shipped import shipped
 
-    def _end(self, total: Tally) -> None:
-        if self._show.frames:
-            sys.stdout.write(self._show.frames.tail())
-        if self._show.counts:
-            self._count(self._show.counts.total(self._read, total) + self._show.counts.tail())
+    names = (*(shipped() if every else ()), *scenarios)
+    if not names:
+        raise click.UsageError("no SCENARIO is given; --list has those that come with rdmawire")
+    return names
 
-    def _file(self, path: str, tally: Tally, *, alone: bool) -> int:
-        """One file; 1 if it is damaged, after what stands before the damage, or objected to."""
-        name, damage = path, ""
+
+def _is_shipped(word: str) -> bool:
+    """Whether a word means a scenario that comes with rdmawire: there is no such file."""
+    from rdmawire.traffic.scenario.shipped import shipped
+
+    return word in shipped() and not os.path.exists(word)
+
+
+def _nearest(word: str) -> str:
+    """Which shipped scenario a word may have meant that is neither one nor a file."""
+    from rdmawire.nearest import nearest
+    from rdmawire.traffic.scenario.shipped import shipped
+
+    return next(iter(nearest(word, list(shipped()))), "")
+
+
+def _print_text(word: str, results: Results) -> int:
+    """What stands in the file of a scenario; the exit status."""
+    from rdmawire.traffic.scenario.form.mistake import ScenarioError
+
+    try:
+        click.echo(text_of_word(word, shipped=_is_shipped(word)), nl=False)
+    except ScenarioError as error:
+        return _complain_of(word, error, results)
+    return 0
+
+
+def _complain_of(word: str, error: "ScenarioError", results: Results) -> int:
+    """Tell the mistakes of a scenario, each on a line of its own; the exit status."""
+    missing = word != STREAM and not os.path.exists(word)
+    near = _nearest(word) if missing else ""
+    where = f"; did you mean the shipped {near!r}?" if near else "; --list has the shipped ones"
+    for line in error.lines:
+        complain(f"{line}{where if missing else ''}")
+    results.mistaken(error, near)
+    return _MISTAKEN
+
+
+def _read_all(names: Sequence[str], seed: int | None, results: Results) -> "list[Scenario] | None":
+    """All scenarios; ``None`` if there are mistakes in some, which are told."""
+    from rdmawire.traffic.scenario.form.mistake import ScenarioError
+
+    read = []
+    for name in names:
         try:
-            if lines := self._lines_at_once(path):
-                sys.stdout.writelines(lines)
-                return 0
-            with open_capture(path) as reader:
-                name = reader.name
-                self._read += 1
-                if self._show.frames and not alone:
-                    sys.stdout.write(self._show.frames.heading(name))
-                self._frames(reader, tally)
-        except CaptureError as error:
-            damage = str(error)
-        except MemoryError:
-            damage = f"{name}: a frame takes more memory than there is"
-        return self._conclude(name, tally, damage)
+            read.append(_scenario(name))
+        except ScenarioError as error:
+            _complain_of(name, error, results)
+    if len(read) < len(names):
+        return None
+    return read if seed is None else [replace(scenario, seed=seed) for scenario in read]
 
-    def _lines_at_once(self, path: str) -> Iterator[str] | None:
-        """The fields of all frames that pass, where that is all that is asked."""
-        fields = self._show.frames
-        part = self._left is not None or self._window != Window() or self._demands != Demands()
-        if part or not isinstance(fields, Fields):
-            return None
-        return field_lines(path, fields, self._passes, self._ports)
 
-    def _frames(self, reader: Reader, tally: Tally) -> None:
-        for frame in dissected(reader, self._ports, progress=self._progress):
-            if frame in self._window and (self._passes is None or self._passes(frame)):
-                tally.add(frame)
-                self._frame(frame)
-            if self._left == 0 or self._window.is_over(frame):
-                break
+def _scenario(word: str) -> "Scenario":
+    from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
+    from rdmawire.traffic.scenario.shipped import read_shipped
 
-    def _frame(self, frame: Dissection) -> None:
-        if self._left is not None:
-            self._left -= 1
-        if self._show.frames:
-            sys.stdout.writelines(self._show.frames.frame(frame))
+    if word == STREAM:
+        return read_scenario_text(octets_of_input(), STANDARD_INPUT)
+    return read_shipped(word) if _is_shipped(word) else read_scenario(word)
 
-    def _conclude(self, name: str, tally: Tally, damage: str) -> int:
-        if self._show.counts:
-            self._count(self._show.counts.of(name, tally, damage))
-        demands = self._demands
-        found = tally.objections(demands.checksums, malformed=demands.malformed)
-        complaints = [f"{name}: {objection}" for objection in found]
-        complaints += [damage] if damage else []
-        for complaint in complaints:
-            sys.stdout.flush()
-            complain(complaint)
-        return 1 if complaints else 0
 
-    def _count(self, text: str) -> None:
-        """Counts, behind the frames that they are of."""
-        if text:
-            sys.stdout.flush()
-            self._show.counts_to.write(text)
-            self._show.counts_to.flush()
+def _hint(scenario: "Scenario") -> None:
+    """Say on standard error what is odd, though no mistake."""
+    from rdmawire.traffic.scenario.hints import hints
+
+    for hint in hints(scenario):
+        complain(hint.text(scenario.source))
+
+
+def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
+    for scenario in () if quiet else read:
+        steps, expectations = len(scenario.steps), len(scenario.expectations)
+        said = f"{steps} steps, {expectations} expectations"
+        click.echo(f"{safe(scenario.source)}: {safe(scenario.name)} ({said})")
+
+
+def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":
+    from rdmawire.traffic.scenario.play import play
+    from rdmawire.traffic.scenario.playing.observe import UnknownPoint
+
+    start = perf_counter()
+    with late_bar(scenario.name, wanted=drawn) as told:
+        try:
+            outcome = play(
+                scenario,
+                capture=capture,
+                point=target.point,
+                arrived=target.arrived,
+                progress=told,
+            )
+        except UnknownPoint as error:
+            raise click.BadParameter(str(error), param_hint="--tap") from None
+    summary = outcome.summary._replace(wall_s=perf_counter() - start)
+    return replace(outcome, summary=summary)

@@ -1,34 +1,259 @@
-"""Runs over captures: what ends one file does not end the others."""
+"""`rdmawire run` as people call it."""
 
-import sys
-from collections.abc import Iterable, Iterator
+import json
+import os
+import pty
+import subprocess
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.counts import CountLines
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.window import Window
-from rdmawire.capture import Reader
-from rdmawire.cli import run
-from rdmawire.cli.run import Demands, Run, Show
-from rdmawire.cli.source import dissected
-from tests.cli.command import RNR, WRITE
+from rdmawire.capture import open_capture
+from tests.cli.command import RDMAWIRE, rdmawire, refused
+
+WRITE = """\
+name: One WRITE
+hosts:
+  client: {memory: {source: {size: 8 KiB, fill: count}}}
+  server: {memory: {sink: 8 KiB}}
+connections:
+  a: client, server
+work:
+  - write: {on: client/a, from: client.source, to: server.sink}
+expect:
+  memory: {server.sink: client.source}
+"""
 
 
-def test_a_file_that_takes_too_much_memory_is_named_and_the_next_one_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def frames(reader: Reader, ports: Iterable[int], *, progress: bool) -> Iterator[Dissection]:
-        if reader.name == RNR:
-            raise MemoryError
-        yield from dissected(reader, ports, progress=progress)
+@pytest.fixture
+def here(tmp_path: Path) -> str:
+    """The path of a scenario that passes."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(WRITE)
+    return str(path)
 
-    monkeypatch.setattr(run, "dissected", frames)
-    show = Show(None, CountLines(), sys.stdout)
-    status = Run(show, Window(None, None), None, [4791], Demands()).files(
-        [RNR, WRITE], progress=False
+
+def failing(tmp_path: Path) -> str:
+    path = tmp_path / "fails.yaml"
+    path.write_text(WRITE + "  counters: {client.retransmits: 2.., client-server.frames: 8}\n")
+    return str(path)
+
+
+def test_a_file_is_played_and_captured(here: str, tmp_path: Path) -> None:
+    capture = tmp_path / "out.pcap"
+    done = rdmawire("run", here, "-w", str(capture))
+    first, empty, *table = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert first == f"passed  {here}: One WRITE (9 frames, 0.000002000 s)"
+    assert empty == ""
+    assert ["messages", "1"] in [line.split() for line in table]
+    with open_capture(capture) as reader:
+        assert len(list(reader)) == 9
+
+
+def test_what_fails_says_which_expected_found_and_frame(tmp_path: Path) -> None:
+    path = failing(tmp_path)
+    done = rdmawire("run", "-q", path)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"FAILED  {path}: One WRITE (9 frames, 0.000002000 s)",
+        f"  {path}:11:14: counter client.retransmits: expected 2 or more, found 0",
+        f"  {path}:11:39: counter client-server.frames: expected 8, found 9",
+    ]
+
+
+def test_shipped_scenarios_all_pass(tmp_path: Path) -> None:
+    done = rdmawire("run", "--all", "-w", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    names = [line.split()[0] for line in rdmawire("run", "--list").stdout.splitlines()]
+    assert {"write", "lost-first", "psn-wrap"} <= {*names}
+    assert sorted(os.listdir(tmp_path)) == sorted(f"{name}.pcapng" for name in names)
+    assert done.stdout.endswith(f"{len(names)} passed, 0 failed\n")
+
+
+def test_shipped_scenarios_are_shown_and_read_again(tmp_path: Path) -> None:
+    shown = rdmawire("run", "--show", "lost-first").stdout
+    path = tmp_path / "mine.yaml"
+    path.write_text(shown)
+    assert rdmawire("run", "--show", str(path)).stdout == shown
+    done = rdmawire("run", "--check", str(path), "lost-first")
+    assert done.stdout.splitlines() == [
+        f"{path}: The first packet of a WRITE is lost (1 steps, 7 expectations)",
+        "lost-first: The first packet of a WRITE is lost (1 steps, 7 expectations)",
+    ]
+    assert rdmawire("run", "-q", "--check", "lost-first").stdout == ""
+
+
+def test_json_has_all_of_it(here: str, tmp_path: Path) -> None:
+    done = rdmawire("run", "--json", here, failing(tmp_path))
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["passed"], document["failed"]) == (1, 1, 1)
+    good, bad = document["scenarios"]
+    assert (good["passed"], good["failures"], good["frames"]) == (True, [], 9)
+    assert good["steps"] == [
+        {"name": "", "verb": "write", "line": 8, "posted": 1, "endings": {"SUCCESS": 1}}
+    ]
+    assert good["summary"]["octets"] == 8192
+    assert bad["failures"][1] == {
+        "file": bad["source"],
+        "line": 11,
+        "column": 39,
+        "what": "counter client-server.frames",
+        "expected": "8",
+        "found": "9",
+        "frame": None,
+        "point": "",
+        "nearest": "",
+    }
+
+
+def test_another_point_and_another_end_of_the_way(tmp_path: Path) -> None:
+    capture = tmp_path / "out.pcapng"
+    words = ("run", "-q", "lost-first", "-w", str(capture))
+    frames = {}
+    for more in (), ("--tap", "server"), ("--tap", "server", "--arrived"):
+        assert rdmawire(*words, *more).returncode == 0
+        with open_capture(capture) as reader:
+            frames[more] = len(list(reader))
+    assert list(frames.values()) == [18, 2, 15]
+
+
+def test_frames_go_to_standard_output_and_all_else_beside(here: str, tmp_path: Path) -> None:
+    done = subprocess.run([*RDMAWIRE, "run", here, "-w", "-"], capture_output=True, check=True)
+    assert done.stderr.decode().startswith(f"passed  {here}: One WRITE")
+    path = tmp_path / "out.pcap"
+    path.write_bytes(done.stdout)
+    with open_capture(path) as reader:
+        assert len(list(reader)) == 9
+
+
+def test_a_scenario_comes_from_standard_input() -> None:
+    done = rdmawire("run", "-", stdin=WRITE.encode())
+    assert done.stdout.startswith("passed  standard input: One WRITE")
+    assert refused("run", "-", stdin=b"- a", status=2).startswith("rdmawire: standard input:1:1: ")
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}])
+def test_colours_are_for_terminals(here: str, env: dict[str, str]) -> None:
+    main, follower = pty.openpty()
+    done = subprocess.run(
+        [*RDMAWIRE, "run", "-q", failing(Path(here).parent)],
+        stdout=follower,
+        check=False,
+        env={**os.environ, "TERM": "xterm", **env},
     )
-    out, err = capsys.readouterr()
-    assert status == 1
-    assert err == f"rdmawire: {RNR}: a frame takes more memory than there is\n"
-    assert out.startswith(f"{WRITE}: ")
+    os.close(follower)
+    shown = os.read(main, 1 << 16)
+    os.close(main)
+    assert done.returncode == 1
+    assert (b"\x1b[1;31mFAILED" in shown) is not bool(env)
+    assert b"\x1b" not in rdmawire("run", here).stdout.encode()
+
+
+def test_the_schema_is_json(here: str) -> None:
+    schema = json.loads(rdmawire("run", "--schema").stdout)
+    assert schema["title"] == "A scenario of rdmawire"
+    assert os.path.exists(here)
+
+
+def test_keys_are_printed_by_a_word_of_their_name() -> None:
+    lines = rdmawire("run", "--keys", "kmin").stdout.splitlines()
+    assert lines[0] == "a queue"
+    assert lines[1].startswith("  kmin  The octets from which on some frames are marked (ECN). [")
+    every = rdmawire("run", "--keys").stdout.splitlines()
+    assert {"a connection", "the scheme dcqcn", "counters of a port", "events of hosts"} <= {*every}
+    assert "did you mean 'kmin'?" in refused("run", "--keys", "kminn", status=2)
+
+
+def test_the_same_seed_gives_the_same_octets_on_every_machine(tmp_path: Path) -> None:
+    """Chance, memory and connection manager: all of it comes from the seed."""
+    path = tmp_path / "chance.yaml"
+    path.write_text(
+        WRITE.replace("fill: count", "fill: random").replace(
+            "a: client, server", "a: {between: 'client, server', connect: cm}"
+        )
+        + "links: {client-server: {faults: [drop: {chance: 0.1}]}}\n"
+    )
+    found = []
+    for number, env in enumerate(
+        ({"PYTHONHASHSEED": "1", "TZ": "UTC"}, {"PYTHONHASHSEED": "2", "TZ": "Asia/Tokyo"})
+    ):
+        capture = tmp_path / f"{number}.pcap"
+        done = rdmawire("run", str(path), "--seed", "7", "-w", str(capture), env=env)
+        assert done.returncode == 0, done.stdout
+        found.append(sha256(capture.read_bytes()).hexdigest())
+    capture = tmp_path / "other.pcap"
+    rdmawire("run", str(path), "--seed", "8", "-w", str(capture))
+    assert found[0] == found[1] != sha256(capture.read_bytes()).hexdigest()
+
+
+def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(WRITE.replace("on: client/a", "onn: client/a").replace("sink: 8", "sink: -8"))
+    capture = tmp_path / "out.pcap"
+    done = rdmawire("run", here, str(path), "-w", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith(f"rdmawire: {path}:") for line in lines)
+    assert not capture.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "no SCENARIO is given; --list has those that come with rdmawire"),
+        (("wrte",), "did you mean the shipped 'write'?"),
+        (("nothing-like-it-at-all-here",), "--list has the shipped ones"),
+        (("--show", "wrte"), "did you mean the shipped 'write'?"),
+        (("write", "--tap", "server"), "--tap and --arrived say what -w FILE takes"),
+        (("write", "--arrived", "-w", "x.pcap"), "--arrived needs a --tap POINT"),
+        (("write", "read", "-w", "x.pcap"), "-w x.pcap is one file, for 2 scenarios"),
+        (("write", "--seed", "-1"), "-1 is not in the range"),
+        (("write", "write.yaml", "-w", "."), "./write.pcapng would be written twice"),
+        (
+            ("write", "--tap", "leaf", "-w", os.devnull + ".pcap"),
+            "Invalid value for --tap: 'leaf' is none of client-server, client, server",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    assert message in refused("run", *words, status=2)
+
+
+def test_marks_that_nobody_is_told_of_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "marks.yaml"
+    path.write_text(f"{WRITE}links: {{client-server: {{faults: [mark: {{}}]}}}}\n")
+    done = rdmawire("run", "-q", str(path))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"rdmawire: {path}:11:34: nobody is told of these marks")
+
+
+def test_a_folder_is_made_where_its_name_says_that_it_is_one(here: str, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "captures"
+    assert rdmawire("run", "-q", here, "write", "-w", f"{folder}/").returncode == 0
+    assert sorted(os.listdir(folder)) == ["mine.pcapng", "write.pcapng"]
+    assert "mine.yaml" in refused("run", here, "-w", f"{here}/", status=1)
+
+
+def test_ports_of_switches_are_in_the_table_and_in_json() -> None:
+    said = rdmawire("run", "cnp-reaction").stdout
+    (summary,) = json.loads(rdmawire("run", "--json", "cnp-reaction").stdout)["scenarios"]
+    marks = summary["ports"]["leaf:sink"]["marks"]
+    assert marks == summary["summary"]["marks"] > 0
+    table = [line.split(maxsplit=2) for line in said.splitlines()]
+    assert ["port", "leaf:sink", f"{marks} marked"] in table
+    assert ["ECN", "marks", f"{marks}"] in table
+    assert not any(line[:2] == ["port", "leaf:one"] for line in table)
+
+
+def test_a_capture_that_cannot_be_written_is_said_to_be_so(here: str) -> None:
+    assert "nowhere" in refused("run", here, "-w", "/nowhere/out.pcap", status=1)
+
+
+def test_a_bar_is_drawn_where_it_is_asked_for_and_takes_long(tmp_path: Path) -> None:
+    path = tmp_path / "long.yaml"
+    path.write_text(WRITE.replace("to: server.sink", "to: server.sink, times: 4000, depth: 4"))
+    done = rdmawire("run", "-q", "--progress", str(path))
+    assert (done.returncode, done.stdout) == (0, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import RDMAWIRE, rdmawire, refused
-from tests.cli.test_scenario import WRITE
+from tests.cli.test_run import WRITE
 
 WRONG = WRITE.replace("on: client/a", "onn: client/a")
 

@@ -1,0 +1,33 @@
+"""Runs over captures: what ends one file does not end the others."""
+
+import sys
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from rdmawire.analysis.counts import CountLines
+from rdmawire.analysis.node import Dissection
+from rdmawire.analysis.window import Window
+from rdmawire.capture import Reader
+from rdmawire.cli.captures import Demands, Run, Show
+from rdmawire.cli.source import dissected
+from tests.cli.command import RNR, WRITE
+
+
+def test_a_file_that_takes_too_much_memory_is_named_and_the_next_one_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def frames(reader: Reader, ports: Iterable[int], *, progress: bool) -> Iterator[Dissection]:
+        if reader.name == RNR:
+            raise MemoryError
+        yield from dissected(reader, ports, progress=progress)
+
+    monkeypatch.setattr(captures, "dissected", frames)
+    show = Show(None, CountLines(), sys.stdout)
+    status = Run(show, Window(None, None), None, [4791], Demands()).files(
+        [RNR, WRITE], progress=False
+    )
+    out, err = capsys.readouterr()
+    assert status == 1
+    assert err == f"rdmawire: {RNR}: a frame takes more memory than there is\n"
+    assert out.startswith(f"{WRITE}: ")
