@@ -9,6 +9,7 @@ from rdmawire.analysis.counts import CountLines
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.window import Window
 from rdmawire.capture import Reader
+from rdmawire.cli import captures
 from rdmawire.cli.captures import Demands, Run, Show
 from rdmawire.cli.source import dissected
 from tests.cli.command import RNR, WRITE
