@@ -11,7 +11,7 @@ import click
 from rdmawire.analysis.moment import duration_ns
 from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.assign import AssignRule
+from rdmawire.traffic.edit.clash import shared, touched
 from rdmawire.traffic.edit.map_file import Maps, read_maps
 from rdmawire.traffic.edit.naming import fields_named
 from rdmawire.traffic.edit.record import Change, later
@@ -154,14 +154,17 @@ def chosen(by_name: dict[str, list[Asked]]) -> list[Asked]:
 
 
 def _check_distinct(asked: Sequence[Asked]) -> None:
-    assigned = [
-        (each.rule, f"{each.option} {shortened(each.rule.entries[0].text)}")
-        for each in asked
-        if isinstance(each.rule, AssignRule)
-    ]
-    for (rule, said), (other, again) in combinations(assigned, 2):
-        if field := rule.shared(other):
+    for (one, fields), (other, more) in combinations(
+        [(each, touched(each.rule)) for each in asked], 2
+    ):
+        if field := shared(fields, more):
+            said, again = _said(one), _said(other)
             raise click.UsageError(f"{said} and {again} both set {field.name}; give one of them")
+
+
+def _said(asked: Asked) -> str:
+    """What was asked for: of a map with many entries, the first."""
+    return f"{asked.option} {shortened(asked.rule.entries[0].text)}"
 
 
 def tag(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:

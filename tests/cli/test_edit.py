@@ -62,6 +62,14 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("--ttl", "1", "--ttl", "2"), "--ttl 1 and --ttl 2 both set ip.ttl; give one of them"),
     (("--ecn", "ce", "--ecn", "ce"), "--ecn ce and --ecn ce both set ip.ecn; give one of them"),
     (("--set", "ip.ttl=3", "--ttl", "4"), "--ttl 4 and --set ip.ttl=3 both set ip.ttl; give one"),
+    (
+        ("--set", "bth.psn=5", "--psn-offset", "1"),
+        "--psn-offset 1 and --set bth.psn=5 both set bth.psn; give one of them",
+    ),
+    (
+        ("--set", "ip.src=1.1.1.1", "--ip", "10.77.0.1=2.2.2.2"),
+        "--ip 10.77.0.1=2.2.2.2 and --set ip.src=1.1.1.1 both set ip.src; give one of them",
+    ),
     (("--seal", "all", "--seal", "none"), "--seal is given 2 times; give it once"),
     (("-Y", "arp", "-Y", "bth", "-Y", "ip"), "-Y is given 3 times; give it once"),
     (

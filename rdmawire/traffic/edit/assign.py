@@ -35,7 +35,7 @@ class AssignRule(Rule):
     ) -> None:
         self._entry = Entry(text)
         self.entries = (self._entry,)
-        self.fields = tuple(fields)
+        self._all = tuple(fields)
         self._value = value
         self._adds = adds
         self._fields = {each.table: each for each in fields if not _is_checksum(each)}
@@ -53,13 +53,8 @@ class AssignRule(Rule):
                 yield self._op(found.at(offset))
                 return
 
-    def shared(self, other: "AssignRule") -> Field | None:
-        """A field that both set, or of which one sets a part: then one of them is in vain."""
-        pairs = ((one, another) for one in self.fields for another in other.fields)
-        return next((one for one, another in pairs if one.overlaps(another)), None)
-
-    def concerns(self, table: type[Header]) -> bool:
-        return table in self._fields or table in self._checksums
+    def fields(self, table: type[Header]) -> Sequence[Field]:
+        return [each for each in self._all if each.table is table]
 
     def _op(self, cut: Cut) -> Op:
         def run(old: bytes, new: bytearray) -> None:

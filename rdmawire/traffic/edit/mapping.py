@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from rdmawire.traffic.edit.cut import Cut
+from rdmawire.traffic.edit.cut import Cut, Field
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.rule import Entry, Op, Rule, of_host, sites
 from rdmawire.traffic.edit.target import Target
@@ -121,8 +121,9 @@ class MapRule(Rule):
                 cut = field.at(offset)
                 yield Op(cut, _exact(cut, known) if _is_exact(known) else _ranged(cut, known))
 
-    def concerns(self, table: type[Header]) -> bool:
-        return bool(self._target(table))
+    def fields(self, table: type[Header]) -> Sequence[Field]:
+        widths = {old.width for entry in self.entries for old, _ in entry.ranges}
+        return [site.field for site in self._target(table) if site.field.width in widths]
 
     def merged(self) -> Iterator[str]:
         written = self._written

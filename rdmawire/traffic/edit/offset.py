@@ -55,6 +55,12 @@ _STARTING: Final[Mapping[type[Header], tuple[Field, Field]]] = {
 
 IBA 12.7.31: the peer begins with it.
 """
+_PSN: Final = field(BTH, "psn")
+_PSNS: Final[Mapping[type[Header], Sequence[Field]]] = {
+    BTH: (_PSN,),
+    **{table: (psn,) for table, (psn, _) in _STARTING.items()},
+}
+"""All PSNs that there are."""
 
 
 class PsnRule(Rule):
@@ -79,15 +85,15 @@ class PsnRule(Rule):
     def ops(self, layout: Layout) -> Iterator[Op]:
         for offset, header in layout.places:
             if isinstance(header, BTH) and header.opcode != Opcode.CNP:
-                yield from self._of_packet(field(BTH, "psn").at(offset), layout, header)
+                yield from self._of_packet(_PSN.at(offset), layout, header)
             elif type(header) in _STARTING:
                 psn, qpn = _STARTING[type(header)]
                 number: int = getattr(header, qpn.row.name)
                 flow = QueuePair(layout.hosts[0], number)
                 yield from self._of_flow(psn.at(offset), flow)
 
-    def concerns(self, table: type[Header]) -> bool:
-        return table is BTH or table in _STARTING
+    def fields(self, table: type[Header]) -> Sequence[Field]:
+        return _PSNS.get(table, ())
 
     def _of_packet(self, cut: Cut, layout: Layout, bth: BTH) -> Iterator[Op]:
         shape = SHAPES.get(bth.opcode)
@@ -120,8 +126,8 @@ class AddressRule(Rule):
             if key is not None:
                 yield self._op(address.at(offset), key.at(offset), host)
 
-    def concerns(self, table: type[Header]) -> bool:
-        return bool(VAS(table))
+    def fields(self, table: type[Header]) -> Sequence[Field]:
+        return [site.field for site in VAS(table)]
 
     def _op(self, cut: Cut, key: Cut, host: bytes) -> Op:
         amounts = _Amounts(self._entries, host)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from rdmawire.traffic.edit.cut import Cut
+from rdmawire.traffic.edit.cut import Cut, Field
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.target import Site, Target, Whose
 from rdmawire.wire.header import Header
@@ -44,8 +44,12 @@ class Rule(ABC):
         """What is to be done to frames of this layout."""
 
     @abstractmethod
+    def fields(self, table: type[Header]) -> Sequence[Field]:
+        """The fields of a header that it may change."""
+
     def concerns(self, table: type[Header]) -> bool:
         """Whether it has anything to do with a header."""
+        return bool(self.fields(table))
 
     def overrides(self) -> Mapping[type[Header], int]:
         """Checksums that are to be certain numbers."""
