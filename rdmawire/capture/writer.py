@@ -220,13 +220,25 @@ def create_capture(
     return Writer(sink, builder, encoder, name)
 
 
+def format_named(path: AnyPath) -> str | None:
+    """The format that a path's suffixes name, packed or not; ``None`` where they name none."""
+    suffix = _unpacked(path).suffix.lower().removeprefix(".")
+    return suffix if suffix in _BUILDERS else None
+
+
 def _by_suffix(path: AnyPath) -> tuple[str, str]:
     """The format and the compression that the path asks for."""
-    bare = PurePath(os.fsdecode(path))
-    packing = _SUFFIXES.get(bare.suffix.lower(), "")
-    if packing:
-        bare = bare.with_suffix("")
-    return ("pcapng" if bare.suffix.lower() == ".pcapng" else "pcap"), packing
+    return format_named(path) or "pcap", _SUFFIXES.get(_named(path).suffix.lower(), "")
+
+
+def _named(path: AnyPath) -> PurePath:
+    return PurePath(os.fsdecode(path))
+
+
+def _unpacked(path: AnyPath) -> PurePath:
+    """A path without the suffix of a compression."""
+    bare = _named(path)
+    return bare.with_suffix("") if bare.suffix.lower() in _SUFFIXES else bare
 
 
 def _encoder(compression: str) -> Encoder | None:

@@ -15,6 +15,7 @@ from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
+from rdmawire.cli.suffix import check_suffix
 from rdmawire.cli.summary import write_summary
 from rdmawire.screen import quoted
 from rdmawire.traffic.generate.address import Address
@@ -177,6 +178,7 @@ def command(path: str, *, as_json: bool, progress: bool | None, **wishes: Any) -
       rdmawire gen ud --size 64-1k -w - | tcpreplay -i eth1 -
     """  # noqa: D301 - click keeps the lines behind a backspace
     order = _order(**wishes)
+    check_suffix(path)
     if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a capture is no text: name a file with -w FILE")
     _hint(order)

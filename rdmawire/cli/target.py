@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 import click
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.cli.suffix import check_suffix
 from rdmawire.errors import CaptureError
 from rdmawire.screen import safe
 
@@ -34,6 +35,8 @@ class Target:
             said = f"-w {safe(self.capture)} is one file, for {len(names)} scenarios"
             raise click.UsageError(f"{said}; name a folder, such as {_FOLDER}")
         self._check_files(names)
+        if self.capture is not None and not self.is_folder:
+            check_suffix(self.capture)
 
     def _check_files(self, names: Sequence[str]) -> None:
         """No file is written twice, and none that is read."""

@@ -119,6 +119,15 @@ def test_another_point_and_another_end_of_the_way(tmp_path: Path) -> None:
     assert list(frames.values()) == [18, 2, 15]
 
 
+def test_a_link_is_tapped_from_either_end(tmp_path: Path) -> None:
+    octets = set()
+    for point in "client-server", "server-client":
+        capture = tmp_path / "out.pcap"
+        rdmawire("run", "-q", "lost-first", "-w", str(capture), "--tap", point)
+        octets.add(capture.read_bytes())
+    assert len(octets) == 1
+
+
 def test_frames_go_to_standard_output_and_all_else_beside(here: str, tmp_path: Path) -> None:
     done = subprocess.run([*RDMAWIRE, "run", here, "-w", "-"], capture_output=True, check=True)
     assert done.stderr.decode().startswith(f"passed  {here}: One WRITE")
@@ -210,6 +219,9 @@ def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_pat
         (("write", "--tap", "server"), "--tap and --arrived say what -w FILE takes"),
         (("write", "--arrived", "-w", "x.pcap"), "--arrived needs a --tap POINT"),
         (("write", "read", "-w", "x.pcap"), "-w x.pcap is one file, for 2 scenarios"),
+        (("write", "-w", "x.foo"), "-w x.foo names no format; end it in .pcap or .pcapng"),
+        (("write", "-w", "x"), "-w x names no format"),
+        (("write", "-w", "x.gz"), "-w x.gz names no format"),
         (("write", "--seed", "-1"), "-1 is not in the range"),
         (("write", "write.yaml", "-w", "."), "./write.pcapng would be written twice"),
         (
