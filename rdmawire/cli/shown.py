@@ -45,8 +45,7 @@ def print_keys(word: str) -> int:
     for of, group in groupby(rows, key=attrgetter("of")):
         click.echo(of)
         for row in group:
-            value = f" [{row.value}]" if row.value else ""
-            click.echo(f"  {row.name:<{width}}  {row.help}{value}".rstrip())
+            click.echo(f"  {row.name:<{width}}  {row.line}".rstrip())
     return 0
 
 

@@ -1,14 +1,14 @@
 """The reference page of scenarios: the schema that the reader runs on, and what belongs to it."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING
 from typing import Any
 
 from rdmawire.fabric.action import ACTIONS
 from rdmawire.nic.service import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
-from rdmawire.traffic.scenario.form.kind import Kind, Many, Word, shown
+from rdmawire.traffic.scenario.form.kind import Kind, Many, Word
 from rdmawire.traffic.scenario.form.record import Named, Record, records_in
+from rdmawire.traffic.scenario.listing import MUST_BE_THERE
 from rdmawire.traffic.scenario.schema import fault, work
 from rdmawire.traffic.scenario.schema.connection import CONGESTION
 from rdmawire.traffic.scenario.schema.expect import EVENTS
@@ -78,15 +78,9 @@ def _table(record: Record[Any], keys: Iterable[str]) -> Iterator[str]:
     for key in keys:
         row = record.keys[key]
         clause = f" *{row.clause}.*" if row.clause else ""
-        usual = "must be there" if row.needed else _usual(record, key)
+        left_out = record.left_out(key)
+        usual = f"`{left_out}`" if left_out else MUST_BE_THERE if row.needed else ""
         yield f"| `{key}` | {_kind(row.kind)} | {usual} | {row.help}{clause} |"
-
-
-def _usual(record: Record[Any], key: str) -> str:
-    usual = record.default(key)
-    if usual in (MISSING, None, "", ()) or not isinstance(usual, int | float | str | tuple):
-        return ""
-    return f"`{shown(record.keys[key].kind, usual)}`"
 
 
 def _kind(kind: Kind[Any]) -> str:
@@ -100,13 +94,13 @@ def _kind(kind: Kind[Any]) -> str:
             return ", ".join(f"`{word}`" for word in kind.words)
         case Many(item=Word(), alone=True):
             return f"{_kind(kind.item)}; or a list of them"
-        case Many(item=Record()):
-            return f"a list: {_kind(kind.item)}"
+        case Many(item=Record(), alone=True):
+            return f"{_kind(kind.item)}, or a list of them"
     return _LINKS.get(id(kind), kind.said)
 
 
 _LINKS = {
-    id(fault.FAULTS): "a list of [faults](#faults)",
+    id(fault.FAULTS): "a [fault](#faults), or a list of them",
     id(work.STEPS): "a list of [steps](#steps)",
     id(CONGESTION): "[`dcqcn`](#the-scheme-dcqcn) or [`timely`](#the-scheme-timely), or one of "
     "them with parameters",

@@ -14,6 +14,7 @@ from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, is_nothin
 from rdmawire.traffic.scenario.json_schema import json_schema
 from rdmawire.traffic.scenario.shipped import shipped, text_of
 from tests.traffic.scenario.base import PLACES, RECORDS, TEXT, at, base, noded
+from tests.traffic.scenario.test_reader import ALONE
 
 SCHEMA = json_schema()
 KNOWN = {
@@ -111,7 +112,7 @@ def rooted(text: str) -> Node:
 
 
 HERE = Path(__file__).parent
-TEXTS = [TEXT, (HERE / "shortest.yaml").read_text(), (HERE / "everything.yaml").read_text()]
+TEXTS = [TEXT, ALONE, (HERE / "shortest.yaml").read_text(), (HERE / "everything.yaml").read_text()]
 
 
 @pytest.mark.parametrize("text", [*TEXTS, *map(text_of, shipped())])

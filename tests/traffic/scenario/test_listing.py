@@ -3,6 +3,7 @@
 from rdmawire.traffic.scenario.form.record import records_in
 from rdmawire.traffic.scenario.listing import Listed, listed_rows
 from rdmawire.traffic.scenario.schema.whole import SCENARIO
+from rdmawire.traffic.scenario.tables import SCHEMES
 
 ROWS = list(listed_rows())
 
@@ -21,3 +22,14 @@ def test_a_row_is_found_by_its_name_or_by_what_it_is_of() -> None:
     assert row.has("KMIN")
     assert not row.has("xoff")
     assert next(one for one in ROWS if one.name == "kmin").help.startswith("The octets from which")
+
+
+def test_it_says_what_must_be_there_and_what_is_there_if_left_out() -> None:
+    said = {(row.of, row.name): row.line for row in ROWS}
+    assert said["memory", "size"].endswith("(must be there)")
+    assert said["a link", "latency"].endswith("(if left out: 1 us)")
+    assert said["packets", "on"].endswith("[the name of a link]")
+    assert {said[f"the scheme {name}", "line_rate"].rpartition("(")[2] for name in SCHEMES} == {
+        "if left out: 40 Gbit/s)",
+        "if left out: 10 Gbit/s)",
+    }

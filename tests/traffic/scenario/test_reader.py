@@ -326,6 +326,59 @@ def test_aliases_stand_for_what_they_name() -> None:
     )  # fmt: skip
 
 
+MERGED = """
+name: Alike
+hosts:
+  client: &host {profile: rxe, memory: &octets {source: 8 KiB}}
+  server:
+    memory: {source: 4 KiB, <<: [{sink: 1 KiB}, *octets, {sink: 2 KiB}]}
+    <<: *host
+connections: {a: [client, server]}
+"""
+
+
+def test_keys_are_merged_and_those_of_ones_own_go_before() -> None:
+    """https://yaml.org/type/merge.html: of several, the first goes before the others."""
+    (_, server) = read(MERGED).hosts
+    assert server.profile == "rxe"
+    assert {memory.name: memory.size for memory in server.memory} == {"source": 4096, "sink": 1024}
+    without = MERGED.replace("    <<: *host\n", "    profile: rxe\n")
+    assert read(without).hosts[1] == server
+
+
+def test_merged_keys_count_as_if_they_were_written_again() -> None:
+    keys = ", ".join(f"k{n}: x" for n in range(1000))
+    more = "".join(f"b{n}: {{<<: *a}}\n" for n in range(20))
+    (mistake,) = mistakes_of(f"a: &a {{{keys}}}\n{more}")
+    assert mistake.found == f"more than {MOST_NODES} values"
+
+
+ALONE = """
+name: One of each
+hosts: {client: {}, server: {memory: {sink: 8}}}
+links: {client-server: {faults: {drop: {nth: 1}}}}
+connections: {a: {between: [client, server], receives: {at: server/a}}}
+expect:
+  packets: {where: {bth.psn: 100}, count: 1, on: server-client}
+  counters: {server-client.lost: 1}
+"""
+
+
+def test_one_alone_is_a_list_of_one() -> None:
+    scenario = read(ALONE)
+    (fault,), (receive,) = scenario.links[0].faults, scenario.connections[0].receives
+    assert (fault.do, receive.at) == ("drop", End("server", "a"))
+    word = ALONE.replace("{drop: {nth: 1}}", "drop")
+    assert read(word).links[0].faults[0].do == "drop"
+
+
+def test_a_link_is_named_from_either_end() -> None:
+    counter, packets = read(ALONE).expectations
+    assert isinstance(counter, CounterExpectation)
+    assert isinstance(packets, PacketExpectation)
+    assert (counter.of, packets.link) == ("client-server", "client-server")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -287,14 +287,19 @@ class Many(Generic[T]):
         return (*(self.item.samples[:1] if self.alone else ()), f"[{both}]")
 
     def read(self, node: Node, reading: Reading) -> tuple[T, ...]:
-        if self.alone and not isinstance(node, Items):
-            return (self.item.read(node, reading),)
-        if not isinstance(node, Items):
-            raise misfit(node, self.said)
-        found, whole = reading.gather(partial(self.item.read, item, reading) for item in node.items)
+        found, whole = reading.gather(
+            partial(self.item.read, item, reading) for item in self._items(node)
+        )
         if not (whole or self.lenient):
             raise Unread
         return found
+
+    def _items(self, node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Items):
+            return node.items
+        if not self.alone:
+            raise misfit(node, self.said)
+        return (node,)
 
     def show(self, value: Iterable[T]) -> str:
         return f"[{listed(shown(self.item, one) for one in value)}]"

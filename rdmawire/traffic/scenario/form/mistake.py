@@ -11,7 +11,7 @@ from rdmawire.traffic.scenario.model import Mark
 
 MOST_MISTAKES: Final = 20
 """Mistakes of one file that are told; the others are counted."""
-_MOST_LISTED: Final = 16
+_MOST_LISTED: Final = 25
 """Words that a message lists."""
 _MOST_COMPARED: Final = 400
 """Known words that a strange one is compared with."""
@@ -98,14 +98,15 @@ class Mistakes:
         return bool(self._told)
 
     def tell(self, error: Unread) -> None:
-        """Keep one, unless it was told."""
+        """Keep one, unless it was told: what comes again by a name of YAML is amiss once."""
         if not isinstance(error, Misread):
             return
-        if len(self._told) == MOST_MISTAKES:
-            self._more += 1
-            return
         meant = meant_by(error.word, error.known)
-        self._told.append(Mistake(self.source, error.mark, error.found, error.expected, meant))
+        mistake = Mistake(self.source, error.mark, error.found, error.expected, meant)
+        if len(self._told) < MOST_MISTAKES and mistake not in self._told:
+            self._told.append(mistake)
+        elif mistake not in self._told:
+            self._more += 1
 
     def error(self) -> ScenarioError:
         """All of them."""

@@ -50,6 +50,14 @@ class Names:
             both = self.of(host, "memory") | self.of(host, "windows")
             self._in_hosts[host, "memory or windows"] = both
 
+    def link(self, word: str) -> str:
+        """How the file calls a link that a word names by its ends in either order; else the word.
+
+        A link may be named from either end.
+        """
+        turned = "-".join(reversed(word.split("-")))
+        return turned if word not in self.links and turned in self.links else word
+
     def of(self, host: str, section: str) -> dict[str, None]:
         """What a host has in one of its sections; spans may name ``memory or windows``."""
         return self._in_hosts.get((host, section), {})

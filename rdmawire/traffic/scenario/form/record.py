@@ -16,6 +16,7 @@ from rdmawire.traffic.scenario.form.kind import (
     Two,
     misfit,
     pairs_of,
+    shown,
 )
 from rdmawire.traffic.scenario.form.mistake import Misread, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
@@ -180,6 +181,16 @@ class Record(Generic[T]):
             return MISSING
         ((_, name),) = row.places(key)
         return next((one.default for one in fields(self.plan) if one.name == name), MISSING)
+
+    def left_out(self, key: str) -> str:
+        """What a key has that is left out, as a file writes it; empty if there is nothing to say.
+
+        What the keys of something else make of it, or the device, is said by the key's ``help``.
+        """
+        usual = self.default(key)
+        if usual in (MISSING, None, "", ()) or not isinstance(usual, int | float | str | tuple):
+            return ""
+        return shown(self.keys[key].kind, usual)
 
     def json(self, known: Definitions) -> Json:
         name = self.called.replace(" ", "-")

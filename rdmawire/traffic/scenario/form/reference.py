@@ -28,18 +28,22 @@ def unknown(node: Node, word: str, what: str, known: Collection[str]) -> Misread
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The name of something. ``what`` says of what, ``known`` has all of them."""
+    """The name of something. ``what`` says of what, ``known`` has all of them.
+
+    ``usual`` is the one of its names that the file gives to what a word stands for.
+    """
 
     what: str
     known: Known
     samples: tuple[str, ...]
+    usual: Callable[[Reading, str], str] = lambda _, word: word
 
     @property
     def said(self) -> str:
         return f"the name of {self.what}"
 
     def read(self, node: Node, reading: Reading) -> str:
-        text = text_of(node, self.said)
+        text = self.usual(reading, text_of(node, self.said))
         check_known(node, text, self.said, self.known(reading))
         return text
 
@@ -54,7 +58,12 @@ NODE: Final = Reference(
 GPU: Final = Reference(
     "a GPU of this host", lambda reading: reading.names.of(reading.scope[0], "gpus"), ("gpu0",)
 )
-LINK: Final = Reference("a link", lambda reading: reading.names.links, ("client-leaf",))
+LINK: Final = Reference(
+    "a link",
+    lambda reading: reading.names.links,
+    ("client-leaf",),
+    lambda reading, word: reading.names.link(word),
+)
 
 
 class StepName:

@@ -63,6 +63,11 @@ def described(node: Node) -> str:
     return "a list" if isinstance(node, Items) else "keys with values"
 
 
+def _is_merge(key: Scalar) -> bool:
+    """Whether keys of something else come here."""
+    return key.plain and key.text == "<<"
+
+
 def is_nothing(node: Node) -> bool:
     """Whether nothing was written behind a key."""
     return isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null")
@@ -197,11 +202,33 @@ class _Composer:
         from yaml import MappingEndEvent
 
         seen: dict[str, Mark] = {}
+        merged: list[Node] = []
         while not isinstance(event := next(self._events), MappingEndEvent):
             key = self._key(self._node(event, depth + 1), seen)
             value = self._node(next(self._events), depth + 1)
-            if key is not None:
+            if key is not None and _is_merge(key):
+                merged.append(value)
+            elif key is not None:
                 yield key, value
+        for value in merged:
+            yield from self._merged(value, seen)
+
+    def _merged(self, node: Node, seen: dict[str, Mark]) -> Iterator[tuple[Scalar, Node]]:
+        """The keys behind a ``<<`` that are not there yet: those of one thing, or of several.
+
+        https://yaml.org/type/merge.html: a key of its own goes before them, the first of several
+        before the others. What an alias stands for was counted where it stands.
+        """
+        for each in node.items if isinstance(node, Items) else (node,):
+            if not isinstance(each, Pairs):
+                found = f"{described(each)} behind '<<'"
+                expected = "keys with values, such as *name, or a list of such"
+                self._mistakes.tell(Misread(each.mark, found, expected))
+                continue
+            for key, value in each.pairs:
+                if key.text not in seen:
+                    seen[key.text] = key.mark
+                    yield key, value
 
     def _key(self, node: Node, seen: dict[str, Mark]) -> Scalar | None:
         """A key that is a text, and is there for the first time; else ``None``, and it is told."""

@@ -200,17 +200,18 @@ class Observer:
 
     def _tap_capture(self, point: str | None, *, arrived: bool) -> set[str]:
         """Where the capture's frames are taken; where all that is sent is among them."""
-        if point is not None:
-            self._check_point(point)
-        points = [point] if point is not None else list(self._everywhere())
+        points = list(self._everywhere()) if point is None else [self._named(point)]
         for name in points:
             self._network.tap(name, self.numbering, arrivals=arrived)
         return set() if arrived else {*points, *self._ends_of(points)}
 
-    def _check_point(self, point: str) -> None:
+    def _named(self, point: str) -> str:
+        """The point that a word names; a link is named from either end."""
         known = [*self._network.links, *self._network.stations]
-        if point not in known:
-            raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
+        for name in (point, "-".join(reversed(point.split("-")))):
+            if name in known:
+                return name
+        raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
 
     def _everywhere(self) -> Iterator[str]:
         """Links between two hosts, and all other hosts that are on a link."""

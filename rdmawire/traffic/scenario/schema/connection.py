@@ -263,7 +263,8 @@ CONNECTION: Final = Record(
             kind=SharedReceives(), into=("srq",), help="Which ends receive from which shared queue."
         ),
         "receives": Key(
-            kind=Many(RECEIVE, lenient=True), help="Receives that are posted before all work."
+            kind=Many(RECEIVE, alone=True, lenient=True),
+            help="Receives that are posted before all work.",
         ),
     },
     prefixes={

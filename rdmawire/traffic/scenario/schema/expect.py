@@ -61,7 +61,7 @@ class CounterName:
         of, dot, counter = text_of(node, self.said).rpartition(".")
         if not dot:
             raise Misread(node.mark, quoted(counter), self.said)
-        have = reading.once(subjects)
+        of, have = reading.names.link(of), reading.once(subjects)
         check_known(node, of, "something that counts", have)
         what = f"a counter of the {have[of].value} {of}"
         check_known(node, counter, what, COUNTERS[have[of]])
@@ -168,7 +168,8 @@ EXPECT: Final = Record(
             help="What counters must say.",
         ),
         "packets": Key(
-            kind=Many(PACKETS, lenient=True), help="How many frames of a kind must be sent."
+            kind=Many(PACKETS, alone=True, lenient=True),
+            help="How many frames of a kind must be sent.",
         ),
         "states": Key(
             kind=Keyed(key=END, value=STATE, make=_state, called="ends with their states"),

@@ -159,4 +159,4 @@ def _record(do: str) -> Record[FaultPlan]:
 
 
 RECORDS: Final = {do: _record(do) for do in ACTIONS}
-FAULTS: Final = Many(Choice(records=RECORDS, called="a fault", into="do"), lenient=True)
+FAULTS: Final = Many(Choice(records=RECORDS, called="a fault", into="do"), alone=True, lenient=True)
