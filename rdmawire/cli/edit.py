@@ -25,6 +25,7 @@ from rdmawire.traffic.edit.record import Change, untagged
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.traffic.edit.seal import Sealing
 from rdmawire.traffic.edit.tally import Tally
+from rdmawire.traffic.edit.text import missed
 from rdmawire.wire.inet import VLAN
 
 if TYPE_CHECKING:
@@ -146,8 +147,8 @@ def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool)
         name = STANDARD_INPUT if source == STREAM else shown(source)
         click.echo(f"{name}: {', '.join(_done(editor.tally))}", err=True)
     for option_name, rule in asked:
-        for text in rule.unused():
-            complain(f"{option_name} {shortened(text)}: no frame has it")
+        for unused in rule.unused():
+            complain(f"{option_name} {shortened(unused.text)}: {missed(unused)}")
         _warn_of_merges(option_name, list(rule.merged()))
         if isinstance(rule, PsnRule) and rule.unknown:
             kept = f"{rule.unknown} responses kept their PSN"

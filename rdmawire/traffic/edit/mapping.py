@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rdmawire.traffic.edit.cut import Cut, Field
+from rdmawire.traffic.edit.owner import Owners
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.rule import Entry, Op, Rule, of_host, sites
 from rdmawire.traffic.edit.target import Target
@@ -36,6 +37,10 @@ class Mapped(Entry):
     ) -> None:
         super().__init__(text, host)
         self.ranges = ranges
+
+    @property
+    def owned(self) -> int | None:
+        return None if self.host is None else self.ranges[0][0].number
 
 
 _Known = dict[int, tuple[Mapped, int]]
@@ -113,13 +118,15 @@ class MapRule(Rule):
         self._known: dict[tuple[int, bytes], _Numbers] = {}
         self._merges: _Merges = {}
         self._written = written
+        self.owners = Owners(entry.owned for entry in entries)
 
     def ops(self, layout: Layout) -> Iterator[Op]:
         for offset, (field, _, _), host in sites(layout, self._target):
-            known = self._of(field.width, host)
+            known, cut = self._of(field.width, host), field.at(offset)
             if known.by_free:
-                cut = field.at(offset)
                 yield Op(cut, _exact(cut, known) if _is_exact(known) else _ranged(cut, known))
+            if self.owners:
+                yield Op(cut, self.owners.noting(cut, host))
 
     def fields(self, table: type[Header]) -> Sequence[Field]:
         widths = {old.width for entry in self.entries for old, _ in entry.ranges}

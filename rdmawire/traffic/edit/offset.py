@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rdmawire.traffic.edit.cut import Cut, Field, field
+from rdmawire.traffic.edit.owner import Owners
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.rule import Entry, Op, Rule, of_host, sites
 from rdmawire.traffic.edit.target import VAS
@@ -25,6 +26,10 @@ class Added(Entry):
         super().__init__(text, host)
         self.amount = amount
         self.key = key
+
+    @property
+    def owned(self) -> int | None:
+        return None if self.host is None else self.key
 
 
 class _Amounts:
@@ -76,6 +81,7 @@ class PsnRule(Rule):
         self.peers: Mapping[QueuePair, QueuePair] = {}
         self.unknown = 0
         self._entries = entries
+        self.owners = Owners(entry.owned for entry in entries)
 
     @property
     def asks_for_peers(self) -> bool:
@@ -106,6 +112,7 @@ class PsnRule(Rule):
             yield from self._of_flow(cut, flow)
 
     def _of_flow(self, cut: Cut, flow: QueuePair) -> Iterator[Op]:
+        self.owners.note(flow.number, flow.host)
         entry = _Amounts(self._entries, flow.host).of(flow.number)
         if entry is not None:
             yield Op(cut, _adding(cut, entry))
@@ -120,11 +127,15 @@ class AddressRule(Rule):
     def __init__(self, entries: Sequence[Added]) -> None:
         self.entries = entries
         self._entries = entries
+        self.owners = Owners(entry.owned for entry in entries)
 
     def ops(self, layout: Layout) -> Iterator[Op]:
         for offset, (address, _, key), host in sites(layout, VAS):
             if key is not None:
-                yield self._op(address.at(offset), key.at(offset), host)
+                cut = key.at(offset)
+                yield self._op(address.at(offset), cut, host)
+                if self.owners:
+                    yield Op(cut, self.owners.noting(cut, host))
 
     def fields(self, table: type[Header]) -> Sequence[Field]:
         return [site.field for site in VAS(table)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from rdmawire.traffic.edit.cut import Cut, Field
+from rdmawire.traffic.edit.owner import Owners
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.target import Site, Target, Whose
 from rdmawire.wire.header import Header
@@ -20,6 +21,13 @@ class Op(NamedTuple):
     run: Callable[[bytes, bytearray], None]
 
 
+class Unused(NamedTuple):
+    """What was asked for in ``text`` and no frame had, and who has the number instead, if any."""
+
+    text: str
+    owners: tuple[bytes, ...] = ()
+
+
 class Entry:
     """A part of a rule, as it was asked for in ``text``. ``used`` once a frame had what it names.
 
@@ -33,11 +41,18 @@ class Entry:
         self.host = host
         self.used = False
 
+    @property
+    def owned(self) -> int | None:
+        """The number that it is about, if it is about that of one host."""
+        return None
+
 
 class Rule(ABC):
     """One kind of change, with all that is asked for of it."""
 
     entries: Sequence[Entry]
+    owners: Owners = Owners()
+    """Who has the numbers of entries that are about one host."""
 
     @abstractmethod
     def ops(self, layout: Layout) -> Iterator[Op]:
@@ -59,9 +74,10 @@ class Rule(ABC):
         """Numbers that were two before, and are one now: hardly what was meant."""
         return iter(())
 
-    def unused(self) -> Iterator[str]:
+    def unused(self) -> Iterator[Unused]:
         """What was asked for, and no frame had."""
-        return (entry.text for entry in self.entries if not entry.used)
+        unused = (each for each in self.entries if not each.used)
+        return (Unused(each.text, self.owners.of(each.owned)) for each in unused)
 
 
 def sites(layout: Layout, target: Target) -> Iterator[tuple[int, Site, bytes]]:

@@ -17,9 +17,11 @@ from rdmawire.traffic.edit.cut import Field, field
 from rdmawire.traffic.edit.mapping import Mapped, MapRule, Merged, Range
 from rdmawire.traffic.edit.naming import check_no_zone, fields_named, mac, number, value
 from rdmawire.traffic.edit.offset import Added, AddressRule, PsnRule
+from rdmawire.traffic.edit.owner import MOST_TOLD
 from rdmawire.traffic.edit.place import host as host_of
 from rdmawire.traffic.edit.record import Change, tagged
 from rdmawire.traffic.edit.refusal import EditError
+from rdmawire.traffic.edit.rule import Unused
 from rdmawire.traffic.edit.target import IPS, LIDS, MACS, PKEYS, QPNS, RKEYS, VLANS, Target
 from rdmawire.wire import show
 from rdmawire.wire.ib import GRH
@@ -151,6 +153,18 @@ def _map(
     if written is None:
         return MapRule(target, entries)
     return MapRule(target, entries, partial(_merged, written))
+
+
+def missed(unused: Unused) -> str:
+    """What is said of what no frame had: who has that number, if others do."""
+    told = [_address(host) for host in unused.owners[:MOST_TOLD]]
+    if not told:
+        return "no frame has it"
+    if len(unused.owners) > MOST_TOLD:
+        told.append("others")
+    *before, last = told
+    hosts = f"{', '.join(before)} and {last}" if before else last
+    return f"no frame has it; {hosts} {'have' if before else 'has'} that number"
 
 
 def _merged(written: Callable[[bytes], str], merged: Merged) -> str:

@@ -281,5 +281,5 @@ def test_what_no_frame_had_is_told() -> None:
         text.ttl("3"),
     )
     after(frame(SEND), *rules)
-    unused = [each for rule in rules for each in rule.unused()]
+    unused = [each.text for rule in rules for each in rule.unused()]
     assert unused == ["10.0.0.5=1.1.1.5", "18=4", "reth.va=5"]
