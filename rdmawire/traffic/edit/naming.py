@@ -15,7 +15,7 @@ from rdmawire.wire.show import Kind
 from rdmawire.wire.tables import tables
 
 _LISTED = 20
-"""Fields of a header that a message lists at most."""
+"""Fields of a header, or words of a field, that a message lists at most."""
 _OURS = "rdmawire."
 """What filters write before the tables' names."""
 
@@ -50,8 +50,13 @@ def _hint(name: str) -> str:
     near = nearest(last, siblings)
     if near:
         return f"; did you mean {f'{header}.{near[0]}'!r}?"
-    more = [f"and {len(siblings) - _LISTED} more"] * (len(siblings) > _LISTED)
-    return f"; {header} has {', '.join([*siblings[:_LISTED], *more])}"
+    return f"; {header} has {_listed(siblings)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names, or the first ones of many."""
+    more = [f"and {len(names) - _LISTED} more"] * (len(names) > _LISTED)
+    return ", ".join([*names[:_LISTED], *more])
 
 
 @cache
@@ -125,9 +130,11 @@ def value(named: Named, text: str) -> int:
         return _ADDRESSES[kind](text)
     if isinstance(row, Row) and row.octets:
         return _octets(text, row.size // 8)
-    word = _word(named.meaning, text)
-    if word is not None:
-        return word
+    words = _words(named.meaning)
+    if text.upper() in words:
+        return words[text.upper()]
+    if words and text[:1].isalpha():
+        raise EditError(_no_word(text, list(words)))
     units, rest = divmod(
         number(text, named.field.width + named.scale.bit_length() - 1), named.scale
     )
@@ -149,9 +156,14 @@ def _octets(text: str, length: int) -> int:
     return int.from_bytes(octets, "big")
 
 
-def _word(meaning: Meaning, text: str) -> int | None:
-    """What one of the standard's words stands for."""
-    for member in meaning.enum or ():
-        if member.name.lower() == text.lower():
-            return int(member.value)
-    return None
+def _words(meaning: Meaning) -> dict[str, int]:
+    """What the standard's words for values stand for, in capitals."""
+    return {member.name.upper(): int(member.value) for member in meaning.enum or ()}
+
+
+def _no_word(text: str, words: Sequence[str]) -> str:
+    """Which words a field has, and which of them may have been meant; of many these alone."""
+    near = nearest(text.upper(), words)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    known = f"{len(words)} words" if near and len(words) > _LISTED else f"words {_listed(words)}"
+    return f"{quoted(text)} is no number, and none of the {known}{hint}"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rdmawire.traffic.edit import EditError, text
 from rdmawire.traffic.edit.naming import fields_named, value
+from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.tables import tables
 
 REFUSED: list[tuple[Callable[[Sequence[str]], object], str, str]] = [
@@ -73,6 +74,29 @@ ONE_BY_ONE: list[tuple[Callable[[str], object], str, str]] = [
     (text.assignment, "ip.hdr_len=22", "22 is no multiple of 4"),
     (text.assignment, "ipv6.src=fe80::1%eth0", "'fe80::1' is to have no zone: 'eth0' is not in"),
     (text.assignment, "udp.checksum+=1", "a checksum can be set, not added to"),
+    (
+        text.assignment,
+        "aeth.ack=rnr",
+        "'rnr' is no number, and none of the words ACK, RNR_NAK, RESERVED, NAK; did you mean"
+        " RNR_NAK?",
+    ),
+    (
+        text.assignment,
+        "infiniband.aeth.syndrome.opcode=maybe",
+        "'maybe' is no number, and none of the words ACK, RNR_NAK, RESERVED, NAK",
+    ),
+    (
+        text.assignment,
+        "bth.opcode=RC_ACK",
+        f"'RC_ACK' is no number, and none of the {len(Opcode)} words; did you mean RC_ACKNOWLEDGE?",
+    ),
+    (
+        text.assignment,
+        "bth.opcode=x",
+        "'x' is no number, and none of the words RC_SEND_FIRST, RC_SEND_MIDDLE, RC_SEND_LAST",
+    ),
+    (text.assignment, "aeth.ack=4", "4 does not fit 2 bits (0 to 0x3)"),
+    (text.assignment, "aeth.ack=1x", "'1x' is no number, such as 17 or 0x11"),
 ]
 
 
