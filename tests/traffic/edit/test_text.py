@@ -77,8 +77,7 @@ ONE_BY_ONE: list[tuple[Callable[[str], object], str, str]] = [
     (
         text.assignment,
         "aeth.ack=rnr",
-        "'rnr' is no number, and none of the words ACK, RNR_NAK, RESERVED, NAK; did you mean"
-        " RNR_NAK?",
+        "'rnr' is no number, and none of the words ACK, RNR_NAK, RESERVED, NAK; did you mean RNR",
     ),
     (
         text.assignment,
