@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from rdmawire.screen import safe
 
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.form.mistake import ScenarioError
+    from rdmawire.traffic.scenario.hints import Hint
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.playing.outcome import Outcome
 
@@ -113,7 +114,7 @@ def command(
         return max(_print_text(name, results) for name in names)
     read = _read_all(names, seed, results)
     for scenario in read or ():
-        _hint(scenario)
+        _say_odd(scenario, _hints(scenario))
     if read is None:
         results.conclude()
         return _MISTAKEN
@@ -123,7 +124,9 @@ def command(
     target.prepare()
     drawn = progress if progress is not None else sys.stderr.isatty()
     for name, scenario in zip(names, read, strict=True):
-        results.add(_played(scenario, target.of(name), target, drawn=drawn))
+        outcome = _played(scenario, target.of(name), target, drawn=drawn)
+        results.add(outcome)
+        _say_odd(scenario, outcome.hints)
     return results.conclude()
 
 
@@ -198,11 +201,15 @@ def _scenario(word: str) -> "Scenario":
     return read_shipped(word) if _is_shipped(word) else read_scenario(word)
 
 
-def _hint(scenario: "Scenario") -> None:
-    """Say on standard error what is odd, though no mistake."""
+def _hints(scenario: "Scenario") -> "Iterable[Hint]":
     from rdmawire.traffic.scenario.hints import hints
 
-    for hint in hints(scenario):
+    return hints(scenario)
+
+
+def _say_odd(scenario: "Scenario", hints: "Iterable[Hint]") -> None:
+    """Say on standard error what is odd, though no mistake."""
+    for hint in hints:
         complain(hint.text(scenario.source))
 
 

@@ -10,6 +10,7 @@ from rdmawire.screen import safe
 
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.form.mistake import Mistake, ScenarioError
+    from rdmawire.traffic.scenario.hints import Hint
     from rdmawire.traffic.scenario.playing.failure import Failure
     from rdmawire.traffic.scenario.playing.outcome import Outcome
     from rdmawire.traffic.scenario.playing.ports import PortCounts
@@ -114,6 +115,8 @@ def _port_rows(ports: "Mapping[str, PortCounts]") -> Iterator[tuple[str, str]]:
 
 def _object(outcome: "Outcome") -> dict[str, object]:
     """A result as JSON has it."""
+    from rdmawire.traffic.scenario.hints import hints
+
     scenario = outcome.scenario
     return {
         "name": scenario.name,
@@ -122,6 +125,7 @@ def _object(outcome: "Outcome") -> dict[str, object]:
         "passed": outcome.passed,
         "frames": outcome.frames,
         "failures": [_failure(failure, scenario.source) for failure in outcome.failures],
+        "hints": [_hint(hint, scenario.source) for hint in (*hints(scenario), *outcome.hints)],
         "steps": [
             {
                 "name": step.name,
@@ -150,6 +154,11 @@ def _failure(failure: "Failure", source: str) -> dict[str, object]:
         "point": failure.point,
         "nearest": failure.nearest,
     }
+
+
+def _hint(hint: "Hint", source: str) -> dict[str, object]:
+    line, column = hint.mark
+    return {"file": source, "line": line, "column": column, "said": hint.said}
 
 
 def _mistake(mistake: "Mistake", hint: str) -> dict[str, object]:

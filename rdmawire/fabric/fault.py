@@ -39,9 +39,15 @@ class Rule:
     on; all, if left out); turns are counted anew for each combination of the fields in ``per``,
     so that with ``per=("bth.psn",)`` turn 2 is a retransmission. ``chance`` (0.0 to 1.0) comes
     last.
+
+    ``fits`` counts the frames with these fields, ``turns`` those of them whose turn it was, and
+    ``hits`` those that were meant.
     """
 
-    __slots__ = ("_counted", "chance", "do", "hits", "nth", "options", "per", "where")
+    __slots__ = (
+        *("_counted", "chance", "do", "fits", "hits"),
+        *("nth", "options", "per", "turns", "where"),
+    )
 
     def __init__(
         self,
@@ -64,7 +70,7 @@ class Rule:
         self.per = tuple(per)
         self.chance = chance
         self.options = options
-        self.hits = 0
+        self.fits = self.turns = self.hits = 0
         self._counted: dict[tuple[Value | None, ...], int] = {}
         for name in (*self.where, *self.per):
             check_name(name)
@@ -77,8 +83,10 @@ class Rule:
         for name, wanted in self.where.items():
             if fields.get(name) not in wanted:
                 return False
+        self.fits += 1
         if self.nth and self._turn(fields) not in self.nth:
             return False
+        self.turns += 1
         return self.chance >= 1.0 or random.random() < self.chance
 
     def _turn(self, fields: Fields) -> int:

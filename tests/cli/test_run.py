@@ -242,6 +242,19 @@ def test_marks_that_nobody_is_told_of_are_pointed_out(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"rdmawire: {path}:11:34: nobody is told of these marks")
 
 
+def test_faults_that_befell_no_frame_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "idle.yaml"
+    path.write_text(f"{WRITE}links: {{client-server: {{faults: [drop: {{nth: 99}}]}}}}\n")
+    done = rdmawire("run", "-q", str(path))
+    said = "this 'drop' befell no frame: of the 9 on client-server 9 could be meant"
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"rdmawire: {path}:11:34: {said}")
+    (found,) = json.loads(rdmawire("run", "--json", str(path)).stdout)["scenarios"]
+    (hint,) = found["hints"]
+    assert (hint["file"], hint["line"], hint["column"]) == (str(path), 11, 34)
+    assert hint["said"].startswith(said)
+
+
 def test_a_folder_is_made_where_its_name_says_that_it_is_one(here: str, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "captures"
     assert rdmawire("run", "-q", here, "write", "-w", f"{folder}/").returncode == 0

@@ -17,6 +17,7 @@ from rdmawire.fabric.world import Unsettled
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.playing.ending import Progress
 from rdmawire.traffic.scenario.playing.failure import Failure
+from rdmawire.traffic.scenario.playing.idle import idle_faults
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.outcome import Outcome, StepOutcome
 from rdmawire.traffic.scenario.playing.player import Player
@@ -65,6 +66,7 @@ def play(
         steps=tuple(_step(run) for run in player.runs),
         summary=_summary(played),
         frames=frames,
+        hints=tuple(idle_faults(stage)),
         ports=ports_of(stage.network),
         stage=stage,
     )

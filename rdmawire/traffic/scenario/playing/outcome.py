@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rdmawire.traffic.scenario.hints import Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.ports import PortCounts
@@ -29,6 +30,7 @@ class StepOutcome(NamedTuple):
 class Outcome:
     """One scenario, played. ``frames`` is how many the capture has, or would have.
 
+    ``hints`` are what was odd about it, though no failure: faults that befell no frame.
     ``ports`` has what switches' ports counted, by their names (``leaf:server``).
 
     ``stage`` has its network, hosts and queue pairs as they are in the end.
@@ -39,6 +41,7 @@ class Outcome:
     steps: tuple[StepOutcome, ...]
     summary: Summary
     frames: int
+    hints: tuple[Hint, ...]
     ports: Mapping[str, PortCounts]
     stage: Stage
 

@@ -1,0 +1,59 @@
+"""Faults that befell no frame are told, and why."""
+
+import pytest
+
+from rdmawire.traffic.scenario.model import FaultPlan, StepPlan
+from rdmawire.traffic.scenario.play import play
+from tests.traffic.scenario.scene import (
+    CLIENT,
+    SERVER,
+    fault,
+    link,
+    scene,
+    write,
+)
+
+COUNTED = "of the 9 on client-server"
+
+
+def hints(plan: FaultPlan, *steps: StepPlan) -> list[str]:
+    """What is said of a WRITE of eight packets, one ACK, and this fault."""
+    outcome = play(scene(*(steps or (write(),)), links=(link(plan),)))
+    return [hint.text("x.yaml") for hint in outcome.hints]
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (
+            fault("drop", sent_by=CLIENT, packet=(300,)),
+            "none is packet 300 of what client/a requests",
+        ),
+        (
+            fault("drop", sent_by=SERVER, packet=(1, 2, 3, 4, 5)),
+            "none is packet 1, 2, 3, 4, .. of what server/a requests",
+        ),
+        (fault("mark", where={"bth.psn": 5000}), "none has bth.psn 5000"),
+        (
+            fault("corrupt", sent_by=CLIENT, where={"bth.opcode": 17}),
+            "none is sent by client/a and has bth.opcode RC_ACKNOWLEDGE",
+        ),
+        (
+            fault("drop", sent_by=CLIENT, nth=(9, 99)),
+            "8 could be meant, but 'nth' 9, 99 never came",
+        ),
+        (fault("delay", chance=1e-9), "9 could be meant, but chance 1e-09 met none"),
+        (
+            fault("drop", sent_by=CLIENT, nth=(1, 2), chance=1e-9),
+            "2 could be meant, but chance 1e-09 met none",
+        ),
+    ],
+)
+def test_a_fault_that_befell_no_frame_is_told(plan: FaultPlan, why: str) -> None:
+    said = f"x.yaml:7:5: this '{plan.do}' befell no frame: {COUNTED} {why}"
+    assert hints(plan) == [said]
+
+
+@pytest.mark.parametrize("more", [{}, {"nth": (8,)}, {"sent_by": CLIENT, "packet": (1, 300)}])
+def test_one_that_befell_a_frame_is_not(more: dict[str, object]) -> None:
+    assert hints(fault("delay", **more)) == []
