@@ -5,7 +5,7 @@ from typing import Final
 
 from rdmawire.errors import WireError
 from rdmawire.fabric.flow import PRIORITIES
-from rdmawire.fabric.line import SMALLEST
+from rdmawire.fabric.line import SECOND, SMALLEST, bits
 from rdmawire.wire.inet import PFC, Ethernet, EtherType, MACControl, MACControlOpcode, Pause
 
 GROUP: Final = b"\x01\x80\xc2\x00\x00\x01"
@@ -15,6 +15,23 @@ MOST_QUANTA: Final = 0xFFFF
 
 Quanta = dict[int, int]
 """Priority to how long it rests, in quanta; 0 lets it go on."""
+
+
+_FRAMES: Final = 3
+"""That come besides what is on the cable: the one by which there are too many octets, the one
+behind which the pause waits, and the one that the peer has begun when it hears of it."""
+
+
+def headroom(rate: int, latency: int, frame: int) -> int:
+    """Octets beyond ``xoff`` for which there must be room so that nothing is lost.
+
+    ``rate`` is in bits a second, ``latency`` in ns, ``frame`` the octets of the longest frame. What
+    the cable holds there and back, three frames, and the pause itself. IEEE 802.1Q-2018, annex N
+    (802.1Qbb, annex O) adds what a MAC and its client take to answer: nothing here.
+    """
+    cable = 2 * latency * rate
+    waits = (_FRAMES * bits(frame) + bits(SMALLEST)) * SECOND
+    return -(-(cable + waits) // (8 * SECOND))
 
 
 @cache

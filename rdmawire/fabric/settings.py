@@ -57,9 +57,9 @@ class Marking:
 class Pausing:
     """Priority flow control by what one port has brought in of one priority.
 
-    Above ``xoff`` octets the port's peer is told to stop, at ``xon`` or below to go on. Up to
-    ``headroom`` octets beyond ``xoff`` are taken in: what was under way, for which two latencies
-    at the link's rate and two frames are enough.
+    Above ``xoff`` octets the port's peer is told to stop, and when there is no room for a frame of
+    its; at ``xon`` or below to go on. Up to ``headroom`` octets beyond ``xoff`` are taken in: what
+    was under way, for which :func:`rdmawire.fabric.pause.headroom` says how many are enough.
     """
 
     xoff: int

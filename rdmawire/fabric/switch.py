@@ -204,6 +204,7 @@ class Switch:
         queued = egress.octets[priority]
         if not buffer.take(len(frame), lane, queued):
             port.drops[priority] += 1
+            self._stop_overfull(priority, ingress, now)
             return
         if markable and priority in self._arriving:
             frame = self._marked(frame, port, priority, self._arriving[priority], queued)
@@ -213,6 +214,14 @@ class Switch:
             self.ports[ingress].stop(priority, now)
         if not busy:  # else its timer has it come back when the wire is free
             port.wake()
+
+    def _stop_overfull(self, priority: int, ingress: int, now: int) -> None:
+        """Have who sent a frame for which there was no room stop until there is room again.
+
+        Where nothing is to leave that it brought in, nobody would tell it to go on.
+        """
+        if priority in self._pausing and not self.buffer.drained(ingress, priority):
+            self.ports[ingress].stop(priority, now)
 
     def release(self, frame: bytes, lane: Lane, port: SwitchPort, now: int) -> bytes:
         """A frame leaves by a port: there is room again, and who had to stop may go on."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
-from rdmawire.fabric.pause import quanta_of
+from rdmawire.fabric.pause import headroom, quanta_of
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.switch import Switch
@@ -136,6 +136,54 @@ def test_pauses_cost_no_throughput_where_all_want_the_same() -> None:
 def test_too_little_headroom_loses_what_is_under_way() -> None:
     network, _ = incast(Settings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, 0)}))
     assert network.ports["s:h3"].drops[LOSSLESS] > 0
+
+
+@pytest.mark.parametrize("beyond", [0, 100, KIB])
+def test_who_finds_no_room_is_told_to_stop(beyond: int) -> None:
+    network, sink = incast(Settings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, beyond)}))
+    for number in (1, 2):
+        assert network.ports[f"s:h{number}"].stops[LOSSLESS] > 0
+        assert not network.ports[f"s:h{number}"].told
+    assert len(sink.heard) + network.ports["s:h3"].drops[LOSSLESS] == 400
+
+
+def test_a_buffer_that_is_full_stops_those_who_filled_it() -> None:
+    pausing = Pausing(64 * KIB, 32 * KIB, 8 * KIB)
+    network, _ = incast(Settings(buffer=96 * KIB, pausing={LOSSLESS: pausing}))
+    assert sum(network.ports[f"s:h{number}"].stops[LOSSLESS] for number in (1, 2)) > 0
+    assert not any(port.told for port in network.ports.values())
+
+
+def test_a_frame_that_never_fits_stops_nobody() -> None:
+    """Nothing would ever leave that lets its sender go on."""
+    network, _ = incast(Settings(pausing={LOSSLESS: Pausing(100, 50, 0)}))
+    assert network.ports["s:h3"].drops[LOSSLESS] == 400
+    assert sum(network.ports["s:h1"].stops.values()) == 0
+
+
+@given(
+    st.sampled_from([gbps(1), gbps(10), gbps(100)]),
+    st.integers(0, us(5)),
+    st.integers(1, 4096),
+    st.integers(0, 64 * KIB),
+)
+@settings(max_examples=25)
+def test_with_the_headroom_of_its_links_nothing_is_lost(
+    rate: int, latency: int, size: int, xoff: int
+) -> None:
+    """Both senders hear long frames of other priorities, behind which pauses wait."""
+    longest = max(len(frame_of(1, 2, size=size)), len(frame_of(1, 2, size=4096)))
+    pausing = Pausing(xoff, xoff // 2, headroom(rate, latency, longest))
+    network = Network(settings=Settings(pausing={LOSSLESS: pausing}), seed=5)
+    network.add_switch("s")
+    back = [frame for to in (1, 2) for frame in frames_of(3, to, 60, dscp=0, size=4096)]
+    own = [frames_of(number, 3, 120, dscp=DSCP, size=size) for number in (1, 2)]
+    for number, frames in enumerate((*own, back), 1):
+        network.add_host(f"h{number}", Talker(number, frames))
+        network.join(f"h{number}", "s", Link(latency, rate=rate))
+    network.find_ways()
+    network.world.run()
+    assert sum(sum(port.drops.values()) for port in network.ports.values()) == 0
 
 
 def test_no_more_than_the_headroom_is_ever_needed() -> None:
