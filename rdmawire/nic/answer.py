@@ -8,6 +8,7 @@ from bisect import bisect_right
 
 from rdmawire.errors import MemoryFault
 from rdmawire.nic.event import InvalidRequest
+from rdmawire.nic.fault import Fault
 from rdmawire.nic.inbound import Acknowledge, AtomicResponse, ReadResponse
 from rdmawire.nic.qp import QueuePair
 from rdmawire.wire import psn as serial
@@ -43,18 +44,19 @@ def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> 
             frames.append(_response(qp, owed))
             owed.sent += 1
     except MemoryFault:
-        qp.device.events.append(InvalidRequest(qp.number))
-        qp.fail()
-        qp.inbound.fall_silent()
-        qp.inbound.owed.append(_gone(qp, owed))
+        _break_off(qp, owed)
         return False
     return owed.sent == owed.packets
 
 
-def _gone(qp: QueuePair, owed: ReadResponse) -> Acknowledge:
-    """A NAK in the place of the response whose memory cannot be read any more."""
+def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
+    """The memory cannot be read any more: a NAK takes the response's place, and all else ends."""
     psn = serial.add(owed.psn, owed.sent)
-    return Acknowledge(psn, qp.inbound.msn, Ack.NAK, Nak.REMOTE_OPERATIONAL_ERROR)
+    qp.device.events.append(InvalidRequest(qp.number, psn, Fault.OPERATIONAL))
+    qp.fail()
+    qp.inbound.fall_silent()
+    nak = Acknowledge(psn, qp.inbound.msn, Ack.NAK, Nak.REMOTE_OPERATIONAL_ERROR)
+    qp.inbound.owed.append(nak)
 
 
 def _response(qp: QueuePair, owed: ReadResponse) -> bytes:

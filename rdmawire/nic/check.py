@@ -5,8 +5,9 @@ returns a :class:`~rdmawire.nic.fault.Fault`, or nothing. Some hand on what they
 ``qp.inbound``, for the steps behind them.
 """
 
-from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT
+from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT, Access
 from rdmawire.memory.grant import KeyFault
+from rdmawire.nic.event import Denied
 from rdmawire.nic.fault import Fault
 from rdmawire.nic.gather import NOTHING, piece
 from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE
@@ -152,6 +153,7 @@ _PLACEMENT_RIGHTS = (
 def _grant(qp: QueuePair, rkey: int, va: int, length: int, access: int) -> Fault | None:
     granted = qp.device.keys.check(rkey, qp.pd, va, length, access, qp.number)
     if isinstance(granted, KeyFault):
+        qp.inbound.denied = Denied(rkey, va, length, Access(access), granted)
         return Fault.RKEY
     qp.inbound.target = piece(granted, va, length)
     return None

@@ -6,9 +6,15 @@ completion channel hands out (ibv_get_cq_event(3)).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+
+from rdmawire.memory.access import Access
+from rdmawire.memory.grant import KeyFault
+
+if TYPE_CHECKING:
+    from rdmawire.nic.fault import Fault
 
 
 class EventType(IntEnum):
@@ -76,18 +82,42 @@ class QPFatal:
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """The responder of a queue pair met a request that makes no sense."""
+    """The responder of a queue pair met a request that makes no sense.
+
+    ``psn`` is the request's, ``fault`` what is wrong with it.
+    """
 
     TYPE: ClassVar = EventType.QP_REQ_ERR
     qp: int
+    psn: int | None = field(default=None, compare=False)
+    fault: "Fault | None" = field(default=None, compare=False)
+
+
+class Denied(NamedTuple):
+    """What a key did not allow: ``access`` to ``length`` octets at ``va``; ``reason`` says why."""
+
+    key: int
+    va: int
+    length: int
+    access: Access
+    reason: KeyFault
+
+    def __str__(self) -> str:
+        asked = f"{self.access.name} of {self.length} octets at {self.va:#x}"
+        return f"{self.reason.name}: key {self.key:#010x}, {asked}"
 
 
 @dataclass(frozen=True, slots=True)
 class AccessViolation:
-    """The responder of a queue pair met a request for memory that it may not touch."""
+    """The responder of a queue pair met a request for memory that it may not touch.
+
+    ``psn`` is the request's, ``denied`` what it asked for and why that is refused.
+    """
 
     TYPE: ClassVar = EventType.QP_ACCESS_ERR
     qp: int
+    psn: int | None = field(default=None, compare=False)
+    denied: Denied | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

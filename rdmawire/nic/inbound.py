@@ -9,6 +9,7 @@ oldest goes first.
 from collections import deque
 from typing import NamedTuple
 
+from rdmawire.nic.event import Denied
 from rdmawire.nic.fault import Fault
 from rdmawire.nic.gather import NOTHING, Gather, Piece
 from rdmawire.nic.role import IDLE, Family, Role
@@ -111,13 +112,15 @@ class Inbound:
     that the expected packet was refused, and what comes behind it need not be (one NAK for each
     gap). ``reads`` counts the READs whose responses are owed; what would change memory under them
     waits in ``deferred``. ``starved`` says that the peer was told of no receives. ``recv`` is the
-    receive in use, ``target`` what the key of the request in hand allows.
+    receive in use, ``target`` what the key of the request in hand allows, ``denied`` what the last
+    key that did not allow its request was asked for.
     """
 
     __slots__ = (
         "ack_due",
         "cnp_due",
         "deferred",
+        "denied",
         "epsn",
         "incoming",
         "msn",
@@ -147,6 +150,7 @@ class Inbound:
         self.incoming = NO_MESSAGE
         self.recv = NO_RECEIVE
         self.target = NOTHING
+        self.denied: Denied | None = None
 
     def fall_silent(self) -> None:
         """Owe no answer any more."""

@@ -68,7 +68,7 @@ def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
         qp.device.drops[reaction.drop] += 1
         qp.inbound.skip_to(serial.add(request.psn, 1))
     elif not (reaction.once and qp.inbound.refused):
-        _refuse(qp, request, reaction)
+        _refuse(qp, request, fault, reaction)
 
 
 def _reaction(qp: QueuePair, fault: Fault) -> Reaction:
@@ -80,11 +80,11 @@ def _reaction(qp: QueuePair, fault: Fault) -> Reaction:
     return reaction
 
 
-def _refuse(qp: QueuePair, request: Arrival, reaction: Reaction) -> None:
+def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
     """Answer with a NAK, if the service has any, and end what ends."""
     inbound = qp.inbound
     if reaction.fatal:
-        _end(qp, reaction)
+        _end(qp, request, fault, reaction)
     if reaction.rnr:
         inbound.refuse(Ack.RNR_NAK, qp.min_rnr_timer)
     elif reaction.nak is not None:
@@ -96,13 +96,13 @@ def _refuse(qp: QueuePair, request: Arrival, reaction: Reaction) -> None:
     qp.wake()
 
 
-def _end(qp: QueuePair, reaction: Reaction) -> None:
+def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
     """The receive in use ends with an error, or else an event tells; then all the rest ends."""
     recv, qp.inbound.recv = qp.inbound.recv, NO_RECEIVE
     if recv is not NO_RECEIVE and reaction.status is not None:
         qp.complete_receive(recv, reaction.status)
     elif reaction.notice is not None:
-        qp.device.events.append(reaction.notice(qp.number))
+        qp.device.events.append(reaction.notice(qp, request.psn, fault))
     qp.fail()
 
 

@@ -10,6 +10,7 @@ from rdmawire.fabric.pair import Pair
 from rdmawire.memory.access import Access
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import AccessViolation, Event, InvalidRequest
+from rdmawire.nic.fault import Fault
 from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import QPState
 from rdmawire.nic.work import LONGEST_MESSAGE, RecvWR, SendOpcode, SendWR, Sge
@@ -189,6 +190,43 @@ def test_offences_of_reliable_connections(name: str) -> None:
     assert outcomes(server) == [(1, WCStatus.WR_FLUSH_ERR)]
     assert [type(told) for told in events(server)] == [event]
     assert server.region.read() == bytes(65536)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("an atomic at no multiple of eight", Fault.MISALIGNED),
+        ("a READ of more than 2**31 octets", Fault.LENGTH),
+        ("a FLUSH to nowhere", Fault.OP_VALID),
+    ],
+)
+def test_the_event_says_what_is_wrong_with_which_request(name: str, fault: Fault) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    for opcode, headers, payload in OFFENCES[name].requests(stage.server.region):
+        stage.ask(opcode, *headers, payload=payload, psn=100)
+    (told,) = events(stage.server)
+    assert isinstance(told, InvalidRequest)
+    assert (told.psn, told.fault) == (100, fault)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no such key", "INVALID_KEY: key 0x00000bad, REMOTE_WRITE of 4 octets at {0:#x}"),
+        ("octets before the region", "OUT_OF_RANGE: key {1:#010x}, REMOTE_WRITE of 4 octets at "),
+        ("an address that wraps", "REMOTE_READ of 8 octets at 0xfffffffffffffffc"),
+        ("an atomic behind the region", "REMOTE_ATOMIC of 8 octets at "),
+    ],
+)
+def test_the_event_says_what_a_key_did_not_allow(name: str, said: str) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    there = stage.server.region
+    for opcode, headers, payload in OFFENCES[name].requests(there):
+        stage.ask(opcode, *headers, payload=payload, psn=100)
+    (told,) = events(stage.server)
+    assert isinstance(told, AccessViolation)
+    assert told.psn == 100
+    assert said.format(there.address, there.rkey) in str(told.denied)
 
 
 @pytest.mark.parametrize(
