@@ -170,7 +170,10 @@ class LinkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlan:
-    """A priority of a switch: its marks (``kmin``, ``kmax``, ``pmax``) and pauses, where given."""
+    """A priority of a switch: its marks (``kmin``, ``kmax``, ``pmax``) and pauses, where given.
+
+    Without ``headroom``, :func:`rdmawire.traffic.scenario.headroom.headroom_of` says it.
+    """
 
     priority: int
     mark: Mark
@@ -180,7 +183,7 @@ class QueuePlan:
     pmax: float = 1.0
     xoff: int | None = None
     xon: int | None = None
-    headroom: int = 0
+    headroom: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,13 +318,19 @@ class CounterExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacketExpectation:
-    """How many frames with these fields are sent, on a link or anywhere, by a host or anybody."""
+    """How many frames with these fields there are, from one host or from anybody.
+
+    Those that are put on ``link`` count, whoever puts them there; without one, those that hosts
+    send. With ``arrived`` they count where they arrive instead: at an end of the link, or at a
+    host.
+    """
 
     where: Mapping[str, object]
     range: Range
     mark: Mark
     link: str | None = None
     sent_by: str | None = None
+    arrived: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

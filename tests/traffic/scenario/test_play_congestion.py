@@ -1,7 +1,9 @@
 """Congestion: a switch marks, senders slow down, and frames beyond the capture are told of."""
 
+from dataclasses import replace
 from typing import Any
 
+from rdmawire.traffic.scenario.headroom import headroom_of, longest_frame
 from rdmawire.traffic.scenario.model import (
     End,
     QueuePlan,
@@ -85,6 +87,25 @@ def test_notifications_may_have_a_dscp_of_their_own() -> None:
 def test_timely_and_no_control_at_all_are_played() -> None:
     assert failures(congested(congestion="timely"), counts("sink.cnps", exactly(0))) == []
     assert failures(congested(cnp_interval=1_000), counts("sink.cnps", between(1))) == []
+
+
+def test_pauses_without_a_headroom_have_what_their_links_need() -> None:
+    """The longest of them holds 25,000 octets there and back, beside three frames."""
+    pausing = QueuePlan(priority=3, mark=MARK, dscp=(26,), xoff=16 << 10, xon=8 << 10)
+    scenario = congested()
+    kept = replace(scenario, switches=(SwitchPlan(name="leaf", mark=MARK, queues=(pausing,)),))
+    found = failures(
+        kept,
+        holds(Span("sink", "one"), Span("one", "source")),
+        counts("leaf:sink.drops", exactly(0)),
+        counts("leaf:one.stops", between(1)),
+        counts("two.pauses", between(1)),
+        counts("two.retransmits", exactly(0)),
+    )
+    assert found == []
+    needed = headroom_of("leaf", kept.links, kept.connections)
+    assert 25_000 + 3 * longest_frame(kept.connections) < needed < 30_000
+    assert headroom_of("other", kept.links, kept.connections) == 0
 
 
 def test_a_frame_beyond_the_capture_is_told_by_its_link() -> None:

@@ -63,7 +63,7 @@ COMPANY: dict[tuple[str, str], dict[str, str]] = {
     ("a queue", "kmin"): {"kmax": "16 GiB"},
     ("a queue", "kmax"): {"kmin": "0"},
     ("a queue", "xoff"): {"xon": "0"},
-    ("a queue", "xon"): {"xoff": "16 GiB"},
+    ("a queue", "xon"): {"xoff": "8 MiB"},
     **{
         (record.called, "packet"): {"sent by": "client/a"}
         for record in RECORDS

@@ -7,6 +7,7 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import Marking, Pausing, Settings
 from rdmawire.fabric.world import World
+from rdmawire.traffic.scenario.headroom import headroom_of
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     End,
@@ -76,7 +77,8 @@ class Stage:
 
     def _lay_links(self) -> None:
         for switch in self.scenario.switches:
-            self.network.add_switch(switch.name, _settings(switch))
+            room = headroom_of(switch.name, self.scenario.links, self.scenario.connections)
+            self.network.add_switch(switch.name, _settings(switch, room))
         for link in self.scenario.links:
             laid = Link(link.latency, rate=link.rate, mtu=link.mtu)
             self.network.join(*link.ends, laid)
@@ -176,8 +178,11 @@ def _event_limit(scenario: Scenario) -> int:
     return EVENTS + EVENTS_PER_PACKET * packets
 
 
-def _settings(plan: SwitchPlan) -> Settings:
-    """A switch's settings; without queues of its own, DSCPs have their usual priorities."""
+def _settings(plan: SwitchPlan, headroom: int) -> Settings:
+    """A switch's settings; without queues of its own, DSCPs have their usual priorities.
+
+    ``headroom`` is what queues have that do not say it.
+    """
     if not plan.queues:
         return Settings(plan.buffer, plan.queue, scheduling=plan.scheduling)
     return Settings(
@@ -190,7 +195,9 @@ def _settings(plan: SwitchPlan) -> Settings:
             if queue.kmin is not None and queue.kmax is not None
         },
         pausing={
-            queue.priority: Pausing(queue.xoff, queue.xon, queue.headroom)
+            queue.priority: Pausing(
+                queue.xoff, queue.xon, headroom if queue.headroom is None else queue.headroom
+            )
             for queue in plan.queues
             if queue.xoff is not None and queue.xon is not None
         },

@@ -12,6 +12,7 @@ from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import length_of
+from rdmawire.traffic.scenario.headroom import longest_frame
 from rdmawire.traffic.scenario.model import (
     HostPlan,
     LinkPlan,
@@ -156,6 +157,17 @@ def _pauses(name: str, reading: Reading) -> bool:
     return switch is not None and any(queue.xoff is not None for queue in switch.queues)
 
 
+def _pauses_in_time(_: Found, reading: Reading) -> Iterator[Misread]:
+    """A queue that pauses takes in the frame by which there are too many octets."""
+    frame = longest_frame(reading.connections.values())
+    for switch in reading.switches.values():
+        for queue in switch.queues:
+            if queue.xoff is not None and queue.headroom is not None and queue.headroom < frame:
+                found = f"headroom {queue.headroom} of queue {queue.priority}"
+                expected = f"a frame at least, {frame}; left out, it is as much as the links need"
+                yield Misread(queue.mark, found, expected)
+
+
 def _expectations(found: Found, reading: Reading) -> Iterator[Misread]:
     """Memory is compared with as much memory, and with no more than can be."""
     for plan in found.values.get("expectations", ()):
@@ -180,6 +192,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _connections,
     _links,
     _copies,
+    _pauses_in_time,
     _expectations,
     _amounts,
 )

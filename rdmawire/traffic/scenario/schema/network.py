@@ -55,7 +55,7 @@ def _check_queue(plan: QueuePlan, found: Found, reading: Reading) -> QueuePlan:
         ) from None
     try:
         if _together(plan, found, "xoff", "xon"):
-            Pausing(plan.xoff or 0, plan.xon or 0, plan.headroom)
+            Pausing(plan.xoff or 0, plan.xon or 0, plan.headroom or 0)
     except FabricError:
         raise Misread(
             found.at("xon"), f"xon {plan.xon}", f"no more than xoff, {plan.xoff}"
@@ -74,14 +74,34 @@ QUEUE: Final = Record(
         "pmax": Key(kind=fraction(0, 1), help="The share that is marked just below kmax."),
         "xoff": Key(kind=_BUFFER, help="The octets above which who sends them is told to stop."),
         "xon": Key(kind=_BUFFER, help="The octets at which that one is told to go on."),
-        "headroom": Key(kind=_BUFFER, help="The octets beyond xoff that are still taken in."),
+        "headroom": Key(
+            kind=_BUFFER,
+            clause="IEEE 802.1Q, annex N",
+            help="The octets beyond xoff that are still taken in; if left out, enough for what is "
+            "under way: three frames, a pause, and what the longest link holds there and back.",
+        ),
     },
 )
 
 
+def _check_pauses(queue: QueuePlan, plan: SwitchPlan, found: Found) -> None:
+    """Frames come to the queue, and more of them fit the buffer than pauses begin at."""
+    which = f"queue {queue.priority}"
+    if queue.xoff is None:
+        return
+    if not queue.dscp and queue.priority:
+        expected = "'dscp' besides: without, no frame has its priority"
+        raise Misread(queue.mark, f"'xoff' of {which}", expected)
+    if plan.buffer <= queue.xoff:
+        mark = found.at("buffer") if "buffer" in found.nodes else queue.mark
+        expected = f"more than xoff of {which}, {queue.xoff}, or it never pauses"
+        raise Misread(mark, f"buffer {plan.buffer}", expected)
+
+
 def _check_switch(plan: SwitchPlan, found: Found, reading: Reading) -> SwitchPlan:
-    """Each DSCP has one priority."""
-    del found
+    """Each DSCP has one priority, and queues that are to pause can."""
+    for queue in plan.queues:
+        _check_pauses(queue, plan, found)
     seen: dict[int, int] = {}
     for queue in plan.queues:
         for dscp in queue.dscp:
