@@ -10,7 +10,17 @@ from rdmawire.wire import mad, roce
 from rdmawire.wire.checksum import udp_checksum
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.ib import BTH, GRH, ICRC
-from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
+from rdmawire.wire.inet import (
+    PFC,
+    UDP,
+    Ethernet,
+    EtherType,
+    IPv4,
+    IPv6,
+    MACControl,
+    MACControlOpcode,
+    Pause,
+)
 from rdmawire.wire.layout import Piece, joined, size
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame, icrc_of
@@ -70,8 +80,27 @@ def _management(packet: Packet) -> Iterator[Piece]:
         yield octets[read:]
 
 
+_CONTROL: Final[dict[int, type[Header]]] = {MACControl.PAUSE: Pause, MACControl.PFC: PFC}
+"""What stands behind the opcode of a MAC control frame."""
+
+
+def _link_pieces(octets: bytes) -> Iterator[Header]:
+    """The headers of a frame that carries no transport packet: pauses have more than Ethernet's."""
+    if len(octets) < Ethernet.SIZE:
+        return
+    ethernet, read = Ethernet.parse(octets), Ethernet.SIZE
+    yield ethernet
+    if ethernet.type != EtherType.MAC_CONTROL or len(octets) < read + MACControlOpcode.SIZE:
+        return
+    control = MACControlOpcode.parse(octets, read)
+    yield control
+    table, read = _CONTROL.get(control.opcode), read + MACControlOpcode.SIZE
+    if table is not None and len(octets) >= read + table.SIZE:
+        yield table.parse(octets, read)
+
+
 class Fields:
-    """The headers of one frame. Frames that carry no transport packet have only Ethernet's."""
+    """The headers of one frame. Without a transport packet: Ethernet's, and those of a pause."""
 
     __slots__ = ("frame", "number", "octets", "pieces")
 
@@ -85,7 +114,7 @@ class Fields:
             packet = frame.packet
             self.pieces = (*frame.headers, packet.bth, *packet.extended, *_management(packet))
         except WireError:
-            self.pieces = (Ethernet.parse(octets),) if len(octets) >= Ethernet.SIZE else ()
+            self.pieces = tuple(_link_pieces(octets))
 
     def get(self, name: str) -> Value | None:
         """What a field holds, in the innermost header that has it; ``None`` if none has."""

@@ -29,6 +29,18 @@ class UnknownPoint(FabricError):
     """A capture was asked for of a place that there is not."""
 
 
+class Place(NamedTuple):
+    """A link, a host or a switch's port, and which end of the way: where frames arrive, or go."""
+
+    name: str
+    arrived: bool
+
+    @property
+    def title(self) -> str:
+        """As a capture of it is asked for."""
+        return f"{self.name} --arrived" if self.arrived else self.name
+
+
 class Seen(NamedTuple):
     """A frame: its number in the capture, or at ``point`` where the capture does not have it."""
 
@@ -185,7 +197,7 @@ class Observer:
         self._network = stage.network
         self.numbering = Numbering(keep)
         self._places = self._tap_capture(point, arrived=arrived)
-        self._counts: dict[str, Numbering] = {}
+        self._counts: dict[Place, Numbering] = {}
         self.last = LastWords()
         self.total = FrameCounter()
         self.losses = {link.name: Sightings() for link in stage.scenario.links}
@@ -198,12 +210,12 @@ class Observer:
             id(plan): self._watch_packets(plan) for plan in _packet_expectations(stage.scenario)
         }
 
-    def _tap_capture(self, point: str | None, *, arrived: bool) -> set[str]:
-        """Where the capture's frames are taken; where all that is sent is among them."""
+    def _tap_capture(self, point: str | None, *, arrived: bool) -> set[Place]:
+        """Where the capture's frames are taken; the places all of whose frames are among them."""
         points = list(self._everywhere()) if point is None else [self._named(point)]
         for name in points:
             self._network.tap(name, self.numbering, arrivals=arrived)
-        return set() if arrived else {*points, *self._ends_of(points)}
+        return {Place(name, arrived) for name in (*points, *self._ends_of(points))}
 
     def _named(self, point: str) -> str:
         """The point that a word names; a link is named from either end."""
@@ -231,15 +243,16 @@ class Observer:
             if link.name in points:
                 yield from link.ends
 
-    def _where(self, place: str) -> Callable[[], Seen]:
+    def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:
         """What tells the number of the frame that passes a place now."""
+        place = Place(name, arrived)
         if place in self._places:
             return lambda: Seen(self.numbering.frames)
         if place not in self._counts:
             self._counts[place] = Numbering()
-            self._network.tap(place, self._counts[place])
+            self._network.tap(name, self._counts[place], arrivals=arrived)
         counting = self._counts[place]
-        return lambda: Seen(counting.frames, place)
+        return lambda: Seen(counting.frames, place.title)
 
     def _watch_host(self, name: str) -> HostWatch:
         watch = HostWatch(self.total, self._where(name), self.last)
@@ -256,12 +269,13 @@ class Observer:
         return None if plan.sent_by is None else self._stage.machines[plan.sent_by].mac
 
     def watch(self, plan: PacketExpectation, tap_of: Callable[[Callable[[], Seen]], Tap]) -> None:
-        """Tap the places that an expectation is of: its link, or where hosts send."""
-        places = list(self.hosts) if plan.link is None else [plan.link]
-        if plan.link is None and plan.sent_by is not None:
-            places = [plan.sent_by]
-        for place in places:
-            self._network.tap(place, tap_of(self._where(place)))
+        """Tap the places that an expectation is of: its link, or where hosts send or receive."""
+        names = list(self.hosts) if plan.link is None else [plan.link]
+        if plan.link is None and plan.sent_by is not None and not plan.arrived:
+            names = [plan.sent_by]
+        for name in names:
+            tap = tap_of(self._where(name, arrived=plan.arrived))
+            self._network.tap(name, tap, arrivals=plan.arrived)
 
     def on_loss(self, link: str) -> Callable[[], None]:
         """What a link's faults tell of each frame that they lose."""

@@ -207,7 +207,8 @@ def _packets(played: Played, plan: PacketExpectation) -> Iterator[Failure]:
         of = f" sent by {plan.sent_by}" if plan.sent_by else ""
         on = f" on {plan.link}" if plan.link else ""
         fields = f" with {fields_text(plan.where)}" if plan.where else ""
-        what = f"packets{of}{on}{fields}"
+        arrived = " that arrive" if plan.arrived else ""
+        what = f"packets{of}{on}{arrived}{fields}"
         few = sightings.count < plan.range.least
         near = played.nearest(plan) if few else ""
         seen = _seen(sightings, plan.range)

@@ -10,6 +10,7 @@ from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
+    TRUTH,
     Definitions,
     Json,
     Many,
@@ -127,8 +128,18 @@ PACKETS: Final = Record(
     plan=PacketExpectation,
     keys={
         "where": Key(kind=WHERE, needed=True, help="The fields that they have."),
-        "count": Key(kind=COUNT, into=("range",), needed=True, help="How many are sent."),
-        "on": Key(kind=LINK, into=("link",), help="The link on which; any if left out."),
+        "count": Key(kind=COUNT, into=("range",), needed=True, help="How many there are."),
+        "on": Key(
+            kind=LINK,
+            into=("link",),
+            help="The link on which they are put, by hosts or by switches: pauses (PFC) and what "
+            "switches marked are among them. Left out, frames count that hosts send.",
+        ),
+        "arrived": Key(
+            kind=TRUTH,
+            help="Whether they count where they arrive, at an end of the link or at a host, as "
+            "faults left them: marked, changed, twice, or not at all.",
+        ),
         "sent by": Key(kind=HOST, help="The host that sends them; any if left out."),
     },
 )
@@ -169,7 +180,7 @@ EXPECT: Final = Record(
         ),
         "packets": Key(
             kind=Many(PACKETS, alone=True, lenient=True),
-            help="How many frames of a kind must be sent.",
+            help="How many frames of a kind there must be.",
         ),
         "states": Key(
             kind=Keyed(key=END, value=STATE, make=_state, called="ends with their states"),
