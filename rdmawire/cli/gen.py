@@ -23,7 +23,6 @@ from rdmawire.traffic.generate.order import (
     CNP_DSCP,
     LAST_SEED,
     LAST_TIMEOUT,
-    LAST_VLAN,
     MOST_LOSS,
     MOST_MESSAGES,
     MOST_QPS,
@@ -32,6 +31,7 @@ from rdmawire.traffic.generate.order import (
     Verb,
 )
 from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
+from rdmawire.traffic.generate.tag import Tag
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
@@ -115,11 +115,17 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option("--gpu", is_flag=True, help="From GPU memory to GPU memory, by GPUDirect.")
 @click.option("--ipv6", is_flag=True, help="IPv6 instead of IPv4.")
-@click.option("--vlan", type=option.WholeNumber(0, LAST_VLAN), help="In a VLAN, with its tag.")
-@click.option("--dscp", type=option.WholeNumber(0, 63), default=0, help="DSCP of all frames.")
+@click.option(
+    "--vlan", "tag", metavar="VID[:PCP]", callback=_read(Tag.parse),
+    help="In a VLAN, with its tag. PCP is the priority of all frames; left out, it is what each "
+    "frame's DSCP selects: 3 for 26, 1 for 10.",
+)  # fmt: skip
+@click.option(
+    "--dscp", type=option.WholeNumber(0, 63), default=0, help="DSCP of frames.  [default: 0]"
+)
 @click.option(
     "--cnp-dscp", type=option.WholeNumber(0, 63), default=CNP_DSCP, show_default=True,
-    help="But of CNPs, which adapters send in a class of their own.",
+    help="DSCP of CNPs, which adapters send in a class of their own.",
 )  # fmt: skip
 @click.option(
     "--client", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
@@ -140,7 +146,9 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--tap", type=click.Choice([tap.value for tap in Tap]), default=Tap.SENT.value,
-    show_default=True, help="What was sent, lost frames too, or only what arrived, with its marks.",
+    show_default=True,
+    help="What was sent, lost frames too, or only what arrived, with its marks: what `rdmawire run "
+    "--arrived` takes.",
 )  # fmt: skip
 @click.option(
     "--rate", metavar="RATE", default="100G", show_default=True, callback=_read(rate),
@@ -156,8 +164,9 @@ def _psn(text: str) -> int:
     "take where nothing is lost]",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")
 @click.option("--progress/--no-progress", default=None, help="A progress bar for what takes long.")
-def command(path: str, *, as_json: bool, progress: bool | None, **wishes: Any) -> int:
+def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **wishes: Any) -> int:
     """Write test traffic of VERB to a capture, and say what it amounts to.
 
     \b
@@ -177,19 +186,25 @@ def command(path: str, *, as_json: bool, progress: bool | None, **wishes: Any) -
       rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap
       rdmawire gen ud --size 64-1k -w - | tcpreplay -i eth1 -
     """  # noqa: D301 - click keeps the lines behind a backspace
+    if as_json and quiet:
+        raise click.UsageError("--json prints the summary, -q does not: give one of them")
     order = _order(**wishes)
     check_suffix(path)
     if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a capture is no text: name a file with -w FILE")
-    _hint(order)
+    if not quiet:
+        _hint(order)
     wanted = progress if progress is not None else sys.stderr.isatty()
     summary = _written(order, path, progress=wanted)
-    write_summary(summary, as_json=as_json, to=sys.stderr if path == STREAM else None)
+    if not quiet:
+        write_summary(summary, as_json=as_json, to=sys.stderr if path == STREAM else None)
     return 0
 
 
-def _order(verb: str, mtu: str, tap: str, **wishes: Any) -> Order:
+def _order(verb: str, mtu: str, tap: str, tag: Tag | None, **wishes: Any) -> Order:
     """What is asked for; wishes that clash are wrong usage."""
+    if tag is not None:
+        wishes |= tag._asdict()
     try:
         return Order(verb=Verb(verb), mtu=int(mtu), tap=Tap(tap), **wishes)
     except OrderError as error:

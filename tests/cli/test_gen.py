@@ -116,6 +116,28 @@ def test_cnps_and_timeouts_as_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tag", "priorities"),
+    [("100", {("17", "1"), ("129", "6")}), ("100:3", {("17", "3"), ("129", "3")})],
+)
+def test_the_priority_in_a_tag_follows_the_dscp_unless_it_is_asked_for(
+    tmp_path: Path, tag: str, priorities: set[tuple[str, str]]
+) -> None:
+    path = str(tmp_path / "x.pcap")
+    words = ("--vlan", tag, "--dscp", "10", "--ecn", "20%")
+    assert rdmawire("gen", "send", *words, "-w", path).returncode == 0
+    assert fields_of(path, "vlan.id") == {("100",)}
+    assert priorities <= fields_of(path, "infiniband.bth.opcode", "vlan.priority")
+
+
+def test_quietly_it_writes_and_says_nothing(tmp_path: Path) -> None:
+    path, usual = tmp_path / "x.pcap", tmp_path / "usual.pcap"
+    done = rdmawire("gen", "ud", "--count", "5", "-q", "-w", str(path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    rdmawire("gen", "ud", "--count", "5", "-w", str(usual))
+    assert path.read_bytes() == usual.read_bytes()
+
+
+@pytest.mark.parametrize(
     ("short", "long"),
     [
         (("--size", "4k"), ("--size", "4 KiB")),
@@ -157,6 +179,10 @@ def test_quantities_as_scenarios_write_them(
         (("ud", "--size", "8k", "-w", "x"), "a datagram has at most the MTU's 1024 octets"),
         (("atomic", "--size", "8", "-w", "x"), "leave the size out"),
         (("cm", "--gpu", "-w", "x"), "no GPU memory"),
+        (("ud", "--vlan", "4095", "-w", "x"), "'4095': a VLAN is within 0..4094"),
+        (("ud", "--vlan", "100:8", "-w", "x"), "'100:8': a priority is within 0..7"),
+        (("ud", "--vlan", "100:", "-w", "x"), "'100:' is no VID or VID:PCP such as 100 or 100:3"),
+        (("ud", "--json", "-q", "-w", "x"), "--json prints the summary, -q does not: give one"),
     ],
 )
 def test_wrong_usage_is_one_line_that_says_what_is_allowed(

@@ -10,6 +10,7 @@ from rdmawire.fabric.host import Place
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.traffic.generate.address import Address, place
 from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
+from rdmawire.traffic.generate.tag import LAST_PCP, LAST_VLAN
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
@@ -17,7 +18,6 @@ MOST_QPS: Final = 1 << 14
 MOST_LOSS: Final = 0.5
 MOST_MESSAGES: Final = 10**15
 LAST_SEED: Final = (1 << 64) - 1
-LAST_VLAN: Final = 4094
 LAST_TIMEOUT: Final = 31
 CNP_DSCP: Final = 48
 """The DSCP of CNPs where adapters are as they come: class selector 6."""
@@ -63,7 +63,8 @@ class Order:
     those that are lost, and those that get Congestion Experienced (``None``: no ECN at all).
     ``psn`` is the PSN that all queue pairs begin with, ``None`` for one of its own each. ``rate``
     is that of the link in bits a second, ``latency`` its own in ns. ``vlan`` is that of all frames,
-    ``dscp`` that of all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
+    ``pcp`` the priority in its tag (``None``: the class that a DSCP selects), and ``dscp`` that of
+    all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
     ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
     more. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1 and 10.0.0.2, or
     fd00::1 and fd00::2.
@@ -80,6 +81,7 @@ class Order:
     gpu: bool = False
     ipv6: bool = False
     vlan: int | None = None
+    pcp: int | None = None
     dscp: int = 0
     psn: int | None = None
     seed: int = 0
@@ -129,6 +131,7 @@ _ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
     "frames": range(1, MOST_MESSAGES + 1),
     "qps": range(1, MOST_QPS + 1),
     "vlan": range(LAST_VLAN + 1),
+    "pcp": range(LAST_PCP + 1),
     "dscp": range(64),
     "cnp_dscp": range(64),
     "psn": range(MODULUS),
@@ -174,6 +177,10 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
     (
         lambda order: order.timeout is not None and order.verb in (Verb.CM, Verb.UD),
         "{order.verb} has no requests that wait for an ACK: leave the timeout out",
+    ),
+    (
+        lambda order: order.pcp is not None and order.vlan is None,
+        "a priority stands in the tag of a VLAN: say which VLAN",
     ),
     (
         lambda order: any(end and end.ipv6 != order.ipv6 for end in (order.client, order.server)),

@@ -62,7 +62,7 @@ class Setup:
         """Put a port on the cable, in the VLAN that is asked for."""
         order = self._order
         if order.vlan is not None:
-            port = TaggedPort(port, order.vlan)
+            port = TaggedPort(port, order.vlan, order.pcp)
         self.world.attach(port, mac, self._wire)
 
     def watch(self, losses: Losses, watcher: Watcher) -> None:

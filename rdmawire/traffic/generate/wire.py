@@ -95,12 +95,14 @@ def untagged(frame: bytes) -> tuple[bytes, bytes]:
 class TaggedPort:
     """An adapter in a VLAN: what it sends gets the tag, what comes with a tag loses it.
 
-    The priority in the tag is the class that the DSCP selects, RFC 2474, 4.2.2.
+    The priority in the tag is the ``pcp``; ``None``: the class that the DSCP selects, RFC 2474,
+    4.2.2.
     """
 
-    def __init__(self, port: Adapter, vlan: int) -> None:
+    def __init__(self, port: Adapter, vlan: int, pcp: int | None = None) -> None:
+        classes = range(PRIORITIES)
         self._port = port
-        self._tags = [_tag_of(vlan, priority) for priority in range(PRIORITIES)]
+        self._tags = [_tag_of(vlan, each if pcp is None else pcp) for each in classes]
         self._classifier = Classifier()
 
     def receive(self, frame: bytes, now: int) -> None:

@@ -29,6 +29,8 @@ def test_frames_instead_of_messages() -> None:
         ({"qps": 0}, "qps 0 is not within 1..16384"),
         ({"qps": 16385}, "qps 16385 is not within 1..16384"),
         ({"vlan": 4095}, "vlan 4095 is not within 0..4094"),
+        ({"vlan": 1, "pcp": 8}, "pcp 8 is not within 0..7"),
+        ({"pcp": 3}, "a priority stands in the tag of a VLAN: say which VLAN"),
         ({"dscp": 64}, "dscp 64 is not within 0..63"),
         ({"psn": 1 << 24}, "psn 16777216 is not within 0..16777215"),
         ({"seed": -1}, "seed -1 is not within"),

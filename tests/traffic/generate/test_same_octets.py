@@ -18,6 +18,7 @@ from rdmawire.traffic.generate.playing import play
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.repeating import repeat
+from rdmawire.traffic.generate.tag import Tag
 from rdmawire.traffic.summary import Summary
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
@@ -36,6 +37,7 @@ def orders(draw: st.DrawFn) -> Order:
     ipv6 = draw(st.booleans())
     sizes = draw(st.sampled_from(SMALL if verb is Verb.UD or loss > 0.01 else LARGE))
     by_frames = draw(st.booleans())
+    tag = draw(st.sampled_from([None, None, Tag(0), Tag(4094, 5)]))
     order = Order(
         verb=verb,
         sizes=Sizes.parse(sizes) if verb in DEFAULT_SIZES else None,
@@ -44,7 +46,8 @@ def orders(draw: st.DrawFn) -> Order:
         loss=loss,
         gpu=draw(st.booleans()),
         ipv6=ipv6,
-        vlan=draw(st.sampled_from([None, None, 0, 4094])),
+        vlan=tag.vlan if tag else None,
+        pcp=tag.pcp if tag else None,
         dscp=draw(st.sampled_from([0, 26])),
         psn=draw(st.sampled_from([None, MODULUS - 30])),
         seed=draw(st.integers(0, (1 << 64) - 1)),

@@ -246,6 +246,13 @@ def test_tags_and_dscp_are_on_all_frames(verb: Verb) -> None:
     assert {piece(frame, IPv4).dscp for frame in one.frames} == {26}
 
 
+@pytest.mark.parametrize("verb", [Verb.WRITE, Verb.CM, Verb.CNP])
+def test_a_priority_that_is_asked_for_stands_in_all_tags(verb: Verb) -> None:
+    one = made(Order(verb=verb, count=20, vlan=100, dscp=26, pcp=5))
+    tags = {piece(frame, VLAN) for frame in one.frames}
+    assert {(tag.id, tag.priority) for tag in tags} == {(100, 5)}
+
+
 def test_frames_come_at_the_rate_of_the_link() -> None:
     order = Order(verb=Verb.UD, sizes=SIZE("1k"), count=200, rate=gbps(25))
     records = made(order).records
