@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.analysis.steps import NEXT
+from rdmawire.analysis.vectors.rows import TABLES
 from rdmawire.capture import Record, open_capture
 from rdmawire.capture.linktype import LinkType
 from rdmawire.wire import roce
@@ -14,7 +15,7 @@ from rdmawire.wire.cm_code import CMAttribute, RejectReason
 from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS, Ack, Nak
 from rdmawire.wire.opcode import OPERATIONS, SHAPES, Opcode
 from rdmawire.wire.rdmap import RDMAPOpcode
-from tools.make_captures.index import TABLES, index
+from tools.make_captures.index import index
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 INDEX = tomllib.loads((CAPTURES / "index.toml").read_text())

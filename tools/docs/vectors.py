@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.make_captures.index import TABLES
+from rdmawire.analysis.vectors.rows import TABLES
 
 MOST = 4
 """Captures named in one row; how many more there are is said."""

@@ -1,0 +1,1 @@
+"""The shipped test vectors: what each shows, and how to find one."""

@@ -1,0 +1,184 @@
+"""A pack of test vectors as it lies in a folder: its manifests, its cases, their frames.
+
+Any folder may be named as one, so nothing in it is believed before it was looked at: a file has
+so many octets at most, names no file but its neighbours, and has the shape that is needed.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from operator import attrgetter
+from pathlib import Path, PurePath
+from typing import Any, Final, NamedTuple
+
+import rdmawire
+from rdmawire.capture import Record, open_capture
+from rdmawire.errors import CaptureError
+from rdmawire.screen import safe
+
+GOLDEN: Final = "golden"
+GENERATED: Final = "generated"
+MOST_OCTETS: Final = 8 << 20
+"""Of a manifest, or of what is said of a capture: a hundred times what those shipped have."""
+
+_NAME: Final = "captures"
+_MANIFEST: Final = "manifest.toml"
+_MOST_FRAMES: Final = 1 << 40
+
+
+class PackError(CaptureError):
+    """A folder that is no pack of vectors, or one that contradicts itself."""
+
+
+class Listed(NamedTuple):
+    """A capture, by its name from the pack on, and what the manifest says that it shows."""
+
+    file: str
+    shows: str
+
+
+class Case(NamedTuple):
+    """Frames ``first`` to ``last`` of a capture, which belong together.
+
+    ``comes_to`` are words of what becomes of it: the fault, statuses of completions, drops.
+    """
+
+    name: str
+    file: str
+    first: int
+    last: int
+    shows: str
+    service: str = ""
+    comes_to: tuple[str, ...] = ()
+
+
+def places() -> tuple[Path, ...]:
+    """Where a pack is looked for: in the working directory, then beside the package's source."""
+    return Path(_NAME), Path(rdmawire.__file__).resolve().parents[1] / _NAME
+
+
+def found(folders: Sequence[Path]) -> Path:
+    """The first of these folders that has golden vectors; :class:`PackError` if none has."""
+    for folder in folders:
+        if os.path.isfile(folder / GOLDEN / _MANIFEST):
+            return folder
+    looked = ", nor in ".join(safe(str(folder)) for folder in folders)
+    raise PackError(f"no test vectors in {looked}: {GOLDEN}/{_MANIFEST} is not there")
+
+
+def listed(pack: Path, folder: str) -> list[Listed]:
+    """The captures of a folder of the pack, in the order of its manifest."""
+    path = pack / folder / _MANIFEST
+    try:
+        told = tomllib.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        raise PackError(f"{safe(str(path))}: is no TOML: {error}") from None
+    entries = told.get("capture")
+    return [_listed(path, folder, entry) for entry in _list(path, "capture", entries)]
+
+
+def _listed(path: Path, folder: str, entry: object) -> Listed:
+    match entry:
+        case {"file": str(file), "shows": str(shows)} if _is_plain(file):
+            return Listed(f"{folder}/{file}", shows)
+    raise PackError(f"{safe(str(path))}: a capture needs a file beside it, and what that shows")
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it is the name of a file, and no way to another folder."""
+    return bool(name) and PurePath(name).name == name and name.isprintable()
+
+
+def cases(pack: Path) -> Iterator[Case]:
+    """All golden cases, capture by capture, from the JSON beside each."""
+    for capture in listed(pack, GOLDEN):
+        path = (pack / capture.file).with_suffix(".json")
+        try:
+            told = json.loads(_text(path))
+        except (ValueError, RecursionError) as error:
+            raise PackError(f"{safe(str(path))}: is no JSON: {error}") from None
+        entries = told.get("cases") if isinstance(told, dict) else None
+        yield from _in_order(path, capture.file, _list(path, "cases", entries))
+
+
+def _in_order(path: Path, file: str, entries: Iterable[object]) -> Iterator[Case]:
+    """The cases of one capture; each begins behind the one before it."""
+    last = 0
+    for entry in entries:
+        case = _case(path, file, entry)
+        if not last < case.first <= case.last <= _MOST_FRAMES:
+            where = f"{safe(str(path))}: case {safe(case.name)!r}"
+            raise PackError(f"{where} has frames {case.first} to {case.last} behind {last}")
+        last = case.last
+        yield case
+
+
+def _case(path: Path, file: str, entry: object) -> Case:
+    match entry:
+        case {
+            "name": str(name), "shows": str(shows), "service": str(service),
+            "frames": [int(first), int(last)], **rest
+        }:  # fmt: skip
+            return Case(name, file, first, last, shows, service, _outcomes(rest))
+    raise PackError(f"{safe(str(path))}: a case needs a name, shows, service and two frames")
+
+
+def _outcomes(told: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Words of what a case comes to, each once; what has no such shape has none."""
+    words = [told.get("fault")]
+    for end in _objects(told.get("comes_to")):
+        words += [done.get("status") for done in _objects(end.get("completions"))]
+        drops = end.get("drops")
+        words += drops if isinstance(drops, dict) else ()
+    return tuple(dict.fromkeys(word for word in words if isinstance(word, str)))
+
+
+def _objects(value: object) -> Iterator[dict[str, Any]]:
+    """The objects among an object's values, or a list's."""
+    values = value.values() if isinstance(value, dict) else value
+    return (
+        (one for one in values if isinstance(one, dict))
+        if isinstance(values, Iterable)
+        else iter(())
+    )
+
+
+def records(pack: Path, wanted: Iterable[Case]) -> Iterator[tuple[Case, list[Record]]]:
+    """The frames of cases; those of one capture are to come together, in its order."""
+    for file, of_file in groupby(wanted, attrgetter("file")):
+        with open_capture(pack / file) as reader:
+            numbered, behind = iter(reader), 0
+            for case in of_file:
+                own = list(islice(numbered, case.first - behind - 1, case.last - behind))
+                behind = case.last
+                check_whole(case, len(own))
+                yield case, own
+
+
+def check_whole(case: Case, frames: int) -> None:
+    """:class:`PackError` for a case whose capture ends before it does."""
+    if frames <= case.last - case.first:
+        raise PackError(f"{case.file}: ends before frame {case.last}, of case {safe(case.name)!r}")
+
+
+def _list(path: Path, key: str, value: object) -> list[object]:
+    if isinstance(value, list):
+        return value
+    raise PackError(f"{safe(str(path))}: needs a list of {key!r}")
+
+
+def _text(path: Path) -> str:
+    """What stands in a file; :class:`PackError` for one that cannot be read, or is too long."""
+    name = safe(str(path))
+    try:
+        if not os.path.isfile(path):  # a pipe would have us wait
+            raise PackError(f"{name}: is no file")
+        with open(path, "rb") as file:
+            octets = file.read(MOST_OCTETS + 1)
+    except OSError as error:
+        raise PackError(f"{name}: {error.strerror or error}") from None
+    if len(octets) > MOST_OCTETS:
+        raise PackError(f"{name}: has more than {MOST_OCTETS} octets")
+    return octets.decode()

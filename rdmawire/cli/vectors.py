@@ -1,0 +1,184 @@
+"""`rdmawire vectors`: test vectors by what they show."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import click
+from click.shell_completion import CompletionItem
+
+from rdmawire.analysis.objects import dumped
+from rdmawire.analysis.vectors.excerpt import write_excerpt
+from rdmawire.analysis.vectors.pack import Case, PackError, cases, found, places, records
+from rdmawire.analysis.vectors.search import (
+    Search,
+    Vector,
+    generated,
+    golden,
+    row_names,
+    vocabulary,
+)
+from rdmawire.capture import Record
+from rdmawire.capture.source import STREAM
+from rdmawire.cli.streams import complain
+from rdmawire.nearest import offer
+from rdmawire.screen import quoted, safe
+
+_MISTAKEN = 2
+_ABOUT = "they come with rdmawire's source, as captures/; say where that is with --dir"
+
+
+def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
+    """Names of cases, and all that the index has a row for."""
+    folder = ctx.params.get("folder")
+    try:
+        names = [case.name for case in cases(_pack(folder))]
+    except PackError:
+        names = []
+    known = (*names, *row_names())
+    return [CompletionItem(name) for name in known if name.lower().startswith(start.lower())]
+
+
+@click.command("vectors")
+@click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=_complete)
+@click.option("-x", "--hex", "octets", is_flag=True, help="Print the frames, a line of hex each.")
+@click.option(
+    "-w", "--write", "target", metavar="FILE",
+    help="Write the frames: a .pcap or .pcapng, packed or not, or - for standard output.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array; with -x, octets too.")
+@click.option(
+    "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path),
+    help="Where the vectors are; else captures/ here, or beside the source of rdmawire.",
+)  # fmt: skip
+def command(
+    words: tuple[str, ...],
+    *,
+    octets: bool,
+    target: str | None,
+    as_json: bool,
+    folder: Path | None,
+) -> int:
+    """Find golden cases by what they show: name, capture, frames, and what they are about.
+
+    Each WORD must be found in a case: an opcode, a syndrome or NAK, a message or reason of
+    connection management, a carriage, a status of a completion, or any word of the list. Neither
+    capitals nor marks count. What no golden case has, as RD and iWARP, is found frame by frame in
+    captures/generated. Exit status: 0 if something is found, 1 if not, 2 for wrong usage and for
+    a pack that cannot be read.
+
+    \b
+    Examples:
+      rdmawire vectors
+      rdmawire vectors RNR_NAK 0.64
+      rdmawire vectors 'remote access error' read
+      rdmawire vectors REJ.reason CONSUMER_REJECT
+      rdmawire vectors vxlan ipv6
+      rdmawire vectors -x rnr-timer-12 > rnr.hex
+      rdmawire vectors -w lost.pcap 'lost: RC_ACKNOWLEDGE'
+      rdmawire vectors --json RC_CMP_SWAP | jq '.[].frames'
+    """  # noqa: D301 - click keeps the lines behind a backspace
+    try:
+        return _shown(_pack(folder), words, octets=octets, target=target, as_json=as_json)
+    except PackError as error:
+        complain(str(error))
+        return _MISTAKEN
+
+
+def _pack(folder: Path | None) -> Path:
+    """The folder of vectors; ``PackError`` that says where they were looked for."""
+    try:
+        return found(places() if folder is None else (folder,))
+    except PackError as error:
+        raise PackError(f"{error}; {_ABOUT}") from None
+
+
+def _shown(
+    pack: Path, words: Sequence[str], *, octets: bool, target: str | None, as_json: bool
+) -> int:
+    """Print or write what has all the words; the exit status."""
+    having = _having(pack, words)
+    if not having:
+        return 1
+    said_to = sys.stderr if target == STREAM else sys.stdout
+    frames = _frames(pack, having, target) if octets or target else {}
+    if target:
+        write_excerpt(target, [one for own in frames.values() for one in own])
+    if as_json:
+        _say(said_to, dumped([_object(one, frames, octets=octets) for one in having], indent=1))
+    elif octets:
+        _say(said_to, *(one.data.hex() for own in frames.values() for one in own))
+    else:
+        _say(said_to, *_lines([one.case for one in having]))
+    return 0
+
+
+def _having(pack: Path, words: Sequence[str]) -> list[Vector]:
+    """The golden cases with all the words, or else generated frames; says so if there are none."""
+    search = Search(golden(pack))
+    having = search.having(words)
+    if not having:
+        further = Search(generated(pack))
+        having = further.having(words)
+        if not having:
+            _regret(words, (search, further))
+    return having
+
+
+def _regret(words: Sequence[str], searches: Sequence[Search]) -> None:
+    """Say which word finds nothing, and what may have been meant."""
+    known = [one for search in searches for one in search.vectors]
+    for word in words:
+        if not any(search.having([word]) for search in searches):
+            complain(f"no test vector has {quoted(word)}{offer(word, vocabulary(known))}")
+            return
+    complain(f"no test vector has all of {', '.join(map(quoted, words))}; each alone is found")
+
+
+def _frames(pack: Path, having: Sequence[Vector], target: str | None) -> dict[str, list[Record]]:
+    """The frames of each case, by its name."""
+    files = dict.fromkeys(one.case.file for one in having)
+    if target and any(_same(target, pack / file) for file in files):
+        raise click.UsageError(f"{safe(target)} is one of the vectors; -w would write over it")
+    return {case.name: own for case, own in records(pack, (one.case for one in having))}
+
+
+def _same(target: str, path: Path) -> bool:
+    return target != STREAM and os.path.exists(target) and os.path.samefile(target, path)
+
+
+def _say(to: TextIO, *lines: str) -> None:
+    to.writelines(f"{line}\n" for line in lines)
+
+
+def _lines(listed: Sequence[Case]) -> list[str]:
+    """A line for each case, in columns."""
+    rows = [(case.name, case.file, _span(case), case.shows) for case in listed]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        safe("  ".join((*(f"{text:<{w}}" for text, w in zip(row, widths, strict=False)), row[3])))
+        for row in rows
+    ]
+
+
+def _span(case: Case) -> str:
+    """The numbers of its frames."""
+    return f"{case.first}" if case.first == case.last else f"{case.first}-{case.last}"
+
+
+def _object(one: Vector, frames: dict[str, list[Record]], *, octets: bool) -> dict[str, object]:
+    case = one.case
+    told: dict[str, object] = {
+        "name": case.name,
+        "file": case.file,
+        "frames": [case.first, case.last],
+        "service": case.service,
+        "shows": case.shows,
+        "comes_to": list(case.comes_to),
+        "has": list(one.rows),
+    }
+    return (
+        {**told, "octets": [record.data.hex() for record in frames[case.name]]} if octets else told
+    )
