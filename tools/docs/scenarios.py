@@ -35,9 +35,9 @@ def page() -> Iterator[str]:
 
 _VALUES = {
     "number": ("7", "0x1f"),
-    "size": ("64", "8 KiB", "1.5 MiB"),
+    "size": ("64", "8 KiB", "8k", "1.5 MiB"),
     "time": ("10 us", "1.5 ms", "1 s"),
-    "rate": ("100 Gbit/s",),
+    "rate": ("100 Gbit/s", "100G", "100Gbps"),
     "range": ("3", "3..5", "1..", "..9"),
     "span of memory": ("client.source", "client.source[0:100]", "client.source[4 KiB:]"),
     "end of a connection": ("client/a", "client/a#2"),

@@ -1,6 +1,6 @@
 """What is asked for in words: sizes of messages, rates of links, shares of frames.
 
-Units may be short, as in ``4k`` and ``100G``, or as scenarios have them: ``4 KiB``, ``100 Gbit/s``.
+Units are those of scenarios: ``4k`` or ``4 KiB``, ``100G`` or ``100 Gbit/s``.
 """
 
 import re
@@ -10,16 +10,9 @@ from typing import Final, NamedTuple, Self
 from rdmawire.errors import RdmaError
 from rdmawire.nic.work import LONGEST_MESSAGE
 from rdmawire.screen import quoted, shortened
+from rdmawire.traffic.quantity import NoQuantity, quantity, rate_factor, size_factor
 
 MOST_SIZES: Final = 64
-_BINARY: Final = {"": 0, "k": 10, "m": 20, "g": 30}
-_DECIMAL: Final = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12}
-_SIZE: Final = re.compile(
-    r"([0-9]{1,15})\s*(?:octets|([kmg]?)|([kmg])ib)", re.IGNORECASE | re.ASCII
-)
-_RATE: Final = re.compile(
-    r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(?:bit/s)?", re.IGNORECASE | re.ASCII
-)
 
 
 class OrderError(RdmaError):
@@ -63,23 +56,23 @@ def _range(word: str, text: str) -> tuple[int, int]:
 
 
 def _size(word: str, text: str) -> int:
-    match = _SIZE.fullmatch(word.strip())
-    if match is None:
+    try:
+        octets = quantity(word.strip(), size_factor)
+    except NoQuantity:
+        octets = None
+    if octets is None or not octets.whole:
         raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
-    octets = int(match[1]) << _BINARY[(match[2] or match[3] or "").lower()]
-    if octets > LONGEST_MESSAGE:
+    if octets.value > LONGEST_MESSAGE:
         raise OrderError(f"{quoted(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
-    return octets
+    return octets.value
 
 
 def rate(text: str) -> int:
-    """Bits a second, from ``100G``, ``100 Gbit/s``, ``2.5G`` or ``400000000``."""
-    match = _RATE.fullmatch(text.strip())
-    if match is None:
-        raise OrderError(f"{quoted(text)} is no rate such as 100G or 25 Gbit/s")
-    whole, _, part = match[1].partition(".")
-    zeros = _DECIMAL[match[2].lower()]
-    bits = int(whole + (part + "0" * zeros)[:zeros])
+    """Bits a second, from ``100G``, ``100 Gbit/s``, ``100Gbps``, ``2.5G`` or ``400000000``."""
+    try:
+        bits = quantity(text.strip(), rate_factor).value
+    except NoQuantity:
+        raise OrderError(f"{quoted(text)} is no rate such as 100G or 25 Gbit/s") from None
     if not SLOWEST <= bits <= FASTEST:
         raise OrderError(f"{quoted(text)} is not within 1M..10T bits a second")
     return bits

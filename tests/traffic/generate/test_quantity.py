@@ -34,6 +34,7 @@ LONG = [("100 Gbit/s", 10**11), ("2.5Gbit/s", 25 * 10**8), ("9000000 bit/s", 9 *
         ("4 KiB", ((4096, 4096),)),
         ("1MiB", ((1 << 20, 1 << 20),)),
         ("2 GiB", ((2 * GIB, 2 * GIB),)),
+        ("1.5k", ((1536, 1536),)),
         ("64 octets - 4 KiB, 1 M", ((64, 4096), (1 << 20, 1 << 20))),
     ],
 )
@@ -47,8 +48,8 @@ def test_sizes(text: str, ranges: tuple[tuple[int, int], ...]) -> None:
         ("", "is no size such as"),
         ("4x", "'4x' is no size such as 64, 4k, 1M"),
         ("-4", "is no size such as"),
-        ("1.5k", "is no size such as"),
-        ("1T", "is no size such as"),
+        ("1.0001k", "is no size such as"),
+        ("1T", "at most 2 GiB"),
         ("1 KB", "is no size such as"),
         ("1 ib", "is no size such as"),
         ("1 k k", "is no size such as"),

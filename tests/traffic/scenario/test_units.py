@@ -32,6 +32,7 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (units.time, "1.5s", 1_500_000_000),
     (units.rate, "100 Gbit/s", 10**11),
     (units.rate, "2.5 Gbit/s", 25 * 10**8),
+    (units.amount, "0", 0),
     (units.amount, "64 KiB", 65536),
     (units.amount, "1 ms", 10**6),
     (units.amount, "3", 3),
@@ -57,7 +58,7 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
 ]
 
 _NUMBERS = ("", "x", "1.0", "1e3", "1_000", "+1", "--1", "0x", "-0x1", "٣", "1 ", "9" * 41)
-_SIZES = ("", "KiB", "8 KB", "8 kib", "-8", "0.3", "1.5", "8 Ki B", "8 KiB KiB", "9" * 30 + " TiB")
+_SIZES = ("", "KiB", "8 KB", "8 kb", "-8", "0.3", "1.5", "8 Ki B", "8 KiB KiB", "9" * 30 + " TiB")
 _SPANS = (
     *("a", "a.", ".b", "a.b.c", "a.b[", "a.b]", "a.b[]", "a.b[1]", "a.b[2:1]", "a.b[1:1]"),
     *("a.b[-1:1]", "a.b[1:2:3]", "a.b[x:2]", "a.b[1:2]c", "1a.b"),
@@ -71,8 +72,8 @@ BAD: dict[Callable[[str], Any], tuple[str, ...]] = {
     units.fraction: ("", ".5", "5.", "1e-3", "nan", "inf", "-0.1", "0" * 41),
     units.size: _SIZES,
     units.time: ("1", "us", "1 µs", "0.0001 us", "1 m", "1 h", "-1 us"),
-    units.rate: ("1", "100 Gb/s", "100 Gbps", "0.1 bit/s"),
-    units.amount: ("", "1 bit/s", "x"),
+    units.rate: ("1", "100", "0.1 bit/s", "0.0001k", "1 µ", "0 foo"),
+    units.amount: ("", "1 bit/s", "x", "1k", "1M", "1 m", "1G"),
     units.name: ("", "1a", "a-b", "a b", "ä", "a.b", "a" * 65),
     units.span: _SPANS,
     units.end: _ENDS,

@@ -1,15 +1,25 @@
 """Values as a file writes them: one small parser for each, and how each is written back.
 
 A parser takes a text and gives a value, or :class:`Unfit`. Numbers are decimal, or hexadecimal
-behind ``0x``; sizes become octets, times ns, rates bits a second, each exactly.
+behind ``0x``; sizes become octets, times ns, rates bits a second, each exactly. Sizes and rates
+are written as :mod:`rdmawire.traffic.quantity` says.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from ipaddress import ip_address
 from typing import Final
 
+from rdmawire.traffic.quantity import (
+    RATES,
+    SIZES,
+    FactorOf,
+    NoQuantity,
+    among,
+    quantity,
+    rate_factor,
+    size_factor,
+)
 from rdmawire.traffic.scenario.form.mistake import Unfit
 from rdmawire.traffic.scenario.model import End, Range, Span
 from rdmawire.wire.address import mac_octets, of_group, of_one_host
@@ -21,20 +31,11 @@ _LONGEST: Final = 40
 LONGEST_NAME: Final = 64
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|-?[0-9]+")
-_QUANTITY = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/µ]*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPAN = re.compile(r"([^.\[\]]+)\.([^.\[\]]+)(?:\[([^:\[\]]*)(:?)([^:\[\]]*)\])?")
 _END = re.compile(r"([^/#]+)/([^/#]+)(?:#(.+))?")
 
-SIZES: Final = {"": 1, "octets": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 TIMES: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-RATES: Final = {
-    "bit/s": 1,
-    "kbit/s": 10**3,
-    "Mbit/s": 10**6,
-    "Gbit/s": 10**9,
-    "Tbit/s": 10**12,
-}
 
 
 class Beyond(Unfit):
@@ -58,41 +59,40 @@ def fraction(text: str) -> float:
     return float(text)
 
 
-def _quantity(text: str, units: Mapping[str, int]) -> int:
+def _quantity(text: str, units: Mapping[str, int], factor_of: FactorOf) -> int:
     """A number and a unit, as a whole number of the unit that counts 1."""
-    parts = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
-    if parts is None:
+    try:
+        found = quantity(text, factor_of)
+    except NoQuantity as error:
+        raise Unfit(word=error.unit, known=[name for name in units if name]) from None
+    if found.value > LARGEST:
+        raise Beyond(f"no more than {LARGEST // found.factor} {found.unit}".strip())
+    if not found.whole:
         raise Unfit
-    amount, unit = parts.groups()
-    if unit not in units and amount != "0":
-        raise Unfit(word=unit, known=[name for name in units if name])
-    whole = int(amount, 16) if amount[:2] in ("0x", "0X") else Fraction(amount)
-    value = whole * units.get(unit, 1)
-    if value > LARGEST:
-        raise Beyond(f"no more than {LARGEST // units[unit]} {unit}".strip())
-    if value.denominator != 1:
-        raise Unfit
-    return int(value)
+    return found.value
 
 
 def size(text: str) -> int:
-    """``64``, ``8 KiB`` or ``1.5 MiB``, in octets."""
-    return _quantity(text, SIZES)
+    """``64``, ``8 KiB``, ``8k`` or ``1.5 MiB``, in octets."""
+    return _quantity(text, SIZES, size_factor)
 
 
 def time(text: str) -> int:
     """``10 us`` or ``1.5 ms``, in ns; 0 needs no unit."""
-    return _quantity(text, TIMES)
+    return _quantity(text, TIMES, among(TIMES))
 
 
 def rate(text: str) -> int:
-    """``100 Gbit/s``, in bits a second."""
-    return _quantity(text, RATES)
+    """``100 Gbit/s``, ``100G`` or ``100Gbps``, in bits a second; never without a unit."""
+    return _quantity(text, RATES, lambda unit: rate_factor(unit) if unit else None)
 
 
 def amount(text: str) -> int:
-    """A number, a size or a time."""
-    return _quantity(text, SIZES | TIMES)
+    """A number, a size or a time; ``k`` might mean either, and is none."""
+    return _quantity(text, _AMOUNTS, among(_AMOUNTS))
+
+
+_AMOUNTS: Final = SIZES | TIMES
 
 
 def written(value: int, units: Mapping[str, int]) -> str:

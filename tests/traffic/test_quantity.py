@@ -1,0 +1,103 @@
+"""One way to write sizes and rates, for scenarios and the command line."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.traffic.generate import quantity as ordered
+from rdmawire.traffic.generate.quantity import OrderError, Sizes
+from rdmawire.traffic.quantity import NoQuantity, quantity, rate_factor, size_factor
+from rdmawire.traffic.scenario.form import units
+from rdmawire.traffic.scenario.form.mistake import Unfit
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+SIZES = {
+    "64": 64,
+    "64 octets": 64,
+    "16k": 16 * KIB,
+    "16K": 16 * KIB,
+    "16 KiB": 16 * KIB,
+    "16kib": 16 * KIB,
+    "0x10 KiB": 16 * KIB,
+    "1M": MIB,
+    "1 MiB": MIB,
+    "1.5 m": 3 * MIB // 2,
+    "1G": GIB,
+    "0": 0,
+}
+RATES = {
+    "100G": 10**11,
+    "100g": 10**11,
+    "100Gbps": 10**11,
+    "100 Gbps": 10**11,
+    "100 Gb/s": 10**11,
+    "100Gb/s": 10**11,
+    "100 Gbit/s": 10**11,
+    "100gbit/s": 10**11,
+    "2.5G": 25 * 10**8,
+    "25 Mbps": 25 * 10**6,
+    "1.6T": 16 * 10**11,
+    "400000000 bps": 4 * 10**8,
+    "400000 k": 4 * 10**8,
+}
+
+
+@pytest.mark.parametrize(("text", "octets"), SIZES.items())
+def test_sizes_are_one_in_scenarios_and_for_gen(text: str, octets: int) -> None:
+    assert units.size(text) == octets
+    assert Sizes.parse(text).ranges == ((octets, octets),)
+
+
+@pytest.mark.parametrize(("text", "bits"), RATES.items())
+def test_rates_are_one_in_scenarios_and_for_gen(text: str, bits: int) -> None:
+    assert units.rate(text) == bits
+    assert ordered.rate(text) == bits
+
+
+REFUSED: list[tuple[Callable[[str], object], Callable[[str], object], tuple[str, ...]]] = [
+    (units.size, Sizes.parse, ("", "k", "8 KB", "8 MB", "8 b", "8 Kibit", "1 k k", "1e3", "8µ")),
+    (units.rate, ordered.rate, ("", "G", "100 GB/s", "100GBps", "100 Gib/s", "fast", "1e9", "1 P")),
+]
+
+
+@pytest.mark.parametrize(
+    ("of_scenario", "of_gen", "text"),
+    [(one, other, text) for one, other, texts in REFUSED for text in texts],
+)
+def test_both_refuse_the_same(
+    of_scenario: Callable[[str], object], of_gen: Callable[[str], object], text: str
+) -> None:
+    with pytest.raises(Unfit):
+        of_scenario(text)
+    with pytest.raises(OrderError, match="such as"):
+        of_gen(text)
+
+
+def test_a_rate_without_a_unit_is_for_gen_alone() -> None:
+    """A scenario's link of 100 bits a second is a forgotten G."""
+    assert ordered.rate("400000000") == 4 * 10**8
+    with pytest.raises(Unfit):
+        units.rate("400000000")
+
+
+@given(st.text(max_size=60), st.sampled_from([size_factor, rate_factor]))
+def test_any_text_is_a_quantity_or_none(text: str, factor: Callable[[str], int | None]) -> None:
+    with suppress(NoQuantity):
+        assert quantity(text, factor).value >= 0
+
+
+@pytest.mark.parametrize(("text", "unit"), [("8 KB", "KB"), ("8", ""), ("x", "")])
+def test_what_stands_where_a_unit_should_is_told(text: str, unit: str) -> None:
+    with pytest.raises(NoQuantity) as caught:
+        quantity(text, {"KiB": 1 << 10}.get)
+    assert caught.value.unit == unit
+
+
+@given(st.integers(0, 10**15), st.integers(0, 10**9))
+def test_points_are_exact(whole: int, behind: int) -> None:
+    found = quantity(f"{whole}.{behind:09}G", rate_factor)
+    assert found == (whole * 10**9 + behind, True, "G", 10**9)
