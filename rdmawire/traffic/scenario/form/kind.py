@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from rdmawire.screen import quoted
+from rdmawire.traffic.quantity import RATES, SIZES
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
@@ -142,13 +143,13 @@ def fraction(low: float, high: float) -> Leaf[float]:
 
 def size(low: int, high: int) -> Leaf[int]:
     """Octets."""
-    least, most = (units.written(value, units.SIZES) for value in (low, high))
-    usual = units.written(min(max(low, 8 << 10), high), units.SIZES)
+    least, most = (units.written(value, SIZES) for value in (low, high))
+    usual = units.written(min(max(low, 8 << 10), high), SIZES)
     return Leaf(
         said=f"a size from {least} to {most}, such as {usual}",
         parse=within(units.size, low, high),
         samples=(usual, most, str(max(low, 64))),
-        shown=partial(units.written, units=units.SIZES),
+        shown=partial(units.written, units=SIZES),
         types=("integer", "string"),
     )
 
@@ -180,12 +181,12 @@ def ranged(parse: Callable[[str], int], samples: tuple[str, ...]) -> Leaf[Range]
 
 def rate(low: int = 1, high: int = 10**15) -> Leaf[int]:
     """Bits a second."""
-    least, most = (units.written(value, units.RATES) for value in (low, high))
+    least, most = (units.written(value, RATES) for value in (low, high))
     return Leaf(
         said="a rate such as 100 Gbit/s",
         parse=within(units.rate, low, high, f"a rate from {least} to {most}"),
         samples=("100 Gbit/s", "2.5 Gbit/s"),
-        shown=partial(units.written, units=units.RATES),
+        shown=partial(units.written, units=RATES),
     )
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from rdmawire.traffic.quantity import SIZES
 from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import length_of
-from rdmawire.traffic.scenario.form.units import SIZES, written
+from rdmawire.traffic.scenario.form.units import written
 from rdmawire.traffic.scenario.model import End, Fill, LinkPlan, Mark, Span, StepPlan
 from rdmawire.traffic.scenario.tables import QUEUE
 from rdmawire.traffic.scenario.verbs import VERBS

@@ -9,12 +9,13 @@ from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.work import ATOMIC_SIZE, Local, SendFlags, SendOpcode
 from rdmawire.nic.work import VERBS as WORK
 from rdmawire.screen import quoted
+from rdmawire.traffic.quantity import SIZES
 from rdmawire.traffic.scenario.form.mistake import Misread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import check_fit, length_of, memory_of
 from rdmawire.traffic.scenario.form.source import Items, Node
-from rdmawire.traffic.scenario.form.units import SIZES, written
+from rdmawire.traffic.scenario.form.units import written
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
 from rdmawire.traffic.scenario.rules.amount import MOST_FILLED, octets_of_one
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
