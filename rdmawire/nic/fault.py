@@ -132,3 +132,6 @@ UNRELIABLE: dict[Fault, Reaction] = {
     Fault.QKEY: _drop(Drop.QKEY),
 }
 """Services that do not: what is wrong is dropped, with the rest of its message. IBA 9.8, 9.9.3."""
+
+DATAGRAM: dict[Fault, Reaction] = UNRELIABLE | {Fault.TOO_LONG: _drop(Drop.LENGTH)}
+"""UD: anybody may send to it, so no datagram ends it; the receive waits for the next. IBA 9.8.3."""

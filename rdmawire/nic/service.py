@@ -6,7 +6,7 @@ Nothing else asks a queue pair for its type. IBA 9.7 (reliable), 9.8 (unreliable
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rdmawire.nic.fault import RELIABLE, UNRELIABLE, Fault, Reaction
+from rdmawire.nic.fault import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import VERBS, SendOpcode
 from rdmawire.wire.ib import GRH
@@ -98,6 +98,7 @@ def _transport(
     sends: bool = True,
     receives: bool = True,
     grh: int = 0,
+    reactions: Mapping[Fault, Reaction] = RELIABLE,
 ) -> ServiceType:
     verbs = _verbs(wire, local=_LOCAL if connected else set())
     return ServiceType(
@@ -111,7 +112,7 @@ def _transport(
         frame=0,
         send_error=QPState.ERR if reliable else QPState.SQE,
         verbs=verbs,
-        reactions=RELIABLE if reliable else UNRELIABLE,
+        reactions=reactions,
         outbound=_outbound(wire, verbs),
     )
 
@@ -136,8 +137,10 @@ _RAW = ServiceType(
 
 SERVICES: dict[QPType, ServiceType] = {
     QPType.RC: _transport(Service.RC, reliable=True),
-    QPType.UC: _transport(Service.UC, reliable=False),
-    QPType.UD: _transport(Service.UD, reliable=False, connected=False, grh=GRH.SIZE),
+    QPType.UC: _transport(Service.UC, reliable=False, reactions=UNRELIABLE),
+    QPType.UD: _transport(
+        Service.UD, reliable=False, connected=False, grh=GRH.SIZE, reactions=DATAGRAM
+    ),
     QPType.RAW_PACKET: _RAW,
     QPType.XRC_INI: _transport(Service.XRC, reliable=True, receives=False),
     QPType.XRC_TGT: _transport(Service.XRC, reliable=True, sends=False, receives=False),

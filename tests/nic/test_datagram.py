@@ -17,7 +17,7 @@ from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
 from rdmawire.wire.ib import DETH, GRH
 from rdmawire.wire.inet import IPv4, IPv6
 from rdmawire.wire.opcode import Opcode
-from tests.nic.stage import Stage, only, statuses
+from tests.nic.stage import Stage, only, outcomes, statuses
 
 GROUPS = {"ipv4": mapped(bytes((239, 1, 2, 3))), "ipv6": b"\xff\x0e" + bytes(13) + b"\x07"}
 
@@ -93,16 +93,27 @@ def test_without_a_receive_a_datagram_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 39, 44])
-def test_a_datagram_longer_than_its_receive_ends_the_receiver(room: int) -> None:
+def test_a_datagram_longer_than_its_receive_is_dropped_and_the_receive_waits(room: int) -> None:
     stage = stage_of()
-    sge = stage.server.buffer(64).sge(room)
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((sge,), 3),), 0)
+    buffer = stage.server.buffer(64)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((buffer.sge(room),), 3),), 0)
     stage.client.send(b"hello")
     stage.drive()
-    assert statuses(stage.server) == [WCStatus.LOC_LEN_ERR]
-    assert stage.server.qp.state is QPState.ERR
+    assert stage.server.nic.drops == {Drop.LENGTH: 1}
+    assert statuses(stage.server) == []
+    assert stage.server.qp.state is QPState.RTS
+    assert buffer.read(64) == bytes(64)
     assert statuses(stage.client) == [WCStatus.SUCCESS]
-    assert len(stage.sent) == 1
+
+
+def test_the_receive_that_was_too_short_takes_the_next_datagram() -> None:
+    stage = stage_of()
+    got = stage.server.receive(4)
+    stage.client.send(b"hello")
+    stage.client.send(b"four")
+    stage.drive()
+    assert outcomes(stage.server) == [(1, WCStatus.SUCCESS)]
+    assert got.buffer.read(4, 40) == b"four"
 
 
 def test_order_does_not_matter() -> None:

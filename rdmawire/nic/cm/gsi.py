@@ -1,8 +1,6 @@
 """Queue pair 1 of a NIC: management datagrams, to and from memory. IBA 13.5.1.
 
 Receives are posted again as soon as they are read, so their number bounds what one burst brings.
-Each has room for any datagram at all: one that did not fit would end the queue pair, and with it
-all that is said about connections.
 """
 
 from collections.abc import Iterator
@@ -22,7 +20,6 @@ from rdmawire.nic.work import INLINE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import IPv4
 from rdmawire.wire.mad import SIZE
-from rdmawire.wire.management import MTU
 
 GSI_QKEY: Final = 0x8001_0000
 """The Q_Key of general services. IBA 10.2.4.3."""
@@ -31,7 +28,6 @@ RECEIVES: Final = 256
 SENDS: Final = 1024
 LENGTH: Final = GRH.SIZE + SIZE
 """Octets of a management datagram in memory."""
-SLOT: Final = GRH.SIZE + MTU.OCTETS_4096.octets
 
 _CAP = QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_inline_data=SIZE)
 _M = QPAttrMask
@@ -60,9 +56,9 @@ class GeneralServices:
         self._nic = nic
         self._pd = nic.alloc_pd()
         self._cq = nic.create_cq(RECEIVES + SENDS)
-        self._memory = nic.device.space.allocate(RECEIVES * SLOT)
+        self._memory = nic.device.space.allocate(RECEIVES * LENGTH)
         base = self._memory.base
-        self._region = nic.memory.reg_mr(self._pd, base, RECEIVES * SLOT, Access.LOCAL_WRITE)
+        self._region = nic.memory.reg_mr(self._pd, base, RECEIVES * LENGTH, Access.LOCAL_WRITE)
         self._qp = nic.create_gsi_qp(QPInit(self._pd, self._cq, self._cq, _CAP))
         self.lost = 0
         for state, mask in _WAY_UP:
@@ -70,8 +66,8 @@ class GeneralServices:
         nic.post_recv(self._qp, map(self._receive, range(RECEIVES)), nic.device.now)
 
     def _receive(self, slot: int) -> RecvWR:
-        address = self._region.iova + slot * SLOT
-        return RecvWR((Sge(address, SLOT, self._region.lkey),), slot)
+        address = self._region.iova + slot * LENGTH
+        return RecvWR((Sge(address, LENGTH, self._region.lkey),), slot)
 
     @property
     def waiting(self) -> bool:
@@ -83,7 +79,7 @@ class GeneralServices:
         for done in self._cq.poll(RECEIVES):
             if done.status is not WCStatus.SUCCESS:
                 continue
-            octets = self._memory.read(self._memory.base + done.wr_id * SLOT, LENGTH)
+            octets = self._memory.read(self._memory.base + done.wr_id * LENGTH, LENGTH)
             self._nic.post_recv(self._qp, (self._receive(done.wr_id),), now)
             if done.byte_len == LENGTH:
                 yield Datagram(*_gids(octets), octets[GRH.SIZE :])
