@@ -10,6 +10,9 @@ from rdmawire.capture import LinkType, Reader, Record
 from rdmawire.errors import CaptureError
 from rdmawire.wire.inet import ROCE_PORT
 
+_NAMELESS = "unknown"
+"""What Wireshark calls an interface that a pcapng tells nothing of."""
+
 
 class Dissector:
     """Dissects the frames of one capture, in order.
@@ -65,6 +68,9 @@ class Dissector:
         )
         if reader.format == "pcapng":
             frame.interface, frame.comments = record.interface, record.comments
+            there = reader.interfaces[record.interface]
+            frame.interface_description = there.description
+            frame.interface_name = there.name or there.description or _NAMELESS
         frame.file = reader.name
         return frame
 

@@ -65,6 +65,14 @@ FRAME_FIELDS = (
         lambda frame: [] if frame.interface is None else [frame.interface],
     ),
     FrameField(
+        Derived("frame.interface_name", TEXT, "name of the interface, in pcapng", 0),
+        lambda frame: [frame.interface_name] if frame.interface_name else [],
+    ),
+    FrameField(
+        Derived("frame.interface_description", TEXT, "what the interface is, in pcapng", 0),
+        lambda frame: [frame.interface_description] if frame.interface_description else [],
+    ),
+    FrameField(
         Derived("rdmawire.file", TEXT, "the file that the frame is from", 0),
         lambda frame: [frame.file] if frame.file else [],
     ),

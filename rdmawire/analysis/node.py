@@ -116,8 +116,9 @@ class Dissection:
     """
 
     __slots__ = (
-        *("checks", "comments", "data", "file", "first_ns", "interface", "lead", "length"),
-        *("nodes", "number", "previous_ns", "time_ns", "unverified"),
+        *("checks", "comments", "data", "file", "first_ns", "interface", "interface_description"),
+        *("interface_name", "lead", "length", "nodes", "number", "previous_ns", "time_ns"),
+        "unverified",
     )
 
     def __init__(self, number: int, data: bytes, length: int, time_ns: int) -> None:
@@ -127,6 +128,7 @@ class Dissection:
         self.time_ns = self.previous_ns = self.first_ns = time_ns
         self.lead = 0
         self.interface: int | None = None
+        self.interface_name = self.interface_description = ""
         self.comments: tuple[str, ...] = ()
         self.nodes: list[Node] = []
         self.checks: list[Check] = []

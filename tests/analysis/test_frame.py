@@ -70,6 +70,8 @@ def values(found: Dissection, name: str) -> list[str]:
         ("frame.len", ["100"]),
         ("frame.cap_len", ["30"]),
         ("frame.interface_id", []),
+        ("frame.interface_name", []),
+        ("frame.interface_description", []),
         ("frame.comment", []),
         ("rdmawire.file", []),
     ],
@@ -89,8 +91,11 @@ def test_some_frames_have_more() -> None:
     found = frame()
     found.lead, found.interface, found.comments = 8, 0, ("first", "second\n")
     found.file = "a.pcap"
+    found.interface_name, found.interface_description = "eth0\n", "the left port"
     assert values(found, "frame.len") == ["92"]
     assert values(found, "frame.cap_len") == ["22"]
     assert values(found, "frame.interface_id") == ["0"]
+    assert values(found, "frame.interface_name") == [r"eth0\n"]
+    assert values(found, "frame.interface_description") == ["the left port"]
     assert values(found, "frame.comment") == ["first", r"second\n"]
     assert values(found, "rdmawire.file") == ["a.pcap"]

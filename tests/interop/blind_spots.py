@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from rdmawire.analysis.node import Dissection
 from rdmawire.wire import ib, inet, rdmap
 from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.erf import ERF
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import VENDOR_OUI_CLASSES, ManagementClass
 from rdmawire.wire.notice import Notice
@@ -141,6 +142,13 @@ BLIND_SPOTS = (
         "called malformed: six octets are read as if they were more",
         "link_packets_erf.pcap",
         has(ib.FlowControl),
+    ),
+    BlindSpot(
+        ("frame.interface_name", "frame.interface_description"),
+        "records of Endace's format",
+        "no file names them: tshark makes names up from the number of the card's port",
+        "ethernet_erf.pcap",
+        has(ERF),
     ),
     BlindSpot(
         ("infiniband.variant.crc",),
