@@ -17,7 +17,7 @@ from rdmawire.nic.attribute import QPAttributes, QPCap
 from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
-from rdmawire.nic.event import LastWQEReached, SendQueueDrained
+from rdmawire.nic.event import LastWQEReached, QPFatal, SendQueueDrained
 from rdmawire.nic.head import MOST_HEADS
 from rdmawire.nic.inbound import NO_RECEIVE, Inbound
 from rdmawire.nic.path import headers_to
@@ -229,12 +229,29 @@ class QueuePair:
         """Complete work, if it failed or asked for it. IBA 10.7.3.1."""
         if status or self.signal_all or wqe.flags & SIGNALED:
             fields = (wqe.wr.wr_id, status, wqe.verb.completion, 0, wqe.length, 0, 0, self.number)
-            self.send_cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
+            if not self.send_cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now):
+                self._lose()
 
     def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
         """Complete a receive that failed; of those nothing else is said."""
         done = WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number)
-        self.recv_cq.push(done, self.device.now)
+        self.received(done)
+
+    def received(self, done: WorkCompletion, solicited: bool = False) -> bool:
+        """A receive is done; ``False`` where the CQ is full, and the queue pair has failed."""
+        kept = self.recv_cq.push(done, self.device.now, solicited)
+        if not kept:
+            self._lose()
+        return kept
+
+    def _lose(self) -> None:
+        """A completion is lost: end, and tell. IBA 11.6.3.1.
+
+        An overrun does so to the queue pairs of its CQ; a target of XRC names that of each packet.
+        """
+        if self.state is not QPState.ERR:
+            self.device.events.append(QPFatal(self.number))
+            self.fail()
 
     def notice_drained(self) -> None:
         """In SQD, tell once that nothing is on its way any more. IBA 10.3.1.5."""

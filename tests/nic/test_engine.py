@@ -4,7 +4,7 @@ import pytest
 
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.pair import ATTRIBUTES, Pair
+from rdmawire.fabric.pair import ATTRIBUTES, Pair, connect
 from rdmawire.nic.attribute import QPAttrMask
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import (
@@ -208,6 +208,23 @@ def test_a_queue_that_overruns_breaks_its_queue_pairs() -> None:
     assert events(stage.client) == [CQError(stage.client.cq.number), QPFatal(number)]
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
     assert stage.client.qp.state is QPState.ERR
+
+
+def test_a_queue_pair_that_comes_back_to_a_broken_queue_ends_again() -> None:
+    stage = Stage()
+    client, number = stage.client, stage.client.qp.number
+    client.cq.resize(1)
+    for _ in range(2):
+        client.write(b"x", to=stage.server.region)
+    stage.drive()
+    assert events(client) == [CQError(client.cq.number), QPFatal(number)]
+    for end in (client, stage.server):
+        go(end, QPState.RESET)
+    connect(client, client.qp, stage.server, stage.server.qp)
+    client.write(b"x", to=stage.server.region)
+    stage.drive()
+    assert events(client) == [QPFatal(number)]
+    assert client.qp.state is QPState.ERR
 
 
 @pytest.mark.parametrize(("solicited_only", "expected"), [(False, 1), (True, 2)])

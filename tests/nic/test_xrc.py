@@ -10,9 +10,9 @@ from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP
 from rdmawire.fabric.world import World
-from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
-from rdmawire.nic.event import Event, InvalidRequest, LastWQEReached
+from rdmawire.nic.event import CQError, Event, InvalidRequest, LastWQEReached, QPFatal
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.nic.state import QPState, QPType
@@ -138,6 +138,35 @@ def test_an_empty_queue_is_not_ready_and_tells_of_no_credits() -> None:
     assert aeth is not None
     assert aeth.value == 31
     assert pair.statuses() == [WCStatus.SUCCESS]
+
+
+def test_a_target_ends_with_the_queue_where_a_receive_would_complete() -> None:
+    """What it took from the shared queue, it took once: nothing is tried again."""
+    pair = Extended()
+    nic = pair.server.nic
+    small = nic.create_cq(1)
+    srq = nic.create_srq(pair.server.pd, 16, xrc=XRCReceiver(pair.domain, small))
+    for wr_id in range(16):
+        nic.post_srq_recv(srq, (RecvWR((pair.server.buffer(8).sge(),), wr_id),))
+    for _ in range(2):
+        pair.post(SendOpcode.SEND, srq.number)
+    assert pair.statuses() == [WCStatus.SUCCESS, WCStatus.RETRY_EXC_ERR]
+    assert pair.events() == [CQError(small.number), QPFatal(pair.target.number)]
+    assert pair.target.state is QPState.ERR
+    assert len(srq) == 14
+
+
+def test_a_target_ends_where_another_overran_the_queue_before() -> None:
+    pair = Extended()
+    nic = pair.server.nic
+    small = nic.create_cq(1)
+    for wr_id in range(2):
+        small.push(WorkCompletion(wr_id), 0)
+    srq = nic.create_srq(pair.server.pd, 16, xrc=XRCReceiver(pair.domain, small))
+    nic.post_srq_recv(srq, (RecvWR((pair.server.buffer(8).sge(),)),))
+    pair.post(SendOpcode.SEND, srq.number)
+    assert pair.events() == [CQError(small.number), QPFatal(pair.target.number)]
+    assert pair.target.state is QPState.ERR
 
 
 def test_neither_end_takes_receives_and_a_target_no_sends() -> None:
