@@ -22,10 +22,18 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
     if qp.state is not QPState.RTS or qp.halted or queue.in_flight >= qp.most_in_flight:
         return True
     verb = wqe.verb
+    if verb.ends_use and _in_use(qp, wqe):
+        return True
     if (verb.takes_resource or queue.outstanding_reads) and _out_of_reads(qp, wqe):
         return True
     limit = qp.credit_limit
     return limit is not None and verb.takes_receive and _out_of_credits(qp, limit)
+
+
+def _in_use(qp: QueuePair, wqe: Wqe) -> bool:
+    """Behind a fence, a key is taken back when all work before is done. IBA 10.6.5.1."""
+    fenced = wqe.flags & FENCE or qp.device.profile.local_inv_waits
+    return bool(fenced) and any(before.status is None for before in qp.sq.sent)
 
 
 def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:

@@ -123,6 +123,8 @@ class Profile:
     """Whether ACKs tell how many receives are left. IBA 9.7.7.2."""
     resumed_reads_go_on: bool
     """Whether the responses to a READ that was resumed begin with a MIDDLE."""
+    local_inv_waits: bool
+    """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
 
 
 IBTA: Final = Profile(
@@ -169,6 +171,7 @@ IBTA: Final = Profile(
     migrates=True,
     end_to_end_credits=True,
     resumed_reads_go_on=False,
+    local_inv_waits=False,
 )
 """The standard. The default."""
 
@@ -222,6 +225,7 @@ RXE: Final = Profile(
     migrates=False,
     end_to_end_credits=False,
     resumed_reads_go_on=True,
+    local_inv_waits=True,
 )
 """Linux soft-RoCE."""
 

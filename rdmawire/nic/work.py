@@ -170,7 +170,8 @@ class Verb:
 
     ``first``, ``middle``, ``last`` and ``only`` are the operations of a message's packets.
     ``takes_resource`` says that it counts among the READs and atomics under way (IBA 9.4.4, 9.4.5,
-    A19), ``takes_receive`` that the peer must have one posted.
+    A19), ``takes_receive`` that the peer must have one posted. One that ``ends_use`` of a key is
+    fenced against all work before it, not READs and atomics alone (IBA 10.6.5.1).
     """
 
     completion: WCOpcode
@@ -182,6 +183,7 @@ class Verb:
     answer: Answer = Answer.ACK
     one_packet: bool = False
     takes_receive: bool = False
+    ends_use: bool = False
     takes_resource: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -245,7 +247,9 @@ VERBS: dict[SendOpcode, Verb] = {
     SendOpcode.ATOMIC_WRITE: Verb(
         WCOpcode.ATOMIC_WRITE, Operation.ATOMIC_WRITE, answer=Answer.READ, one_packet=True
     ),
-    SendOpcode.LOCAL_INV: Verb(WCOpcode.LOCAL_INV, local=Local.NONE, answer=Answer.NOTHING),
+    SendOpcode.LOCAL_INV: Verb(
+        WCOpcode.LOCAL_INV, local=Local.NONE, answer=Answer.NOTHING, ends_use=True
+    ),
     SendOpcode.BIND_MW: Verb(WCOpcode.BIND_MW, local=Local.NONE, answer=Answer.NOTHING),
     SendOpcode.REG_MR: Verb(WCOpcode.REG_MR, local=Local.NONE, answer=Answer.NOTHING),
 }

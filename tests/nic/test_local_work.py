@@ -2,7 +2,9 @@
 
 import pytest
 
+from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
+from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
 from rdmawire.memory.access import Access
 from rdmawire.memory.fast import FastRegistration
@@ -11,8 +13,9 @@ from rdmawire.memory.mw import Bind, MemoryWindow, bind_window
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
 from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus
-from rdmawire.nic.state import QPState
-from rdmawire.nic.work import BindMW, RegMR, SendOpcode, SendWR, Sge
+from rdmawire.nic.profile import IBTA, RXE, Profile
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.work import FENCE, SIGNALED, BindMW, RegMR, SendOpcode, SendWR, Sge
 from tests.nic.stage import PATIENT, Stage, events, only, outcomes, statuses
 
 RIGHTS = Access.REMOTE_WRITE | Access.REMOTE_READ
@@ -186,6 +189,50 @@ def test_registered_and_taken_back_and_registered_again() -> None:
         post(stage.server, wr)
     stage.drive()
     assert statuses(stage.server) == [WCStatus.SUCCESS] * 3
+
+
+def take_back_behind_a_write(profile: Profile, flags: int, lost: int) -> Stage:
+    """Registered, written from in two packets, taken back; one packet of the WRITE is lost."""
+    stage = Stage(Pair(Link(us(1), drop={lost}), profile=profile))
+    client, memory = stage.client, stage.server.region
+    region, registration = fast_region(client)
+    source = (Sge(registration.iova, 1500, registration.key),)
+    write = SendWR(SendOpcode.RDMA_WRITE, source, remote_address=memory.address, rkey=memory.rkey)
+    post(client, SendWR(SendOpcode.REG_MR, reg=RegMR(region, registration)))
+    post(client, write)
+    post(client, SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=registration.key, flags=flags))
+    stage.drive()
+    return stage
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+@pytest.mark.parametrize(("profile", "flags"), [(IBTA, FENCE), (RXE, FENCE), (RXE, 0)])
+def test_behind_a_fence_a_key_is_good_until_all_work_before_is_done(
+    profile: Profile, flags: int, lost: int
+) -> None:
+    """The fence of a LOCAL_INV is for WRITEs, too, which are sent again from the region."""
+    stage = take_back_behind_a_write(profile, flags | SIGNALED, lost)
+    assert outcomes(stage.client) == [(n, WCStatus.SUCCESS) for n in (1, 2, 3)]
+
+
+def test_without_a_fence_a_key_may_go_before_what_is_sent_again() -> None:
+    stage = take_back_behind_a_write(IBTA, SIGNALED, 1)
+    assert outcomes(stage.client) == [
+        (1, WCStatus.SUCCESS),
+        (2, WCStatus.LOC_PROT_ERR),
+        (3, WCStatus.WR_FLUSH_ERR),
+    ]
+
+
+def test_a_fence_of_unreliable_work_waits_for_nothing() -> None:
+    stage = Stage(Pair(kind=QPType.UC))
+    region, registration = fast_region(stage.client)
+    stage.client.write(b"gone at once", to=stage.server.region)
+    post(stage.client, SendWR(SendOpcode.REG_MR, reg=RegMR(region, registration)))
+    taken = SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=registration.key, flags=FENCE | SIGNALED)
+    post(stage.client, taken)
+    stage.client.nic.transmit(0)
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * 3
 
 
 @pytest.mark.parametrize("opcode", [SendOpcode.REG_MR, SendOpcode.LOCAL_INV])
