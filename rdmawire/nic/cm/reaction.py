@@ -1,7 +1,8 @@
 """What is done on the way from state to state: one function for each row of :class:`Do`."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeVar
 
 from rdmawire.nic.cm import compose, event
 from rdmawire.nic.cm.connection import Connection
@@ -10,11 +11,12 @@ from rdmawire.nic.cm.message import Heard
 from rdmawire.nic.cm.settings import ack_timeout, duration
 from rdmawire.nic.cm.transition import Do
 from rdmawire.wire.cm import MRA, REJ, REP, SIDRREP
-from rdmawire.wire.cm_code import RejectReason
+from rdmawire.wire.cm_code import RejectReason, SIDRStatus
 
 if TYPE_CHECKING:
     from rdmawire.nic.cm.machine import Machine
 
+Code = TypeVar("Code", bound=IntEnum)
 Reaction = Callable[["Machine", Connection, Heard | None], None]
 
 
@@ -138,7 +140,7 @@ def _tell_resolved(machine: "Machine", conn: Connection, heard: Heard | None) ->
 
 def _tell_unresolved(machine: "Machine", conn: Connection, heard: Heard | None) -> None:
     if heard is not None and isinstance(heard.message, SIDRREP):
-        status = heard.message.status
+        status = _named(SIDRStatus, heard.message.status)
         machine.tell(conn, event.Unresolved(conn.id, status, heard.message.private_data))
 
 
@@ -148,8 +150,13 @@ def _tell_unreachable(machine: "Machine", conn: Connection, _: Heard | None) -> 
 
 def _tell_rejected(machine: "Machine", conn: Connection, heard: Heard | None) -> None:
     if heard is not None and isinstance(heard.message, REJ):
-        reason = heard.message.reason
+        reason = _named(RejectReason, heard.message.reason)
         machine.tell(conn, event.Rejected(conn.id, reason, heard.message.private_data))
+
+
+def _named(codes: type[Code], number: int) -> Code | int:
+    """A code of the wire by the standard's name, if it has one."""
+    return codes(number) if number in {*codes} else number
 
 
 def _tell_disconnected(machine: "Machine", conn: Connection, _: Heard | None) -> None:

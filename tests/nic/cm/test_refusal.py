@@ -347,3 +347,14 @@ def test_what_cannot_be_granted_changes_nothing(param: ConnParam) -> None:
     two.server.manager.accept(request.id, qp, two.world.now)
     two.drive(us(10))
     assert two.server.state() is UP
+
+
+@pytest.mark.parametrize("reason", [R.NO_RESOURCES, 999])
+def test_a_reason_is_told_by_its_name_if_it_has_one(reason: R) -> None:
+    two = Two()
+    two.ask()
+    two.drive(us(10))
+    request = two.server.told(ConnectRequest)
+    two.server.manager.reject(request.id, two.world.now, reason=reason)
+    two.drive()
+    assert repr(two.client.told(Rejected).reason) == repr(reason)
