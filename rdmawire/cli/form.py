@@ -80,7 +80,7 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
     (lambda form: form.format != "text" and form.trees, "-V goes with -T text, and without -e"),
     (
         lambda form: form.octets and form.format not in {"text", *_OBJECTS},
-        "-x goes with -T text, json or ndjson",
+        "-x goes with -T text, json or ndjson; plain hex stands in the `octets` of -T ndjson -x",
     ),
     (
         lambda form: form.is_table and (form.quiet or form.demanding),

@@ -25,7 +25,10 @@ from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
         (("dissect", "-e", "ip.src", "-E", "separator=::", RNR), "separator=CHAR"),
         (("dissect", "-E", "header=y", RNR), "-E goes with -T fields"),
         (("dissect", "-V", "-T", "json", RNR), "-V goes with -T text"),
-        (("dissect", "-x", "-e", "ip.src", RNR), "-x goes with -T text, json or ndjson"),
+        (
+            ("dissect", "-x", "-e", "ip.src", RNR),
+            "json or ndjson; plain hex stands in the `octets` of",
+        ),
         (("dissect", "-q", "-V", RNR), "-q only counts frames"),
         (("dissect", "--checksums", "icrc,crc", RNR), "'crc' is none of icrc, vcrc"),
         (("dissect", "-c", "0", RNR), "0 is not in the range"),
