@@ -18,7 +18,7 @@ from typing import Final
 
 from rdmawire.fabric.action import ACTIONS, check_action
 from rdmawire.fabric.field import Fields, Value, check_name
-from rdmawire.fabric.passing import Passing
+from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import FabricError
 
 MOST_COUNTED: Final = 1 << 16
@@ -105,8 +105,15 @@ class Rule:
     def apply(self, passings: Iterable[Passing], random: Random) -> list[Passing]:
         """What becomes of the copies of a frame that is meant."""
         self.hits += 1
-        act = ACTIONS[self.do]
-        return [after for passing in passings for after in act(passing, random, **self.options)]
+        return [after for passing in passings for after in self._befall(passing, random)]
+
+    def _befall(self, passing: Passing, random: Random) -> list[Passing]:
+        """What becomes of one copy; where that is any different, it says what was done."""
+        after = list(ACTIONS[self.do](passing, random, **self.options))
+        if after == [passing]:
+            return after
+        said = (*passing.befallen, BEFALLEN[self.do])
+        return [one._replace(befallen=said) for one in after]
 
 
 def copies_by(do: str, options: Mapping[str, object]) -> int:

@@ -6,14 +6,14 @@ with a tap on it gives them the same numbers, so what Wireshark shows is what ``
 :mod:`rdmawire.fabric.fault` has faults by what stands in frames.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
 
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.line import exceeds, time_of
-from rdmawire.fabric.passing import Passing
+from rdmawire.fabric.passing import BEFALLEN, Passing
 
 Waits = tuple[int, ...]
 """What a frame waits (ns) beyond the latency: one number for each of its copies."""
@@ -30,6 +30,10 @@ class Held(Arrival):
     """A frame that arrives behind so many others, but at ``time`` at the latest."""
 
     behind: int
+
+
+Carried = Callable[[bytes, tuple[str, ...]], object]
+"""Is told of a frame that was put on a link, and the words for what befell it there."""
 
 
 class Misfortune(Protocol):
@@ -79,6 +83,9 @@ class Link:
 
     ``drop`` and ``duplicate`` are numbers of frames, ``delay`` says how many ns a number waits
     besides. ``chances`` come on top of these, then ``faults``. ``name`` is for those who look.
+
+    Where something may befall frames, ``on_carried`` are told of each, right after the taps, and
+    by words of :data:`~rdmawire.fabric.passing.BEFALLEN` what befell it.
     """
 
     def __init__(
@@ -103,6 +110,7 @@ class Link:
         self.chances = chances
         self.faults = faults
         self.name = name
+        self.on_carried: list[Carried] = []
         self.frames = 0
         self.oversized = 0
 
@@ -120,29 +128,49 @@ class Link:
     def carry(self, frame: bytes, now: int) -> list[Arrival]:
         """Where a frame put on the link at ``now`` arrives: once, or as the faults have it."""
         self.frames += 1
-        if self.mtu is not None and exceeds(frame, self.mtu):
-            self.oversized += 1
-            return []
+        passings = self._passings(frame)
+        if self.on_carried:
+            self._tell(frame, passings)
         start = now + self.latency
         if self.rate is not None:
             start += time_of(len(frame), self.rate)
-        waits = self._waits(self.frames)
-        if self.faults is None:
-            return [Arrival(start + wait, frame) for wait in waits]
-        return self._befallen(frame, start, waits, self.faults)
+        return [_arrival(start, passing) for passing in passings]
 
-    def _befallen(
-        self, frame: bytes, start: int, waits: Waits, faults: Misfortune
-    ) -> list[Arrival]:
-        """What arrives after the faults; those that no number or chance lost are asked."""
-        passings = tuple(faults.befall(frame, self.frames)) if waits else ()
-        return [_arrival(start + wait, passing) for wait in waits for passing in passings]
+    def _passings(self, frame: bytes) -> Sequence[Passing]:
+        """The copies of a frame that arrive; those that no number or chance lost meet faults."""
+        if self.mtu is not None and exceeds(frame, self.mtu):
+            self.oversized += 1
+            return ()
+        waits = self._waits(self.frames)
+        if not waits:
+            return ()
+        faults = self.faults
+        befallen = (Passing(frame),) if faults is None else faults.befall(frame, self.frames)
+        return tuple(befallen) if waits == (0,) else _waiting(tuple(befallen), waits)
+
+    def _tell(self, frame: bytes, passings: Sequence[Passing]) -> None:
+        words = dict.fromkeys(word for passing in passings for word in passing.befallen)
+        for tell in self.on_carried:
+            tell(frame, tuple(words) if passings else (BEFALLEN["drop"],))
 
     def _waits(self, number: int) -> Waits:
         if number in self.drop:
             return ()
         waits: Waits = (self.delay.get(number, 0),) * (2 if number in self.duplicate else 1)
         return waits if self.chances is None else self.chances.befall(waits)
+
+
+def _waiting(passings: Iterable[Passing], waits: Waits) -> list[Passing]:
+    """All copies, once for each wait."""
+    said = (
+        *((BEFALLEN["duplicate"],) if len(waits) > 1 else ()),
+        *((BEFALLEN["delay"],) if any(waits) else ()),
+    )
+    return [
+        one._replace(wait=one.wait + wait, befallen=(*one.befallen, *said))
+        for wait in waits
+        for one in passings
+    ]
 
 
 def _arrival(start: int, passing: Passing) -> Arrival:

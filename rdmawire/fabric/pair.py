@@ -257,13 +257,18 @@ class Pair:
 
     @contextmanager
     def captured(self, path: AnyPath) -> Iterator[None]:
-        """Keep what is put on the link meanwhile, lost frames too: numbers are the link's."""
+        """Keep what is put on the link meanwhile, lost frames too: numbers are the link's.
+
+        In a pcapng, comments say what befell frames: ``lost on the link``.
+        """
         with CaptureTap(path) as tap:
             self.world.on_sent.append(tap)
+            self.link.on_carried.append(tap.carried)
             try:
                 yield
             finally:
                 self.world.on_sent.remove(tap)
+                self.link.on_carried.remove(tap.carried)
 
 
 def _check_kind(kind: QPType) -> None:

@@ -1,13 +1,20 @@
 """Taps: what passes in a world, kept as a capture."""
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
 from rdmawire.capture import Interface, LinkType, Record, create_capture
+from rdmawire.capture.option import COMMENT, Options
 from rdmawire.capture.source import AnyPath
 from rdmawire.fabric.station import Tap
 
 _NANOSECONDS: Final = 1_000_000_000
+
+
+def remarks(words: Iterable[str]) -> Options:
+    """Comments on a frame, from the words for what befell it on its link."""
+    return tuple((COMMENT, f"{word} on the link".encode()) for word in words)
 
 
 class CaptureTap:
@@ -16,28 +23,68 @@ class CaptureTap:
     Time 0 of the world is ``epoch``, in ns since 1970. Use it in a ``with`` statement: the file
     is whole when that is left. A frame longer than a capture can keep ends the run with a
     ``CaptureError``.
+
+    In a pcapng, frames have comments such as ``lost on the link`` where ``carried`` is among
+    :attr:`rdmawire.fabric.link.Link.on_carried`.
     """
 
     def __init__(self, path: AnyPath, epoch: int = 0) -> None:
-        self._writer = create_capture(path, link_type=LinkType.ETHERNET)
+        self._writer = create_capture(path)
         self._epoch = epoch
+        self._has_comments = self._writer.format == "pcapng"
+        self._unnamed: int | None = None
+        self._pending: list[Record] = []
 
     def __call__(self, frame: bytes, now: int) -> None:
-        self._keep(frame, now, 0)
+        self._keep(frame, now, self._interface())
 
     def point(self, name: str) -> Tap:
         """A tap of its own into the same file: in a pcapng, an interface with this name.
 
         A pcap does not say which interface a frame is of.
         """
-        number = 0
-        if self._writer.format == "pcapng":
-            number = self._writer.add_interface(Interface(name=name, resolution=_NANOSECONDS))
+        number = self._add(name) if self._has_comments else 0
         return lambda frame, now: self._keep(frame, now, number)
 
+    def carried(self, frame: bytes, words: Iterable[str]) -> None:
+        """What befell the frame that the tap has just seen."""
+        options = remarks(words)
+        if options:
+            self._pending = [
+                record._replace(options=options) if record.data is frame else record
+                for record in self._pending
+            ]
+        self._settle()
+
+    def _interface(self) -> int:
+        """That of frames that are of no point with a name."""
+        if self._unnamed is None:
+            self._unnamed = self._add("") if self._has_comments else 0
+        return self._unnamed
+
+    def _add(self, name: str) -> int:
+        return self._writer.add_interface(Interface(name=name, resolution=_NANOSECONDS))
+
     def _keep(self, frame: bytes, now: int, interface: int) -> None:
+        """Write a frame; where it may get comments, once it is clear what befalls it."""
         time = self._epoch + now
-        self._writer.write(Record(frame, time, len(frame), LinkType.ETHERNET, interface))
+        record = Record(frame, time, len(frame), LinkType.ETHERNET, interface)
+        if not self._has_comments:
+            self._writer.write(record)
+            return
+        if self._pending and self._pending[-1].data is not frame:
+            self._settle()
+        self._pending.append(record)
+
+    def _settle(self) -> None:
+        for record in self._pending:
+            self._writer.write(record)
+        self._pending.clear()
+
+    def _finish(self) -> None:
+        self._settle()
+        if not self._writer.interfaces:
+            self._interface()
 
     def __enter__(self) -> Self:
         return self
@@ -48,4 +95,8 @@ class CaptureTap:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._writer.__exit__(kind, error, trace)
+        if kind is not None:
+            self._writer.discard()
+            return
+        with self._writer:
+            self._finish()

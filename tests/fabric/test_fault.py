@@ -88,14 +88,14 @@ def test_chance_is_by_seed() -> None:
 
 def test_all_rules_that_mean_a_frame_act_on_it() -> None:
     found = befallen(Rule("duplicate"), Rule("delay", {"bth.psn": 1}, by=7), Rule("drop", nth=9))
-    assert found[0] == [Passing(FRAMES[0])] * 2
-    assert found[1] == [Passing(FRAMES[1], 7)] * 2
+    assert found[0] == [Passing(FRAMES[0], befallen=("duplicated",))] * 2
+    assert found[1] == [Passing(FRAMES[1], 7, befallen=("duplicated", "delayed"))] * 2
     assert found[8] == []
 
 
 def test_copies_and_delays() -> None:
     assert befallen(Rule("duplicate", times=2, wait=5))[0] == [
-        Passing(FRAMES[0], wait) for wait in (0, 5, 10)
+        Passing(FRAMES[0], wait, befallen=("duplicated",)) for wait in (0, 5, 10)
     ]
     waits = {found[0].wait for found in befallen(Rule("delay", by=3, most=9))}
     assert waits <= set(range(3, 10))

@@ -3,14 +3,16 @@
 from typing import Final, Protocol
 
 from rdmawire.capture import LinkType, Record
-from rdmawire.capture.option import COMMENT, Options
+from rdmawire.capture.option import Options
+from rdmawire.fabric.passing import BEFALLEN
+from rdmawire.fabric.tap import remarks
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate.progress import Progress
 
 ETHERNET: Final = int(LinkType.ETHERNET)
 _OFTEN: Final = 1024
 """Frames after which progress is told."""
-_LOST: Final[Options] = ((COMMENT, b"lost on the link"),)
+_LOST: Final[Options] = remarks((BEFALLEN["drop"],))
 """The comment on frames that never arrive, where there is room for one."""
 
 

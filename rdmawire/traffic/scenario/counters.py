@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from rdmawire.fabric import passing
 from rdmawire.fabric.flow import PRIORITIES
 from rdmawire.memory.counter import Path
 from rdmawire.nic.unseal import Drop
@@ -59,15 +60,7 @@ _OF_HOST: Final = {
     "paused_ns": "How long the network stopped the host (ns), summed over priorities.",
 }
 
-BEFALLEN: Final = {
-    "duplicated": "duplicate",
-    "delayed": "delay",
-    "reordered": "reorder",
-    "corrupted": "corrupt",
-    "truncated": "truncate",
-    "marked": "mark",
-    "rewritten": "set",
-}
+BEFALLEN: Final = {word: do for do, word in passing.BEFALLEN.items() if word != "lost"}
 """Counters of faults, and the verbs of the faults."""
 
 _OF_LINK: Final = {

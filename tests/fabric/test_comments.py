@@ -1,0 +1,146 @@
+"""Comments of captures: what befell frames on their link."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rdmawire.capture import open_capture
+from rdmawire.fabric.action import ACTIONS
+from rdmawire.fabric.clock import us
+from rdmawire.fabric.fault import Faults, Rule
+from rdmawire.fabric.link import Chances, Link
+from rdmawire.fabric.pair import Pair
+from rdmawire.fabric.passing import BEFALLEN
+from rdmawire.fabric.tap import CaptureTap
+
+DATA = bytes(range(256)) * 16
+FOURTH = {"bth.psn": 103}
+
+
+def comments(path: Path) -> dict[int, tuple[str, ...]]:
+    """By the number of the frame, those that have any."""
+    with open_capture(path) as reader:
+        return {n: record.comments for n, record in enumerate(reader, 1) if record.comments}
+
+
+def said(link: Link, path: Path) -> dict[int, tuple[str, ...]]:
+    """Of a WRITE of four packets, its ACK, and what was sent again."""
+    pair = Pair(link=link)
+    with pair.captured(path):
+        pair.client.write(DATA, to=pair.server.region)
+        pair.drive()
+    assert pair.server.region.read(len(DATA)) == DATA
+    return comments(path)
+
+
+def test_every_fault_has_its_word() -> None:
+    assert list(BEFALLEN) == list(ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"),
+    [
+        (Rule("drop", FOURTH, nth=1), "lost"),
+        (Rule("duplicate", FOURTH, nth=1), "duplicated"),
+        (Rule("delay", FOURTH, nth=1), "delayed"),
+        (Rule("reorder", FOURTH, nth=1), "reordered"),
+        (Rule("corrupt", FOURTH, nth=1), "corrupted"),
+        (Rule("truncate", FOURTH, nth=1), "truncated"),
+        (Rule("set", FOURTH, nth=1, field="bth.resv7", value=1), "rewritten"),
+    ],
+)
+def test_a_comment_says_what_befell_a_frame(rule: Rule, word: str, tmp_path: Path) -> None:
+    link = Link(us(1), faults=Faults([rule]))
+    assert said(link, tmp_path / "out.pcapng") == {4: (f"{word} on the link",)}
+
+
+def test_all_that_befell_a_frame_is_said_once(tmp_path: Path) -> None:
+    twice = [Rule("delay", FOURTH, nth=1) for _ in range(2)]
+    rules = Faults([Rule("duplicate", FOURTH, nth=1), *twice])
+    found = said(Link(us(1), faults=rules), tmp_path / "out.pcapng")
+    assert found == {4: ("duplicated on the link", "delayed on the link")}
+    lost = Faults([Rule("delay", FOURTH, nth=1), Rule("drop", FOURTH, nth=1)])
+    assert said(Link(us(1), faults=lost), tmp_path / "out.pcapng") == {4: ("lost on the link",)}
+
+
+def test_nothing_is_said_where_nothing_changed(tmp_path: Path) -> None:
+    """A frame that is not ECN-capable is not marked, and a field may have its value already."""
+    idle = [Rule("mark"), Rule("set", field="bth.resv7", value=0), Rule("delay", by=0)]
+    assert said(Link(us(1), faults=Faults(idle)), tmp_path / "out.pcapng") == {}
+
+
+@pytest.mark.parametrize(
+    ("link", "found"),
+    [
+        (Link(us(1), drop={2}), {2: ("lost on the link",)}),
+        (Link(us(1), duplicate={2}), {2: ("duplicated on the link",)}),
+        (Link(us(1), delay={5: us(3)}), {5: ("delayed on the link",)}),
+    ],
+)
+def test_what_befalls_by_number_is_said(
+    link: Link, found: dict[int, tuple[str, ...]], tmp_path: Path
+) -> None:
+    assert said(link, tmp_path / "out.pcapng") == found
+
+
+def test_what_befalls_by_chance_is_said(tmp_path: Path) -> None:
+    link = Link(us(1), chances=Chances(Random(1), drop=0.4))
+    found = said(link, tmp_path / "out.pcapng")
+    assert found
+    assert set(found.values()) == {("lost on the link",)}
+
+
+def test_a_frame_that_is_longer_than_the_link_takes_is_lost(tmp_path: Path) -> None:
+    pair, path = Pair(link=Link(us(1), mtu=900)), tmp_path / "out.pcapng"
+    with pair.captured(path):
+        pair.client.write(DATA, to=pair.server.region)
+        pair.drive(us(2))
+    assert comments(path) == dict.fromkeys(range(1, 5), ("lost on the link",))
+
+
+def test_a_pcap_has_no_room_for_comments(tmp_path: Path) -> None:
+    path = tmp_path / "out.pcap"
+    assert said(Link(us(1), drop={2}), path) == {}
+    with open_capture(path) as reader:
+        assert len(list(reader)) > 5
+
+
+def test_the_same_octets_twice_are_two_frames(tmp_path: Path) -> None:
+    """What befell the second is not said of the first, though both are one object."""
+    path, frame = tmp_path / "out.pcapng", bytes(60)
+    with CaptureTap(path) as tap:
+        for words in (), ("lost",), ():
+            tap(frame, 0)
+            tap.carried(frame, words)
+    assert comments(path) == {2: ("lost on the link",)}
+
+
+def test_a_frame_seen_at_two_points_has_its_comment_at_both(tmp_path: Path) -> None:
+    path, frame = tmp_path / "out.pcapng", bytes(60)
+    with CaptureTap(path) as tap:
+        for name in "host", "link":
+            tap.point(name)(frame, 0)
+        tap.carried(frame, ("lost",))
+    with open_capture(path) as reader:
+        found = [(reader.interfaces[r.interface].name, r.comments) for r in reader]
+    assert found == [("host", ("lost on the link",)), ("link", ("lost on the link",))]
+
+
+def test_points_are_all_the_interfaces_that_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "out.pcapng"
+    with CaptureTap(path) as tap:
+        tap.point("one")
+        tap.point("two")
+    with open_capture(path) as reader:
+        assert list(reader) == []
+        assert [interface.name for interface in reader.interfaces] == ["one", "two"]
+
+
+def test_a_capture_of_nothing_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "out.pcapng"
+    with CaptureTap(path):
+        pass
+    with open_capture(path) as reader:
+        assert list(reader) == []
+        assert len(reader.interfaces) == 1
