@@ -38,7 +38,8 @@ class WindowType(Enum):
 class Bind(NamedTuple):
     """What a window is to be bound to: ``length`` octets at ``address`` (an iova of the region).
 
-    Type 2 needs the number of the queue pair, its domain, and the key with its new variant.
+    Type 2 needs the number of the queue pair, its domain, and the key with its new variant; type 1
+    is bound in the domain of a queue pair, too, if there is one.
     """
 
     address: int
@@ -115,6 +116,12 @@ def _type_2(broken: Broken) -> Broken:
     return lambda mw, mr, bind: mw.type is not WindowType.TYPE_1 and broken(mw, mr, bind)
 
 
+def _other_domain(mw: MemoryWindow, _: Region, bind: Bind) -> bool:
+    """A bind is of a queue pair; only type 1 may be bound without."""
+    by_none = bind.pd is None and mw.type is WindowType.TYPE_1
+    return bind.pd is not mw.home and not by_none
+
+
 def _wrong_variant(mw: MemoryWindow, _: Region, bind: Bind) -> bool:
     return bind.rkey // VARIANTS != mw.key // VARIANTS or bind.rkey == mw.key
 
@@ -141,10 +148,7 @@ REFUSALS: Final[tuple[tuple[str, Broken], ...]] = (
     ("type 2 binds no empty range", _type_2(lambda _, __, bind: not bind.length)),
     ("type 2 must be invalidated before it is bound again", _type_2(lambda mw, _, __: mw.valid)),
     ("type 2 needs a queue pair", _type_2(lambda _, __, bind: not bind.qpn)),
-    (
-        "the queue pair is of another domain",
-        _type_2(lambda mw, _, bind: bind.pd is not mw.home),
-    ),
+    ("the queue pair is of another domain", _other_domain),
     ("type 2 needs a new variant of its key", _type_2(_wrong_variant)),
 )  # fmt: skip
 

@@ -33,7 +33,8 @@ def _bind(qp: QueuePair, wr: SendWR) -> WCStatus:
 
 
 def _register(qp: QueuePair, wr: SendWR) -> WCStatus:
-    if wr.reg is None:
+    """The region is of the queue pair's own domain, and free. IBA 10.6.4."""
+    if wr.reg is None or wr.reg.region.pd is not qp.pd:
         return WCStatus.LOC_QP_OP_ERR
     region, registration = wr.reg
     try:

@@ -126,11 +126,11 @@ REFUSED: Changes = {
     "exceeds the region: above": lambda b: {"length": b.mr.length - 7},
     "no such right: local": lambda _: {"access": int(Access.LOCAL_WRITE | REMOTE_WRITE)},
     "no such right: bind": lambda _: {"access": int(Access.MW_BIND)},
+    "another domain": lambda _: {"pd": ProtectionDomain(3)},
 }
 REFUSED_TYPE_2: Changes = {
     "empty": lambda _: {"length": 0},
     "no queue pair": lambda _: {"qpn": 0},
-    "another domain": lambda _: {"pd": ProtectionDomain(3)},
     "no domain": lambda _: {"pd": None},
     "the same key": lambda b: {"rkey": b.mw.key},
     "another index": lambda b: {"rkey": b.mw.key + 2 * VARIANTS},

@@ -108,6 +108,19 @@ def test_a_bind_that_the_region_does_not_allow_ends_the_queue_pair(access: int) 
     assert not window.valid
 
 
+@pytest.mark.parametrize("kind", [1, 2])
+def test_a_bind_is_for_windows_of_the_queue_pairs_own_domain(kind: int) -> None:
+    stage = Stage()
+    server = stage.server
+    server.pd, own = server.nic.alloc_pd(), server.pd
+    server.region = server.buffer(4096)
+    window = server.nic.memory.alloc_mw(server.pd, kind)
+    bind(server, window)
+    assert own is server.qp.pd is not window.pd
+    assert statuses(server) == [WCStatus.MW_BIND_ERR]
+    assert not window.valid
+
+
 def test_a_bind_that_says_nothing_is_an_error() -> None:
     stage = Stage()
     post(stage.client, SendWR(SendOpcode.BIND_MW))
@@ -178,6 +191,17 @@ def test_fast_registration_gives_a_region_its_pages() -> None:
     stage.drive()
     assert stage.server.region.read(2, 3 * PAGE_4K - 2) == b"ab"
     assert stage.server.region.read(2) == b"cd"
+
+
+def test_a_region_of_another_domain_is_not_registered() -> None:
+    stage = Stage()
+    stage.server.pd = stage.server.nic.alloc_pd()
+    region, registration = fast_region(stage.server)
+    post(stage.server, SendWR(SendOpcode.REG_MR, reg=RegMR(region, registration)))
+    stage.drive()
+    assert statuses(stage.server) == [WCStatus.LOC_QP_OP_ERR]
+    assert stage.server.qp.state is QPState.ERR
+    assert not region.valid
 
 
 def test_registered_and_taken_back_and_registered_again() -> None:
