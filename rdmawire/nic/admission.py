@@ -29,9 +29,13 @@ def _other_service(qp: QueuePair, flow: Flow) -> bool:
 
 
 def _other_partition(qp: QueuePair, flow: Flow) -> bool:
-    """P_Keys match if their numbers do, and one of them is a full member's. IBA 10.9.3."""
-    both = qp.pkey ^ flow.bth.pkey
-    return both % FULL_MEMBER != 0 or not (qp.pkey | flow.bth.pkey) & FULL_MEMBER
+    """P_Keys match if their numbers do, and one of them is a full member's. IBA 10.9.3.
+
+    Number 0 is that of an invalid P_Key, which matches none.
+    """
+    number = qp.pkey % FULL_MEMBER
+    other = number == 0 or flow.bth.pkey % FULL_MEMBER != number
+    return other or not (qp.pkey | flow.bth.pkey) & FULL_MEMBER
 
 
 def _other_peer(qp: QueuePair, flow: Flow) -> bool:

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 DEFAULT_PKEY = 0xFFFF
 """The default partition, as a full member. IBA 10.9.1.2."""
+INVALID_PKEY = 0
+"""Of no partition: nothing matches it. IBA 10.9.1.1."""
 
 
 class Device:
     """Keys, queue pairs by number, what is ready to send, and what waits for its time.
 
     ``forget_flows`` has every frame looked at anew, since addresses or queue pairs changed.
-    ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
+    ``xrcds`` counts for each XRC domain the queues in it. ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
     time (ns) of what is being done.
     """
 
@@ -49,6 +51,7 @@ class Device:
         self.cqs: dict[int, CompletionQueue] = {}
         self.moderated: dict[int, CompletionQueue] = {}
         self.srqs: dict[int, SharedReceiveQueue] = {}
+        self.xrcds: dict[int, int] = {}
         self.events: deque[Event] = deque()
         self.drops: Counter[Drop] = Counter()
         self.ready: dict[QueuePair, None] = {}
@@ -56,6 +59,10 @@ class Device:
         self.governors = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
         self.now = 0
+
+    def pkey_at(self, index: int) -> int:
+        """The P_Key at this place of the port's table; 0, which is invalid, where none was put."""
+        return self.pkeys[index] if index < len(self.pkeys) else INVALID_PKEY
 
 
 def _nothing_to_forget() -> None:

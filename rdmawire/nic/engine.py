@@ -42,6 +42,9 @@ class Nic(Verbs):
     def receive(self, frame: bytes, now: int) -> None:
         """Take in one Ethernet frame, without its FCS."""
         self.device.now = now
+        if not self.up:
+            self.drops[Drop.PORT_DOWN] += 1
+            return
         flow = self._unsealer.flow_of(frame)
         if flow is not None:
             self._take_in(flow, frame)
@@ -78,6 +81,9 @@ class Nic(Verbs):
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
         """Take in frames that came one behind the other; runs of middle packets cost less."""
         self.device.now = now
+        if not self.up:
+            self.drops[Drop.PORT_DOWN] += len(frames)
+            return
         flow_of = self._unsealer.flow_of
         index, end = 0, len(frames)
         while index < end:
@@ -93,7 +99,10 @@ class Nic(Verbs):
             index += 1
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
-        """The next frames to send, ``most`` of them at most; none when nothing is ready."""
+        """The next frames to send, ``most`` of them at most; none when nothing is ready.
+
+        While the port's link is down they are lost here.
+        """
         device = self.device
         device.now = now
         frames: list[bytes] = []
@@ -110,7 +119,7 @@ class Nic(Verbs):
                 ready[qp] = None
         if self.groups:
             self._hear_own(frames)
-        return frames
+        return frames if self.up else []
 
     def _hear_own(self, frames: list[bytes]) -> None:
         """What goes to a group goes to its members here, too. IBA 10.5.2."""

@@ -95,6 +95,7 @@ class QueuePair:
     def acquire(self) -> None:
         """Count as a user of what it is made of."""
         self.made_of.pd.acquire()
+        self._count_in_domain(1)
         for queue in self._queues():
             queue.qps.add(self.number)
 
@@ -103,8 +104,13 @@ class QueuePair:
         self.patience.stop()
         self.governor = None
         self.made_of.pd.release()
+        self._count_in_domain(-1)
         for queue in self._queues():
             queue.qps.discard(self.number)
+
+    def _count_in_domain(self, users: int) -> None:
+        if self.xrc_domain:
+            self.device.xrcds[self.xrc_domain] += users
 
     def _queues(self) -> Iterator[CompletionQueue | SharedReceiveQueue]:
         """Those it was made with: requests to an XRC target name others."""
@@ -130,7 +136,7 @@ class QueuePair:
         self.access = now.qp_access_flags
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
-        self.pkey = self.device.pkeys[now.pkey_index % len(self.device.pkeys)]
+        self.pkey = self.device.pkey_at(now.pkey_index)
         self.patience.agree(now)
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic

@@ -19,7 +19,7 @@ from rdmawire.memory.argument import (
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.registrar import PeerMemory, Registrar
 from rdmawire.memory.space import AddressSpace
-from rdmawire.nic.address import GID_OCTETS, MAC_OCTETS, is_multicast
+from rdmawire.nic.address import MAC_OCTETS, is_multicast
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.congestion.governor import Governor
 from rdmawire.nic.congestion.notification import CNP_INTERVAL, Notifier
@@ -27,7 +27,7 @@ from rdmawire.nic.congestion.scheme import Scheme
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.entry import modify
-from rdmawire.nic.event import Event, GIDChanged, QPFatal
+from rdmawire.nic.event import Event, QPFatal
 from rdmawire.nic.migration import goes_over, migrate
 from rdmawire.nic.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.nic.ownership import (
@@ -36,8 +36,10 @@ from rdmawire.nic.ownership import (
     check_qp,
     check_receiver,
     check_srq,
+    check_xrcd,
 )
 from rdmawire.nic.path import gids_of
+from rdmawire.nic.port import Port, checked_gids
 from rdmawire.nic.posting import check_recv, check_send
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
@@ -58,7 +60,7 @@ GSI_QPN = 1
 """The queue pair of general services: datagrams about connections and more. IBA 3.9, 13.5.1."""
 
 
-class Verbs:
+class Verbs(Port):
     """An adapter with one port, seen by those who use it.
 
     ``mac`` has six octets, ``gids`` sixteen each; ``space`` is the memory that it reaches.
@@ -75,7 +77,7 @@ class Verbs:
     ) -> None:
         check_octets("mac", mac, MAC_OCTETS)
         check_kind("space", space, AddressSpace)
-        self._gids = _checked_gids(gids, profile)
+        self._gids = checked_gids(gids, profile)
         self.device = Device(mac, space, profile, clients)
         self.groups = MulticastGroups(profile)
         self._unsealer = Unsealer(self._is_mine, self.device.drops)
@@ -83,17 +85,6 @@ class Verbs:
         self._rules: list[FlowRule] = []
         self._numbers = count(FIRST_QPN)
         self._handles = count(1)
-
-    @property
-    def gids(self) -> tuple[bytes, ...]:
-        """The port's addresses, of 16 octets each; packets to others are dropped."""
-        return self._gids
-
-    @gids.setter
-    def gids(self, gids: Sequence[bytes]) -> None:
-        self._gids = _checked_gids(gids, self.device.profile)
-        self._unsealer.forget()
-        self.device.events.append(GIDChanged(port=1))
 
     @property
     def memory(self) -> Registrar:
@@ -153,6 +144,8 @@ class Verbs:
         )
         device.srqs[number] = srq
         srq.acquire()
+        if xrc is not None:
+            device.xrcds[xrc.domain] += 1
         return srq
 
     def destroy_srq(self, srq: SharedReceiveQueue) -> None:
@@ -161,10 +154,22 @@ class Verbs:
         srq.check_unused()
         del self.device.srqs[srq.number]
         srq.release()
+        if srq.xrc is not None:
+            self.device.xrcds[srq.xrc.domain] -= 1
 
     def open_xrcd(self) -> int:
-        """The number of a new XRC domain. ibv_open_xrcd(3)."""
-        return next(self._handles)
+        """The number of a new XRC domain. ibv_open_xrcd(3), with no file to share it by."""
+        number = next(self._handles)
+        self.device.xrcds[number] = 0
+        return number
+
+    def close_xrcd(self, domain: int) -> None:
+        """ibv_close_xrcd(3); EBUSY while shared receive queues or targets are in it."""
+        check_xrcd(self.device, domain)
+        users = self.device.xrcds[domain]
+        if users:
+            raise VerbsError(f"XRC domain {domain} is used by {users} queues", EBUSY)
+        del self.device.xrcds[domain]
 
     # Queue pairs.
 
@@ -196,7 +201,7 @@ class Verbs:
     def _new_qp(self, number: Callable[[], int], kind: QPType, wants: QPInit) -> QueuePair:
         device = self.device
         _check_room("queue pairs", len(device.qps), device.profile.max_qp)
-        check_init(device, wants)
+        check_init(device, kind, wants)
         qp = QueuePair(device, number(), kind, wants)
         device.qps[qp.number] = qp
         qp.acquire()
@@ -338,14 +343,6 @@ class Verbs:
 
 _NOBODY = object()
 """To whom a protection domain belongs that is deallocated."""
-
-
-def _checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
-    table = tuple(each("gids", gids))
-    check_number("gid_tbl_len", len(table), 0, profile.gid_tbl_len)
-    for gid in table:
-        check_octets("gid", gid, GID_OCTETS)
-    return table
 
 
 def _check_room(what: str, found: int, most: int) -> None:
