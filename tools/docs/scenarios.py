@@ -15,7 +15,7 @@ from rdmawire.traffic.scenario.schema.expect import EVENTS
 from rdmawire.traffic.scenario.schema.whole import SCENARIO
 from rdmawire.traffic.scenario.schema.words import STATUS
 from rdmawire.traffic.scenario.shipped import read_shipped, shipped
-from rdmawire.traffic.scenario.tables import TYPES
+from rdmawire.traffic.scenario.tables import REASONS, TYPES
 from rdmawire.traffic.scenario.verbs import VERBS, Verb
 
 _APART = ("the fault ", "the verb ")
@@ -155,6 +155,9 @@ def _counters() -> Iterator[str]:
 def _words() -> Iterator[str]:
     yield "\n## Events and endings\n"
     yield f"Events of hosts: {', '.join(f'`{event}`' for event in EVENTS)}.\n"
+    yield "Some say why they came, and may be named with that: `client.Rejected.CONSUMER_REJECT`.\n"
+    for event, reasons in REASONS.items():
+        yield f"`{event}`: {', '.join(f'`{reason.name}`' for reason in reasons)}.\n"
     yield f"Endings of work: {', '.join(f'`{word}`' for word in STATUS.words)}.\n"
 
 

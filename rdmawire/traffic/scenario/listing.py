@@ -9,6 +9,7 @@ from rdmawire.traffic.scenario.form.record import Choice, Named, Record, records
 from rdmawire.traffic.scenario.schema.expect import EVENTS
 from rdmawire.traffic.scenario.schema.whole import SCENARIO
 from rdmawire.traffic.scenario.schema.words import STATUS
+from rdmawire.traffic.scenario.tables import REASONS
 
 MUST_BE_THERE: Final = "must be there"
 """What is said of a key that may not be left out."""
@@ -51,8 +52,14 @@ def listed_rows() -> Iterator[Listed]:
                 yield Listed(record.called, key, row.help, _value(row.kind), left_out)
     for of, counters in COUNTERS.items():
         yield from (Listed(f"counters of a {of.value}", *row) for row in counters.items())
-    yield from (Listed("events of hosts", name) for name in EVENTS)
+    yield from (Listed("events of hosts", name, value=_reasons(name)) for name in EVENTS)
     yield from (Listed("endings of work", name) for name in STATUS.words)
+
+
+def _reasons(event: str) -> str:
+    """With which reason an event may be named, if it has one."""
+    first = next(iter(REASONS[event])).name if event in REASONS else ""
+    return f"{event}, or with why it came: {event}.{first} and so on" if first else ""
 
 
 def _left_out(record: Record[Any], key: str) -> str:

@@ -206,8 +206,11 @@ class ConnectionPlan:
     :class:`rdmawire.nic.attribute.QPAttributes` (``timeout``, ``retry_cnt``, ``rnr_retry``,
     ``min_rnr_timer``, ``max_rd_atomic`` ...) for both ends, ``of_end`` more of them for one host.
     ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` by the
-    connection manager. ``congestion`` is a scheme's name (``dcqcn``, ``timely``), with its
-    ``parameters``; ``cnp_interval`` how seldom (ns) marks are told, ``cnp_dscp`` by frames with
+    connection manager; ``reject`` has the second end refuse it, for this reason (a name of
+    :class:`rdmawire.wire.cm_code.RejectReason`).
+
+    ``congestion`` is a scheme's name (``dcqcn``, ``timely``), with its ``parameters``;
+    ``cnp_interval`` how seldom (ns) marks are told, ``cnp_dscp`` by frames with
     which DSCP, the connection's own if ``None``. ``receives`` are posted at once: so many, each
     into this memory. ``alternate``: both ends have the same path once more
     as their alternate one, and are rearmed, for the verb ``migrate``.
@@ -225,6 +228,7 @@ class ConnectionPlan:
     attributes: Mapping[str, int] = field(default_factory=dict)
     of_end: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     connect: str = "at once"
+    reject: str | None = None
     alternate: bool = False
     congestion: str | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)

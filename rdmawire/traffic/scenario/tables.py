@@ -1,12 +1,15 @@
 """Words of scenarios that stand for something in other rooms, for who reads them and who plays."""
 
+from enum import IntEnum
 from typing import Final
 
 from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
+from rdmawire.nic.cm.event import Rejected, Unresolved
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.congestion.dcqcn import DcqcnParameters
 from rdmawire.nic.congestion.timely import TimelyParameters
 from rdmawire.nic.state import QPType
+from rdmawire.wire.cm_code import RejectReason, SIDRStatus
 
 TYPES: Final = {
     "RC": (QPType.RC, QPType.RC),
@@ -24,6 +27,20 @@ VIAS: Final = ("peermem", "peermem-legacy", "dmabuf", "bounce")
 
 CONNECTS: Final = ("at once", "cm")
 """How the ends of a connection find each other."""
+
+REASONS: Final[dict[str, type[IntEnum]]] = {
+    Rejected.__name__: RejectReason,
+    Unresolved.__name__: SIDRStatus,
+}
+"""Events that say why, and the words in which they do."""
+
+
+def reason_of(event: Rejected | Unresolved) -> str:
+    """Why something was refused, by the standard's word, or the number where there is none."""
+    number = event.reason if isinstance(event, Rejected) else event.status
+    words = REASONS[type(event).__name__]
+    return next((word.name for word in words if word == number), str(number))
+
 
 SUCCESS: Final = WCStatus.SUCCESS.name
 """How work ends that went well."""

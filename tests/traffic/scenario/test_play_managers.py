@@ -18,6 +18,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.playing import connecting
+from rdmawire.wire.cm_code import RejectReason
 from tests.traffic.scenario.scene import (
     CLIENT,
     COUNT,
@@ -151,6 +152,36 @@ def test_who_breaks_the_queue_pair_meanwhile_is_not_connected() -> None:
     assert found(0, SERVER) == [f"{text}Rejected (CONSUMER_REJECT)"]
     (error,) = found(1_500, CLIENT)
     assert error.startswith(f"{text}ConnectError (QP 0x11 is in ERR")
+
+
+@pytest.mark.parametrize("reason", ["CONSUMER_REJECT", "NO_RESOURCES"])
+@pytest.mark.parametrize("kind", ["RC", "UC"])
+def test_a_server_refuses_for_a_reason(reason: str, kind: str) -> None:
+    found = failures(
+        managed(kind=kind, reject=reason, count=3),
+        event("ConnectRequest", exactly(3)),
+        event("Rejected", exactly(3), of="client"),
+        event(f"Rejected.{reason}", exactly(3), of="client"),
+        event("Rejected.NO_QP", exactly(0), of="client"),
+        packets(exactly(3), {"cm_rej.reason": RejectReason[reason]}, sent_by="server"),
+        state(CLIENT, "INIT"),
+    )
+    assert found == []
+
+
+def test_work_on_what_was_refused_is_refused_or_never_done() -> None:
+    def found(*steps: Any) -> list[str]:
+        return failures(managed(*steps, reject="CONSUMER_REJECT"))
+
+    refused = write(refused="EINVAL", status=None, times=3)
+    assert found(refused) == []
+    assert found(write(refused="EINVAL", status=None, at=100_000)) == []
+    none = "expected SUCCESS, found no completion: no connection:"
+    assert found(refused, write()) == [f"write on client/a: {none} Rejected (CONSUMER_REJECT)"]
+    assert found(step("receive", SERVER)) == [
+        f"receive on server/a: {none} refused (CONSUMER_REJECT)"
+    ]
+    assert found(step("receive", SERVER, status=None, at=100_000)) == []
 
 
 def test_who_was_not_connected_by_a_manager_is_not_disconnected_by_one() -> None:

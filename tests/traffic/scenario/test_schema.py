@@ -60,6 +60,7 @@ COMPANY: dict[tuple[str, str], dict[str, str]] = {
     ("memory", "via"): {"gpu": "gpu0"},
     ("a shared receive queue", "limit"): {"max_wr": "32767"},
     ("a connection", "cnp dscp"): {"cnp interval": "50 us"},
+    ("a connection", "reject"): {"connect": "cm"},
     ("a queue", "kmin"): {"kmax": "16 GiB"},
     ("a queue", "kmax"): {"kmin": "0"},
     ("a queue", "xoff"): {"xon": "0"},

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable
-from enum import IntEnum
 from errno import EINVAL, ENODEV
 from typing import Final
 
@@ -26,7 +25,8 @@ from rdmawire.nic.cm.settings import ConnParam
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine
-from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.traffic.scenario.tables import reason_of
+from rdmawire.wire.cm_code import RejectReason
 from rdmawire.wire.management import MTU
 
 FIRST_PORT: Final = 7174
@@ -54,13 +54,14 @@ def _service(lane: Lane, order: int) -> int:
 
 
 class Introductions:
-    """Connections that managers make. ``on_ready`` is told of each queue pair that is connected.
+    """Connections that managers make. ``on_settled`` is told of each queue pair that is connected.
 
-    The first end asks, the second one listens; who is asked for the end agrees to it.
+    And of each that never will be. The first end asks, the second one listens, and refuses where
+    the plan says so; who is asked for the end agrees to it.
     """
 
-    def __init__(self, on_ready: Callable[[Lane], None]) -> None:
-        self._on_ready = on_ready
+    def __init__(self, on_settled: Callable[[Lane], None]) -> None:
+        self._on_settled = on_settled
         self._askers: dict[tuple[bytes, int], Lane] = {}
         self._datagrams: dict[tuple[bytes, int], deque[Lane]] = {}
         self._lanes: dict[tuple[str, int], Lane] = {}
@@ -106,7 +107,7 @@ class Introductions:
         try:
             self._react(lane, event, now)
         except VerbsError as error:  # its owner did something else with the queue pair meanwhile
-            lane.leaves(f"no connection: {error.reason}")
+            self._give_up(lane, error.reason)
 
     def _react(self, lane: Lane, event: CMEvent, now: int) -> None:
         if isinstance(event, ConnectRequest | DatagramRequest):
@@ -116,12 +117,20 @@ class Introductions:
         elif isinstance(event, Disconnected):
             self._agree(lane, event, now)
         elif isinstance(event, _TROUBLE):
-            lane.leaves(f"no connection: {_said(event)}")
+            self._give_up(lane, _said(event))
+
+    def _give_up(self, lane: Lane, why: str) -> None:
+        lane.leaves(f"no connection: {why}")
+        self._on_settled(lane)
 
     def _accept(self, lane: Lane, event: ConnectRequest | DatagramRequest, now: int) -> None:
         lane.managed = event.id
         self._lanes[lane.machine.name, event.id] = lane
         manager = manager_of(lane.machine)
+        if lane.plan.reject is not None:
+            manager.reject(event.id, now, reason=RejectReason[lane.plan.reject])
+            self._give_up(lane, f"refused ({lane.plan.reject})")
+            return
         try:
             manager.accept(event.id, lane.qp, now, _offer(lane))
         except VerbsError:
@@ -150,7 +159,7 @@ class Introductions:
 
     def _begin(self, lane: Lane) -> None:
         lane.ready = True
-        self._on_ready(lane)
+        self._on_settled(lane)
 
     @staticmethod
     def _agree(lane: Lane, event: Disconnected, now: int) -> None:
@@ -173,15 +182,9 @@ _TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
 def _said(event: CMEvent) -> str:
     """What an event of trouble says, but for its id."""
     name = type(event).__name__
-    if isinstance(event, Rejected):
-        return f"{name} ({_name(RejectReason, event.reason)})"
-    if isinstance(event, Unresolved):
-        return f"{name} ({_name(SIDRStatus, event.status)})"
+    if isinstance(event, Rejected | Unresolved):
+        return f"{name} ({reason_of(event)})"
     return f"{name} ({event.reason})" if isinstance(event, ConnectError) else name
-
-
-def _name(words: type[IntEnum], number: int) -> str:
-    return next((word.name for word in words if word == number), str(number))
 
 
 def _offer(lane: Lane) -> ConnParam:

@@ -1,9 +1,10 @@
 """What is heard of adapters and managers: completions, connections, and what is only counted."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from rdmawire.nic.cm.event import CMEvent
+from rdmawire.nic.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import CompletionEvent, Event
 from rdmawire.nic.srq import SharedReceiveQueue
@@ -14,8 +15,17 @@ from rdmawire.traffic.scenario.playing.machine import Machine
 from rdmawire.traffic.scenario.playing.posting import Posting
 from rdmawire.traffic.scenario.playing.schedule import Schedule
 from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.tables import reason_of
 
 _POLL: Final = 1 << 12
+
+
+def _names_of(event: Event | CMEvent) -> Iterator[str]:
+    """By what names an event is counted: with why it came, too, if it says so."""
+    name = type(event).__name__
+    yield name
+    if isinstance(event, Rejected | Unresolved):
+        yield f"{name}.{reason_of(event)}"
 
 
 class Hearing:
@@ -49,7 +59,7 @@ class Hearing:
         if isinstance(event, CompletionEvent):
             self._poll(machine, event.cq)
             return
-        machine.events[type(event).__name__] += 1
+        machine.events.update(_names_of(event))
         if isinstance(event, CMEvent):
             self._introductions.hear(machine, event, self._stage.network.world.now)
 

@@ -24,7 +24,7 @@ class Player:
     def __init__(self, stage: Stage, witness: Witness, progress: Progress | None = None) -> None:
         self.stage = stage
         self.runs = _runs(stage)
-        self._introductions = talks = Introductions(self._connected)
+        self._introductions = talks = Introductions(self._settled)
         self._schedule = Schedule(self.runs, stage.network.world, self._begin, self._pump)
         self.endings = Endings(self._schedule, witness, progress)
         self._owner = Owner(stage, self._doing, self.endings)
@@ -61,7 +61,7 @@ class Player:
     def _pump(self, lane: Lane) -> None:
         self._posting.pump(lane)
 
-    def _connected(self, lane: Lane) -> None:
+    def _settled(self, lane: Lane) -> None:
         self._schedule.stir((lane,))
         self._schedule.settle()
 

@@ -54,9 +54,15 @@ def post_receive(job: Job, number: int, doing: Doing) -> None:
 
 def send_room(lane: Lane) -> int:
     """How many sends may be posted, so that none is refused and no completion is lost."""
-    if not lane.ready:
+    if not (lane.ready or lane.left):
         return 0
     return min(lane.cap.max_send_wr - len(lane.qp.sq), lane.cq.cqe - len(lane.cq))
+
+
+def _send_room_for(job: Job) -> int:
+    """As above. Where there never was a connection, only what is to fail is tried."""
+    lane = job.lane
+    return 0 if lane.left and not (lane.ready or job.run.is_to_fail) else send_room(lane)
 
 
 def receive_room(lane: Lane) -> int:
@@ -74,12 +80,12 @@ class Posting:
         self._begin = begin
         self._endings = endings
         self._jobs: list[Job] = []
-        self._queues = {lane: self._queues_of(lane) for lane in stage.all_lanes()}
+        self._queues = {lane: self._new_queues() for lane in stage.all_lanes()}
 
-    def _queues_of(self, lane: Lane) -> tuple[Queue, Queue]:
+    def _new_queues(self) -> tuple[Queue, Queue]:
         return (
-            Queue(partial(send_room, lane), partial(self._post, post_send)),
-            Queue(partial(receive_room, lane), partial(self._post, post_receive)),
+            Queue(_send_room_for, partial(self._post, post_send)),
+            Queue(lambda job: receive_room(job.lane), partial(self._post, post_receive)),
         )
 
     def add(self, run: Run) -> list[Lane]:

@@ -65,6 +65,11 @@ class Run:
         )
 
     @property
+    def is_to_fail(self) -> bool:
+        """Whether its work is to be refused, or to end in an error."""
+        return self.step.refused is not None or self.step.status not in (None, SUCCESS)
+
+    @property
     def over(self) -> bool:
         """Whether all of it has ended."""
         return self.begun and self.ended == self.total
@@ -111,10 +116,10 @@ class Job:
 class Queue:
     """A work queue of a queue pair, as its application sees it.
 
-    ``room`` says for how much more there is room, ``post`` posts one piece of a job's work.
+    ``room`` says for how much more of a job there is room, ``post`` posts one piece of its work.
     """
 
-    def __init__(self, room: Callable[[], int], post: Callable[[Job], None]) -> None:
+    def __init__(self, room: Callable[[Job], int], post: Callable[[Job], None]) -> None:
         self.jobs: deque[Job] = deque()
         self._room = room
         self._post = post
@@ -124,7 +129,7 @@ class Queue:
         jobs = self.jobs
         while jobs:
             job = jobs[0]
-            while job.may_post and self._room() > 0:
+            while job.may_post and self._room(job) > 0:
                 self._post(job)
             if not job.all_posted:
                 return

@@ -109,6 +109,18 @@ def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misr
             yield Misread(found.at("alternate"), which, "an adapter that migrates, such as ibta")
 
 
+def _reject(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+    """Only what is asked for by a REQ is refused by a REJ, which says why."""
+    if plan.reject is None:
+        return
+    if not SERVICES[TYPES[plan.type][0]].connected:
+        expected = "a connected type: RC or UC"
+        yield Misread(found.at("reject"), f"'reject' of a connection of type {plan.type}", expected)
+    elif plan.connect != "cm":
+        expected = "'connect: cm' besides"
+        yield Misread(found.at("reject"), "'reject' without a connection manager", expected)
+
+
 def _receives(plan: ConnectionPlan, _: Found, __: Reading) -> Iterator[Misread]:
     """Receives are of this connection's ends, those that take receives."""
     for receive in plan.receives:
@@ -133,4 +145,4 @@ def no_receives(plan: ConnectionPlan, host: str) -> str | None:
     return f"'shared receives' of {plan.name} for {host}: XRC receives there alone"
 
 
-_RULES: Final[tuple[Rule, ...]] = (_ends, _of_end, _attributes, _queues, _type, _receives)
+_RULES: Final[tuple[Rule, ...]] = (_ends, _of_end, _attributes, _queues, _type, _reject, _receives)

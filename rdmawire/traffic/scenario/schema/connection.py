@@ -36,6 +36,7 @@ from rdmawire.traffic.scenario.model import ConnectionPlan, Mark, ReceivePlan
 from rdmawire.traffic.scenario.rules.connection import check_connection
 from rdmawire.traffic.scenario.schema.words import ACCESS, TYPE
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES
+from rdmawire.wire.cm_code import RejectReason
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
@@ -244,6 +245,12 @@ CONNECTION: Final = Record(
             kind=Word(CONNECTS),
             help="How the ends find each other: at once, or by the connection manager, which works "
             "`timeout` out of the path unless an attribute says it.",
+        ),
+        "reject": Key(
+            kind=Word(tuple(RejectReason.__members__), "why it is refused"),
+            clause="IBA 12.6.7.2",
+            help="Has the second end refuse the connection, for this reason; it agrees if left "
+            "out.",
         ),
         "alternate": Key(
             kind=TRUTH,

@@ -39,6 +39,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.schema.content import SAME
 from rdmawire.traffic.scenario.schema.words import STATE
+from rdmawire.traffic.scenario.tables import REASONS
 
 COUNT: Final = ranged(units.number, ("3", "3..5", "1..", "..9"))
 AMOUNT: Final = ranged(units.amount, ("3", "1..", "64 KiB", "..1 ms"))
@@ -87,18 +88,26 @@ def subjects(reading: Reading) -> dict[str, Of]:
 EVENTS: Final = tuple(event.__name__ for event in (*get_args(AsyncEvent), *get_args(CMEvent)))
 
 
+def _reasons(event: str) -> tuple[str, ...]:
+    """The words with which an event says why it came; none if it does not."""
+    return tuple(REASONS[event].__members__) if event in REASONS else ()
+
+
 class EventName:
-    """An event of a host: ``server.AccessViolation``."""
+    """An event of a host: ``server.AccessViolation``, ``client.Rejected.CONSUMER_REJECT``."""
 
     said = "an event of a host such as server.AccessViolation"
-    samples = ("server.AccessViolation", "client.QPFatal")
+    samples = ("server.AccessViolation", "client.QPFatal", "client.Rejected.CONSUMER_REJECT")
 
     def read(self, node: Node, reading: Reading) -> Named:
         host, dot, event = text_of(node, self.said).partition(".")
         if not dot:
             raise Misread(node.mark, quoted(host), self.said)
         check_known(node, host, HOST.said, reading.names.hosts)
-        check_known(node, event, "an event", EVENTS)
+        name, dot, reason = event.partition(".")
+        check_known(node, name, "an event", EVENTS)
+        if dot:
+            check_known(node, reason, f"why {name} may come", _reasons(name))
         return Named(host, event)
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
