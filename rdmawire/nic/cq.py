@@ -9,7 +9,7 @@ the first one.
 """
 
 from collections import deque
-from errno import EBUSY, EINVAL
+from errno import EBUSY, EINVAL, EOPNOTSUPP
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_number
@@ -125,15 +125,22 @@ class CompletionQueue:
         self._solicited_only = solicited_only and (self._solicited_only or not self._armed)
         self._armed = True
 
-    def moderate(self, count: int, period: int) -> None:
+    def moderate(self, count: int, period: int, now: int) -> None:
         """Tell after ``count`` completions or ``period`` nanoseconds after the first one.
 
         Zero for either means that it alone never tells; zero for both tells at once.
-        ``VerbsError`` EINVAL beyond the profile's limits (``cq_mod_caps``). ibv_modify_cq(3).
+        What is put off already is told at once if it is enough now, and is waited for anew from
+        ``now`` (ns) on if not. ``VerbsError`` EOPNOTSUPP on a device that cannot, EINVAL beyond
+        its limits (``cq_mod_caps``). ibv_modify_cq(3).
         """
+        if not self._profile.max_cq_count:
+            raise VerbsError(f"a device of {self._profile.name} does not moderate", EOPNOTSUPP)
         _COUNT.check("cq_count", count, self._profile)
         _PERIOD.check("cq_period", period, self._profile)
         self._count, self._period = count, period
+        self._deadline = None
+        if self._waiting:
+            self._tell_or_wait(now)
 
     def next_timer(self) -> int | None:
         """When :meth:`handle_timer` has something to do."""
@@ -155,6 +162,9 @@ class CompletionQueue:
         if self._solicited_only and not solicited:
             return
         self._waiting += 1
+        self._tell_or_wait(now)
+
+    def _tell_or_wait(self, now: int) -> None:
         count, period = self._count, self._period
         if self._waiting >= count > 0 or not (count or period):
             self._fire()

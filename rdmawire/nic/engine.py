@@ -42,7 +42,7 @@ class Nic(Verbs):
     def receive(self, frame: bytes, now: int) -> None:
         """Take in one Ethernet frame, without its FCS."""
         self.device.now = now
-        if not self.up:
+        if not self._up:
             self.drops[Drop.PORT_DOWN] += 1
             return
         flow = self._unsealer.flow_of(frame)
@@ -81,7 +81,7 @@ class Nic(Verbs):
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
         """Take in frames that came one behind the other; runs of middle packets cost less."""
         self.device.now = now
-        if not self.up:
+        if not self._up:
             self.drops[Drop.PORT_DOWN] += len(frames)
             return
         flow_of = self._unsealer.flow_of
@@ -119,7 +119,7 @@ class Nic(Verbs):
                 ready[qp] = None
         if self.groups:
             self._hear_own(frames)
-        return frames if self.up else []
+        return frames if self._up else []
 
     def _hear_own(self, frames: list[bytes]) -> None:
         """What goes to a group goes to its members here, too. IBA 10.5.2."""

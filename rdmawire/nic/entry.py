@@ -14,6 +14,9 @@ from rdmawire.nic.state import QPState
 def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -> None:
     """Take attributes over, and go to a state; both were checked."""
     qp.attributes = merged(qp.attributes, new, mask)
+    if state is QPState.SQD and qp.state is not QPState.SQD:
+        told = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
+        qp.attributes = qp.attributes._replace(en_sqd_async_notify=told)
     qp.take_attributes()
     if mask & QPAttrMask.RQ_PSN:
         qp.inbound.reset(new.rq_psn)

@@ -34,7 +34,7 @@ def _follow(qp: QueuePair, flow: Flow) -> None:
 
 def goes_over(qp: QueuePair, wanted: MigrationState) -> bool:
     """Whether going to a migration state means the alternate path. IBA 17.2.8.1.4."""
-    armed = qp.attributes.path_mig_state == MigrationState.ARMED
+    armed = qp.migrating and qp.attributes.path_mig_state == MigrationState.ARMED
     return armed and wanted == MigrationState.MIGRATED and qp.attributes.alt_ah is not None
 
 

@@ -144,7 +144,8 @@ class QueuePair:
         self.seals: dict[tuple[AddressHandle, int], Seal] = {}
         if now.ah is not None:
             self.seal = self._seal_of(now.ah, now.dest_qp_num)
-        self.migrating = now.path_mig_state != MigrationState.MIGRATED
+        migrates = self.device.profile.migrates
+        self.migrating = migrates and now.path_mig_state != MigrationState.MIGRATED
         handles = (now.ah, now.alt_ah if self.migrating else None)
         self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
 

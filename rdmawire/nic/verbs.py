@@ -120,7 +120,7 @@ class Verbs(Port):
     def modify_cq(self, cq: CompletionQueue, cq_count: int, cq_period: int) -> None:
         """One event for ``cq_count`` completions, or after ``cq_period`` ns. ibv_modify_cq(3)."""
         check_cq(self.device, cq)
-        cq.moderate(cq_count, cq_period)
+        cq.moderate(cq_count, cq_period, self.device.now)
         self.device.moderated[cq.number] = cq
 
     def destroy_cq(self, cq: CompletionQueue) -> None:

@@ -1,7 +1,7 @@
 """Completion queues beside a plain list; overruns, sizes, and who is told when."""
 
 from collections.abc import Callable
-from errno import EBUSY, EINVAL
+from errno import EBUSY, EINVAL, EOPNOTSUPP
 
 import pytest
 from hypothesis import strategies as st
@@ -139,7 +139,7 @@ def test_asking_again_asks_anew() -> None:
 
 def test_events_wait_for_so_many() -> None:
     told = Told()
-    told.cq.moderate(count=3, period=0)
+    told.cq.moderate(count=3, period=0, now=0)
     told.cq.request_notify()
     told.push(2)
     assert (told.events, told.cq.next_timer()) == ([], None)
@@ -149,7 +149,7 @@ def test_events_wait_for_so_many() -> None:
 
 def test_events_wait_for_so_long_after_the_first() -> None:
     told = Told()
-    told.cq.moderate(count=0, period=1000)
+    told.cq.moderate(count=0, period=1000, now=0)
     told.cq.request_notify()
     told.push(1, now=50)
     told.push(3, now=900)
@@ -166,10 +166,10 @@ def test_events_wait_for_so_long_after_the_first() -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda cq: cq.moderate(-1, 0),
-        lambda cq: cq.moderate(IBTA.max_cq_count + 1, 0),
-        lambda cq: cq.moderate(0, -1),
-        lambda cq: cq.moderate(0, IBTA.max_cq_period + 1),
+        lambda cq: cq.moderate(-1, 0, 0),
+        lambda cq: cq.moderate(IBTA.max_cq_count + 1, 0, 0),
+        lambda cq: cq.moderate(0, -1, 0),
+        lambda cq: cq.moderate(0, IBTA.max_cq_period + 1, 0),
     ],
 )
 def test_moderation_has_limits(ask: Callable[[CompletionQueue], None]) -> None:
@@ -180,9 +180,31 @@ def test_moderation_has_limits(ask: Callable[[CompletionQueue], None]) -> None:
 
 def test_soft_roce_does_not_moderate() -> None:
     cq = CompletionQueue(1, 4, print, profile=RXE)
-    cq.moderate(0, 0)
-    with pytest.raises(VerbsError, match=r"cq_count 2 is not within 0\.\.0"):
-        cq.moderate(2, 0)
+    for count in (0, 2):
+        with pytest.raises(VerbsError, match="a device of rxe does not moderate") as caught:
+            cq.moderate(count, 0, 0)
+        assert caught.value.errno == EOPNOTSUPP
+
+
+@pytest.mark.parametrize(("count", "period"), [(2, 0), (0, 0), (1, 1000)])
+def test_what_is_put_off_is_told_at_once_when_it_is_enough(count: int, period: int) -> None:
+    told = Told()
+    told.cq.moderate(count=5, period=0, now=0)
+    told.cq.request_notify()
+    told.push(2)
+    told.cq.moderate(count, period, now=9)
+    assert told.events == [TOLD]
+
+
+def test_what_is_put_off_is_waited_for_anew() -> None:
+    told = Told()
+    told.cq.moderate(count=5, period=0, now=0)
+    told.cq.request_notify()
+    told.push(2)
+    told.cq.moderate(count=0, period=100, now=9)
+    assert (told.events, told.cq.next_timer()) == ([], 109)
+    told.cq.handle_timer(109)
+    assert told.events == [TOLD]
 
 
 class Beside(RuleBasedStateMachine):
@@ -219,6 +241,9 @@ class Beside(RuleBasedStateMachine):
 
     def count_one(self) -> None:
         self.since.append(self.now)
+        self.tell_or_wait()
+
+    def tell_or_wait(self) -> None:
         unmoderated = self.count == self.period == 0
         if unmoderated or 0 < self.count <= len(self.since):
             self.tell()
@@ -251,8 +276,10 @@ class Beside(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 4), period=st.sampled_from([0, 10, 100]))
     def moderate(self, count: int, period: int) -> None:
-        self.cq.moderate(count, period)
-        self.count, self.period = count, period
+        self.cq.moderate(count, period, self.now)
+        self.count, self.period, self.due = count, period, None
+        if self.since:
+            self.tell_or_wait()
 
     @rule(later=st.integers(0, 150))
     def wait(self, later: int) -> None:

@@ -124,6 +124,16 @@ def test_draining_ends_what_was_begun_and_tells_then(notify: bool) -> None:
     assert stage.server.region.read(5) == b"later"
 
 
+def test_an_event_is_asked_for_each_time_a_queue_drains() -> None:
+    stage = Stage()
+    drain(stage)
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    go(stage.client, QPState.RTS)
+    go(stage.client, QPState.SQD)
+    stage.drive()
+    assert events(stage.client) == []
+
+
 def test_an_idle_queue_is_drained_at_once_and_each_time() -> None:
     stage = Stage()
     for _ in range(2):

@@ -137,3 +137,19 @@ def test_soft_roce_never_says_that_it_migrated() -> None:
     pair.client.write(b"hello", to=pair.server.region)
     pair.drive()
     assert {frame.packet.bth.migreq for frame in wire.carried} == {0}
+
+
+def test_soft_roce_takes_another_path_and_never_goes_there() -> None:
+    wire = Wire()
+    pair = Pair(link=wire, profile=RXE, attributes=ATTRIBUTES._replace(retry_cnt=1, timeout=5))
+    rearm(pair.client, 1, 2)
+    rearm(pair.server, 2, 1)
+    for end in (pair.client, pair.server):
+        end.write(b"hello", to=end.peer.region)
+        pair.drive()
+    assert state_of(pair.client) == state_of(pair.server) == MigrationState.REARM
+    wire.drop = frozenset(range(10_000))
+    pair.client.write(b"lost", to=pair.server.region)
+    pair.drive()
+    assert [done.status for done in pair.client.poll()][-1] == WCStatus.RETRY_EXC_ERR
+    assert events_of(pair.client) == events_of(pair.server) == []
