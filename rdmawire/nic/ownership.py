@@ -10,8 +10,10 @@ from rdmawire.memory.argument import check_kind, check_number, shown
 from rdmawire.nic.attribute import check_cap
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
+from rdmawire.nic.qp import IN_XRC_DOMAINS, QPInit, QueuePair
+from rdmawire.nic.service import SERVICES
+from rdmawire.nic.srq import SharedReceiveQueue, SRQType, XRCReceiver
+from rdmawire.nic.state import QPType
 
 
 def check_qp(device: Device, qp: QueuePair) -> None:
@@ -36,20 +38,38 @@ def check_receiver(device: Device, xrc: XRCReceiver | None) -> None:
     """Where an XRC shared receive queue completes, if it is one."""
     if xrc is not None:
         check_kind("xrc", xrc, XRCReceiver)
-        check_number("xrc_domain", xrc.domain)
+        check_xrcd(device, xrc.domain)
         check_cq(device, xrc.cq)
 
 
-def check_init(device: Device, wants: QPInit) -> None:
-    """All that a queue pair is made of."""
+def check_xrcd(device: Device, domain: int) -> None:
+    """An XRC domain that was opened and not closed."""
+    check_number("xrc_domain", domain)
+    if domain not in device.xrcds:
+        raise VerbsError(f"{domain} is no XRC domain of this adapter, or was closed", EINVAL)
+
+
+def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
+    """All that a queue pair of this type is made of."""
     check_kind("qp_init_attr", wants, QPInit)
     check_cap(wants.cap, device.profile)
     device.memory.check_domain(wants.pd)
     check_cq(device, wants.send_cq)
     check_cq(device, wants.recv_cq)
     if wants.srq is not None:
-        check_srq(device, wants.srq)
+        _check_shared(device, kind, wants.srq)
     check_number("xrc_domain", wants.xrc_domain)
+    if kind in IN_XRC_DOMAINS:
+        check_xrcd(device, wants.xrc_domain)
+
+
+def _check_shared(device: Device, kind: QPType, srq: SharedReceiveQueue) -> None:
+    """Whether a queue pair of this type may receive from it. IBA 10.2.9, A14; ibv_create_qp(3)."""
+    check_srq(device, srq)
+    if not SERVICES[kind].receives:
+        raise VerbsError(f"{kind.name} queue pairs receive nothing, and have no SRQ", EINVAL)
+    if srq.type is SRQType.XRC:
+        raise VerbsError(f"SRQ {srq.number} is for XRC: messages name it, not queue pairs", EINVAL)
 
 
 def _foreign(label: str, found: object) -> VerbsError:

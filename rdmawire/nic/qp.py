@@ -40,11 +40,15 @@ _new = tuple.__new__
 
 _NOTHING_MORE = tuple(WorkCompletion(0)[8:])
 
+IN_XRC_DOMAINS = frozenset({QPType.XRC_TGT})
+"""Types of queue pairs that are in an XRC domain. IBA A14; ibv_create_qp_ex(3)."""
+
 
 class QPInit(NamedTuple):
     """What a queue pair is made of, as ibv_qp_init_attr has it.
 
-    ``signal_all`` completes all send work (``sq_sig_all``). An XRC target has ``xrc_domain``.
+    ``signal_all`` completes all send work (``sq_sig_all``). ``xrc_domain`` is that of an XRC
+    target; others are in none, whatever it says.
     """
 
     pd: ProtectionDomain
@@ -109,7 +113,7 @@ class QueuePair:
             queue.qps.discard(self.number)
 
     def _count_in_domain(self, users: int) -> None:
-        if self.xrc_domain:
+        if self.type in IN_XRC_DOMAINS:
             self.device.xrcds[self.xrc_domain] += users
 
     def _queues(self) -> Iterator[CompletionQueue | SharedReceiveQueue]:

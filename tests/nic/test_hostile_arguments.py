@@ -205,8 +205,12 @@ VERBS: dict[str, Callable[[End, Any], object]] = {
     "srq max_wr": lambda end, x: end.nic.create_srq(end.pd, x),
     "srq max_sge": lambda end, x: end.nic.create_srq(end.pd, 4, x),
     "srq xrc": lambda end, x: end.nic.create_srq(end.pd, 4, 1, x),
-    "srq cq": lambda end, x: end.nic.create_srq(end.pd, 4, 1, XRCReceiver(1, x)),
+    "srq cq": lambda end, x: end.nic.create_srq(end.pd, 4, 1, XRCReceiver(end.nic.open_xrcd(), x)),
     "srq domain": lambda end, x: end.nic.create_srq(end.pd, 4, 1, XRCReceiver(x, end.cq)),
+    "close_xrcd": lambda end, x: end.nic.close_xrcd(x),
+    "qp domain": lambda end, x: end.nic.create_qp(
+        QPType.XRC_TGT, QPInit(end.pd, end.cq, end.cq, xrc_domain=x)
+    ),
     "srq modify": lambda end, x: end.nic.create_srq(end.pd, 4).modify(x),
     "srq limit": lambda end, x: end.nic.create_srq(end.pd, 4).modify(None, x),
     "qp kind": lambda end, x: end.nic.create_qp(x, QPInit(end.pd, end.cq, end.cq)),

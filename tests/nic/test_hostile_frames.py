@@ -84,7 +84,8 @@ STATES = (QPState.RESET, QPState.INIT, QPState.RTR, QPState.RTS, QPState.ERR)
 
 def queue_pair(host: Host, peer: Host, kind: QPType, top: QPState) -> QueuePair:
     cq = host.nic.create_cq(99)
-    qp = host.nic.create_qp(kind, QPInit(host.pd, cq, cq, CAP))
+    domain = host.nic.open_xrcd() if kind is QPType.XRC_TGT else 0
+    qp = host.nic.create_qp(kind, QPInit(host.pd, cq, cq, CAP, xrc_domain=domain))
     wanted = ATTRIBUTES._replace(ah=host.path_to(peer), dest_qp_num=qp.number)
     for state in (QPState.INIT, QPState.RTR, QPState.RTS):
         if state <= top:

@@ -13,6 +13,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.qp import QPInit
 from rdmawire.nic.raw import FlowRule
+from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import XRCReceiver
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import BindMW, RecvWR, SendOpcode, SendWR
@@ -38,7 +39,8 @@ def test_nothing_of_another_adapter_is_taken() -> None:
     ):
         foreign(lambda init=init: nic.create_qp(QPType.RC, init))  # type: ignore[misc]
     foreign(lambda: nic.create_srq(theirs.pd, 4))
-    foreign(lambda: nic.create_srq(ours.pd, 4, 1, XRCReceiver(1, theirs.cq)))
+    domain = nic.open_xrcd()
+    foreign(lambda: nic.create_srq(ours.pd, 4, 1, XRCReceiver(domain, theirs.cq)))
     foreign(lambda: nic.dealloc_pd(theirs.pd))
     foreign(lambda: nic.destroy_cq(theirs.cq))
     foreign(lambda: nic.modify_cq(theirs.cq, 0, 0))
@@ -87,6 +89,66 @@ def test_a_queue_where_an_xrc_srq_completes_stays() -> None:
     assert caught.value.errno == EBUSY
     nic.destroy_srq(srq)
     nic.destroy_cq(cq)
+
+
+def refused(do: Callable[[], object], reason: str, errno: int = EINVAL) -> None:
+    with pytest.raises(VerbsError, match=reason) as caught:
+        do()
+    assert caught.value.errno == errno
+
+
+def test_an_xrc_domain_is_one_that_was_opened_and_not_closed() -> None:
+    end = Pair().client
+    nic, cq, pd = end.nic, end.cq, end.pd
+    closed = nic.open_xrcd()
+    nic.close_xrcd(closed)
+    for domain in (0, closed, 777):
+        receiver, init = XRCReceiver(domain, cq), QPInit(pd, cq, cq, xrc_domain=domain)
+        foreign(lambda receiver=receiver: nic.create_srq(pd, 4, 1, receiver))  # type: ignore[misc]
+        foreign(lambda init=init: nic.create_qp(QPType.XRC_TGT, init))  # type: ignore[misc]
+        foreign(lambda domain=domain: nic.close_xrcd(domain))  # type: ignore[misc]
+    assert (len(nic.device.srqs), len(nic.device.qps)) == (0, 1)
+
+
+def test_an_xrc_domain_is_closed_when_nothing_is_in_it() -> None:
+    end = Pair().client
+    nic, cq, pd = end.nic, end.cq, end.pd
+    domain = nic.open_xrcd()
+    srq = nic.create_srq(pd, 4, 1, XRCReceiver(domain, cq))
+    qp = nic.create_qp(QPType.XRC_TGT, QPInit(pd, cq, cq, xrc_domain=domain))
+    refused(lambda: nic.close_xrcd(domain), "used by 2 queues", EBUSY)
+    nic.destroy_srq(srq)
+    refused(lambda: nic.close_xrcd(domain), "used by 1 queues", EBUSY)
+    nic.destroy_qp(qp)
+    nic.close_xrcd(domain)
+    assert nic.device.xrcds == {}
+
+
+@pytest.mark.parametrize("kind", sorted(set(QPType) - {QPType.XRC_TGT}))
+def test_only_a_target_is_in_an_xrc_domain(kind: QPType) -> None:
+    end = Pair().client
+    domain = end.nic.open_xrcd()
+    end.nic.create_qp(kind, QPInit(end.pd, end.cq, end.cq, xrc_domain=domain))
+    end.nic.close_xrcd(domain)
+    end.nic.create_qp(kind, QPInit(end.pd, end.cq, end.cq, xrc_domain=domain))
+
+
+@pytest.mark.parametrize("kind", QPType)
+def test_a_shared_queue_is_one_that_its_queue_pair_may_take_from(kind: QPType) -> None:
+    """That of an XRC domain is for messages that name it, and a target has none besides."""
+    end = Pair().client
+    nic, domain = end.nic, end.nic.open_xrcd()
+    plain, extended = (
+        nic.create_srq(end.pd, 4, 1, xrc) for xrc in (None, XRCReceiver(domain, end.cq))
+    )
+    target = domain if kind is QPType.XRC_TGT else 0
+    init = QPInit(end.pd, end.cq, end.cq, srq=extended, xrc_domain=target)
+    refused(lambda: nic.create_qp(kind, init), "SRQ")
+    ordinary = init._replace(srq=plain)
+    if SERVICES[kind].receives:
+        assert nic.create_qp(kind, ordinary).srq is plain
+    else:
+        refused(lambda: nic.create_qp(kind, ordinary), "receive nothing")
 
 
 def test_windows_and_regions_of_others_are_not_bound() -> None:
