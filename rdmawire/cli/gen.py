@@ -75,7 +75,7 @@ def _psn(text: str) -> int:
 
 
 @click.command("gen")
-@click.argument("verb", type=click.Choice([verb.value for verb in Verb]))
+@click.argument("verb", metavar="VERB", type=click.Choice([verb.value for verb in Verb]))
 @click.option(
     "-w", "--write", "path", required=True, metavar="FILE",
     help="The capture: FILE.pcap or .pcapng, packed as .gz, .xz, .zst or .lz4 say; - is standard "
@@ -88,7 +88,8 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]), default="1024", show_default=True,
-    help="Path MTU.",
+    help="Path MTU: octets of payload that a frame has at most. Links of 1500 octets carry 1024, "
+    "4096 takes jumbo frames.",
 )  # fmt: skip
 @click.option(
     "--count", type=option.WholeNumber(1, MOST_MESSAGES),
@@ -184,7 +185,7 @@ def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **w
       rdmawire gen write --frames 10000 --loss 1% -w lossy.pcap
       rdmawire gen mix --qps 64 --ipv6 --seed 7 -w mix.pcapng.zst
       rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap
-      rdmawire gen ud --size 64-1k -w - | tcpreplay -i eth1 -
+      rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -
     """  # noqa: D301 - click keeps the lines behind a backspace
     if as_json and quiet:
         raise click.UsageError("--json prints the summary, -q does not: give one of them")

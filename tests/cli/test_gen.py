@@ -158,7 +158,7 @@ def test_quantities_as_scenarios_write_them(
     ("words", "message"),
     [
         (("write", "-w", "x.foo"), "-w x.foo names no format; end it in .pcap or .pcapng"),
-        (("teapot", "-w", "x"), "'teapot' is not one of 'write', 'send'"),
+        (("teapot", "-w", "x"), "for 'VERB': 'teapot' is not one of 'write', 'send'"),
         (("write",), "Missing option '-w'"),
         (("write", "--size", "4x", "-w", "x"), "'4x' is no size such as 64, 4k, 1M"),
         (("write", "--size", "3G", "-w", "x"), "at most 2 GiB"),
