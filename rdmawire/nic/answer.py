@@ -1,7 +1,7 @@
 """The answers that a responder owes become frames, in order. IBA 9.7.5.
 
 READ responses are read from memory when they are sent. Should that have gone meanwhile, a NAK
-takes their place and the connection ends.
+takes their place and the connection ends; but what the peer had in full before is forgotten.
 """
 
 from bisect import bisect_right
@@ -11,6 +11,7 @@ from rdmawire.nic.event import InvalidRequest
 from rdmawire.nic.fault import Fault
 from rdmawire.nic.inbound import Acknowledge, AtomicResponse, ReadResponse
 from rdmawire.nic.qp import QueuePair
+from rdmawire.nic.unseal import Drop
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import Operation
@@ -38,12 +39,15 @@ def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
 
 
 def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> bool:
-    """Response packets of a READ, as many as there is room for; whether that is all."""
+    """Response packets of a READ, as many as there is room for; whether nothing more is owed."""
     try:
         while owed.sent < owed.packets and len(frames) < room:
             frames.append(_response(qp, owed))
             owed.sent += 1
     except MemoryFault:
+        if owed.replayed:
+            qp.device.drops[Drop.FORGOTTEN] += 1
+            return True
         _break_off(qp, owed)
         return False
     return owed.sent == owed.packets

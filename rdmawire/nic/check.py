@@ -58,7 +58,8 @@ def check_xrcsrq(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     srq = qp.device.srqs.get(request.extended[0].xrcsrq)
     if srq is None or srq.xrc is None or srq.xrc.domain != qp.xrc_domain:
         return Fault.OP_VALID
-    qp.srq, qp.pd, qp.recv_cq = srq, srq.pd, srq.xrc.cq
+    qp.srq, qp.recv_cq = srq, srq.xrc.cq
+    qp.pd = qp.recv_pd = srq.pd
     return None
 
 
@@ -74,7 +75,11 @@ def check_resource(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
 
 
 def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
-    """READs and atomics under way are no more than agreed upon. IBA 9.7.4.1.5."""
+    """READs and atomics under way are no more than agreed upon. IBA 9.7.4.1.5.
+
+    What is answered again does not count: who has all answers may ask for more, though the
+    network repeats what was asked before.
+    """
     under_way = qp.inbound.answers_owed()
     return None if under_way < qp.max_dest_rd_atomic else Fault.RESOURCES
 

@@ -4,9 +4,14 @@ An answer waits in ``owed`` until the port has room for it; a READ's takes as ma
 octets do. READs and atomics stay in ``resources`` after their answer, so that a peer that lost the
 answer gets the same again (IBA 9.7.5.1.4); there are as many as both sides agreed upon, and the
 oldest goes first.
+
+Of an answer that is asked for again only one is owed, in its place by PSN. So nobody can make
+``owed`` hold more than twice what was agreed upon, and a few ACKs: answers given again that are
+forgotten meanwhile stand before all those given for the first time.
 """
 
 from collections import deque
+from itertools import islice
 from typing import NamedTuple
 
 from rdmawire.nic.event import Denied
@@ -65,10 +70,10 @@ class ReadResponse:
     """What a READ asked for, and how many of its ``packets`` were sent.
 
     ``psn`` is the first response's, ``msn`` counts the messages up to this one. A ``resumed`` READ
-    began in the middle of an earlier one.
+    began in the middle of an earlier one; one that is ``replayed`` was answered in full before.
     """
 
-    __slots__ = ("msn", "packets", "psn", "resumed", "sent", "target")
+    __slots__ = ("msn", "packets", "psn", "replayed", "resumed", "sent", "target")
 
     def __init__(self, psn: int, msn: int, packets: int, target: Piece) -> None:
         self.psn = psn
@@ -76,15 +81,19 @@ class ReadResponse:
         self.packets = packets
         self.target = target
         self.sent = 0
-        self.resumed = False
+        self.resumed = self.replayed = False
 
 
-class AtomicResponse(NamedTuple):
-    """What stood in memory before an atomic."""
+class AtomicResponse:
+    """What stood in memory before an atomic; ``replayed`` is as a READ's."""
 
-    psn: int
-    msn: int
-    original: int
+    __slots__ = ("msn", "original", "psn", "replayed")
+
+    def __init__(self, psn: int, msn: int, original: int) -> None:
+        self.psn = psn
+        self.msn = msn
+        self.original = original
+        self.replayed = False
 
 
 Answer = Acknowledge | ReadResponse | AtomicResponse
@@ -102,6 +111,10 @@ class Resource(NamedTuple):
     packets: int
     length: int
     original: int | None = None
+
+    def covers(self, psn: int) -> bool:
+        """Whether this is the PSN of one of its responses."""
+        return serial.in_window(psn, self.psn, self.packets)
 
 
 class Inbound:
@@ -163,6 +176,29 @@ class Inbound:
         self.owed.append(answer)
         self.reads += isinstance(answer, ReadResponse)
 
+    def owe_again(self, answer: ReadResponse | AtomicResponse, resource: Resource) -> None:
+        """Answer a request that came again, in the place of what is still owed to it.
+
+        Who lost an answer asks for all behind it, too: what was begun of that begins anew.
+        """
+        owed = self._withdraw(resource)
+        answer.replayed = owed is None or owed.replayed
+        place = sum(serial.is_before(other.psn, answer.psn) for other in self.owed)
+        self.owed.insert(place, answer)
+        self.reads += isinstance(answer, ReadResponse)
+        for later in islice(self.owed, place + 1, None):
+            if isinstance(later, ReadResponse):
+                later.sent = 0
+
+    def _withdraw(self, resource: Resource) -> ReadResponse | AtomicResponse | None:
+        """What is owed to this request, no more."""
+        for answer in self.owed:
+            if not isinstance(answer, Acknowledge) and resource.covers(answer.psn):
+                self.owed.remove(answer)
+                self.reads -= isinstance(answer, ReadResponse)
+                return answer
+        return None
+
     def skip_to(self, psn: int) -> None:
         """Give the message up that was coming in; its receive is there for the next one."""
         self.incoming = NO_MESSAGE
@@ -183,9 +219,9 @@ class Inbound:
 
         One that waits already is not owed again, however often the packet comes meanwhile.
         """
-        self.settle()
-        last = self.owed[-1] if self.owed else None
-        if not (isinstance(last, Acknowledge) and last.says(self.epsn, ack, value)):
+        told = (answer for answer in self.owed if isinstance(answer, Acknowledge))
+        if not any(answer.says(self.epsn, ack, value) for answer in told):
+            self.settle()
             self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))
 
     def remember(self, resource: Resource, most: int) -> None:
@@ -195,5 +231,6 @@ class Inbound:
             self.resources.popleft()
 
     def answers_owed(self) -> int:
-        """READs and atomics whose answer was not sent in full."""
-        return sum(not isinstance(answer, Acknowledge) for answer in self.owed)
+        """READs and atomics whose answer was not yet sent in full, not once."""
+        answers = (answer for answer in self.owed if not isinstance(answer, Acknowledge))
+        return sum(not answer.replayed for answer in answers)

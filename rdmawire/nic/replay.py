@@ -1,12 +1,12 @@
 """Requests that come again: the peer lost our answer, or the network repeated the request.
 
 IBA 9.7.5.1.4: SENDs and WRITEs are acknowledged again, READs read again, and of atomics the answer
-is given again. What is no longer remembered is dropped.
+is given again. A READ whose answer is under way begins again where the peer asks. What is no longer
+remembered is dropped.
 """
 
-from rdmawire.nic.check import check_rkey
 from rdmawire.nic.gather import NOTHING
-from rdmawire.nic.inbound import Acknowledge, Answer, AtomicResponse, ReadResponse, Resource
+from rdmawire.nic.inbound import AtomicResponse, ReadResponse, Resource
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.role import REQUEST, Role
 from rdmawire.nic.unseal import Arrival, Drop
@@ -20,17 +20,16 @@ def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
         return
     resource = _remembered(qp, request)
     answer = None if resource is None else _again(qp, role, request, resource)
-    if answer is None or _is_owed(qp, answer):
+    if resource is None or answer is None:
         qp.device.drops[Drop.FORGOTTEN] += 1
         return
-    qp.inbound.settle()
-    qp.inbound.owe(answer)
+    qp.inbound.owe_again(answer, resource)
     qp.wake()
 
 
 def _remembered(qp: QueuePair, request: Arrival) -> Resource | None:
     for resource in qp.inbound.resources:
-        if serial.in_window(request.psn, resource.psn, resource.packets):
+        if resource.covers(request.psn):
             return resource if resource.opcode == request.flow.bth.opcode else None
     return None
 
@@ -52,7 +51,7 @@ def _read_again(
     """The octets from where the peer's came to an end, or from the start."""
     length: int = request.extended[role.reth].dmalen
     skipped = serial.span(resource.psn, request.psn) * qp.mtu
-    if not 0 < length <= resource.length - skipped or check_rkey(qp, role, request):
+    if not 0 < length <= resource.length - skipped or not _allowed(qp, role, request):
         return None
     packets = -(-length // qp.mtu)
     answer = ReadResponse(request.psn, qp.inbound.msn, packets, qp.inbound.target)
@@ -60,12 +59,12 @@ def _read_again(
     return answer
 
 
-def _is_owed(qp: QueuePair, answer: Answer) -> bool:
-    """Whether the same answer waits already, or there are as many as were agreed upon."""
-    owed = qp.inbound.owed
-    waiting = any(other.psn == answer.psn and not _begun(other) for other in owed)
-    return waiting or qp.inbound.answers_owed() >= qp.max_dest_rd_atomic
+def _allowed(qp: QueuePair, role: Role, request: Arrival) -> bool:
+    """Whether the key allows it still; XRC's by the queue that this very packet names.
 
-
-def _begun(answer: Answer) -> bool:
-    return isinstance(answer, Acknowledge) or (isinstance(answer, ReadResponse) and answer.sent > 0)
+    A message that is coming in meanwhile goes on with the queue that it named.
+    """
+    named = qp.srq, qp.pd, qp.recv_cq
+    allowed = not any(step(qp, role, request) for step in role.again)
+    qp.srq, qp.pd, qp.recv_cq = named
+    return allowed

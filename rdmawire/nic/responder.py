@@ -32,7 +32,7 @@ def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
     (IBA 10.8.3.3); here each sees memory as it was in its turn.
     """
     inbound = qp.inbound
-    if inbound.reads and (role.changes_memory or inbound.deferred):
+    if inbound.reads and (role.changes_memory or inbound.deferred) and not _again(qp, request):
         _defer(qp, role, request)
         return
     for step in role.steps:
@@ -40,6 +40,11 @@ def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
         if fault is not None:
             _react(qp, role, request, fault)
             return
+
+
+def _again(qp: QueuePair, request: Arrival) -> bool:
+    """Whether a request comes again: then it changes nothing, and is answered at once."""
+    return serial.is_before(request.psn, qp.inbound.epsn)
 
 
 def _defer(qp: QueuePair, role: Role, request: Arrival) -> None:
@@ -188,10 +193,10 @@ def _request(access: int, *steps: Step) -> Role:
     return Role(REQUEST, True, True, first + steps, access=access, changes_memory=changes)
 
 
+_READ = _request(REMOTE_READ, check.check_asked, check.check_rkey, execute.owe_read)
+
 _REQUESTS = {
-    Operation.RDMA_READ_REQUEST: _request(
-        REMOTE_READ, check.check_asked, check.check_rkey, execute.owe_read
-    ),
+    Operation.RDMA_READ_REQUEST: replace(_READ, again=(check.check_rkey,)),
     Operation.CMP_SWAP: _request(REMOTE_ATOMIC, check.check_atomic_rkey, execute.compare_swap),
     Operation.FETCH_ADD: _request(REMOTE_ATOMIC, check.check_atomic_rkey, execute.fetch_add),
     Operation.ATOMIC_WRITE: _request(
@@ -249,9 +254,9 @@ def _placed(service: Service, operation: Operation, role: Role) -> Role:
 
 
 def _for_named_srq(role: Role) -> Role:
-    """XRC: the receive queue is the packet's choice, once it is the packet expected."""
+    """XRC: the receive queue is the packet's choice, once it is expected, or comes again."""
     steps = (*_IN_ORDER[True], check.check_xrcsrq, *role.steps[len(_IN_ORDER[True]) :])
-    return replace(role, steps=steps)
+    return replace(role, steps=steps, again=(check.check_xrcsrq, *role.again))
 
 
 _RC = _roles(Service.RC, reliable=True)

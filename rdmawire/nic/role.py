@@ -38,7 +38,8 @@ class Role:
 
     ``access`` are the rights it needs, of the queue pair and of the key; one that
     ``changes_memory`` waits until earlier READs are answered. ``receipt`` is how it
-    completes a receive, ``None`` where it does not. The fields from ``reth`` on are the places of
+    completes a receive, ``None`` where it does not. ``again`` are the steps of one that comes
+    again and has octets read again. The fields from ``reth`` on are the places of
     these headers behind the BTH, -1 where there is none.
     """
 
@@ -49,6 +50,7 @@ class Role:
     access: int = 0
     changes_memory: bool = True
     receipt: WCOpcode | None = None
+    again: tuple[Step, ...] = ()
     reth: int = -1
     immdt: int = -1
     ieth: int = -1

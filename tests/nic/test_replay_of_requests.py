@@ -2,6 +2,7 @@
 
 import pytest
 
+from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
@@ -13,6 +14,7 @@ from rdmawire.wire.psn import MODULUS
 from tests.nic.stage import PATIENT, Stage, key_of, only, statuses
 
 MTU = 1024
+OCTETS = bytes(range(251)) * 200
 READ = Opcode.RC_RDMA_READ_REQUEST
 
 
@@ -179,7 +181,124 @@ def test_an_answer_that_waits_already_is_not_owed_twice() -> None:
         stage.ask(READ, key_of(stage.server.region, 8), psn=100)
     stage.drive()
     assert stage.psns(stage.server) == [100]
-    assert stage.server.nic.drops[Drop.FORGOTTEN] == 2
+
+
+def test_what_is_answered_again_does_not_count_against_what_is_new() -> None:
+    stage = stage_of(resources=1)
+    read(stage, 4000, psn=100)
+    there = key_of(stage.server.region, 4000)
+    for psn in (100, 104):
+        stage.ask(READ, there, psn=psn)
+    stage.drive()
+    assert stage.psns(stage.server) == [*range(100, 104), *range(100, 108)]
+    assert stage.server.qp.state is QPState.RTS
+
+
+def test_an_atomic_answered_again_does_not_count_against_one_that_is_new() -> None:
+    stage = stage_of(resources=1)
+    add(stage, 1, psn=100)
+    there = stage.server.region
+    for psn in (100, 100, 101):
+        stage.ask(Opcode.RC_FETCH_ADD, AtomicETH(there.address, there.rkey, 1, 0), psn=psn)
+    stage.drive()
+    assert originals(stage) == [0, 0, 1]
+    assert number(stage) == 2
+
+
+@pytest.mark.parametrize("resources", [1, 4, 16])
+@pytest.mark.parametrize("lost", [20, 60])
+def test_one_lost_response_costs_no_timeout_while_answers_are_under_way(
+    resources: int, lost: int
+) -> None:
+    there = PATIENT._replace(max_rd_atomic=resources, max_dest_rd_atomic=resources)
+    stage = Stage(Pair(Link(us(1), rate=100_000_000_000, drop={lost}), attributes=there))
+    stage.server.region.write(OCTETS)
+    reads = [stage.client.read(len(OCTETS), of=stage.server.region) for _ in range(resources)]
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * resources
+    assert all(done.buffer.read(len(OCTETS)) == OCTETS for done in reads)
+    assert stage.client.qp.patience.deadline is None
+
+
+def begun(stage: Stage, sent: int, *psns: int, length: int = 4000) -> None:
+    """Ask for READs, and have so many responses sent; nobody hears them."""
+    for psn in psns:
+        stage.ask(READ, key_of(stage.server.region, length), psn=psn)
+    stage.server.nic.transmit(stage.now, sent)
+
+
+def test_a_read_whose_answer_is_under_way_begins_again_where_it_is_asked_to() -> None:
+    stage = stage_of(resources=1)
+    begun(stage, 3, 100)
+    there = stage.server.region
+    stage.ask(READ, RETH(there.address + MTU, there.rkey, 4000 - MTU), psn=101)
+    stage.drive()
+    assert stage.psns(stage.server) == [101, 102, 103]
+
+
+def test_answers_behind_one_that_is_given_again_begin_anew() -> None:
+    stage = stage_of()
+    begun(stage, 6, 100, 104)
+    stage.ask(READ, key_of(stage.server.region, 4000), psn=100)
+    stage.drive()
+    assert stage.psns(stage.server) == [*range(100, 108)]
+    assert stage.opcodes(stage.server)[::4] == [Opcode.RC_RDMA_READ_RESPONSE_FIRST] * 2
+
+
+def test_an_answer_begun_again_counts_until_it_was_sent_in_full_once() -> None:
+    stage = stage_of(resources=1)
+    begun(stage, 2, 100)
+    for psn in (100, 104):
+        stage.ask(READ, key_of(stage.server.region, 4000), psn=psn)
+    assert stage.server.qp.state is QPState.ERR
+
+
+@pytest.mark.parametrize("resources", [1, 4])
+def test_repeated_requests_fill_no_memory(resources: int) -> None:
+    stage = stage_of(resources)
+    for first in range(100, 200, resources):
+        psns = range(first, first + resources)
+        stage.server.nic.transmit(stage.now)
+        for _ in range(20):
+            for psn in (*range(max(first - resources, 100), first), *psns):
+                stage.ask(READ, key_of(stage.server.region, 8), psn=psn)
+        assert len(stage.server.qp.inbound.owed) <= 2 * resources
+        assert stage.server.qp.inbound.reads <= 2 * resources
+
+
+def test_refusals_and_repeated_requests_fill_no_memory() -> None:
+    stage = stage_of()
+    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
+    for _ in range(99):
+        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
+        stage.ask(Opcode.RC_SEND_ONLY, payload=b"nobody waits for it", psn=101)
+    assert len(stage.server.qp.inbound.owed) <= 2
+
+
+def test_what_goes_away_ends_an_answer_given_again_and_nothing_else() -> None:
+    stage = stage_of()
+    read(stage, 4000, psn=100)
+    stage.sent.clear()
+    begun(stage, 2, 100)
+    stage.server.nic.memory.dereg_mr(stage.server.region.region)
+    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=104, ackreq=1)
+    stage.drive()
+    assert stage.opcodes(stage.server) == [Opcode.RC_ACKNOWLEDGE]
+    assert stage.server.nic.drops[Drop.FORGOTTEN] == 1
+    assert stage.server.qp.state is QPState.RTS
+
+
+def test_a_read_that_comes_again_is_answered_before_what_waits_for_it() -> None:
+    stage = stage_of()
+    stage.server.region.write(bytes(4000))
+    begun(stage, 1, 100)
+    write = (key_of(stage.server.region, 4),)
+    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"next", psn=104, ackreq=1)
+    stage.ask(READ, key_of(stage.server.region, 4000), psn=100)
+    stage.drive()
+    assert b"".join(octets for _, octets in payloads(stage)) == bytes(4000)
+    assert stage.psns(stage.server) == [*range(100, 105)]
+    assert stage.server.region.read(4) == b"next"
 
 
 def test_what_is_half_a_circle_behind_is_ahead() -> None:

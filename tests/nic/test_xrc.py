@@ -189,6 +189,45 @@ def test_memory_is_reached_in_the_domain_of_the_named_queue() -> None:
     assert pair.statuses() == [WCStatus.REM_ACCESS_ERR]
 
 
+def test_a_read_is_repeated_in_the_domain_of_the_queue_that_it_named() -> None:
+    pair = Extended()
+    srq = pair.server.nic.create_srq(
+        pair.server.nic.alloc_pd(), 4, xrc=XRCReceiver(pair.domain, pair.cqs[1])
+    )
+    pair.server.nic.post_srq_recv(srq, (RecvWR(),))
+    pair.link.drop = frozenset({3})
+    sink = pair.client.buffer(8)
+    read = SendWR(
+        SendOpcode.RDMA_READ,
+        (sink.sge(),),
+        remote_address=pair.memory.address,
+        rkey=pair.memory.rkey,
+        remote_srqn=pair.srqs[0].number,
+    )
+    send = SendWR(SendOpcode.SEND, remote_srqn=srq.number)
+    pair.client.nic.post_send(pair.initiator, (read, send), 0)
+    pair.world.run()
+    assert pair.statuses() == [WCStatus.SUCCESS] * 2
+    assert [done.status for done in pair.cqs[1].poll(9)] == [WCStatus.SUCCESS]
+
+
+def test_a_repeated_read_leaves_a_message_its_queue() -> None:
+    pair = Extended()
+    for place in range(2):
+        pair.receive(place, wr_id=place, length=2048)
+    pair.post(SendOpcode.RDMA_READ, pair.srqs[0].number)
+    pair.post(SendOpcode.SEND, pair.srqs[1].number, length=2048)
+    read, first, _ = (frame for frame in pair.sent if frame[6:12] == pair.client.mac)
+    again = Extended()
+    for place in range(2):
+        again.receive(place, wr_id=place, length=2048)
+    for frame in (read, first, read):
+        again.server.nic.receive(frame, 0)
+        again.server.nic.transmit(0)
+    again.target.fail()
+    assert [len(cq) for cq in again.cqs] == [0, 1]
+
+
 def test_what_a_target_was_made_of_is_free_again_when_it_is_gone() -> None:
     pair = Extended()
     nic = pair.server.nic
