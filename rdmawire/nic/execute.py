@@ -35,7 +35,7 @@ _new = tuple.__new__
 def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     """A SEND goes where its receive says."""
     inbound = qp.inbound
-    sink = gather(qp.device.keys, qp.pd, inbound.recv.sges, LOCAL_WRITE)
+    sink = gather(qp.device.keys, qp.recv_pd, inbound.recv.sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return Fault.LOCAL
     inbound.incoming = Incoming(role.family, sink, sink.length, Fault.LOCAL)
@@ -52,7 +52,7 @@ def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
 def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """A SEND of one packet goes where its receive says."""
     try:
-        placed = scatter(qp.device.keys, qp.pd, qp.inbound.recv.sges, request.payload)
+        placed = scatter(qp.device.keys, qp.recv_pd, qp.inbound.recv.sges, request.payload)
     except MemoryFault:
         return Fault.LOCAL
     if placed is True:

@@ -123,6 +123,9 @@ class Profile:
     """Whether ACKs tell how many receives are left. IBA 9.7.7.2."""
     resumed_reads_go_on: bool
     """Whether the responses to a READ that was resumed begin with a MIDDLE."""
+    ignores_srq_pd: bool
+    """Whether receives of a shared receive queue are in the domain of the queue pair that takes
+    them, not in the queue's. IBA 10.2.9."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
 
@@ -171,6 +174,7 @@ IBTA: Final = Profile(
     migrates=True,
     end_to_end_credits=True,
     resumed_reads_go_on=False,
+    ignores_srq_pd=False,
     local_inv_waits=False,
 )
 """The standard. The default."""
@@ -225,6 +229,7 @@ RXE: Final = Profile(
     migrates=False,
     end_to_end_credits=False,
     resumed_reads_go_on=True,
+    ignores_srq_pd=True,
     local_inv_waits=True,
 )
 """Linux soft-RoCE."""

@@ -63,6 +63,8 @@ class QPInit(NamedTuple):
 class QueuePair:
     """One queue pair. Times are ns, lengths octets, ``mtu`` is the path's.
 
+    ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
+    receives: a shared receive queue has its own (IBA 10.2.9).
     ``halted`` says that no work begins any more: what failed ends in its turn.
     """
 
@@ -74,6 +76,8 @@ class QueuePair:
         self.made_of = init
         self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
         self.xrc_domain = xrc
+        own = device.profile.ignores_srq_pd
+        self.recv_pd = self.pd if self.srq is None or own else self.srq.pd
         self.enter(QPState.RESET)
         self.attributes = QPAttributes(cap=init.cap)
         self.sq = SendQueue()

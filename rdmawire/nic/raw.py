@@ -43,14 +43,14 @@ def deliver(qp: QueuePair, frame: bytes) -> None:
         done = WorkCompletion(
             recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.number
         )
-        qp.recv_cq.push(done, qp.device.now)
+        qp.received(done)
     else:
         qp.complete_receive(recv, status)
         qp.fail()
 
 
 def _placed(qp: QueuePair, recv: RecvWR, frame: bytes) -> WCStatus:
-    sink = gather(qp.device.keys, qp.pd, recv.sges, LOCAL_WRITE)
+    sink = gather(qp.device.keys, qp.recv_pd, recv.sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return WCStatus.LOC_PROT_ERR
     if len(frame) > sink.length:

@@ -13,12 +13,16 @@ from hypothesis.stateful import (
 )
 
 from rdmawire.errors import VerbsError
+from rdmawire.fabric.pair import CAP, Pair, connect
 from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.event import Event, SRQLimitReached
-from rdmawire.nic.profile import RXE
+from rdmawire.nic.profile import IBTA, RXE, Profile
+from rdmawire.nic.qp import QPInit
 from rdmawire.nic.srq import SharedReceiveQueue, SRQType, XRCReceiver
-from rdmawire.nic.work import RecvWR, Sge
+from rdmawire.nic.state import QPType
+from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
 
 PD = ProtectionDomain(1)
 TOLD = SRQLimitReached(5)
@@ -128,6 +132,51 @@ def test_only_an_unused_queue_may_go() -> None:
     with pytest.raises(VerbsError, match="used by 1") as caught:
         srq.check_unused()
     assert caught.value.errno == EBUSY
+
+
+RECEIVED, LOST = (WCStatus.SUCCESS, WCStatus.SUCCESS), (WCStatus.REM_OP_ERR, WCStatus.LOC_PROT_ERR)
+IN_DOMAIN_OF = {
+    (IBTA, "queue"): RECEIVED,
+    (IBTA, "queue pair"): LOST,
+    (RXE, "queue"): LOST,
+    (RXE, "queue pair"): RECEIVED,
+}
+
+
+@pytest.mark.parametrize("length", [8, 3000])
+@pytest.mark.parametrize(("profile", "of"), IN_DOMAIN_OF, ids=lambda one: getattr(one, "name", one))
+def test_whose_domain_the_memory_of_a_receive_is_in(profile: Profile, of: str, length: int) -> None:
+    """The shared queue's own, for messages of one packet and of several; in soft-RoCE the other."""
+    pair = Pair(profile=profile)
+    client, server = pair.client, pair.server
+    own, other = server.pd, server.nic.alloc_pd()
+    srq = server.nic.create_srq(other, 4)
+    qp = server.nic.create_qp(QPType.RC, QPInit(own, server.cq, server.cq, CAP, srq))
+    asking = client.nic.create_qp(QPType.RC, QPInit(client.pd, client.cq, client.cq, CAP))
+    connect(client, asking, server, qp)
+    server.pd = other if of == "queue" else own
+    server.nic.post_srq_recv(srq, [RecvWR((server.buffer(length).sge(length),))])
+    send = SendWR(SendOpcode.SEND, (client.filled(bytes(length)).sge(length),))
+    client.nic.post_send(asking, [send], 0)
+    pair.drive()
+    found = [done.status for end in (client, server) for done in end.poll()]
+    assert tuple(found) == IN_DOMAIN_OF[profile, of]
+
+
+def test_what_peers_reach_is_in_the_domain_of_the_queue_pair() -> None:
+    pair = Pair()
+    client, server = pair.client, pair.server
+    other = server.nic.alloc_pd()
+    srq = server.nic.create_srq(other, 4)
+    qp = server.nic.create_qp(QPType.RC, QPInit(server.pd, server.cq, server.cq, CAP, srq))
+    asking = client.nic.create_qp(QPType.RC, QPInit(client.pd, client.cq, client.cq, CAP))
+    connect(client, asking, server, qp)
+    memory = server.region
+    source = (client.filled(b"8 octets").sge(),)
+    write = SendWR(SendOpcode.RDMA_WRITE, source, remote_address=memory.address, rkey=memory.rkey)
+    client.nic.post_send(asking, [write], 0)
+    pair.drive()
+    assert memory.read(8) == b"8 octets"
 
 
 class Beside(RuleBasedStateMachine):
