@@ -85,6 +85,10 @@ class KeyTable:
         """What stands behind a key, with access or without."""
         return self._grants.get(key)
 
+    def of_qp(self, qpn: int) -> list[Grant]:
+        """What is for one queue pair alone."""
+        return [grant for grant in self._grants.values() if grant.qpn == qpn]
+
     def check_own(self, grant: Grant) -> None:
         """``VerbsError`` EINVAL for a region or window of another adapter, or taken back."""
         if self._grants.get(grant.key) is not grant:

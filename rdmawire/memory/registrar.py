@@ -11,7 +11,7 @@ from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.backing import Backing, HostPages, OnDemand
 from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Grant
+from rdmawire.memory.grant import Grant, KeyFault
 from rdmawire.memory.key import MAX_KEYS, KeyTable
 from rdmawire.memory.mw import MemoryWindow, WindowType
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K
@@ -223,6 +223,21 @@ class Registrar:
         self.keys.remove(window)
         self._windows -= 1
         window.home.release()
+
+    def check_unbound_from(self, qpn: int) -> None:
+        """``VerbsError`` EBUSY while windows of type 2A are bound on a queue pair. IBA 10.6.7.2."""
+        bound = [one for one in self._bound_on(qpn) if one.type is WindowType.TYPE_2A]
+        if bound:
+            raise VerbsError(f"{len(bound)} windows of type 2A are bound on QP {qpn:#x}", EBUSY)
+
+    def forget_qp(self, qpn: int) -> None:
+        """A queue pair is gone: what is bound on it grants nothing to another of its number."""
+        for window in self._bound_on(qpn):
+            window.deny(KeyFault.WRONG_QP)
+
+    def _bound_on(self, qpn: int) -> list[MemoryWindow]:
+        grants = self.keys.of_qp(qpn) if self._windows else []
+        return [grant for grant in grants if isinstance(grant, MemoryWindow)]
 
     def advise_mr(self, region: Region, address: int, length: int) -> None:
         """ibv_advise_mr(3), prefetch: fault pages in now. EINVAL if the region is not on demand."""

@@ -27,8 +27,8 @@ class Device:
     """Keys, queue pairs by number, what is ready to send, and what waits for its time.
 
     ``forget_flows`` has every frame looked at anew, since addresses or queue pairs changed.
-    ``xrcds`` counts for each XRC domain the queues in it. ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
-    time (ns) of what is being done.
+    ``xrcds`` counts for each XRC domain the queues in it. ``ready`` keeps queue pairs in the order
+    in which they had something to send; ``now`` is the time (ns) of what is being done.
     """
 
     def __init__(
@@ -43,7 +43,11 @@ class Device:
         self.profile = profile
         self.space = space
         limits = Limits(
-            profile.max_mr, profile.max_mr_size, profile.max_mw, profile.max_fast_reg_pages
+            profile.max_mr,
+            profile.max_mr_size,
+            profile.max_mw,
+            profile.max_fast_reg_pages,
+            profile.window_type_2,
         )
         self.memory = Registrar(space, limits, clients)
         self.keys = self.memory.keys

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_number
+from rdmawire.memory.mw import WindowType
 from rdmawire.nic.completion import WCStatus
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
@@ -74,6 +75,8 @@ class Profile:
     """Octets of a region."""
     max_mw: int
     """Memory windows."""
+    window_type_2: WindowType
+    """Of which kind windows of type 2 are: 2A or 2B. IBA 10.6.7.2."""
     max_fast_reg_pages: int
     """Pages that one fast registration (REG_MR) may list."""
     page_size_cap: int
@@ -151,6 +154,7 @@ IBTA: Final = Profile(
     max_mr=1 << 24,
     max_mr_size=(1 << 64) - 1,
     max_mw=1 << 24,
+    window_type_2=WindowType.TYPE_2B,
     max_fast_reg_pages=1 << 16,
     page_size_cap=0xFFFF_F000,
     atomic_cap=AtomicCap.HCA,
@@ -202,6 +206,7 @@ RXE: Final = Profile(
     max_mr=_RXE_MAX // 2 - 1,
     max_mr_size=(1 << 64) - 1,
     max_mw=_RXE_MAX // 2 - 1,
+    window_type_2=WindowType.TYPE_2B,
     max_fast_reg_pages=512,
     page_size_cap=0xFFFF_F000,
     atomic_cap=AtomicCap.HCA,

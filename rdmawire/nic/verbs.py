@@ -229,10 +229,15 @@ class Verbs(Port):
         )
 
     def destroy_qp(self, qp: QueuePair) -> None:
-        """ibv_destroy_qp(3): nothing of it completes any more; EBUSY in a multicast group."""
+        """ibv_destroy_qp(3): nothing of it completes any more.
+
+        EBUSY in a multicast group, and while windows of type 2A are bound on it.
+        """
         check_qp(self.device, qp)
         if self.groups.holds(qp.number):
             raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
+        self.memory.check_unbound_from(qp.number)
+        self.memory.forget_qp(qp.number)
         del self.device.qps[qp.number]
         qp.release()
         self.device.ready.pop(qp, None)
