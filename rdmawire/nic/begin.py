@@ -26,6 +26,8 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
         return True
     if (verb.takes_resource or queue.outstanding_reads) and _out_of_reads(qp, wqe):
         return True
+    if verb.takes_resource and queue.in_flight and _beyond_half(qp, wqe):
+        return True
     limit = qp.credit_limit
     return limit is not None and verb.takes_receive and _out_of_credits(qp, limit)
 
@@ -42,6 +44,15 @@ def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
     if under_way and wqe.flags & FENCE:
         return True
     return wqe.verb.takes_resource and under_way >= qp.max_rd_atomic
+
+
+def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
+    """With a READ's responses, all in flight has to lie in one half of the circle. IBA 9.7.1.
+
+    Else what is sent again would be ahead of what the peer expects.
+    """
+    octets = 0 if wqe.verb.one_packet else sum(sge.length for sge in wqe.wr.sges)
+    return qp.sq.in_flight + max(-(-octets // qp.mtu), 1) > serial.HALF
 
 
 def _out_of_credits(qp: QueuePair, limit: int) -> bool:

@@ -18,6 +18,8 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
         told = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
         qp.attributes = qp.attributes._replace(en_sqd_async_notify=told)
     qp.take_attributes()
+    if mask & _COUNTS:
+        qp.patience.refill()
     if mask & QPAttrMask.RQ_PSN:
         qp.inbound.reset(new.rq_psn)
     if mask & QPAttrMask.SQ_PSN:
@@ -27,6 +29,9 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
         qp.fail()
     elif state is not qp.state:
         _ENTRIES.get(state, QueuePair.enter)(qp, state)
+
+
+_COUNTS = QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY
 
 
 def _enter_reset(qp: QueuePair, state: QPState) -> None:
@@ -47,6 +52,7 @@ def _enter_reset(qp: QueuePair, state: QPState) -> None:
 def _enter_rts(qp: QueuePair, state: QPState) -> None:
     """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
     qp.enter(state)
+    qp.patience.refill()
     qp.halted = False
     qp.wake()
 

@@ -52,8 +52,9 @@ def migrate(qp: QueuePair) -> None:
 
 
 def escaped(qp: QueuePair) -> bool:
-    """Whether a queue pair without retries had another path to go over to."""
+    """Whether a queue pair without retries had another path to go over to, with all of them."""
     if not goes_over(qp, MigrationState.MIGRATED):
         return False
     migrate(qp)
+    qp.patience.refill()
     return True

@@ -45,13 +45,18 @@ class Patience:
         self.place: int | None = None
         self.resting = self.retrying = False
         self.agree(QPAttributes())
+        self.refill()
 
     def agree(self, attributes: QPAttributes) -> None:
-        """Take over how long and how often."""
+        """Take over how long and how often; retries that were taken stay taken."""
         exponent = attributes.timeout
         self.timeout = ACK_TIMEOUT_UNIT << exponent if exponent else 0
-        self.retry_cnt = self.retries = attributes.retry_cnt
-        self.rnr_retry = self.rnr_retries = attributes.rnr_retry
+        self.retry_cnt = attributes.retry_cnt
+        self.rnr_retry = attributes.rnr_retry
+
+    def refill(self) -> None:
+        """All retries are left."""
+        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
 
     def wait(self) -> None:
         """Wait for an ACK, unless a timer runs or nothing is outstanding."""

@@ -64,7 +64,7 @@ def _allowed(qp: QueuePair, role: Role, request: Arrival) -> bool:
 
     A message that is coming in meanwhile goes on with the queue that it named.
     """
-    named = qp.srq, qp.pd, qp.recv_cq
+    named = qp.srq, qp.recv_cq, qp.pd, qp.recv_pd
     allowed = not any(step(qp, role, request) for step in role.again)
-    qp.srq, qp.pd, qp.recv_cq = named
+    qp.srq, qp.recv_cq, qp.pd, qp.recv_pd = named
     return allowed

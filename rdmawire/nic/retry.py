@@ -33,9 +33,10 @@ def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
 def implied(qp: QueuePair) -> None:
     """An answer is missing: go back to what asked for it, once until something moves.
 
-    Whatever was on its way when that was found out says so again, and means nothing new.
+    Whatever was on its way when that was found out says so again, and means nothing new. While the
+    queue rests, it went back already.
     """
-    if not qp.patience.retrying:
+    if not (qp.patience.retrying or qp.patience.resting):
         qp.patience.retrying = True
         go_back(qp)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from itertools import chain
 
 MODULUS = 1 << 24
-_HALF = MODULUS >> 1
+HALF = MODULUS >> 1
+"""The numbers that may be in flight: those behind the one expected are repeated, not new."""
 
 
 def add(psn: int, packets: int) -> int:
@@ -26,7 +27,7 @@ def numbers(start: int, count: int) -> Iterable[int]:
 
 def distance(start: int, end: int) -> int:
     """Packets from ``start`` to ``end``: -2**23 to 2**23 - 1, negative if ``end`` is behind."""
-    return (end - start + _HALF) % MODULUS - _HALF
+    return (end - start + HALF) % MODULUS - HALF
 
 
 def span(start: int, end: int) -> int:

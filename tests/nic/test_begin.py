@@ -12,7 +12,9 @@ from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import LONGEST_MESSAGE, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
 from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.management import MTU
 from rdmawire.wire.packet import Packet
+from rdmawire.wire.psn import HALF
 from tests.nic.stage import PATIENT, Stage, outcomes, statuses, to_remote
 
 SEND = Opcode.RC_SEND_ONLY
@@ -50,6 +52,25 @@ def test_the_last_of_many_pieces_counts_as_well() -> None:
     stage.client.post(to_remote(SendOpcode.RDMA_WRITE, stage.server.region, *pieces), good)
     stage.drive()
     assert statuses(stage.client) == [WCStatus.LOC_PROT_ERR]
+
+
+@pytest.mark.parametrize(("responses", "together"), [(HALF - 1, True), (HALF, False)])
+def test_a_read_waits_if_with_its_responses_more_than_half_a_circle_were_in_flight(
+    responses: int, together: bool
+) -> None:
+    there = PATIENT._replace(path_mtu=MTU.OCTETS_256)
+    stage = Stage(Pair(attributes=there))
+    sink = stage.client.buffer(LONGEST_MESSAGE)
+    stage.client.fetch_add(5, of=stage.server.region)
+    read = to_remote(SendOpcode.RDMA_READ, stage.server.region, sink.sge(responses * 256))
+    stage.client.post(read, sink)
+    (add, *more) = stage.client.nic.transmit(0)
+    assert bool(more) is together
+    stage.server.nic.receive(add, 0)
+    (original,) = stage.server.nic.transmit(0)
+    stage.client.nic.receive(original, 0)
+    assert len(more) + len(stage.client.nic.transmit(0)) == 1
+    assert stage.client.qp.sq.in_flight == responses
 
 
 @pytest.mark.parametrize("opcode", [SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ])

@@ -123,6 +123,43 @@ def test_progress_gives_all_retries_back() -> None:
     assert len(stage.by(stage.client)) == 6
 
 
+def test_attributes_that_are_set_anew_give_no_retries_back() -> None:
+    stage = lossy(*range(1, 99), retry_cnt=3, timeout=1)
+    client = stage.client
+    client.write(b"hello", to=stage.server.region)
+    for _ in range(4):
+        go(client, QPState.RTS, QPAttrMask.ACCESS_FLAGS)
+        stage.drive(until=stage.now + (4_096 << 1))
+    stage.drive()
+    assert len(stage.sent) == 4
+    assert statuses(client) == [WCStatus.RETRY_EXC_ERR]
+
+
+def test_a_peer_that_arms_gives_no_retries_back() -> None:
+    stage = lossy(*range(1, 99), retry_cnt=3, timeout=1)
+    client = stage.client
+    rearm = ATTRIBUTES._replace(
+        alt_ah=client.path_to(stage.server), path_mig_state=MigrationState.REARM
+    )
+    go(client, QPState.RTS, QPAttrMask.ALT_PATH | QPAttrMask.PATH_MIG_STATE, rearm)
+    client.write(b"hello", to=stage.server.region)
+    stage.drive(until=2 * (4_096 << 1))
+    stage.tell(Packet.make(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100), by=stage.server)
+    assert client.nic.query_qp(client.qp).path_mig_state == MigrationState.ARMED
+    assert client.qp.patience.retries == 1
+
+
+@pytest.mark.parametrize("mask", [QPAttrMask.RETRY_CNT, QPAttrMask.RNR_RETRY, QPAttrMask(0)])
+def test_retries_begin_anew_with_counts_that_are_set_and_with_rts(mask: QPAttrMask) -> None:
+    client = lossy().client
+    patience = client.qp.patience
+    go(client, QPState.SQD)
+    patience.retries = patience.rnr_retries = 0
+    go(client, QPState.SQD if mask else QPState.RTS, mask)
+    assert (patience.retries, patience.rnr_retries) == (patience.retry_cnt, patience.rnr_retry)
+    assert patience.retries > 0
+
+
 def test_the_timer_begins_anew_with_each_ack() -> None:
     stage = lossy(timeout=2)
     stage.client.write(b"one", to=stage.server.region)
