@@ -48,6 +48,10 @@ class Backing(ABC):
     @abstractmethod
     def write(self, address: int, data: Octets) -> None: ...
 
+    def push(self, address: int) -> None:
+        """Have what was written before arrive, ``MemoryFault`` if it cannot. A read does that."""
+        self.read(address, 1)
+
     def release(self) -> None:  # noqa: B027  most backings hold nothing
         """The region is gone."""
 
@@ -139,6 +143,9 @@ class OnDemand(Backing):
     def write(self, address: int, data: Octets) -> None:
         self.fault_in(address, len(data))
         self._space.write(address, data)
+
+    def push(self, address: int) -> None:
+        """Nothing is on its way: host memory has what was written, and a hole never was."""
 
     def release(self) -> None:
         self._space.unwatch(self._unmapped)

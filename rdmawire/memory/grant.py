@@ -81,6 +81,10 @@ class Grant(ABC):
     def write(self, iova: int, data: Octets) -> None: ...
 
     @abstractmethod
+    def push(self, iova: int) -> None:
+        """Have what was written before arrive in memory."""
+
+    @abstractmethod
     def fetch_add(self, iova: int, value: int) -> int: ...
 
     @abstractmethod

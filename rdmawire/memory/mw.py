@@ -102,6 +102,9 @@ class MemoryWindow(Grant):
     def write(self, iova: int, data: Octets) -> None:
         self._checked(iova, len(data)).write(iova + self._delta, data)
 
+    def push(self, iova: int) -> None:
+        self._checked(iova, 1).push(iova + self._delta)
+
     def fetch_add(self, iova: int, value: int) -> int:
         return self._checked(iova, ATOMIC_SIZE).fetch_add(iova + self._delta, value)
 

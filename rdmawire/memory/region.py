@@ -132,6 +132,9 @@ class Region(Grant):
         tally.octets += length
         tally.transactions += 1
 
+    def push(self, iova: int) -> None:
+        self._checked(iova, 1).push(iova + self._delta)
+
     def fetch_add(self, iova: int, value: int) -> int:
         """Add to eight octets, little-endian; returns what was there. One read, one write."""
         check_aligned(iova)

@@ -27,6 +27,7 @@ from rdmawire.nic.role import Role
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import Selectivity
 from rdmawire.wire.psn import MODULUS
 
 _new = tuple.__new__
@@ -182,14 +183,17 @@ def atomic_write(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     return _owe_empty(qp, request)
 
 
-def flush(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """What was written before is visible, or persistent; an empty response is owed. IBA A19.4.
 
-    Host memory always is. Behind a BAR1 a read pushes what was posted before it.
+    Host memory always is. Behind a BAR1 a read pushes what was posted before it. Octets that are
+    named must be there; a whole region may have holes.
     """
     target = qp.inbound.target
     try:
-        if target.length:
+        if request.extended[role.feth].sel == Selectivity.MEMORY_REGION:
+            target.memory.push(target.address)
+        elif target.length:
             target.read(0, 1)
     except MemoryFault:
         return Fault.OPERATIONAL

@@ -7,6 +7,8 @@ import pytest
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.pair import End, Pair
 from rdmawire.memory.access import Access
+from rdmawire.memory.page import PAGE_4K
+from rdmawire.memory.registrar import WHOLE_SPACE
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import InvalidRequest
 from rdmawire.nic.state import QPState, QPType
@@ -101,6 +103,35 @@ def test_what_comes_back_ends_the_work(opcode: SendOpcode) -> None:
     stage.drive()
     assert statuses(stage.client) == [WCStatus.LOC_PROT_ERR]
     assert stage.client.qp.state is QPState.ERR
+
+
+def whole(end: End) -> Buffer:
+    """All the space there is and will be, on demand."""
+    access = ALL_ACCESS | Access.ON_DEMAND
+    return Buffer(end.region.memory, end.nic.memory.reg_mr(end.pd, 0, WHOLE_SPACE, access))
+
+
+def in_part(end: End) -> Buffer:
+    """A region on demand that begins a page before the memory does."""
+    memory = end.space.allocate(8192)
+    access = ALL_ACCESS | Access.ON_DEMAND
+    start, length = memory.base - PAGE_4K, 8192 + PAGE_4K
+    return Buffer(memory, end.nic.memory.reg_mr(end.pd, start, length, access))
+
+
+@pytest.mark.parametrize("region", [whole, in_part, absent])
+def test_a_flush_of_a_whole_region_needs_no_page_of_it(region: Callable[[End], Buffer]) -> None:
+    """Where nothing is, nothing was written that would be flushed."""
+    stage = Stage()
+    there = region(stage.server)
+    flush = to_remote(SendOpcode.FLUSH, there)
+    flush = flush._replace(
+        placement=Placement.GLOBAL_VISIBILITY, selectivity=Selectivity.MEMORY_REGION
+    )
+    stage.client.post(flush)
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    assert there.region.page_faults == 0
 
 
 def test_a_flush_of_a_whole_region_needs_no_range_within_it() -> None:

@@ -16,7 +16,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import InvalidRequest
 from rdmawire.nic.state import QPState
 from rdmawire.nic.work import RecvWR, SendOpcode, Sge
-from rdmawire.wire.ib import Nak
+from rdmawire.wire.ib import Nak, Placement, Selectivity
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import PATIENT, Stage, events, key_of, nak_of, outcomes, statuses, to_remote
 
@@ -59,13 +59,19 @@ def test_a_gpus_memory_is_written_and_read_without_a_copy(profile: GpuProfile) -
     assert (tally.octets, tally.copies) == (2 * len(DATA), 0)
 
 
-def test_a_flush_makes_posted_writes_visible() -> None:
+@pytest.mark.parametrize("selectivity", Selectivity)
+def test_a_flush_makes_posted_writes_visible(selectivity: Selectivity) -> None:
     stage = Stage()
     device = Device(stage.server, ADA)
     stage.client.write(DATA, to=device.there)
     stage.drive()
     assert device.gpu.read(device.address, len(DATA)) != DATA
-    stage.client.flush(len(DATA), of=device.there)
+    flush = to_remote(SendOpcode.FLUSH, device.there)
+    stage.client.post(
+        flush._replace(
+            length=len(DATA), placement=Placement.GLOBAL_VISIBILITY, selectivity=selectivity
+        )
+    )
     stage.drive()
     assert device.gpu.read(device.address, len(DATA)) == DATA
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
