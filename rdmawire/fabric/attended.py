@@ -15,8 +15,13 @@ Hear: TypeAlias = Callable[[Event | CMEvent], None]
 class AttendedPort:
     """A NIC, with or without a connection manager, and an application that waits for events.
 
-    ``hear`` is told of each event when it happens, and may post work meanwhile. What it gives to
-    other hosts they must be woken for (:meth:`~rdmawire.fabric.network.Network.wake`).
+    ``hear`` is told of each event when it happens, of the NIC's and of the manager's, and may post
+    work or answer meanwhile. What it gives to other hosts they must be woken for
+    (:meth:`~rdmawire.fabric.network.Network.wake`). ``nic`` and ``managed`` are those given::
+
+        port = AttendedPort(host.nic, managed)
+        port.hear = lambda event: print(event)
+        world.attach(port, host.mac, link)
     """
 
     def __init__(self, nic: Nic, managed: ManagedPort | None = None) -> None:

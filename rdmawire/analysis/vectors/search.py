@@ -19,6 +19,8 @@ from rdmawire.analysis.vectors.rows import TABLES, Seen, frames
 
 _MARKS = re.compile("[^a-z0-9]+")
 _TRIMMED = ".,;:()"
+_LONGEST = 40
+"""Characters of a word that may have been meant."""
 
 
 class Vector(NamedTuple):
@@ -101,10 +103,6 @@ def vocabulary(vectors: Iterable[Vector]) -> list[str]:
         word.strip(_TRIMMED) for text in (*row_names(), *texts) for word in (text, *text.split())
     )
     return list(dict.fromkeys(word for word in said if word and len(word) < _LONGEST))
-
-
-_LONGEST = 40
-"""Characters of a word that may have been meant."""
 
 
 def _plain(text: str) -> str:
