@@ -20,8 +20,8 @@ def remarks(words: Iterable[str]) -> Options:
 class CaptureTap:
     """Writes frames to a pcap or pcapng, by the path's suffix, with nanosecond times.
 
-    Time 0 of the world is ``epoch``, in ns since 1970. Use it in a ``with`` statement: the file
-    is whole when that is left. A frame longer than a capture can keep ends the run with a
+    Time 0 of the world is ``epoch``, in ns since 1970. Use it in a ``with`` statement, or
+    ``close`` it: then the file is whole. A frame longer than a capture can keep ends the run with a
     ``CaptureError``.
 
     In a pcapng, frames have comments such as ``lost on the link`` where ``carried`` is among
@@ -95,8 +95,12 @@ class CaptureTap:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        if kind is None:
+            self.close()
+        else:
             self._writer.discard()
-            return
+
+    def close(self) -> None:
+        """Complete the file, as leaving the statement does; ``CaptureError`` if it cannot be."""
         with self._writer:
             self._finish()

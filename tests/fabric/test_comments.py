@@ -144,3 +144,14 @@ def test_a_capture_of_nothing_can_be_read(tmp_path: Path) -> None:
     with open_capture(path) as reader:
         assert list(reader) == []
         assert len(reader.interfaces) == 1
+
+
+def test_a_tap_is_whole_once_it_is_closed_and_may_be_closed_again(tmp_path: Path) -> None:
+    path = tmp_path / "closed.pcapng"
+    tap = CaptureTap(path)
+    tap(bytes(60), 7)
+    assert not path.exists()
+    tap.close()
+    tap.close()
+    with open_capture(path) as reader:
+        assert [(record.data, record.time_ns) for record in reader] == [(bytes(60), 7)]
