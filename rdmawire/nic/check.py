@@ -80,8 +80,9 @@ def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     What is answered again does not count: who has all answers may ask for more, though the
     network repeats what was asked before.
     """
-    under_way = qp.inbound.answers_owed()
-    return None if under_way < qp.max_dest_rd_atomic else Fault.RESOURCES
+    agreed = qp.max_dest_rd_atomic
+    most = agreed + qp.device.profile.reads_beyond if agreed else 0
+    return None if qp.inbound.answers_owed() < most else Fault.RESOURCES
 
 
 def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
@@ -129,11 +130,18 @@ def check_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
 
 
 def check_atomic_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
-    """Eight octets at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4."""
+    """Eight octets at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4.
+
+    So they are in the region, too: a window that counts from zero may begin anywhere in it.
+    """
     header = request.extended[max(role.atomiceth, role.reth)]
     if header.va % ATOMIC_SIZE:
         return Fault.MISALIGNED
-    return _grant(qp, header.rkey, header.va, ATOMIC_SIZE, role.access)
+    fault = _grant(qp, header.rkey, header.va, ATOMIC_SIZE, role.access)
+    if fault is not None:
+        return fault
+    memory, va, *_ = qp.inbound.target
+    return Fault.MISALIGNED if memory.place(va) % ATOMIC_SIZE else None
 
 
 def check_flush_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:

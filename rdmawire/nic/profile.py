@@ -124,6 +124,8 @@ class Profile:
     """Whether it does automatic path migration, and says so in MigReq. IBA 17.2.8."""
     end_to_end_credits: bool
     """Whether ACKs tell how many receives are left. IBA 9.7.7.2."""
+    reads_beyond: int
+    """READs and atomics under way at a responder beyond those agreed upon, if any were."""
     resumed_reads_go_on: bool
     """Whether the responses to a READ that was resumed begin with a MIDDLE."""
     ignores_srq_pd: bool
@@ -177,6 +179,7 @@ IBTA: Final = Profile(
     ports_by_qpn=False,
     migrates=True,
     end_to_end_credits=True,
+    reads_beyond=0,  # IBA 9.7.4.1.5
     resumed_reads_go_on=False,
     ignores_srq_pd=False,
     local_inv_waits=False,
@@ -233,6 +236,8 @@ RXE: Final = Profile(
     ports_by_qpn=True,
     migrates=False,
     end_to_end_credits=False,
+    # It leaves that to the requester, and only remembers no more; what waits is bounded here.
+    reads_beyond=512,
     resumed_reads_go_on=True,
     ignores_srq_pd=True,
     local_inv_waits=True,

@@ -11,8 +11,8 @@ from rdmawire.nic.profile import RXE
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import LONGEST_MESSAGE, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
-from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.management import MTU
+from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.psn import HALF
 from tests.nic.stage import PATIENT, Stage, outcomes, statuses, to_remote

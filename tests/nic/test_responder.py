@@ -267,6 +267,28 @@ def test_more_reads_than_agreed_upon_are_refused() -> None:
     assert stage.server.qp.state is QPState.ERR
 
 
+@pytest.mark.parametrize(("agreed", "answered"), [(2, 5), (0, 0)])
+def test_soft_roce_answers_more_reads_than_agreed_upon_unless_none_were(
+    agreed: int, answered: int
+) -> None:
+    there = PATIENT._replace(max_dest_rd_atomic=agreed)
+    stage = Stage(Pair(attributes=there, profile=RXE))
+    for psn in (*range(100, 105), 100):
+        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
+    stage.drive()
+    assert stage.opcodes(stage.server).count(Opcode.RC_RDMA_READ_RESPONSE_ONLY) == answered
+    assert (stage.server.qp.state is QPState.ERR) is (not agreed)
+
+
+@pytest.mark.parametrize("profile", [IBTA, RXE])
+def test_so_many_reads_are_not_answered_by_anyone(profile: Profile) -> None:
+    stage = Stage(Pair(attributes=PATIENT, profile=profile))
+    for psn in range(100, 2000):
+        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
+    assert len(stage.server.qp.inbound.owed) <= 4 + 512 + 1
+    assert stage.server.qp.state is QPState.ERR
+
+
 @pytest.mark.parametrize(
     ("profile", "nak", "sender", "receiver"),
     [
