@@ -81,6 +81,10 @@ class Grant(ABC):
     def write(self, iova: int, data: Octets) -> None: ...
 
     @abstractmethod
+    def place(self, iova: int) -> int:
+        """The region's address that one of the key's stands for."""
+
+    @abstractmethod
     def push(self, iova: int) -> None:
         """Have what was written before arrive in memory."""
 

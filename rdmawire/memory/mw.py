@@ -102,6 +102,9 @@ class MemoryWindow(Grant):
     def write(self, iova: int, data: Octets) -> None:
         self._checked(iova, len(data)).write(iova + self._delta, data)
 
+    def place(self, iova: int) -> int:
+        return self._checked(iova, 0).place(iova + self._delta)
+
     def push(self, iova: int) -> None:
         self._checked(iova, 1).push(iova + self._delta)
 

@@ -132,6 +132,9 @@ class Region(Grant):
         tally.octets += length
         tally.transactions += 1
 
+    def place(self, iova: int) -> int:
+        return iova
+
     def push(self, iova: int) -> None:
         self._checked(iova, 1).push(iova + self._delta)
 

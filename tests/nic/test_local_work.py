@@ -105,6 +105,33 @@ def test_a_window_of_type_2_is_for_the_queue_pair_it_was_bound_on() -> None:
     assert statuses(stage.client) == [WCStatus.REM_ACCESS_ERR]
 
 
+ATOMICS = (
+    SendOpcode.ATOMIC_FETCH_AND_ADD,
+    SendOpcode.ATOMIC_CMP_AND_SWP,
+    SendOpcode.ATOMIC_WRITE,
+)
+
+
+@pytest.mark.parametrize("opcode", ATOMICS)
+@pytest.mark.parametrize("start", range(9))
+def test_atomics_are_aligned_in_the_region_whatever_a_window_counts_from(
+    opcode: SendOpcode, start: int
+) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    client, server = stage.client, stage.server
+    region = server.region.region
+    window = server.nic.memory.alloc_mw(server.pd, 2)
+    rights = Access.REMOTE_ATOMIC | Access.REMOTE_WRITE | Access.ZERO_BASED
+    key = next_variant(window.rkey)
+    wanted = Bind(region.iova + start, 8, rights, rkey=key)
+    post(server, SendWR(SendOpcode.BIND_MW, bind=BindMW(window, region, wanted)))
+    stage.drive()
+    post(client, SendWR(opcode, (client.buffer(8).sge(),), rkey=key))
+    stage.drive()
+    aligned = start % 8 == 0
+    assert statuses(client) == [WCStatus.SUCCESS if aligned else WCStatus.REM_INV_REQ_ERR]
+
+
 WITH_2A = replace(IBTA, window_type_2=WindowType.TYPE_2A)
 
 
