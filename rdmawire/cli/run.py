@@ -54,14 +54,22 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
     "SCENARIO (with a / behind its name it is made if need be); or - for standard output.",
 )  # fmt: skip
 @click.option(
-    "--tap", "point", metavar="POINT",
-    help="Have -w take frames of a link (client-leaf), a host, or a switch's port (leaf:server).",
+    "--tap", "points", metavar="POINT", multiple=True,
+    help="Have -w take frames as they pass a link (client-leaf), a host, or a switch's port "
+    "(leaf:server). Several in one .pcapng, if given more than once.",
 )  # fmt: skip
-@click.option("--arrived", is_flag=True, help="Have -w take frames where they arrive.")
+@click.option(
+    "--arrived", is_flag=True,
+    help="Have -w take what arrives at the --tap POINT instead of what is sent there.",
+)  # fmt: skip
 @click.option(
     "--seed", type=WholeNumber(0, (1 << 64) - 1), help="What chance is made of, not the file's."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all results.")
+@click.option(
+    "--counters", is_flag=True,
+    help="Print every counter that is not 0, by the names that 'expect: counters' has.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Only say what failed.")
 @click.option("--progress/--no-progress", default=None, help="A progress bar for long runs.")
 def command(
@@ -74,10 +82,11 @@ def command(
     schema: bool,
     keys: str | None,
     capture: str | None,
-    point: str | None,
+    points: tuple[str, ...],
     arrived: bool,
     seed: int | None,
     as_json: bool,
+    counters: bool,
     quiet: bool,
     progress: bool | None,
 ) -> int:
@@ -94,8 +103,10 @@ def command(
       rdmawire run lost-first -w - | tshark -r -
       rdmawire run --all -w captures/
       rdmawire run mine.yaml --tap leaf:server --arrived -w server.pcap
+      rdmawire run mine.yaml --tap client --tap leaf:server -w both.pcapng
       rdmawire run --show lost-first > mine.yaml
       rdmawire run --all --quiet
+      rdmawire run --quiet --counters mine.yaml
       rdmawire run --json mine.yaml | jq '.scenarios[].failures'
       rdmawire run --keys queue
       rdmawire run --schema > scenario.schema.json
@@ -106,10 +117,10 @@ def command(
     if schema or listing:
         return print_schema() if schema else print_list()
     names = _names(scenarios, every=every)
-    target = Target(capture, point, arrived=arrived)
+    target = Target(capture, points, arrived=arrived)
     target.check(names)
     said_to = sys.stderr if target.is_output else sys.stdout
-    results = Results(said_to, as_json=as_json, quiet=quiet)
+    results = Results(said_to, as_json=as_json, quiet=quiet, counters=counters)
     if show:
         return max(_print_text(name, results) for name in names)
     read = _read_all(names, seed, results)
@@ -222,7 +233,7 @@ def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
 
 def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":
     from rdmawire.traffic.scenario.play import play
-    from rdmawire.traffic.scenario.playing.observe import UnknownPoint
+    from rdmawire.traffic.scenario.playing.recording import UnknownPoint
 
     start = perf_counter()
     with late_bar(scenario.name, wanted=drawn) as told:
@@ -230,7 +241,7 @@ def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn:
             outcome = play(
                 scenario,
                 capture=capture,
-                point=target.point,
+                points=target.points,
                 arrived=target.arrived,
                 progress=told,
             )

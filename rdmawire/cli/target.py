@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 import click
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.capture.writer import format_named
 from rdmawire.cli.suffix import check_suffix
 from rdmawire.errors import CaptureError
 from rdmawire.screen import safe
@@ -18,25 +19,35 @@ _SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where frames are written to, and those of which point."""
+    """Where frames are written to, and those of which points; all that hosts send, if none."""
 
     capture: str | None
-    point: str | None
+    points: tuple[str, ...]
     _: KW_ONLY
     arrived: bool
 
     def check(self, names: Sequence[str]) -> None:
         """:class:`click.UsageError` for options that say nothing together."""
-        if self.capture is None and (self.point or self.arrived):
+        if self.capture is None and (self.points or self.arrived):
             raise click.UsageError("--tap and --arrived say what -w FILE takes; name one")
-        if self.arrived and self.point is None:
-            raise click.UsageError("--arrived needs a --tap POINT where frames arrive")
+        if self.arrived and not self.points:
+            raise click.UsageError(
+                "--arrived needs a --tap POINT where frames arrive: a link, a host, a switch's port"
+            )
         if self.capture and len(names) > 1 and not self.is_folder:
             said = f"-w {safe(self.capture)} is one file, for {len(names)} scenarios"
             raise click.UsageError(f"{said}; name a folder, such as {_FOLDER}")
         self._check_files(names)
         if self.capture is not None and not self.is_folder:
             check_suffix(self.capture)
+            self._check_room(self.capture)
+
+    def _check_room(self, capture: str) -> None:
+        """Only a pcapng says which point a frame is of."""
+        if len(self.points) > 1 and format_named(capture) != "pcapng":
+            points = len(self.points)
+            said = f"-w {safe(capture)} is a pcap and has one interface, for {points} --tap"
+            raise click.UsageError(f"{said}; write a .pcapng")
 
     def _check_files(self, names: Sequence[str]) -> None:
         """No file is written twice, and none that is read."""

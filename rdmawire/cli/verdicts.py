@@ -22,11 +22,15 @@ _FAILED = ("FAILED", "bold red")
 
 
 class Results:
-    """Results of scenarios, one after the other; JSON is printed when all are there."""
+    """Results of scenarios, one after the other; JSON is printed when all are there.
 
-    def __init__(self, to: TextIO, *, as_json: bool, quiet: bool) -> None:
+    With ``counters``, those that are not zero are printed behind each.
+    """
+
+    def __init__(self, to: TextIO, *, as_json: bool, quiet: bool, counters: bool = False) -> None:
         self._to = to
         self._quiet = quiet
+        self._counters = counters
         self._objects: list[dict[str, object]] | None = [] if as_json else None
         self._total: Summary | None = None
         self._mistakes: list[dict[str, object]] = []
@@ -45,11 +49,20 @@ class Results:
         self._failed += not outcome.passed
         if self._objects is not None:
             self._objects.append(_object(outcome))
-        elif not (self._quiet and outcome.passed):
+        elif self._counters or not (self._quiet and outcome.passed):
             self._say(self._line(outcome))
             for failure in outcome.failures:
                 self._say(f"  {safe(failure.text(outcome.scenario.source))}")
+            self._count(outcome.counters if self._counters else {})
             self._to.flush()
+
+    def _count(self, counters: "Mapping[str, int]") -> None:
+        """A line for each counter that is not zero."""
+        rows = [(safe(name), f"{count:,}") for name, count in counters.items() if count]
+        wide = max((len(name) for name, _ in rows), default=0)
+        right = max((len(count) for _, count in rows), default=0)
+        for name, count in rows:
+            self._say(f"  {name:<{wide}}  {count:>{right}}")
 
     def mistaken(self, error: "ScenarioError", hint: str) -> None:
         """A scenario has mistakes; ``hint`` is what may have been meant by its name."""
@@ -137,6 +150,7 @@ def _object(outcome: "Outcome") -> dict[str, object]:
             for step in outcome.steps
         ],
         "summary": as_object(outcome.summary),
+        "counters": dict(outcome.counters),
         "ports": {name: counts._asdict() for name, counts in outcome.ports.items()},
     }
 

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import subprocess
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
@@ -128,6 +129,26 @@ def test_a_link_is_tapped_from_either_end(tmp_path: Path) -> None:
     assert len(octets) == 1
 
 
+def test_several_points_are_interfaces_of_one_pcapng(tmp_path: Path) -> None:
+    path = tmp_path / "points.pcapng"
+    taps = ("--tap", "leaf:sink", "--tap", "one", "--tap", "leaf-sink", "--tap", "one")
+    assert rdmawire("run", "-q", "cnp-reaction", *taps, "-w", str(path)).returncode == 0
+    with open_capture(path) as reader:
+        found = Counter(reader.interfaces[record.interface].name for record in reader)
+        assert [one.name for one in reader.interfaces] == ["leaf:sink", "one", "leaf-sink"]
+    (alone,) = json.loads(rdmawire("run", "--json", "cnp-reaction").stdout)["scenarios"]
+    assert 0 < found["leaf:sink"] < found["leaf-sink"]
+    assert found["one"] == alone["counters"]["one.frames"]
+    assert found["leaf-sink"] == alone["counters"]["leaf-sink.frames"]
+
+
+def test_what_befell_frames_is_a_comment_that_a_filter_finds(tmp_path: Path) -> None:
+    path = str(tmp_path / "out.pcapng")
+    assert rdmawire("run", "-q", "lost-first", "-w", path).returncode == 0
+    words = ("-Y", 'frame.comment == "lost on the link"', "-T", "fields", "-e", "frame.number")
+    assert rdmawire("dissect", *words, path).stdout == "1\n"
+
+
 def test_frames_go_to_standard_output_and_all_else_beside(here: str, tmp_path: Path) -> None:
     done = subprocess.run([*RDMAWIRE, "run", here, "-w", "-"], capture_output=True, check=True)
     assert done.stderr.decode().startswith(f"passed  {here}: One WRITE")
@@ -218,6 +239,11 @@ def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_pat
         (("--show", "wrte"), "did you mean the shipped 'write'?"),
         (("write", "--tap", "server"), "--tap and --arrived say what -w FILE takes"),
         (("write", "--arrived", "-w", "x.pcap"), "--arrived needs a --tap POINT"),
+        (
+            ("write", "--tap", "client", "--tap", "server", "-w", "x.pcap"),
+            "-w x.pcap is a pcap and has one interface, for 2 --tap; write a .pcapng",
+        ),
+        (("write", "--tap", "client", "--tap", "server", "-w", "-"), "write a .pcapng"),
         (("write", "read", "-w", "x.pcap"), "-w x.pcap is one file, for 2 scenarios"),
         (("write", "-w", "x.foo"), "-w x.foo names no format; end it in .pcap or .pcapng"),
         (("write", "-w", "x"), "-w x names no format"),
@@ -271,6 +297,20 @@ def test_ports_of_switches_are_in_the_table_and_in_json() -> None:
     assert ["port", "leaf:sink", f"{marks} marked"] in table
     assert ["ECN", "marks", f"{marks}"] in table
     assert not any(line[:2] == ["port", "leaf:one"] for line in table)
+
+
+def test_counters_are_printed_by_the_names_that_files_have_for_them() -> None:
+    said = rdmawire("run", "-q", "--counters", "lost-first").stdout
+    first, *rows = said.splitlines()
+    assert first.startswith("passed  lost-first")
+    table = {name: int(count.replace(",", "")) for name, count in map(str.split, rows)}
+    assert table["client.retransmits"] == 8
+    assert table["client-server.lost"] == 1
+    assert all(table.values())
+    (found,) = json.loads(rdmawire("run", "--json", "lost-first").stdout)["scenarios"]
+    assert {name: count for name, count in found["counters"].items() if count} == table
+    assert found["counters"]["client.naks"] == 0
+    assert "client.frames" not in rdmawire("run", "lost-first").stdout
 
 
 def test_a_capture_that_cannot_be_written_is_said_to_be_so(here: str) -> None:

@@ -7,7 +7,7 @@
         print(failure.text(scenario.source))
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rdmawire.capture.source import AnyPath
@@ -15,6 +15,7 @@ from rdmawire.fabric.station import Tap
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import Unsettled
 from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.playing.counting import Counting
 from rdmawire.traffic.scenario.playing.ending import Progress
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.idle import idle_faults
@@ -36,20 +37,22 @@ def play(
     scenario: Scenario,
     *,
     capture: AnyPath | None = None,
-    point: str | None = None,
+    points: Iterable[str] = (),
     arrived: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
     """What becomes of a scenario. The same one gives the same octets, always.
 
-    ``capture`` is written with all frames that hosts send, each once; or with those of one link,
-    host or switch's port, by its name: ``point``. With ``arrived`` it has what arrives there.
-    ``progress`` is told how much work has ended, of how much. ``UnknownPoint`` for a point
-    that there is not, ``CaptureError`` for a file that cannot be written.
+    ``capture`` is written with all frames that hosts send, each once; or with those of ``points``:
+    links, hosts or switches' ports by their names, each an interface of a pcapng. With ``arrived``
+    it has what arrives there. ``progress`` is told how much work has ended, of how much.
+    ``UnknownPoint`` for a point that there is not, ``CaptureError`` for a file that cannot be
+    written.
     """
+    wanted = tuple(points)
     stage = Stage(scenario)
     with _tap(capture) as keep:
-        observer = Observer(stage, keep, point, arrived=arrived)
+        observer = Observer(stage, keep, wanted, arrived=arrived)
         stage.befall({name: observer.on_loss(name) for name in stage.network.links})
         clock = Clock(stage.network.world, progress)
         player = Player(stage, observer, clock.hear)
@@ -57,7 +60,7 @@ def play(
     for machine in stage.machines.values():
         machine.flush()
     frames = observer.numbering.frames
-    tracer = Tracer(scenario, frames, point, arrived=arrived)
+    tracer = Tracer(scenario, frames, wanted, arrived=arrived)
     rest = clock.rest(observer.total)
     played = Played(stage, player, observer, tracer.writer, tracer.nearest, rest)
     return Outcome(
@@ -68,6 +71,7 @@ def play(
         frames=frames,
         hints=tuple(idle_faults(stage)),
         ports=ports_of(stage.network),
+        counters=Counting(stage, observer).all(),
         stage=stage,
     )
 

@@ -4,7 +4,7 @@ import pytest
 
 from rdmawire.traffic.scenario.model import End, Fill, Range, Scenario, Span, StepPlan
 from rdmawire.traffic.scenario.play import play
-from rdmawire.traffic.scenario.playing.observe import UnknownPoint
+from rdmawire.traffic.scenario.playing.recording import UnknownPoint
 from rdmawire.traffic.scenario.playing.wording import found_time
 from rdmawire.wire.ib import Ack, Nak
 from tests.traffic.scenario.scene import (
@@ -173,7 +173,7 @@ def captured_at(point: str, *, arrived: bool = False) -> list[str]:
     scenario: Scenario = expecting(
         scene(write(), links=(link(lost),)), counts("server.naks", exactly(0))
     )
-    return told(play(scenario, point=point, arrived=arrived))
+    return told(play(scenario, points=[point], arrived=arrived))
 
 
 def test_frames_are_numbered_as_the_capture_has_them() -> None:
@@ -186,7 +186,7 @@ def test_frames_are_numbered_as_the_capture_has_them() -> None:
 
 def test_there_is_no_capture_of_a_place_that_there_is_not() -> None:
     with pytest.raises(UnknownPoint, match="'leaf' is none of client-server, client, server"):
-        play(scene(write()), point="leaf")
+        play(scene(write()), points=["leaf"])
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,14 @@ expect:
 """
 
 
+LOSSY = """\
+tor-sink:
+    latency: 0 us
+    rate: 100 Gbit/s
+    faults:
+      - drop: {sent by: one/a, packet: 5, nth: 1}"""
+
+
 def scenario_of(text: str, field: str, place: str) -> Scenario:
     """One that expects a number of frames that there are not, and so tells how many there are."""
     filled = text.replace("FIELD", field).replace(", PLACE", f", {place}" if place else "")
@@ -84,7 +92,7 @@ def test_on_a_link_counts_what_a_tap_of_it_shows(
 ) -> None:
     path, place = tmp_path / "out.pcapng", f"on: {point}{', arrived: true' if arrived else ''}"
     scenario = scenario_of(INCAST, f"{field}: {value}", place)
-    (said,) = told(play(scenario, capture=path, point=point, arrived=arrived))
+    (said,) = told(play(scenario, capture=path, points=[point], arrived=arrived))
     with open_capture(path) as reader:
         numbers = [n for n, r in enumerate(reader, 1) if Fields(r.data).get(field) == value]
     assert numbers
@@ -116,3 +124,48 @@ def test_without_a_link_what_hosts_send_counts() -> None:
 def test_what_faults_did_counts_where_frames_arrive(place: str, said: str) -> None:
     """Packets 2 to 4 are marked, and the fourth comes twice."""
     assert found(MARKED, "ip.ecn: CE", place) == said
+
+
+def comments(path: Path) -> dict[tuple[str, int], tuple[str, ...]]:
+    """By the interface of a frame and its number, those that have any."""
+    with open_capture(path) as reader:
+        return {
+            (reader.interfaces[record.interface].name, number): record.comments
+            for number, record in enumerate(reader, 1)
+            if record.comments
+        }
+
+
+def test_comments_say_what_befell_frames(tmp_path: Path) -> None:
+    path, scenario = tmp_path / "out.pcapng", scenario_of(MARKED, "ip.ecn: CE", "")
+    marked, doubled = "marked on the link", "duplicated on the link"
+    play(scenario, capture=path)
+    alone = {("", 2): (marked,), ("", 3): (marked,), ("", 4): (marked, doubled)}
+    assert comments(path) == alone
+    play(scenario, capture=path, points=["client-server"])
+    assert list(comments(path).values()) == list(alone.values())
+    play(scenario, capture=path, points=["server"])
+    assert comments(path) == {}
+    play(scenario, capture=path, points=["client-server"], arrived=True)
+    assert comments(path) == {}
+
+
+def test_a_frame_is_remarked_upon_at_the_link_where_it_happened(tmp_path: Path) -> None:
+    """Not where the same octets went before."""
+    path = tmp_path / "out.pcapng"
+    text = INCAST.replace("tor-sink: {latency: 1 us, rate: 100 Gbit/s}", LOSSY)
+    play(scenario_of(text, "ip.ecn: CE", ""), capture=path)
+    assert comments(path) == {}
+    play(scenario_of(text, "ip.ecn: CE", ""), capture=path, points=["one-tor"], arrived=True)
+    assert comments(path) == {}
+    play(scenario_of(text, "ip.ecn: CE", ""), capture=path, points=["one", "tor-sink"])
+    (((point, _), said),) = comments(path).items()
+    assert (point, said) == ("tor-sink", ("lost on the link",))
+
+
+def test_a_frame_at_two_points_of_its_link_has_two_numbers(tmp_path: Path) -> None:
+    path, points = tmp_path / "out.pcapng", ["client-server", "client"]
+    outcome = play(scenario_of(MARKED, "ip.ecn: CE", ""), capture=path, points=points)
+    assert outcome.frames == 10 + 8
+    assert comments(path)[("client", 4)] == comments(path)[("client-server", 3)]
+    assert len(comments(path)) == 6

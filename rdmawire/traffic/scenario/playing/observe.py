@@ -5,17 +5,16 @@ numbers are kept, of each queue pair the last NAK and the last packet that was s
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 from rdmawire.nic.completion import WCStatus
-from rdmawire.screen import quoted
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.match import Matcher
+from rdmawire.traffic.scenario.playing.recording import Numbering, Place, Recording
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.wire.roce import bth_offset
 
@@ -23,22 +22,6 @@ MOST_KEPT: Final = 64
 """Numbers of frames that are kept of one thing."""
 
 _MAC: Final = 6
-
-
-class UnknownPoint(FabricError):
-    """A capture was asked for of a place that there is not."""
-
-
-class Place(NamedTuple):
-    """A link, a host or a switch's port, and which end of the way: where frames arrive, or go."""
-
-    name: str
-    arrived: bool
-
-    @property
-    def title(self) -> str:
-        """As a capture of it is asked for."""
-        return f"{self.name} --arrived" if self.arrived else self.name
 
 
 class Seen(NamedTuple):
@@ -68,20 +51,6 @@ class Sightings:
     def at(self, index: int) -> Seen | None:
         """The frame of the time with this index, from 0 on; of a later one if that is not kept."""
         return self.first[index] if index < len(self.first) else self.last
-
-
-class Numbering:
-    """Counts the frames of the capture, or at another place. ``keep`` writes them, if it should."""
-
-    def __init__(self, keep: Tap | None = None) -> None:
-        self.frames = 0
-        self._keep = keep
-
-    def __call__(self, frame: bytes, now: int) -> None:
-        """A frame passes."""
-        self.frames += 1
-        if self._keep is not None:
-            self._keep(frame, now)
 
 
 class HostWatch:
@@ -184,19 +153,14 @@ class PacketWatch:
 
 
 class Observer:
-    """All taps of one scenario. The capture has everything that is sent, once, unless told else.
-
-    ``point`` is a link, a host or a switch's port whose frames the capture has instead, and
-    ``arrived`` has it take them where they arrive.
-    """
+    """All taps of one scenario. ``points`` and ``arrived`` are those of its :class:`Recording`."""
 
     def __init__(
-        self, stage: Stage, keep: Tap | None, point: str | None = None, *, arrived: bool = False
+        self, stage: Stage, keep: Tap | None, points: Iterable[str] = (), *, arrived: bool = False
     ) -> None:
         self._stage = stage
         self._network = stage.network
-        self.numbering = Numbering(keep)
-        self._places = self._tap_capture(point, arrived=arrived)
+        self.numbering = Recording(stage, keep, points, arrived=arrived)
         self._counts: dict[Place, Numbering] = {}
         self.last = LastWords()
         self.total = FrameCounter()
@@ -210,43 +174,10 @@ class Observer:
             id(plan): self._watch_packets(plan) for plan in _packet_expectations(stage.scenario)
         }
 
-    def _tap_capture(self, point: str | None, *, arrived: bool) -> set[Place]:
-        """Where the capture's frames are taken; the places all of whose frames are among them."""
-        points = list(self._everywhere()) if point is None else [self._named(point)]
-        for name in points:
-            self._network.tap(name, self.numbering, arrivals=arrived)
-        return {Place(name, arrived) for name in (*points, *self._ends_of(points))}
-
-    def _named(self, point: str) -> str:
-        """The point that a word names; a link is named from either end."""
-        known = [*self._network.links, *self._network.stations]
-        for name in (point, "-".join(reversed(point.split("-")))):
-            if name in known:
-                return name
-        raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
-
-    def _everywhere(self) -> Iterator[str]:
-        """Links between two hosts, and all other hosts that are on a link."""
-        hosts = self._stage.machines
-        covered: set[str] = set()
-        for link in self._stage.scenario.links:
-            if all(end in hosts for end in link.ends):
-                covered.update(link.ends)
-                yield link.name
-        yield from (
-            name for name in self._network.stations if name in hosts and name not in covered
-        )
-
-    def _ends_of(self, points: list[str]) -> Iterator[str]:
-        """Hosts all of whose frames a link shows before any tap of their own."""
-        for link in self._stage.scenario.links:
-            if link.name in points:
-                yield from link.ends
-
     def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:
         """What tells the number of the frame that passes a place now."""
         place = Place(name, arrived)
-        if place in self._places:
+        if place in self.numbering.places:
             return lambda: Seen(self.numbering.frames)
         if place not in self._counts:
             self._counts[place] = Numbering()

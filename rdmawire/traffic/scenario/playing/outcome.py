@@ -31,7 +31,8 @@ class Outcome:
     """One scenario, played. ``frames`` is how many the capture has, or would have.
 
     ``hints`` are what was odd about it, though no failure: faults that befell no frame.
-    ``ports`` has what switches' ports counted, by their names (``leaf:server``).
+    ``ports`` has what switches' ports counted, by their names (``leaf:server``); ``counters`` has
+    every counter of which a scenario may expect something (``client.retransmits``).
 
     ``stage`` has its network, hosts and queue pairs as they are in the end.
     """
@@ -43,6 +44,7 @@ class Outcome:
     frames: int
     hints: tuple[Hint, ...]
     ports: Mapping[str, PortCounts]
+    counters: Mapping[str, int]
     stage: Stage
 
     @property

@@ -70,14 +70,14 @@ class Probe:
 class Tracer:
     """Finds who wrote what, for the first few that ask: each answer costs a run.
 
-    ``frames`` is how many the capture has, ``point`` and ``arrived`` say what it is of.
+    ``frames`` is how many the capture has, ``points`` and ``arrived`` say what it is of.
     """
 
     def __init__(
-        self, scenario: Scenario, frames: int, point: str | None, *, arrived: bool
+        self, scenario: Scenario, frames: int, points: tuple[str, ...], *, arrived: bool
     ) -> None:
         self._scenario = scenario
-        self._point = point
+        self._points = points
         self._left = 0 if arrived or frames > MOST_FRAMES else MOST_RUNS
 
     def writer(self, span: Span) -> int | None:
@@ -107,7 +107,7 @@ class Tracer:
     def _play(self, stage: Stage, keep: Tap | None, look: Callable[[Observer], None]) -> None:
         """Play it once more."""
         self._left -= 1
-        observer = Observer(stage, keep, self._point)
+        observer = Observer(stage, keep, self._points)
         stage.befall({name: observer.on_loss(name) for name in stage.network.links})
         look(observer)
         Player(stage, observer).start()

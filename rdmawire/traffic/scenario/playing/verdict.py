@@ -15,19 +15,12 @@ from rdmawire.traffic.scenario.model import (
     StateExpectation,
     TimeExpectation,
 )
+from rdmawire.traffic.scenario.playing.counting import Counting
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.holding import PIECE, octets_of
 from rdmawire.traffic.scenario.playing.observe import Observer, Seen, Sightings
 from rdmawire.traffic.scenario.playing.player import Player
 from rdmawire.traffic.scenario.playing.stage import Stage
-from rdmawire.traffic.scenario.playing.tally import (
-    OF_HOST,
-    OF_LINK,
-    OF_PORT,
-    OF_SWITCH,
-    HostTally,
-    LinkTally,
-)
 from rdmawire.traffic.scenario.playing.wording import (
     fields_text,
     found_time,
@@ -159,25 +152,11 @@ def _span(span: Span) -> str:
 
 
 def _counter(played: Played, plan: CounterExpectation) -> Iterator[Failure]:
-    found = read_counter(played, plan.of, plan.counter)
+    found = Counting(played.stage, played.observer).read(plan.of, plan.counter)
     if not plan.range.holds(found):
         what = f"counter {plan.of}.{plan.counter}"
         seen = _seen(_sightings(played.observer, plan), plan.range)
         yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
-
-
-def read_counter(played: Played, of: str, counter: str) -> int:
-    """What a counter says."""
-    stage, network = played.stage, played.stage.network
-    if of in stage.machines:
-        nic = stage.machines[of].host.nic
-        tally = HostTally(nic, played.observer.hosts[of].sent, network.macs[of])
-        return OF_HOST[counter](tally)
-    if of in network.links:
-        return OF_LINK[counter](LinkTally(network.links[of], stage.faults[of]))
-    if of in network.ports:
-        return OF_PORT[counter](network.ports[of])
-    return OF_SWITCH[counter](network.switches[of])
 
 
 def _sightings(observer: Observer, plan: CounterExpectation) -> Sightings | None:
