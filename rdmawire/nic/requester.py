@@ -48,7 +48,7 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
         fail(qp, wqe, WCStatus.LOC_PROT_ERR)
     if wqe.sent < wqe.packets:
         return wqe.status is not None
-    if not qp.service.reliable:
+    if not qp.service.reliable and wqe.status is None:
         qp.sq.pass_by(wqe.packets)
         wqe.status = WCStatus.SUCCESS
     return True

@@ -24,7 +24,7 @@ from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import FENCE, SIGNALED, BindMW, RegMR, SendOpcode, SendWR, Sge
-from tests.nic.stage import PATIENT, Stage, events, only, outcomes, statuses
+from tests.nic.stage import PATIENT, Stage, events, go, only, outcomes, statuses
 
 RIGHTS = Access.REMOTE_WRITE | Access.REMOTE_READ
 
@@ -372,6 +372,31 @@ def test_local_work_that_makes_no_sense_ends_the_queue_pair(opcode: SendOpcode) 
         (second, WCStatus.WR_FLUSH_ERR),
     ]
     assert stage.client.qp.state is QPState.ERR
+
+
+@pytest.mark.parametrize(
+    ("opcode", "status"),
+    [
+        (SendOpcode.BIND_MW, WCStatus.MW_BIND_ERR),
+        (SendOpcode.REG_MR, WCStatus.LOC_QP_OP_ERR),
+        (SendOpcode.LOCAL_INV, WCStatus.LOC_QP_OP_ERR),
+    ],
+)
+def test_local_work_of_an_unreliable_queue_pair_fails_as_sends_do(
+    opcode: SendOpcode, status: WCStatus
+) -> None:
+    """The queue pair stops sending, and goes on when its owner says so."""
+    stage = Stage(Pair(kind=QPType.UC))
+    client, server = stage.client, stage.server
+    post(client, SendWR(opcode, invalidate_rkey=0xBAD))
+    post(client, SendWR(SendOpcode.LOCAL_INV))
+    stage.drive()
+    assert statuses(client) == [status, WCStatus.WR_FLUSH_ERR]
+    assert client.qp.state is QPState.SQE
+    go(client, QPState.RTS)
+    client.write(b"again", to=server.region)
+    stage.drive()
+    assert server.region.read(5) == b"again"
 
 
 def test_a_region_that_is_valid_is_not_registered_over() -> None:
