@@ -40,9 +40,11 @@ class Lan(NamedTuple):
     hosts: list[Machine]
 
 
-def lan(hosts: int, profiles: Iterable[Profile], *, ipv6: bool, latency: int) -> Lan:
+def lan(
+    hosts: int, profiles: Iterable[Profile], *, ipv6: bool, latency: int, rate: int | None = None
+) -> Lan:
     """So many hosts on one link, with these devices in turn."""
-    world, link = World(), Link(latency)
+    world, link = World(), Link(latency, rate=rate)
     machines = [Machine(n + 1, profile, ipv6) for n, profile in zip(range(hosts), profiles)]  # noqa: B905
     for machine in machines:
         world.attach(machine.nic, machine.mac, link)

@@ -54,6 +54,8 @@ from tests.stateful.words import (
 FLOWS = st.integers(0, 5)
 WAYS = st.integers(0, 3)
 GAPS = st.integers(0, 9)
+RATES = st.sampled_from([None, 1_000_000_000, 100_000_000_000])
+"""Bits a second: where frames take time, answers are half sent when something comes."""
 IMM = st.none() | NUMBERS_32
 SLACK = 100
 REMOTE = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
@@ -79,6 +81,7 @@ class Reliable(RuleBasedStateMachine):
         shared=st.booleans(),
         timer=st.sampled_from([1, 12, 20]),
         latency=st.sampled_from([0, us(1)]),
+        rate=RATES,
     )
     def start(
         self,
@@ -90,9 +93,12 @@ class Reliable(RuleBasedStateMachine):
         shared: bool,
         timer: int,
         latency: int,
+        rate: int | None,
     ) -> None:
         profiles = cycle(PATIENT[first:] + PATIENT[:first])
-        self.world, self.link, self.machines = lan(self.hosts, profiles, ipv6=ipv6, latency=latency)
+        self.world, self.link, self.machines = lan(
+            self.hosts, profiles, ipv6=ipv6, latency=latency, rate=rate
+        )
         attributes = PATIENCE._replace(
             path_mtu=mtu, max_rd_atomic=depth, max_dest_rd_atomic=depth, min_rnr_timer=timer
         )
