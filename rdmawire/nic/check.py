@@ -53,10 +53,15 @@ def check_op_valid(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     return Fault.OP_VALID if role.access & ~qp.access else None
 
 
-def check_xrcsrq(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
-    """The shared receive queue that the packet names, in the same XRC domain. IBA A14."""
+def check_xrcsrq(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The shared receive queue that the packet names, in the same XRC domain. IBA A14.
+
+    All packets of a message name the same: what was taken from one completes nowhere else.
+    """
     srq = qp.device.srqs.get(request.extended[0].xrcsrq)
     if srq is None or srq.xrc is None or srq.xrc.domain != qp.xrc_domain:
+        return Fault.OP_VALID
+    if not role.begins and srq is not qp.srq:
         return Fault.OP_VALID
     qp.srq, qp.recv_cq = srq, srq.xrc.cq
     qp.pd = qp.recv_pd = srq.pd

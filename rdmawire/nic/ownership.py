@@ -7,7 +7,7 @@ from errno import EINVAL
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_kind, check_number, shown
-from rdmawire.nic.attribute import check_cap
+from rdmawire.nic.attribute import QPCap, check_cap
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.qp import IN_XRC_DOMAINS, QPInit, QueuePair
@@ -52,7 +52,9 @@ def check_xrcd(device: Device, domain: int) -> None:
 def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
     """All that a queue pair of this type is made of."""
     check_kind("qp_init_attr", wants, QPInit)
-    check_cap(wants.cap, device.profile)
+    check_kind("cap", wants.cap, QPCap)
+    own = wants.srq is None and SERVICES[kind].receives
+    check_cap(wants.cap if own else wants.cap._replace(**_NO_RECEIVES), device.profile)
     device.memory.check_domain(wants.pd)
     check_cq(device, wants.send_cq)
     check_cq(device, wants.recv_cq)
@@ -61,6 +63,10 @@ def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
     check_number("xrc_domain", wants.xrc_domain)
     if kind in IN_XRC_DOMAINS:
         check_xrcd(device, wants.xrc_domain)
+
+
+_NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}
+"""What is ignored where a queue pair has no receive queue of its own. ibv_create_qp(3)."""
 
 
 def _check_shared(device: Device, kind: QPType, srq: SharedReceiveQueue) -> None:

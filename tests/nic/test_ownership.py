@@ -8,7 +8,7 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
 from rdmawire.memory.mw import Bind
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.qp import QPInit
@@ -149,6 +149,18 @@ def test_a_shared_queue_is_one_that_its_queue_pair_may_take_from(kind: QPType) -
         assert nic.create_qp(kind, ordinary).srq is plain
     else:
         refused(lambda: nic.create_qp(kind, ordinary), "receive nothing")
+
+
+@pytest.mark.parametrize("kind", [QPType.RC, QPType.XRC_INI, QPType.XRC_TGT])
+def test_sizes_of_a_receive_queue_that_is_not_there_are_ignored(kind: QPType) -> None:
+    end = Pair().client
+    nic = end.nic
+    cap = QPCap(8, 1 << 30, 1, 1 << 30)
+    init = QPInit(end.pd, end.cq, end.cq, cap, xrc_domain=nic.open_xrcd())
+    if SERVICES[kind].receives:
+        refused(lambda: nic.create_qp(kind, init), "max_recv_wr")
+        init = init._replace(srq=nic.create_srq(end.pd, 4))
+    assert nic.create_qp(kind, init).cap == cap
 
 
 def test_windows_and_regions_of_others_are_not_bound() -> None:

@@ -123,6 +123,34 @@ def test_a_queue_that_is_not_the_targets_to_use(which: str) -> None:
     assert pair.events() == [InvalidRequest(pair.target.number)]
 
 
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_message_that_names_another_queue_on_its_way_is_refused(place: int) -> None:
+    """Or else what was taken from one queue would complete where the other does."""
+    pair = Extended()
+    for queue in range(2):
+        pair.receive(queue, queue, 3000)
+    first, second = (srq.number for srq in pair.srqs)
+    send = SendWR(SendOpcode.SEND, (pair.client.filled(bytes(3000)).sge(3000),), remote_srqn=first)
+    pair.client.nic.post_send(pair.initiator, (send,), 0)
+    frames = pair.client.nic.transmit(0)
+    frames[place] = renamed(frames[place], second)
+    for frame in frames:
+        pair.server.nic.receive(frame, 0)
+    assert pair.target.state is QPState.ERR
+    assert [done.status for done in pair.cqs[0].poll(9)] == [WCStatus.REM_INV_REQ_ERR]
+    assert (pair.cqs[1].poll(9), len(pair.srqs[1])) == ([], 1)
+
+
+def renamed(frame: bytes, srq: int) -> bytes:
+    """The same frame, naming another queue."""
+    found = roce.parse(frame)
+    named = tuple(
+        header.replace(xrcsrq=srq) if isinstance(header, XRCETH) else header
+        for header in found.packet.extended
+    )
+    return found._replace(packet=found.packet._replace(extended=named)).seal().build()
+
+
 def test_an_empty_queue_is_not_ready_and_tells_of_no_credits() -> None:
     pair = Extended()
     sink = pair.client.buffer(8)
