@@ -237,7 +237,11 @@ def test_expectations_are_values(everything: Scenario) -> None:
             sent_by="server",
         ),
         PacketExpectation(
-            where={"bth.opcode": 0x81}, range=Range(1, None), mark=Mark(77, 7), link="leaf-server"
+            where={"bth.opcode": 0x81},
+            range=Range(1, None),
+            mark=Mark(77, 7),
+            link="leaf-server",
+            arrived=True,
         ),
         StateExpectation(end=End("client", "a"), state="RTS", mark=Mark(78, 12)),
         StateExpectation(end=End("server", "a"), state="ERR", mark=Mark(78, 27)),
