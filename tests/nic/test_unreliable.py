@@ -6,9 +6,10 @@ import pytest
 
 from rdmawire.fabric.host import Buffer
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.pair import ATTRIBUTES, Pair
+from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair, connect
 from rdmawire.memory.access import Access
 from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.qp import QPInit
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import RecvWR, Sge
@@ -37,6 +38,25 @@ def test_a_message_that_lost_a_packet_leaves_its_receive_for_the_next(lost: int)
     assert got.buffer.read(5) == b"whole"
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
     assert len(stage.by(stage.server)) == 0
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_so_does_one_whose_receive_is_of_a_shared_queue(lost: int) -> None:
+    stage = stage_of()
+    client, server = stage.client, stage.server
+    srq = server.nic.create_srq(server.pd, 4)
+    init = QPInit(server.pd, server.cq, server.cq, CAP)
+    client.qp = client.nic.create_qp(QPType.UC, QPInit(client.pd, client.cq, client.cq, CAP))
+    server.qp = server.nic.create_qp(QPType.UC, init._replace(srq=srq))
+    connect(client, client.qp, server, server.qp)
+    sinks = [server.buffer(3000) for _ in range(2)]
+    server.nic.post_srq_recv(srq, [RecvWR((sink.sge(),), n) for n, sink in enumerate(sinks)])
+    stage.pair.link.drop = frozenset({lost})
+    client.send(FULL + FULL + b"torn")
+    client.send(b"whole")
+    stage.drive()
+    assert outcomes(server) == [(0, WCStatus.SUCCESS)]
+    assert (sinks[0].read(5), len(srq)) == (b"whole", 1)
 
 
 def test_each_packet_of_a_torn_message_is_counted() -> None:
