@@ -10,10 +10,11 @@ from random import Random
 from typing import Final
 
 from rdmawire.fabric.clock import us
-from rdmawire.fabric.field import Fields, Value, check_name
+from rdmawire.fabric.field import Fields, check_name
 from rdmawire.fabric.flow import Classifier, marked
 from rdmawire.fabric.passing import Passing
 from rdmawire.fabric.refusal import FabricError
+from rdmawire.wire.naming import Value
 
 Passings = Iterable[Passing]
 Action = Callable[..., Passings]

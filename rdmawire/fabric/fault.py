@@ -17,9 +17,10 @@ from random import Random
 from typing import Final
 
 from rdmawire.fabric.action import ACTIONS, check_action
-from rdmawire.fabric.field import Fields, Value, check_name
+from rdmawire.fabric.field import Fields, check_name
 from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import FabricError
+from rdmawire.wire.naming import Value
 
 MOST_COUNTED: Final = 1 << 16
 """Different frames of which a rule counts the times; then it forgets those counted first."""
@@ -40,12 +41,13 @@ class Rule:
     so that with ``per=("bth.psn",)`` turn 2 is a retransmission. ``chance`` (0.0 to 1.0) comes
     last.
 
-    ``fits`` counts the frames with these fields, ``turns`` those of them whose turn it was, and
-    ``hits`` those that were meant.
+    ``fits`` counts the frames with these fields, ``turns`` those of them whose turn it was,
+    ``meant`` those that chance met, and ``hits`` those that did not stay as they were: a frame
+    that is not ECN-capable is not marked.
     """
 
     __slots__ = (
-        *("_counted", "chance", "do", "fits", "hits"),
+        *("_counted", "chance", "do", "fits", "hits", "meant"),
         *("nth", "options", "per", "turns", "where"),
     )
 
@@ -70,7 +72,7 @@ class Rule:
         self.per = tuple(per)
         self.chance = chance
         self.options = options
-        self.fits = self.turns = self.hits = 0
+        self.fits = self.turns = self.meant = self.hits = 0
         self._counted: dict[tuple[Value | None, ...], int] = {}
         for name in (*self.where, *self.per):
             check_name(name)
@@ -81,7 +83,7 @@ class Rule:
     def means(self, fields: Fields, random: Random) -> bool:
         """Whether this frame is meant. It is counted."""
         for name, wanted in self.where.items():
-            if fields.get(name) not in wanted:
+            if not fields.has(name, wanted):
                 return False
         self.fits += 1
         if self.nth and self._turn(fields) not in self.nth:
@@ -102,10 +104,12 @@ class Rule:
         """How often a frame comes that is meant."""
         return copies_by(self.do, self.options)
 
-    def apply(self, passings: Iterable[Passing], random: Random) -> list[Passing]:
+    def apply(self, passings: list[Passing], random: Random) -> list[Passing]:
         """What becomes of the copies of a frame that is meant."""
-        self.hits += 1
-        return [after for passing in passings for after in self._befall(passing, random)]
+        self.meant += 1
+        befallen = [after for passing in passings for after in self._befall(passing, random)]
+        self.hits += not passings or befallen != passings
+        return befallen
 
     def _befall(self, passing: Passing, random: Random) -> list[Passing]:
         """What becomes of one copy; where that is any different, it says what was done."""

@@ -1,6 +1,10 @@
-"""Fields of frames by the names of the wire's tables, such as ``bth.psn``: read and written."""
+"""Fields of frames by name: read and written.
 
-from collections.abc import Iterator
+Names are those of the wire's tables, such as ``bth.psn``, and of filters, such as
+``infiniband.bth.psn``.
+"""
+
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Final, cast
 
@@ -8,7 +12,7 @@ from rdmawire.errors import WireError
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.wire import mad, roce
 from rdmawire.wire.checksum import udp_checksum
-from rdmawire.wire.header import Header, Row
+from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.inet import (
     PFC,
@@ -22,14 +26,12 @@ from rdmawire.wire.inet import (
     Pause,
 )
 from rdmawire.wire.layout import Piece, joined, size
+from rdmawire.wire.naming import Named, Value, looked_up, names_of
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame, icrc_of
 from rdmawire.wire.tables import tables_of
 
 MODULES: Final = ("inet", "ib", "mad", "cm", "cm_request", "ip_cm")
-
-Value = int | bytes | tuple[int, ...]
-
 
 _OF_FRAME: Final = ("frame.number", "frame.length")
 """Not of a header: the number of the frame on its link, from 1 on, and its octets."""
@@ -40,30 +42,42 @@ def _tables() -> dict[str, type[Header]]:
     return {table.label: table for module in MODULES for table in tables_of(module)}
 
 
+@cache
+def _names() -> dict[str, list[Named]]:
+    return names_of(_tables().values())
+
+
 def names() -> Iterator[str]:
-    """Every field that there is."""
+    """Every name of every field that there is."""
     yield from _OF_FRAME
-    for label, table in _tables().items():
-        yield from (f"{label}.{row.name}" for row in table.rows)
+    yield from _names()
 
 
 def check_name(name: str) -> None:
     """:class:`FabricError` unless there is a header, from Ethernet to a MAD's, with this field."""
-    row_of(name)
+    named(name)
 
 
-def row_of(name: str) -> Row | None:
-    """The row of a table that has this name, or ``None`` if it is the frame's; else as above."""
-    label, _, field = name.partition(".")
+def named(name: str) -> Sequence[Named]:
+    """The fields with this name; none if it is the frame's; else as above."""
     if name in _OF_FRAME:
-        return None
+        return ()
+    found = looked_up(_names(), name)
+    if found:
+        return found
+    label = name.partition(".")[0]
     table = _tables().get(label)
     if table is None:
         raise FabricError(f"{name!r}: {label!r} is not one of {', '.join(sorted(_tables()))}")
-    rows = {row.name: row for row in table.rows}
-    if field not in rows:
-        raise FabricError(f"{name!r}: {label} has {', '.join(rows)}")
-    return rows[field]
+    raise FabricError(f"{name!r}: {label} has {', '.join(row.name for row in table.rows)}")
+
+
+def usual_name(name: str) -> str:
+    """The tables' name for what a name stands for, where that is one field, whatever it means."""
+    found = named(name)
+    fields = {one.name for one in found}
+    plain = all(one.own or one.is_plain for one in found)
+    return fields.pop() if plain and len(fields) == 1 else name
 
 
 def _management(packet: Packet) -> Iterator[Piece]:
@@ -118,13 +132,29 @@ class Fields:
 
     def get(self, name: str) -> Value | None:
         """What a field holds, in the innermost header that has it; ``None`` if none has."""
-        label, _, field = name.partition(".")
         if name in _OF_FRAME:
-            return self.number if field == "number" else len(self.octets)
-        for piece in reversed(self.pieces):
-            if isinstance(piece, Header) and piece.label == label:
-                value: Value = getattr(piece, field)
-                return value
+            return self.number if name == "frame.number" else len(self.octets)
+        place = self._place(name)
+        return None if place is None else place[1].value_in(place[2])
+
+    def has(self, name: str, wanted: Container[object]) -> bool:
+        """Whether a field is there and holds one of these values.
+
+        A range is asked about numbers alone: it would be walked for anything else.
+        """
+        found = self.get(name)
+        if found is None or (isinstance(wanted, range) and not isinstance(found, int)):
+            return False
+        return found in wanted
+
+    def _place(self, name: str) -> tuple[int, Named, Header] | None:
+        """In which piece a field is, and under which of the meanings of its name."""
+        fields = named(name)
+        for index in range(len(self.pieces) - 1, -1, -1):
+            piece = self.pieces[index]
+            for one in fields:
+                if type(piece) is one.table and one.is_in(piece):
+                    return index, one, piece
         return None
 
     @property
@@ -140,14 +170,13 @@ class Fields:
 
         With ``seal``, lengths, checksums and ICRC fit again.
         """
-        label, _, field = name.partition(".")
+        place = self._place(name)
+        if place is None:
+            return self.octets
+        index, one, header = place
         pieces = list(self.pieces)
-        for index in range(len(pieces) - 1, -1, -1):
-            piece = pieces[index]
-            if isinstance(piece, Header) and piece.label == label:
-                pieces[index] = piece.replace(**{field: value})
-                return self._with(tuple(pieces), seal=seal)
-        return self.octets
+        pieces[index] = one.replaced(header, value)
+        return self._with(tuple(pieces), seal=seal)
 
     def _with(self, pieces: tuple[Piece, ...], *, seal: bool) -> bytes:
         frame = self.frame

@@ -1,23 +1,23 @@
 """Fields by name, and values as people write them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import NamedTuple
 
 from rdmawire.nearest import nearest
 from rdmawire.screen import quoted, shortened
-from rdmawire.traffic.edit.cut import Field, fields_of
+from rdmawire.traffic.edit.cut import Field
 from rdmawire.traffic.edit.refusal import EditError
+from rdmawire.wire import naming
 from rdmawire.wire.address import mac_octets
-from rdmawire.wire.header import Header, Meaning, Row
+from rdmawire.wire.header import Meaning, Row
+from rdmawire.wire.naming import looked_up, siblings
 from rdmawire.wire.show import Kind
 from rdmawire.wire.tables import tables
 
 _LISTED = 20
 """Fields of a header, or words of a field, that a message lists at most."""
-_OURS = "rdmawire."
-"""What filters write before the tables' names."""
 
 
 class Named(NamedTuple):
@@ -34,23 +34,23 @@ def fields_named(name: str) -> Sequence[Named]:
     Filters have Wireshark's names, and ours for what it has none for. :class:`EditError` if there
     is none.
     """
-    found = _names().get(name) or _names().get(name.removeprefix(_OURS))
-    if found is None:
+    found = looked_up(_names(), name)
+    if not found:
         raise EditError(f"{quoted(name)} is no field{_hint(name)}")
-    return found
+    return [Named(Field(one.table, one.row), one.meaning, one.scale) for one in found]
 
 
 def _hint(name: str) -> str:
     """What else may have been meant: a field of the same header, if the name says of which."""
     header, _, last = name.rpartition(".")
-    siblings = [each.rpartition(".")[2] for each in _names() if each.rpartition(".")[0] == header]
-    if not (header and siblings):
+    others = [each.rpartition(".")[2] for each in siblings(_names(), name)]
+    if not others:
         near = nearest(name, _names())
         return f"; did you mean {near[0]!r}?" if near else ""
-    near = nearest(last, siblings)
+    near = nearest(last, others)
     if near:
         return f"; did you mean {f'{header}.{near[0]}'!r}?"
-    return f"; {header} has {_listed(siblings)}"
+    return f"; {header} has {_listed(others)}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -60,22 +60,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @cache
-def _names() -> dict[str, list[Named]]:
-    found: dict[str, list[Named]] = {}
-    for table in tables():
-        for name, named in _named(table):
-            found.setdefault(name, []).append(named)
-    return found
-
-
-def _named(table: type[Header]) -> Iterator[tuple[str, Named]]:
-    for field in fields_of(table):
-        row = field.row
-        yield field.name, Named(field, row.meaning)
-        meanings = row.meanings() if isinstance(row, Row) else (row.meaning,)
-        for meaning in meanings:
-            if meaning.wireshark and meaning.wireshark != field.name:
-                yield meaning.wireshark, Named(field, meaning, meaning.show.scale)
+def _names() -> dict[str, list[naming.Named]]:
+    return naming.names_of(tables())
 
 
 def number(text: str, bits: int) -> int:

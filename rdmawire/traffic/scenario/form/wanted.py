@@ -1,14 +1,15 @@
-"""Fields of frames by the names of the wire's tables, and the values that are wanted of them."""
+"""Fields of frames by their names, and the values that are wanted of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from rdmawire.fabric.field import names, row_of
+from rdmawire.fabric.field import named, names, usual_name
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.nic.address import mapped
+from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Definitions, Json, pairs_of, parsed
 from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
@@ -16,6 +17,7 @@ from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, described
 from rdmawire.wire.address import mac_octets
 from rdmawire.wire.header import Row
+from rdmawire.wire.naming import Named, siblings
 from rdmawire.wire.show import Kind as Notation
 
 _BITS_OF_FRAME: Final = 64
@@ -29,8 +31,8 @@ Wanted = Value | range | tuple[Value, ...]
 class FieldName:
     """The name of a field."""
 
-    said: str = "a field of the wire's tables, such as bth.psn"
-    samples: tuple[str, ...] = ("bth.psn", "aeth.value", "frame.number")
+    said: str = "a field such as bth.psn or infiniband.bth.psn"
+    samples: tuple[str, ...] = ("bth.psn", "aeth.value", "frame.number", "infiniband.bth.psn")
 
     def read(self, node: Node, reading: Reading) -> str:  # noqa: ARG002 - a kind
         return parsed(node, self.said, _name)
@@ -45,13 +47,11 @@ FIELD: Final = FieldName()
 
 def _name(text: str) -> str:
     try:
-        row_of(text)
+        return usual_name(text)
     except FabricError:
-        label = text.partition(".")[0]
-        fields = [name for name in names() if name.startswith(f"{label}.")]
-        expected = f"a field of {label}: {listed(fields)}" if fields else ""
+        fields = siblings(names(), text)
+        expected = f"a field of {text.rpartition('.')[0]}: {listed(fields)}" if fields else ""
         raise Unfit(expected, word=text, known=fields or list(names())) from None
-    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,18 @@ class Where:
     )
 
     def read(self, node: Node, reading: Reading) -> Mapping[str, Wanted]:
+        seen: dict[str, str] = {}
         pairs = pairs_of(node, self.said)
-        return dict(reading.every(partial(self._read, *pair, reading) for pair in pairs))
+        return dict(reading.every(partial(self._read, *pair, seen, reading) for pair in pairs))
 
-    def _read(self, key: Scalar, node: Node, reading: Reading) -> tuple[str, Wanted]:
+    def _read(
+        self, key: Scalar, node: Node, seen: dict[str, str], reading: Reading
+    ) -> tuple[str, Wanted]:
         name = FIELD.read(key, reading)
+        rival = seen.setdefault(name, key.text)
+        if rival != key.text:
+            besides = f"{quoted(key.text)} besides {quoted(rival)}"
+            raise Misread(key.mark, besides, "a field by one of its names")
         return name, wanted(name, node, reading)
 
     def json(self, known: Definitions) -> Json:
@@ -93,17 +100,18 @@ def wanted(field: str, node: Node, reading: Reading) -> Wanted:
 
 
 def _one(field: str, node: Node) -> Value | range:
-    row = row_of(field)
-    if row is not None and row.octets:
-        return octets_of(row, node)
-    width = _BITS_OF_FRAME if row is None else row.width
-    words = {} if row is None else _words(row)
-    named = f", or one of {listed(list(words)[:4])}{' ...' if len(words) > 4 else ''}"
-    said = f"a value or a range of {width} bits for {field}{named if words else ''}"
-    return parsed(node, said, partial(_number, width=width, words=words))
+    found = named(field)
+    if found and isinstance(found[0].row, Row) and found[0].row.octets:
+        return octets_of(field, found[0].row, node)
+    scale = found[0].scale if found else 1
+    width = found[0].row.width + scale.bit_length() - 1 if found else _BITS_OF_FRAME
+    words = _words(found)
+    listing = f", or one of {listed(list(words)[:4])}{' ...' if len(words) > 4 else ''}"
+    said = f"a value or a range of {width} bits for {field}{listing if words else ''}"
+    return parsed(node, said, partial(_number, width=width, words=words, scale=scale))
 
 
-def _number(text: str, width: int, words: Mapping[str, int]) -> int | range:
+def _number(text: str, width: int, words: Mapping[str, int], scale: int) -> int | range:
     if text in words:
         return words[text]
     try:
@@ -113,15 +121,18 @@ def _number(text: str, width: int, words: Mapping[str, int]) -> int | range:
     if least < 0 or max(least, most or 0) >> width:
         raise Unfit
     if most is not None and least == most:
+        if least % scale:
+            raise Unfit(f"a multiple of {scale}")
         return least
     return range(least, (1 << width) if most is None else most + 1)
 
 
-def _words(row: Row) -> dict[str, int]:
-    """What the numbers of a row are called, in all of its meanings."""
-    enums = (meaning.enum for meaning in row.meanings() if meaning.enum is not None)
-    words = {str(one.name): int(one.value) for enum in enums for one in enum}
-    return words or ({"false": 0, "true": 1} if row.width == 1 else {})
+def _words(found: Sequence[Named]) -> dict[str, int]:
+    """What the numbers of a field are called, in all the meanings that its name stands for."""
+    enums = (meaning.enum for one in found for meaning in one.meanings() if meaning.enum)
+    words = {str(word.name): int(word.value) for enum in enums for word in enum}
+    truths = {"false": 0, "true": 1} if found and found[0].row.width == 1 else {}
+    return words or truths
 
 
 def _gid(text: str) -> bytes:
@@ -138,11 +149,11 @@ _NOTATIONS: Final[dict[Notation, tuple[str, Callable[[str], bytes]]]] = {
 _DIGITS: Final[tuple[str, Callable[[str], bytes]]] = "hexadecimal digits", bytes.fromhex
 
 
-def octets_of(row: Row, node: Node) -> bytes:
+def octets_of(field: str, row: Row, node: Node) -> bytes:
     """Octets as the field is written usually, or as hexadecimal digits."""
     called, parse = _NOTATIONS.get(row.meaning.show.kind, _DIGITS)
     length = row.width // 8
-    said = f"{called} of {length} octets for {row.name}"
+    said = f"{called} of {length} octets for {field}"
 
     def octets(text: str) -> bytes:
         try:

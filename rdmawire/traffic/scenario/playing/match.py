@@ -60,4 +60,4 @@ def _is_in_head(name: str) -> bool:
 
 
 def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
-    return all(fields.get(name) in values for name, values in wanted.items())
+    return all(fields.has(name, values) for name, values in wanted.items())

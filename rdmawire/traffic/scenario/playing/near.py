@@ -32,7 +32,7 @@ class NearMiss:
     def _compare(self, frame: bytes, seen: Seen) -> None:
         fields = Fields(frame, seen.number)
         found = {name: fields.get(name) for name in self._wanted}
-        wrong = [name for name, values in self._wanted.items() if found[name] not in values]
+        wrong = [name for name, values in self._wanted.items() if not fields.has(name, values)]
         if len(wrong) == 1 and None not in found.values():
             self.text = _text(seen, wrong[0], found)
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rdmawire.fabric.field import row_of
+from rdmawire.fabric.field import named
 from rdmawire.traffic.scenario.model import Range
 from rdmawire.wire.header import Row
+from rdmawire.wire.naming import Named
 from rdmawire.wire.show import writer
 
 _UNITS: Final = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
@@ -50,17 +51,16 @@ def value_text(name: str, value: object, beside: Mapping[str, object]) -> str:
         return f"{value.start}..{value.stop - 1}"
     if isinstance(value, tuple):
         return f"[{', '.join(value_text(name, one, beside) for one in value)}]"
-    row = row_of(name)
-    return str(value) if row is None else _word(row, name, value, beside)
+    one = next(iter(named(name)), None)
+    return str(value) if one is None else _word(one, value, beside)
 
 
-def _word(row: Row, name: str, value: object, beside: Mapping[str, object]) -> str:
-    meaning = row.meaning
-    if row.cases:
-        label = name.partition(".")[0]
-        by = beside.get(f"{label}.{row.by}")
+def _word(one: Named, value: object, beside: Mapping[str, object]) -> str:
+    meaning, row = one.meaning, one.row
+    if one.own and isinstance(row, Row) and row.cases:
+        by = beside.get(f"{one.table.label}.{row.by}")
         meaning = row.cases.get(by, meaning) if isinstance(by, int) else meaning
     if isinstance(value, bytes):
         return writer(meaning.show, row.width)(value)
-    named = isinstance(value, int) and meaning.enum is not None
-    return (meaning.word(value) if named and isinstance(value, int) else "") or str(value)
+    listed = isinstance(value, int) and meaning.enum is not None
+    return (meaning.word(value) if listed and isinstance(value, int) else "") or str(value)
