@@ -42,6 +42,14 @@ def hints(plan: FaultPlan, *steps: StepPlan) -> list[str]:
             fault("drop", sent_by=CLIENT, nth=(9, 99)),
             "8 could be meant, but 'nth' 9, 99 never came",
         ),
+        (
+            fault("mark", sent_by=CLIENT, nth=(2, 3)),
+            "2 were meant, but none is ECN-capable; give 'ecn: true' to their connection",
+        ),
+        (
+            fault("set", nth=(1,), options={"field": "bth.resv7", "value": 0}),
+            "1 were meant, but it leaves them as they were",
+        ),
         (fault("delay", chance=1e-9), "9 could be meant, but chance 1e-09 met none"),
         (
             fault("drop", sent_by=CLIENT, nth=(1, 2), chance=1e-9),

@@ -110,9 +110,15 @@ OTHERS = [
 def test_every_other_fault_befalls_and_is_counted(
     plan: FaultPlan, counter: str, times: int
 ) -> None:
-    found = failures(befallen(plan), counts(f"client-server.{counter}", exactly(times)))
+    scenario = befallen(plan, connections=(connection(ecn=True),))
+    found = failures(scenario, counts(f"client-server.{counter}", exactly(times)))
     refused = ["write on client/a: expected SUCCESS, found REM_ACCESS_ERR (frame 9)"]
     assert found == (refused if counter == "rewritten" else [])
+
+
+def test_what_is_not_ecn_capable_is_not_marked() -> None:
+    outcome = play(befallen(fault("mark")))
+    assert (outcome.counters["client-server.marked"], outcome.summary.marks) == (0, 0)
 
 
 def test_chance_is_the_seeds() -> None:

@@ -1,12 +1,17 @@
 """Faults that befell no frame: a scenario that says one means something else, as a rule."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from rdmawire.fabric.fault import Rule
 from rdmawire.traffic.scenario.hints import Hint
 from rdmawire.traffic.scenario.model import FaultPlan
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.wording import fields_text
+
+_SAME: Final = "it leaves them as they were"
+_UNCHANGED: Final = {"mark": "none is ECN-capable; give 'ecn: true' to their connection"}
+"""Why nothing comes of some faults."""
 
 
 def idle_faults(stage: Stage) -> Iterator[Hint]:
@@ -27,7 +32,9 @@ def _why(plan: FaultPlan, rule: Rule, all_: str) -> str:
     met = f"of the {all_} {rule.turns or rule.fits} could be meant"
     if not rule.turns:
         return f"{met}, but 'nth' {_numbers(plan.nth)} never came"
-    return f"{met}, but chance {plan.chance:g} met none"
+    if not rule.meant:
+        return f"{met}, but chance {plan.chance:g} met none"
+    return f"of the {all_} {rule.meant} were meant, but {_UNCHANGED.get(plan.do, _SAME)}"
 
 
 def _named(plan: FaultPlan) -> str:
