@@ -39,6 +39,11 @@ class FieldInfo(NamedTuple):
     clause: str
 
     @property
+    def own_name(self) -> str:
+        """The name by the tables, such as ``bth.psn``; empty where no row holds the field."""
+        return f"{self.header}.{self.row}" if self.row else ""
+
+    @property
     def type(self) -> str:
         """The type in Wireshark's words: ``FT_UINT24``, ``FT_BOOLEAN``, ``FT_IPv6``, ..."""
         if self.show.kind in _TYPES:

@@ -13,13 +13,15 @@ from rdmawire.cli.streams import complain
 def command(pattern: str, as_json: bool) -> int:
     """List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
 
-    PATTERN keeps the fields whose name or meaning contains it, in capitals or not, with spaces
-    or with underscores.
+    Behind them is the name by the tables, where a field of a header has one: `edit --set` and
+    `where` of scenarios take that one, too. PATTERN keeps the fields whose names or meaning contain
+    it, in capitals or not, with spaces or with underscores.
 
     \b
     Examples:
       rdmawire fields
       rdmawire fields aeth
+      rdmawire fields ip.ecn
       rdmawire fields 'retry count'
       rdmawire fields --json | jq '.[].name'
     """  # noqa: D301 - click keeps the lines behind a backspace
@@ -34,7 +36,7 @@ def command(pattern: str, as_json: bool) -> int:
 
 
 def _matches(info: FieldInfo, pattern: str) -> bool:
-    return any(pattern in _plain(text) for text in (info.name, info.doc))
+    return any(pattern in _plain(text) for text in (info.name, info.own_name, info.doc))
 
 
 def _plain(text: str) -> str:
@@ -42,7 +44,7 @@ def _plain(text: str) -> str:
 
 
 def _line(info: FieldInfo) -> str:
-    return f"{info.name}\t{info.type}\t{info.clause}\t{info.doc}"
+    return f"{info.name}\t{info.type}\t{info.clause}\t{info.doc}\t{info.own_name}".rstrip("\t")
 
 
 def _as_object(info: FieldInfo) -> dict[str, object]:

@@ -125,6 +125,10 @@ def test_fields_are_listed() -> None:
     assert names == sorted(set(names))
     assert {"infiniband.bth.psn", "rdmawire.bth.fecn", "frame.number"} <= set(names)
     assert "infiniband.bth.psn\tFT_UINT24\tIBA 9.2.9" in "\n".join(lines)
+    assert rdmawire("fields", "ip.ecn").stdout.split("\t")[0] == "ip.dsfield.ecn"
+    assert next(line for line in lines if line.startswith("infiniband.bth.psn\t")).endswith(
+        "\tbth.psn"
+    )
     found = json.loads(rdmawire("fields", "--json", "bth.fecn").stdout)
     assert [info["name"] for info in found] == ["rdmawire.bth.fecn"]
 
