@@ -26,8 +26,6 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
         return True
     if (verb.takes_resource or queue.outstanding_reads) and _out_of_reads(qp, wqe):
         return True
-    if verb.takes_resource and queue.in_flight and _beyond_half(qp, wqe):
-        return True
     limit = qp.credit_limit
     return limit is not None and verb.takes_receive and _out_of_credits(qp, limit)
 
@@ -43,7 +41,9 @@ def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
     under_way = qp.sq.outstanding_reads
     if under_way and wqe.flags & FENCE:
         return True
-    return wqe.verb.takes_resource and under_way >= qp.max_rd_atomic
+    if not wqe.verb.takes_resource:
+        return False
+    return under_way >= qp.max_rd_atomic or _beyond_half(qp, wqe)
 
 
 def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
@@ -51,8 +51,11 @@ def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
 
     Else what is sent again would be ahead of what the peer expects.
     """
-    octets = 0 if wqe.verb.one_packet else sum(sge.length for sge in wqe.wr.sges)
-    return qp.sq.in_flight + max(-(-octets // qp.mtu), 1) > serial.HALF
+    in_flight = qp.sq.in_flight
+    if not in_flight or wqe.verb.one_packet:
+        return False
+    octets = sum(sge.length for sge in wqe.wr.sges)
+    return in_flight + -(-octets // qp.mtu) > serial.HALF
 
 
 def _out_of_credits(qp: QueuePair, limit: int) -> bool:

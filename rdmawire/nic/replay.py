@@ -28,7 +28,8 @@ def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
 
 
 def _remembered(qp: QueuePair, request: Arrival) -> Resource | None:
-    for resource in qp.inbound.resources:
+    """What was asked for the first time: the latest, since PSNs come round again."""
+    for resource in reversed(qp.inbound.resources):
         if resource.covers(request.psn):
             return resource if resource.opcode == request.flow.bth.opcode else None
     return None

@@ -55,7 +55,7 @@ class Drop(Enum):
     PORT_DOWN = "the port's link is down"
     STALE = "a response that nobody waits for"
     BUSY = "behind too many packets that wait for READs before them"
-    FORGOTTEN = "asked again, and no longer remembered or answered already"
+    FORGOTTEN = "asked again, and no longer remembered or allowed"
 
 
 class Layout(NamedTuple):

@@ -93,6 +93,15 @@ def test_a_read_that_comes_again_reads_again() -> None:
     assert payloads(stage) == [(100, b"before"), (100, b"behind")]
 
 
+def test_of_two_with_the_same_psn_the_later_one_is_remembered() -> None:
+    stage = stage_of()
+    add(stage, 5, psn=100)
+    stage.server.qp.inbound.skip_to(100)  # all round the circle
+    for _ in range(2):
+        add(stage, 5, psn=100)
+    assert originals(stage) == [0, 5, 5]
+
+
 def test_a_read_may_be_asked_for_from_any_of_its_packets_on() -> None:
     stage = stage_of()
     octets = bytes(range(250)) * 16
