@@ -41,7 +41,7 @@ _VALUES = {
     "range": ("3", "3..5", "1..", "..9"),
     "span of memory": ("client.source", "client.source[0:100]", "client.source[4 KiB:]"),
     "end of a connection": ("client/a", "client/a#2"),
-    "field of a frame": ("bth.psn", "aeth.value", "ip.ecn", "frame.number"),
+    "field of a frame": ("bth.psn", "infiniband.bth.psn", "ip.ecn", "frame.number"),
     "value of a field": ("100", "100..200", "[1, 5..9]", "RC_ACKNOWLEDGE", "10.0.0.1"),
 }
 
@@ -55,7 +55,8 @@ def _values() -> Iterator[str]:
     yield (
         "\nThe ends of ranges are counted in; a span ends before its second number. A file has at "
         "most 1 MiB. Within braces and brackets, text needs quotes if it has a comma or a bracket. "
-        "Aliases (`*name`) stand for what `&name` marks.\n"
+        "Aliases (`*name`) stand for what `&name` marks, and behind `<<` for its keys. Behind a size, "
+        "`k`, `M` and `G` are powers of 1024, behind a rate powers of 1000.\n"
     )
 
 
