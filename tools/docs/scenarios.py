@@ -55,8 +55,8 @@ def _values() -> Iterator[str]:
     yield (
         "\nThe ends of ranges are counted in; a span ends before its second number. A file has at "
         "most 1 MiB. Within braces and brackets, text needs quotes if it has a comma or a bracket. "
-        "Aliases (`*name`) stand for what `&name` marks, and behind `<<` for its keys. Behind a size, "
-        "`k`, `M` and `G` are powers of 1024, behind a rate powers of 1000.\n"
+        "Aliases (`*name`) stand for what `&name` marks, and behind `<<` for its keys. Behind "
+        "a size, `k`, `M` and `G` are powers of 1024, behind a rate powers of 1000.\n"
     )
 
 
