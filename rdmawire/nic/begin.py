@@ -51,11 +51,11 @@ def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
 
     Else what is sent again would be ahead of what the peer expects.
     """
-    in_flight = qp.sq.in_flight
-    if not in_flight or wqe.verb.one_packet:
+    room = serial.HALF - qp.sq.in_flight
+    if room >= LONGEST_MESSAGE // qp.mtu:
         return False
     octets = sum(sge.length for sge in wqe.wr.sges)
-    return in_flight + -(-octets // qp.mtu) > serial.HALF
+    return -(-octets // qp.mtu) > room
 
 
 def _out_of_credits(qp: QueuePair, limit: int) -> bool:

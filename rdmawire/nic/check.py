@@ -87,7 +87,7 @@ def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     """
     agreed = qp.max_dest_rd_atomic
     most = agreed + qp.device.profile.reads_beyond if agreed else 0
-    return None if qp.inbound.answers_owed() < most else Fault.RESOURCES
+    return None if qp.inbound.owes_fewer(most) else Fault.RESOURCES
 
 
 def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:

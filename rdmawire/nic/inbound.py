@@ -230,7 +230,9 @@ class Inbound:
         while len(self.resources) > most:
             self.resources.popleft()
 
-    def answers_owed(self) -> int:
-        """READs and atomics whose answer was not yet sent in full, not once."""
+    def owes_fewer(self, most: int) -> bool:
+        """Whether fewer READs and atomics than that wait for their first answer in full."""
+        if len(self.owed) < most:
+            return True
         answers = (answer for answer in self.owed if not isinstance(answer, Acknowledge))
-        return sum(not answer.replayed for answer in answers)
+        return sum(not answer.replayed for answer in answers) < most
