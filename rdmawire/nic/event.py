@@ -8,13 +8,14 @@ completion channel hands out (ibv_get_cq_event(3)).
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias
 
 from rdmawire.memory.access import Access
 from rdmawire.memory.grant import KeyFault
 
 if TYPE_CHECKING:
     from rdmawire.nic.fault import Fault
+    from rdmawire.nic.qp import QueuePair
 
 
 class EventType(IntEnum):
@@ -92,6 +93,11 @@ class InvalidRequest:
     psn: int | None = field(default=None, compare=False)
     fault: "Fault | None" = field(default=None, compare=False)
 
+    @classmethod
+    def of(cls, qp: "QueuePair", psn: int, fault: "Fault") -> Self:
+        """Of the request with this PSN."""
+        return cls(qp.number, psn, fault)
+
 
 class Denied(NamedTuple):
     """What a key did not allow: ``access`` to ``length`` octets at ``va``; ``reason`` says why."""
@@ -118,6 +124,11 @@ class AccessViolation:
     qp: int
     psn: int | None = field(default=None, compare=False)
     denied: Denied | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, qp: "QueuePair", psn: int, fault: "Fault") -> Self:  # noqa: ARG003 - a notice
+        """Of the request with this PSN, whose key the queue pair has just looked at."""
+        return cls(qp.number, psn, qp.inbound.denied)
 
 
 @dataclass(frozen=True, slots=True)

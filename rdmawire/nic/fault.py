@@ -5,18 +5,13 @@ second look-up. IBA 9.9.3 has the classes of errors that these tables write out:
 with a NAK, UC and UD drop, and what harms the connection moves the queue pair to its error state.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.event import AccessViolation, Event, InvalidRequest
+from rdmawire.nic.event import AccessViolation, InvalidRequest
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire.ib import Nak
-
-if TYPE_CHECKING:
-    from rdmawire.nic.qp import QueuePair
 
 
 class Fault(Enum):
@@ -54,36 +49,28 @@ class Reaction:
     replay: bool = False
     once: bool = False
     status: WCStatus | None = None
-    notice: Callable[["QueuePair", int, Fault], Event] | None = None
+    notice: type[InvalidRequest | AccessViolation] | None = None
     fatal: bool = False
     drop: Drop | None = None
-
-
-def _invalid(qp: "QueuePair", psn: int, fault: Fault) -> InvalidRequest:
-    return InvalidRequest(qp.number, psn, fault)
-
-
-def _denied(qp: "QueuePair", psn: int, _: Fault) -> AccessViolation:
-    return AccessViolation(qp.number, psn, qp.inbound.denied)
 
 
 _INVALID = Reaction(
     nak=Nak.INVALID_REQUEST,
     status=WCStatus.REM_INV_REQ_ERR,
-    notice=_invalid,
+    notice=InvalidRequest,
     fatal=True,
 )
 
 _ACCESS = Reaction(
     nak=Nak.REMOTE_ACCESS_ERROR,
     status=WCStatus.REM_ACCESS_ERR,
-    notice=_denied,
+    notice=AccessViolation,
     fatal=True,
 )
 _OPERATIONAL = Reaction(
     nak=Nak.REMOTE_OPERATIONAL_ERROR,
     status=WCStatus.LOC_QP_OP_ERR,
-    notice=_invalid,
+    notice=InvalidRequest,
     fatal=True,
 )
 
@@ -94,7 +81,7 @@ def _drop(reason: Drop) -> Reaction:
 
 def _ends(status: WCStatus) -> Reaction:
     """The receive ends with this status, and the queue pair with it; nothing is answered."""
-    return Reaction(status=status, notice=_invalid, fatal=True)
+    return Reaction(status=status, notice=InvalidRequest, fatal=True)
 
 
 RELIABLE: dict[Fault, Reaction] = {
@@ -114,7 +101,7 @@ RELIABLE: dict[Fault, Reaction] = {
     Fault.OPERATIONAL: _OPERATIONAL,
     # Class J of IBA 9.9.3: the message is placed, so the requester learns nothing.
     Fault.INVALIDATE: Reaction(
-        acknowledged=True, status=WCStatus.REM_INV_REQ_ERR, notice=_invalid, fatal=True
+        acknowledged=True, status=WCStatus.REM_INV_REQ_ERR, notice=InvalidRequest, fatal=True
     ),
 }
 """Services that acknowledge: what is wrong is answered. IBA 9.7.4, 9.7.5.2, 9.9.3."""

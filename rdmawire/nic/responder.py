@@ -107,7 +107,7 @@ def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> N
     if recv is not NO_RECEIVE and reaction.status is not None:
         qp.complete_receive(recv, reaction.status)
     elif reaction.notice is not None:
-        qp.device.events.append(reaction.notice(qp, request.psn, fault))
+        qp.device.events.append(reaction.notice.of(qp, request.psn, fault))
     qp.fail()
 
 
