@@ -14,9 +14,10 @@ from rdmawire.nic.work import SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import AETH, NO_CREDITS, RETH, Ack, Nak
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
-from tests.nic.stage import Stage, events, go, lossy, only, outcomes, statuses
+from tests.nic.stage import PATIENT, Stage, events, go, lossy, only, outcomes, statuses
 
 BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
+RATE = 10_000_000_000
 OCTETS = bytes(range(251)) * 40
 
 
@@ -310,3 +311,48 @@ def test_any_one_frame_may_be_lost(profile: Profile, peer: Profile, number: int)
     assert read.buffer.read(2500) == OCTETS[2:2502]
     assert statuses(stage.server) == [WCStatus.SUCCESS]
     assert events(stage.client) == []
+
+
+FRAMES = 33
+"""Of the conversation below, with nothing lost."""
+LAST = (27, 33)
+"""The last request and the last response: of their loss nothing tells but a timer."""
+
+
+def conversation(link: Link, profile: Profile) -> Stage:
+    """All kinds of work at once, on a link where answers take time, and no timer."""
+    there = PATIENT._replace(max_rd_atomic=3, max_dest_rd_atomic=3)
+    stage = Stage(Pair(link, attributes=there, profile=profile))
+    stage.server.region.write(OCTETS, 10_000)
+    for _ in range(20):
+        stage.server.receive(3000)
+    for length in (9000, 5000, 3000):
+        stage.client.read(length, of=stage.server.region, offset=10_000)
+    stage.client.write(OCTETS[:3000], to=stage.server.region)
+    stage.client.fetch_add(1, of=stage.server.region, offset=4096)
+    stage.client.send(OCTETS[:3000])
+    stage.client.read(2000, of=stage.server.region, offset=10_000)
+    stage.drive()
+    return stage
+
+
+@BOTH
+def test_any_one_frame_may_be_lost_without_a_timer_if_others_follow(profile: Profile) -> None:
+    assert len(conversation(Link(us(1), rate=RATE), profile).sent) == FRAMES
+    for number in range(1, FRAMES + 1):
+        stage = conversation(Link(us(1), rate=RATE, drop={number}), profile)
+        assert (statuses(stage.client) == [WCStatus.SUCCESS] * 7) is (number not in LAST)
+
+
+@BOTH
+def test_any_one_frame_may_come_twice_at_any_time(profile: Profile) -> None:
+    frames = [sent.frame for sent in conversation(Link(us(1), rate=RATE), profile).sent]
+    for number in range(1, FRAMES + 1):
+        stage = conversation(Link(us(1), rate=RATE, duplicate={number}), profile)
+        for frame in frames:
+            for end in (stage.client, stage.server):
+                end.nic.receive(frame, stage.now)
+        stage.drive()
+        assert statuses(stage.client) == [WCStatus.SUCCESS] * 7
+        assert stage.server.region.read(8, 4096) == (1).to_bytes(8, "little")
+        assert stage.client.qp.state is stage.server.qp.state is QPState.RTS
