@@ -14,7 +14,7 @@ from rdmawire.wire.psn import MODULUS
 from tests.nic.stage import PATIENT, Stage, key_of, only, statuses
 
 MTU = 1024
-OCTETS = bytes(range(251)) * 200
+OCTETS = bytes(range(251)) * 400
 READ = Opcode.RC_RDMA_READ_REQUEST
 
 
@@ -219,10 +219,11 @@ def test_an_atomic_answered_again_does_not_count_against_one_that_is_new() -> No
 def test_one_lost_response_costs_no_timeout_while_answers_are_under_way(
     resources: int, lost: int
 ) -> None:
-    there = PATIENT._replace(max_rd_atomic=resources, max_dest_rd_atomic=resources)
-    stage = Stage(Pair(Link(us(1), rate=100_000_000_000, drop={lost}), attributes=there))
-    stage.server.region.write(OCTETS)
-    reads = [stage.client.read(len(OCTETS), of=stage.server.region) for _ in range(resources)]
+    agreed = PATIENT._replace(max_rd_atomic=resources, max_dest_rd_atomic=resources)
+    stage = Stage(Pair(Link(us(1), rate=100_000_000_000, drop={lost}), attributes=agreed))
+    there = stage.server.buffer(len(OCTETS))
+    there.write(OCTETS)
+    reads = [stage.client.read(len(OCTETS), of=there) for _ in range(resources)]
     stage.drive()
     assert statuses(stage.client) == [WCStatus.SUCCESS] * resources
     assert all(done.buffer.read(len(OCTETS)) == OCTETS for done in reads)
