@@ -5,9 +5,10 @@ octets do. READs and atomics stay in ``resources`` after their answer, so that a
 answer gets the same again (IBA 9.7.5.1.4); there are as many as both sides agreed upon, and the
 oldest goes first.
 
-Of an answer that is asked for again only one is owed, in its place by PSN. So nobody can make
-``owed`` hold more than twice what was agreed upon, and a few ACKs: answers given again that are
-forgotten meanwhile stand before all those given for the first time.
+Of an answer that is asked for again only one is owed, in its place by PSN, and what an ACK or NAK
+says need not be said before it. So nobody can make ``owed`` hold more than twice what was agreed
+upon, and a few ACKs for each: answers given again that are forgotten meanwhile stand before all
+those given for the first time.
 """
 
 from collections import deque
@@ -199,6 +200,11 @@ class Inbound:
                 return answer
         return None
 
+    @property
+    def gives_data(self) -> bool:
+        """Whether the next answer is a READ response."""
+        return not self.cnp_due and bool(self.owed) and isinstance(self.owed[0], ReadResponse)
+
     def skip_to(self, psn: int) -> None:
         """Give the message up that was coming in; its receive is there for the next one."""
         self.incoming = NO_MESSAGE
@@ -221,8 +227,14 @@ class Inbound:
         """
         told = (answer for answer in self.owed if isinstance(answer, Acknowledge))
         if not any(answer.says(self.epsn, ack, value) for answer in told):
+            self._supersede()
             self.settle()
             self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))
+
+    def _supersede(self) -> None:
+        """What was to be acknowledged or refused last is done: the NAK that comes says so."""
+        while self.owed and isinstance(self.owed[-1], Acknowledge):
+            self.owed.pop()
 
     def remember(self, resource: Resource, most: int) -> None:
         """Keep what may be asked for again; the oldest goes."""

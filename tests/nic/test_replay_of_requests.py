@@ -285,6 +285,16 @@ def test_refusals_and_repeated_requests_fill_no_memory() -> None:
     assert len(stage.server.qp.inbound.owed) <= 2
 
 
+def test_gaps_one_after_another_fill_no_memory() -> None:
+    stage = stage_of()
+    for psn in range(100, 200):
+        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn + 1)
+        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=1)
+    assert len(stage.server.qp.inbound.owed) <= 2
+    stage.drive()
+    assert stage.psns(stage.server)[-1] == 199
+
+
 def test_what_goes_away_ends_an_answer_given_again_and_nothing_else() -> None:
     stage = stage_of()
     read(stage, 4000, psn=100)

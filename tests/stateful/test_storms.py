@@ -137,7 +137,7 @@ class Storm:
             assert posted.buffer.read(len(data)) == data
         assert self.server.region.read() == bytes(self.memory)
         assert self.numbers.read() == b"".join(cell.to_bytes(8, "little") for cell in self.cells)
-        assert self.most_owed <= 4 * self.depth + 2  # answers, and ACKs between them
+        assert self.most_owed <= 8 * self.depth + 2  # answers, and ACKs before each
 
 
 _KINDS = (
