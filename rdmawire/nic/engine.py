@@ -110,9 +110,9 @@ class Nic(Verbs):
         while ready and len(frames) < most:
             qp = next(iter(ready))
             del ready[qp]
-            answer(qp, frames, most)
+            _answer(qp, frames, most)
             while resume(qp):
-                answer(qp, frames, most)
+                _answer(qp, frames, most)
             if qp.sends and not qp.patience.resting:
                 _send(qp, frames, most)
             if len(frames) >= most:
@@ -197,6 +197,14 @@ def _role(qp: QueuePair, flow: Flow) -> Role | None:
     if flow.bth.opcode == Opcode.CNP:
         return CONGESTION
     return ROLES[qp.type].get(flow.bth.opcode)
+
+
+def _answer(qp: QueuePair, frames: list[bytes], most: int) -> None:
+    """Answer at the rate of the network, where somebody governs it, or at that of the link."""
+    if qp.governor is None:
+        answer(qp, frames, most)
+    else:
+        qp.governor.answer(frames, most)
 
 
 def _send(qp: QueuePair, frames: list[bytes], most: int) -> None:

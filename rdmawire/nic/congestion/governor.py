@@ -1,12 +1,14 @@
 """Congestion control of one queue pair at work: paced sending, and what the scheme is told.
 
-It stands between the engine and the requester: each frame goes when the pacer says, and the engine
-is woken when the next one may. A round trip is measured from a packet that was sent once to the
-answer that covers it (of a packet sent again nobody knows which one was answered).
+It stands between the engine and the requester, and before the responder, whose READ responses are
+data, too: each frame goes when the pacer says, and the engine is woken when the next one may. ACKs
+and what else an answer is do not wait for it. A round trip is measured from a packet that was sent
+once to the answer that covers it (of a packet sent again nobody knows which one was answered).
 """
 
 from collections import deque
 
+from rdmawire.nic.answer import answer
 from rdmawire.nic.congestion.scheme import Pacer, Scheme
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.requester import send
@@ -25,10 +27,26 @@ class Governor:
         self._waits = False
         self._sent: deque[tuple[int, int]] = deque()  # next PSN and time, of packets sent once
 
+    def answer(self, frames: list[bytes], most: int) -> None:
+        """Append answers, READ responses while the rate allows. It comes before ``send``."""
+        now, pacer, inbound = self.qp.device.now, self._pacer, self.qp.inbound
+        self._waits = False
+        while len(frames) < most:
+            data = inbound.gives_data
+            if data and pacer.free_at > now:
+                self._waits = True
+                break
+            before = len(frames)
+            answer(self.qp, frames, before + 1)
+            if len(frames) == before:
+                break
+            if data:
+                pacer.sent(len(frames[-1]), now)
+        self._plan()
+
     def send(self, frames: list[bytes], most: int) -> None:
         """Append frames while the rate allows, and have the engine come back for the next."""
         now, pacer = self.qp.device.now, self._pacer
-        self._waits = False
         while len(frames) < most:
             if pacer.free_at > now:
                 self._waits = True

@@ -101,6 +101,46 @@ def test_frames_go_at_the_rate() -> None:
     assert pair.server.region.read(LENGTH) == bytes(LENGTH)
 
 
+def read_from(link: Marking) -> tuple[Pair, Watched]:
+    """A pair whose client has read a long message from a server that is governed."""
+    pair, scheme = Pair(link=link), Watched()
+    pair.server.nic.control_congestion(pair.server.qp, scheme)
+    pair.client.nic.notify_congestion(pair.client.qp)
+    there = pair.server.filled(bytes(range(256)) * (LENGTH // 256))
+    got = pair.client.read(LENGTH, of=there)
+    pair.drive()
+    assert got.buffer.read(LENGTH) == there.read(LENGTH)
+    assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS]
+    return pair, scheme
+
+
+def test_read_responses_go_at_the_rate() -> None:
+    link = Marking()
+    read_from(link)
+    times = link.times(Opcode.RC_RDMA_READ_RESPONSE_MIDDLE)
+    gaps = {later - sooner for sooner, later in pairwise(times)}
+    assert gaps == {1024 + 54 + 4}  # ns, at 8 bits a ns
+
+
+def test_marked_read_responses_slow_who_sends_them() -> None:
+    link = Marking(lambda number: number > 3)
+    pair, scheme = read_from(link)
+    assert pair.server.qp.cnps == len(link.times(Opcode.CNP)) > 0
+    assert scheme.lowest <= 4 * GIGABIT
+
+
+def test_acks_do_not_wait_for_the_rate() -> None:
+    link = Marking()
+    pair, _ = governed(link)
+    pair.client.write(bytes(LENGTH), to=pair.server.region)
+    for _ in range(5):
+        pair.server.write(b"short", to=pair.client.region)
+    pair.drive(until=us(3))
+    acks = link.times(Opcode.RC_ACKNOWLEDGE)
+    assert acks
+    assert acks[0] < us(2)
+
+
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
 def test_a_mark_becomes_a_cnp_and_cuts_the_rate(kind: QPType) -> None:
     link = Marking(lambda number: number == 3)
