@@ -17,12 +17,19 @@ _PARTS: Final = 10_000
 
 @contextmanager
 def bar(name: str, size: int) -> Iterator[Callable[[int], object]]:
-    """A bar for so much of anything under a name, and what to tell how much of it is done."""
+    """A bar for so much of anything under a name, and what to tell how much of it is done.
+
+    Where standard error is no terminal, nothing is drawn.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress
 
-    with Progress(console=Console(file=sys.stderr), transient=True) as drawn:
+    console = Console(file=sys.stderr)
+    if not console.is_interactive:
+        yield lambda _: None
+        return
+    with Progress(console=console, transient=True) as drawn:
         task = drawn.add_task(escape(name), total=size)
         yield lambda done: drawn.update(task, completed=done)
 

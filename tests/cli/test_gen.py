@@ -218,6 +218,7 @@ def test_long_runs_show_how_far_they_are(tmp_path: Path) -> None:
     terminal = {"FORCE_COLOR": "1"}
     assert "gen send" in rdmawire(*words, before=soon, env=terminal).stderr
     assert rdmawire(*words, before=late, env=terminal).stderr == ""
+    assert rdmawire(*words, before=soon).stderr == ""  # no terminal
 
 
 def test_without_numpy_the_file_is_the_same_and_it_says_what_helps(tmp_path: Path) -> None:
