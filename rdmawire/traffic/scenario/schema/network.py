@@ -37,15 +37,24 @@ def _together(plan: QueuePlan, found: Found, *keys: str) -> bool:
     given = [key for key in keys if key in found.nodes]
     if given and len(given) < len(keys):
         missing = next(key for key in keys if key not in given)
-        raise Misread(
-            found.at(given[0]), f"{given[0]!r} of queue {plan.priority}", f"{missing!r} besides"
-        )
+        raise _lacks(plan, found, given[0], missing)
     return bool(given)
+
+
+def _lacks(plan: QueuePlan, found: Found, key: str, missing: str) -> Misread:
+    return Misread(found.at(key), f"{key!r} of queue {plan.priority}", f"{missing!r} besides")
+
+
+_NEEDS: Final = {"pmax": "kmin", "headroom": "xoff"}
+"""Keys of a queue that say nothing without another."""
 
 
 def _check_queue(plan: QueuePlan, found: Found, reading: Reading) -> QueuePlan:
     """Marks and pauses that make sense, as switches see it."""
     del reading
+    for key, needed in _NEEDS.items():
+        if key in found.nodes and needed not in found.nodes:
+            raise _lacks(plan, found, key, needed)
     try:
         if _together(plan, found, "kmin", "kmax"):
             Marking(plan.kmin or 0, plan.kmax or 0, plan.pmax)
