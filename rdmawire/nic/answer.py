@@ -20,9 +20,8 @@ from rdmawire.wire.opcode import Operation
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
     """Append answers, until there are ``room`` frames or none is owed."""
     owed = qp.inbound.owed
-    if qp.inbound.cnp_due and qp.notifier is not None and len(frames) < room:
-        qp.inbound.cnp_due = False
-        frames.append(qp.notifier.frame(qp))
+    if qp.inbound.cnps_due:
+        _notify(qp, frames, room)
     while owed and len(frames) < room:
         first = owed[0]
         if isinstance(first, ReadResponse):
@@ -36,6 +35,13 @@ def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
         owed.popleft()
     if qp.inbound.ack_due and len(frames) < room:
         frames.append(_acknowledge(qp, qp.inbound.take_ack()))
+
+
+def _notify(qp: QueuePair, frames: list[bytes], room: int) -> None:
+    """The CNPs that are owed, before all else: the sooner the peer hears, the better."""
+    while qp.inbound.cnps_due and qp.notifier is not None and len(frames) < room:
+        qp.inbound.cnps_due -= 1
+        frames.append(qp.notifier.frame(qp))
 
 
 def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> bool:

@@ -121,18 +121,18 @@ class Resource(NamedTuple):
 class Inbound:
     """Where the conversation stands, as the responder sees it.
 
-    ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce; ``cnp_due``
-    is a CNP. ``epsn`` is the PSN expected, ``msn`` the number of messages done; ``refused`` says
-    that the expected packet was refused, and what comes behind it need not be (one NAK for each
-    gap). ``reads`` counts the READs whose responses are owed; what would change memory under them
-    waits in ``deferred``. ``starved`` says that the peer was told of no receives. ``recv`` is the
-    receive in use, ``target`` what the key of the request in hand allows, ``denied`` what the last
-    key that did not allow its request was asked for.
+    ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce; ``cnps_due``
+    counts the CNPs owed. ``epsn`` is the PSN expected, ``msn`` the number of messages done;
+    ``refused`` says that the expected packet was refused, and what comes behind it need not be (one
+    NAK for each gap). ``reads`` counts the READs whose responses are owed; what would change memory
+    under them waits in ``deferred``. ``starved`` says that the peer was told of no receives.
+    ``recv`` is the receive in use, ``target`` what the key of the request in hand allows,
+    ``denied`` what the last key that did not allow its request was asked for.
     """
 
     __slots__ = (
         "ack_due",
-        "cnp_due",
+        "cnps_due",
         "deferred",
         "denied",
         "epsn",
@@ -170,7 +170,8 @@ class Inbound:
         """Owe no answer any more."""
         self.owed.clear()
         self.reads = 0
-        self.ack_due = self.cnp_due = False
+        self.cnps_due = 0
+        self.ack_due = False
 
     def owe(self, answer: ReadResponse | AtomicResponse) -> None:
         """Answer in turn."""
@@ -203,7 +204,7 @@ class Inbound:
     @property
     def gives_data(self) -> bool:
         """Whether the next answer is a READ response."""
-        return not self.cnp_due and bool(self.owed) and isinstance(self.owed[0], ReadResponse)
+        return not self.cnps_due and bool(self.owed) and isinstance(self.owed[0], ReadResponse)
 
     def skip_to(self, psn: int) -> None:
         """Give the message up that was coming in; its receive is there for the next one."""
