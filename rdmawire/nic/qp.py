@@ -68,6 +68,55 @@ class QueuePair:
     ``halted`` says that no work begins any more: what failed ends in its turn.
     """
 
+    __slots__ = (
+        "access",
+        "ackreq",
+        "ask_after",
+        "attributes",
+        "cap",
+        "cnps",
+        "credit_limit",
+        "dest_qp",
+        "device",
+        "drained",
+        "established",
+        "flushes",
+        "governor",
+        "halted",
+        "inbound",
+        "made_of",
+        "max_dest_rd_atomic",
+        "max_rd_atomic",
+        "migrating",
+        "min_rnr_timer",
+        "most_in_flight",
+        "mtu",
+        "notifier",
+        "number",
+        "patience",
+        "pd",
+        "pkey",
+        "qkey",
+        "recv_cq",
+        "recv_pd",
+        "rq",
+        "seal",
+        "seals",
+        "send_cq",
+        "sends",
+        "service",
+        "signal_all",
+        "sq",
+        "srq",
+        "state",
+        "takes_packets",
+        "takes_sends",
+        "type",
+        "unasked",
+        "ways_to_peer",
+        "xrc_domain",
+    )
+
     def __init__(self, device: Device, number: int, kind: QPType, init: QPInit) -> None:
         self.device = device
         self.number = number
@@ -245,21 +294,15 @@ class QueuePair:
         if status or self.signal_all or wqe.flags & SIGNALED:
             fields = (wqe.wr.wr_id, status, wqe.verb.completion, 0, wqe.length, 0, 0, self.number)
             if not self.send_cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now):
-                self._lose()
+                self.lose()
 
     def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
         """Complete a receive that failed; of those nothing else is said."""
         done = WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number)
-        self.received(done)
+        if not self.recv_cq.push(done, self.device.now):
+            self.lose()
 
-    def received(self, done: WorkCompletion, solicited: bool = False) -> bool:
-        """A receive is done; ``False`` where the CQ is full, and the queue pair has failed."""
-        kept = self.recv_cq.push(done, self.device.now, solicited)
-        if not kept:
-            self._lose()
-        return kept
-
-    def _lose(self) -> None:
+    def lose(self) -> None:
         """A completion is lost: end, and tell. IBA 11.6.3.1.
 
         An overrun does so to the queue pairs of its CQ; a target of XRC names that of each packet.

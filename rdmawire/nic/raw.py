@@ -43,7 +43,8 @@ def deliver(qp: QueuePair, frame: bytes) -> None:
         done = WorkCompletion(
             recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.number
         )
-        qp.received(done)
+        if not qp.recv_cq.push(done, qp.device.now):
+            qp.lose()
     else:
         qp.complete_receive(recv, status)
         qp.fail()
