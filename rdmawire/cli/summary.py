@@ -12,6 +12,7 @@ _SECOND = 1_000_000_000
 _COUNTS = (
     "messages",
     "octets",
+    "mads",
     "frames",
     "frame_octets",
     "retransmits",
@@ -21,9 +22,11 @@ _COUNTS = (
     "marks",
     "lost",
     "failed",
+    "refused",
 )
 _WORDS = {
     "octets": "bytes",
+    "mads": "MADs",
     "frame_octets": "bytes on the wire",
     "naks": "NAKs",
     "rnr_naks": "RNR NAKs",
@@ -31,8 +34,9 @@ _WORDS = {
     "marks": "ECN marks",
     "lost": "frames lost",
     "failed": "messages failed",
+    "refused": "connections failed",
 }
-_QUIET = {"marks", "lost", "failed", "rnr_naks"}
+_QUIET = {"mads", "marks", "lost", "failed", "refused", "rnr_naks"}
 """Counts that are left out of the table where they are 0."""
 _PATHS = {"host": "host memory", "gpu_direct": "GPUDirect", "bounce": "bounce buffers"}
 

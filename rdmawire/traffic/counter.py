@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 from rdmawire.errors import WireError
 from rdmawire.nic.head import MOST_SEEN, head_size, word_offset
 from rdmawire.nic.path import gids_of
+from rdmawire.nic.verbs import GSI_QPN
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
 from rdmawire.wire import roce
-from rdmawire.wire.ib import RETH, Ack
+from rdmawire.wire.ib import BTH, RETH, Ack
 from rdmawire.wire.inet import ECN, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.roce import Frame
@@ -68,7 +69,8 @@ class _Conversation:
 class Counted(NamedTuple):
     """What one frame was counted as: messages that are new, their octets, or a sign of trouble.
 
-    ``sign`` is the name of the counter: ``retransmits``, ``naks``, ``rnr_naks`` or ``cnps``.
+    ``sign`` is the name of the counter: ``retransmits``, ``naks``, ``rnr_naks``, ``cnps`` or
+    ``mads``.
     """
 
     messages: int = 0
@@ -81,6 +83,7 @@ NOTHING: Final = Counted()
 
 _RETRANSMIT: Final = Counted(sign="retransmits")
 _CNP: Final = Counted(sign="cnps")
+_MAD: Final = Counted(sign="mads")
 _NAKS: Final[dict[int, Counted]] = {
     Ack.NAK: Counted(sign="naks"),
     Ack.RNR_NAK: Counted(sign="rnr_naks"),
@@ -90,10 +93,10 @@ _NAKS: Final[dict[int, Counted]] = {
 class _Head(NamedTuple):
     """What the octets up to the PSN say; the PSN's word is at ``word``.
 
-    ``new`` is what the packet counts as, if it was not sent before.
+    ``reckon`` counts it; ``new`` is what the packet counts as, if it was not sent before.
     """
 
-    opcode: int
+    reckon: "_Count | None"
     word: int
     marked: bool
     new: Counted
@@ -106,20 +109,22 @@ _read_reth: Final = RETH.parse
 class FrameCounter:
     """A tap. Give it what requesters and responders send, each frame once.
 
-    ``messages`` and their ``octets`` count once, however often they were sent (an atomic has
-    eight octets, a READ as many as it asks for); ``frame_octets`` are those of all frames.
+    ``messages`` and their ``octets`` are those of applications. They count once, however often
+    they were sent (an atomic has eight octets, a READ as many as it asks for); ``frame_octets``
+    are those of all frames. ``mads`` are management datagrams, as often as they were sent.
     ``retransmits`` are request packets whose PSN was sent before. ``marks`` are frames with
     Congestion Experienced. ``last`` is the time of the last frame (ns).
     """
 
     __slots__ = (
-        *("_conversations", "_heads", "_mtus", "cnps", "frame_octets", "frames", "last", "marks"),
-        *("messages", "naks", "octets", "retransmits", "rnr_naks"),
+        *("_conversations", "_heads", "_mtus", "cnps", "frame_octets", "frames", "last", "mads"),
+        *("marks", "messages", "naks", "octets", "retransmits", "rnr_naks"),
     )
 
     def __init__(self) -> None:
         self.frames = self.frame_octets = self.messages = self.octets = 0
         self.retransmits = self.naks = self.rnr_naks = self.cnps = self.marks = 0
+        self.mads = 0
         self.last = 0
         self._heads: dict[bytes, _Head] = {}
         self._conversations: dict[tuple[bytes, bytes, int], _Conversation] = {}
@@ -136,8 +141,8 @@ class FrameCounter:
             return NOTHING
         if head.marked:
             self.marks += 1
-        count = _COUNTS.get(head.opcode)
-        return NOTHING if count is None else count(self, head, frame)
+        reckon = head.reckon
+        return NOTHING if reckon is None else reckon(self, head, frame)
 
     def _learnt(self, key: bytes, frame: bytes) -> _Head | None:
         """What a head says that was not seen before; what is built otherwise is never kept."""
@@ -157,7 +162,7 @@ class FrameCounter:
         if shape is not None and shape.part in _FULL:
             self._mtus.add(len(frame.packet.payload))
         return _Head(
-            bth.opcode,
+            _count_for(bth),
             word=word_offset(frame.headers),
             marked=any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in frame.headers),
             new=Counted(
@@ -226,6 +231,10 @@ class FrameCounter:
         self.cnps += 1
         return _CNP
 
+    def _mad(self, _: _Head, __: bytes) -> Counted:
+        self.mads += 1
+        return _MAD
+
 
 def _psn(head: _Head, frame: bytes) -> int:
     return int.from_bytes(frame[head.word + 1 : head.word + 4], "big")
@@ -249,3 +258,13 @@ _COUNTS: Final[dict[int, _Count | None]] = {
 }
 _COUNTS[Opcode.CNP] = FrameCounter._cnp
 """Opcode to what it counts as."""
+
+_OF_MANAGERS: Final = range(GSI_QPN + 1)
+"""Queue pairs to which management datagrams go, and nothing else. IBA 3.9.4."""
+
+
+def _count_for(bth: BTH) -> _Count | None:
+    """What counts packets with such a BTH."""
+    count = _COUNTS.get(bth.opcode)
+    is_mad = count is FrameCounter._message and bth.destqp in _OF_MANAGERS
+    return FrameCounter._mad if is_mad else count

@@ -45,9 +45,10 @@ class Summary(NamedTuple):
     """A run. ``messages`` and ``octets`` are those of applications, ``frame_octets`` the wire's.
 
     ``retransmits`` are request packets sent again, ``lost`` frames that never arrived, ``marks``
-    frames with Congestion Experienced, ``failed`` work that ended with an error. ``paths`` has the
-    DMA of all adapters by way, those that moved something. ``virtual_ns`` is how long it took in
-    the world, ``wall_s`` how long outside, if whoever ran it has measured that.
+    frames with Congestion Experienced, ``failed`` messages that ended with an error of their own.
+    ``mads`` are management datagrams, and ``refused`` connections that never stood. ``paths`` has
+    the DMA of all adapters by way, those that moved something. ``virtual_ns`` is how long it took
+    in the world, ``wall_s`` how long outside, if whoever ran it has measured that.
     """
 
     messages: int
@@ -64,6 +65,8 @@ class Summary(NamedTuple):
     paths: Mapping[str, Moved]
     virtual_ns: int
     wall_s: float = 0.0
+    mads: int = 0
+    refused: int = 0
 
 
 def summarise(
@@ -73,6 +76,7 @@ def summarise(
     *,
     lost: int = 0,
     failed: int = 0,
+    refused: int = 0,
 ) -> Summary:
     """What was counted, with what these adapters moved."""
     return Summary(
@@ -89,6 +93,8 @@ def summarise(
         failed=failed,
         paths=moved(nics),
         virtual_ns=virtual_ns,
+        mads=counter.mads,
+        refused=refused,
     )
 
 

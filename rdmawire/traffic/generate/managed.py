@@ -94,11 +94,11 @@ class Server(ManagedEnd):
 class Client(ManagedEnd):
     """Asks, and takes down what it was granted. ``over`` counts connections that came to an end.
 
-    ``failed`` are those that never stood.
+    ``refused`` are those that never stood.
     """
 
     over = 0
-    failed = 0
+    refused = 0
 
     def ask(self, server: ManagedEnd, dscp: int, now: int) -> None:
         """Ask for one connection."""
@@ -109,7 +109,7 @@ class Client(ManagedEnd):
     def heed(self, told: Event | CMEvent) -> None:
         if isinstance(told, event.Established):
             self.manager.disconnect(told.id, self.now)
-        self.failed += isinstance(told, _UNDONE)
+        self.refused += isinstance(told, _UNDONE)
         self.over += isinstance(told, event.Disconnected | _UNDONE)
         super().heed(told)
 
@@ -151,5 +151,5 @@ def connect(order: Order, writer: Taker, progress: Progress) -> Summary:
     with suppress(Enough):
         for count in rounds(order, order.qps):
             connecting.round(count)
-    now, failed = connecting.world.now, connecting.client.failed
-    return summarise(output.counter, (), now, lost=output.losses, failed=failed)
+    now, refused = connecting.world.now, connecting.client.refused
+    return summarise(output.counter, (), now, lost=output.losses, refused=refused)

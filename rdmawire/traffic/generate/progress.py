@@ -55,7 +55,7 @@ def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
     if order.verb is Verb.CNP:
         return lambda counted: counted.cnps, order.messages
     if order.verb is Verb.CM:
-        return lambda counted: counted.messages, DATAGRAMS * order.messages
+        return lambda counted: counted.mads, DATAGRAMS * order.messages
     octets = _octets(order, order.messages)
     if order.verb is Verb.READ:  # its octets count when they are asked for, long before they come
         return lambda counted: counted.frame_octets, octets

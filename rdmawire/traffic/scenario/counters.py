@@ -33,6 +33,7 @@ SENT: Final = {
     "naks": "NAKs that the host sent, RNR NAKs aside.",
     "rnr_naks": "RNR NAKs that the host sent.",
     "cnps": "Congestion notifications that the host sent.",
+    "mads": "Management datagrams that the host sent, such as those of its connection manager.",
 }
 """Of what a host sends."""
 

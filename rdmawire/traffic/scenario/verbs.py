@@ -62,6 +62,14 @@ class Verb:
     work: SendOpcode | None = None
     clause: str = ""
 
+    @property
+    def sends(self) -> bool:
+        """Whether it is a message to the peer."""
+        return self.work is not None and self.work not in _AT_HOME
+
+
+_AT_HOME: Final = (SendOpcode.BIND_MW, SendOpcode.REG_MR, SendOpcode.LOCAL_INV)
+"""Work that nothing is sent for. IBA 10.6, 10.7."""
 
 _ON: Final = {"on": Parameter(Takes.END, "The end that does it.", "end")}
 _FROM: Final = {"from": Parameter(Takes.SPANS, "What is sent.", "local", needed=False)}

@@ -231,6 +231,14 @@ def test_packets_are_told_in_the_words_of_the_file_with_the_frame_that_is_neares
     assert many == f"packets {said} 102: expected 0, found 1 (frame 9)"
 
 
+def test_what_is_flushed_behind_a_message_that_failed_is_not_counted_as_failed() -> None:
+    refused = step("write", local=(SOURCE,), remote=BEYOND, status="REM_ACCESS_ERR")
+    behind = step("send", inline=b"behind", status="WR_FLUSH_ERR", after=())
+    outcome = play(scene(refused, behind))
+    assert outcome.passed, told(outcome)
+    assert outcome.summary.failed == 1
+
+
 def test_idle_timers_take_no_time() -> None:
     """Rates go up again long after the last frame, if nothing is sent any more."""
     paced = connection(congestion="dcqcn", ecn=True, cnp_interval=1000)

@@ -10,11 +10,14 @@ from rdmawire.traffic.scenario.playing.machine import errno_name, refusal
 from rdmawire.traffic.scenario.playing.schedule import Schedule
 from rdmawire.traffic.scenario.playing.work import Job, Run, Wrong
 from rdmawire.traffic.scenario.tables import SUCCESS
+from rdmawire.traffic.scenario.verbs import VERBS
 
 Progress = Callable[[int, int], object]
 """Told how many pieces of work have ended, of how many."""
 
 NO_REFUSAL: Final = refusal(None)
+
+_NO_FAILURE: Final = (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR)
 
 
 class Witness(Protocol):
@@ -24,7 +27,10 @@ class Witness(Protocol):
 
 
 class Endings:
-    """``failed`` counts completions without success."""
+    """``failed`` counts messages that ended with an error of their own.
+
+    Work that was flushed behind another, or that sends nothing, is none of them.
+    """
 
     def __init__(self, schedule: Schedule, witness: Witness, progress: Progress | None) -> None:
         self.failed = 0
@@ -37,7 +43,7 @@ class Endings:
     def completed(self, job: Job, status: WCStatus) -> None:
         """A piece of work completed."""
         run = job.run
-        self.failed += status is not WCStatus.SUCCESS
+        self.failed += status not in _NO_FAILURE and VERBS[run.step.verb].sends
         if run.waited_for:
             run.endings[status.name] += 1
             if status.name != run.step.status and run.step.refused is None:

@@ -59,7 +59,7 @@ class HostWatch:
     ``total`` counts for all hosts: what answers to a READ look like the peer's frames say.
     """
 
-    NOTED: Final = ("retransmits", "naks", "rnr_naks", "cnps")
+    NOTED: Final = ("retransmits", "naks", "rnr_naks", "cnps", "mads")
 
     def __init__(self, total: FrameCounter, where: Callable[[], Seen], last: "LastWords") -> None:
         self.sent: Counter[str] = Counter()
@@ -85,6 +85,9 @@ class HostWatch:
         self._last.note(sign, frame, seen)
 
 
+_NAKS: Final = ("naks", "rnr_naks")
+
+
 class LastWords:
     """The last frames that may explain how work ended: of each queue pair, by its host's MAC."""
 
@@ -99,7 +102,7 @@ class LastWords:
         receiver, sender = frame[:_MAC], frame[_MAC : 2 * _MAC]
         if counter == "retransmits":
             self._repeats[sender, receiver, destqp] = seen
-        elif counter != "cnps":
+        elif counter in _NAKS:
             self._refusals[receiver, destqp] = seen
 
     def refusal(self, lane: Lane) -> Seen | None:
