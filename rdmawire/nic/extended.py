@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from rdmawire.memory.page import LAST_ADDRESS
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
 from rdmawire.nic.work import SendOpcode, SendWR
@@ -15,9 +16,12 @@ _Maker = Callable[[QueuePair, Wqe], Header]
 
 
 def _reth(qp: QueuePair, wqe: Wqe) -> Header:
-    """A READ goes on where its responses stopped: IBA 9.7.3.1."""
+    """A READ goes on where its responses stopped: IBA 9.7.3.1.
+
+    Past the last address, which only a peer with no memory there can make it do, it wraps.
+    """
     done = wqe.answered * qp.mtu
-    return RETH(wqe.wr.remote_address + done, wqe.wr.rkey, wqe.length - done)
+    return RETH(wqe.wr.remote_address + done & LAST_ADDRESS, wqe.wr.rkey, wqe.length - done)
 
 
 def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:

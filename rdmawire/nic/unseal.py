@@ -20,7 +20,7 @@ from rdmawire.nic.head import HEAD_OF_BTH, HEAD_SIZES, MOST_HEADS, word_offset
 from rdmawire.nic.seal import ACKREQ, state_behind
 from rdmawire.wire import roce
 from rdmawire.wire.codec import fused
-from rdmawire.wire.ib import BTH, ICRC
+from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece
@@ -38,7 +38,7 @@ class Drop(Enum):
 
     MALFORMED = "no RoCE packet of the standard"
     NOT_MINE = "for another address"
-    HEADERS = "a length or checksum of IP or UDP is wrong"
+    HEADERS = "a version, length or checksum of IP or UDP is wrong"
     TVER = "transport version other than 0"
     OPCODE = "a vendor's opcode"
     ICRC = "ICRC bad"
@@ -189,7 +189,19 @@ def _has_checksum(frame: roce.Frame) -> bool:
     return isinstance(last, UDP) and last.checksum != 0
 
 
+def _other_version(frame: roce.Frame) -> bool:
+    """An IPv6 header or GRH says another version; an IPv4 header that does so is none."""
+    return any(
+        getattr(header, row) != version
+        for kind, row, version in _VERSIONS
+        for header in frame.headers
+        if isinstance(header, kind)
+    )
+
+
+_VERSIONS = ((IPv6, "version", 6), (GRH, "ipver", 6))
 _RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
+    (Drop.HEADERS, _other_version),
     (Drop.HEADERS, lambda frame: frame.seal().headers != frame.headers),
     (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
     (Drop.OPCODE, lambda frame: frame.packet.bth.opcode not in SHAPES),

@@ -231,9 +231,12 @@ class Verbs(Port):
     def destroy_qp(self, qp: QueuePair) -> None:
         """ibv_destroy_qp(3): nothing of it completes any more.
 
-        EBUSY in a multicast group, and while windows of type 2A are bound on it.
+        EBUSY in a multicast group, while flows go to it, and while windows of type 2A are bound
+        on it.
         """
         check_qp(self.device, qp)
+        if any(rule.qp is qp for rule in self._rules):
+            raise VerbsError(f"QP {qp.number:#x} has flows: destroy them first", EBUSY)
         if self.groups.holds(qp.number):
             raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
         self.memory.check_unbound_from(qp.number)

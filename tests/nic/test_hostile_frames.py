@@ -16,13 +16,13 @@ from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.srq import XRCReceiver
 from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS
-from rdmawire.nic.work import RecvWR
+from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, XRCETH
+from rdmawire.wire.ib import AETH, BTH, RETH, XRCETH
 from rdmawire.wire.opcode import SHAPES, Opcode
 from rdmawire.wire.packet import LAYOUTS, Packet
-from tests.nic.stage import Stage, events
+from tests.nic.stage import Stage, events, statuses
 
 MTU = 1024
 
@@ -199,3 +199,23 @@ def test_traffic_that_is_tampered_with_does_no_harm(seed: int, kind: QPType) -> 
     for _, end in product(range(1000), traffic.ends):
         end.nic.transmit(now)
     assert not any(end.nic.transmit(now) for end in traffic.ends)
+
+
+def test_a_read_of_the_last_octets_goes_on_past_them_where_a_peer_answers_it() -> None:
+    stage = Stage()
+    client = stage.client
+    sink = client.buffer(3000)
+    read = SendWR(SendOpcode.RDMA_READ, (sink.sge(3000),), 1, remote_address=2**64 - 8, rkey=1)
+    client.nic.post_send(client.qp, [read], 0)
+    client.nic.transmit(0)
+    first = Packet.make(
+        Opcode.RC_RDMA_READ_RESPONSE_FIRST, AETH(value=31, msn=1), payload=bytes(MTU), psn=100
+    )
+    stage.tell(first, by=stage.server)
+    due = client.nic.next_timer()
+    assert due is not None
+    client.nic.handle_timer(due)
+    (again,) = client.nic.transmit(due)
+    assert roce.parse(again).packet.header(RETH) == RETH(MTU - 8, 1, 3000 - MTU)
+    stage.drive()
+    assert statuses(client) == [WCStatus.RETRY_EXC_ERR]

@@ -1,5 +1,7 @@
 """Raw packet queue pairs: frames from and to memory, by rule."""
 
+from errno import EBUSY
+
 import pytest
 
 from rdmawire.errors import VerbsError
@@ -145,3 +147,15 @@ def test_only_raw_packet_queue_pairs_have_flows() -> None:
     qp = host.nic.create_qp(QPType.UD, QPInit(host.pd, cq, cq))
     with pytest.raises(VerbsError, match="takes no raw packets"):
         host.nic.create_flow(FlowRule(qp))
+
+
+def test_a_queue_pair_that_has_flows_is_not_destroyed() -> None:
+    host = Host(1)
+    cq = host.nic.create_cq(4)
+    qp = host.nic.create_qp(QPType.RAW_PACKET, QPInit(host.pd, cq, cq))
+    flow = host.nic.create_flow(FlowRule(qp))
+    with pytest.raises(VerbsError, match="has flows: destroy them first") as caught:
+        host.nic.destroy_qp(qp)
+    assert caught.value.errno == EBUSY
+    host.nic.destroy_flow(flow)
+    host.nic.destroy_qp(qp)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rdmawire.fabric.pair import Pair
+from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.head import MOST_HEADS
 from rdmawire.nic.path import headers_to
 from rdmawire.nic.state import QPState, QPType
@@ -16,7 +17,7 @@ from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
-from tests.nic.stage import PATIENT, Stage, events, key_of
+from tests.nic.stage import PATIENT, Stage, events, key_of, outcomes
 
 WRITE = Opcode.RC_RDMA_WRITE_ONLY
 
@@ -67,6 +68,10 @@ DROPPED: dict[str, tuple[Drop, Forgery]] = {
     "another UDP port": (Drop.MALFORMED, _sealed(lambda _, f: with_header(f, 2, dstport=4792))),
     "a bad IP checksum": (Drop.HEADERS, lambda _, f: flipped(f.seal().build(), 25)),
     "a bad UDP checksum": (Drop.HEADERS, lambda _, f: flipped(f.seal().build(), 40)),
+    "IP version 6 in an IPv4 header": (
+        Drop.MALFORMED,
+        lambda _, f: with_header(f, 1, version=6).build(),
+    ),
     "TVER 1": (Drop.TVER, _sealed(lambda _, f: with_bth(f, tver=1))),
     "another MAC": (Drop.NOT_MINE, _sealed(lambda _, f: with_header(f, 0, dst=b"\2abcde"))),
     "another IP address": (
@@ -87,6 +92,19 @@ DROPPED: dict[str, tuple[Drop, Forgery]] = {
     ),
     "a vendor's opcode": (Drop.OPCODE, _sealed(lambda _, f: _vendor(f))),
 }
+
+
+@pytest.mark.parametrize("version", [0, 4, 5, 7])
+def test_an_ipv6_header_of_another_version_is_dropped_and_what_comes_behind_it_taken(
+    version: int,
+) -> None:
+    stage = Stage(Pair(ipv6=True, attributes=PATIENT))
+    frame = stage.forge(Packet.make(Opcode.RC_SEND_ONLY, payload=b"1234", psn=100))
+    stage.server.receive(4)
+    bad = frame[:14] + bytes((version << 4,)) + frame[15:]
+    stage.server.nic.receive_all([bad, frame], 0)
+    assert stage.server.nic.drops == {Drop.HEADERS: 1}
+    assert outcomes(stage.server) == [(1, WCStatus.SUCCESS)]
 
 
 def _vendor(frame: Frame) -> Frame:
