@@ -35,6 +35,14 @@ def check_number(name: str, value: object, low: int = 0, high: int = LAST_ADDRES
         raise VerbsError(f"{name} {shown(value)} is not within {low}..{high}", EINVAL)
 
 
+def check_time(now: object) -> None:
+    """``VerbsError`` EINVAL for what is no time in whole nanoseconds.
+
+    Where frames come and go, ask this only of what is not plainly an ``int``.
+    """
+    check_number("now", now)
+
+
 def check_kind(name: str, value: object, kind: type) -> None:
     """``VerbsError`` EINVAL for what is not of this class."""
     if not isinstance(value, kind):
@@ -46,6 +54,16 @@ def check_octets(name: str, value: object, length: int) -> None:
     check_kind(name, value, bytes)
     if isinstance(value, bytes) and len(value) != length:
         raise VerbsError(f"{name} has {len(value)} octets, not {length}", EINVAL)
+
+
+def check_able(name: str, value: object, *methods: str) -> None:
+    """``VerbsError`` EINVAL for what lacks one of these methods, and for a class of what has them.
+
+    For what is told apart by what it does, and has no class of its own.
+    """
+    for method in methods:
+        if isinstance(value, type) or not callable(getattr(value, method, None)):
+            raise VerbsError(f"{name} is {shown(value)}, which cannot {method}()", EINVAL)
 
 
 def each(name: str, values: Iterable[T]) -> Iterator[T]:

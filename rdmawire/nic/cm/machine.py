@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from rdmawire.memory.argument import check_able, check_kind, check_time
 from rdmawire.nic.address import AddressHandle
 from rdmawire.nic.cm.connection import Connection
 from rdmawire.nic.cm.event import CMEvent
@@ -56,6 +57,10 @@ class Machine:
         random: Randomness,
         settings: CMSettings = DEFAULTS,
     ) -> None:
+        check_kind("nic", nic, Nic)
+        check_able("neighbours", neighbours, "__call__")
+        check_able("random", random, "getrandbits")
+        check_kind("settings", settings, CMSettings)
         settings.check()
         self.nic = nic
         self.neighbours = neighbours
@@ -155,6 +160,7 @@ class Machine:
 
     def handle_timer(self, now: int) -> None:
         """Ask again what was not answered, give up, and forget what is over."""
+        check_time(now)
         self.now = now
         for conn in self._deadlines.due(now):
             if WAITS[conn.state] is Wait.END:

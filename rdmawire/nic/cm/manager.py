@@ -15,7 +15,7 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, check_number
+from rdmawire.memory.argument import check_kind, check_number, check_time
 from rdmawire.nic.address import AddressHandle, check_address
 from rdmawire.nic.cm.compose import room_in, room_in_request
 from rdmawire.nic.cm.connection import Connection
@@ -27,6 +27,7 @@ from rdmawire.nic.cm.service import Endpoints, flow_label, has_ip_header
 from rdmawire.nic.cm.settings import CMSettings, ConnParam, Terms, ack_timeout, duration
 from rdmawire.nic.cm.state import CMState, Input
 from rdmawire.nic.engine import Nic
+from rdmawire.nic.ownership import check_qp
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.wire.cm import REJ, REP, SIDRREP
@@ -61,6 +62,7 @@ class ConnectionManager(Machine):
     def listen(self, service: int, *, datagrams: bool = False, backlog: int = 1024) -> None:
         """Be told of requests for a service; EBUSY where somebody listens already."""
         check_number("service_id", service)
+        check_kind("datagrams", datagrams, bool)
         check_number("backlog", backlog, 1)
         if (service, datagrams) in self.listeners:
             raise VerbsError(f"service {service:#x} has a listener already", EBUSY)
@@ -68,6 +70,8 @@ class ConnectionManager(Machine):
 
     def stop_listening(self, service: int, *, datagrams: bool = False) -> None:
         """Be told of no more; those that were told of may still be answered."""
+        check_number("service_id", service)
+        check_kind("datagrams", datagrams, bool)
         if self.listeners.pop((service, datagrams), None) is None:
             raise VerbsError(f"service {service:#x} has no listener", EINVAL)
 
@@ -87,8 +91,8 @@ class ConnectionManager(Machine):
         Gives the connection's id. ``source_port`` 0 draws one, for services that have ports. With
         ``by_hand``, ``ConnectResponse`` is told before ``establish`` goes on. rdma_connect(3).
         """
-        self.now = now
-        check_kind("qp", qp, QueuePair)
+        self._begin(now)
+        check_qp(self.nic.device, qp)
         check_kind("param", param, ConnParam)
         datagrams = qp.type is QPType.UD
         check_fit(qp, datagrams=datagrams)
@@ -144,7 +148,7 @@ class ConnectionManager(Machine):
     ) -> None:
         """Grant what a peer asked for. rdma_accept(3)."""
         conn = self._owned(number, Input.ACCEPT, now)
-        check_kind("qp", qp, QueuePair)
+        check_qp(self.nic.device, qp)
         check_kind("param", param, ConnParam)
         check_fit(qp, datagrams=conn.datagrams)
         param.check(room_in(SIDRREP if conn.datagrams else REP))
@@ -191,9 +195,14 @@ class ConnectionManager(Machine):
         """
         self.step(self._owned(number, Input.DESTROY, now), Input.DESTROY)
 
+    def _begin(self, now: int) -> None:
+        """The owner calls at this time."""
+        check_time(now)
+        self.now = now
+
     def _owned(self, number: int, what: Input, now: int) -> Connection:
         """The owner's connection of that number, if it is at a point where the call makes sense."""
-        self.now = now
+        self._begin(now)
         check_number("id", number)
         conn = self.registry.get(number)
         if conn is None or conn.silent:
@@ -217,6 +226,8 @@ class ConnectionManager(Machine):
         ``frame`` is what the NIC took in last. Nearly always there is nothing to do, and this is
         asked after each frame.
         """
+        if now.__class__ is not int:
+            check_time(now)
         self.now = now
         if self.gsi.waiting:
             self._take_in()
