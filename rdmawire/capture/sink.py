@@ -106,24 +106,33 @@ def open_sink(path: AnyPath) -> tuple[Sink, str]:
     if place == STREAM:
         return _standard_output(), "standard output"
     try:
-        return _sink(Path(os.path.realpath(place))), name
+        return _sink(place), name
     except OSError as error:
         raise write_refusal(error, name) from error
     except ValueError as error:
         raise CaptureError(f"{place!r} is no name of a file: {error}") from error
 
 
-def _sink(target: Path) -> Sink:
-    """The sink for a path without symbolic links: those stay, what they point at is replaced."""
+def _sink(place: str) -> Sink:
+    """The sink for a path. Symbolic links stay, and what they point at is replaced.
+
+    What is no file is opened by the path as given: the links of ``/dev/fd`` name pipes, which no
+    other path leads to.
+    """
     try:
-        mode = target.stat().st_mode
+        mode = os.stat(place).st_mode
     except FileNotFoundError:
-        return FileSink(target)
+        return FileSink(_behind_links(place))
     if not stat.S_ISREG(mode):
-        return StreamSink(open(target, "wb", buffering=0))
+        return StreamSink(open(place, "wb", buffering=0))
+    target = _behind_links(place)
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "is read-only")
     return FileSink(target, mode)
+
+
+def _behind_links(place: str) -> Path:
+    return Path(os.path.realpath(place))
 
 
 def _standard_output() -> Sink:

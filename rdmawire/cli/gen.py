@@ -15,7 +15,7 @@ from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
-from rdmawire.cli.suffix import check_suffix
+from rdmawire.cli.suffix import by_own_name, check_suffix
 from rdmawire.cli.summary import write_summary
 from rdmawire.screen import quoted
 from rdmawire.traffic.generate.address import Address
@@ -191,6 +191,7 @@ def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **w
         raise click.UsageError("--json prints the summary, -q does not: give one of them")
     order = _order(**wishes)
     check_suffix(path)
+    path = by_own_name(path)
     if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a capture is no text: name a file with -w FILE")
     if not quiet:

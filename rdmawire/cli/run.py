@@ -15,6 +15,7 @@ from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.shown import octets_of_input, print_keys, print_list, print_schema, text_of_word
 from rdmawire.cli.streams import complain
+from rdmawire.cli.suffix import by_own_name
 from rdmawire.cli.target import Target
 from rdmawire.cli.together import check_together
 from rdmawire.cli.verdicts import Results
@@ -117,7 +118,7 @@ def command(
     if schema or listing:
         return print_schema() if schema else print_list()
     names = _names(scenarios, every=every)
-    target = Target(capture, points, arrived=arrived)
+    target = Target(capture and by_own_name(capture), points, arrived=arrived)
     target.check(names)
     said_to = sys.stderr if target.is_output else sys.stdout
     results = Results(said_to, as_json=as_json, quiet=quiet, counters=counters)

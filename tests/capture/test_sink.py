@@ -128,6 +128,16 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+def test_a_pipe_that_only_its_descriptor_names_is_written_to() -> None:
+    reading, writing = os.pipe()
+    sink, _ = open_sink(f"/dev/fd/{writing}")
+    os.close(writing)
+    sink.write(b"abc")
+    sink.commit()
+    with open(reading, "rb") as file:
+        assert file.read() == b"abc"
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

@@ -311,3 +311,12 @@ def test_a_mistake_in_a_file_of_maps_is_one_line(tmp_path: Path) -> None:
     line = refused("edit", *words, status=2)
     said = "line 2: '17=banana': 'banana' is no number"
     assert line.startswith(f"rdmawire: Invalid value for '--map': {maps}, {said}")
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", ">(cat)"])
+def test_a_pipe_by_its_descriptor_is_written_to(name: str) -> None:
+    line = f'"$@" -q -w {name} {RNR} | cat'
+    words = ["bash", "-c", line, "bash", *RDMAWIRE, "edit"]
+    made = subprocess.run(words, capture_output=True, check=True, timeout=60)
+    assert made.stderr == b""
+    assert made.stdout == Path(RNR).read_bytes()

@@ -62,8 +62,9 @@ def test_the_suffix_says_the_form(tmp_path: Path, suffix: str, form: str, packin
         assert reader.interfaces[0].resolution == 10**9
 
 
-def test_standard_output_has_the_capture_and_nothing_else() -> None:
-    program = [*RDMAWIRE, "gen", "atomic", "--count", "3", "-w", "-"]
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_standard_output_has_the_capture_and_nothing_else(name: str) -> None:
+    program = [*RDMAWIRE, "gen", "atomic", "--count", "3", "-w", name]
     made = subprocess.run(program, capture_output=True, check=True, timeout=60)
     assert b"messages" in made.stderr
     said = rdmawire("dissect", "-q", "-", stdin=made.stdout)

@@ -149,8 +149,11 @@ def test_what_befell_frames_is_a_comment_that_a_filter_finds(tmp_path: Path) -> 
     assert rdmawire("dissect", *words, path).stdout == "1\n"
 
 
-def test_frames_go_to_standard_output_and_all_else_beside(here: str, tmp_path: Path) -> None:
-    done = subprocess.run([*RDMAWIRE, "run", here, "-w", "-"], capture_output=True, check=True)
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_frames_go_to_standard_output_and_all_else_beside(
+    here: str, tmp_path: Path, name: str
+) -> None:
+    done = subprocess.run([*RDMAWIRE, "run", here, "-w", name], capture_output=True, check=True)
     assert done.stderr.decode().startswith(f"passed  {here}: One WRITE")
     path = tmp_path / "out.pcap"
     path.write_bytes(done.stdout)
