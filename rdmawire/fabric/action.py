@@ -53,11 +53,14 @@ def corrupt(
 ) -> Passings:
     """One bit is turned: of the ``octet`` counted from the BTH, or from the pad's end if negative.
 
-    Where there is no BTH, the whole frame counts. ``anywhere`` leaves both to chance. With
-    ``seal`` the ICRC fits what stands there then.
+    ``anywhere`` leaves both to chance. With ``seal`` the ICRC fits what stands there then. Where
+    there is no BTH, the whole frame counts, and unless sealed it is lost: no switch and no adapter
+    takes in what has a bad FCS (IEEE 802.3, 4.2.4.1.2).
     """
     frame = passing.frame
     fields = Fields(frame)
+    if not frame or (fields.frame is None and not seal):
+        return ()
     places = fields.transport or range(len(frame))
     place = places[random.randrange(len(places)) if anywhere else octet % len(places)]
     turned = frame[place] ^ 1 << (random.randrange(8) if anywhere else bit)
@@ -66,9 +69,14 @@ def corrupt(
 
 
 def truncate(passing: Passing, random: Random, *, by: int = 4, seal: bool = False) -> Passings:  # noqa: ARG001
-    """The last octets are missing. With ``seal``, they are the payload's last, and all fits."""
-    frame = passing.frame
-    left = Fields(frame).shortened(by) if seal else frame[: max(len(frame) - by, 0)]
+    """The last octets are missing. With ``seal``, they are the payload's last, and all fits.
+
+    Without, a frame that has no ICRC is lost, for its FCS is bad.
+    """
+    frame, fields = passing.frame, Fields(passing.frame)
+    if fields.frame is None and not seal and by > 0:
+        return ()
+    left = fields.shortened(by) if seal else frame[: max(len(frame) - by, 0)]
     return (passing._replace(frame=left),) if left else ()
 
 

@@ -17,6 +17,7 @@ from random import Random
 from typing import Final
 
 from rdmawire.fabric.action import ACTIONS, check_action
+from rdmawire.fabric.astray import followed
 from rdmawire.fabric.field import Fields, check_name
 from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import FabricError
@@ -134,7 +135,8 @@ def _values(wanted: Wanted) -> Collection[Value]:
 class Faults:
     """Rules of a link. All that mean a frame act on it, one after the other.
 
-    All that is random comes from ``random``: the same seed gives the same faults.
+    All that is random comes from ``random``: the same seed gives the same faults. A frame that is
+    sent elsewhere again and again is lost: :mod:`rdmawire.fabric.astray`.
     :class:`FabricError` for rules that make more than :data:`MOST_COPIES` of one frame.
     """
 
@@ -151,4 +153,4 @@ class Faults:
         for rule in self.rules:
             if rule.means(fields, self._random):
                 passings = rule.apply(passings, self._random)
-        return passings
+        return followed(frame, passings)

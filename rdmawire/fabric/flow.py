@@ -21,6 +21,9 @@ _IPV4: Final = EtherType.IPV4.to_bytes(2, "big") + b"\x45"
 _IPV6: Final = EtherType.IPV6.to_bytes(2, "big")
 _VLAN: Final = EtherType.VLAN.to_bytes(2, "big")
 _CAPABLE: Final = (ECN.ECT_0, ECN.ECT_1)
+_IPV4_KEY: Final = 16 + 1 + 12
+_IPV6_KEY: Final = 18 + 1 + 36
+"""Octets of a key with all addresses and ports in it."""
 
 
 class Traits(NamedTuple):
@@ -70,16 +73,17 @@ class Classifier:
     def read(self, key: bytes) -> Traits:
         """The traits that a key stands for."""
         if key[12:15] == _IPV4 and len(key) >= 16:
-            return self._of_ip(key[15] >> 2, key[15] & 3, key[16:])
+            return self._of_ip(key[15] >> 2, key[15] & 3, key[16:], whole=len(key) == _IPV4_KEY)
         if key[12:14] == _IPV6 and len(key) >= 16:
             tclass = (key[14] & 0xF) << 4 | key[15] >> 4
-            return self._of_ip(tclass >> 2, tclass & 3, key[18:])
+            return self._of_ip(tclass >> 2, tclass & 3, key[18:], whole=len(key) == _IPV6_KEY)
         if key[12:14] == _VLAN and len(key) >= Ethernet.SIZE + VLAN.SIZE:
             return Traits(VLAN.parse(key, Ethernet.SIZE).priority, False, key[:14])
         return Traits(0, False, key[:14])
 
-    def _of_ip(self, dscp: int, ecn: int, flow: bytes) -> Traits:
-        return Traits(self._priorities.get(dscp, 0), ecn in _CAPABLE, flow)
+    def _of_ip(self, dscp: int, ecn: int, flow: bytes, *, whole: bool) -> Traits:
+        """Of a ``whole`` IP header, and of one that a fault cut short: no mark fits in that."""
+        return Traits(self._priorities.get(dscp, 0), whole and ecn in _CAPABLE, flow)
 
 
 def marked(frame: bytes) -> bytes:

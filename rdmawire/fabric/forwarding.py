@@ -27,7 +27,7 @@ def chosen(ports: Ports, flow: bytes, seed: int) -> int:
 class AddressTable:
     """MAC address to the ports behind which it is. Given entries stay; others are learnt.
 
-    ``most`` addresses are learnt, and no more: frames to the others go everywhere.
+    ``most`` addresses are learnt, and no more: nobody knows where the others are.
     """
 
     __slots__ = ("_given", "_learnt", "_most")
@@ -50,9 +50,10 @@ class AddressTable:
         self._learnt[mac] = port
         return True
 
-    def ports(self, mac: bytes) -> Ports | None:
-        """Where an address is, if that is known."""
-        if given := self._given.get(mac):
-            return given
-        port = self._learnt.get(mac)
-        return None if port is None else (port,)
+    def given(self, mac: bytes) -> Ports:
+        """Behind which ports an address is, as somebody said; none if nobody did."""
+        return self._given.get(mac, ())
+
+    def learnt(self, mac: bytes) -> int | None:
+        """At which port an address was heard, if it was."""
+        return self._learnt.get(mac)

@@ -61,6 +61,7 @@ class Network:
         self.macs: dict[str, Mac] = {}
         self.stations: dict[str, Station] = {}
         self._edges: dict[str, dict[str, SwitchPort | None]] = {}
+        self._trees: dict[str, set[str]] = {}
         self._numbers = count()
         self._classifier = Classifier(self.settings.priorities)
 
@@ -78,6 +79,7 @@ class Network:
         self._add(name)
         mine = self.settings if settings is None else settings
         self.switches[name] = switch = Switch(name, mine, self.random(name))
+        self._trees[name] = {name}
         return switch
 
     def _add(self, name: str) -> None:
@@ -86,24 +88,39 @@ class Network:
         self._edges[name] = {}
 
     def join(self, one: str, other: str, link: Link) -> Link:
-        """Lay a link between two, from now on called by their names."""
+        """Lay a link between two, from now on called by their names.
+
+        Frames to addresses that no switch was told of take no link that closes a loop.
+        """
         name = f"{one}-{other}"
         if other in self._neighbours(one) or one in self._neighbours(other):
             raise FabricError(f"link {name!r} is there already")
         link.name = name
         self.links[name] = link
+        spans = self._spans(one, other)
         for end, peer in ((one, other), (other, one)):
-            self._edges[end][peer] = self._attach(end, peer, link)
+            self._edges[end][peer] = self._attach(end, peer, link, spans=spans)
         return link
+
+    def _spans(self, one: str, other: str) -> bool:
+        """Whether a link joins what was not joined before: such links are a spanning tree."""
+        if one not in self.switches or other not in self.switches:
+            return True
+        few, many = sorted((self._trees[one], self._trees[other]), key=len)
+        if few is many:
+            return False
+        many |= few
+        self._trees.update(dict.fromkeys(few, many))
+        return True
 
     def _neighbours(self, name: str) -> dict[str, SwitchPort | None]:
         if name not in self._edges:
             raise FabricError(f"no host and no switch is called {name!r}")
         return self._edges[name]
 
-    def _attach(self, end: str, peer: str, link: Link) -> SwitchPort | None:
+    def _attach(self, end: str, peer: str, link: Link, *, spans: bool) -> SwitchPort | None:
         if end in self.switches:
-            return self._attach_switch(end, peer, link)
+            return self._attach_switch(end, peer, link, spans=spans)
         if end in self.stations:
             raise FabricError(f"host {end!r} is on a link already")
         machine = self.hosts[end]
@@ -111,10 +128,10 @@ class Network:
         self.stations[end] = self.world.place(mac, machine.mac, link)
         return None
 
-    def _attach_switch(self, end: str, peer: str, link: Link) -> SwitchPort:
+    def _attach_switch(self, end: str, peer: str, link: Link, *, spans: bool) -> SwitchPort:
         name = f"{end}:{peer}"
         address = b"\x06" + next(self._numbers).to_bytes(5, "big")
-        self.ports[name] = port = self.switches[end].add_port(address, link)
+        self.ports[name] = port = self.switches[end].add_port(address, link, spans=spans)
         self.stations[name] = station = self.world.place(port, address, link, relays=True)
         port.wake = partial(self.world.wake, station)
         return port

@@ -6,10 +6,11 @@ once for each flow and kept, until the table of addresses changes.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
+from rdmawire.fabric.astray import kept
 from rdmawire.fabric.buffer import Buffer
 from rdmawire.fabric.egress import OWN, Egress, Lane
 from rdmawire.fabric.flow import MOST_KEYS, Classifier, key_of, marked
@@ -19,6 +20,7 @@ from rdmawire.fabric.mac import Paced
 from rdmawire.fabric.pause import MOST_QUANTA, pfc_frame, quanta_of
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import Marking, Settings
+from rdmawire.wire.inet import Ethernet, EtherType
 
 RESERVED: Final = b"\x01\x80\xc2\x00\x00"
 """How addresses begin that no switch forwards, if the last octet is below 0x10. 802.1Q, 8.6.3."""
@@ -36,16 +38,20 @@ class SwitchPort:
 
     ``drops`` and ``marks`` count frames by priority: those to leave here for which there was no
     room, and those that were marked. ``stops`` counts pauses that were asked for here; ``told`` are
-    the priorities that the peer was told to stop.
+    the priorities that the peer was told to stop. One that ``spans`` is part of the tree that
+    frames take of whose address nobody knows the place: all ports are, but where links make loops.
     """
 
     __slots__ = (
         *("_refresh", "_ways", "drops", "egress", "mac", "marks"),
-        *("number", "stops", "switch", "told", "wake"),
+        *("number", "spans", "stops", "switch", "told", "wake"),
     )
 
-    def __init__(self, switch: "Switch", number: int, mac: bytes, link: Paced) -> None:
+    def __init__(
+        self, switch: "Switch", number: int, mac: bytes, link: Paced, *, spans: bool
+    ) -> None:
         self.switch = switch
+        self.spans = spans
         self.number = number
         self.mac = mac
         self.egress = Egress(link.rate, switch.settings.scheduling)
@@ -58,20 +64,27 @@ class SwitchPort:
         self._refresh = 0
 
     def receive(self, frame: bytes, now: int) -> None:
-        """A frame comes in: a pause is for this port, all else goes on."""
+        """A frame comes in: MAC control is for this port, all else goes on."""
         key = key_of(frame)
         way = self._ways.get(key)
         if way is None:
-            quanta = quanta_of(frame)
-            if quanta is not None:
-                self.egress.pause(quanta, now)
-                self.wake()
+            if key[12:14] == _MAC_CONTROL:
+                self._heed(frame, now)
                 return
             way = self._find(key)
         if not way.ports:
             self.switch.stranded += 1
         for port in way.ports:
             self.switch.pass_on(frame, way.lane, port, now)
+
+    def _heed(self, frame: bytes, now: int) -> None:
+        """Rest as a pause says; other MAC control goes nowhere. IEEE 802.3, 31."""
+        quanta = quanta_of(frame)
+        if quanta is None:
+            self.switch.stranded += 1
+        else:
+            self.egress.pause(quanta, now)
+            self.wake()
 
     def _find(self, key: bytes) -> Way:
         if len(self._ways) >= MOST_KEYS:
@@ -126,6 +139,10 @@ class SwitchPort:
         self.wake()
 
 
+_NOWHERE: Final = Way((), Lane())
+_MAC_CONTROL: Final = EtherType.MAC_CONTROL.to_bytes(2, "big")
+
+
 def _nobody() -> None:
     """Nobody waits for the port yet."""
 
@@ -133,7 +150,12 @@ def _nobody() -> None:
 class Switch:
     """A switch. ``random`` decides about marks where ``settings`` leave them to chance.
 
-    ``stranded`` counts frames that no port leads on; ports count all else.
+    A frame whose address was given takes one of the ports that were given for it. Any other goes
+    along the tree of ports that span, to the port at which its address was heard or else to all,
+    if it came in by one of them: so no frame goes round, however switches are joined.
+
+    ``stranded`` counts frames that no port leads on: runts, MAC control, what is for the switch
+    itself, and what would have to go back; ports count all else.
     """
 
     def __init__(
@@ -148,6 +170,7 @@ class Switch:
         self.table = AddressTable(self.settings.addresses)
         self.buffer = Buffer(self.settings)
         self.stranded = 0
+        self._own: set[bytes] = set()
         self._random = random
         self._classifier = Classifier(self.settings.priorities)
         self._pausing = frozenset(self.settings.pausing)
@@ -157,12 +180,16 @@ class Switch:
         if random is None and any(m.by_chance for m in marking.values()):
             raise FabricError(f"{name}: marks are left to chance, and no Random is given for it")
 
-    def add_port(self, mac: bytes, link: Paced) -> SwitchPort:
-        """One more port, with an address of its own, at the end of a link."""
+    def add_port(self, mac: bytes, link: Paced, *, spans: bool = True) -> SwitchPort:
+        """One more port, with an address of its own, at the end of a link.
+
+        Where links make a loop, some of its ports must not span: ``Network`` sees to that.
+        """
         if self.settings.pausing and link.rate is None:
             raise FabricError(f"{self.name}: pauses count in bit times, and the link has no rate")
-        port = SwitchPort(self, len(self.ports), mac, link)
+        port = SwitchPort(self, len(self.ports), mac, link, spans=spans)
         self.ports.append(port)
+        self._own.add(mac)
         self.buffer.add_port()
         self._forget()
         return port
@@ -175,23 +202,29 @@ class Switch:
 
     def way(self, ingress: SwitchPort, key: bytes) -> Way:
         """Where frames with this key go that come in by this port; who sent them is learnt."""
-        if self.table.learn(key[6:12], ingress.number):
+        if len(key) < Ethernet.SIZE or self._stays(key[:6]):
+            return _NOWHERE
+        if ingress.spans and self.table.learn(key[6:12], ingress.number):
             self._forget()
         traits = self._classifier.read(key)
         lane = Lane(traits.priority, ingress.number, traits.markable)
-        others = self._others(ingress, key[:6])
-        if others is None:
-            return Way(tuple(port for port in self.ports if port is not ingress), lane)
-        if not others:
-            return Way((), lane)
-        return Way((self.ports[chosen(others, traits.tuple, self.settings.seed)],), lane)
+        given = self.table.given(key[:6])
+        if not given:
+            return Way(tuple(self._along_tree(ingress, key[:6])), lane)
+        # Who is nearer would not send it here: it goes back to none of them.
+        port = self.ports[chosen(given, traits.tuple, self.settings.seed)]
+        return Way(() if ingress.number in given else (port,), lane)
 
-    def _others(self, ingress: SwitchPort, mac: bytes) -> tuple[int, ...] | None:
-        """The ports behind which an address is, but this one; ``None`` if nobody knows."""
-        if mac[:5] == RESERVED and mac[5] < 0x10:
-            return ()
-        ports = self.table.ports(mac)
-        return ports and tuple(number for number in ports if number != ingress.number)
+    def _stays(self, mac: bytes) -> bool:
+        """Whether what is for an address goes no further."""
+        return mac in self._own or (mac[:5] == RESERVED and mac[5] < 0x10)
+
+    def _along_tree(self, ingress: SwitchPort, mac: bytes) -> Iterator[SwitchPort]:
+        """The ports that a frame takes whose address was not given."""
+        learnt = self.table.learnt(mac)
+        for port in self.ports if ingress.spans else ():
+            if port is not ingress and port.spans and learnt in (None, port.number):
+                yield port
 
     def _forget(self) -> None:
         for port in self.ports:
@@ -246,4 +279,4 @@ class Switch:
         if not marking.marks(octets, self._random):
             return frame
         port.marks[priority] += 1
-        return marked(frame)
+        return kept(frame, marked(frame))

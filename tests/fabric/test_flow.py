@@ -93,8 +93,9 @@ def test_addresses_are_learnt_up_to_a_number_and_move() -> None:
     table = AddressTable(2)
     table.give(mac_of(9), (4, 5))
     assert [table.learn(mac_of(n), n) for n in (1, 2, 3, 9)] == [True, True, False, False]
-    assert [table.ports(mac_of(n)) for n in (1, 2, 3, 9)] == [(1,), (2,), None, (4, 5)]
+    assert [table.learnt(mac_of(n)) for n in (1, 2, 3, 9)] == [1, 2, None, None]
+    assert [table.given(mac_of(n)) for n in (1, 9)] == [(), (4, 5)]
     assert table.learn(mac_of(1), 1) is False
     assert table.learn(mac_of(1), 6) is True
-    assert table.ports(mac_of(1)) == (6,)
+    assert table.learnt(mac_of(1)) == 6
     assert table.learn(b"\1" + bytes(5), 1) is False
