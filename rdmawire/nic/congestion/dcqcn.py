@@ -6,15 +6,26 @@ notification point is :mod:`rdmawire.nic.congestion.notification`, the congestio
 """
 
 from dataclasses import dataclass
+from typing import Final, Self
 
-from rdmawire.nic.congestion.scheme import GIGABIT, MEGABIT
+from rdmawire.memory.bound import Bound, Whole
+from rdmawire.nic.congestion.scheme import (
+    GIGABIT,
+    MEGABIT,
+    PERIOD,
+    RATE,
+    SHARE,
+    TIMES,
+    check_parameters,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class DcqcnParameters:
     """The parameters of the reaction point, with the paper's values (section 5.2).
 
-    The paper gives no value for ``hyper``; this is five additive steps.
+    The paper gives no value for ``hyper``; this is five additive steps. ``VerbsError`` EINVAL for
+    a value with which no flow could go on, by :data:`BOUNDS`.
     """
 
     line_rate: float = 40 * GIGABIT
@@ -35,6 +46,28 @@ class DcqcnParameters:
     """Bits in a second by which the target goes up (R_AI)."""
     hyper: float = 200 * MEGABIT
     """Bits in a second by which the target goes up after long without a CNP (R_HAI)."""
+
+    def __post_init__(self) -> None:
+        check_parameters(self, BOUNDS)
+
+    @classmethod
+    def at(cls, line_rate: float) -> Self:
+        """The paper's on such a line, where no flow is cut to more than the line has."""
+        return cls(line_rate=line_rate, min_rate=min(cls().min_rate, line_rate))
+
+
+BOUNDS: Final[dict[str, Bound]] = {
+    "line_rate": RATE,
+    "min_rate": RATE,
+    "g": SHARE,
+    "alpha_timer": PERIOD,
+    "rate_timer": PERIOD,
+    "byte_counter": Whole(1, called="a number of octets"),
+    "fast_recovery": TIMES,
+    "additive": RATE,
+    "hyper": RATE,
+}
+"""What each parameter may be."""
 
 
 class Dcqcn:

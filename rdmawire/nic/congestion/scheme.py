@@ -1,6 +1,11 @@
 """What every congestion control scheme does, and pacing by the rate that it gives."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from errno import EINVAL
+from typing import Final, Protocol
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.bound import Bound, Real, Whole, misfit_of
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
@@ -8,6 +13,32 @@ SECOND = 1_000_000_000
 GIGABIT = 1_000_000_000
 MEGABIT = 1_000_000
 """Bits."""
+
+RATE: Final = Real(1, 1e15)
+"""What a rate may be: bits in a second."""
+
+SHARE: Final = Real(0, 1)
+PERIOD: Final = Whole(1, called="a number of nanoseconds")
+TIMES: Final = Whole(0, 1 << 32)
+
+
+class Rates(Protocol):
+    """Parameters with the rates between which a flow is."""
+
+    @property
+    def line_rate(self) -> float: ...
+
+    @property
+    def min_rate(self) -> float: ...
+
+
+def check_parameters(made: Rates, bounds: Mapping[str, Bound]) -> None:
+    """``VerbsError`` EINVAL for a parameter that is not what a table of them allows."""
+    reason = misfit_of(made, bounds)
+    if not reason and made.min_rate > made.line_rate:
+        reason = f"min_rate {made.min_rate:g} is more than line_rate {made.line_rate:g}"
+    if reason:
+        raise VerbsError(reason, EINVAL)
 
 
 class Scheme(Protocol):

@@ -5,13 +5,26 @@ R. Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter, SIGCO
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from rdmawire.nic.congestion.scheme import GIGABIT, MEGABIT
+from rdmawire.memory.bound import Bound
+from rdmawire.nic.congestion.scheme import (
+    GIGABIT,
+    MEGABIT,
+    PERIOD,
+    RATE,
+    SHARE,
+    TIMES,
+    check_parameters,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TimelyParameters:
-    """The parameters, with the paper's values (section 4.4)."""
+    """The parameters, with the paper's values (section 4.4).
+
+    ``VerbsError`` EINVAL for a value that makes no sense, by :data:`BOUNDS`.
+    """
 
     line_rate: float = 10 * GIGABIT
     """Bits in a second with which a flow begins, and which it never exceeds."""
@@ -31,6 +44,23 @@ class TimelyParameters:
     """Bits in a second by which the rate goes up."""
     hyper_after: int = 5
     """Round trips in a row without a rise after which it goes up as many times as fast (N)."""
+
+    def __post_init__(self) -> None:
+        check_parameters(self, BOUNDS)
+
+
+BOUNDS: Final[dict[str, Bound]] = {
+    "line_rate": RATE,
+    "min_rate": RATE,
+    "min_rtt": PERIOD,
+    "t_low": PERIOD,
+    "t_high": PERIOD,
+    "alpha": SHARE,
+    "beta": SHARE,
+    "delta": RATE,
+    "hyper_after": TIMES,
+}
+"""What each parameter may be."""
 
 
 class Timely:

@@ -55,7 +55,7 @@ MakeScheme = Callable[[], Scheme]
 
 def dcqcn(rate: int) -> MakeScheme:
     """DCQCN with the values that were published, on a line of so many bits a second."""
-    return partial(Dcqcn, DcqcnParameters(line_rate=rate))
+    return partial(Dcqcn, DcqcnParameters.at(rate))
 
 
 def timely(rate: int) -> MakeScheme:

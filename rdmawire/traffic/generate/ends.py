@@ -134,7 +134,7 @@ class Ends:
             own.nic.notify_congestion(qp, 0, order.cnp_dscp << 2)
         if order.marks is not None and qp.service.connected:
             own.nic.notify_congestion(qp, traffic_class=order.cnp_dscp << 2)
-            own.nic.control_congestion(qp, Dcqcn(DcqcnParameters(line_rate=order.rate)))
+            own.nic.control_congestion(qp, Dcqcn(DcqcnParameters.at(order.rate)))
 
     def path(self, own: Host, peer: Host) -> AddressHandle:
         """From one host to the other, with the DSCP and the ECN that are asked for.

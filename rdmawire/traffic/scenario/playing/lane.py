@@ -201,9 +201,11 @@ CONTROLS: Final = {"dcqcn": Control(_dcqcn, CNP_INTERVAL), "timely": Control(_ti
 
 
 def _parameters(plan: ConnectionPlan, line_rate: int | None) -> dict[str, Any]:
-    """Flows begin with the rate of their link, unless told otherwise."""
+    """Flows begin with the rate of their link, unless told otherwise; none is cut to a higher."""
     usual = SCHEMES[plan.congestion or ""]
     given = dict(plan.parameters)
     if line_rate is not None:
         given.setdefault("line_rate", line_rate)
+    rates = (given.get(name, getattr(usual, name)) for name in ("line_rate", "min_rate"))
+    given["min_rate"] = min(rates)
     return {name: type(getattr(usual, name))(value) for name, value in given.items()}
