@@ -36,7 +36,7 @@ class Conversation:
 
     @property
     def marked(self) -> int:
-        """Frames that arrived with Congestion Experienced, of those that there are to see."""
+        """Frames that were marked on the cable; of CNPs alone there are none to see."""
         return 0 if self._order.verb is Verb.CNP else self._setup.marked
 
     def play(self, count: int, losses: Losses, watcher: Watcher) -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 from rdmawire.traffic.generate.conversation import Conversation
 from rdmawire.traffic.generate.losses import Chance
-from rdmawire.traffic.generate.order import Order
+from rdmawire.traffic.generate.order import Order, Tap
 from rdmawire.traffic.generate.output import Enough, Output, Taker
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.summary import Summary, summarise
@@ -26,7 +26,9 @@ def play(order: Order, writer: Taker, progress: Progress) -> Summary:
             conversation.play(count, losses, output)
     now = conversation.world.now
     summary = summarise(output.counter, conversation.nics, now, lost=output.losses)
-    return summary._replace(marks=conversation.marked)
+    if order.tap is Tap.ARRIVED:
+        return summary
+    return summary._replace(marks=conversation.marked)  # they come behind the tap
 
 
 def rounds(order: Order, whole: int) -> Iterator[int]:

@@ -55,7 +55,7 @@ class Setup:
 
     @property
     def marked(self) -> int:
-        """Frames that arrive with Congestion Experienced."""
+        """Frames that were marked on the cable."""
         return self._wire.marked
 
     def attach(self, port: Port, mac: bytes) -> None:

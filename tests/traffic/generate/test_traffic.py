@@ -189,6 +189,19 @@ def test_what_carries_data_is_capable_of_ecn_and_the_rest_is_not() -> None:
     }
 
 
+@pytest.mark.parametrize("vlan", [None, 5])
+@pytest.mark.parametrize("frames", [1, 7, 100])
+def test_behind_the_switch_as_many_marks_are_counted_as_stand_there(
+    frames: int, vlan: int | None
+) -> None:
+    order = Order(
+        verb=Verb.SEND, frames=frames, mtu=4096, marks=0.5, tap=Tap.ARRIVED, seed=56, vlan=vlan
+    )
+    one = made(order)
+    assert len(one.frames) == frames
+    assert one.summary.marks == sum(piece(frame, IPv4).ecn == ECN.CE for frame in one.frames)
+
+
 def test_of_a_mix_only_data_is_marked_and_only_who_hears_it_tells() -> None:
     found = ecn_by_opcode(Order(verb=Verb.MIX, count=1500, marks=0.3, tap=Tap.ARRIVED))
     marked = {kind for kind, codepoints in found.items() if ECN.CE in codepoints}
