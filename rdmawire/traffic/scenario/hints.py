@@ -45,8 +45,8 @@ def _unheard(scenario: Scenario) -> Iterator[Hint]:
 
 
 def _marks(scenario: Scenario) -> Iterator[tuple[Mark, set[str]]]:
-    """Where frames are marked, and the connections whose frames they may be."""
-    everybody = {plan.name for plan in scenario.connections}
+    """Where frames are marked, and the ECN-capable connections whose frames they may be."""
+    everybody = {plan.name for plan in scenario.connections if plan.ecn}
     for switch in scenario.switches:
         for queue in switch.queues:
             if queue.kmin is not None:
@@ -54,11 +54,11 @@ def _marks(scenario: Scenario) -> Iterator[tuple[Mark, set[str]]]:
     for link in scenario.links:
         for fault in link.faults:
             if fault.do == "mark":
-                yield fault.mark, _of(fault) or everybody
+                yield fault.mark, _of(fault, everybody)
 
 
-def _of(fault: FaultPlan) -> set[str]:
-    return set() if fault.sent_by is None else {fault.sent_by.connection}
+def _of(fault: FaultPlan, connections: set[str]) -> set[str]:
+    return connections if fault.sent_by is None else connections & {fault.sent_by.connection}
 
 
 # Frames that cannot be where they are counted.

@@ -49,6 +49,13 @@ def test_marks_that_nobody_is_told_of(tells: str) -> None:
     assert found() == ""
 
 
+def test_what_cannot_be_marked_needs_nobody_who_tells() -> None:
+    text = filled(fault="mark: {}").replace("ecn: true", "ecn: false", 1)
+    assert [hint.said for hint in hints(read_scenario_text(text))] == [f"{NOBODY} b"]
+    text = filled(fault=OF_A, queues=SWITCH).replace("ecn: true", "ecn: false")
+    assert list(hints(read_scenario_text(text))) == []
+
+
 def unseen(packets: str, *, fault: str = "drop: {nth: 99}", queues: str = "") -> str:
     """What is said of an expectation of packets."""
     told = {"a": "cnp interval: 4 us", "b": "cnp interval: 4 us"}

@@ -44,7 +44,8 @@ def hints(plan: FaultPlan, *steps: StepPlan) -> list[str]:
         ),
         (
             fault("mark", sent_by=CLIENT, nth=(2, 3)),
-            "2 were meant, but none is ECN-capable; give 'ecn: true' to their connection",
+            "2 were meant, but none is ECN-capable, or all have a mark already; "
+            "give 'ecn: true' to their connection",
         ),
         (
             fault("set", nth=(1,), options={"field": "bth.resv7", "value": 0}),

@@ -10,7 +10,9 @@ from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.wording import fields_text
 
 _SAME: Final = "it leaves them as they were"
-_UNCHANGED: Final = {"mark": "none is ECN-capable; give 'ecn: true' to their connection"}
+_UNCHANGED: Final = {
+    "mark": "none is ECN-capable, or all have a mark already; give 'ecn: true' to their connection"
+}
 """Why nothing comes of some faults."""
 
 
