@@ -1,6 +1,9 @@
 """What a fabric refuses."""
 
+from collections.abc import Mapping
+
 from rdmawire.errors import RdmaError
+from rdmawire.memory.bound import Bound, misfit, misfit_of
 
 
 class FabricError(RdmaError):
@@ -8,3 +11,15 @@ class FabricError(RdmaError):
 
     It says what was found, and what is allowed.
     """
+
+
+def check_settings(made: object, bounds: Mapping[str, Bound]) -> None:
+    """:class:`FabricError` for an attribute of an object that is not within its bound."""
+    if reason := misfit_of(made, bounds):
+        raise FabricError(reason)
+
+
+def check_values(whose: str, values: Mapping[str, object], bounds: Mapping[str, Bound]) -> None:
+    """As :func:`check_settings`, for values by name before anything is made of them."""
+    if reason := misfit(whose, values, bounds):
+        raise FabricError(reason)

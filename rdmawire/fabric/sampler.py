@@ -16,6 +16,7 @@ from functools import partial
 from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import World
+from rdmawire.memory.argument import shown
 
 Question = Callable[[], float]
 
@@ -40,8 +41,9 @@ class Sampler:
     """Asks every ``every`` ns of virtual time. ``times`` (ns) are those at which it asked."""
 
     def __init__(self, world: World, every: int) -> None:
-        if every <= 0:
-            raise FabricError(f"samples {every} ns apart: they must be at least 1 ns apart")
+        if not isinstance(every, int) or every <= 0:
+            found = shown(every)
+            raise FabricError(f"samples {found} ns apart: they must be at least 1 ns apart")
         self.world = world
         self.every = every
         self.times: list[int] = []

@@ -7,10 +7,14 @@ from typing import Final
 
 from rdmawire.fabric.egress import SCHEDULERS
 from rdmawire.fabric.flow import BY_CLASS_SELECTOR, PRIORITIES
-from rdmawire.fabric.refusal import FabricError
+from rdmawire.fabric.refusal import FabricError, check_settings
+from rdmawire.memory.bound import Bound, Kind, Real, Table, Whole, Word
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
+
+_OCTETS: Final = Whole(called="a number of octets")
+_PRIORITY: Final = Whole(0, PRIORITIES - 1, "a priority")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,9 @@ class Marking:
     departing: bool = False
 
     def __post_init__(self) -> None:
-        if not (0 <= self.kmin <= self.kmax and 0.0 <= self.pmax <= 1.0):
-            raise FabricError(f"{self}: 0 <= kmin <= kmax and 0 <= pmax <= 1 are what is allowed")
+        check_settings(self, MARKING)
+        if self.kmin > self.kmax:
+            raise FabricError(f"{self}: kmin <= kmax is what is allowed")
 
     @property
     def by_chance(self) -> bool:
@@ -48,9 +53,9 @@ class Marking:
     def marks(self, octets: int, random: Random | None) -> bool:
         """Whether a frame is marked. Chance is asked only where it decides."""
         share = self.share(octets)
-        if share <= 0.0 or random is None:
-            return False
-        return share >= 1.0 or random.random() < share
+        if share <= 0.0 or share >= 1.0:
+            return share >= 1.0
+        return random is not None and random.random() < share
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,9 @@ class Pausing:
     headroom: int
 
     def __post_init__(self) -> None:
-        if not (0 <= self.xon <= self.xoff and self.headroom >= 0):
-            raise FabricError(f"{self}: 0 <= xon <= xoff and 0 <= headroom are what is allowed")
+        check_settings(self, PAUSING)
+        if self.xon > self.xoff:
+            raise FabricError(f"{self}: xon <= xoff is what is allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +97,24 @@ class Settings:
     addresses: int = 1 << 14
 
     def __post_init__(self) -> None:
-        if self.scheduling not in SCHEDULERS:
-            known = ", ".join(SCHEDULERS)
-            raise FabricError(f"scheduling {self.scheduling!r} is not one of {known}")
-        named = {*self.priorities.values(), *self.marking, *self.pausing}
-        if wrong := sorted(p for p in named if p not in range(PRIORITIES)):
-            raise FabricError(f"priority {wrong[0]} is not one of 0 to {PRIORITIES - 1}")
+        check_settings(self, SETTINGS)
+
+
+MARKING: Final[dict[str, Bound]] = {
+    "kmin": _OCTETS,
+    "kmax": _OCTETS,
+    "pmax": Real(0, 1),
+    "departing": Kind(bool),
+}
+PAUSING: Final[dict[str, Bound]] = {"xoff": _OCTETS, "xon": _OCTETS, "headroom": _OCTETS}
+SETTINGS: Final[dict[str, Bound]] = {
+    "buffer": _OCTETS,
+    "queue": _OCTETS,
+    "priorities": Table(Whole(0, 63, "a DSCP"), _PRIORITY),
+    "marking": Table(_PRIORITY, Kind(Marking)),
+    "pausing": Table(_PRIORITY, Kind(Pausing)),
+    "scheduling": Word(tuple(SCHEDULERS)),
+    "seed": Kind(int),
+    "addresses": Whole(called="a number of addresses"),
+}
+"""What each setting may be, by class."""

@@ -57,7 +57,7 @@ class Kind(NamedTuple):
         if isinstance(value, self.kind) and not isinstance(value, self.but):
             return ""
         kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
-        return f"{shown(value)} is not of {' or '.join(kind.__name__ for kind in kinds)}"
+        return f"{shown(value)} is no {' or '.join(kind.__name__ for kind in kinds)}"
 
 
 class Word(NamedTuple):

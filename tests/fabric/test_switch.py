@@ -343,11 +343,26 @@ def test_so_many_are_marked_as_the_share_says() -> None:
     ("wrong", "reason"),
     [
         (lambda: Marking(2, 1), "kmin <= kmax"),
-        (lambda: Marking(1, 2, 1.5), "pmax <= 1"),
+        (lambda: Marking(1, 2, 1.5), "Marking.pmax: 1.5 .* is not a number from 0 to 1"),
+        (lambda: Marking(-1, 2), "Marking.kmin: -1 is not a number of octets from 0 to"),
+        (lambda: Marking(1, 2, float("nan")), "Marking.pmax: nan"),
+        (lambda: Marking(1, None), r"Marking.kmax: None \(NoneType\) is not"),  # type: ignore[arg-type]
+        (lambda: Pausing(2, 1, -1), "Pausing.headroom: -1 is not a number of octets"),
         (lambda: Pausing(1, 2, 0), "xon <= xoff"),
         (lambda: Settings(scheduling="fair"), "'fair' is not one of strict, round_robin"),
-        (lambda: Settings(marking={8: MARKING}), "priority 8 is not one of 0 to 7"),
-        (lambda: Settings(priorities={0: -1}), "priority -1 is not"),
+        (
+            lambda: Settings(marking={8: MARKING}),
+            "Settings.marking: 8 is not a priority from 0 to 7",
+        ),
+        (lambda: Settings(marking={0: PAUSING}), "marking: Pausing.* is no Marking"),  # type: ignore[dict-item]
+        (lambda: Settings(priorities={0: -1}), "Settings.priorities: -1 is not a priority"),
+        (lambda: Settings(priorities={999: 1}), "999 is not a DSCP from 0 to 63"),
+        (lambda: Settings(priorities=None), "priorities: None .* is not a mapping"),  # type: ignore[arg-type]
+        (lambda: Settings(buffer=-1), "Settings.buffer: -1 is not a number of octets from 0 to"),
+        (lambda: Settings(queue=-1), "Settings.queue: -1 is not"),
+        (lambda: Settings(addresses=-1), "Settings.addresses: -1 is not a number of addresses"),
+        (lambda: Settings(seed="x"), r"Settings.seed: 'x' \(str\) is no int"),  # type: ignore[arg-type]
+        (lambda: Settings(scheduling=[]), r"scheduling: \[\] \(list\) is not one of strict"),  # type: ignore[arg-type]
         (lambda: Switch(settings=Settings(marking={0: MARKING})), "no Random is given"),
         (
             lambda: Switch(settings=Settings(pausing={0: PAUSING})).add_port(mac_of(1), Link()),
