@@ -101,7 +101,8 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--qps", type=option.WholeNumber(1, MOST_QPS), default=1, show_default=True,
-    help="Queue pairs, which take turns; each has its own UDP source port.",
+    help="Queue pairs, which take turns. Their UDP source ports are hashed from their numbers: of "
+    "hundreds, a few share one.",
 )  # fmt: skip
 @click.option(
     "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MOST_LOSS)),

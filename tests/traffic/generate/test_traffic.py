@@ -94,6 +94,14 @@ def test_queue_pairs_take_turns_each_with_its_own_number_psn_and_port() -> None:
     assert len({frame.packet.bth.psn for frame in requests[:8]}) == 8
 
 
+@pytest.mark.parametrize(("qps", "least"), [(64, 64), (256, 254)])
+def test_of_hundreds_of_queue_pairs_a_few_share_a_source_port(qps: int, least: int) -> None:
+    one = made(Order(verb=Verb.WRITE, sizes=SIZE("64"), count=qps, qps=qps))
+    ports = {frame.packet.bth.destqp: piece(frame, UDP).srcport for frame in one.frames}
+    assert len(ports) == 2 * qps
+    assert least <= len(set(ports.values())) <= qps
+
+
 def test_psns_follow_one_another_and_wrap() -> None:
     one = made(Order(verb=Verb.WRITE, sizes=SIZE("4k"), count=300, psn=MODULUS - 500))
     psns = [bth.psn for bth in one.bths if bth.opcode != Opcode.RC_ACKNOWLEDGE]
