@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import Access
+from rdmawire.memory.argument import check_kind, check_number, length_of
 from rdmawire.memory.page import PAGE_4K, Octets
 from rdmawire.memory.region import Region
 from rdmawire.memory.space import AddressSpace
@@ -69,15 +70,18 @@ class Registered:
 
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
         """What stands there now: up to the end, if no length is given."""
+        check_kind("offset", offset, int)
         size = self.region.length - offset if length is None else length
         return self.memory.read(self._place(offset, size), size)
 
     def write(self, data: bytes, offset: int = 0) -> None:
         """Put octets there, as an application does."""
-        self.memory.write(self._place(offset, len(data)), data)
+        check_kind("offset", offset, int)
+        self.memory.write(self._place(offset, length_of(data)), data)
 
     def _place(self, offset: int, length: int) -> int:
         """The address of octets of it; ``MemoryFault`` for others."""
+        check_kind("length", length, int)
         address = self.region.address + offset
         if min(offset, length) < 0 or offset + length > self.region.length:
             raise MemoryFault(f"outside the {self.region.length} octets", address, length)
@@ -107,6 +111,8 @@ class Place(NamedTuple):
 
         ``VerbsError`` EINVAL for what is no such address.
         """
+        check_kind("mac", mac, str)
+        check_kind("address", address, str)
         try:
             octets, packed = mac_octets(mac), ip_address(address).packed
         except ValueError as error:
@@ -119,8 +125,7 @@ class Place(NamedTuple):
 
         ``VerbsError`` EINVAL for other numbers.
         """
-        if not 0 < number <= _MOST_HOSTS:
-            raise VerbsError(f"host number {number} is not within 1..{_MOST_HOSTS}", EINVAL)
+        check_number("host number", number, 1, _MOST_HOSTS)
         address = f"fd00::{number:x}" if ipv6 else f"10.0.0.{number}"
         return cls.of(f"02:00:00:00:00:{number:02x}", address)
 
@@ -136,7 +141,10 @@ class Host:
         ipv6: bool = False,
         place: Place | None = None,
     ) -> None:
-        self.mac, self.gid = place or Place.numbered(number, ipv6=ipv6)
+        if place is None:
+            place = Place.numbered(number, ipv6=ipv6)
+        check_kind("place", place, Place)
+        self.mac, self.gid = place
         self.space = AddressSpace()
         self.nic = Nic(self.mac, [self.gid], self.space, profile=profile)
         self.pd = self.nic.alloc_pd()
@@ -148,12 +156,13 @@ class Host:
 
     def filled(self, data: bytes) -> Buffer:
         """A buffer that holds these octets."""
-        buffer = self.buffer(max(len(data), 1))
+        buffer = self.buffer(max(length_of(data), 1))
         buffer.write(data)
         return buffer
 
     def path_to(self, other: "Host", traffic_class: int = 0) -> AddressHandle:
         """How packets get to another host on the same link, or to this one."""
+        check_kind("other", other, Host)
         return AddressHandle(other.mac, other.gid, self.gid, traffic_class=traffic_class)
 
     def events(self) -> list[Event]:
@@ -168,6 +177,8 @@ class Host:
 
         ``VerbsError`` EINVAL from another state, as :meth:`Nic.modify_qp` has it.
         """
+        check_kind("qp", qp, QueuePair)
+        check_kind("attributes", attributes, QPAttributes)
         for state in _WAY_UP:
             needed = QP_TRANSITIONS.get((qp.type, qp.state, state), Needs()).required
             wanted = attributes._replace(qp_state=state)

@@ -20,6 +20,7 @@ from rdmawire.fabric.host import ALL_ACCESS, Host, Place, Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import World
+from rdmawire.memory.argument import check_kind, check_number, shown
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.nic.attribute import QPAttributes, QPCap
 from rdmawire.nic.completion import WorkCompletion
@@ -66,6 +67,7 @@ def connect(
     ``rq_psn`` change places: what one sends first is what the other expects. ``traffic_class``
     is of frames both ways: DSCP, and ECN in the two lowest bits.
     """
+    check_kind("attributes", attributes, QPAttributes)
     crossed = attributes._replace(sq_psn=attributes.rq_psn, rq_psn=attributes.sq_psn)
     ends = (one, qp, attributes), (other, other_qp, crossed)
     for (host, own, wanted), (peer, peers, _) in (ends, ends[::-1]):
@@ -112,6 +114,7 @@ class End(Host):
 
         It gets its number and, if a datagram, its way here.
         """
+        check_kind("wr", wr, SendWR)
         wr = self._addressed(wr)._replace(wr_id=next(self._numbers))
         self.nic.post_send(self.qp, (wr,), self.world.now)
         return Posted(wr.wr_id, self.region if buffer is None else buffer)
@@ -162,6 +165,7 @@ class End(Host):
 
     def read(self, length: int, *, of: Registered, offset: int = 0) -> Posted:
         """RDMA READ of the peer's memory, into the buffer returned."""
+        check_number("length", length)
         sink = self.buffer(max(length, 1))
         return self.post(_remote(SendOpcode.RDMA_READ, sink, length, of, offset), sink)
 
@@ -196,6 +200,7 @@ class End(Host):
 
     def receive(self, length: int = 0) -> Posted:
         """Post a receive for a message of so many octets; a datagram's GRH comes before them."""
+        check_number("length", length)
         size = length + self.qp.service.grh
         buffer = self.buffer(max(size, 1))
         recv = RecvWR(_piece(buffer, size), next(self._numbers))
@@ -215,6 +220,8 @@ def _remote(
     opcode: SendOpcode, local: Registered, length: int, peers: Registered, offset: int
 ) -> SendWR:
     """Work on the peer's memory, ``offset`` octets from the start of its buffer."""
+    check_kind("the peer's memory", peers, Registered)
+    check_kind("offset", offset, int)
     address = peers.address + offset
     return SendWR(opcode, _piece(local, length), remote_address=address, rkey=peers.rkey)
 
@@ -240,6 +247,8 @@ class Pair:
         places: tuple[Place | None, Place | None] = (None, None),
     ) -> None:
         _check_kind(kind)
+        check_kind("places", places, tuple)
+        check_number("the number of places", len(places), 2, 2)
         self.link = Link() if link is None else link
         self.world = World()
         other = profile if peer_profile is None else peer_profile
@@ -274,4 +283,5 @@ class Pair:
 def _check_kind(kind: QPType) -> None:
     if kind not in _KINDS:
         kinds = ", ".join(one.name for one in _KINDS)
-        raise VerbsError(f"no pair of {kind.name}: there are pairs of {kinds}", EINVAL)
+        found = kind.name if isinstance(kind, QPType) else shown(kind)
+        raise VerbsError(f"no pair of {found}: there are pairs of {kinds}", EINVAL)

@@ -10,7 +10,7 @@ from reprlib import Repr
 from typing import TypeVar
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.page import LAST_ADDRESS
+from rdmawire.memory.page import LAST_ADDRESS, Octets
 
 _MOST_BITS = 128
 """Of a number that is shown: a text about a longer one would be longer than anybody reads."""
@@ -54,6 +54,23 @@ def check_octets(name: str, value: object, length: int) -> None:
     check_kind(name, value, bytes)
     if isinstance(value, bytes) and len(value) != length:
         raise VerbsError(f"{name} has {len(value)} octets, not {length}", EINVAL)
+
+
+def check_range(address: object, length: object) -> None:
+    """``VerbsError`` EINVAL for what are no whole numbers.
+
+    Whether there is memory is for the memory to say.
+    """
+    if address.__class__ is not int or length.__class__ is not int:
+        check_kind("address", address, int)
+        check_kind("length", length, int)
+
+
+def length_of(octets: Octets) -> int:
+    """How many octets there are; ``VerbsError`` EINVAL for what is none."""
+    if not isinstance(octets, (bytes, bytearray, memoryview)):
+        raise VerbsError(f"data is {shown(octets)}, not octets", EINVAL)
+    return len(octets)
 
 
 def check_able(name: str, value: object, *methods: str) -> None:

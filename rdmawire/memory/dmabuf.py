@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.access import DMABUF_FLAGS, check_access
-from rdmawire.memory.argument import check_kind, check_number
+from rdmawire.memory.argument import check_kind, check_number, shown
 from rdmawire.memory.backing import Backing, PageList
 from rdmawire.memory.counter import Path
 from rdmawire.memory.domain import ProtectionDomain
@@ -108,14 +108,15 @@ class DmaBufFiles:
 
     def open(self, buf: DmaBuf) -> int:
         """A new descriptor."""
+        check_kind("buf", buf, DmaBuf)
         fd, self._next = self._next, self._next + 1
         self._files[fd] = buf
         return fd
 
     def get(self, fd: int) -> DmaBuf:
         """``VerbsError`` EBADF if nothing is open there."""
-        if fd not in self._files:
-            raise VerbsError(f"descriptor {fd} is not open", EBADF)
+        if not isinstance(fd, int) or fd not in self._files:
+            raise VerbsError(f"descriptor {shown(fd)} is not open", EBADF)
         return self._files[fd]
 
     def close(self, fd: int) -> None:
@@ -211,6 +212,8 @@ def reg_dmabuf_mr(
     """
     if files is None:
         raise VerbsError("dma-bufs are not supported", EOPNOTSUPP)
+    check_kind("registrar", registrar, Registrar)
+    check_kind("files", files, DmaBufFiles)
     access = check_access(access, DMABUF_FLAGS)
     check_kind("range", wanted, DmaBufRange)
     for name, value in zip(DmaBufRange._fields, wanted, strict=True):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import CHANGES_MEMORY, LOCAL_WRITE, WINDOW_FLAGS, Access
-from rdmawire.memory.argument import check_number
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Grant, KeyFault
 from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
@@ -186,6 +186,9 @@ def bind_window(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind
 
 def _check_bind(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> None:
     """Both are the adapter's still, the numbers fit, and no rule refuses."""
+    check_kind("window", window, MemoryWindow)
+    check_kind("region", region, Region)
+    check_kind("bind", bind, Bind)
     for grant in (window, region):
         keys.check_own(grant)
     for name, most in _LARGEST.items():

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import LOCAL_WRITE, Access, check_access
-from rdmawire.memory.argument import check_kind, check_number
+from rdmawire.memory.argument import check_able, check_kind, check_number, each
 from rdmawire.memory.backing import Backing, HostPages, OnDemand
 from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
@@ -84,9 +84,12 @@ class Registrar:
         clients: Sequence[PeerMemory] = (),
         peer: object = None,
     ) -> None:
+        check_kind("space", space, AddressSpace)
         self.space = space
         self.limits = limits or Limits()
-        self.clients = list(clients)
+        self.clients = list(each("clients", clients))
+        for client in self.clients:
+            check_able("client", client, "claim")
         self.peer = self if peer is None else peer
         self.keys = KeyTable(MAX_KEYS)
         self.counter = DmaCounter()
@@ -125,7 +128,9 @@ class Registrar:
         make_backing: Callable[[], Backing],
     ) -> Region:
         """A region over pages of any kind, which are asked for once all else is in order."""
+        access = check_access(access)
         self.check_domain(pd)
+        check_kind("extent", extent, Extent)
         extent.check(self.limits.max_mr_size)
         self._check_room()
         backing = make_backing()

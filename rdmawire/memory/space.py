@@ -6,7 +6,7 @@ from errno import EEXIST, EINVAL, ENOMEM
 from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind, shown
+from rdmawire.memory.argument import check_kind, check_range, length_of, shown
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_2M, PAGE_4K, Octets
 from rdmawire.memory.window import HostMemory, Window, check_page_size
 
@@ -60,6 +60,7 @@ class AddressSpace:
 
     def map(self, window: Window) -> None:
         """Add a window; ``VerbsError`` EEXIST where it overlaps another."""
+        check_kind("window", window, Window)
         index = bisect_right(self._bases, window.base)
         for other in self._windows[max(0, index - 1) : index + 1]:
             if other.base < window.end and window.base < other.end:
@@ -72,6 +73,7 @@ class AddressSpace:
 
         Regions with pinned pages keep these; regions on demand lose them.
         """
+        check_kind("window", window, Window)
         if window not in self._windows:
             raise VerbsError(f"no such window at {window.base:#x}", EINVAL)
         index = self._windows.index(window)
@@ -110,6 +112,7 @@ class AddressSpace:
         return base
 
     def window_at(self, address: int) -> Window | None:
+        """What is mapped there, if anything is."""
         index = bisect_right(self._bases, address) - 1
         if index < 0 or address >= self._windows[index].end:
             return None
@@ -133,11 +136,14 @@ class AddressSpace:
         return spans
 
     def read(self, address: int, length: int) -> bytes:
+        check_range(address, length)
         spans = self._admitted(address, length, writing=False)
         return b"".join(window.read(start, size) for window, start, size in spans)
 
     def write(self, address: int, data: Octets) -> None:
-        spans = self._admitted(address, len(data), writing=True)
+        length = length_of(data)
+        check_range(address, length)
+        spans = self._admitted(address, length, writing=True)
         if len(spans) == 1:
             spans[0].window.write(address, data)
             return
@@ -147,6 +153,8 @@ class AddressSpace:
 
     def fetch_add(self, address: int, value: int) -> int:
         """Add to eight aligned octets (little-endian); returns what was there."""
+        check_kind("address", address, int)
+        check_kind("value", value, int)
         check_aligned(address)
         old, new = added(self.read(address, ATOMIC_SIZE), value)
         self.write(address, new)
@@ -157,6 +165,8 @@ class AddressSpace:
 
         Memory that cannot be written faults whether or not the comparison holds.
         """
+        for name, number in (("address", address), ("compare", compare), ("swap", swap)):
+            check_kind(name, number, int)
         check_aligned(address)
         self._admitted(address, ATOMIC_SIZE, writing=True)
         old = int.from_bytes(self.read(address, ATOMIC_SIZE), "little")

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.access import Access
 from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.fast import FastRegistration, register_pages
+from rdmawire.memory.gpu.bounce import reg_bounce_mr
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.export import export_dmabuf
 from rdmawire.memory.gpu.gdrcopy import Gdr
@@ -16,7 +18,7 @@ from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import MIB, T4
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_64K
-from rdmawire.memory.registrar import Rereg
+from rdmawire.memory.registrar import Extent, Registrar, Rereg
 from rdmawire.memory.space import AddressSpace
 from rdmawire.memory.window import HostMemory
 from tests.memory.machine import FULL, Machine
@@ -45,6 +47,12 @@ class Bench(Machine):
     def share(self, **changes: Any) -> None:
         wanted = DmaBufRange(0, 8, 0, self.fd)._replace(**changes)
         reg_dmabuf_mr(self.registrar, self.files, self.pd, wanted, 7)
+
+    def share_with(self, access: Any) -> None:
+        reg_dmabuf_mr(self.registrar, self.files, self.pd, DmaBufRange(0, 8, 0, self.fd), access)
+
+    def extent(self) -> Extent:
+        return Extent(self.tensor.address, self.tensor.address, 8)
 
     def bind(self, kind: int, **changes: Any) -> None:
         window = self.registrar.alloc_mw(self.pd, kind)
@@ -95,6 +103,34 @@ CALLS: dict[str, Callable[[Bench, Any], object]] = {
     "dmabuf": lambda b, x: reg_dmabuf_mr(b.registrar, b.files, b.pd, x, 7),
 }
 CALLS |= {
+    "dmabuf registrar": lambda b, x: reg_dmabuf_mr(x, b.files, b.pd, DmaBufRange(0, 8, 0, b.fd), 7),
+    "dmabuf files": lambda b, x: reg_dmabuf_mr(b.registrar, x, b.pd, DmaBufRange(0, 8, 0, b.fd), 7),
+    "dmabuf access": lambda b, x: b.share_with(x),
+    "descriptor": lambda b, x: b.files.get(x),
+    "descriptor to close": lambda b, x: b.files.close(x),
+    "descriptor of": lambda b, x: b.files.open(x),
+    "exporting driver": lambda b, x: export_dmabuf(x, b.tensor.address, 8 * MIB),
+    "gpu profile": lambda b, x: b.driver.add(x),
+    "put_pages": lambda b, x: b.driver.put_pages(x),
+    "dma_map_pages": lambda b, x: b.driver.dma_map_pages(x, b.registrar),
+    "dma_unmap_pages": lambda b, x: b.driver.dma_unmap_pages(x),
+    "register extent": lambda b, x: b.registrar.register(b.pd, x, FULL, list),  # type: ignore[arg-type]
+    "bounce registrar": lambda b, x: reg_bounce_mr(x, b.gpu, b.pd, b.extent(), FULL),
+    "bounce gpu": lambda b, x: reg_bounce_mr(b.registrar, x, b.pd, b.extent(), FULL),
+    "bounce pd": lambda b, x: reg_bounce_mr(b.registrar, b.gpu, x, b.extent(), FULL),
+    "bounce extent": lambda b, x: reg_bounce_mr(b.registrar, b.gpu, b.pd, x, FULL),
+    "bounce access": lambda b, x: reg_bounce_mr(b.registrar, b.gpu, b.pd, b.extent(), x),
+    "bind window": lambda b, x: bind_window(b.keys, x, b.mr, Bind(b.mr.iova, 8, 4)),
+    "bind region": lambda b, x: bind_window(
+        b.keys, b.registrar.alloc_mw(b.pd, 1), x, Bind(b.mr.iova, 8, 4)
+    ),
+    "bind": lambda b, x: bind_window(b.keys, b.registrar.alloc_mw(b.pd, 1), b.mr, x),
+    "map": lambda b, x: b.space.map(x),
+    "unmap": lambda b, x: b.space.unmap(x),
+    "space": lambda _, x: Registrar(x),
+    "clients": lambda b, x: Registrar(b.space, None, [x]),
+}
+CALLS |= {
     f"dmabuf {field}": lambda b, x, field=field: b.share(**{field: x})  # type: ignore[misc]
     for field in DmaBufRange._fields
 }
@@ -125,6 +161,41 @@ def test_every_wrong_argument_is_refused(call: str) -> None:
         assert bench.gpu.aperture.free == free
     if not call.startswith(("bind", "fast")):
         assert bench.pd.users == users
+
+
+ACCESSES: dict[str, Callable[[Bench, Any], object]] = {
+    "read": lambda b, x: b.space.read(x, 8),
+    "read length": lambda b, x: b.space.read(b.memory.base, x),
+    "write": lambda b, x: b.space.write(x, b"abc"),
+    "write data": lambda b, x: b.space.write(b.memory.base, x),
+    "fetch_add": lambda b, x: b.space.fetch_add(x, 1),
+    "fetch_add value": lambda b, x: b.space.fetch_add(b.memory.base, x),
+    "compare_swap": lambda b, x: b.space.compare_swap(x, 0, 1),
+    "compare": lambda b, x: b.space.compare_swap(b.memory.base, x, 1),
+    "swap": lambda b, x: b.space.compare_swap(b.memory.base, 0, x),
+    "kernel reads": lambda b, x: b.gpu.read(x, 8),
+    "kernel reads length": lambda b, x: b.gpu.read(b.tensor.address, x),
+    "kernel writes": lambda b, x: b.gpu.write(x, b"abc"),
+    "kernel writes data": lambda b, x: b.gpu.write(b.tensor.address, x),
+}
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("value", [None, "text", 1.5, float("nan"), float("inf"), [], (), object()])
+def test_an_access_is_at_whole_numbers_and_of_octets(access: str, value: Any) -> None:
+    bench = Bench()
+    with pytest.raises(VerbsError) as caught:
+        ACCESSES[access](bench, value)
+    assert caught.value.errno == EINVAL
+    assert bench.space.read(bench.memory.base, 8) == bytes(8)
+
+
+@pytest.mark.parametrize("access", [-1, 1 << 40, Access.REMOTE_WRITE])
+def test_the_way_by_the_host_grants_what_other_regions_may(access: int) -> None:
+    bench = Bench()
+    with pytest.raises(VerbsError, match="access") as caught:
+        reg_bounce_mr(bench.registrar, bench.gpu, bench.pd, bench.extent(), access)
+    assert caught.value.errno == EINVAL
 
 
 def test_a_dmabuf_of_another_host_stays_unpinned() -> None:

@@ -1,5 +1,6 @@
 """The way without GPUDirect: the adapter meets host memory, and the GPU copies."""
 
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.backing import Backing
 from rdmawire.memory.counter import Path
 from rdmawire.memory.domain import ProtectionDomain
@@ -55,4 +56,6 @@ def reg_bounce_mr(
 
     ``extent.address`` is a GPU address. Once the memory is freed, accesses are ``MemoryFault``.
     """
+    check_kind("registrar", registrar, Registrar)
+    check_kind("gpu", gpu, Gpu)
     return registrar.register(pd, extent, access, lambda: BouncePages(registrar.space, gpu))

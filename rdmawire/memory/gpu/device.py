@@ -3,6 +3,7 @@
 from typing import Final, Protocol
 
 from rdmawire.errors import MemoryFault
+from rdmawire.memory.argument import check_range, length_of
 from rdmawire.memory.gpu.aperture import Aperture
 from rdmawire.memory.gpu.heap import Allocation, Heap, Kind
 from rdmawire.memory.gpu.profile import GpuProfile
@@ -107,12 +108,15 @@ class Gpu:
 
     def read(self, address: int, length: int) -> bytes:
         """What a kernel reads. Writes through BAR1 that are not flushed may be missing."""
+        check_range(address, length)
         self.check(address, length)
         return self._memory.read(address, length)
 
     def write(self, address: int, data: Octets) -> None:
         """What a kernel writes."""
-        self.check(address, len(data))
+        length = length_of(data)
+        check_range(address, length)
+        self.check(address, length)
         self._memory.write(address, data)
 
     def check(self, address: int, length: int) -> None:

@@ -34,6 +34,7 @@ class GpuDriver:
 
     def add(self, profile: GpuProfile) -> Gpu:
         """A new GPU, at free addresses."""
+        check_kind("profile", profile, GpuProfile)
         last = self.gpus[-1] if self.gpus else None
         base = last.end if last else _FIRST_ADDRESS
         bus = _placed(last.aperture.end if last else _FIRST_BUS, profile.bar1)
@@ -81,6 +82,7 @@ class GpuDriver:
 
     def put_pages(self, table: PageTable) -> None:
         """nvidia_p2p_put_pages: nothing inside the callback, EINVAL after it, EBUSY if mapped."""
+        check_kind("table", table, PageTable)
         if table.state is TableState.REVOKING:
             return
         if table.state is TableState.GONE:
@@ -94,6 +96,7 @@ class GpuDriver:
 
     def dma_map_pages(self, table: PageTable, peer: object) -> DmaMapping:
         """nvidia_p2p_dma_map_pages: for this peer alone. EINVAL for 4 KiB pages or dead ones."""
+        check_kind("table", table, PageTable)
         if table.gpu.page_size == PAGE_4K:
             raise VerbsError("pages of 4 KiB cannot be mapped for DMA", EINVAL)
         if table.state is not TableState.LIVE:
@@ -103,6 +106,7 @@ class GpuDriver:
     @staticmethod
     def dma_unmap_pages(mapping: DmaMapping) -> None:
         """nvidia_p2p_dma_unmap_pages."""
+        check_kind("mapping", mapping, DmaMapping)
         mapping.table.mappings -= 1
 
 

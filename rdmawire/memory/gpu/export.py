@@ -3,6 +3,7 @@
 from errno import ENODEV
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.counter import Path
 from rdmawire.memory.dmabuf import DmaBuf
 from rdmawire.memory.gpu.device import Gpu
@@ -35,6 +36,7 @@ class GpuDmaBuf(DmaBuf):
 
 def export_dmabuf(driver: GpuDriver, address: int, length: int) -> GpuDmaBuf:
     """Share GPU memory. EINVAL unless it is whole pages of 4 KiB that peers may have."""
+    check_kind("driver", driver, GpuDriver)
     gpu = driver.gpu_at(address)
     if gpu is None:
         raise VerbsError(f"no GPU has address {address:#x}", ENODEV)
