@@ -11,6 +11,7 @@ from itertools import count
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import (
+    check_able,
     check_kind,
     check_number,
     check_octets,
@@ -23,7 +24,7 @@ from rdmawire.nic.address import MAC_OCTETS, is_multicast
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.congestion.governor import Governor
 from rdmawire.nic.congestion.notification import CNP_INTERVAL, Notifier
-from rdmawire.nic.congestion.scheme import Scheme
+from rdmawire.nic.congestion.scheme import SCHEME, Scheme
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.entry import modify
@@ -77,6 +78,7 @@ class Verbs(Port):
     ) -> None:
         check_octets("mac", mac, MAC_OCTETS)
         check_kind("space", space, AddressSpace)
+        check_kind("profile", profile, Profile)
         self._gids = checked_gids(gids, profile)
         self.device = Device(mac, space, profile, clients)
         self.groups = MulticastGroups(profile)
@@ -276,6 +278,8 @@ class Verbs(Port):
     def control_congestion(self, qp: QueuePair, scheme: Scheme | None) -> None:
         """Have a scheme say how fast a queue pair sends; ``None`` sends as fast as the link."""
         check_qp(self.device, qp)
+        if scheme is not None:
+            check_able("scheme", scheme, *SCHEME)
         qp.governor = None if scheme is None else Governor(qp, scheme)
 
     def notify_congestion(

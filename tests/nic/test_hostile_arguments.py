@@ -229,6 +229,9 @@ VERBS: dict[str, Callable[[End, Any], object]] = {
     "gid": lambda end, x: setattr(end.nic, "gids", [x]),
     "mac": lambda end, x: Nic(x, [end.gid], end.space),
     "space": lambda end, x: Nic(end.mac, [end.gid], x),
+    "profile": lambda end, x: Nic(end.mac, [end.gid], end.space, profile=x),
+    "clients": lambda end, x: Nic(end.mac, [end.gid], end.space, clients=x),
+    "client": lambda end, x: Nic(end.mac, [end.gid], end.space, clients=[x]),
     "post_send qp": lambda end, x: end.nic.post_send(x, [], 0),
     "post_send list": lambda end, x: end.nic.post_send(end.qp, x, 0),
     "post_send work": lambda end, x: end.nic.post_send(end.qp, [x], 0),
@@ -241,6 +244,7 @@ VERBS: dict[str, Callable[[End, Any], object]] = {
 }
 VERBS |= {
     "control_congestion": lambda end, x: end.nic.control_congestion(x, None),
+    "scheme": lambda end, x: end.nic.control_congestion(end.qp, x),
     "notify_congestion": lambda end, x: end.nic.notify_congestion(x),
     "notify_congestion interval": lambda end, x: end.nic.notify_congestion(end.qp, x),
     "notify_congestion class": lambda end, x: end.nic.notify_congestion(end.qp, traffic_class=x),

@@ -64,6 +64,10 @@ class Scheme(Protocol):
         """Do what is due."""
 
 
+SCHEME: Final = ("notified", "sent", "acknowledged", "next_timer", "handle_timer")
+"""What every scheme can do, by which one is known."""
+
+
 class Pacer:
     """When the next frame may go, at the rate that the scheme gives.
 
