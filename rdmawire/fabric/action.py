@@ -10,10 +10,11 @@ from random import Random
 from typing import Final
 
 from rdmawire.fabric.clock import us
-from rdmawire.fabric.field import Fields, check_name
+from rdmawire.fabric.field import Fields, check_value
 from rdmawire.fabric.flow import Classifier, marked
 from rdmawire.fabric.passing import Passing
-from rdmawire.fabric.refusal import FabricError
+from rdmawire.fabric.refusal import FabricError, check_values
+from rdmawire.memory.bound import Bound, Kind, Whole, Word
 from rdmawire.wire.naming import Value
 
 Passings = Iterable[Passing]
@@ -118,15 +119,34 @@ OPTIONS: Final = {
 """The options of each."""
 
 
+_WAIT: Final = Whole(called="a number of nanoseconds")
+_COUNT: Final = Whole()
+_TRUTH: Final = Kind(bool)
+
+BOUNDS: Final[dict[str, dict[str, Bound]]] = {
+    "drop": {},
+    "duplicate": {"times": _COUNT, "wait": _WAIT},
+    "delay": {"by": _WAIT, "most": _WAIT},
+    "reorder": {"behind": _COUNT, "most": _WAIT},
+    "corrupt": {"octet": Kind(int), "bit": Whole(0, 7), "anywhere": _TRUTH, "seal": _TRUTH},
+    "truncate": {"by": Whole(called="a number of octets"), "seal": _TRUTH},
+    "mark": {},
+    "set": {"field": Kind(str), "seal": _TRUTH},
+}
+"""What each option may be; a value is what its field can hold."""
+
+
 def check_action(do: str, options: Mapping[str, object]) -> None:
-    """:class:`FabricError` unless there is this action, with these options."""
-    if do not in ACTIONS:
-        raise FabricError(f"{do!r} is not one of {', '.join(ACTIONS)}")
+    """:class:`FabricError` unless there is this action, with these options and such values."""
+    if reason := Word(tuple(ACTIONS)).wrong(do):
+        raise FabricError(reason)
     known = OPTIONS[do]
     if wrong := sorted(options.keys() - known.keys()):
         raise FabricError(f"{do} has no option {wrong[0]!r}; it has {', '.join(known) or 'none'}")
     needed = (name for name, option in known.items() if option.default is option.empty)
     if missing := sorted(set(needed) - options.keys()):
         raise FabricError(f"{do} needs the option {missing[0]!r}")
+    bounds = {name: bound for name, bound in BOUNDS[do].items() if name in options}
+    check_values(do, options, bounds)
     if isinstance(field := options.get("field"), str):
-        check_name(field)
+        check_value(field, options["value"])

@@ -20,7 +20,8 @@ from rdmawire.fabric.action import ACTIONS, check_action
 from rdmawire.fabric.astray import followed
 from rdmawire.fabric.field import Fields, check_name
 from rdmawire.fabric.passing import BEFALLEN, Passing
-from rdmawire.fabric.refusal import FabricError
+from rdmawire.fabric.refusal import FabricError, check_values
+from rdmawire.memory.bound import Bound, Kind, Many, Real, Table, Whole
 from rdmawire.wire.naming import Value
 
 MOST_COUNTED: Final = 1 << 16
@@ -30,6 +31,15 @@ MOST_COPIES: Final = 1 << 12
 """Of one frame, by all rules of a link together."""
 
 Wanted = Value | range | Collection[Value]
+
+
+BOUNDS: Final[dict[str, Bound]] = {
+    "where": Table(Kind(str), Kind((int, Collection), but=(str,))),
+    "nth": Many(Whole(1, called="a turn")),
+    "per": Many(Kind(str)),
+    "chance": Real(0, 1),
+}
+"""What says which frames a rule means, and what each may be."""
 
 
 class Rule:
@@ -63,13 +73,12 @@ class Rule:
         **options: object,
     ) -> None:
         check_action(do, options)
+        turns = (nth,) if isinstance(nth, int) else nth
+        where = {} if where is None else where
+        check_values(do, {"where": where, "nth": turns, "per": per, "chance": chance}, BOUNDS)
         self.do = do
-        self.where = {name: _values(wanted) for name, wanted in (where or {}).items()}
-        self.nth = (nth,) if isinstance(nth, int) else nth
-        if not 0.0 <= chance <= 1.0:
-            raise FabricError(f"chance {chance} is not within 0..1")
-        if any(turn < 1 for turn in self.nth):
-            raise FabricError(f"nth {min(self.nth)}: turns count from 1 on")
+        self.where = {name: _values(wanted) for name, wanted in where.items()}
+        self.nth = turns
         self.per = tuple(per)
         self.chance = chance
         self.options = options

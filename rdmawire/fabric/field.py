@@ -6,13 +6,14 @@ Names are those of the wire's tables, such as ``bth.psn``, and of filters, such 
 
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from rdmawire.errors import WireError
 from rdmawire.fabric.refusal import FabricError
+from rdmawire.memory.bound import Whole
 from rdmawire.wire import mad, roce
 from rdmawire.wire.checksum import udp_checksum
-from rdmawire.wire.header import Header
+from rdmawire.wire.header import Group, Header
 from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.inet import (
     PFC,
@@ -72,6 +73,29 @@ def named(name: str) -> Sequence[Named]:
     raise FabricError(f"{name!r}: {label} has {', '.join(row.name for row in table.rows)}")
 
 
+def check_value(name: str, value: object) -> None:
+    """:class:`FabricError` for what no header could hold in the field with this name."""
+    wrong = [_misfit(one, value) for one in named(name)]
+    if wrong and all(wrong):
+        raise FabricError(f"{name}: {wrong[0]}")
+
+
+def _misfit(one: Named, value: Any) -> str:
+    """Why a value does not fit a field under one of its names; nothing if it does."""
+    if isinstance(one.row, Group) or (one.scale > 1 and not one.row.octets):
+        most = ((1 << one.row.width) - 1) * one.scale
+        return Whole(0, most).wrong(value) or _uneven(value, one.scale)
+    try:
+        one.replaced(one.table(), value).build()
+    except WireError as error:
+        return error.reason
+    return ""
+
+
+def _uneven(value: int, scale: int) -> str:
+    return f"{value} is no multiple of {scale}" if value % scale else ""
+
+
 def usual_name(name: str) -> str:
     """The tables' name for what a name stands for, where that is one field, whatever it means."""
     found = named(name)
@@ -111,6 +135,14 @@ def _link_pieces(octets: bytes) -> Iterator[Header]:
     table, read = _CONTROL.get(control.opcode), read + MACControlOpcode.SIZE
     if table is not None and len(octets) >= read + table.SIZE:
         yield table.parse(octets, read)
+
+
+def _sealed(frame: Frame) -> Frame:
+    """The frame with lengths, checksums and ICRC that fit, if there are any that do."""
+    try:
+        return frame.seal()
+    except WireError:
+        return frame
 
 
 class Fields:
@@ -168,7 +200,8 @@ class Fields:
     def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
         """The frame with another value in the innermost header with this field, if one has it.
 
-        With ``seal``, lengths, checksums and ICRC fit again.
+        With ``seal``, lengths, checksums and ICRC fit again; where nothing could fit such a value,
+        as behind an IPv4 header that is shorter than any, they stay as they are.
         """
         place = self._place(name)
         if place is None:
@@ -190,17 +223,21 @@ class Fields:
             bth=cast(BTH, bth), extended=tuple(extended), payload=payload
         )
         changed = frame._replace(headers=pieces[:end], packet=packet)
-        return (changed.seal() if seal else changed).build()
+        return (_sealed(changed) if seal else changed).build()
 
     def icrc_renewed(self, octets: bytes) -> bytes:
         """Other octets in the same layout, with the ICRC and the UDP checksum that fit them.
 
-        They need not have a meaning. As they are, where this frame carries no packet.
+        They need not have a meaning. As they are, where this frame carries no packet, or none of
+        which there is an ICRC.
         """
         if self.frame is None:
             return octets
         bth, end = self.transport.start, self.transport.stop
-        crc = ICRC(icrc_of(octets, self._network, bth, end)).build()
+        try:
+            crc = ICRC(icrc_of(octets, self._network, bth, end)).build()
+        except WireError:
+            return octets
         headers = tuple(self._with_checksum(piece, octets[bth:end] + crc) for piece in self._before)
         return joined(*headers) + octets[bth:end] + crc + octets[end + ICRC.SIZE :]
 
@@ -214,7 +251,7 @@ class Fields:
             packet = frame.packet.replace(payload=payload[: max(len(payload) - by, 0)])
         except WireError:
             return self.octets
-        return frame._replace(packet=packet).seal().build()
+        return _sealed(frame._replace(packet=packet)).build()
 
     @property
     def _before(self) -> tuple[Piece, ...]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.action import ACTIONS
+from rdmawire.fabric.action import ACTIONS, BOUNDS, OPTIONS
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.link import Link
@@ -19,7 +19,8 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire import roce
 from rdmawire.wire.checksum import ipv4_header_checksum
-from rdmawire.wire.inet import ECN, ROCE_PORT
+from rdmawire.wire.header import Header
+from rdmawire.wire.inet import ECN, ROCE_PORT, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode
 from tests.fabric.talker import Talker, frame_of, frames_of
 
@@ -199,10 +200,82 @@ def test_unknown_faults(
 
 
 def test_chances_and_turns_that_there_are_not() -> None:
-    with pytest.raises(FabricError, match=r"chance 1.5 is not within 0..1"):
+    with pytest.raises(FabricError, match=r"drop.chance: 1.5 .* is not a number from 0 to 1"):
         Rule("drop", chance=1.5)
-    with pytest.raises(FabricError, match="nth 0: turns count from 1 on"):
+    with pytest.raises(FabricError, match=r"drop.nth: 0 is not a turn from 1 to"):
         Rule("drop", nth={0, 1})
+
+
+@pytest.mark.parametrize(
+    ("do", "options", "reason"),
+    [
+        ("duplicate", {"times": -5}, "duplicate.times: -5 is not a whole number from 0 to"),
+        ("duplicate", {"wait": None}, r"duplicate.wait: None \(NoneType\) is not a number of nano"),
+        ("delay", {"by": -1}, "delay.by: -1 is not a number of nanoseconds from 0 to"),
+        ("delay", {"most": 1.5}, r"delay.most: 1.5 \(float\) is not"),
+        ("reorder", {"behind": -1}, "reorder.behind: -1 is not"),
+        ("corrupt", {"bit": -1}, "corrupt.bit: -1 is not a whole number from 0 to 7"),
+        ("corrupt", {"bit": 8}, "corrupt.bit: 8 is not"),
+        ("corrupt", {"octet": "x"}, "corrupt.octet: 'x' .* is no int"),
+        ("truncate", {"by": -4}, "truncate.by: -4 is not a number of octets from 0 to"),
+        ("set", {"field": 7, "value": 1}, "set.field: 7 is no str"),
+        ("set", {"field": "bth.psn", "value": 1 << 24}, "bth.psn: .* does not fit 24 bits"),
+        ("set", {"field": "bth.psn", "value": None}, "bth.psn: .* takes a number of 24 bits"),
+        ("set", {"field": "ip.dsfield", "value": 256}, "ip.dsfield: 256 is not .* from 0 to 255"),
+        ("set", {"field": "ip.hdr_len", "value": 21}, "ip.hdr_len: 21 is no multiple of 4"),
+        ("set", {"field": "eth.src", "value": b"123"}, "eth.src: .* takes 6 octets, found 3"),
+        ("drop", {"where": "bth.psn"}, "drop.where: 'bth.psn' .* is not a mapping"),
+        ("drop", {"where": {"bth.psn": None}}, "drop.where: None .* is no int or Collection"),
+        ("drop", {"where": {1: 1}}, "drop.where: 1 is no str"),
+        ("drop", {"nth": None}, "drop.nth: None .* is not a collection"),
+        ("drop", {"nth": [1, "x"]}, "drop.nth: 'x' .* is not a turn"),
+        ("drop", {"nth": range(1 << 40)}, "drop.nth: 0 is not a turn"),
+        ("drop", {"per": "bth.psn", "nth": 1}, "drop.per: 'bth.psn' .* is not a collection"),
+        ("drop", {"chance": float("nan")}, "drop.chance: nan"),
+        ("drop", {"chance": "x"}, "drop.chance: 'x'"),
+        (None, {}, "None .* is not one of drop, "),
+        ([], {}, r"\[\] .* is not one of drop, "),
+    ],
+)
+def test_options_that_make_no_sense(do: Any, options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(FabricError, match=reason):
+        Rule(do, **options)
+
+
+def test_every_option_has_a_bound() -> None:
+    found = {do: set(options) - {"value"} for do, options in OPTIONS.items()}
+    assert found == {do: set(bounds) for do, bounds in BOUNDS.items()}
+
+
+@pytest.mark.parametrize("table", [IPv4, IPv6])
+def test_a_number_is_set_whatever_it_means(table: type[Header]) -> None:
+    """Lengths and versions with which no receiver finds its way: those are what it must meet."""
+    frame = frame_of(0, 1, 2, ipv6=table is IPv6)
+    for row in table.rows:
+        for value in range(1 << min(row.width, 4)) if not row.octets else ():
+            rule = Rule("set", field=f"{table.label}.{row.name}", value=value)
+            changed = only(rule, frame)
+            again = only(Rule("corrupt", octet=0, seal=True), changed)
+            assert len(frame) == len(changed) == len(again)
+            if row.name not in ("total_length", "payload_length", "checksum"):
+                assert getattr(table.parse(changed, 14), row.name) == value
+
+
+@pytest.mark.parametrize(
+    ("ipv6", "name", "value", "place", "octet"),
+    [
+        (True, "ipv6.version", 4, 14, 0x40),
+        (False, "ip.version", 6, 14, 0x65),
+        (False, "ip.ihl", 3, 14, 0x43),
+        (False, "ip.ihl", 0, 14, 0x40),
+    ],
+)
+def test_headers_of_no_meaning(ipv6: bool, name: str, value: int, place: int, octet: int) -> None:
+    frame = frame_of(0, 1, 2, ipv6=ipv6)
+    for seal in (False, True):
+        changed = only(Rule("set", field=name, value=value, seal=seal), frame)
+        assert changed[place] == octet
+        assert len(changed) == len(frame)
 
 
 def test_unknown_fields() -> None:
