@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
+from rdmawire.fabric.station import Tap
 from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.cm.port import ManagedPort
 from rdmawire.nic.engine import Nic
@@ -17,7 +18,8 @@ class AttendedPort:
 
     ``hear`` is told of each event when it happens, of the NIC's and of the manager's, and may post
     work or answer meanwhile. What it gives to other hosts they must be woken for
-    (:meth:`~rdmawire.fabric.network.Network.wake`). ``nic`` and ``managed`` are those given::
+    (:meth:`~rdmawire.fabric.network.Network.wake`). ``on_taken`` see each frame after it was
+    taken in, and all that it led to was told. ``nic`` and ``managed`` are those given::
 
         port = AttendedPort(host.nic, managed)
         port.hear = lambda event: print(event)
@@ -28,12 +30,15 @@ class AttendedPort:
         self.nic = nic
         self.managed = managed
         self.hear: Hear = _nobody
+        self.on_taken: list[Tap] = []
         self._port = nic if managed is None else managed
 
     def receive(self, frame: bytes, now: int) -> None:
         """Take in one Ethernet frame, without its FCS."""
         self._port.receive(frame, now)
         self.tell()
+        for taken in self.on_taken:
+            taken(frame, now)
 
     def transmit(self, now: int) -> list[bytes]:
         """The next frames to send; work that ends without any may lead to more work."""

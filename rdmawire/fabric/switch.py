@@ -26,6 +26,10 @@ RESERVED: Final = b"\x01\x80\xc2\x00\x00"
 """How addresses begin that no switch forwards, if the last octet is below 0x10. 802.1Q, 8.6.3."""
 
 
+Counted = Callable[[bytes, bytes], object]
+"""Is told of a frame for which something was counted, and what became of it."""
+
+
 class Way(NamedTuple):
     """Where the frames of a flow go, and what they are."""
 
@@ -73,7 +77,7 @@ class SwitchPort:
                 return
             way = self._find(key)
         if not way.ports:
-            self.switch.stranded += 1
+            self.switch.strand(frame)
         for port in way.ports:
             self.switch.pass_on(frame, way.lane, port, now)
 
@@ -81,7 +85,7 @@ class SwitchPort:
         """Rest as a pause says; other MAC control goes nowhere. IEEE 802.3, 31."""
         quanta = quanta_of(frame)
         if quanta is None:
-            self.switch.stranded += 1
+            self.switch.strand(frame)
         else:
             self.egress.pause(quanta, now)
             self.wake()
@@ -155,7 +159,9 @@ class Switch:
     if it came in by one of them: so no frame goes round, however switches are joined.
 
     ``stranded`` counts frames that no port leads on: runts, MAC control, what is for the switch
-    itself, and what would have to go back; ports count all else.
+    itself, and what would have to go back; ports count all else. ``on_counted`` are told of each
+    frame for which a switch or one of its ports counted a drop, a mark or a stop, or that is
+    stranded.
     """
 
     def __init__(
@@ -170,6 +176,7 @@ class Switch:
         self.table = AddressTable(self.settings.addresses)
         self.buffer = Buffer(self.settings)
         self.stranded = 0
+        self.on_counted: list[Counted] = []
         self._own: set[bytes] = set()
         self._random = random
         self._classifier = Classifier(self.settings.priorities)
@@ -238,6 +245,7 @@ class Switch:
         if not buffer.take(len(frame), lane, queued):
             port.drops[priority] += 1
             self._stop_overfull(priority, ingress, now)
+            self._tell(frame, frame)
             return
         if markable and priority in self._arriving:
             frame = self._marked(frame, port, priority, self._arriving[priority], queued)
@@ -245,6 +253,7 @@ class Switch:
         egress.put(frame, lane)
         if priority in self._pausing and buffer.overfull(ingress, priority):
             self.ports[ingress].stop(priority, now)
+            self._tell(frame, frame)
         if not busy:  # else its timer has it come back when the wire is free
             port.wake()
 
@@ -279,4 +288,15 @@ class Switch:
         if not marking.marks(octets, self._random):
             return frame
         port.marks[priority] += 1
-        return kept(frame, marked(frame))
+        became = kept(frame, marked(frame))
+        self._tell(frame, became)
+        return became
+
+    def strand(self, frame: bytes) -> None:
+        """No port leads on."""
+        self.stranded += 1
+        self._tell(frame, frame)
+
+    def _tell(self, frame: bytes, became: bytes) -> None:
+        for told in self.on_counted:
+            told(frame, became)

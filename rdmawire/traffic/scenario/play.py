@@ -27,6 +27,7 @@ from rdmawire.traffic.scenario.playing.resting import Clock
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.tracing import Tracer
 from rdmawire.traffic.scenario.playing.verdict import Played, verdict
+from rdmawire.traffic.scenario.playing.watching import Watching
 from rdmawire.traffic.scenario.playing.work import Run
 from rdmawire.traffic.summary import Summary, summarise
 
@@ -53,7 +54,8 @@ def play(
     stage = Stage(scenario)
     with _tap(capture) as keep:
         observer = Observer(stage, keep, wanted, arrived=arrived)
-        stage.befall({name: observer.on_loss(name) for name in stage.network.links})
+        stage.befall(observer.numbers.becomes)
+        watching = Watching(stage, observer)
         clock = Clock(stage.network.world, progress)
         player = Player(stage, observer, clock.hear)
         unsettled = _run(stage, player)
@@ -62,7 +64,7 @@ def play(
     frames = observer.numbering.frames
     tracer = Tracer(scenario, frames, wanted, arrived=arrived)
     rest = clock.rest(observer.total)
-    played = Played(stage, player, observer, tracer.writer, tracer.nearest, rest)
+    played = Played(stage, player, observer, watching, tracer.trace, rest)
     return Outcome(
         scenario=scenario,
         failures=(*unsettled, *verdict(played)),

@@ -81,8 +81,8 @@ def test_the_completion_of_a_step_names_the_nak_that_explains_it() -> None:
         "w1 (write) on client/a: expected SUCCESS, found REM_ACCESS_ERR (frame 9)",
         "behind (write) on client/a: expected SUCCESS, found WR_FLUSH_ERR",
         "state of client/a: expected RTS, found ERR (frame 9)",
-        "state of server/a: expected RTS, found ERR",
-        "events server.AccessViolation: expected 0, found 1",
+        "state of server/a: expected RTS, found ERR (frame 1)",
+        "events server.AccessViolation: expected 0, found 1 (frame 1)",
     ]
 
 

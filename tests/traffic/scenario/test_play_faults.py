@@ -138,7 +138,7 @@ def test_frames_beyond_the_links_mtu_are_lost() -> None:
         connections=(connection(attributes={"timeout": 3, "retry_cnt": 1}),),
     )
     outcome = play(expecting(scenario, counts("client-server.oversized", exactly(0))))
-    assert told(outcome) == ["counter client-server.oversized: expected 0, found 16"]
+    assert told(outcome) == ["counter client-server.oversized: expected 0, found 16 (frame 1)"]
     assert outcome.summary.lost == 16
 
 

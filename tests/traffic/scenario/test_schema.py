@@ -63,6 +63,8 @@ COMPANY: dict[tuple[str, str], dict[str, str]] = {
     ("a connection", "reject"): {"connect": "cm"},
     ("a queue", "kmin"): {"kmax": "16 GiB"},
     ("a queue", "kmax"): {"kmin": "0"},
+    ("a queue", "pmax"): {"kmin": "0", "kmax": "0"},
+    ("a queue", "headroom"): {"xoff": "0", "xon": "0"},
     ("a queue", "xoff"): {"xon": "0"},
     ("a queue", "xon"): {"xoff": "8 MiB"},
     **{

@@ -18,7 +18,8 @@ from rdmawire.wire.opcode import SHAPES
 REQUESTS: Final = frozenset(opcode for opcode, shape in SHAPES.items() if not shape.response)
 """What ends send unasked; answers have the PSNs of the other side."""
 
-Note = Callable[[], None]
+Becomes = Callable[[bytes, bytes], object]
+"""Is told of a frame, and of what a fault made of it."""
 
 
 class Sender(NamedTuple):
@@ -44,19 +45,19 @@ def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
 
 
 class LinkFaults(Faults):
-    """Faults that count what they do. ``on_loss`` is told when a frame goes no further."""
+    """Faults that count what they do. ``becomes`` is told what is made of frames."""
 
-    def __init__(self, rules: Iterable[Rule], random: Random, on_loss: Note) -> None:
+    def __init__(self, rules: Iterable[Rule], random: Random, becomes: Becomes) -> None:
         super().__init__(rules, random)
         self.lost = 0
-        self._on_loss = on_loss
+        self._becomes = becomes
 
     def befall(self, frame: bytes, number: int) -> list[Passing]:
         """What becomes of the frame with this number on its link."""
         passings = super().befall(frame, number)
-        if not passings:
-            self.lost += 1
-            self._on_loss()
+        self.lost += not passings
+        for passing in passings:
+            self._becomes(frame, passing.frame)
         return passings
 
     def hits(self, do: str) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from rdmawire.fabric.field import Fields
 from rdmawire.traffic.scenario.model import PacketExpectation
 from rdmawire.traffic.scenario.playing.match import among
-from rdmawire.traffic.scenario.playing.observe import Seen, is_from
+from rdmawire.traffic.scenario.playing.observe import is_from
+from rdmawire.traffic.scenario.playing.sighting import Seen
 from rdmawire.traffic.scenario.playing.wording import value_text
 
 FEWEST_FIELDS = 2

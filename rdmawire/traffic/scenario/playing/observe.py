@@ -1,12 +1,12 @@
 """Taps that number frames as a capture gets them, and keep what a failure may have to point at.
 
-Memory is bounded by what there is to look after, not by frames: of each expectation the first few
-numbers are kept, of each queue pair the last NAK and the last packet that was sent again.
+Memory is bounded by what there is to look after, not by frames: of each expectation two numbers
+are kept, of each queue pair the last NAK and the last packet that was sent again.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from rdmawire.fabric.station import Tap
 from rdmawire.nic.completion import WCStatus
@@ -14,56 +14,23 @@ from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.match import Matcher
+from rdmawire.traffic.scenario.playing.numbers import Numbers
 from rdmawire.traffic.scenario.playing.recording import Numbering, Place, Recording
+from rdmawire.traffic.scenario.playing.sighting import Seen, Sightings
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.wire.roce import bth_offset
-
-MOST_KEPT: Final = 64
-"""Numbers of frames that are kept of one thing."""
 
 _MAC: Final = 6
 
 
-class Seen(NamedTuple):
-    """A frame: its number in the capture, or at ``point`` where the capture does not have it."""
-
-    number: int
-    point: str = ""
-
-
-class Sightings:
-    """How often something was seen, and the frames of the first times."""
-
-    __slots__ = ("count", "first", "last")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[Seen] = []
-        self.last: Seen | None = None
-
-    def note(self, seen: Seen) -> None:
-        """It was seen once more."""
-        self.count += 1
-        self.last = seen
-        if len(self.first) < MOST_KEPT:
-            self.first.append(seen)
-
-    def at(self, index: int) -> Seen | None:
-        """The frame of the time with this index, from 0 on; of a later one if that is not kept."""
-        return self.first[index] if index < len(self.first) else self.last
-
-
 class HostWatch:
-    """What one host sends: ``sent`` counts it by name, ``sightings`` keep what may be pointed at.
+    """What one host sends: ``sent`` counts it by name.
 
     ``total`` counts for all hosts: what answers to a READ look like the peer's frames say.
     """
 
-    NOTED: Final = ("retransmits", "naks", "rnr_naks", "cnps", "mads")
-
     def __init__(self, total: FrameCounter, where: Callable[[], Seen], last: "LastWords") -> None:
         self.sent: Counter[str] = Counter()
-        self.sightings = {name: Sightings() for name in self.NOTED}
         self._total = total
         self._where = where
         self._last = last
@@ -80,9 +47,7 @@ class HostWatch:
 
     def _note(self, sign: str, frame: bytes) -> None:
         self.sent[sign] += 1
-        seen = self._where()
-        self.sightings[sign].note(seen)
-        self._last.note(sign, frame, seen)
+        self._last.note(sign, frame, self._where())
 
 
 _NAKS: Final = ("naks", "rnr_naks")
@@ -165,9 +130,10 @@ class Observer:
         self._network = stage.network
         self.numbering = Recording(stage, keep, points, arrived=arrived)
         self._counts: dict[Place, Numbering] = {}
+        for switch in self._network.switches.values():
+            switch.on_counted.append(self.numbers.becomes)
         self.last = LastWords()
         self.total = FrameCounter()
-        self.losses = {link.name: Sightings() for link in stage.scenario.links}
         self.hosts = {
             name: self._watch_host(name)
             for name in self._network.stations
@@ -176,6 +142,21 @@ class Observer:
         self.packets = {
             id(plan): self._watch_packets(plan) for plan in _packet_expectations(stage.scenario)
         }
+
+    @property
+    def numbers(self) -> Numbers:
+        """Knows the frames of the capture."""
+        return self.numbering.numbers
+
+    def known(self, frame: bytes) -> Seen | None:
+        """A frame as the capture has it, if it does."""
+        number = self.numbers.of(frame)
+        return None if number is None else Seen(number)
+
+    def where(self, name: str, *, arrived: bool = False) -> Callable[[bytes], Seen]:
+        """What tells of a frame at a place: as the capture has it, or else of that place."""
+        there = self._where(name, arrived=arrived)
+        return lambda frame: self.known(frame) or there()
 
     def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:
         """What tells the number of the frame that passes a place now."""
@@ -194,7 +175,7 @@ class Observer:
         return watch
 
     def _watch_packets(self, plan: PacketExpectation) -> Sightings:
-        sender, sightings = self.sender_of(plan), Sightings()
+        sender, sightings = self.sender_of(plan), Sightings(plan.range.most)
         self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings))
         return sightings
 
@@ -210,11 +191,6 @@ class Observer:
         for name in names:
             tap = tap_of(self._where(name, arrived=plan.arrived))
             self._network.tap(name, tap, arrivals=plan.arrived)
-
-    def on_loss(self, link: str) -> Callable[[], None]:
-        """What a link's faults tell of each frame that they lose."""
-        where, sightings = self._where(link), self.losses[link]
-        return lambda: sightings.note(where())
 
     def explain(self, lane: Lane, status: WCStatus) -> tuple[int | None, str]:
         """The frame that explains how work of a queue pair ended, if one does."""

@@ -8,6 +8,7 @@ from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.playing.numbers import Numbers
 from rdmawire.traffic.scenario.playing.stage import Stage
 
 
@@ -43,13 +44,14 @@ class Recording(Numbering):
 
     It has everything that is sent, once; or what passes ``points``: links, hosts or switches'
     ports, whose names interfaces have then. With ``arrived`` it has them where they arrive.
-    ``places`` are those all of whose frames are among them.
+    ``places`` are those all of whose frames are among them, ``numbers`` knows the frames.
     """
 
     def __init__(self, stage: Stage, keep: Tap | None, points: Iterable[str], *, arrived: bool):
         super().__init__()
         self._stage = stage
         self._network = stage.network
+        self.numbers = Numbers()
         self._link = ""
         named = list(dict.fromkeys(map(self._named, points)))
         names = named or list(self._everywhere())
@@ -92,6 +94,7 @@ class Recording(Numbering):
 
         def take(frame: bytes, now: int) -> None:
             self.frames += 1
+            self.numbers.add(frame, self.frames)
             self._link = link
             if keep is not None:
                 keep(frame, now)

@@ -1,6 +1,6 @@
 """What a scenario is played on: its network, hosts, memory and queue pairs, made of the plan."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from rdmawire.fabric.link import Link
@@ -19,7 +19,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.place import places_of
 from rdmawire.traffic.scenario.playing.failure import Failure
-from rdmawire.traffic.scenario.playing.faults import LinkFaults, Note, Sender, rule_of
+from rdmawire.traffic.scenario.playing.faults import Becomes, LinkFaults, Sender, rule_of
 from rdmawire.traffic.scenario.playing.holding import Held
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine
@@ -84,12 +84,12 @@ class Stage:
             self.network.join(*link.ends, laid)
         self.network.find_ways()
 
-    def befall(self, on_loss: Mapping[str, Note]) -> None:
-        """Let the faults of all links happen; each loss is told by the link's name."""
+    def befall(self, becomes: Becomes) -> None:
+        """Let the faults of all links happen; it is told what they make of frames."""
         for link in self.scenario.links:
             rules = [rule_of(plan, self._sender(plan)) for plan in link.faults]
             random = self.network.random(f"faults of {link.name}")
-            self.faults[link.name] = faults = LinkFaults(rules, random, on_loss[link.name])
+            self.faults[link.name] = faults = LinkFaults(rules, random, becomes)
             if rules:
                 self.network.links[link.name].faults = faults
 

@@ -3,62 +3,59 @@
 The same scenario gives the same frames, so their numbers are those of the first time.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault
-from rdmawire.fabric.station import Tap
 from rdmawire.fabric.world import Unsettled
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, Span
 from rdmawire.traffic.scenario.playing.near import FEWEST_FIELDS, NearMiss
+from rdmawire.traffic.scenario.playing.numbers import Numbers
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.player import Player
 from rdmawire.traffic.scenario.playing.stage import Stage
-from rdmawire.wire.roce import bth_offset
 
 MOST_FRAMES: Final = 1 << 16
-"""A run with more is not played again; of so many it is known where they are in the capture."""
+"""A run with more is not played again."""
 
-MOST_RUNS: Final = 4
-
-_TO_BTH: Final = 12
-
-
-def _key(frame: bytes) -> bytes:
-    """What is the same when a frame is sent and when it arrives: addresses, opcode, QP, PSN."""
-    at = bth_offset(frame, 0, len(frame))
-    return frame[:_TO_BTH] + (frame[at : at + 1] + frame[at + 5 : at + 12] if at >= 0 else b"")
+MOST_PROBES: Final = 64
+"""Octets, and packets, that are looked after; of more it is not said which frame it was."""
 
 
 class Probe:
-    """Looks at one octet whenever a frame arrives. ``writer`` is the frame that changed it last."""
+    """Looks at one octet before and after each frame that its host takes in.
 
-    def __init__(self, stage: Stage, span: Span) -> None:
+    ``writer`` is the number of the frame that changed it last, if a frame of the capture did. What
+    was written to a GPU shows only when it is flushed: that is the last frame's that arrived.
+    """
+
+    def __init__(self, stage: Stage, numbers: Numbers, span: Span) -> None:
         self.writer: int | None = None
         self._held = stage.held(span)
         self._offset = span.offset
-        self._numbers: dict[bytes, int] = {}
-        self._sent = 0
+        self._numbers = numbers
         self._arrived: int | None = None
         self._value = self._look()
 
-    def sent(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
-        """A frame comes into the capture."""
-        self._sent += 1
-        self._numbers[_key(frame)] = self._sent
+    def before(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+        """A frame is about to be taken in by the host: what changed up to now, others did."""
+        self.rest()
+        self._arrived = self._numbers.of(frame)
 
-    def arrives(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
-        """A frame is about to be taken in by the host."""
-        self.look()
-        self._arrived = self._numbers.get(_key(frame))
+    def after(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+        """The host has taken it in."""
+        self._compare(self._arrived)
 
-    def look(self) -> None:
-        """Whether the frame that came before has changed the octet."""
+    def rest(self) -> None:
+        """Nothing arrives."""
+        self._compare(None if self._held.gpu is None else self._arrived)
+
+    def _compare(self, writer: int | None) -> None:
         value = self._look()
         if value != self._value:
             self._value = value
-            self.writer = self._arrived
+            self.writer = writer
 
     def _look(self) -> bytes:
         try:
@@ -67,8 +64,15 @@ class Probe:
             return b""
 
 
+class Traced(NamedTuple):
+    """``writers`` are numbers of frames by octets, ``nearest`` tells of one by the expectation."""
+
+    writers: Mapping[Span, int | None]
+    nearest: Mapping[int, str]
+
+
 class Tracer:
-    """Finds who wrote what, for the first few that ask: each answer costs a run.
+    """Finds who wrote what, and what was almost wanted: by one more run, if there is a question.
 
     ``frames`` is how many the capture has, ``points`` and ``arrived`` say what it is of.
     """
@@ -78,42 +82,44 @@ class Tracer:
     ) -> None:
         self._scenario = scenario
         self._points = points
-        self._left = 0 if arrived or frames > MOST_FRAMES else MOST_RUNS
+        self._arrived = arrived
+        self._able = frames <= MOST_FRAMES
 
-    def writer(self, span: Span) -> int | None:
-        """The number of the frame that changed the first octet of a span last, if it is known."""
-        if not self._left:
-            return None
-        stage = Stage(self._scenario)
-        probe = Probe(stage, span)
-        self._play(stage, probe.sent, lambda _: _tap_arrivals(stage, span.host, probe))
-        stage.machines[span.host].flush()
-        probe.look()
-        return probe.writer
+    def trace(self, octets: Iterable[Span], packets: Iterable[PacketExpectation]) -> Traced:
+        """Who changed each of these octets last, and which frames are nearest to these packets."""
+        spans = tuple(octets)[:MOST_PROBES]
+        plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MOST_PROBES]
+        if not self._able or not (spans or plans):
+            return Traced({}, {})
+        return self._play(spans, plans)
 
-    def nearest(self, plan: PacketExpectation) -> str:
-        """A frame that has all fields but one as they are wanted, if that says anything."""
-        if not self._left or len(plan.where) < FEWEST_FIELDS:
-            return ""
-        misses: list[NearMiss] = []
-
-        def look(observer: Observer) -> None:
-            misses.append(NearMiss(plan, observer.sender_of(plan)))
-            observer.watch(plan, misses[0].at)
-
-        self._play(Stage(self._scenario), None, look)
-        return misses[0].text
-
-    def _play(self, stage: Stage, keep: Tap | None, look: Callable[[Observer], None]) -> None:
+    def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> Traced:
         """Play it once more."""
-        self._left -= 1
-        observer = Observer(stage, keep, self._points)
-        stage.befall({name: observer.on_loss(name) for name in stage.network.links})
-        look(observer)
+        stage = Stage(self._scenario)
+        observer = Observer(stage, None, self._points, arrived=self._arrived)
+        stage.befall(observer.numbers.becomes)
+        probes = {span: _probe(stage, observer, span) for span in spans}
+        misses = {id(plan): _near_miss(observer, plan) for plan in plans}
         Player(stage, observer).start()
         with suppress(Unsettled):
             stage.network.world.run()
+        for machine in stage.machines.values():
+            machine.flush()
+        for probe in probes.values():
+            probe.rest()
+        writers = {span: probe.writer for span, probe in probes.items()}
+        return Traced(writers, {key: miss.text for key, miss in misses.items()})
 
 
-def _tap_arrivals(stage: Stage, host: str, probe: Probe) -> None:
-    stage.network.tap(host, probe.arrives, arrivals=True)
+def _probe(stage: Stage, observer: Observer, span: Span) -> Probe:
+    probe = Probe(stage, observer.numbers, span)
+    if span.host in observer.hosts:
+        stage.network.tap(span.host, probe.before, arrivals=True)
+        stage.machines[span.host].port.on_taken.append(probe.after)
+    return probe
+
+
+def _near_miss(observer: Observer, plan: PacketExpectation) -> NearMiss:
+    miss = NearMiss(plan, observer.sender_of(plan))
+    observer.watch(plan, miss.at)
+    return miss

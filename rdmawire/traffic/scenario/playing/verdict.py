@@ -1,6 +1,6 @@
 """Expectations against what was found: every one that does not hold is a failure."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import MemoryFault
@@ -10,7 +10,6 @@ from rdmawire.traffic.scenario.model import (
     Expectation,
     MemoryExpectation,
     PacketExpectation,
-    Range,
     Span,
     StateExpectation,
     TimeExpectation,
@@ -18,9 +17,12 @@ from rdmawire.traffic.scenario.model import (
 from rdmawire.traffic.scenario.playing.counting import Counting
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.holding import PIECE, octets_of
-from rdmawire.traffic.scenario.playing.observe import Observer, Seen, Sightings
+from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.player import Player
+from rdmawire.traffic.scenario.playing.sighting import Seen, Sight
 from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.playing.tracing import Traced
+from rdmawire.traffic.scenario.playing.watching import Watching
 from rdmawire.traffic.scenario.playing.wording import (
     fields_text,
     found_time,
@@ -36,15 +38,15 @@ SHOWN: Final = 8
 class Played(NamedTuple):
     """A scenario after its end.
 
-    ``writer`` tells which frame changed an octet last, ``nearest`` of one that was almost wanted.
+    ``trace`` tells which frames changed octets last, and of those that were almost wanted.
     ``rest`` is when the last frame arrived or the last work was done (ns).
     """
 
     stage: Stage
     player: Player
     observer: Observer
-    writer: Callable[[Span], int | None]
-    nearest: Callable[[PacketExpectation], str]
+    watching: Watching
+    trace: Callable[[Iterable[Span], Iterable[PacketExpectation]], Traced]
     rest: int
 
 
@@ -53,8 +55,34 @@ def verdict(played: Played) -> Iterator[Failure]:
     yield from played.stage.failures
     for run in played.player.runs:
         yield from _step(run)
+    evidence = _evidence(played)
     for expectation in played.stage.scenario.expectations:
-        yield from _CHECKS[type(expectation)](played, expectation)
+        yield from _CHECKS[type(expectation)](evidence, expectation)
+
+
+class _Difference(NamedTuple):
+    """Where memory is not as it should be; ``octet`` is the first, if there is any memory."""
+
+    expected: str
+    found: str
+    octet: Span | None = None
+
+
+class _Evidence(NamedTuple):
+    """What there is to say. ``differences`` has one for each plan of memory that is not as it says.
+
+    ``traced`` is what a second run has shown.
+    """
+
+    played: Played
+    differences: dict[int, _Difference]
+    traced: Traced
+
+
+def _evidence(played: Played) -> _Evidence:
+    differences = dict(_differences(played.stage))
+    octets = (found.octet for found in differences.values() if found.octet is not None)
+    return _Evidence(played, differences, played.trace(octets, _too_few(played)))
 
 
 # Steps.
@@ -91,20 +119,26 @@ def _unfinished(run: Run) -> Failure:
 # Memory.
 
 
-def _memory(played: Played, plan: MemoryExpectation) -> Iterator[Failure]:
-    what = f"memory {_span(plan.span)}"
-    try:
-        difference = _difference(played.stage, plan)
-    except MemoryFault as fault:
-        yield Failure(plan.mark, what, _wanted(plan), f"no memory: {fault}")
-        return
-    if difference is not None:
-        expected, found, offset = difference
-        octet = plan.span._replace(offset=offset, length=1)
-        yield Failure(plan.mark, what, expected, found, played.writer(octet))
+def _memory(evidence: _Evidence, plan: MemoryExpectation) -> Iterator[Failure]:
+    found = evidence.differences.get(id(plan))
+    if found is not None:
+        what = f"memory {_span(plan.span)}"
+        frame = None if found.octet is None else evidence.traced.writers.get(found.octet)
+        yield Failure(plan.mark, what, found.expected, found.found, frame)
 
 
-def _difference(stage: Stage, plan: MemoryExpectation) -> tuple[str, str, int] | None:
+def _differences(stage: Stage) -> Iterator[tuple[int, _Difference]]:
+    for plan in stage.scenario.expectations:
+        if isinstance(plan, MemoryExpectation):
+            try:
+                found = _difference(stage, plan)
+            except MemoryFault as fault:
+                found = _Difference(_wanted(plan), f"no memory: {fault}")
+            if found is not None:
+                yield id(plan), found
+
+
+def _difference(stage: Stage, plan: MemoryExpectation) -> _Difference | None:
     """What should stand where the memory first differs, what does, and at which octet."""
     held = stage.held(plan.span)
     offset, length = held.extent(plan.span)
@@ -113,8 +147,9 @@ def _difference(stage: Stage, plan: MemoryExpectation) -> tuple[str, str, int] |
         found = held.read(offset, len(wanted))
         if found != wanted:
             at = next(i for i, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b)
-            place = offset + at
-            return f"{_hex(wanted, at)}{of}", f"{_hex(found, at)} at octet {place}", place
+            said = f"{_hex(found, at)} at octet {offset + at}"
+            octet = plan.span._replace(offset=offset + at, length=1)
+            return _Difference(f"{_hex(wanted, at)}{of}", said, octet)
         offset += len(wanted)
     return None
 
@@ -151,68 +186,66 @@ def _span(span: Span) -> str:
 # Counters.
 
 
-def _counter(played: Played, plan: CounterExpectation) -> Iterator[Failure]:
+def _counter(evidence: _Evidence, plan: CounterExpectation) -> Iterator[Failure]:
+    played = evidence.played
     found = Counting(played.stage, played.observer).read(plan.of, plan.counter)
     if not plan.range.holds(found):
         what = f"counter {plan.of}.{plan.counter}"
-        seen = _seen(_sightings(played.observer, plan), plan.range)
+        seen = _place(played.watching.counted(plan))
         yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
 
 
-def _sightings(observer: Observer, plan: CounterExpectation) -> Sightings | None:
-    """The frames that a counter counted, where they were noted."""
-    if plan.counter == "lost":
-        return observer.losses.get(plan.of)
-    watch = observer.hosts.get(plan.of)
-    return None if watch is None else watch.sightings.get(plan.counter)
-
-
-def _seen(sightings: Sightings | None, range_: Range) -> tuple[int | None, str]:
-    """The first frame that there should not be; the last one there is, if there are too few."""
-    seen: Seen | None = None
-    if sightings is not None and range_.most is not None and sightings.count > range_.most:
-        seen = sightings.at(range_.most)
-    elif sightings is not None:
-        seen = sightings.last
-    return (None, "") if seen is None else (seen.number, seen.point)
+def _place(seen: Sight) -> tuple[int | None, str]:
+    """The frame that shows it, as failures have it."""
+    return seen if isinstance(seen, Seen) else (None, "")
 
 
 # The rest.
 
 
-def _packets(played: Played, plan: PacketExpectation) -> Iterator[Failure]:
-    sightings = played.observer.packets[id(plan)]
+def _packets(evidence: _Evidence, plan: PacketExpectation) -> Iterator[Failure]:
+    sightings = evidence.played.observer.packets[id(plan)]
     if not plan.range.holds(sightings.count):
         of = f" sent by {plan.sent_by}" if plan.sent_by else ""
         on = f" on {plan.link}" if plan.link else ""
         fields = f" with {fields_text(plan.where)}" if plan.where else ""
         arrived = " that arrive" if plan.arrived else ""
         what = f"packets{of}{on}{arrived}{fields}"
-        few = sightings.count < plan.range.least
-        near = played.nearest(plan) if few else ""
-        seen = _seen(sightings, plan.range)
+        near = evidence.traced.nearest.get(id(plan), "")
+        seen = _place(sightings.shown)
         yield Failure(
             plan.mark, what, range_text(plan.range), str(sightings.count), *seen, nearest=near
         )
 
 
-def _state(played: Played, plan: StateExpectation) -> Iterator[Failure]:
+def _too_few(played: Played) -> Iterator[PacketExpectation]:
+    """Expectations of packets of which there are not enough."""
+    for plan in played.stage.scenario.expectations:
+        sightings = played.observer.packets.get(id(plan))
+        if isinstance(plan, PacketExpectation) and sightings is not None:
+            yield from [plan] if sightings.count < plan.range.least else ()
+
+
+def _state(evidence: _Evidence, plan: StateExpectation) -> Iterator[Failure]:
+    played = evidence.played
     for lane in played.stage.lanes_at(plan.end):
         found = lane.qp.state.name
         if found != plan.state:
-            seen = played.observer.last.refusal(lane)
-            what = f"state of {lane.name}"
-            yield Failure(plan.mark, what, plan.state, found, *(seen or (None, "")))
+            seen = _place(played.watching.entered(lane))
+            yield Failure(plan.mark, f"state of {lane.name}", plan.state, found, *seen)
 
 
-def _event(played: Played, plan: EventExpectation) -> Iterator[Failure]:
+def _event(evidence: _Evidence, plan: EventExpectation) -> Iterator[Failure]:
+    played = evidence.played
     found = played.stage.machines[plan.host].events[plan.event]
     if not plan.range.holds(found):
         what = f"events {plan.host}.{plan.event}"
-        yield Failure(plan.mark, what, range_text(plan.range), str(found))
+        seen = _place(played.watching.counted(plan))
+        yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
 
 
-def _time(played: Played, plan: TimeExpectation) -> Iterator[Failure]:
+def _time(evidence: _Evidence, plan: TimeExpectation) -> Iterator[Failure]:
+    played = evidence.played
     found = played.rest
     if not plan.range.holds(found):
         expected = range_text(plan.range, time_text)
@@ -220,7 +253,7 @@ def _time(played: Played, plan: TimeExpectation) -> Iterator[Failure]:
         yield Failure(plan.mark, "time", expected, found_time(found, plan.range), frames or None)
 
 
-_Check = Callable[[Played, Any], Iterator[Failure]]
+_Check = Callable[[_Evidence, Any], Iterator[Failure]]
 
 _CHECKS: Final[dict[type[Expectation], _Check]] = {
     MemoryExpectation: _memory,

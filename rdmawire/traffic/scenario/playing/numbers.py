@@ -1,0 +1,39 @@
+"""Numbers of frames in a capture, by the very frames."""
+
+from typing import Final
+
+MOST_OCTETS: Final = 1 << 25
+"""Octets of frames that are remembered, the last ones: more than what is under way mostly has."""
+
+
+class Numbers:
+    """Which number a frame has in the capture, wherever else it comes by later.
+
+    A frame is known by its identity, not by its octets: one that is sent again looks the same.
+    What becomes of it on its way has its number.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, bytes]] = {}
+        self._octets = 0
+
+    def add(self, frame: bytes, number: int) -> None:
+        """A frame has this number, and no other any more."""
+        known = self._known
+        if known.pop(id(frame), None) is None:
+            self._octets += len(frame)
+        known[id(frame)] = number, frame
+        while self._octets > MOST_OCTETS:
+            _, oldest = known.pop(next(iter(known)))
+            self._octets -= len(oldest)
+
+    def of(self, frame: bytes) -> int | None:
+        """The number of a frame; ``None`` where the capture does not have it."""
+        found = self._known.get(id(frame))
+        return None if found is None else found[0]
+
+    def becomes(self, frame: bytes, became: bytes) -> None:
+        """A frame that was changed on its way still has its number."""
+        number = self.of(frame)
+        if number is not None and became is not frame:
+            self.add(became, number)

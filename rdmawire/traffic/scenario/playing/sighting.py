@@ -1,0 +1,42 @@
+"""What a failure points at: a frame by its number, and which of many frames shows it."""
+
+from typing import NamedTuple
+
+
+class Seen(NamedTuple):
+    """A frame: its number in the capture, or at ``point`` where the capture does not have it."""
+
+    number: int
+    point: str = ""
+
+
+Sight = Seen | bytes | None
+"""A frame that was seen, or one of which it is not known yet what its number will be."""
+
+
+class Sightings:
+    """How much there was of something of which there should be ``most``, if that is bounded."""
+
+    __slots__ = ("_last", "_most", "_surplus", "count")
+
+    def __init__(self, most: int | None) -> None:
+        self.count = 0
+        self._most = most
+        self._last: Sight = None
+        self._surplus: Sight = None
+
+    def note(self, seen: Sight, by: int = 1) -> None:
+        """There is more of it, because of this frame, or of none."""
+        fitted, self.count, self._last = not self.is_over, self.count + by, seen
+        if fitted and self.is_over:
+            self._surplus = seen
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is too much of it."""
+        return self._most is not None and self.count > self._most
+
+    @property
+    def shown(self) -> Sight:
+        """The first frame that there should not be; else the last one that there is."""
+        return self._surplus if self.is_over else self._last

@@ -1,0 +1,244 @@
+"""Which frame shows what a counter counted, an event told, or how a queue pair came to its state.
+
+What is expected is looked at again whenever a frame may have changed it: what is different then is
+that frame's doing. What changed in between is no frame's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from rdmawire.nic.state import QPState
+from rdmawire.traffic.scenario.counters import BEFALLEN, COUNTERS, DROPPED, SENT, Of
+from rdmawire.traffic.scenario.model import (
+    CounterExpectation,
+    EventExpectation,
+    StateExpectation,
+)
+from rdmawire.traffic.scenario.playing.counting import Counting
+from rdmawire.traffic.scenario.playing.lane import Lane
+from rdmawire.traffic.scenario.playing.observe import Observer
+from rdmawire.traffic.scenario.playing.sighting import Seen, Sight, Sightings
+from rdmawire.traffic.scenario.playing.stage import Stage
+
+_TAKEN: Final = ("dropped", *DROPPED)
+_CARRIED: Final = ("lost", "oversized", *BEFALLEN)
+_SWITCHED: Final = (
+    "stranded",
+    *(name for name in COUNTERS[Of.PORT] if name.startswith(("drops", "marks", "stops"))),
+)
+_PAUSES: Final = tuple(name for name in COUNTERS[Of.PORT] if name.startswith("pauses"))
+
+
+class Watch(Protocol):
+    """Something that frames change."""
+
+    def look(self, seen: Sight) -> None:
+        """See whether it has changed, which is this frame's doing, or none's."""
+
+
+class Amount:
+    """Something that is counted; ``read`` says how much there is by now."""
+
+    def __init__(self, read: Callable[[], int], most: int | None) -> None:
+        self._sightings = Sightings(most)
+        self._read = read
+        self._arrived: Sight = None
+
+    def look(self, seen: Sight) -> None:
+        more = self._read() - self._sightings.count
+        if more:
+            self._sightings.note(seen, more)
+
+    def arrives(self, seen: Seen) -> None:
+        """A frame is about to be taken in; what changed up to now, the one before it did."""
+        self.look(self._arrived)
+        self._arrived = seen
+
+    @property
+    def shown(self) -> Sight:
+        """The frame that shows how much there is."""
+        self.look(self._arrived)
+        return self._sightings.shown
+
+
+class Flow:
+    """Frames that pass a place."""
+
+    def __init__(self, most: int | None) -> None:
+        self._sightings = Sightings(most)
+
+    def look(self, seen: Sight) -> None:
+        self._sightings.note(seen)
+
+    @property
+    def shown(self) -> Sight:
+        """The frame that shows how many there are."""
+        return self._sightings.shown
+
+
+class Standing:
+    """The state of a queue pair."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._state: QPState = lane.qp.state
+        self._seen: Sight = None
+
+    def look(self, seen: Sight) -> None:
+        state = self._lane.qp.state
+        if state is not self._state:
+            self._state, self._seen = state, seen
+
+    @property
+    def shown(self) -> Sight:
+        """The frame with which the state was entered."""
+        self.look(None)
+        return self._seen
+
+
+Where = Callable[[bytes], Sight]
+"""Tells which frame of the capture, or of its place, one is."""
+
+
+def _look(watches: Iterable[Watch], where: Where, frame: bytes) -> None:
+    seen = where(frame)
+    for watch in watches:
+        watch.look(seen)
+
+
+class Watching:
+    """Watches of all that a scenario expects of counters, events and states."""
+
+    def __init__(self, stage: Stage, observer: Observer) -> None:
+        self._stage = stage
+        self._network = stage.network
+        self._observer = observer
+        self._counting = Counting(stage, observer)
+        self._amounts: dict[int, Amount | Flow] = {}
+        self._standings: dict[Lane, Standing] = {}
+        for name in observer.hosts:
+            self._watch_host(name)
+        for name in stage.network.links:
+            self._watch_link(name)
+        for name in (*observer.hosts, *stage.network.ports):
+            self._watch_pauses(name)
+        for name in stage.network.switches:
+            self._watch_switch(name)
+
+    def counted(self, plan: CounterExpectation | EventExpectation) -> Seen | None:
+        """The frame that shows what was counted; ``None`` where none does."""
+        amount = self._amounts.get(id(plan))
+        return None if amount is None else self._seen(amount.shown)
+
+    def entered(self, lane: Lane) -> Seen | None:
+        """The frame with which a queue pair entered its state, if it was one."""
+        standing = self._standings.get(lane)
+        return None if standing is None else self._seen(standing.shown)
+
+    def _seen(self, sight: Sight) -> Seen | None:
+        """A frame as it is known in the end."""
+        return self._observer.known(sight) if isinstance(sight, bytes) else sight
+
+    # What there is to watch.
+
+    def _counters(self, of: str, names: Iterable[str]) -> Iterator[Amount]:
+        wanted = set(names)
+        for plan in self._stage.scenario.expectations:
+            if isinstance(plan, CounterExpectation) and plan.of == of and plan.counter in wanted:
+                read = partial(self._counting.read, of, plan.counter)
+                self._amounts[id(plan)] = amount = Amount(read, plan.range.most)
+                yield amount
+
+    def _flows(self, link: str) -> Iterator[Flow]:
+        """A link counts a frame after taps have seen it."""
+        for plan in self._stage.scenario.expectations:
+            if isinstance(plan, CounterExpectation) and (plan.of, plan.counter) == (link, "frames"):
+                self._amounts[id(plan)] = flow = Flow(plan.range.most)
+                yield flow
+
+    def _events(self, host: str) -> Iterator[Amount]:
+        told = self._stage.machines[host].events
+        for plan in self._stage.scenario.expectations:
+            if isinstance(plan, EventExpectation) and plan.host == host:
+                read = partial(told.__getitem__, plan.event)
+                self._amounts[id(plan)] = amount = Amount(read, plan.range.most)
+                yield amount
+
+    def _states(self, host: str) -> Iterator[Standing]:
+        for plan in self._stage.scenario.expectations:
+            if isinstance(plan, StateExpectation) and plan.end.host == host:
+                for lane in self._stage.lanes_at(plan.end):
+                    self._standings[lane] = standing = Standing(lane)
+                    yield standing
+
+    # Where it is watched.
+
+    def _watch_host(self, name: str) -> None:
+        sent = tuple(self._counters(name, SENT))
+        if sent:
+            self._tap(name, sent, self._observer.where(name))
+        taken: list[Watch] = [
+            *self._counters(name, _TAKEN),
+            *self._events(name),
+            *self._states(name),
+        ]
+        if taken:
+            where = self._observer.where(name, arrived=True)
+            self._tap(name, taken, _nothing, arrivals=True)
+            port = self._stage.machines[name].port
+            port.on_taken.append(lambda frame, _: _look(taken, where, frame))
+
+    def _watch_pauses(self, name: str) -> None:
+        """Nothing but a frame that comes in stops a host or a port."""
+        paused, where = (
+            tuple(self._counters(name, _PAUSES)),
+            self._observer.where(name, arrived=True),
+        )
+
+        def look(frame: bytes, _: int) -> None:
+            seen = where(frame)
+            for amount in paused:
+                amount.arrives(seen)
+
+        if paused:
+            self._network.tap(name, look, arrivals=True)
+
+    def _watch_link(self, name: str) -> None:
+        where = self._observer.where(name)
+        flows = tuple(self._flows(name))
+        for station in self._stations_on(name) if flows else ():
+            self._tap(station, flows, where)
+        carried = tuple(self._counters(name, _CARRIED))
+        if carried:
+            link = self._network.links[name]
+            link.on_carried.append(lambda frame, _: _look(carried, where, frame))
+
+    def _stations_on(self, name: str) -> Iterator[str]:
+        """The hosts and the ports at both ends of a link, whose taps see a frame last."""
+        link = next(link for link in self._stage.scenario.links if link.name == name)
+        for end, peer in (link.ends, reversed(link.ends)):
+            yield f"{end}:{peer}" if end in self._network.switches else end
+
+    def _watch_switch(self, name: str) -> None:
+        switch, observer = self._network.switches[name], self._observer
+        ports = [port for port in self._network.ports if port.partition(":")[0] == name]
+        watched = [amount for of in (name, *ports) for amount in self._counters(of, _SWITCHED)]
+
+        def look(frame: bytes, became: bytes) -> None:
+            sight = observer.known(frame) or became
+            for amount in watched:
+                amount.look(sight)
+
+        if watched:
+            switch.on_counted.append(look)
+
+    def _tap(
+        self, name: str, watches: Sequence[Watch], where: Where, *, arrivals: bool = False
+    ) -> None:
+        tap = lambda frame, _: _look(watches, where, frame)  # noqa: E731
+        self._network.tap(name, tap, arrivals=arrivals)
+
+
+def _nothing(_: bytes) -> None:
+    """What changed up to now is no frame's doing."""
