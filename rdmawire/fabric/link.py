@@ -9,11 +9,13 @@ with a tap on it gives them the same numbers, so what Wireshark shows is what ``
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.line import exceeds, time_of
 from rdmawire.fabric.passing import BEFALLEN, Passing
+from rdmawire.fabric.refusal import check_settings, check_values
+from rdmawire.memory.bound import Bound, Kind, Many, Real, Table, Whole
 
 Waits = tuple[int, ...]
 """What a frame waits (ns) beyond the latency: one number for each of its copies."""
@@ -47,7 +49,7 @@ class Chances:
     """How often (0.0 to 1.0) a frame is lost, comes twice, or comes up to ``most_delay`` ns late.
 
     What comes late is overtaken. All that is random comes from ``random``: the same seed gives
-    the same faults.
+    the same faults. :class:`FabricError` for what is no chance and no time.
     """
 
     random: Random
@@ -55,6 +57,9 @@ class Chances:
     duplicate: float = 0.0
     delay: float = 0.0
     most_delay: int = us(10)
+
+    def __post_init__(self) -> None:
+        check_settings(self, CHANCES)
 
     def befall(self, waits: Waits) -> Waits:
         """What becomes of copies that wait so long."""
@@ -74,6 +79,43 @@ class Chances:
         return chance > 0 and self.random.random() < chance
 
 
+_TIME: Final = Whole(called="a number of nanoseconds")
+_NUMBER: Final = Whole(1, called="a frame's number")
+
+
+class _Numbers(NamedTuple):
+    """A collection of frames' numbers. Who gives a share instead is told where it goes."""
+
+    numbers: Bound = Many(_NUMBER)
+
+    def wrong(self, value: object) -> str:
+        reason = self.numbers.wrong(value)
+        return reason and f"{reason}; frames are named by number, and chances=Chances(...) by share"
+
+
+CHANCES: Final[dict[str, Bound]] = {
+    "random": Kind(Random),
+    "drop": Real(0, 1),
+    "duplicate": Real(0, 1),
+    "delay": Real(0, 1),
+    "most_delay": Whole(1, called="a number of nanoseconds"),
+}
+LINK: Final[dict[str, Bound]] = {
+    "latency": _TIME,
+    "rate": Whole(1, called="a number of bits a second"),
+    "mtu": Whole(1, called="a number of octets"),
+    "drop": _Numbers(),
+    "duplicate": _Numbers(),
+    "delay": Table(_NUMBER, _TIME),
+    "chances": Kind(Chances),
+    "name": Kind(str),
+}
+"""What each setting may be, by class."""
+
+_OPTIONAL: Final = ("rate", "mtu", "delay", "chances")
+"""Those that may be ``None``."""
+
+
 class Link:
     """A cable: ``latency`` ns from end to end, in order, but for the faults asked for.
 
@@ -86,6 +128,8 @@ class Link:
 
     Where something may befall frames, ``on_carried`` are told of each, right after the taps, and
     by words of :data:`~rdmawire.fabric.passing.BEFALLEN` what befell it.
+
+    :class:`FabricError` for what is no time, no rate or no frame's number.
     """
 
     def __init__(
@@ -101,6 +145,16 @@ class Link:
         faults: Misfortune | None = None,
         name: str = "",
     ) -> None:
+        _check(
+            latency=latency,
+            rate=rate,
+            mtu=mtu,
+            drop=drop,
+            duplicate=duplicate,
+            delay=delay,
+            chances=chances,
+            name=name,
+        )
         self.latency = latency
         self.rate = rate
         self.mtu = mtu
@@ -158,6 +212,13 @@ class Link:
             return ()
         waits: Waits = (self.delay.get(number, 0),) * (2 if number in self.duplicate else 1)
         return waits if self.chances is None else self.chances.befall(waits)
+
+
+def _check(**given: object) -> None:
+    """:class:`FabricError` for a setting of a link that it cannot have."""
+    absent = [name for name in _OPTIONAL if given[name] is None]
+    bounds = {name: bound for name, bound in LINK.items() if name not in absent}
+    check_values("Link", given, bounds)
 
 
 def _waiting(passings: Iterable[Passing], waits: Waits) -> list[Passing]:

@@ -164,7 +164,7 @@ def test_a_tap_that_fails_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_connection_to_oneself() -> None:
     host, world = Host(), World()
-    world.attach(host.nic, host.mac, Link(drop=range(1000)))
+    world.attach(host.nic, host.mac, Link(drop=range(1, 1000)))
     cq = host.nic.create_cq(16)
     one, two = (host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP)) for _ in range(2))
     for qp, peer in ((one, two), (two, one)):
