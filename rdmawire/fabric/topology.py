@@ -12,9 +12,19 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Place
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Machine, Network
+from rdmawire.fabric.refusal import check_values
+from rdmawire.memory.bound import Whole
 from rdmawire.nic.address import mapped
 
 MOST_HOSTS: Final = (1 << 24) - 2
+
+
+_SWITCHES: Final = Whole(1, 1 << 16, "a number of switches")
+_BOUNDS: Final = {
+    "row": {"switches": _SWITCHES},
+    "leaf_spine": {"leaves": _SWITCHES, "spines": _SWITCHES},
+}
+"""How many switches there may be, by function; ``FabricError`` for others."""
 
 
 class Cable(NamedTuple):
@@ -51,6 +61,7 @@ def row(
     trunk: Cable,
 ) -> None:
     """Switches one behind the other; hosts take turns, the first on the first switch."""
+    check_values("row", {"switches": switches}, _BOUNDS["row"])
     names = [f"s{number}" for number in range(1, switches + 1)]
     for number, name in enumerate(names):
         network.add_switch(name)
@@ -70,6 +81,8 @@ def leaf_spine(
     trunk: Cable,
 ) -> None:
     """Every leaf on every spine, so that between leaves there are as many ways as spines."""
+    found = {"leaves": leaves, "spines": spines}
+    check_values("leaf_spine", found, _BOUNDS["leaf_spine"])
     lower = [f"leaf{number}" for number in range(1, leaves + 1)]
     upper = [f"spine{number}" for number in range(1, spines + 1)]
     for name in (*lower, *upper):

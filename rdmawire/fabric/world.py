@@ -8,13 +8,24 @@ A port is an adapter, or one of the ports of a switch. A link joins as many port
 to it, and each hears what is for its address.
 """
 
+from typing import Final
+
 from rdmawire.errors import RdmaError
 from rdmawire.fabric.agenda import APPOINTMENT, Agenda
 from rdmawire.fabric.appointment import Action, Appointment
 from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.link import Arrival, Held
 from rdmawire.fabric.mac import Mac
+from rdmawire.fabric.refusal import FabricError, check_settings
 from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
+from rdmawire.memory.argument import shown
+from rdmawire.memory.bound import Bound, Whole
+
+BOUNDS: Final[dict[str, Bound]] = {
+    "time_limit": Whole(called="a number of nanoseconds"),
+    "event_limit": Whole(called="a number of events"),
+}
+"""What the limits of a world may be."""
 
 MAC_OCTETS = 6
 TIME_LIMIT = seconds(3_600)
@@ -38,6 +49,7 @@ class World:
         self.last_arrival = 0
         self.time_limit = time_limit
         self.event_limit = event_limit
+        check_settings(self, BOUNDS)
         self.on_sent: list[Tap] = []
         self.on_arrival: list[Tap] = []
         self._stations: list[Station] = []
@@ -86,14 +98,21 @@ class World:
         self._awake[station] = None
 
     def at(self, time: int, action: Action) -> Appointment:
-        """Do something at a time (ns). It must wake the ports that it gives something to send."""
+        """Do something at a time (ns). It must wake the ports that it gives something to send.
+
+        ``FabricError`` for a time that is no whole number.
+        """
+        _check_time("at", time)
         return self._agenda.appoint(max(time, self.now), action)
 
     def run(self, until: int | None = None) -> None:
         """Go on until all is at rest, or up to the time ``until`` (ns).
 
         ``Unsettled`` when that takes longer than the limits; the world stands as it was then.
+        ``FabricError`` for a time that is no whole number.
         """
+        if until is not None:
+            _check_time("until", until)
         self._events = 0
         self._deadline = self.now + self.time_limit
         self._awake.update(dict.fromkeys(self._stations))
@@ -222,3 +241,8 @@ class World:
         if hold.deadline is not None:
             hold.deadline.cancel()
         self._agenda.expect(time, hold.hearers, hold.frame)
+
+
+def _check_time(said: str, time: object) -> None:
+    if not isinstance(time, int):
+        raise FabricError(f"{said} {shown(time)}: a time is a whole number of nanoseconds")

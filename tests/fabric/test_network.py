@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -217,3 +218,14 @@ def test_generators_do_not_depend_on_one_another() -> None:
     assert one.random("s").random() == Network(seed=1).random("s").random()
     assert one.random("s").random() != one.random("t").random()
     assert one.random("s").random() != other.random("s").random()
+
+
+@pytest.mark.parametrize("number", [0, -1, 1 << 40, None, 1.5])
+def test_shapes_have_some_switches(number: Any) -> None:
+    hosts = {"a": Talker(1)}
+    with pytest.raises(FabricError, match=r"row.switches: .* is not a number of switches from 1"):
+        row(Network(), hosts, switches=number, edge=CABLE, trunk=CABLE)
+    with pytest.raises(FabricError, match=r"leaf_spine.leaves: "):
+        leaf_spine(Network(), hosts, leaves=number, spines=1, edge=CABLE, trunk=CABLE)
+    with pytest.raises(FabricError, match=r"leaf_spine.spines: "):
+        leaf_spine(Network(), hosts, leaves=1, spines=number, edge=CABLE, trunk=CABLE)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.clock import ms, seconds, us
 from rdmawire.fabric.link import Arrival, Chances, Link
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import Unsettled, World
 
 A, B, C, GROUP = (bytes((2, 0, 0, 0, 0, n)) for n in (1, 2, 3, 4))
@@ -293,3 +294,19 @@ def test_taps_of_one_link_and_of_one_port() -> None:
     world.segment(first).on_arrival.append(lambda _, now: seen.append(("there", now)))
     world.run()
     assert seen == [("sent", 0), ("from 1", 0), ("there", us(1)), ("at 2", us(1))]
+
+
+@pytest.mark.parametrize("time", [None, "x", 1.5, float("nan")])
+def test_times_are_whole_numbers(time: object) -> None:
+    world = World()
+    with pytest.raises(FabricError, match=r"at .*: a time is a whole number of nanoseconds"):
+        world.at(time, lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(FabricError, match=r"World.time_limit: .* is not a number of nanoseconds"):
+        World(time_limit=time)  # type: ignore[arg-type]
+    with pytest.raises(FabricError, match=r"World.event_limit: .* is not a number of events"):
+        World(event_limit=time)  # type: ignore[arg-type]
+    if time is not None:
+        with pytest.raises(FabricError, match=r"until .*: a time is a whole number"):
+            world.run(time)  # type: ignore[arg-type]
+    world.run()
+    assert world.now == 0
