@@ -164,7 +164,9 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 _ADDRESSES = st.sampled_from([BROADCAST, NOBODY, OF_A_SWITCH, GROUP, *map(mac_of, range(1, 5))])
-_SEALED = st.fixed_dictionaries({"anywhere": st.just(True), "seal": st.booleans()})
+_SEALED: st.SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
+    {"anywhere": st.just(True), "seal": st.booleans()}
+)
 _OPTIONS: dict[str, st.SearchStrategy[dict[str, object]]] = {
     "drop": st.just({"chance": 0.2}),
     "duplicate": st.just({"chance": 0.1}),
@@ -216,7 +218,7 @@ def laid(plan: Plan) -> Network:
     return network
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(plans())
 def test_any_network_comes_to_rest_whatever_befalls_its_frames(plan: Plan) -> None:
     network = laid(plan)

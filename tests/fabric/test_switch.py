@@ -167,7 +167,7 @@ def test_a_frame_that_never_fits_stops_nobody() -> None:
     st.integers(1, 4096),
     st.integers(0, 64 * KIB),
 )
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_with_the_headroom_of_its_links_nothing_is_lost(
     rate: int, latency: int, size: int, xoff: int
 ) -> None:

@@ -13,6 +13,7 @@ from tests.traffic.scenario.scene import (
     write,
 )
 
+NOT_MARKED = "none is ECN-capable, or all have a mark already; give 'ecn: true' to their connection"
 COUNTED = "of the 9 on client-server"
 
 
@@ -44,8 +45,7 @@ def hints(plan: FaultPlan, *steps: StepPlan) -> list[str]:
         ),
         (
             fault("mark", sent_by=CLIENT, nth=(2, 3)),
-            "2 were meant, but none is ECN-capable, or all have a mark already; "
-            "give 'ecn: true' to their connection",
+            f"2 were meant, but {NOT_MARKED}",
         ),
         (
             fault("set", nth=(1,), options={"field": "bth.resv7", "value": 0}),
