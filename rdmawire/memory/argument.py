@@ -66,11 +66,17 @@ def check_range(address: object, length: object) -> None:
         check_kind("length", length, int)
 
 
-def length_of(octets: Octets) -> int:
+def length_of(octets: Octets, name: str = "data") -> int:
     """How many octets there are; ``VerbsError`` EINVAL for what is none."""
     if not isinstance(octets, (bytes, bytearray, memoryview)):
-        raise VerbsError(f"data is {shown(octets)}, not octets", EINVAL)
+        raise VerbsError(f"{name} is {shown(octets)}, not octets", EINVAL)
     return len(octets)
+
+
+def as_bytes(name: str, octets: Octets) -> bytes:
+    """Octets that nobody changes any more; ``VerbsError`` EINVAL for what is none."""
+    length_of(octets, name)
+    return bytes(octets)
 
 
 def check_able(name: str, value: object, *methods: str) -> None:

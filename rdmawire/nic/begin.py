@@ -54,7 +54,7 @@ def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
     room = serial.HALF - qp.sq.in_flight
     if room >= LONGEST_MESSAGE // qp.mtu:
         return False
-    octets = sum(sge.length for sge in wqe.wr.sges)
+    octets = sum(length for _, length, _ in wqe.wr.sges)
     return -(-octets // qp.mtu) > room
 
 

@@ -6,6 +6,7 @@ octets, ``receive`` ends in a memory access, an answer, a state or a counter, ne
 
 from collections.abc import Sequence
 
+from rdmawire.memory.argument import as_bytes, check_kind, check_time
 from rdmawire.nic.admission import refused
 from rdmawire.nic.answer import answer
 from rdmawire.nic.completer import complete
@@ -41,6 +42,9 @@ class Nic(Verbs):
 
     def receive(self, frame: bytes, now: int) -> None:
         """Take in one Ethernet frame, without its FCS."""
+        if now.__class__ is not int or frame.__class__ is not bytes:
+            check_time(now)
+            frame = as_bytes("frame", frame)
         self.device.now = now
         if not self._up:
             self.drops[Drop.PORT_DOWN] += 1
@@ -79,7 +83,13 @@ class Nic(Verbs):
                 respond(qp, role, arrival)
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
-        """Take in frames that came one behind the other; runs of middle packets cost less."""
+        """Take in frames that came one behind the other; runs of middle packets cost less.
+
+        ``VerbsError`` for the first that is no octets; those before it are taken in.
+        """
+        if now.__class__ is not int or frames.__class__ is not list:
+            check_time(now)
+            check_kind("frames", frames, Sequence)
         self.device.now = now
         if not self._up:
             self.drops[Drop.PORT_DOWN] += len(frames)
@@ -87,15 +97,18 @@ class Nic(Verbs):
         flow_of = self._unsealer.flow_of
         index, end = 0, len(frames)
         while index < end:
-            flow = flow_of(frames[index])
+            frame = frames[index]
+            if frame.__class__ is not bytes:
+                frame = as_bytes("frame", frame)
+            flow = flow_of(frame)
             taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
             if taken:
                 index += taken
                 continue
             if flow is not None:
-                self._take_in(flow, frames[index])
+                self._take_in(flow, frame)
             elif self._rules:
-                self._take_raw(frames[index])
+                self._take_raw(frame)
             index += 1
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
@@ -103,6 +116,9 @@ class Nic(Verbs):
 
         While the port's link is down they are lost here.
         """
+        if now.__class__ is not int or most.__class__ is not int:
+            check_time(now)
+            check_kind("most", most, int)
         device = self.device
         device.now = now
         frames: list[bytes] = []
@@ -146,6 +162,7 @@ class Nic(Verbs):
 
     def handle_timer(self, now: int) -> None:
         """Do what is due: retries, ends of RNR waits, paced frames, moderated events."""
+        check_time(now)
         self.device.now = now
         for qp in self.device.timers.due(now):
             timed_out(qp)

@@ -1,15 +1,20 @@
 """Raw packet queue pairs: whole Ethernet frames, from and to memory. ibv_create_flow(3)."""
 
-from typing import NamedTuple
+from errno import EINVAL
+from typing import Final, NamedTuple
 
-from rdmawire.errors import MemoryFault
+from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import LOCAL_WRITE
+from rdmawire.memory.argument import check_number, check_octets
 from rdmawire.memory.grant import KeyFault
+from rdmawire.nic.address import MAC_OCTETS
 from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.gather import gather
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import RecvWR
+
+_LAST_ETHERTYPE: Final = 0xFFFF
 
 
 class FlowRule(NamedTuple):
@@ -21,6 +26,15 @@ class FlowRule(NamedTuple):
     qp: QueuePair
     dmac: bytes | None = None
     ethertype: int | None = None
+
+    def check(self) -> None:
+        """``VerbsError`` EINVAL for what no frame could have, and for other queue pairs."""
+        if self.qp.service.wire is not None:
+            raise VerbsError(f"QP {self.qp.number:#x} takes no raw packets", EINVAL)
+        if self.dmac is not None:
+            check_octets("dmac", self.dmac, MAC_OCTETS)
+        if self.ethertype is not None:
+            check_number("ethertype", self.ethertype, 0, _LAST_ETHERTYPE)
 
     def takes(self, frame: bytes) -> bool:
         """Whether a frame is for the queue pair."""

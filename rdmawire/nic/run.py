@@ -60,7 +60,10 @@ def _place(
     taken = 0
     for psn in serial.numbers(qp.inbound.epsn, fits):
         frame = frames[start + taken]
-        rest = memoryview(frame)[word:]
+        try:
+            rest = memoryview(frame)[word:]
+        except TypeError:
+            break  # taken in alone, what is no octets is refused
         if len(frame) != end or frame[:word] != head or rest[:4] != pack_word(psn):
             break
         if crc32(rest, crc) != RESIDUE:

@@ -15,6 +15,7 @@ from rdmawire.memory.argument import (
     check_kind,
     check_number,
     check_octets,
+    check_time,
     each,
 )
 from rdmawire.memory.domain import ProtectionDomain
@@ -264,8 +265,7 @@ class Verbs(Port):
         """Have frames that carry no RDMA go to a raw packet queue pair. ibv_create_flow(3)."""
         check_kind("rule", rule, FlowRule)
         check_qp(self.device, rule.qp)
-        if rule.qp.service.wire is not None:
-            raise VerbsError(f"QP {rule.qp.number:#x} takes no raw packets", EINVAL)
+        rule.check()
         self._rules.append(rule)
         return rule
 
@@ -310,6 +310,8 @@ class Verbs(Port):
         ERR or SQE ends work at once.
         """
         check_qp(self.device, qp)
+        if now.__class__ is not int:
+            check_time(now)
         self.device.now = now
         for wr in each("work", work):
             check_send(qp, wr)
@@ -318,6 +320,8 @@ class Verbs(Port):
     def post_recv(self, qp: QueuePair, work: Iterable[RecvWR], now: int) -> None:
         """Queue receives. ibv_post_recv(3); refusals as for :meth:`post_send`."""
         check_qp(self.device, qp)
+        if now.__class__ is not int:
+            check_time(now)
         self.device.now = now
         for wr in each("work", work):
             check_recv(qp, wr)

@@ -63,6 +63,8 @@ class Sge(NamedTuple):
 
 def check_sges(sges: tuple[Sge, ...], most: int) -> None:
     """``VerbsError`` EINVAL for more pieces than there may be, and for what is no range."""
+    if sges.__class__ is not tuple and not isinstance(sges, (tuple, list)):
+        raise VerbsError(f"sges is {shown(sges)}, neither a tuple nor a list", EINVAL)
     if len(sges) > most:
         raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
     for sge in sges:

@@ -1,7 +1,7 @@
 """What callers may get wrong in a verb is a ``VerbsError``, there and then, and changes nothing."""
 
 from collections.abc import Callable
-from errno import EOPNOTSUPP
+from errno import EINVAL, EOPNOTSUPP
 from typing import Any, NamedTuple
 
 import pytest
@@ -269,6 +269,100 @@ def test_every_argument_of_every_verb(verb: str, kind: QPType) -> None:
     for value in VALUES:
         pair = Pair(kind=kind)
         allowed(lambda pair=pair, value=value: VERBS[verb](pair.client, value))  # type: ignore[misc]
+
+
+NO_TIMES: list[Any] = [None, "now", 1.5, float("nan"), float("inf"), [], object()]
+TIMED: dict[str, Callable[[End, Any], object]] = {
+    "transmit": lambda end, x: end.nic.transmit(x),
+    "handle_timer": lambda end, x: end.nic.handle_timer(x),
+    "receive": lambda end, x: end.nic.receive(b"", x),
+    "receive_all": lambda end, x: end.nic.receive_all([b""], x),
+    "post_send": lambda end, x: end.nic.post_send(end.qp, [SendWR(SendOpcode.SEND)], x),
+    "post_recv": lambda end, x: end.nic.post_recv(end.qp, [RecvWR()], x),
+    "transmit most": lambda end, x: end.nic.transmit(0, x),
+}
+
+
+@pytest.mark.parametrize("call", TIMED)
+@pytest.mark.parametrize("now", NO_TIMES)
+def test_what_is_no_time_changes_nothing(call: str, now: Any) -> None:
+    pair = Pair()
+    pair.server.receive(8)
+    pair.client.send(b"8 octets")
+    with pytest.raises(VerbsError) as caught:
+        TIMED[call](pair.client, now)
+    assert caught.value.errno == EINVAL
+    pair.drive()
+    assert [done.status for done in pair.server.poll()] == [WCStatus.SUCCESS]
+    assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_frames_may_be_octets_of_any_kind(kind: Callable[[bytes], Any], at_once: bool) -> None:
+    pair = Pair()
+    pair.client.write(b"octets" * 1000, to=pair.server.region)
+    frames = [kind(frame) for frame in pair.client.nic.transmit(0)]
+    assert len(frames) > 4
+    if at_once:
+        pair.server.nic.receive_all(frames, 0)
+    else:
+        for frame in frames:
+            pair.server.nic.receive(frame, 0)
+    assert pair.server.region.read(6000) == b"octets" * 1000
+
+
+@pytest.mark.parametrize("frame", [None, "text", 7, [], {}, 1.5, object()])
+def test_what_is_no_frame_is_refused_and_those_before_it_count(frame: Any) -> None:
+    pair = Pair()
+    pair.client.write(b"octets" * 1000, to=pair.server.region)
+    frames: list[Any] = pair.client.nic.transmit(0)
+    server = pair.server.nic
+    with pytest.raises(VerbsError, match="frame is"):
+        server.receive(frame, 0)
+    for at in (0, 3):
+        with pytest.raises(VerbsError, match="frame is"):
+            server.receive_all([*frames[:at], frame, *frames[at:]], 0)
+    server.receive_all(frames[3:], 0)
+    assert pair.server.region.read(6000) == b"octets" * 1000
+    for no_frames in (None, {1: 2}, {b""}, 7, iter(frames)):
+        with pytest.raises(VerbsError, match="frames is"):
+            server.receive_all(no_frames, 0)  # type: ignore[arg-type]
+
+
+def _pieces(sge: Sge) -> list[Any]:
+    return [{sge}, {sge: 1}, iter([sge]), "", b"", {}, frozenset(), 0, None]
+
+
+@pytest.mark.parametrize("place", range(9))
+def test_pieces_of_memory_stand_in_a_tuple_or_a_list(place: int) -> None:
+    end = Pair().client
+    pieces = _pieces(end.region.sge(8))[place]
+    srq = end.nic.create_srq(end.pd, 4)
+    posts: tuple[Callable[[], object], ...] = (
+        lambda: _post(end, SendWR(SendOpcode.SEND, pieces)),
+        lambda: end.nic.post_recv(end.qp, [RecvWR(pieces)], 0),
+        lambda: end.nic.post_srq_recv(srq, [RecvWR(pieces)]),
+    )
+    for post in posts:
+        with pytest.raises(VerbsError, match="sges is"):
+            post()
+    assert not end.nic.transmit(0)
+
+
+@pytest.mark.parametrize(
+    ("dmac", "ethertype"),
+    [(b"x", None), ("xx", None), (bytearray(6), None), (None, 1 << 16), (None, -1), (None, "ARP")],
+)
+def test_a_flow_is_of_what_a_frame_may_have(dmac: Any, ethertype: Any) -> None:
+    host = Host()
+    cq = host.nic.create_cq(9)
+    qp = host.nic.create_qp(QPType.RAW_PACKET, QPInit(host.pd, cq, cq, CAP))
+    rule = FlowRule(qp, dmac, ethertype)
+    with pytest.raises(VerbsError, match=r"dmac|ethertype"):
+        host.nic.create_flow(rule)
+    with pytest.raises(VerbsError, match="no such flow"):
+        host.nic.destroy_flow(rule)
 
 
 def test_plain_numbers_are_as_good_as_names() -> None:

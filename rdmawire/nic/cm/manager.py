@@ -15,7 +15,7 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, check_number, check_time
+from rdmawire.memory.argument import as_bytes, check_kind, check_number, check_time
 from rdmawire.nic.address import AddressHandle, check_address
 from rdmawire.nic.cm.compose import room_in, room_in_request
 from rdmawire.nic.cm.connection import Connection
@@ -243,6 +243,7 @@ class ConnectionManager(Machine):
 
     def _confirm(self, frame: bytes) -> None:
         """Only the queue pair that the frame was for can have heard of its peer."""
+        frame = as_bytes("frame", frame)
         at = bth_offset(frame, 0, len(frame))
         conn = self.unconfirmed.get(BTH.parse(frame, at).destqp) if at >= 0 else None
         if conn is not None and peer_has_sent(conn):
