@@ -20,7 +20,7 @@ from rdmawire.fabric.action import ACTIONS, check_action
 from rdmawire.fabric.astray import followed
 from rdmawire.fabric.field import Fields, check_name
 from rdmawire.fabric.passing import BEFALLEN, Passing
-from rdmawire.fabric.refusal import FabricError, check_values
+from rdmawire.fabric.refusal import FabricError, check_settings, check_values
 from rdmawire.memory.bound import Bound, Kind, Many, Real, Table, Whole
 from rdmawire.wire.naming import Value
 
@@ -146,11 +146,14 @@ class Faults:
 
     All that is random comes from ``random``: the same seed gives the same faults. A frame that is
     sent elsewhere again and again is lost: :mod:`rdmawire.fabric.astray`.
-    :class:`FabricError` for rules that make more than :data:`MOST_COPIES` of one frame.
+    :class:`FabricError` for what is no rule, and for rules that make more than
+    :data:`MOST_COPIES` of one frame.
     """
 
     def __init__(self, rules: Iterable[Rule], random: Random | None = None) -> None:
+        check_values("Faults", {"rules": rules}, {"rules": Kind(Iterable)})
         self.rules = tuple(rules)
+        check_settings(self, {"rules": Many(Kind(Rule))})
         if (copies := prod(rule.copies for rule in self.rules)) > MOST_COPIES:
             raise FabricError(f"{copies} copies of one frame; {MOST_COPIES} at most")
         self._random = Random(0) if random is None else random  # noqa: S311 - repeatable

@@ -242,6 +242,12 @@ def test_options_that_make_no_sense(do: Any, options: dict[str, Any], reason: st
         Rule(do, **options)
 
 
+@pytest.mark.parametrize("rules", [None, 7, "x", ["drop"], [None]])
+def test_faults_are_made_of_rules(rules: Any) -> None:
+    with pytest.raises(FabricError, match=r"Faults.rules: .* is no (Iterable|Rule)"):
+        Faults(rules)
+
+
 def test_every_option_has_a_bound() -> None:
     found = {do: set(options) - {"value"} for do, options in OPTIONS.items()}
     assert found == {do: set(bounds) for do, bounds in BOUNDS.items()}

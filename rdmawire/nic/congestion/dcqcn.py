@@ -8,6 +8,7 @@ notification point is :mod:`rdmawire.nic.congestion.notification`, the congestio
 from dataclasses import dataclass
 from typing import Final, Self
 
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.bound import Bound, Whole
 from rdmawire.nic.congestion.scheme import (
     GIGABIT,
@@ -78,7 +79,8 @@ class Dcqcn:
     """
 
     def __init__(self, parameters: DcqcnParameters | None = None) -> None:
-        self.parameters = parameters or DcqcnParameters()
+        self.parameters = DcqcnParameters() if parameters is None else parameters
+        check_kind("parameters", self.parameters, DcqcnParameters)
         self.rate = self.target = self.parameters.line_rate
         self._alpha = 1.0
         self._alpha_since: int | None = None

@@ -7,6 +7,7 @@ R. Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter, SIGCO
 from dataclasses import dataclass
 from typing import Final
 
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.bound import Bound
 from rdmawire.nic.congestion.scheme import (
     GIGABIT,
@@ -67,7 +68,8 @@ class Timely:
     """One flow. CNPs mean nothing here, nor do octets."""
 
     def __init__(self, parameters: TimelyParameters | None = None) -> None:
-        self.parameters = parameters or TimelyParameters()
+        self.parameters = TimelyParameters() if parameters is None else parameters
+        check_kind("parameters", self.parameters, TimelyParameters)
         self.rate = self.parameters.line_rate
         self._last_rtt: int | None = None
         self._difference = 0.0

@@ -53,8 +53,9 @@ def exercised(scheme: Scheme) -> None:
 def test_whatever_is_accepted_works(scheme: str, name: str) -> None:
     make, flow, _ = SCHEMES[scheme]
     usual = asdict(make())[name]
-    accepted = []
-    for value in (None, "1", -1, 0, NAN, float("inf"), 1 << 70, b"", [], usual):
+    accepted: list[object] = []
+    values: list[object] = [None, "1", -1, 0, NAN, float("inf"), 1 << 70, b"", [], usual]
+    for value in values:
         try:
             made = make(**{name: value})
         except VerbsError:
@@ -74,3 +75,11 @@ def test_every_parameter_has_a_bound() -> None:
 def test_a_slow_line_has_a_lower_least_rate(line: float, least: float) -> None:
     known = DcqcnParameters.at(line)
     assert (known.line_rate, known.min_rate) == (line, least)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("wrong", [0, -1, "x", {}, object()])
+def test_a_flow_takes_parameters_of_its_scheme(scheme: str, wrong: object) -> None:
+    _, flow, _ = SCHEMES[scheme]
+    with pytest.raises(VerbsError, match=r"parameters is .*, not .*Parameters"):
+        flow(wrong)
