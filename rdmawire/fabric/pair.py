@@ -250,6 +250,7 @@ class Pair:
         check_kind("places", places, tuple)
         check_number("the number of places", len(places), 2, 2)
         self.link = Link() if link is None else link
+        check_kind("link", self.link, Link)
         self.world = World()
         other = profile if peer_profile is None else peer_profile
         here, there = places

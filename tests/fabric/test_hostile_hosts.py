@@ -39,6 +39,8 @@ CALLS: dict[str, Callable[[End, Any], object]] = {
     "attributes": lambda _, x: Pair(attributes=x),
     "places": lambda _, x: Pair(places=x),
     "profile": lambda _, x: Pair(profile=x),
+    "peer's profile": lambda _, x: Pair(peer_profile=x or 0),
+    "link": lambda _, x: Pair(x or 0),
 }
 
 
