@@ -67,3 +67,18 @@ def test_nobody_need_listen() -> None:
     port = AttendedPort(asker.host.nic)
     asker.ask()
     assert (port.transmit(0), port.next_timer(), port.tell()) == ([], None, False)
+
+
+def test_a_frame_that_was_taken_in_is_shown_behind_what_it_led_to() -> None:
+    server = Host(2)
+    asker = Asker(Host(1), SendWR(SendOpcode.RDMA_WRITE), times=2)
+    cq = server.nic.create_cq(64)
+    peer = server.nic.create_qp(asker.qp.type, QPInit(server.pd, cq, cq, CAP))
+    connect(asker.host, asker.qp, server, peer, ATTRIBUTES)
+    link, seen = Link(us(1)), list[tuple[int, int]]()
+    asker.world.attach(asker.port, asker.host.mac, link)
+    asker.world.attach(server.nic, server.mac, link)
+    asker.port.on_taken.append(lambda _, now: seen.append((now, len(asker.done))))
+    asker.ask()
+    asker.world.run()
+    assert seen == [(us(2), 1), (us(4), 2)]

@@ -373,3 +373,18 @@ def test_so_many_are_marked_as_the_share_says() -> None:
 def test_settings_that_make_no_sense(wrong: object, reason: str) -> None:
     with pytest.raises(FabricError, match=reason):
         wrong()  # type: ignore[operator]
+
+
+def test_frames_that_were_counted_are_told_with_what_became_of_them() -> None:
+    settings = Settings(queue=16 * KIB, marking={LOSSLESS: Marking(4 * KIB, 8 * KIB)})
+    senders = (Talker(n, frames_of(n, 3, 40, dscp=DSCP)) for n in (1, 2))
+    network = star(*senders, Talker(3), settings=settings)
+    network.find_ways()
+    told: list[tuple[bytes, bytes]] = []
+    network.switches["s"].on_counted.append(lambda frame, became: told.append((frame, became)))
+    network.world.run()
+    port = network.ports["s:h3"]
+    marked = [became for frame, became in told if became is not frame]
+    assert len(marked) == port.marks[LOSSLESS] > 0
+    assert all(frame[15] & 3 == ECN.CE for frame in marked)
+    assert len(told) - len(marked) == port.drops[LOSSLESS] > 0

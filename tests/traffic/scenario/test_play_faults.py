@@ -142,6 +142,17 @@ def test_frames_beyond_the_links_mtu_are_lost() -> None:
     assert outcome.summary.lost == 16
 
 
+def test_a_packet_that_is_first_sent_after_a_loss_comes_for_the_first_time() -> None:
+    """What Lumina calls the second round of a queue pair is the first turn of such a packet."""
+    slow = connection(congestion="dcqcn", ecn=True, parameters={"line_rate": 10**8})
+    early = fault("drop", sent_by=CLIENT, packet=(2,), nth=(1,))
+    for nth, lost in ((1, 2), (2, 1)):
+        late = fault("drop", sent_by=CLIENT, packet=(8,), nth=(nth,))
+        links = (link(early, late, rate=10**9),)
+        scenario = scene(write(), connections=(slow,), links=links)
+        assert failures(scenario, counts("client-server.lost", exactly(lost))) == []
+
+
 def test_what_lumina_can_ask_for() -> None:
     """Its configuration: traffic of several queue pairs, and events by qpn, psn and iteration."""
     first, second = End("client", "a", 1), End("client", "a", 2)

@@ -1,6 +1,7 @@
 """What all counters say, by the names that files have for them."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from rdmawire.traffic.scenario.playing.observe import Observer
@@ -25,8 +26,12 @@ class Counting(NamedTuple):
 
     def read(self, of: str, counter: str) -> int:
         """One counter of a host, a link, a port or a switch."""
+        return self.reader(of, counter)()
+
+    def reader(self, of: str, counter: str) -> Callable[[], int]:
+        """What reads one counter, again and again."""
         counted, readers = self._counted(of)
-        return readers[counter](counted)
+        return partial(readers[counter], counted)
 
     def all(self) -> dict[str, int]:
         """Every counter, as files name them: ``client.retransmits``, ``leaf:server.marks``."""

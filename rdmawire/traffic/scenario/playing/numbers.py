@@ -1,5 +1,6 @@
 """Numbers of frames in a capture, by the very frames."""
 
+from collections import deque
 from typing import Final
 
 MOST_OCTETS: Final = 1 << 25
@@ -10,27 +11,28 @@ class Numbers:
     """Which number a frame has in the capture, wherever else it comes by later.
 
     A frame is known by its identity, not by its octets: one that is sent again looks the same.
-    What becomes of it on its way has its number.
+    What becomes of it on its way has its number. ``needed`` says that somebody is going to ask.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int, bytes]] = {}
+        self.needed = False
+        self._known: dict[int, int] = {}
+        self._frames: deque[bytes] = deque()
         self._octets = 0
 
     def add(self, frame: bytes, number: int) -> None:
         """A frame has this number, and no other any more."""
-        known = self._known
-        if known.pop(id(frame), None) is None:
-            self._octets += len(frame)
-        known[id(frame)] = number, frame
+        self._known[id(frame)] = number
+        self._frames.append(frame)
+        self._octets += len(frame)
         while self._octets > MOST_OCTETS:
-            _, oldest = known.pop(next(iter(known)))
+            oldest = self._frames.popleft()
             self._octets -= len(oldest)
+            self._known.pop(id(oldest), None)
 
     def of(self, frame: bytes) -> int | None:
         """The number of a frame; ``None`` where the capture does not have it."""
-        found = self._known.get(id(frame))
-        return None if found is None else found[0]
+        return self._known.get(id(frame))
 
     def becomes(self, frame: bytes, became: bytes) -> None:
         """A frame that was changed on its way still has its number."""

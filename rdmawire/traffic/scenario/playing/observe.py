@@ -156,6 +156,9 @@ class Observer:
     def where(self, name: str, *, arrived: bool = False) -> Callable[[bytes], Seen]:
         """What tells of a frame at a place: as the capture has it, or else of that place."""
         there = self._where(name, arrived=arrived)
+        if Place(name, arrived) in self.numbering.places:
+            return lambda _: there()
+        self.numbers.needed = True
         return lambda frame: self.known(frame) or there()
 
     def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:

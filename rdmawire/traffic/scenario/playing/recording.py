@@ -94,7 +94,8 @@ class Recording(Numbering):
 
         def take(frame: bytes, now: int) -> None:
             self.frames += 1
-            self.numbers.add(frame, self.frames)
+            if self.numbers.needed:
+                self.numbers.add(frame, self.frames)
             self._link = link
             if keep is not None:
                 keep(frame, now)

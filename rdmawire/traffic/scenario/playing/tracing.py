@@ -112,6 +112,7 @@ class Tracer:
 
 
 def _probe(stage: Stage, observer: Observer, span: Span) -> Probe:
+    observer.numbers.needed = True
     probe = Probe(stage, observer.numbers, span)
     if span.host in observer.hosts:
         stage.network.tap(span.host, probe.before, arrivals=True)

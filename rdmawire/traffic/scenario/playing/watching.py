@@ -33,7 +33,7 @@ _PAUSES: Final = tuple(name for name in COUNTERS[Of.PORT] if name.startswith("pa
 class Watch(Protocol):
     """Something that frames change."""
 
-    def look(self, seen: Sight) -> None:
+    def look(self, where: "Where", frame: bytes) -> None:
         """See whether it has changed, which is this frame's doing, or none's."""
 
 
@@ -45,20 +45,23 @@ class Amount:
         self._read = read
         self._arrived: Sight = None
 
-    def look(self, seen: Sight) -> None:
+    def look(self, where: "Where", frame: bytes) -> None:
         more = self._read() - self._sightings.count
         if more:
-            self._sightings.note(seen, more)
+            self._sightings.note(where(frame), more)
 
     def arrives(self, seen: Seen) -> None:
         """A frame is about to be taken in; what changed up to now, the one before it did."""
-        self.look(self._arrived)
+        self._end()
         self._arrived = seen
+
+    def _end(self) -> None:
+        self.look(lambda _: self._arrived, b"")
 
     @property
     def shown(self) -> Sight:
         """The frame that shows how much there is."""
-        self.look(self._arrived)
+        self._end()
         return self._sightings.shown
 
 
@@ -68,8 +71,8 @@ class Flow:
     def __init__(self, most: int | None) -> None:
         self._sightings = Sightings(most)
 
-    def look(self, seen: Sight) -> None:
-        self._sightings.note(seen)
+    def look(self, where: "Where", frame: bytes) -> None:
+        self._sightings.note(where(frame))
 
     @property
     def shown(self) -> Sight:
@@ -85,15 +88,15 @@ class Standing:
         self._state: QPState = lane.qp.state
         self._seen: Sight = None
 
-    def look(self, seen: Sight) -> None:
+    def look(self, where: "Where", frame: bytes) -> None:
         state = self._lane.qp.state
         if state is not self._state:
-            self._state, self._seen = state, seen
+            self._state, self._seen = state, where(frame)
 
     @property
     def shown(self) -> Sight:
         """The frame with which the state was entered."""
-        self.look(None)
+        self.look(_nothing, b"")
         return self._seen
 
 
@@ -102,9 +105,8 @@ Where = Callable[[bytes], Sight]
 
 
 def _look(watches: Iterable[Watch], where: Where, frame: bytes) -> None:
-    seen = where(frame)
     for watch in watches:
-        watch.look(seen)
+        watch.look(where, frame)
 
 
 class Watching:
@@ -146,7 +148,7 @@ class Watching:
         wanted = set(names)
         for plan in self._stage.scenario.expectations:
             if isinstance(plan, CounterExpectation) and plan.of == of and plan.counter in wanted:
-                read = partial(self._counting.read, of, plan.counter)
+                read = self._counting.reader(of, plan.counter)
                 self._amounts[id(plan)] = amount = Amount(read, plan.range.most)
                 yield amount
 
@@ -191,25 +193,25 @@ class Watching:
 
     def _watch_pauses(self, name: str) -> None:
         """Nothing but a frame that comes in stops a host or a port."""
-        paused, where = (
-            tuple(self._counters(name, _PAUSES)),
-            self._observer.where(name, arrived=True),
-        )
+        paused = tuple(self._counters(name, _PAUSES))
+        if not paused:
+            return
+        where = self._observer.where(name, arrived=True)
 
         def look(frame: bytes, _: int) -> None:
             seen = where(frame)
             for amount in paused:
                 amount.arrives(seen)
 
-        if paused:
-            self._network.tap(name, look, arrivals=True)
+        self._network.tap(name, look, arrivals=True)
 
     def _watch_link(self, name: str) -> None:
+        flows, carried = tuple(self._flows(name)), tuple(self._counters(name, _CARRIED))
+        if not flows and not carried:
+            return
         where = self._observer.where(name)
-        flows = tuple(self._flows(name))
         for station in self._stations_on(name) if flows else ():
             self._tap(station, flows, where)
-        carried = tuple(self._counters(name, _CARRIED))
         if carried:
             link = self._network.links[name]
             link.on_carried.append(lambda frame, _: _look(carried, where, frame))
@@ -226,11 +228,10 @@ class Watching:
         watched = [amount for of in (name, *ports) for amount in self._counters(of, _SWITCHED)]
 
         def look(frame: bytes, became: bytes) -> None:
-            sight = observer.known(frame) or became
-            for amount in watched:
-                amount.look(sight)
+            _look(watched, lambda _: observer.known(frame) or became, frame)
 
         if watched:
+            observer.numbers.needed = True
             switch.on_counted.append(look)
 
     def _tap(
