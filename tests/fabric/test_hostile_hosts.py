@@ -13,6 +13,12 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host, Place
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 
+
+def _given(value: Any) -> Any:
+    """Something, where nothing would be no mistake."""
+    return 0 if value is None else value
+
+
 CALLS: dict[str, Callable[[End, Any], object]] = {
     "read length": lambda end, x: end.region.read([x]),  # type: ignore[arg-type]
     "read offset": lambda end, x: end.region.read(1, x),
@@ -39,8 +45,8 @@ CALLS: dict[str, Callable[[End, Any], object]] = {
     "attributes": lambda _, x: Pair(attributes=x),
     "places": lambda _, x: Pair(places=x),
     "profile": lambda _, x: Pair(profile=x),
-    "peer's profile": lambda _, x: Pair(peer_profile=x or 0),
-    "link": lambda _, x: Pair(x or 0),
+    "peer's profile": lambda _, x: Pair(peer_profile=_given(x)),
+    "link": lambda _, x: Pair(_given(x)),
 }
 
 
