@@ -10,7 +10,9 @@ name: A frame of no meaning
 hosts:
   client: {{address: "{client}", memory: {{s: 1 KiB}}}}
   server: {{address: "{server}", memory: {{d: 1 KiB}}}}
-links: {{client-server: {{faults: [set: {{field: {field}, value: {value}, seal: {seal}, nth: 1}}]}}}}
+links:
+  client-server:
+    faults: [set: {{field: {field}, value: {value}, seal: {seal}, nth: 1}}]
 connections: {{a: "client, server"}}
 work: [write: {{on: client/a, from: client.s, to: server.d}}]
 expect:
