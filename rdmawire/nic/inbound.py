@@ -5,14 +5,14 @@ octets do. READs and atomics stay in ``resources`` after their answer, so that a
 answer gets the same again (IBA 9.7.5.1.4); there are as many as both sides agreed upon, and the
 oldest goes first.
 
-Of an answer that is asked for again only one is owed, in its place by PSN, and what an ACK or NAK
-says need not be said before it. So nobody can make ``owed`` hold more than twice what was agreed
+Of an answer that is asked for again only one is owed, in its place by PSN, and of many ACKs and
+NAKs in a row the last says all. So nobody can make ``owed`` hold more than twice what was agreed
 upon, and a few ACKs for each: answers given again that are forgotten meanwhile stand before all
 those given for the first time.
 """
 
 from collections import deque
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from rdmawire.nic.event import Denied
@@ -49,6 +49,9 @@ NO_MESSAGE = Incoming(IDLE, NOTHING, 0, Fault.OP_SEQUENCE)
 
 NO_RECEIVE = RecvWR()
 """No receive is in use."""
+
+MOST_REFUSALS = 4
+"""ACKs and NAKs that wait one behind the other, before a NAK takes the place of them all."""
 
 
 class Acknowledge:
@@ -233,9 +236,11 @@ class Inbound:
             self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))
 
     def _supersede(self) -> None:
-        """What was to be acknowledged or refused last is done: the NAK that comes says so."""
-        while self.owed and isinstance(self.owed[-1], Acknowledge):
-            self.owed.pop()
+        """Of ACKs and NAKs that a busy port has not sent for long, the NAK that comes says all."""
+        last = list(takewhile(lambda answer: isinstance(answer, Acknowledge), reversed(self.owed)))
+        if len(last) >= MOST_REFUSALS:
+            for _ in last:
+                self.owed.pop()
 
     def remember(self, resource: Resource, most: int) -> None:
         """Keep what may be asked for again; the oldest goes."""
