@@ -60,7 +60,7 @@ def test_what_fails_says_which_expected_found_and_frame(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [
         f"FAILED  {path}: One WRITE (9 frames, 0.000002000 s)",
         f"  {path}:11:14: counter client.retransmits: expected 2 or more, found 0",
-        f"  {path}:11:39: counter client-server.frames: expected 8, found 9",
+        f"  {path}:11:39: counter client-server.frames: expected 8, found 9 (frame 9)",
     ]
 
 
@@ -103,7 +103,7 @@ def test_json_has_all_of_it(here: str, tmp_path: Path) -> None:
         "what": "counter client-server.frames",
         "expected": "8",
         "found": "9",
-        "frame": None,
+        "frame": 9,
         "point": "",
         "nearest": "",
     }
@@ -265,7 +265,8 @@ def test_wrong_usage_is_one_line(words: tuple[str, ...], message: str, tmp_path:
 
 def test_marks_that_nobody_is_told_of_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "marks.yaml"
-    path.write_text(f"{WRITE}links: {{client-server: {{faults: [mark: {{}}]}}}}\n")
+    capable = WRITE.replace("client, server", "{between: 'client, server', ecn: true}")
+    path.write_text(f"{capable}links: {{client-server: {{faults: [mark: {{}}]}}}}\n")
     done = rdmawire("run", "-q", str(path))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith(f"rdmawire: {path}:11:34: nobody is told of these marks")
