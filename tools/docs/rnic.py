@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from rdmawire.nic.attribute import QPAttrMask, fields_of
-from rdmawire.nic.fault import RELIABLE, UNRELIABLE, Fault, Reaction
+from rdmawire.nic.fault import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
 from rdmawire.nic.profile import PROFILES, Profile
 from rdmawire.nic.responder import ROLES
 from rdmawire.nic.service import SERVICES
@@ -80,10 +80,11 @@ def _requests() -> Iterator[str]:
 def _faults() -> Iterator[str]:
     yield "\n## What follows from a fault\n"
     yield "Services that acknowledge, and services that do not. IBA 9.7.5.2, 9.9.3.\n"
-    yield "| fault | RC, XRC | UC, UD |"
-    yield "|---|---|---|"
+    yield "| fault | RC, XRC | UC | UD |"
+    yield "|---|---|---|---|"
     for fault in Fault:
-        cells = " | ".join(_follows(table.get(fault)) for table in (RELIABLE, UNRELIABLE))
+        tables = (RELIABLE, UNRELIABLE, DATAGRAM)
+        cells = " | ".join(_follows(table.get(fault)) for table in tables)
         yield f"| {fault.value} | {cells} |"
 
 
