@@ -25,9 +25,8 @@ from rdmawire.nic.work import RecvWR
 from rdmawire.wire import roce
 from rdmawire.wire.ib import DETH
 from rdmawire.wire.inet import Ethernet
-from rdmawire.wire.opcode import Service
+from rdmawire.wire.opcode import Service, service_of
 
-_SERVICE_SHIFT: Final = 5
 _KINDS: Final = {Service.RC: QPType.RC, Service.UC: QPType.UC, Service.UD: QPType.UD}
 
 
@@ -97,7 +96,7 @@ class Responder(Host):
 
 
 def _kind(opcode: int) -> QPType:
-    service = Service(opcode >> _SERVICE_SHIFT)
+    service = service_of(opcode)
     if service not in _KINDS:
         names = ", ".join(kind.name for kind in _KINDS)
         raise VerbsError(f"no responder for {service.name}: there are {names}", EINVAL)

@@ -10,6 +10,7 @@ from rdmawire.memory.space import AddressSpace
 from rdmawire.nic.event import Event
 from rdmawire.nic.profile import Profile
 from rdmawire.nic.unseal import Drop
+from rdmawire.nic.xrcd import XRCDomains
 
 if TYPE_CHECKING:
     from rdmawire.nic.cq import CompletionQueue
@@ -27,8 +28,8 @@ class Device:
     """Keys, queue pairs by number, what is ready to send, and what waits for its time.
 
     ``forget_flows`` has every frame looked at anew, since addresses or queue pairs changed.
-    ``xrcds`` counts for each XRC domain the queues in it. ``ready`` keeps queue pairs in the order
-    in which they had something to send; ``now`` is the time (ns) of what is being done.
+    ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
+    time (ns) of what is being done.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Device:
         self.cqs: dict[int, CompletionQueue] = {}
         self.moderated: dict[int, CompletionQueue] = {}
         self.srqs: dict[int, SharedReceiveQueue] = {}
-        self.xrcds: dict[int, int] = {}
+        self.xrcds = XRCDomains()
         self.events: deque[Event] = deque()
         self.drops: Counter[Drop] = Counter()
         self.ready: dict[QueuePair, None] = {}

@@ -7,8 +7,8 @@ oldest goes first.
 
 Of an answer that is asked for again only one is owed, in its place by PSN, and of many ACKs and
 NAKs in a row the last says all. So nobody can make ``owed`` hold more than twice what was agreed
-upon, and a few ACKs for each: answers given again that are forgotten meanwhile stand before all
-those given for the first time.
+upon (and what a profile answers beyond that), and a few ACKs for each: answers given again that are
+forgotten meanwhile stand before all those given for the first time.
 """
 
 from collections import deque
@@ -50,7 +50,7 @@ NO_MESSAGE = Incoming(IDLE, NOTHING, 0, Fault.OP_SEQUENCE)
 NO_RECEIVE = RecvWR()
 """No receive is in use."""
 
-MOST_REFUSALS = 4
+MOST_ACKNOWLEDGES = 4
 """ACKs and NAKs that wait one behind the other, before a NAK takes the place of them all."""
 
 
@@ -238,7 +238,7 @@ class Inbound:
     def _supersede(self) -> None:
         """Of ACKs and NAKs that a busy port has not sent for long, the NAK that comes says all."""
         last = list(takewhile(lambda answer: isinstance(answer, Acknowledge), reversed(self.owed)))
-        if len(last) >= MOST_REFUSALS:
+        if len(last) >= MOST_ACKNOWLEDGES:
             for _ in last:
                 self.owed.pop()
 

@@ -38,15 +38,8 @@ def check_receiver(device: Device, xrc: XRCReceiver | None) -> None:
     """Where an XRC shared receive queue completes, if it is one."""
     if xrc is not None:
         check_kind("xrc", xrc, XRCReceiver)
-        check_xrcd(device, xrc.domain)
+        device.xrcds.check(xrc.domain)
         check_cq(device, xrc.cq)
-
-
-def check_xrcd(device: Device, domain: int) -> None:
-    """An XRC domain that was opened and not closed."""
-    check_number("xrc_domain", domain)
-    if domain not in device.xrcds:
-        raise VerbsError(f"{domain} is no XRC domain of this adapter, or was closed", EINVAL)
 
 
 def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
@@ -62,7 +55,7 @@ def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
         _check_shared(device, kind, wants.srq)
     check_number("xrc_domain", wants.xrc_domain)
     if kind in IN_XRC_DOMAINS:
-        check_xrcd(device, wants.xrc_domain)
+        device.xrcds.check(wants.xrc_domain)
 
 
 _NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}

@@ -152,7 +152,8 @@ class QueuePair:
     def acquire(self) -> None:
         """Count as a user of what it is made of."""
         self.made_of.pd.acquire()
-        self._count_in_domain(1)
+        if self.type in IN_XRC_DOMAINS:
+            self.device.xrcds.enter(self.xrc_domain)
         for queue in self._queues():
             queue.qps.add(self.number)
 
@@ -161,13 +162,10 @@ class QueuePair:
         self.patience.stop()
         self.governor = None
         self.made_of.pd.release()
-        self._count_in_domain(-1)
+        if self.type in IN_XRC_DOMAINS:
+            self.device.xrcds.leave(self.xrc_domain)
         for queue in self._queues():
             queue.qps.discard(self.number)
-
-    def _count_in_domain(self, users: int) -> None:
-        if self.type in IN_XRC_DOMAINS:
-            self.device.xrcds[self.xrc_domain] += users
 
     def _queues(self) -> Iterator[CompletionQueue | SharedReceiveQueue]:
         """Those it was made with: requests to an XRC target name others."""

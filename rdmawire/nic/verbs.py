@@ -38,7 +38,6 @@ from rdmawire.nic.ownership import (
     check_qp,
     check_receiver,
     check_srq,
-    check_xrcd,
 )
 from rdmawire.nic.path import gids_of
 from rdmawire.nic.port import Port, checked_gids
@@ -148,7 +147,7 @@ class Verbs(Port):
         device.srqs[number] = srq
         srq.acquire()
         if xrc is not None:
-            device.xrcds[xrc.domain] += 1
+            device.xrcds.enter(xrc.domain)
         return srq
 
     def destroy_srq(self, srq: SharedReceiveQueue) -> None:
@@ -158,21 +157,15 @@ class Verbs(Port):
         del self.device.srqs[srq.number]
         srq.release()
         if srq.xrc is not None:
-            self.device.xrcds[srq.xrc.domain] -= 1
+            self.device.xrcds.leave(srq.xrc.domain)
 
     def open_xrcd(self) -> int:
         """The number of a new XRC domain. ibv_open_xrcd(3), with no file to share it by."""
-        number = next(self._handles)
-        self.device.xrcds[number] = 0
-        return number
+        return self.device.xrcds.open(next(self._handles))
 
     def close_xrcd(self, domain: int) -> None:
         """ibv_close_xrcd(3); EBUSY while shared receive queues or targets are in it."""
-        check_xrcd(self.device, domain)
-        users = self.device.xrcds[domain]
-        if users:
-            raise VerbsError(f"XRC domain {domain} is used by {users} queues", EBUSY)
-        del self.device.xrcds[domain]
+        self.device.xrcds.close(domain)
 
     # Queue pairs.
 

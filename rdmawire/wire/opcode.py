@@ -266,6 +266,11 @@ SHAPES[Opcode.CNP] = Shape(Opcode.CNP, Service.CNP, ("cnp",), Part.ONLY, Payload
 """Opcode to shape. What is not here is reserved, or a vendor's."""
 
 
+def service_of(opcode: int) -> Service:
+    """The service that an opcode (0 to 255) is of: its upper three bits. IBA 9.2.1."""
+    return Service(opcode >> 5)
+
+
 def is_vendor(opcode: int) -> bool:
     """Whether the opcode is in the vendors' range, 0xC0 to 0xFF."""
     return opcode >> 5 in (Service.VENDOR_6, Service.VENDOR_7)

@@ -6,7 +6,7 @@ from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.inbound import MOST_REFUSALS
+from rdmawire.nic.inbound import MOST_ACKNOWLEDGES
 from rdmawire.nic.state import QPState
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire.ib import RETH, Ack, AtomicAckETH, AtomicETH
@@ -283,7 +283,7 @@ def test_refusals_and_repeated_requests_fill_no_memory() -> None:
     for _ in range(99):
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
         stage.ask(Opcode.RC_SEND_ONLY, payload=b"nobody waits for it", psn=101)
-    assert len(stage.server.qp.inbound.owed) <= MOST_REFUSALS + 1
+    assert len(stage.server.qp.inbound.owed) <= MOST_ACKNOWLEDGES + 1
 
 
 def test_gaps_one_after_another_fill_no_memory() -> None:
@@ -291,7 +291,7 @@ def test_gaps_one_after_another_fill_no_memory() -> None:
     for psn in range(100, 200):
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn + 1)
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=1)
-    assert len(stage.server.qp.inbound.owed) <= MOST_REFUSALS + 1
+    assert len(stage.server.qp.inbound.owed) <= MOST_ACKNOWLEDGES + 1
     stage.drive()
     assert stage.psns(stage.server)[-1] == 199
 

@@ -15,7 +15,7 @@ from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair, Posted
 from rdmawire.nic.attribute import QPAttributes
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.inbound import MOST_REFUSALS
+from rdmawire.nic.inbound import MOST_ACKNOWLEDGES
 from rdmawire.nic.profile import PROFILES
 from rdmawire.wire.management import MTU
 from tests.stateful.effort import EFFORT
@@ -138,7 +138,7 @@ class Storm:
             assert posted.buffer.read(len(data)) == data
         assert self.server.region.read() == bytes(self.memory)
         assert self.numbers.read() == b"".join(cell.to_bytes(8, "little") for cell in self.cells)
-        assert self.most_owed <= 2 * self.depth * (MOST_REFUSALS + 2) + 2  # ACKs too
+        assert self.most_owed <= 2 * self.depth * (MOST_ACKNOWLEDGES + 2) + 2  # ACKs too
 
 
 _KINDS = (
