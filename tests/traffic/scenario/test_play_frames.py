@@ -223,3 +223,15 @@ def test_frames_are_known_by_themselves_and_not_for_ever(monkeypatch: pytest.Mon
     assert known.of(frames[2]) == 1
     known.add(frames[3], 2)
     assert [known.of(frame) for frame in frames] == [None, None, None, 2]
+
+
+def test_a_frame_that_has_a_new_number_is_known_as_long_as_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(numbers, "MOST_OCTETS", 10)
+    known, again, other, last = Numbers(), b"four", b"other", b"seven"
+    for number, frame in enumerate((again, other, again, last), 1):
+        known.add(frame, number)
+    assert [known.of(frame) for frame in (again, other, last)] == [3, None, 4]
+    known.add(other, 5)
+    assert [known.of(frame) for frame in (again, other, last)] == [None, 5, 4]

@@ -1,6 +1,6 @@
 """Numbers of frames in a capture, by the very frames."""
 
-from collections import deque
+from collections import OrderedDict
 from typing import Final
 
 MOST_OCTETS: Final = 1 << 25
@@ -16,23 +16,22 @@ class Numbers:
 
     def __init__(self) -> None:
         self.needed = False
-        self._known: dict[int, int] = {}
-        self._frames: deque[bytes] = deque()
+        self._known: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self._octets = 0
 
     def add(self, frame: bytes, number: int) -> None:
         """A frame has this number, and no other any more."""
-        self._known[id(frame)] = number
-        self._frames.append(frame)
-        self._octets += len(frame)
+        if self._known.pop(id(frame), None) is None:
+            self._octets += len(frame)
+        self._known[id(frame)] = frame, number
         while self._octets > MOST_OCTETS:
-            oldest = self._frames.popleft()
+            _, (oldest, _) = self._known.popitem(last=False)
             self._octets -= len(oldest)
-            self._known.pop(id(oldest), None)
 
     def of(self, frame: bytes) -> int | None:
         """The number of a frame; ``None`` where the capture does not have it."""
-        return self._known.get(id(frame))
+        known = self._known.get(id(frame))
+        return None if known is None else known[1]
 
     def becomes(self, frame: bytes, became: bytes) -> None:
         """A frame that was changed on its way still has its number."""
