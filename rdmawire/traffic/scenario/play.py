@@ -61,7 +61,7 @@ def play(
         unsettled = _run(stage, player)
     for machine in stage.machines.values():
         machine.flush()
-    frames = observer.numbering.frames
+    frames = observer.recording.frames
     tracer = Tracer(scenario, frames, wanted, arrived=arrived)
     rest = clock.rest(observer.total)
     played = Played(stage, player, observer, watching, tracer.trace, rest)

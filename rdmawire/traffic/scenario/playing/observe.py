@@ -15,7 +15,7 @@ from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.match import Matcher
 from rdmawire.traffic.scenario.playing.numbers import Numbers
-from rdmawire.traffic.scenario.playing.recording import Numbering, Place, Recording
+from rdmawire.traffic.scenario.playing.recording import FrameCount, Place, Recording
 from rdmawire.traffic.scenario.playing.sighting import Seen, Sightings
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.wire.roce import bth_offset
@@ -128,8 +128,8 @@ class Observer:
     ) -> None:
         self._stage = stage
         self._network = stage.network
-        self.numbering = Recording(stage, keep, points, arrived=arrived)
-        self._counts: dict[Place, Numbering] = {}
+        self.recording = Recording(stage, keep, points, arrived=arrived)
+        self._counts: dict[Place, FrameCount] = {}
         for switch in self._network.switches.values():
             switch.on_counted.append(self.numbers.becomes)
         self.last = LastWords()
@@ -146,7 +146,7 @@ class Observer:
     @property
     def numbers(self) -> Numbers:
         """Knows the frames of the capture."""
-        return self.numbering.numbers
+        return self.recording.numbers
 
     def known(self, frame: bytes) -> Seen | None:
         """A frame as the capture has it, if it does."""
@@ -156,7 +156,7 @@ class Observer:
     def where(self, name: str, *, arrived: bool = False) -> Callable[[bytes], Seen]:
         """What tells of a frame at a place: as the capture has it, or else of that place."""
         there = self._where(name, arrived=arrived)
-        if Place(name, arrived) in self.numbering.places:
+        if Place(name, arrived) in self.recording.places:
             return lambda _: there()
         self.numbers.needed = True
         return lambda frame: self.known(frame) or there()
@@ -164,10 +164,10 @@ class Observer:
     def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:
         """What tells the number of the frame that passes a place now."""
         place = Place(name, arrived)
-        if place in self.numbering.places:
-            return lambda: Seen(self.numbering.frames)
+        if place in self.recording.places:
+            return lambda: Seen(self.recording.frames)
         if place not in self._counts:
-            self._counts[place] = Numbering()
+            self._counts[place] = FrameCount()
             self._network.tap(name, self._counts[place], arrivals=arrived)
         counting = self._counts[place]
         return lambda: Seen(counting.frames, place.title)

@@ -28,7 +28,7 @@ class Place(NamedTuple):
         return f"{self.name} --arrived" if self.arrived else self.name
 
 
-class Numbering:
+class FrameCount:
     """Counts the frames that pass a place."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Numbering:
         self.frames += 1
 
 
-class Recording(Numbering):
+class Recording(FrameCount):
     """Counts the frames of the capture, which ``keep`` writes if there is to be one.
 
     It has everything that is sent, once; or what passes ``points``: links, hosts or switches'

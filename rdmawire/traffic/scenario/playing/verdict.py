@@ -249,7 +249,7 @@ def _time(evidence: _Evidence, plan: TimeExpectation) -> Iterator[Failure]:
     found = played.rest
     if not plan.range.holds(found):
         expected = range_text(plan.range, time_text)
-        frames = played.observer.numbering.frames
+        frames = played.observer.recording.frames
         yield Failure(plan.mark, "time", expected, found_time(found, plan.range), frames or None)
 
 
