@@ -11,6 +11,7 @@ from rdmawire.analysis import derived
 from rdmawire.analysis.frame import FRAME_FIELDS
 from rdmawire.analysis.node import Derived
 from rdmawire.wire.header import Group, Header, Meaning, Row
+from rdmawire.wire.naming import OURS
 from rdmawire.wire.show import Kind, Show
 from rdmawire.wire.tables import tables
 
@@ -54,7 +55,7 @@ class FieldInfo(NamedTuple):
 
 def row_name(table: type[Header], row: Row | Group, meaning: Meaning) -> str:
     """The name that a row goes by when it has this meaning."""
-    return meaning.wireshark or f"rdmawire.{table.label}.{row.name}"
+    return meaning.wireshark or f"{OURS}{table.label}.{row.name}"
 
 
 def named_rows(table: type[Header]) -> Iterator[tuple[str, Row | Group, Meaning]]:

@@ -20,6 +20,7 @@ from rdmawire.fabric.refusal import FabricError, check_settings
 from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
 from rdmawire.memory.argument import shown
 from rdmawire.memory.bound import Bound, Whole
+from rdmawire.nic.address import MAC_OCTETS
 
 BOUNDS: Final[dict[str, Bound]] = {
     "time_limit": Whole(called="a number of nanoseconds"),
@@ -27,7 +28,6 @@ BOUNDS: Final[dict[str, Bound]] = {
 }
 """What the limits of a world may be."""
 
-MAC_OCTETS = 6
 TIME_LIMIT = seconds(3_600)
 EVENT_LIMIT = 1_000_000
 

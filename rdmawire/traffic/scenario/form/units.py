@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from rdmawire.traffic.quantity import (
+    LONGEST,
     RATES,
     SIZES,
     FactorOf,
@@ -26,8 +27,6 @@ from rdmawire.wire.address import mac_octets, of_group, of_one_host
 
 LARGEST: Final = (1 << 64) - 1
 """No number of a scenario is greater."""
-_LONGEST: Final = 40
-"""Characters of the longest number."""
 LONGEST_NAME: Final = 64
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|-?[0-9]+")
@@ -44,7 +43,7 @@ class Beyond(Unfit):
 
 def number(text: str) -> int:
     """``7``, ``-1`` or ``0x1f``."""
-    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
+    if len(text) > LONGEST or not _NUMBER.fullmatch(text):
         raise Unfit
     value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
     if abs(value) > LARGEST:
@@ -54,7 +53,7 @@ def number(text: str) -> int:
 
 def fraction(text: str) -> float:
     """``0.25``; no sign and no exponent."""
-    if len(text) > _LONGEST or not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+    if len(text) > LONGEST or not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
         raise Unfit
     return float(text)
 
