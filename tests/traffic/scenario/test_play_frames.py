@@ -207,7 +207,7 @@ def test_a_state_that_no_frame_led_to_names_none() -> None:
 def test_the_first_that_is_too_much_is_shown_or_else_the_last(
     most: int | None, number: int
 ) -> None:
-    sightings = Sightings(most)
+    sightings = Sightings[Seen](most)
     for frame in (1, 2, 3):
         sightings.note(Seen(frame), 2)
     assert sightings.shown == Seen(number)

@@ -1,7 +1,7 @@
 """Taps that number frames as a capture gets them, and keep what a failure may have to point at.
 
-Memory is bounded by what there is to look after, not by frames: of each expectation two numbers
-are kept, of each queue pair the last NAK and the last packet that was sent again.
+Memory does not grow with the frames: of each expectation two frames are kept, of each queue pair the
+last NAK and the last packet that was sent again, and of numbers those of the latest 32 MiB of frames.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.match import Matcher
 from rdmawire.traffic.scenario.playing.numbers import Numbers
 from rdmawire.traffic.scenario.playing.recording import FrameCount, Place, Recording
-from rdmawire.traffic.scenario.playing.sighting import Seen, Sightings
+from rdmawire.traffic.scenario.playing.sighting import Seen, Sightings, pointed
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.wire.roce import bth_offset
 
@@ -104,7 +104,7 @@ class PacketWatch:
         plan: PacketExpectation,
         sender: bytes | None,
         where: Callable[[], Seen],
-        sightings: Sightings,
+        sightings: Sightings[Seen],
     ) -> None:
         self._sightings = sightings
         self._fits = Matcher(plan.where)
@@ -177,8 +177,8 @@ class Observer:
         self._network.tap(name, watch)
         return watch
 
-    def _watch_packets(self, plan: PacketExpectation) -> Sightings:
-        sender, sightings = self.sender_of(plan), Sightings(plan.range.most)
+    def _watch_packets(self, plan: PacketExpectation) -> Sightings[Seen]:
+        sender, sightings = self.sender_of(plan), Sightings[Seen](plan.range.most)
         self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings))
         return sightings
 
@@ -202,7 +202,7 @@ class Observer:
             seen = self.last.refusal(lane)
         elif status is WCStatus.RETRY_EXC_ERR:
             seen = self.last.repeat(lane)
-        return (None, "") if seen is None else seen
+        return pointed(seen)
 
 
 def _packet_expectations(scenario: Scenario) -> Iterator[PacketExpectation]:

@@ -1,6 +1,6 @@
 """What a failure points at: a frame by its number, and which of many frames shows it."""
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 
 class Seen(NamedTuple):
@@ -14,7 +14,15 @@ Sight = Seen | bytes | None
 """A frame that was seen, or one of which it is not known yet what its number will be."""
 
 
-class Sightings:
+S = TypeVar("S", bound=Seen | bytes)
+
+
+def pointed(seen: Seen | None) -> tuple[int | None, str]:
+    """The number and the point of a frame, as failures have them; or that there is none."""
+    return (None, "") if seen is None else seen
+
+
+class Sightings(Generic[S]):
     """How much there was of something of which there should be ``most``, if that is bounded."""
 
     __slots__ = ("_last", "_most", "_surplus", "count")
@@ -22,10 +30,10 @@ class Sightings:
     def __init__(self, most: int | None) -> None:
         self.count = 0
         self._most = most
-        self._last: Sight = None
-        self._surplus: Sight = None
+        self._last: S | None = None
+        self._surplus: S | None = None
 
-    def note(self, seen: Sight, by: int = 1) -> None:
+    def note(self, seen: S | None, by: int = 1) -> None:
         """There is more of it, because of this frame, or of none."""
         fitted, self.count, self._last = not self.is_over, self.count + by, seen
         if fitted and self.is_over:
@@ -37,6 +45,6 @@ class Sightings:
         return self._most is not None and self.count > self._most
 
     @property
-    def shown(self) -> Sight:
+    def shown(self) -> S | None:
         """The first frame that there should not be; else the last one that there is."""
         return self._surplus if self.is_over else self._last

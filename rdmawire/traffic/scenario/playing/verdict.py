@@ -19,7 +19,7 @@ from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.holding import PIECE, octets_of
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.player import Player
-from rdmawire.traffic.scenario.playing.sighting import Seen, Sight
+from rdmawire.traffic.scenario.playing.sighting import pointed
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.tracing import Traced
 from rdmawire.traffic.scenario.playing.watching import Watching
@@ -191,13 +191,8 @@ def _counter(evidence: _Evidence, plan: CounterExpectation) -> Iterator[Failure]
     found = Counting(played.stage, played.observer).read(plan.of, plan.counter)
     if not plan.range.holds(found):
         what = f"counter {plan.of}.{plan.counter}"
-        seen = _place(played.watching.counted(plan))
+        seen = pointed(played.watching.counted(plan))
         yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
-
-
-def _place(seen: Sight) -> tuple[int | None, str]:
-    """The frame that shows it, as failures have it."""
-    return seen if isinstance(seen, Seen) else (None, "")
 
 
 # The rest.
@@ -212,7 +207,7 @@ def _packets(evidence: _Evidence, plan: PacketExpectation) -> Iterator[Failure]:
         arrived = " that arrive" if plan.arrived else ""
         what = f"packets{of}{on}{arrived}{fields}"
         near = evidence.traced.nearest.get(id(plan), "")
-        seen = _place(sightings.shown)
+        seen = pointed(sightings.shown)
         yield Failure(
             plan.mark, what, range_text(plan.range), str(sightings.count), *seen, nearest=near
         )
@@ -231,7 +226,7 @@ def _state(evidence: _Evidence, plan: StateExpectation) -> Iterator[Failure]:
     for lane in played.stage.lanes_at(plan.end):
         found = lane.qp.state.name
         if found != plan.state:
-            seen = _place(played.watching.entered(lane))
+            seen = pointed(played.watching.entered(lane))
             yield Failure(plan.mark, f"state of {lane.name}", plan.state, found, *seen)
 
 
@@ -240,7 +235,7 @@ def _event(evidence: _Evidence, plan: EventExpectation) -> Iterator[Failure]:
     found = played.stage.machines[plan.host].events[plan.event]
     if not plan.range.holds(found):
         what = f"events {plan.host}.{plan.event}"
-        seen = _place(played.watching.counted(plan))
+        seen = pointed(played.watching.counted(plan))
         yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
 
 

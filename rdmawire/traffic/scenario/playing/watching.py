@@ -41,7 +41,7 @@ class Amount:
     """Something that is counted; ``read`` says how much there is by now."""
 
     def __init__(self, read: Callable[[], int], most: int | None) -> None:
-        self._sightings = Sightings(most)
+        self._sightings = Sightings[Seen | bytes](most)
         self._read = read
         self._arrived: Sight = None
 
@@ -69,7 +69,7 @@ class Flow:
     """Frames that pass a place."""
 
     def __init__(self, most: int | None) -> None:
-        self._sightings = Sightings(most)
+        self._sightings = Sightings[Seen | bytes](most)
 
     def look(self, where: "Where", frame: bytes) -> None:
         self._sightings.note(where(frame))
