@@ -1,7 +1,7 @@
 """Taps that number frames as a capture gets them, and keep what a failure may have to point at.
 
-Memory does not grow with the frames: of each expectation two frames are kept, of each queue pair the
-last NAK and the last packet that was sent again, and of numbers those of the latest 32 MiB of frames.
+Memory is bounded: two frames are kept of each expectation, the last NAK and the last repeat of each
+queue pair, and of frames that are looked up as many as :mod:`.numbers` has room for.
 """
 
 from collections import Counter
