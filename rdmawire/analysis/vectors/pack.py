@@ -7,11 +7,12 @@ so many octets at most, names no file but its neighbours, and has the shape that
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path, PurePath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import rdmawire
 from rdmawire.capture import Record, open_capture
@@ -26,6 +27,8 @@ MOST_OCTETS: Final = 8 << 20
 _NAME: Final = "captures"
 _MANIFEST: Final = "manifest.toml"
 _MOST_FRAMES: Final = 1 << 40
+
+T = TypeVar("T")
 
 
 class PackError(CaptureError):
@@ -146,18 +149,29 @@ def _objects(value: object) -> Iterator[dict[str, Any]]:
 
 
 def records(pack: Path, wanted: Iterable[Case]) -> Iterator[tuple[Case, list[Record]]]:
-    """The frames of cases; those of one capture are to come together, in its order."""
+    """The frames of cases, in the order that :func:`by_case` needs."""
+    return by_case(wanted, lambda file: open_capture(pack / file))
+
+
+def by_case(
+    wanted: Iterable[Case], opened: Callable[[str], AbstractContextManager[Iterable[T]]]
+) -> Iterator[tuple[Case, list[T]]]:
+    """What each case has of its capture, which ``opened`` gives frame by frame.
+
+    Cases of one capture are to come together, in its order. :class:`PackError` for a capture that
+    ends too early.
+    """
     for file, of_file in groupby(wanted, attrgetter("file")):
-        with open_capture(pack / file) as reader:
-            numbered, behind = iter(reader), 0
+        with opened(file) as capture:
+            numbered, behind = iter(capture), 0
             for case in of_file:
                 own = list(islice(numbered, case.first - behind - 1, case.last - behind))
                 behind = case.last
-                check_whole(case, len(own))
+                _check_whole(case, len(own))
                 yield case, own
 
 
-def check_whole(case: Case, frames: int) -> None:
+def _check_whole(case: Case, frames: int) -> None:
     """:class:`PackError` for a case whose capture ends before it does."""
     if frames <= case.last - case.first:
         raise PackError(f"{case.file}: ends before frame {case.last}, of case {safe(case.name)!r}")

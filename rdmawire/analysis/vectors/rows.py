@@ -4,7 +4,7 @@ A table lists the rows that there are, from the tables of the wire and of the di
 finds those that a frame shows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -278,7 +278,7 @@ class _Steps(dict[Selected, Step]):
         return super().get(selected, default)
 
 
-def frames(path: Path) -> Iterator[Seen]:
+def frames(path: Path) -> Generator[Seen, None, None]:
     """Each frame of a capture."""
     session = Session()
     with open_capture(path) as reader:

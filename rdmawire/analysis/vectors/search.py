@@ -8,13 +8,13 @@ Neither capitals nor marks count; a name in full is that alone, so ``RC_SEND_ONL
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
-from operator import attrgetter
+from contextlib import closing
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from rdmawire.analysis.summary import summary
-from rdmawire.analysis.vectors.pack import GENERATED, Case, cases, check_whole, listed
+from rdmawire.analysis.vectors.pack import GENERATED, Case, by_case, cases, listed
 from rdmawire.analysis.vectors.rows import TABLES, Seen, frames
 
 _MARKS = re.compile("[^a-z0-9]+")
@@ -42,13 +42,8 @@ class Vector(NamedTuple):
 
 def golden(pack: Path) -> Iterator[Vector]:
     """Every golden case."""
-    for file, of_file in groupby(cases(pack), attrgetter("file")):
-        seen, behind = frames(pack / file), 0
-        for case in of_file:
-            own = list(islice(seen, case.first - behind - 1, case.last - behind))
-            behind = case.last
-            check_whole(case, len(own))
-            yield _vector(case, own)
+    for case, own in by_case(cases(pack), lambda file: closing(frames(pack / file))):
+        yield _vector(case, own)
 
 
 def generated(pack: Path) -> Iterator[Vector]:
