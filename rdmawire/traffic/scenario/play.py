@@ -9,6 +9,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rdmawire.capture.source import AnyPath
 from rdmawire.fabric.station import Tap
@@ -54,28 +55,12 @@ def play(
     stage = Stage(scenario)
     with _tap(capture) as keep:
         observer = Observer(stage, keep, wanted, arrived=arrived)
-        stage.befall(observer.numbers.becomes)
-        watching = Watching(stage, observer)
-        clock = Clock(stage.network.world, progress)
-        player = Player(stage, observer, clock.hear)
-        unsettled = _run(stage, player)
+        player, watching, rest, unsettled = _happen(stage, observer, progress)
     for machine in stage.machines.values():
         machine.flush()
-    frames = observer.recording.frames
-    tracer = Tracer(scenario, frames, wanted, arrived=arrived)
-    rest = clock.rest(observer.total)
+    tracer = Tracer(scenario, observer.recording.frames, wanted, arrived=arrived)
     played = Played(stage, player, observer, watching, tracer.trace, rest)
-    return Outcome(
-        scenario=scenario,
-        failures=(*unsettled, *verdict(played)),
-        steps=tuple(_step(run) for run in player.runs),
-        summary=_summary(played),
-        frames=frames,
-        hints=tuple(idle_faults(stage)),
-        ports=ports_of(stage.network),
-        counters=Counting(stage, observer).all(),
-        stage=stage,
-    )
+    return _outcome(played, unsettled)
 
 
 @contextmanager
@@ -87,14 +72,48 @@ def _tap(capture: AnyPath | None) -> Iterator[Tap | None]:
             yield tap
 
 
+class _Happened(NamedTuple):
+    """Who played, who watched, when the last of it was done (ns), and whether it had no end."""
+
+    player: Player
+    watching: Watching
+    rest: int
+    unsettled: tuple[Failure, ...]
+
+
+def _happen(stage: Stage, observer: Observer, progress: Progress | None) -> _Happened:
+    """Let all happen that the scenario says, and have it watched."""
+    stage.befall(observer.numbers.becomes)
+    watching = Watching(stage, observer)
+    clock = Clock(stage.network.world, progress)
+    player = Player(stage, observer, clock.hear)
+    unsettled = _run(stage, player)
+    return _Happened(player, watching, clock.rest(observer.total), unsettled)
+
+
 def _run(stage: Stage, player: Player) -> tuple[Failure, ...]:
-    """Let all happen; a world that does not come to rest is a failure of its own."""
+    """Start, and go on to the end; a world that does not come to rest is a failure of its own."""
     player.start()
     try:
         stage.network.world.run()
     except Unsettled as error:
         return (Failure(_WHOLE_FILE, "the run", "an end", str(error)),)
     return ()
+
+
+def _outcome(played: Played, unsettled: tuple[Failure, ...]) -> Outcome:
+    stage, observer = played.stage, played.observer
+    return Outcome(
+        scenario=stage.scenario,
+        failures=(*unsettled, *verdict(played)),
+        steps=tuple(_step(run) for run in played.player.runs),
+        summary=_summary(played),
+        frames=observer.recording.frames,
+        hints=tuple(idle_faults(stage)),
+        ports=ports_of(stage.network),
+        counters=Counting(stage, observer).all(),
+        stage=stage,
+    )
 
 
 def _step(run: Run) -> StepOutcome:
