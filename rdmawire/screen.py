@@ -1,9 +1,13 @@
-"""Text from files, the wire and command lines, made fit for a screen."""
+"""Text from files, the wire, callers and command lines, made fit for a screen."""
 
+from reprlib import Repr
 from typing import Final
 
 LONGEST: Final = 60
 """Characters of a text from outside that a message repeats."""
+_MOST_BITS = 128
+"""Of a number that is shown: a text about a longer one would be longer than anybody reads."""
+_brief = Repr().repr
 
 
 def safe(text: str) -> str:
@@ -21,3 +25,11 @@ def shortened(text: str, most: int = LONGEST) -> str:
 def quoted(text: str, most: int = LONGEST) -> str:
     """A text in quotes, on one line; the beginning of one that is too long for a message."""
     return repr(shortened(text, most))
+
+
+def shown(value: object) -> str:
+    """What a caller gave, in few words."""
+    if isinstance(value, int):
+        bits = value.bit_length()
+        return str(value) if bits <= _MOST_BITS else f"a number of {bits} bits"
+    return f"{_brief(value)} ({type(value).__name__})"

@@ -16,12 +16,12 @@ from math import prod
 from random import Random
 from typing import Final
 
+from rdmawire.bound import Bound, Kind, Many, Real, Table, Whole
 from rdmawire.fabric.action import ACTIONS, check_action
 from rdmawire.fabric.astray import followed
 from rdmawire.fabric.field import Fields, check_name
 from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import FabricError, check_settings, check_values
-from rdmawire.memory.bound import Bound, Kind, Many, Real, Table, Whole
 from rdmawire.wire.naming import Value
 
 MOST_COUNTED: Final = 1 << 16

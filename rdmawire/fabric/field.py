@@ -8,9 +8,9 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
+from rdmawire.bound import Whole
 from rdmawire.errors import WireError
 from rdmawire.fabric.refusal import FabricError
-from rdmawire.memory.bound import Whole
 from rdmawire.wire import mad, roce
 from rdmawire.wire.checksum import udp_checksum
 from rdmawire.wire.header import Group, Header

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
+from rdmawire.bound import Bound, Kind, Many, Real, Table, Whole
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.line import exceeds, time_of
 from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import check_settings, check_values
-from rdmawire.memory.bound import Bound, Kind, Many, Real, Table, Whole
 
 Waits = tuple[int, ...]
 """What a frame waits (ns) beyond the latency: one number for each of its copies."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from rdmawire.bound import Bound, misfit, misfit_of
 from rdmawire.errors import RdmaError
-from rdmawire.memory.bound import Bound, misfit, misfit_of
 
 
 class FabricError(RdmaError):

@@ -16,7 +16,7 @@ from functools import partial
 from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import World
-from rdmawire.memory.argument import shown
+from rdmawire.screen import shown
 
 Question = Callable[[], float]
 

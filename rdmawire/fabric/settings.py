@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from rdmawire.bound import Bound, Kind, Real, Table, Whole, Word
 from rdmawire.fabric.egress import SCHEDULERS
 from rdmawire.fabric.flow import BY_CLASS_SELECTOR, PRIORITIES
 from rdmawire.fabric.refusal import FabricError, check_settings
-from rdmawire.memory.bound import Bound, Kind, Real, Table, Whole, Word
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from errno import EINVAL
 from typing import Final, NamedTuple
 
+from rdmawire.bound import Whole
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Place
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Machine, Network
 from rdmawire.fabric.refusal import check_values
-from rdmawire.memory.bound import Whole
 from rdmawire.nic.address import mapped
 
 MOST_HOSTS: Final = (1 << 24) - 2

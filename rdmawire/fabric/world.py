@@ -10,6 +10,7 @@ to it, and each hears what is for its address.
 
 from typing import Final
 
+from rdmawire.bound import Bound, Whole
 from rdmawire.errors import RdmaError
 from rdmawire.fabric.agenda import APPOINTMENT, Agenda
 from rdmawire.fabric.appointment import Action, Appointment
@@ -18,9 +19,8 @@ from rdmawire.fabric.link import Arrival, Held
 from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.refusal import FabricError, check_settings
 from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
-from rdmawire.memory.argument import shown
-from rdmawire.memory.bound import Bound, Whole
 from rdmawire.nic.address import MAC_OCTETS
+from rdmawire.screen import shown
 
 BOUNDS: Final[dict[str, Bound]] = {
     "time_limit": Whole(called="a number of nanoseconds"),

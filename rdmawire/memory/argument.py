@@ -6,25 +6,13 @@ meet no other exception. A number is an ``int``: of other kinds, such as NumPy's
 
 from collections.abc import Iterable, Iterator
 from errno import EINVAL
-from reprlib import Repr
 from typing import TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.page import LAST_ADDRESS, Octets
-
-_MOST_BITS = 128
-"""Of a number that is shown: a text about a longer one would be longer than anybody reads."""
-_brief = Repr().repr
+from rdmawire.screen import shown
 
 T = TypeVar("T")
-
-
-def shown(value: object) -> str:
-    """What a caller gave, in few words."""
-    if isinstance(value, int):
-        bits = value.bit_length()
-        return str(value) if bits <= _MOST_BITS else f"a number of {bits} bits"
-    return f"{_brief(value)} ({type(value).__name__})"
 
 
 def check_number(name: str, value: object, low: int = 0, high: int = LAST_ADDRESS) -> None:

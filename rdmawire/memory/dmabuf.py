@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.access import DMABUF_FLAGS, check_access
-from rdmawire.memory.argument import check_kind, check_number, shown
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.backing import Backing, PageList
 from rdmawire.memory.counter import Path
 from rdmawire.memory.domain import ProtectionDomain
@@ -14,6 +14,7 @@ from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Octets
 from rdmawire.memory.region import Region
 from rdmawire.memory.registrar import Extent, Registrar
 from rdmawire.memory.space import AddressSpace
+from rdmawire.screen import shown
 
 _FIRST_FD: Final = 3
 

@@ -6,9 +6,10 @@ from errno import EEXIST, EINVAL, ENOMEM
 from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind, check_range, length_of, shown
+from rdmawire.memory.argument import check_kind, check_range, length_of
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_2M, PAGE_4K, Octets
 from rdmawire.memory.window import HostMemory, Window, check_page_size
+from rdmawire.screen import shown
 
 ATOMIC_SIZE: Final = 8
 _FIRST_FREE: Final = 0x10000000

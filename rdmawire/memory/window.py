@@ -11,9 +11,10 @@ from errno import EINVAL
 from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind, shown
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.counter import Path
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_2M, PAGE_4K, PAGE_64K, Octets, SparsePages
+from rdmawire.screen import shown
 
 HOST_PAGE_SIZES: Final = (PAGE_4K, PAGE_2M)
 _RECORDED_RINGS: Final = 4096

@@ -6,7 +6,7 @@ libibverbs would follow a pointer; here it is ``VerbsError`` EINVAL, and nothing
 from errno import EINVAL
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, check_number, shown
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.nic.attribute import QPCap, check_cap
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
@@ -14,6 +14,7 @@ from rdmawire.nic.qp import IN_XRC_DOMAINS, QPInit, QueuePair
 from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.nic.state import QPType
+from rdmawire.screen import shown
 
 
 def check_qp(device: Device, qp: QueuePair) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from errno import EINVAL, ENOMEM
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, shown
+from rdmawire.memory.argument import check_kind
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
@@ -29,6 +29,7 @@ from rdmawire.nic.work import (
     check_receive,
     check_sges,
 )
+from rdmawire.screen import shown
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
 

@@ -10,12 +10,12 @@ from errno import EINVAL
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import shown
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.nic.address import AddressHandle
 from rdmawire.nic.completion import WCOpcode
+from rdmawire.screen import shown
 from rdmawire.wire.opcode import Operation
 
 

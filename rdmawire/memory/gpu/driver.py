@@ -5,13 +5,14 @@ from errno import EBUSY, EINVAL, EIO, ENODEV
 from typing import Final
 
 from rdmawire.errors import ENOTSUPP, VerbsError
-from rdmawire.memory.argument import check_kind, check_number, shown
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.heap import BLOCK
 from rdmawire.memory.gpu.profile import GpuProfile
 from rdmawire.memory.gpu.table import DmaMapping, PageTable, TableState
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
 from rdmawire.memory.space import AddressSpace
+from rdmawire.screen import shown
 
 _FIRST_BUS: Final = 1 << 45
 _FIRST_ADDRESS: Final = 0x7000_0000_0000

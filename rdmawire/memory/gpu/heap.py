@@ -11,9 +11,10 @@ from errno import EINVAL, ENOMEM
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, check_number, shown
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.gpu.ranges import FreeRanges
 from rdmawire.memory.page import PAGE_2M
+from rdmawire.screen import shown
 
 BLOCK: Final = PAGE_2M
 GRANULE: Final = 512

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from errno import EINVAL
 from typing import Final, Protocol
 
+from rdmawire.bound import Bound, Real, Whole, misfit_of
 from rdmawire.errors import VerbsError
-from rdmawire.memory.bound import Bound, Real, Whole, misfit_of
 
 SECOND = 1_000_000_000
 """Nanoseconds."""

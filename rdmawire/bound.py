@@ -9,10 +9,12 @@ As for arguments, a whole number is an ``int``; of other kinds, such as NumPy's,
 """
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from rdmawire.memory.argument import shown
-from rdmawire.memory.page import LAST_ADDRESS
+from rdmawire.screen import shown
+
+LARGEST: Final = (1 << 64) - 1
+"""No setting is greater, unless its table says so."""
 
 
 class Bound(Protocol):
@@ -26,7 +28,7 @@ class Whole(NamedTuple):
     """A whole number from ``low`` to ``high``."""
 
     low: int = 0
-    high: int = LAST_ADDRESS
+    high: int = LARGEST
     called: str = "a whole number"
 
     def wrong(self, value: object) -> str:

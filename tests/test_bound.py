@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.memory.bound import Bound, Kind, Many, Real, Table, Whole, Word, misfit, misfit_of
+from rdmawire.bound import Bound, Kind, Many, Real, Table, Whole, Word, misfit, misfit_of
 
 TURNS = Many(Whole(1, 9, "a turn"))
 SHARES = Table(Word(("a", "b")), Real(0, 1))
