@@ -37,6 +37,15 @@ class Whole(NamedTuple):
         return f"{shown(value)} is not {self.called} from {self.low} to {self.high}"
 
 
+class Optional(NamedTuple):
+    """``None``, or what is within a bound."""
+
+    bound: Bound
+
+    def wrong(self, value: object) -> str:
+        return "" if value is None else self.bound.wrong(value)
+
+
 class Real(NamedTuple):
     """A number from ``low`` to ``high``, whole or not; what is no number (NaN) is not."""
 

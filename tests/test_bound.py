@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.bound import Bound, Kind, Many, Real, Table, Whole, Word, misfit, misfit_of
+from rdmawire.bound import Bound, Kind, Many, Optional, Real, Table, Whole, Word, misfit, misfit_of
 
 TURNS = Many(Whole(1, 9, "a turn"))
 SHARES = Table(Word(("a", "b")), Real(0, 1))
@@ -40,6 +40,10 @@ SHARES = Table(Word(("a", "b")), Real(0, 1))
         (TURNS, range(9, -9, -1), "-8 is not a turn from 1 to 9"),
         (TURNS, "12", "'12' (str) is not a collection"),
         (TURNS, None, "None (NoneType) is not a collection"),
+        (Optional(TURNS), None, ""),
+        (Optional(TURNS), [3], ""),
+        (Optional(TURNS), [3, 0], "0 is not a turn from 1 to 9"),
+        (Optional(TURNS), 0, "0 is not a collection"),
         (SHARES, {"a": 0.5}, ""),
         (SHARES, {"c": 0.5}, "'c' is not one of a, b"),
         (SHARES, {"a": 2}, "2 is not a number from 0 to 1"),

@@ -14,7 +14,7 @@ from rdmawire.fabric.clock import us
 from rdmawire.fabric.field import Fields, check_value
 from rdmawire.fabric.flow import Classifier, marked
 from rdmawire.fabric.passing import Passing
-from rdmawire.fabric.refusal import FabricError, check_values
+from rdmawire.fabric.refusal import TIME, FabricError, check_values
 from rdmawire.wire.naming import Value
 
 Passings = Iterable[Passing]
@@ -119,15 +119,14 @@ OPTIONS: Final = {
 """The options of each."""
 
 
-_WAIT: Final = Whole(called="a number of nanoseconds")
 _COUNT: Final = Whole()
 _TRUTH: Final = Kind(bool)
 
 BOUNDS: Final[dict[str, dict[str, Bound]]] = {
     "drop": {},
-    "duplicate": {"times": _COUNT, "wait": _WAIT},
-    "delay": {"by": _WAIT, "most": _WAIT},
-    "reorder": {"behind": _COUNT, "most": _WAIT},
+    "duplicate": {"times": _COUNT, "wait": TIME},
+    "delay": {"by": TIME, "most": TIME},
+    "reorder": {"behind": _COUNT, "most": TIME},
     "corrupt": {"octet": Kind(int), "bit": Whole(0, 7), "anywhere": _TRUTH, "seal": _TRUTH},
     "truncate": {"by": Whole(called="a number of octets"), "seal": _TRUTH},
     "mark": {},

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from rdmawire.bound import Bound, Kind, Many, Real, Table, Whole
+from rdmawire.bound import Bound, Kind, Many, Optional, Real, Table, Whole
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.line import exceeds, time_of
 from rdmawire.fabric.passing import BEFALLEN, Passing
-from rdmawire.fabric.refusal import check_settings, check_values
+from rdmawire.fabric.refusal import PERIOD, TIME, check_settings
 
 Waits = tuple[int, ...]
 """What a frame waits (ns) beyond the latency: one number for each of its copies."""
@@ -79,7 +79,6 @@ class Chances:
         return chance > 0 and self.random.random() < chance
 
 
-_TIME: Final = Whole(called="a number of nanoseconds")
 _NUMBER: Final = Whole(1, called="a frame's number")
 
 
@@ -98,22 +97,19 @@ CHANCES: Final[dict[str, Bound]] = {
     "drop": Real(0, 1),
     "duplicate": Real(0, 1),
     "delay": Real(0, 1),
-    "most_delay": Whole(1, called="a number of nanoseconds"),
+    "most_delay": PERIOD,
 }
 LINK: Final[dict[str, Bound]] = {
-    "latency": _TIME,
-    "rate": Whole(1, called="a number of bits a second"),
-    "mtu": Whole(1, called="a number of octets"),
+    "latency": TIME,
+    "rate": Optional(Whole(1, called="a number of bits a second")),
+    "mtu": Optional(Whole(1, called="a number of octets")),
     "drop": _Numbers(),
     "duplicate": _Numbers(),
-    "delay": Table(_NUMBER, _TIME),
-    "chances": Kind(Chances),
+    "delay": Table(_NUMBER, TIME),
+    "chances": Optional(Kind(Chances)),
     "name": Kind(str),
 }
 """What each setting may be, by class."""
-
-_OPTIONAL: Final = ("rate", "mtu", "delay", "chances")
-"""Those that may be ``None``."""
 
 
 class Link:
@@ -145,25 +141,18 @@ class Link:
         faults: Misfortune | None = None,
         name: str = "",
     ) -> None:
-        _check(
-            latency=latency,
-            rate=rate,
-            mtu=mtu,
-            drop=drop,
-            duplicate=duplicate,
-            delay=delay,
-            chances=chances,
-            name=name,
-        )
         self.latency = latency
         self.rate = rate
         self.mtu = mtu
-        self.drop = frozenset(drop)
-        self.duplicate = frozenset(duplicate)
-        self.delay = dict(delay or {})
+        self.drop = drop
+        self.duplicate = duplicate
+        self.delay: Mapping[int, int] = {} if delay is None else delay
         self.chances = chances
         self.faults = faults
         self.name = name
+        check_settings(self, LINK)
+        self.drop, self.duplicate = frozenset(drop), frozenset(duplicate)
+        self.delay = dict(self.delay)
         self.on_carried: list[Carried] = []
         self.frames = 0
         self.oversized = 0
@@ -212,13 +201,6 @@ class Link:
             return ()
         waits: Waits = (self.delay.get(number, 0),) * (2 if number in self.duplicate else 1)
         return waits if self.chances is None else self.chances.befall(waits)
-
-
-def _check(**given: object) -> None:
-    """:class:`FabricError` for a setting of a link that it cannot have."""
-    absent = [name for name in _OPTIONAL if given[name] is None]
-    bounds = {name: bound for name, bound in LINK.items() if name not in absent}
-    check_values("Link", given, bounds)
 
 
 def _waiting(passings: Iterable[Passing], waits: Waits) -> list[Passing]:

@@ -1,9 +1,16 @@
 """What a fabric refuses."""
 
 from collections.abc import Mapping
+from typing import Final
 
-from rdmawire.bound import Bound, misfit, misfit_of
+from rdmawire.bound import Bound, Kind, Whole, misfit, misfit_of
 from rdmawire.errors import RdmaError
+
+_NANOSECONDS: Final = "a number of nanoseconds"
+TIME: Final = Whole(called=_NANOSECONDS)
+PERIOD: Final = Whole(1, called=_NANOSECONDS)
+MOMENT: Final = Kind(int)
+"""A time on the clock, in ns: also one that is over."""
 
 
 class FabricError(RdmaError):

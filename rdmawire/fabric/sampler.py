@@ -14,9 +14,8 @@ from collections.abc import Callable
 from functools import partial
 
 from rdmawire.fabric.clock import seconds
-from rdmawire.fabric.refusal import FabricError
+from rdmawire.fabric.refusal import PERIOD, check_values
 from rdmawire.fabric.world import World
-from rdmawire.screen import shown
 
 Question = Callable[[], float]
 
@@ -41,9 +40,7 @@ class Sampler:
     """Asks every ``every`` ns of virtual time. ``times`` (ns) are those at which it asked."""
 
     def __init__(self, world: World, every: int) -> None:
-        if not isinstance(every, int) or every <= 0:
-            found = shown(every)
-            raise FabricError(f"samples {found} ns apart: they must be at least 1 ns apart")
+        check_values("Sampler", {"every": every}, {"every": PERIOD})
         self.world = world
         self.every = every
         self.times: list[int] = []

@@ -17,13 +17,12 @@ from rdmawire.fabric.appointment import Action, Appointment
 from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.link import Arrival, Held
 from rdmawire.fabric.mac import Mac
-from rdmawire.fabric.refusal import FabricError, check_settings
+from rdmawire.fabric.refusal import MOMENT, TIME, check_settings, check_values
 from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
 from rdmawire.nic.address import MAC_OCTETS
-from rdmawire.screen import shown
 
 BOUNDS: Final[dict[str, Bound]] = {
-    "time_limit": Whole(called="a number of nanoseconds"),
+    "time_limit": TIME,
     "event_limit": Whole(called="a number of events"),
 }
 """What the limits of a world may be."""
@@ -102,7 +101,7 @@ class World:
 
         ``FabricError`` for a time that is no whole number.
         """
-        _check_time("at", time)
+        check_values("World", {"at": time}, {"at": MOMENT})
         return self._agenda.appoint(max(time, self.now), action)
 
     def run(self, until: int | None = None) -> None:
@@ -112,7 +111,7 @@ class World:
         ``FabricError`` for a time that is no whole number.
         """
         if until is not None:
-            _check_time("until", until)
+            check_values("World", {"until": until}, {"until": MOMENT})
         self._events = 0
         self._deadline = self.now + self.time_limit
         self._awake.update(dict.fromkeys(self._stations))
@@ -241,8 +240,3 @@ class World:
         if hold.deadline is not None:
             hold.deadline.cancel()
         self._agenda.expect(time, hold.hearers, hold.frame)
-
-
-def _check_time(said: str, time: object) -> None:
-    if not isinstance(time, int):
-        raise FabricError(f"{said} {shown(time)}: a time is a whole number of nanoseconds")

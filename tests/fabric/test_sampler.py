@@ -70,8 +70,6 @@ def test_who_is_sampled_does_what_it_would_do_alone() -> None:
 
 
 def test_samples_that_never_move_on_are_refused() -> None:
-    for every in (None, "x", 1.5, -1):
-        with pytest.raises(FabricError, match="must be at least 1 ns apart"):
+    for every in (None, "x", 1.5, -1, 0):
+        with pytest.raises(FabricError, match=r"Sampler.every: .* is not a number of nanoseconds"):
             Sampler(World(), every)  # type: ignore[arg-type]
-    with pytest.raises(FabricError, match="0 ns apart"):
-        Sampler(World(), 0)
