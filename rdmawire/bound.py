@@ -37,6 +37,11 @@ class Whole(NamedTuple):
         return f"{shown(value)} is not {self.called} from {self.low} to {self.high}"
 
 
+_NANOSECONDS: Final = "a number of nanoseconds"
+TIME: Final = Whole(called=_NANOSECONDS)
+PERIOD: Final = Whole(1, called=_NANOSECONDS)
+
+
 class Optional(NamedTuple):
     """``None``, or what is within a bound."""
 

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rdmawire.bound import Bound, Kind, Whole, misfit, misfit_of
+from rdmawire.bound import Bound, Kind, misfit, misfit_of
 from rdmawire.errors import RdmaError
 
-_NANOSECONDS: Final = "a number of nanoseconds"
-TIME: Final = Whole(called=_NANOSECONDS)
-PERIOD: Final = Whole(1, called=_NANOSECONDS)
 MOMENT: Final = Kind(int)
 """A time on the clock, in ns: also one that is over."""
 

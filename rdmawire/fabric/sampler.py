@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from rdmawire.bound import PERIOD
 from rdmawire.fabric.clock import seconds
-from rdmawire.fabric.refusal import PERIOD, check_values
+from rdmawire.fabric.refusal import check_values
 from rdmawire.fabric.world import World
 
 Question = Callable[[], float]

@@ -6,7 +6,7 @@ refused: the first means either, the second is octets.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 LONGEST: Final = 40
@@ -64,11 +64,6 @@ def quantity(text: str, factor_of: FactorOf) -> Quantity:
     digits, _, behind = amount.partition(".")
     value, rest = divmod(int(digits + behind) * factor, 10 ** len(behind))
     return Quantity(value, not rest, unit, factor)
-
-
-def among(units: Mapping[str, int]) -> FactorOf:
-    """Units that are written in one way alone."""
-    return units.get
 
 
 _OF_SIZES: Final = {

@@ -8,12 +8,11 @@ notification point is :mod:`rdmawire.nic.congestion.notification`, the congestio
 from dataclasses import dataclass
 from typing import Final, Self
 
-from rdmawire.bound import Bound, Whole
+from rdmawire.bound import PERIOD, Bound, Whole
 from rdmawire.memory.argument import check_kind
 from rdmawire.nic.congestion.scheme import (
     GIGABIT,
     MEGABIT,
-    PERIOD,
     RATE,
     SHARE,
     TIMES,

@@ -18,7 +18,6 @@ RATE: Final = Real(1, 1e15)
 """What a rate may be: bits in a second."""
 
 SHARE: Final = Real(0, 1)
-PERIOD: Final = Whole(1, called="a number of nanoseconds")
 TIMES: Final = Whole(0, 1 << 32)
 
 

@@ -7,12 +7,11 @@ R. Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter, SIGCO
 from dataclasses import dataclass
 from typing import Final
 
-from rdmawire.bound import Bound
+from rdmawire.bound import PERIOD, Bound
 from rdmawire.memory.argument import check_kind
 from rdmawire.nic.congestion.scheme import (
     GIGABIT,
     MEGABIT,
-    PERIOD,
     RATE,
     SHARE,
     TIMES,

@@ -5,7 +5,7 @@ bits a second. The reader (``rdmawire.traffic.scenario.reader``) makes a :class:
 file, in which every name that is used is there; the runner plays it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -166,6 +166,12 @@ class LinkPlan:
     @property
     def name(self) -> str:
         return "-".join(self.ends)
+
+
+def link_called(word: str, links: Container[str]) -> str:
+    """The link that a word names by its ends, in either order; the word, where that names none."""
+    turned = "-".join(reversed(word.split("-")))
+    return turned if word not in links and turned in links else word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

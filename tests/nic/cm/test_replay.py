@@ -171,29 +171,34 @@ def with_free_fields(ours: bytes, seen: Seen) -> bytes:
     return frame._replace(headers=headers, packet=frame.packet.replace(bth=bth)).seal().build()
 
 
-def test_rping_from_the_active_side() -> None:
-    player = Player("rxe61_rping", active=True)
-    req = player.said(CMAttribute.REQ)
-    assert isinstance(req.message, REQ)
-    header = req.ip_header
+def connected(player: Player, service: int, asks: ConnParam) -> tuple[REQ, QueuePair, int]:
+    """The active end up to the RTU: its request, its queue pair, and its connection's id."""
+    heard = player.said(CMAttribute.REQ)
+    req, header = heard.message, heard.ip_header
+    assert isinstance(req, REQ)
     assert header is not None
-    qp = player.qp(QPType.RC, req.message.local_qpn)
+    qp = player.qp(QPType.RC, req.local_qpn)
     manager = player.port.manager
-    port = header.source_port
-    number = manager.connect(qp, player.path, RPING, 0, ONE_AND_ONE, source_port=port)
+    number = manager.connect(qp, player.path, service, 0, asks, source_port=header.source_port)
     player.sends(CMAttribute.REQ)
     (told,) = player.hear(CMAttribute.REP)
     assert isinstance(told, Established)
     player.sends(CMAttribute.RTU)
+    return req, qp, number
+
+
+def test_rping_from_the_active_side() -> None:
+    player = Player("rxe61_rping", active=True)
+    req, qp, number = connected(player, RPING, ONE_AND_ONE)
     attributes = player.nic.query_qp(qp)
     rep = player.said(CMAttribute.REP, by_peer=True).message
     assert isinstance(rep, REP)
     assert attributes.qp_state is QPState.RTS
     assert attributes.dest_qp_num == rep.local_qpn
-    assert (attributes.rq_psn, attributes.sq_psn) == (req.message.starting_psn, rep.starting_psn)
+    assert (attributes.rq_psn, attributes.sq_psn) == (req.starting_psn, rep.starting_psn)
     assert (attributes.max_rd_atomic, attributes.max_dest_rd_atomic) == (1, 1)
     assert (attributes.timeout, attributes.retry_cnt, attributes.rnr_retry) == (19, 7, 7)
-    manager.disconnect(number, 0)
+    player.port.manager.disconnect(number, 0)
     player.sends(CMAttribute.DREQ)
     assert player.hear(CMAttribute.DREP) == [Disconnected(number)]
     assert player.is_silent()
@@ -245,20 +250,9 @@ def test_rpings_data_follow_the_connection_that_was_made() -> None:
 
 def test_ucmatose_from_the_active_side() -> None:
     player = Player("rxe61_ucmatose", active=True)
-    req = player.said(CMAttribute.REQ)
-    assert isinstance(req.message, REQ)
-    header = req.ip_header
-    assert header is not None
-    qp = player.qp(QPType.RC, req.message.local_qpn)
-    manager = player.port.manager
-    port = header.source_port
-    number = manager.connect(qp, player.path, UCMATOSE, 0, UCMATOSE_ASKS, source_port=port)
-    player.sends(CMAttribute.REQ)
-    (told,) = player.hear(CMAttribute.REP)
-    assert isinstance(told, Established)
-    player.sends(CMAttribute.RTU)
+    _, _, number = connected(player, UCMATOSE, UCMATOSE_ASKS)
     assert player.hear(CMAttribute.DREQ) == [Disconnected(number)]
-    manager.disconnect(number, 0)
+    player.port.manager.disconnect(number, 0)
     player.sends(CMAttribute.DREP)
     assert player.is_silent()
     assert player.compared == ["REQ", "RTU", "DREP"]

@@ -12,6 +12,7 @@ from rdmawire.traffic.scenario.model import (
     LinkPlan,
     MemoryPlan,
     SwitchPlan,
+    link_called,
 )
 
 T = TypeVar("T")
@@ -55,8 +56,7 @@ class Names:
 
         A link may be named from either end.
         """
-        turned = "-".join(reversed(word.split("-")))
-        return turned if word not in self.links and turned in self.links else word
+        return link_called(word, self.links)
 
     def of(self, host: str, section: str) -> dict[str, None]:
         """What a host has in one of its sections; spans may name ``memory or windows``."""

@@ -16,7 +16,6 @@ from rdmawire.traffic.quantity import (
     SIZES,
     FactorOf,
     NoQuantity,
-    among,
     quantity,
     rate_factor,
     size_factor,
@@ -78,7 +77,7 @@ def size(text: str) -> int:
 
 def time(text: str) -> int:
     """``10 us`` or ``1.5 ms``, in ns; 0 needs no unit."""
-    return _quantity(text, TIMES, among(TIMES))
+    return _quantity(text, TIMES, TIMES.get)
 
 
 def rate(text: str) -> int:
@@ -88,7 +87,7 @@ def rate(text: str) -> int:
 
 def amount(text: str) -> int:
     """A number, a size or a time; ``k`` might mean either, and is none."""
-    return _quantity(text, _AMOUNTS, among(_AMOUNTS))
+    return _quantity(text, _AMOUNTS, _AMOUNTS.get)
 
 
 _AMOUNTS: Final = SIZES | TIMES

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from rdmawire.fabric.station import Tap
+from rdmawire.nic.address import MAC_OCTETS
 from rdmawire.nic.completion import WCStatus
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
@@ -19,8 +20,6 @@ from rdmawire.traffic.scenario.playing.recording import FrameCount, Place, Recor
 from rdmawire.traffic.scenario.playing.sighting import Seen, Sightings, pointed
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.wire.roce import bth_offset
-
-_MAC: Final = 6
 
 
 class HostWatch:
@@ -64,7 +63,7 @@ class LastWords:
         """A frame was counted so."""
         offset = bth_offset(frame, 0, len(frame))
         destqp = int.from_bytes(frame[offset + 5 : offset + 8], "big")
-        receiver, sender = frame[:_MAC], frame[_MAC : 2 * _MAC]
+        receiver, sender = frame[:MAC_OCTETS], frame[MAC_OCTETS : 2 * MAC_OCTETS]
         if counter == "retransmits":
             self._repeats[sender, receiver, destqp] = seen
         elif counter in _NAKS:
@@ -93,7 +92,7 @@ _REFUSED: Final = (
 
 def is_from(sender: bytes | None, frame: bytes) -> bool:
     """Whether a frame is of the sender that is wanted, if one is."""
-    return sender is None or frame[_MAC : 2 * _MAC] == sender
+    return sender is None or frame[MAC_OCTETS : 2 * MAC_OCTETS] == sender
 
 
 class PacketWatch:

@@ -8,6 +8,7 @@ from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.model import link_called
 from rdmawire.traffic.scenario.playing.numbers import Numbers
 from rdmawire.traffic.scenario.playing.stage import Stage
 
@@ -65,10 +66,10 @@ class Recording(FrameCount):
     def _named(self, point: str) -> str:
         """The point that a word names; a link is named from either end."""
         known = [*self._network.links, *self._network.stations]
-        for name in (point, "-".join(reversed(point.split("-")))):
-            if name in known:
-                return name
-        raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
+        name = link_called(point, known)
+        if name not in known:
+            raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
+        return name
 
     def _everywhere(self) -> Iterator[str]:
         """Links between two hosts, and all other hosts that are on a link."""
