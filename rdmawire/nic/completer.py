@@ -12,6 +12,7 @@ from rdmawire.nic import retry
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
+from rdmawire.nic.state import QPState
 from rdmawire.nic.unseal import Arrival, Drop
 from rdmawire.nic.work import ATOMIC_SIZE, Answer
 from rdmawire.wire import psn as serial
@@ -81,6 +82,8 @@ def _moved(qp: QueuePair) -> None:
     qp.patience.renew()
     if qp.governor is not None:
         qp.governor.acknowledged()
+    if qp.state is QPState.SQD:
+        qp.notice_drained()
 
 
 def _settle_whole(qp: QueuePair, packets: int) -> None:

@@ -1,10 +1,12 @@
 """The engine as its owner sees it: states and packets, draining, errors, events. IBA 10.3.1."""
 
+from collections.abc import Callable
+
 import pytest
 
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.pair import ATTRIBUTES, Pair, connect
+from rdmawire.fabric.pair import ATTRIBUTES, End, Pair, connect
 from rdmawire.nic.attribute import QPAttrMask
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import (
@@ -17,9 +19,10 @@ from rdmawire.nic.event import (
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import SIGNALED, SendFlags, SendOpcode, SendWR, Sge
-from rdmawire.wire.ib import CNP, RETH
+from rdmawire.wire.ib import AETH, CNP, RETH, Ack
 from rdmawire.wire.opcode import Opcode
-from tests.nic.stage import PATIENT, Stage, climb, events, go, outcomes, statuses
+from rdmawire.wire.packet import Packet
+from tests.nic.stage import FIRST_PSN, PATIENT, Stage, climb, events, go, outcomes, statuses
 
 DEAF = {QPState.RESET, QPState.INIT, QPState.ERR}
 BAD = Sge(1, 8, 0xBAD)
@@ -122,6 +125,79 @@ def test_draining_ends_what_was_begun_and_tells_then(notify: bool) -> None:
     stage.drive()
     assert outcomes(stage.client) == [(2, WCStatus.SUCCESS)]
     assert stage.server.region.read(5) == b"later"
+
+
+def write_twice(end: End) -> None:
+    for _ in range(2):
+        end.write(bytes(5000), to=end.peer.region)
+
+
+def read_then_write(end: End) -> None:
+    end.read(5000, of=end.peer.region)
+    end.write(b"behind it", to=end.peer.region)
+
+
+LAST_ANSWERS: dict[str, Callable[[End], object]] = {
+    "a write": lambda end: end.write(bytes(5000), to=end.peer.region),
+    "two writes": write_twice,
+    "a read": lambda end: end.read(5000, of=end.peer.region),
+    "a write behind a read": read_then_write,
+    "an atomic": lambda end: end.fetch_add(1, of=end.peer.region),
+    "a flush": lambda end: end.flush(8, of=end.peer.region),
+}
+
+
+@pytest.mark.parametrize("work", LAST_ANSWERS.values(), ids=LAST_ANSWERS)
+def test_a_queue_is_drained_when_its_last_answer_arrives(work: Callable[[End], object]) -> None:
+    """And not when the port asks for frames the next time."""
+    stage = Stage()
+    work(stage.client)
+    requests = stage.client.nic.transmit(0)
+    drain(stage)
+    stage.server.nic.receive_all(requests, 0)
+    *before, last = stage.server.nic.transmit(0)
+    stage.client.nic.receive_all(before, 0)
+    assert events(stage.client) == []
+    stage.client.nic.receive(last, 0)
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    stage.drive()
+    assert events(stage.client) == []
+
+
+def test_a_queue_that_rests_is_drained_when_a_late_ack_arrives() -> None:
+    stage = Stage()
+    stage.client.write(b"hello", to=stage.server.region)
+    (request,) = stage.client.nic.transmit(0)
+    drain(stage)
+    stage.server.nic.receive(request, 0)
+    not_ready = AETH(ack=Ack.RNR_NAK, value=1)
+    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, not_ready, psn=FIRST_PSN), by=stage.server)
+    assert events(stage.client) == []
+    stage.client.nic.receive_all(stage.server.nic.transmit(0), 0)
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+
+
+@pytest.mark.parametrize("kind", [QPType.UC, QPType.UD])
+def test_unreliable_work_is_drained_when_its_last_frame_leaves(kind: QPType) -> None:
+    stage = Stage(Pair(kind=kind))
+    for _ in range(3):
+        stage.client.send(b"hello")
+    stage.client.nic.transmit(0, 1)
+    drain(stage)
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    assert stage.client.nic.transmit(0) == []
+
+
+def test_a_torn_unreliable_message_is_drained_with_its_last_packet() -> None:
+    stage = Stage(Pair(kind=QPType.UC))
+    stage.client.send(bytes(3000))
+    stage.client.nic.transmit(0, 1)
+    drain(stage)
+    assert events(stage.client) == []
+    stage.client.nic.transmit(0, 1)
+    assert events(stage.client) == []
+    stage.client.nic.transmit(0, 1)
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
 
 
 def test_an_event_is_asked_for_each_time_a_queue_drains() -> None:
