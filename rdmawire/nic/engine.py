@@ -164,11 +164,10 @@ class Nic(Verbs):
         """Do what is due: retries, ends of RNR waits, paced frames, moderated events."""
         check_time(now)
         self.device.now = now
-        for qp in self.device.timers.due(now):
-            timed_out(qp)
-        for qp in self.device.governors.due(now):
-            if qp.governor is not None:
-                qp.governor.due(now)
+        for patience in self.device.timers.due(now):
+            timed_out(patience.qp)
+        for governor in self.device.governors.due(now):
+            governor.due(now)
         for cq in self.device.moderated.values():
             if (time := cq.next_timer()) is not None and time <= now:
                 cq.handle_timer(now)

@@ -61,31 +61,30 @@ class Patience:
     def wait(self) -> None:
         """Wait for an ACK, unless a timer runs or nothing is outstanding."""
         if self.deadline is None and self.timeout and self.qp.sq.in_flight:
-            self._until(self._device.now + self.timeout)
+            self._device.timers.arm(self, self._device.now + self.timeout)
 
     def renew(self) -> None:
         """An answer moved the queue: all retries are left again, and the wait begins anew."""
         self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
         self.retrying = False
-        if not self.resting:
-            self.deadline = None
-            self.wait()
+        if self.resting:
+            return
+        if self.timeout and self.qp.sq.in_flight:
+            self._device.timers.arm(self, self._device.now + self.timeout)
+        else:
+            self._device.timers.disarm(self)
 
     def rest(self, time: int) -> None:
         """Send nothing for so long: the peer was not ready."""
         self.resting = True
-        self._until(self._device.now + time)
+        self._device.timers.arm(self, self._device.now + time)
 
     def stop(self) -> None:
         """Wait for nothing."""
-        self.deadline = None
+        self._device.timers.disarm(self)
         self.resting = False
 
     def clear(self) -> None:
         """As at the beginning."""
         self.stop()
         self.retrying = False
-
-    def _until(self, deadline: int) -> None:
-        self.deadline = deadline
-        self._device.timers.watch(self, deadline)

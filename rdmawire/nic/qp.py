@@ -160,12 +160,18 @@ class QueuePair:
     def release(self) -> None:
         """Undo :meth:`acquire`; nothing waits for it any more."""
         self.patience.stop()
-        self.governor = None
+        self.govern(None)
         self.made_of.pd.release()
         if self.type in IN_XRC_DOMAINS:
             self.device.xrcds.leave(self.xrc_domain)
         for queue in self._queues():
             queue.qps.discard(self.number)
+
+    def govern(self, governor: "Governor | None") -> None:
+        """Have this say how fast to send, and no longer the one before."""
+        if self.governor is not None:
+            self.governor.stop()
+        self.governor = governor
 
     def _queues(self) -> Iterator[CompletionQueue | SharedReceiveQueue]:
         """Those it was made with: requests to an XRC target name others."""

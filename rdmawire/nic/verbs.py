@@ -273,7 +273,7 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if scheme is not None:
             check_able("scheme", scheme, *SCHEME)
-        qp.governor = None if scheme is None else Governor(qp, scheme)
+        qp.govern(None if scheme is None else Governor(qp, scheme))
 
     def notify_congestion(
         self,

@@ -16,13 +16,15 @@ class Connection:
     the number of ``qp``, which the owner may have taken back. ``peer_id`` is the peer's id, 0
     while none is known; ``answered`` the transaction of the message that is answered next.
     ``offer`` is what this side offers, ``terms`` what both agreed upon. ``again`` is what is sent
-    once more at ``deadline`` (ns), ``tries`` times at most and every ``period`` ns. ``reason`` and
-    ``last_words`` are those of a refusal. A ``silent`` one tells its owner nothing any more.
+    once more where no answer came by ``answer_due`` (ns), ``tries`` times at most and every
+    ``period`` ns; ``deadline`` and ``place`` are its timer. ``reason`` and ``last_words`` are those
+    of a refusal. A ``silent`` one tells its owner nothing any more.
     """
 
     __slots__ = (
         "active",
         "again",
+        "answer_due",
         "answered",
         "by_hand",
         "datagrams",
@@ -37,6 +39,7 @@ class Connection:
         "path",
         "peer_id",
         "period",
+        "place",
         "psn",
         "qp",
         "qpn",
@@ -62,6 +65,8 @@ class Connection:
         self.peer_id = 0
         self.state = CMState.IDLE
         self.deadline: int | None = None
+        self.place: int | None = None
+        self.answer_due = 0
         self.period = self.timewait = 0
         self.tries = self.max_tries = 0
         self.again = b""
@@ -86,7 +91,7 @@ class Connection:
         """``message`` waits for an answer from now on."""
         self.again = message
         self.tries = self.max_tries
-        self.deadline = now + self.period
+        self.answer_due = now + self.period
         return message
 
     @property

@@ -15,11 +15,12 @@ from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.cm.gsi import GeneralServices
 from rdmawire.nic.cm.message import Heard
 from rdmawire.nic.cm.reaction import REACTIONS
-from rdmawire.nic.cm.registry import Deadlines, Registry
+from rdmawire.nic.cm.registry import Registry
 from rdmawire.nic.cm.settings import CMSettings, duration
 from rdmawire.nic.cm.state import WAITS, CMState, Input, Wait
 from rdmawire.nic.cm.transition import CM_TRANSITIONS
 from rdmawire.nic.engine import Nic
+from rdmawire.nic.timers import Timers
 
 DEFAULTS: Final = CMSettings()
 
@@ -72,7 +73,7 @@ class Machine:
         self.gsi = GeneralServices(nic)
         self.now = 0
         self.pending: Counter[tuple[int, bool]] = Counter()
-        self._deadlines = Deadlines()
+        self.timers: Timers[Connection] = Timers()
         self._events: deque[CMEvent] = deque()
 
     @property
@@ -98,15 +99,18 @@ class Machine:
         self._count_pending(conn, -1)
         conn.state = state
         self._count_pending(conn, 1)
-        wait = WAITS.get(state, Wait.NOTHING)
-        if wait is Wait.NOTHING:
-            conn.deadline = None
-        elif wait is Wait.END:
-            conn.deadline = self.now + conn.timewait
-        self._deadlines.watch(conn)
+        self._wait(conn, WAITS.get(state, Wait.NOTHING))
         self._note_unconfirmed(conn)
         if state is CMState.CLOSED:
             self.registry.remove(conn)
+
+    def _wait(self, conn: Connection, wait: Wait) -> None:
+        if wait is Wait.NOTHING:
+            self.timers.disarm(conn)
+        elif wait is Wait.END:
+            self.timers.arm(conn, self.now + conn.timewait)
+        else:
+            self.timers.arm(conn, conn.answer_due)
 
     def _note_unconfirmed(self, conn: Connection) -> None:
         if conn.state in _UNCONFIRMED:
@@ -156,19 +160,18 @@ class Machine:
 
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
-        return self._deadlines.next()
+        return self.timers.next()
 
     def handle_timer(self, now: int) -> None:
         """Ask again what was not answered, give up, and forget what is over."""
         check_time(now)
         self.now = now
-        for conn in self._deadlines.due(now):
+        for conn in self.timers.due(now):
             if WAITS[conn.state] is Wait.END:
                 self.step(conn, Input.EXPIRED)
             elif conn.tries:
                 conn.tries -= 1
-                conn.deadline = now + conn.period
-                self._deadlines.watch(conn)
+                self.timers.arm(conn, now + conn.period)
                 self.send(conn.path, conn.again)
             else:
                 self.step(conn, Input.GIVEN_UP)

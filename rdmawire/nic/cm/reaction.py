@@ -104,7 +104,8 @@ def _connect_response(conn: Connection) -> event.ConnectResponse:
 
 def _put_off(machine: "Machine", conn: Connection, heard: Heard | None) -> None:
     if heard is not None and isinstance(heard.message, MRA):
-        conn.deadline = machine.now + duration(heard.message.service_timeout) + conn.period
+        wait = duration(heard.message.service_timeout)
+        conn.answer_due = machine.now + wait + conn.period
 
 
 def _bring_up(machine: "Machine", conn: Connection, _: Heard | None) -> None:

@@ -4,7 +4,6 @@ A peer is known by its GID here; the standard has its GUID and LID, and RoCE no 
 """
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
 
 from rdmawire.nic.cm.connection import Connection
 
@@ -58,33 +57,3 @@ class Registry:
             del self._by_request[conn.remote, conn.peer_id, conn.datagrams]
         if self.with_peer(conn.remote, conn.terms.remote_qpn) is conn:
             del self._by_peer[conn.remote, conn.terms.remote_qpn]
-
-
-class Deadlines:
-    """What waits for a time, the soonest first; one place for each time that was ever set."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Connection]] = []
-        self._entries = 0
-
-    def watch(self, conn: Connection) -> None:
-        """Look at it at its deadline, if it has one."""
-        if conn.deadline is not None:
-            self._entries += 1
-            heappush(self._heap, (conn.deadline, self._entries, conn))
-
-    def next(self) -> int | None:
-        """The soonest deadline (ns), if anything waits."""
-        while self._heap:
-            time, _, conn = self._heap[0]
-            if conn.deadline == time:
-                return time
-            heappop(self._heap)
-        return None
-
-    def due(self, now: int) -> Iterator[Connection]:
-        """Those whose deadline has come; each has none after."""
-        while (time := self.next()) is not None and time <= now:
-            conn = heappop(self._heap)[2]
-            conn.deadline = None
-            yield conn

@@ -96,6 +96,11 @@ class Governor:
         times = [time for time in (self.scheme.next_timer(),) if time is not None]
         if self._waits:
             times.append(self._pacer.free_at)
-        self.deadline = min(times, default=None)
-        if self.deadline is not None:
-            self.qp.device.governors.watch(self, self.deadline)
+        if times:
+            self.qp.device.governors.arm(self, min(times))
+        else:
+            self.stop()
+
+    def stop(self) -> None:
+        """Have nothing to do any more."""
+        self.qp.device.governors.disarm(self)
