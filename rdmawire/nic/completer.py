@@ -34,8 +34,13 @@ def complete(qp: QueuePair, response: Arrival) -> None:
 
 
 def _stale(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
-    """A ghost, unless it repeats the last ACK to tell of credits. IBA 9.7.5.1.2, 9.7.7.2.4."""
-    if aeth is not None and serial.add(response.psn, 1) == qp.sq.unacked_psn:
+    """A ghost, unless it repeats the last ACK to tell of credits. IBA 9.7.5.1.2, 9.7.7.2.4.
+
+    The last ACK may be from before READs and atomics, which an ACK unasked must not cover; so an
+    older one counts if it tells of more credits than are known.
+    """
+    repeated = serial.add(response.psn, 1) == qp.sq.unacked_psn
+    if aeth is not None and (repeated or _tells_more(qp, aeth)):
         _take_credits(qp, aeth)
     else:
         qp.device.drops[Drop.STALE] += 1
@@ -53,6 +58,13 @@ def _take_credits(qp: QueuePair, aeth: AETH) -> None:
         qp.credit_limit = None
     else:
         qp.credit_limit = serial.add(aeth.msn, CREDITS[aeth.value])
+
+
+def _tells_more(qp: QueuePair, aeth: AETH) -> bool:
+    """Whether an ACK tells of more credits than are known: of receives, none is taken back."""
+    if qp.credit_limit is None or aeth.ack != Ack.ACK or aeth.value == NO_CREDITS:
+        return False
+    return serial.is_before(qp.credit_limit, serial.add(aeth.msn, CREDITS[aeth.value]))
 
 
 def settle(qp: QueuePair, psn: int) -> bool:

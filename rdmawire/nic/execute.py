@@ -27,7 +27,7 @@ from rdmawire.nic.role import Role
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
-from rdmawire.wire.ib import Selectivity
+from rdmawire.wire.ib import AtomicETH, Selectivity
 from rdmawire.wire.psn import MODULUS
 
 _new = tuple.__new__
@@ -143,47 +143,50 @@ _WITH_IMM, _WITH_INV, _GRH = (
 _NO_LID = tuple(WorkCompletion(0)[10:])
 
 
-def owe_read(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A READ's octets are read when its responses are sent."""
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
     answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
-    return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, packets, target.length))
+    asked = request.extended[role.reth]
+    opcode = request.flow.bth.opcode
+    return _owe(qp, answer, Resource(opcode, request.psn, packets, target.length, asked))
 
 
 def compare_swap(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """Eight octets are swapped in where the ones compared stand. IBA 9.4.5.1."""
     eth = request.extended[role.atomiceth]
     memory, address, *_ = qp.inbound.target
-    return _atomic(qp, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
+    return _atomic(qp, request, eth, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
 
 
 def fetch_add(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A number is added to the one that stands there. IBA 9.4.5.2."""
     eth = request.extended[role.atomiceth]
     memory, address, *_ = qp.inbound.target
-    return _atomic(qp, request, lambda: memory.fetch_add(address, eth.swapdt))
+    return _atomic(qp, request, eth, lambda: memory.fetch_add(address, eth.swapdt))
 
 
-def _atomic(qp: QueuePair, request: Arrival, operation: Callable[[], int]) -> Fault | None:
+def _atomic(
+    qp: QueuePair, request: Arrival, eth: AtomicETH, operation: Callable[[], int]
+) -> Fault | None:
     """Do it once; what stood there before is owed, however often it is asked for."""
     try:
         original = operation()
     except MemoryFault:
         return Fault.OPERATIONAL
     answer = AtomicResponse(request.psn, _next_msn(qp), original)
-    return _owe(
-        qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, ATOMIC_SIZE, original)
-    )
+    opcode = request.flow.bth.opcode
+    return _owe(qp, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
 
 
-def atomic_write(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """Eight octets written at once; an empty response is owed. IBA A19.3."""
     try:
         qp.inbound.target.write(0, request.payload)
     except MemoryFault:
         return Fault.OPERATIONAL
-    return _owe_empty(qp, request)
+    return _owe_empty(qp, role, request)
 
 
 def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
@@ -200,13 +203,14 @@ def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
             target.read(0, 1)
     except MemoryFault:
         return Fault.OPERATIONAL
-    return _owe_empty(qp, request)
+    return _owe_empty(qp, role, request)
 
 
-def _owe_empty(qp: QueuePair, request: Arrival) -> Fault | None:
+def _owe_empty(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A response of no octets; asked for again, nothing is done again."""
     answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
-    return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0))
+    asked = request.extended[role.reth]
+    return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
 
 
 def _next_msn(qp: QueuePair) -> int:
@@ -218,7 +222,7 @@ def _owe(qp: QueuePair, answer: ReadResponse | AtomicResponse, resource: Resourc
     """Answer in turn, and remember what was asked, in case it is asked again."""
     inbound = qp.inbound
     inbound.settle()
-    inbound.epsn = serial.add(inbound.epsn, resource.packets)
+    inbound.move_past(resource.packets)
     inbound.msn = _next_msn(qp)
     inbound.refused = False
     inbound.remember(resource, qp.max_dest_rd_atomic)

@@ -22,7 +22,7 @@ from rdmawire.nic.role import IDLE, Family, Role
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import RecvWR
 from rdmawire.wire import psn as serial
-from rdmawire.wire.ib import Ack
+from rdmawire.wire.ib import RETH, Ack, AtomicETH
 
 
 class Incoming:
@@ -107,13 +107,15 @@ class Resource(NamedTuple):
     """A READ or atomic that may be asked for again: IBA 9.7.5.1.4.
 
     Of a READ the octets are read again; of an atomic only the answer is given again, which is
-    its ``original``.
+    its ``original``. ``asked`` is the header that named the memory; ``length`` counts the bytes
+    that the answer reads from there.
     """
 
     opcode: int
     psn: int
     packets: int
     length: int
+    asked: RETH | AtomicETH
     original: int | None = None
 
     def covers(self, psn: int) -> bool:
@@ -130,11 +132,14 @@ class Inbound:
     NAK for each gap). ``reads`` counts the READs whose responses are owed; what would change memory
     under them waits in ``deferred``. ``starved`` says that the peer was told of no receives.
     ``recv`` is the receive in use, ``target`` what the key of the request in hand allows,
-    ``denied`` what the last key that did not allow its request was asked for.
+    ``denied`` what the last key that did not allow its request was asked for. ``response_end`` is
+    the PSN behind the last READ or atomic, ``before_responses`` the last PSN before it that an ACK
+    answers.
     """
 
     __slots__ = (
         "ack_due",
+        "before_responses",
         "cnps_due",
         "deferred",
         "denied",
@@ -146,6 +151,7 @@ class Inbound:
         "recv",
         "refused",
         "resources",
+        "response_end",
         "starved",
         "target",
     )
@@ -162,6 +168,8 @@ class Inbound:
         self.resources.clear()
         self.deferred.clear()
         self.epsn = psn
+        self.response_end: int | None = None
+        self.before_responses = serial.add(psn, -1)
         self.msn = 0
         self.refused = self.starved = False
         self.incoming = NO_MESSAGE
@@ -188,12 +196,13 @@ class Inbound:
         """
         owed = self._withdraw(resource)
         answer.replayed = owed is None or owed.replayed
-        place = sum(serial.is_before(other.psn, answer.psn) for other in self.owed)
+        later = (i for i, o in enumerate(self.owed) if serial.is_before(answer.psn, o.psn))
+        place = next(later, len(self.owed))
         self.owed.insert(place, answer)
         self.reads += isinstance(answer, ReadResponse)
-        for later in islice(self.owed, place + 1, None):
-            if isinstance(later, ReadResponse):
-                later.sent = 0
+        for behind in islice(self.owed, place + 1, None):
+            if isinstance(behind, ReadResponse):
+                behind.sent = 0
 
     def _withdraw(self, resource: Resource) -> ReadResponse | AtomicResponse | None:
         """What is owed to this request, no more."""
@@ -223,6 +232,45 @@ class Inbound:
         """The ACK that is due: of all that is done now."""
         self.ack_due = False
         return Acknowledge(serial.add(self.epsn, -1), self.msn)
+
+    @property
+    def ack_psn(self) -> int:
+        """The last PSN done that an ACK answers, not a response."""
+        if self.epsn == self.response_end:
+            return self.before_responses
+        return serial.add(self.epsn, -1)
+
+    def move_past(self, packets: int) -> None:
+        """Expect the PSN behind a READ or atomic that has this many response ``packets``."""
+        self.before_responses = self.ack_psn
+        self.epsn = self.response_end = serial.add(self.epsn, packets)
+
+    def acknowledge_again(self, psn: int) -> None:
+        """Acknowledge a SEND or WRITE that came again with this ``psn``.
+
+        The ACK is for the newest packet done, but for nothing from the next READ or atomic on: the
+        peer may have lost the response, and an ACK with its PSN is taken for the response by some.
+        A pending answer to anything behind ``psn`` acknowledges it as well. IBA 9.7.5.1.2,
+        9.7.5.1.4.
+        """
+        done = serial.span(psn, self.epsn)
+        behind = (r.psn for r in self.resources if serial.in_window(r.psn, psn, done))
+        response = next(behind, None)
+        if response is None:
+            self.ack_due = True
+        elif not any(serial.in_window(answer.psn, psn, done + 1) for answer in self.owed):
+            self.owed.append(Acknowledge(serial.add(response, -1), self.msn))
+
+    def acknowledge_unasked(self) -> None:
+        """Tell of credits with an ACK that no request asked for. IBA 9.7.7.2.4.
+
+        It covers no READ or atomic, as in :meth:`acknowledge_again`; a pending response tells of
+        credits itself.
+        """
+        if self.epsn != self.response_end:
+            self.ack_due = True
+        elif not any(not isinstance(answer, Acknowledge) for answer in self.owed):
+            self.owed.append(Acknowledge(self.ack_psn, self.msn))
 
     def refuse(self, ack: Ack, value: int) -> None:
         """Owe a NAK of the packet that is expected, with its code or timer.

@@ -261,7 +261,8 @@ class QueuePair:
     def _tell_of_receives(self) -> None:
         """An ACK that nobody asked for, since the last one told of none. IBA 9.7.7.2.4."""
         self.inbound.starved = False
-        self.owe_ack()
+        self.inbound.acknowledge_unasked()
+        self.wake()
 
     # What the requester may send.
 
@@ -361,11 +362,6 @@ class QueuePair:
         if self.rq:
             return self.rq.popleft()
         return None if self.srq is None else self.srq.take()
-
-    def owe_ack(self) -> None:
-        """Acknowledge, with whatever else is owed."""
-        self.inbound.ack_due = True
-        self.wake()
 
     def wake(self) -> None:
         """Something may be sent: stand in the order of sending."""

@@ -2,23 +2,25 @@
 
 IBA 9.7.5.1.4: SENDs and WRITEs are acknowledged again, READs read again, and of atomics the answer
 is given again. A READ whose answer is under way begins again where the peer asks. What is no longer
-remembered is dropped.
+remembered, or asks for something else than the first time, is dropped.
 """
 
+from rdmawire.memory.access import REMOTE_READ
 from rdmawire.nic.gather import NOTHING
 from rdmawire.nic.inbound import AtomicResponse, ReadResponse, Resource
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.role import REQUEST, Role
 from rdmawire.nic.unseal import Arrival, Drop
 from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import RETH
 
 
 def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
-    """Answer a request that was done already."""
+    """Answer a request that was done already, if it asks for what it asked for the first time."""
+    resource = _remembered(qp, request.psn)
     if role.family is not REQUEST:
-        qp.owe_ack()
+        _acknowledge(qp, request, resource)
         return
-    resource = _remembered(qp, request)
     answer = None if resource is None else _again(qp, role, request, resource)
     if resource is None or answer is None:
         qp.device.drops[Drop.FORGOTTEN] += 1
@@ -27,37 +29,60 @@ def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
     qp.wake()
 
 
-def _remembered(qp: QueuePair, request: Arrival) -> Resource | None:
-    """What was asked for the first time: the latest, since PSNs come round again."""
-    for resource in reversed(qp.inbound.resources):
-        if resource.covers(request.psn):
-            return resource if resource.opcode == request.flow.bth.opcode else None
-    return None
+def _acknowledge(qp: QueuePair, request: Arrival, resource: Resource | None) -> None:
+    """Acknowledge a SEND or WRITE, unless its PSN was that of a READ or atomic."""
+    if resource is not None:
+        qp.device.drops[Drop.FORGOTTEN] += 1
+        return
+    qp.inbound.acknowledge_again(request.psn)
+    qp.wake()
+
+
+def _remembered(qp: QueuePair, psn: int) -> Resource | None:
+    """The READ or atomic that had this PSN: the latest, since PSNs come round again."""
+    return next((r for r in reversed(qp.inbound.resources) if r.covers(psn)), None)
 
 
 def _again(
     qp: QueuePair, role: Role, request: Arrival, resource: Resource
 ) -> ReadResponse | AtomicResponse | None:
-    """The answer, if this asks for no more than was asked for the first time."""
+    """The answer, if this asks for no more than was asked for the first time.
+
+    Of a FLUSH or an ATOMIC WRITE the opcode alone is compared: nothing is done again, and Linux
+    repeats them with an address of 0.
+    """
+    if resource.opcode != request.flow.bth.opcode:
+        return None
     if resource.original is not None:
-        return AtomicResponse(request.psn, qp.inbound.msn, resource.original)
-    if not resource.length:
-        return ReadResponse(request.psn, qp.inbound.msn, 1, NOTHING)
-    return _read_again(qp, role, request, resource)
+        same = request.extended[role.atomiceth] == resource.asked
+        return AtomicResponse(request.psn, qp.inbound.msn, resource.original) if same else None
+    if role.access == REMOTE_READ:
+        return _read_again(qp, role, request, resource)
+    return ReadResponse(request.psn, qp.inbound.msn, 1, NOTHING)
 
 
 def _read_again(
     qp: QueuePair, role: Role, request: Arrival, resource: Resource
 ) -> ReadResponse | AtomicResponse | None:
     """The octets from where the peer's came to an end, or from the start."""
-    length: int = request.extended[role.reth].dmalen
     skipped = serial.span(resource.psn, request.psn) * qp.mtu
-    if not 0 < length <= resource.length - skipped or not _allowed(qp, role, request):
+    if not _is_rest(request.extended[role.reth], resource, skipped):
         return None
-    packets = -(-length // qp.mtu)
+    if not _allowed(qp, role, request):
+        return None
+    packets = max(-(-qp.inbound.target.length // qp.mtu), 1)
     answer = ReadResponse(request.psn, qp.inbound.msn, packets, qp.inbound.target)
     answer.resumed = skipped > 0
     return answer
+
+
+def _is_rest(reth: RETH, resource: Resource, skipped: int) -> bool:
+    """Whether a READ names memory of the first one's, ``skipped`` bytes on. IBA 9.7.5.1.4."""
+    first = resource.asked
+    if not resource.length:
+        return reth.dmalen == 0
+    same = reth.rkey == first.rkey and reth.va == first.va + skipped
+    return same and 0 < reth.dmalen <= resource.length - skipped
 
 
 def _allowed(qp: QueuePair, role: Role, request: Arrival) -> bool:

@@ -1,6 +1,10 @@
 """Requests that come again: answered again, never done again. IBA 9.7.5.1.4."""
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
@@ -344,3 +348,196 @@ def test_requests_that_the_link_repeats_are_done_once() -> None:
     assert back.buffer.read(8) == (5).to_bytes(8, "little")
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 7
     assert statuses(stage.server) == [WCStatus.SUCCESS]
+
+
+def write(stage: Stage, psn: int, ackreq: int = 0) -> None:
+    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=ackreq)
+
+
+def acks(stage: Stage) -> list[int]:
+    """The PSNs of the server's ACKs that are no response."""
+    return [
+        sent.packet.bth.psn
+        for sent in stage.by(stage.server)
+        if sent.packet.bth.opcode == Opcode.RC_ACKNOWLEDGE
+    ]
+
+
+def _read(stage: Stage, psn: int) -> None:
+    read(stage, 8, psn)
+
+
+def _add(stage: Stage, psn: int) -> None:
+    add(stage, 1, psn)
+
+
+def _atomic_write(stage: Stage, psn: int) -> None:
+    stage.ask(Opcode.RC_ATOMIC_WRITE, key_of(stage.server.region, 8), payload=bytes(8), psn=psn)
+    stage.drive()
+
+
+Ask = Callable[[Stage, int], None]
+RESPONDED = [_read, _add, _atomic_write]
+
+
+@pytest.mark.parametrize("request_of", RESPONDED)
+def test_a_write_repeated_behind_a_response_is_acknowledged_alone(request_of: Ask) -> None:
+    """A Linux requester takes an ACK with the PSN of a READ for its response."""
+    stage = stage_of()
+    write(stage, 100, ackreq=1)
+    request_of(stage, 101)
+    stage.sent.clear()
+    write(stage, 100, ackreq=1)
+    stage.drive()
+    assert stage.psns(stage.server) == [100]
+
+
+@pytest.mark.parametrize("request_of", RESPONDED)
+def test_an_ack_of_a_repeated_write_covers_no_response_behind_it(request_of: Ask) -> None:
+    stage = stage_of()
+    write(stage, 100)
+    write(stage, 101)
+    request_of(stage, 102)
+    write(stage, 103, ackreq=1)
+    stage.drive()
+    stage.sent.clear()
+    write(stage, 100, ackreq=1)
+    stage.drive()
+    write(stage, 103, ackreq=1)
+    stage.drive()
+    assert stage.psns(stage.server) == [101, 103]
+
+
+@pytest.mark.parametrize("request_of", RESPONDED)
+def test_a_write_with_the_psn_of_a_response_repeats_nothing(request_of: Ask) -> None:
+    stage = stage_of()
+    request_of(stage, 100)
+    stage.sent.clear()
+    write(stage, 100, ackreq=1)
+    stage.drive()
+    assert stage.sent == []
+    assert stage.server.nic.drops[Drop.FORGOTTEN] == 1
+
+
+def test_a_pending_response_acknowledges_a_repeated_write() -> None:
+    stage = stage_of()
+    write(stage, 100)
+    begun(stage, 2, 101)
+    write(stage, 100, ackreq=1)
+    stage.drive()
+    assert stage.psns(stage.server) == [103, 104]
+
+
+def test_repeated_writes_between_reads_are_acknowledged_once_each() -> None:
+    stage = stage_of()
+    for psn in (100, 102, 104):
+        write(stage, psn)
+        _read(stage, psn + 1)
+    stage.sent.clear()
+    for psn in (100, 102, 104) * 20:
+        write(stage, psn, ackreq=1)
+    assert len(stage.server.qp.inbound.owed) <= 3
+    stage.drive()
+    assert set(acks(stage)) <= {100, 102, 104}
+    assert 104 in acks(stage)
+
+
+@pytest.mark.parametrize("request_of", RESPONDED)
+def test_an_ack_unasked_covers_no_response(request_of: Ask) -> None:
+    """Credits are told with an ACK; it must not stand in for a response that was lost."""
+    stage = stage_of()
+    write(stage, 100, ackreq=1)
+    request_of(stage, 101)
+    request_of(stage, 102)
+    stage.sent.clear()
+    stage.server.receive(5)
+    stage.drive()
+    assert stage.psns(stage.server) == [100]
+    assert [aeth.msn for aeth in stage.aeths(stage.server)] == [3]
+
+
+def test_credits_told_behind_a_read_are_heard() -> None:
+    stage = stage_of()
+    stage.client.write(b"first", to=stage.server.region)
+    stage.client.read(8, of=stage.server.region)
+    stage.drive()
+    before = stage.client.qp.credit_limit
+    stage.server.receive(5)
+    stage.drive()
+    assert before is not None
+    assert stage.client.qp.credit_limit == before + 1
+
+
+@pytest.mark.parametrize("length", [1, 8, 4000])
+def test_a_read_of_nothing_that_asks_for_more_the_second_time_is_dropped(length: int) -> None:
+    stage = stage_of()
+    read(stage, 0, psn=100)
+    read(stage, length, psn=100)
+    read(stage, 0, psn=100)
+    assert stage.psns(stage.server) == [100, 100]
+    assert stage.server.nic.drops[Drop.FORGOTTEN] == 1
+
+
+@pytest.mark.parametrize(
+    ("psn", "offset"), [(100, 8), (101, 0), (101, MTU + 4)], ids=["start", "rest", "beyond"]
+)
+def test_a_read_repeated_of_other_memory_is_dropped(psn: int, offset: int) -> None:
+    stage = stage_of()
+    stage.server.region.write(bytes(8000))
+    read(stage, 2 * MTU, psn=100)
+    stage.sent.clear()
+    read(stage, 8, psn, offset)
+    assert stage.sent == []
+    assert stage.server.nic.drops[Drop.FORGOTTEN] == 1
+
+
+def test_a_read_repeated_with_another_key_is_dropped() -> None:
+    stage = stage_of()
+    read(stage, 8, psn=100)
+    stage.sent.clear()
+    other = stage.server.buffer(8)
+    there = stage.server.region
+    stage.ask(READ, RETH(there.address, other.rkey, 8), psn=100)
+    stage.drive()
+    assert stage.sent == []
+
+
+@pytest.mark.parametrize("field", ["va", "swapdt", "rkey"])
+def test_an_atomic_repeated_with_other_operands_is_dropped(field: str) -> None:
+    stage = stage_of()
+    there = stage.server.region
+    first = AtomicETH(there.address, there.rkey, 5, 0)
+    other = first.replace(**{field: getattr(first, field) + 8})
+    for header in (first, other, first):
+        stage.ask(Opcode.RC_FETCH_ADD, header, psn=100)
+        stage.drive()
+    assert originals(stage) == [0, 0]
+    assert stage.server.nic.drops[Drop.FORGOTTEN] == 1
+
+
+KINDS = {"write": write, "read": _read, "add": _add}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=4),
+    again=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=8),
+)
+def test_no_ack_covers_a_response_that_it_is_not_known_to_follow(
+    kinds: list[str], again: list[tuple[int, bool]]
+) -> None:
+    """Whatever is repeated: an ACK acknowledges the repeated WRITE, and no READ or atomic."""
+    stage = stage_of()
+    for psn, kind in enumerate(kinds, 100):
+        KINDS[kind](stage, psn)
+    stage.sent.clear()
+    for index, drives in again:
+        if index < len(kinds) and kinds[index] == "write":
+            write(stage, 100 + index, ackreq=1)
+        if drives:
+            stage.drive()
+    stage.drive()
+    writes = {psn for psn, kind in enumerate(kinds, 100) if kind == "write"}
+    repeated = {100 + index for index, _ in again} & writes
+    assert set(acks(stage)) <= writes
+    assert all(max(acks(stage)) >= psn for psn in repeated)
