@@ -1,19 +1,20 @@
 """The answers that a responder owes become frames, in order. IBA 9.7.5.
 
-READ responses are read from memory when they are sent. Should that have gone meanwhile, a NAK
-takes their place and the connection ends; but what the peer had in full before is forgotten.
+READ responses are read from memory when they are sent. If the key no longer allows that, or the
+pages are missing, a NAK takes their place and the connection ends; but what the peer had in full
+before is forgotten.
 """
 
 from bisect import bisect_right
 
 from rdmawire.errors import MemoryFault
-from rdmawire.nic.event import InvalidRequest
-from rdmawire.nic.fault import Fault
+from rdmawire.memory.access import REMOTE_READ
+from rdmawire.nic.check import access_fault
 from rdmawire.nic.inbound import Acknowledge, AtomicResponse, ReadResponse
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire import psn as serial
-from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack, AtomicAckETH, Nak
+from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack, AtomicAckETH
 from rdmawire.wire.opcode import Operation
 
 
@@ -62,11 +63,14 @@ def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> 
 def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
     """The memory cannot be read any more: a NAK takes the response's place, and all else ends."""
     psn = serial.add(owed.psn, owed.sent)
-    qp.device.events.append(InvalidRequest(qp.number, psn, Fault.OPERATIONAL))
+    fault = access_fault(qp, owed.target, REMOTE_READ)
+    reaction = qp.service.reactions[fault]
+    if reaction.notice is not None:
+        qp.device.events.append(reaction.notice.of(qp, psn, fault))
     qp.fail()
     qp.inbound.fall_silent()
-    nak = Acknowledge(psn, qp.inbound.msn, Ack.NAK, Nak.REMOTE_OPERATIONAL_ERROR)
-    qp.inbound.owed.append(nak)
+    if reaction.nak is not None:
+        qp.inbound.owed.append(Acknowledge(psn, qp.inbound.msn, Ack.NAK, reaction.nak))
 
 
 def _response(qp: QueuePair, owed: ReadResponse) -> bytes:

@@ -9,7 +9,7 @@ from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT, Access
 from rdmawire.memory.grant import KeyFault
 from rdmawire.nic.event import Denied
 from rdmawire.nic.fault import Fault
-from rdmawire.nic.gather import NOTHING, piece
+from rdmawire.nic.gather import NOTHING, Piece, piece
 from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.role import IDLE, Role
@@ -175,6 +175,24 @@ def _grant(qp: QueuePair, rkey: int, va: int, length: int, access: int) -> Fault
         return Fault.RKEY
     qp.inbound.target = piece(granted, va, length)
     return None
+
+
+def access_fault(qp: QueuePair, target: Piece, access: int) -> Fault:
+    """The fault of ``target``, which could not be reached although its key had been checked.
+
+    An R_Key must allow every access that is made by it. One that was invalidated, deregistered or
+    bound anew since the check, or whose GPU memory was revoked, no longer does: Remote Access
+    Error (IBA 9.7.4.1, 9.9.3, 10.6.5). Behind a valid key pages may be missing: Remote Operational
+    Error. ``access`` are the rights that were checked.
+    """
+    if target.holds:
+        return Fault.OPERATIONAL
+    _, va, length, _, key = target
+    found = qp.device.keys.check(key, qp.pd, va, length, access, qp.number)
+    # A key that was changed allows nothing to what was under way, even if it would be good now.
+    reason = found if isinstance(found, KeyFault) else KeyFault.INVALIDATED
+    qp.inbound.denied = Denied(key, va, length, Access(access), reason)
+    return Fault.RKEY
 
 
 def check_qkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:

@@ -10,9 +10,10 @@ from rdmawire.errors import MemoryFault
 from rdmawire.memory import fast
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import KeyFault
+from rdmawire.nic.check import access_fault
 from rdmawire.nic.completion import WCFlags, WCStatus, WorkCompletion
 from rdmawire.nic.fault import Fault
-from rdmawire.nic.gather import NOTHING, gather, scatter
+from rdmawire.nic.gather import NOTHING, Gather, Piece, gather, scatter
 from rdmawire.nic.grh import grh_of
 from rdmawire.nic.inbound import (
     NO_MESSAGE,
@@ -39,14 +40,14 @@ def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     sink = gather(qp.device.keys, qp.recv_pd, inbound.recv.sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return Fault.LOCAL
-    inbound.incoming = Incoming(role.family, sink, sink.length, Fault.LOCAL)
+    inbound.incoming = Incoming(role.family, sink, sink.length)
     return None
 
 
 def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     """A WRITE goes where its key allows."""
     target = qp.inbound.target
-    qp.inbound.incoming = Incoming(role.family, target, target.length, Fault.OPERATIONAL)
+    qp.inbound.incoming = Incoming(role.family, target, target.length)
     return None
 
 
@@ -61,7 +62,7 @@ def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     return Fault.TOO_LONG if placed is False else Fault.LOCAL
 
 
-def place(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def place(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """Write the payload to memory."""
     incoming = qp.inbound.incoming
     payload = request.payload
@@ -69,9 +70,16 @@ def place(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
         try:
             incoming.sink.write(incoming.placed, payload)
         except MemoryFault:
-            return incoming.unreachable
+            return _sink_fault(qp, role, incoming.sink)
         incoming.placed += len(payload)
     return None
+
+
+def _sink_fault(qp: QueuePair, role: Role, sink: Piece | Gather) -> Fault:
+    """A WRITE's target belongs to the peer's R_Key, all else to local keys of our own receive."""
+    if role.access and isinstance(sink, Piece):
+        return access_fault(qp, sink, role.access)
+    return Fault.LOCAL
 
 
 def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:

@@ -18,23 +18,30 @@ class Piece(NamedTuple):
     """A piece whose key was checked: memory by octets from its start.
 
     The check holds for as long as the grant stays as it was; ``MemoryFault`` once it changed.
+    ``key`` is the key that was checked.
     """
 
     memory: Grant
     address: int
     length: int
     generation: int
+    key: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the check of the key still holds: the grant was not changed since."""
+        return self.memory.generation == self.generation
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """``length`` octets from ``offset`` on."""
-        memory, address, _, generation = self
+        memory, address, _, generation, _ = self
         if memory.generation != generation:
             raise self._changed(offset, length)
         return memory.read(address + offset, length)
 
     def write(self, offset: int, data: Octets) -> None:
         """Place octets from ``offset`` on."""
-        memory, address, _, generation = self
+        memory, address, _, generation, _ = self
         if memory.generation != generation:
             raise self._changed(offset, len(data))
         memory.write(address + offset, data)
@@ -48,7 +55,7 @@ _new = tuple.__new__
 
 def piece(memory: Grant, address: int, length: int) -> Piece:
     """A piece of what a key grants now."""
-    return _new(Piece, (memory, address, length, memory.generation))
+    return _new(Piece, (memory, address, length, memory.generation, memory.key))
 
 
 NOTHING = piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
@@ -109,7 +116,7 @@ def gather(
         granted = keys.check(lkey, pd, address, length, access)
         if type(granted) is KeyFault:
             return granted
-        return _new(Piece, (granted, address, length, granted.generation))
+        return _new(Piece, (granted, address, length, granted.generation, lkey))
     return _gather(keys, pd, sges, access)
 
 

@@ -16,7 +16,6 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from rdmawire.nic.event import Denied
-from rdmawire.nic.fault import Fault
 from rdmawire.nic.gather import NOTHING, Gather, Piece
 from rdmawire.nic.role import IDLE, Family, Role
 from rdmawire.nic.unseal import Arrival
@@ -29,22 +28,18 @@ class Incoming:
     """A message between its first packet and its last: where it goes and how far it is.
 
     ``limit`` is the most octets it may have: the receive's for a SEND, RETH.dmalen for a WRITE.
-    ``unreachable`` is the fault of memory that goes away meanwhile.
     """
 
-    __slots__ = ("family", "limit", "placed", "sink", "unreachable")
+    __slots__ = ("family", "limit", "placed", "sink")
 
-    def __init__(
-        self, family: Family, sink: Piece | Gather, limit: int, unreachable: Fault
-    ) -> None:
+    def __init__(self, family: Family, sink: Piece | Gather, limit: int) -> None:
         self.family = family
         self.sink = sink
         self.limit = limit
-        self.unreachable = unreachable
         self.placed = 0
 
 
-NO_MESSAGE = Incoming(IDLE, NOTHING, 0, Fault.OP_SEQUENCE)
+NO_MESSAGE = Incoming(IDLE, NOTHING, 0)
 """Between messages."""
 
 NO_RECEIVE = RecvWR()

@@ -13,7 +13,7 @@ from rdmawire.memory.gpu.profile import MIB, GpuProfile
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import Region
 from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.event import InvalidRequest
+from rdmawire.nic.event import AccessViolation
 from rdmawire.nic.state import QPState
 from rdmawire.nic.work import RecvWR, SendOpcode, Sge
 from rdmawire.wire.ib import Nak, Placement, Selectivity
@@ -84,9 +84,9 @@ def test_memory_taken_back_while_a_read_is_answered() -> None:
     assert len(stage.server.nic.transmit(0, 2)) == 2
     device.gpu.free(device.address)
     stage.drive()
-    assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 102)
+    assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 102)
     assert stage.server.qp.state is QPState.ERR
-    assert events(stage.server) == [InvalidRequest(stage.server.qp.number)]
+    assert events(stage.server) == [AccessViolation(stage.server.qp.number)]
 
 
 def test_memory_taken_back_before_a_read_is_answered() -> None:
@@ -97,8 +97,8 @@ def test_memory_taken_back_before_a_read_is_answered() -> None:
     stage.server.nic.receive(request, 0)
     device.gpu.free(device.address)
     stage.drive()
-    assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 100)
-    assert statuses(stage.client) == [WCStatus.REM_OP_ERR]
+    assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 100)
+    assert statuses(stage.client) == [WCStatus.REM_ACCESS_ERR]
 
 
 def test_memory_taken_back_before_a_request_comes() -> None:
@@ -120,9 +120,9 @@ def test_memory_taken_back_within_a_write() -> None:
     device.gpu.free(device.address)
     stage.server.nic.receive_all(rest, 0)
     stage.drive()
-    assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 101)
-    assert statuses(stage.client) == [WCStatus.REM_OP_ERR]
-    assert events(stage.server) == [InvalidRequest(stage.server.qp.number)]
+    assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 101)
+    assert statuses(stage.client) == [WCStatus.REM_ACCESS_ERR]
+    assert events(stage.server) == [AccessViolation(stage.server.qp.number)]
 
 
 def test_memory_taken_back_within_a_receive() -> None:

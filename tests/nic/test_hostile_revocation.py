@@ -42,7 +42,7 @@ class Meeting:
         self.server.region.write(bytes(SIZE))
         self.pair.drive()
         assert self.server.region.read(SIZE) == bytes(SIZE)
-        assert statuses(self.client) == [WCStatus.REM_OP_ERR]
+        assert statuses(self.client) == [WCStatus.REM_ACCESS_ERR]
 
 
 def test_a_region_that_goes_ends_what_is_under_way() -> None:

@@ -295,7 +295,7 @@ def test_memory_that_goes_away_in_the_middle_of_a_message(opcode: SendOpcode, wi
     before = flow.receiver.arena.found()
     (_unbind if window else _deregister)(flow)
     world.run()
-    assert _ended(scene) == [_W.REM_OP_ERR]
+    assert _ended(scene) == [_W.REM_ACCESS_ERR]
     assert flow.receiver.qp.state is QPState.ERR
     assert flow.receiver.arena.found() == before
 
