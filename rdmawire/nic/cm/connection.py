@@ -17,7 +17,8 @@ class Connection:
     while none is known; ``answered`` the transaction of the message that is answered next.
     ``offer`` is what this side offers, ``terms`` what both agreed upon. ``again`` is what is sent
     once more where no answer came by ``answer_due`` (ns), ``tries`` times at most and every
-    ``period`` ns; ``deadline`` and ``place`` are its timer. ``reason`` and ``last_words`` are those
+    ``period`` ns; ``deadline`` and ``place`` are its timer. A peer's request came at ``since`` (ns)
+    and waits ``owner_timeout`` ns for the owner's answer. ``reason`` and ``last_words`` are those
     of a refusal. A ``silent`` one tells its owner nothing any more.
     """
 
@@ -36,6 +37,7 @@ class Connection:
         "last_words",
         "max_tries",
         "offer",
+        "owner_timeout",
         "path",
         "peer_id",
         "period",
@@ -47,6 +49,7 @@ class Connection:
         "service_id",
         "sidr_status",
         "silent",
+        "since",
         "state",
         "terms",
         "tid",
@@ -68,6 +71,7 @@ class Connection:
         self.place: int | None = None
         self.answer_due = 0
         self.period = self.timewait = 0
+        self.since = self.owner_timeout = 0
         self.tries = self.max_tries = 0
         self.again = b""
         self.psn = 0

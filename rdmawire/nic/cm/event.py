@@ -94,7 +94,10 @@ class ConnectError:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No answer came, however often it was asked (ETIMEDOUT)."""
+    """No answer came, however often it was asked (ETIMEDOUT).
+
+    Of a peer's request: it was not answered in time, and is gone.
+    """
 
     TYPE: ClassVar = CMEventType.UNREACHABLE
     id: int

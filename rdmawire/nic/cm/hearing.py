@@ -64,6 +64,7 @@ def _on_req(machine: "Machine", heard: Heard) -> Ignored | None:
     if reason is not None:
         machine.send(machine.path_to(heard), compose.rej_of(heard, reason))
         return None
+    machine.make_room_for(what.service_id, heard.source, datagrams=False)
     conn = request.connection_for(machine, req, what)
     machine.keep(conn)
     machine.registry.claim_peer(conn)
@@ -93,6 +94,7 @@ def _on_sidr_req(machine: "Machine", heard: Heard) -> Ignored | None:
         answer = compose.sidr_rep_of(heard, what.service_id, status)
         machine.send(machine.path_to(heard), answer)
         return None
+    machine.make_room_for(what.service_id, heard.source, datagrams=True)
     conn = request.look_for(machine, req, what)
     machine.keep(conn)
     machine.tell(conn, request.datagram_request(conn, heard))

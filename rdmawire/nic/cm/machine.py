@@ -6,12 +6,12 @@
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from rdmawire.memory.argument import check_able, check_kind, check_time
 from rdmawire.nic.address import AddressHandle
 from rdmawire.nic.cm.connection import Connection
-from rdmawire.nic.cm.event import CMEvent
+from rdmawire.nic.cm.event import CMEvent, CMEventType
 from rdmawire.nic.cm.gsi import GeneralServices
 from rdmawire.nic.cm.message import Heard
 from rdmawire.nic.cm.reaction import REACTIONS
@@ -20,6 +20,7 @@ from rdmawire.nic.cm.settings import CMSettings, duration
 from rdmawire.nic.cm.state import WAITS, CMState, Input, Wait
 from rdmawire.nic.cm.transition import CM_TRANSITIONS
 from rdmawire.nic.engine import Nic
+from rdmawire.nic.identifier import Randomness, unused
 from rdmawire.nic.timers import Timers
 
 DEFAULTS: Final = CMSettings()
@@ -29,12 +30,6 @@ _UNCONFIRMED = frozenset({CMState.REP_SENT, CMState.MRA_REP_RCVD})
 
 Neighbours = Callable[[bytes], bytes | None]
 """The Ethernet address (six octets) of the next hop to a GID, if there is one."""
-
-
-class Randomness(Protocol):
-    """Where ids, transactions, starting PSNs and ports come from: ``random.Random`` is one."""
-
-    def getrandbits(self, k: int, /) -> int: ...
 
 
 class Listener(NamedTuple):
@@ -49,6 +44,8 @@ class Machine:
     """All connections of one NIC, and the datagrams that are about them. Times are ns.
 
     ``unconfirmed`` are those that wait for an RTU, by the numbers of their queue pairs.
+    ``pending`` are requests that wait for the owner, by service id and whether it is one of
+    datagrams, then by id, the oldest first.
     """
 
     def __init__(
@@ -72,7 +69,7 @@ class Machine:
         self.unconfirmed: dict[int, Connection] = {}
         self.gsi = GeneralServices(nic)
         self.now = 0
-        self.pending: Counter[tuple[int, bool]] = Counter()
+        self.pending: dict[tuple[int, bool], dict[int, Connection]] = {}
         self.timers: Timers[Connection] = Timers()
         self._events: deque[CMEvent] = deque()
 
@@ -96,9 +93,8 @@ class Machine:
 
     def enter(self, conn: Connection, state: CMState) -> None:
         """Be in a state, and wait for what it waits for."""
-        self._count_pending(conn, -1)
         conn.state = state
-        self._count_pending(conn, 1)
+        self._note_pending(conn)
         self._wait(conn, WAITS.get(state, Wait.NOTHING))
         self._note_unconfirmed(conn)
         if state is CMState.CLOSED:
@@ -109,8 +105,15 @@ class Machine:
             self.timers.disarm(conn)
         elif wait is Wait.END:
             self.timers.arm(conn, self.now + conn.timewait)
+        elif wait is Wait.OWNER:
+            self.timers.arm(conn, self.now + conn.owner_timeout + self._extension(conn))
         else:
             self.timers.arm(conn, conn.answer_due)
+
+    def _extension(self, conn: Connection) -> int:
+        """What our MRA gave the owner besides (ns). IBA 12.6.6."""
+        extended = conn.state is CMState.MRA_REQ_SENT
+        return duration(self.settings.mra_timeout) if extended else 0
 
     def _note_unconfirmed(self, conn: Connection) -> None:
         if conn.state in _UNCONFIRMED:
@@ -118,9 +121,12 @@ class Machine:
         elif self.unconfirmed.get(conn.qpn) is conn:
             del self.unconfirmed[conn.qpn]
 
-    def _count_pending(self, conn: Connection, by: int) -> None:
+    def _note_pending(self, conn: Connection) -> None:
+        waiting = self.pending.setdefault((conn.service_id, conn.datagrams), {})
         if conn.state in _PENDING:
-            self.pending[conn.service_id, conn.datagrams] += by
+            waiting[conn.id] = conn
+        else:
+            waiting.pop(conn.id, None)
 
     def send(self, path: AddressHandle, message: bytes) -> None:
         """Send a datagram to the manager at the end of a path."""
@@ -134,14 +140,13 @@ class Machine:
     def keep(self, conn: Connection) -> None:
         """Count a new connection among the others."""
         self.registry.add(conn)
-        self._count_pending(conn, 1)
+        if conn.state in _PENDING:
+            self.enter(conn, conn.state)
 
     def new_connection(self, path: AddressHandle, service: int) -> Connection:
         """One with an id that no other has."""
         draw = self.random.getrandbits
-        number = draw(32)
-        while not number or self.registry.get(number) is not None:
-            number = draw(32)
+        number = unused(lambda: draw(32), self.registry.__contains__, 1, 1 << 32)
         return Connection(number, draw(64), path, service)
 
     def path_to(self, heard: Heard) -> AddressHandle:
@@ -153,10 +158,45 @@ class Machine:
         """Who waits for requests of a service."""
         return self.listeners.get((service, datagrams))
 
-    def has_room_for(self, service: int, *, datagrams: bool) -> bool:
-        """Whether one more request may wait for its answer."""
+    def has_room_for(self, service: int, source: bytes, *, datagrams: bool) -> bool:
+        """Whether one more request, of the peer ``source``, may wait for its answer."""
         key = (service, datagrams)
-        return not self.registry.full and self.pending[key] < self.listeners[key].backlog
+        return not self._is_full(key) or self._displaced_by(key, source) is not None
+
+    def make_room_for(self, service: int, source: bytes, *, datagrams: bool) -> None:
+        """Give up the request whose place one of ``source`` may take, if no place is free."""
+        key = (service, datagrams)
+        displaced = self._displaced_by(key, source) if self._is_full(key) else None
+        if displaced is not None:
+            self.step(displaced, Input.DISPLACED)
+
+    def _is_full(self, key: tuple[int, bool]) -> bool:
+        waiting = self.pending.get(key, ())
+        return self.registry.full or len(waiting) >= self.listeners[key].backlog
+
+    def _displaced_by(self, key: tuple[int, bool], source: bytes) -> Connection | None:
+        """The unanswered request that gives its place to one of ``source``, if any does.
+
+        It is the oldest of the peer that has most of them. That peer must have more than
+        ``source`` would have then, or have waited as long as anybody waits for an answer: so one
+        peer cannot shut out the others, nor can many for long.
+        """
+        waiting = self.pending.get(key, {})
+        counts = Counter(conn.remote for conn in waiting.values())
+        most = max(counts.values(), default=0)
+        oldest = next((conn for conn in waiting.values() if counts[conn.remote] == most), None)
+        if oldest is None:
+            return None
+        patient = self.now - oldest.since >= self.answer_time
+        return oldest if patient or counts[source] + 1 < most else None
+
+    def withdraw_request(self, conn: Connection) -> bool:
+        """Take back the event of a peer's request; whether the owner had not taken it yet."""
+        for told in self._events:
+            if told.id == conn.id and told.TYPE is CMEventType.CONNECT_REQUEST:
+                self._events.remove(told)
+                return True
+        return False
 
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
@@ -167,7 +207,7 @@ class Machine:
         check_time(now)
         self.now = now
         for conn in self.timers.due(now):
-            if WAITS[conn.state] is Wait.END:
+            if WAITS[conn.state] is not Wait.ANSWER:
                 self.step(conn, Input.EXPIRED)
             elif conn.tries:
                 conn.tries -= 1

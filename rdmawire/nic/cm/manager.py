@@ -21,12 +21,13 @@ from rdmawire.nic.cm.compose import room_in, room_in_request
 from rdmawire.nic.cm.connection import Connection
 from rdmawire.nic.cm.endpoint import bring_up_datagrams, check_fit, peer_has_sent
 from rdmawire.nic.cm.hearing import Ignored, hear, is_understood
-from rdmawire.nic.cm.machine import DEFAULTS, Listener, Machine, Neighbours, Randomness
+from rdmawire.nic.cm.machine import DEFAULTS, Listener, Machine, Neighbours
 from rdmawire.nic.cm.message import Heard, read
 from rdmawire.nic.cm.service import Endpoints, flow_label, has_ip_header
 from rdmawire.nic.cm.settings import CMSettings, ConnParam, Terms, ack_timeout, duration
 from rdmawire.nic.cm.state import CMState, Input
 from rdmawire.nic.engine import Nic
+from rdmawire.nic.identifier import Randomness
 from rdmawire.nic.ownership import check_qp
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPType

@@ -1,10 +1,11 @@
 """A NIC and its connection manager as one port: the manager sees each frame's outcome at once."""
 
 from rdmawire.nic.cm.event import CMEvent
-from rdmawire.nic.cm.machine import DEFAULTS, Neighbours, Randomness
+from rdmawire.nic.cm.machine import DEFAULTS, Neighbours
 from rdmawire.nic.cm.manager import ConnectionManager
 from rdmawire.nic.cm.settings import CMSettings
 from rdmawire.nic.engine import Nic
+from rdmawire.nic.identifier import Randomness
 
 
 class ManagedPort:

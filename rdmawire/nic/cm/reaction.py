@@ -71,6 +71,10 @@ def _refuse_stale(machine: "Machine", conn: Connection, _: Heard | None) -> None
     machine.send(conn.path, compose.rej(conn, RejectReason.STALE_CONNECTION, machine.nic.device))
 
 
+def _refuse_full(machine: "Machine", conn: Connection, _: Heard | None) -> None:
+    machine.send(conn.path, compose.rej(conn, RejectReason.NO_RESOURCES, machine.nic.device))
+
+
 def _take_rep(machine: "Machine", conn: Connection, heard: Heard | None) -> None:
     """The peer's depths are ours exchanged, and never more than was asked for. IBA 12.7.29."""
     if heard is None or not isinstance(heard.message, REP):
@@ -149,6 +153,11 @@ def _tell_unreachable(machine: "Machine", conn: Connection, _: Heard | None) -> 
     machine.tell(conn, event.Unreachable(conn.id))
 
 
+def _tell_unanswered(machine: "Machine", conn: Connection, _: Heard | None) -> None:
+    if not machine.withdraw_request(conn):
+        machine.tell(conn, event.Unreachable(conn.id))
+
+
 def _tell_rejected(machine: "Machine", conn: Connection, heard: Heard | None) -> None:
     if heard is not None and isinstance(heard.message, REJ):
         reason = _named(RejectReason, heard.message.reason)
@@ -185,6 +194,7 @@ REACTIONS: dict[Do, Reaction] = {
     Do.REFUSE: _refuse,
     Do.REFUSE_LATE: _refuse_late,
     Do.REFUSE_STALE: _refuse_stale,
+    Do.REFUSE_FULL: _refuse_full,
     Do.TAKE_REP: _take_rep,
     Do.PUT_OFF: _put_off,
     Do.BRING_UP: _bring_up,
@@ -194,6 +204,7 @@ REACTIONS: dict[Do, Reaction] = {
     Do.TELL_RESOLVED: _tell_resolved,
     Do.TELL_UNRESOLVED: _tell_unresolved,
     Do.TELL_UNREACHABLE: _tell_unreachable,
+    Do.TELL_UNANSWERED: _tell_unanswered,
     Do.TELL_REJECTED: _tell_rejected,
     Do.TELL_DISCONNECTED: _tell_disconnected,
     Do.TELL_CUT_OFF: _tell_cut_off,

@@ -23,6 +23,9 @@ class Registry:
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._by_id.values())
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._by_id
+
     @property
     def full(self) -> bool:
         """Whether there is room for none more."""

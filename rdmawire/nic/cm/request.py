@@ -93,7 +93,7 @@ def _other_partition(machine: "Machine", req: REQ, _: Asked) -> bool:
 
 
 def _no_room(machine: "Machine", _: REQ, what: Asked) -> bool:
-    return not machine.has_room_for(what.service_id, datagrams=False)
+    return not machine.has_room_for(what.service_id, what.heard.source, datagrams=False)
 
 
 _R = RejectReason
@@ -125,7 +125,7 @@ def sidr_refusal(machine: "Machine", what: Asked) -> SIDRStatus | None:
     listened = machine.listener(what.service_id, datagrams=True) is not None
     if not listened or not _is_for(machine, what):
         return SIDRStatus.UNSUPPORTED_SERVICE_ID
-    if not machine.has_room_for(what.service_id, datagrams=True):
+    if not machine.has_room_for(what.service_id, what.heard.source, datagrams=True):
         return SIDRStatus.REJECTED
     return None
 
@@ -166,6 +166,7 @@ def connection_for(machine: "Machine", req: REQ, what: Asked) -> Connection:
     )
     conn.period = duration(req.local_cm_response_timeout)
     conn.max_tries = req.max_cm_retries
+    conn.owner_timeout = max(machine.answer_time, conn.period * (conn.max_tries + 1))
     conn.timewait = duration(path.local_ack_timeout)
     conn.state = CMState.REQ_RCVD
     return conn
@@ -177,6 +178,7 @@ def look_for(machine: "Machine", req: SIDRREQ, what: Asked) -> Connection:
     conn.peer_id = req.request_id
     conn.datagrams = True
     conn.timewait = machine.answer_time * (machine.settings.max_cm_retries + 1)
+    conn.owner_timeout = conn.timewait
     conn.state = CMState.SIDR_REQ_RCVD
     return conn
 
@@ -184,6 +186,7 @@ def look_for(machine: "Machine", req: SIDRREQ, what: Asked) -> Connection:
 def _passive(machine: "Machine", what: Asked, path: AddressHandle) -> Connection:
     conn = machine.new_connection(path, what.service_id)
     conn.active = False
+    conn.since = machine.now
     conn.answered = what.heard.tid
     conn.endpoints = what.endpoints
     return conn

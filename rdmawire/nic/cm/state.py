@@ -50,6 +50,8 @@ class Input(Enum):
     """No answer came, however often it was asked."""
     EXPIRED = auto()
     """What had to be waited for is over."""
+    DISPLACED = auto()
+    """Its place among the unanswered requests is another peer's now."""
 
     CONNECT = auto()
     RESOLVE = auto()
@@ -82,6 +84,8 @@ class Wait(Enum):
     """The peer's, asked for again until that was done often enough."""
     END = auto()
     """Until everything on its way has arrived or is lost."""
+    OWNER = auto()
+    """The owner's answer, until the peer has given up."""
 
 
 WAITS: dict[CMState, Wait] = {
@@ -91,7 +95,10 @@ WAITS: dict[CMState, Wait] = {
     CMState.MRA_REP_RCVD: Wait.ANSWER,
     CMState.DREQ_SENT: Wait.ANSWER,
     CMState.SIDR_REQ_SENT: Wait.ANSWER,
+    CMState.REQ_RCVD: Wait.OWNER,
+    CMState.MRA_REQ_SENT: Wait.OWNER,
+    CMState.SIDR_REQ_RCVD: Wait.OWNER,
     CMState.TIMEWAIT: Wait.END,
     CMState.SIDR_REP_SENT: Wait.END,
 }
-"""In all other states the owner is waited for, or nobody."""
+"""In all other states the owner is waited for without end, or nobody."""

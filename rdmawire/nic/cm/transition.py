@@ -31,6 +31,8 @@ class Do(Enum):
     """REJ: no answer came in time."""
     REFUSE_STALE = auto()
     """REJ: this connection is over."""
+    REFUSE_FULL = auto()
+    """REJ: too many requests wait for an answer."""
 
     TAKE_REP = auto()
     """Learn who the peer is, and show that to an owner who wants to see it."""
@@ -47,6 +49,8 @@ class Do(Enum):
     TELL_RESOLVED = auto()
     TELL_UNRESOLVED = auto()
     TELL_UNREACHABLE = auto()
+    TELL_UNANSWERED = auto()
+    """An owner who has not seen the request yet need not hear of it."""
     TELL_REJECTED = auto()
     TELL_DISCONNECTED = auto()
     TELL_CUT_OFF = auto()
@@ -106,6 +110,8 @@ _ROWS = (
     Row(_ASKED, (_I.ACCEPT,), _S.REP_SENT, (_D.BRING_UP, _D.SEND_REP)),
     Row(_ASKED, (_I.REJECT, _I.DESTROY), _S.CLOSED, (_D.REFUSE,)),
     Row(_ASKED, _REJECTED, _S.CLOSED, (_D.TELL_REJECTED,)),
+    Row(_ASKED, (_I.EXPIRED,), _S.CLOSED, (_D.REFUSE_LATE, _D.TELL_UNANSWERED)),
+    Row(_ASKED, (_I.DISPLACED,), _S.CLOSED, (_D.REFUSE_FULL, _D.TELL_UNANSWERED)),
     Row((_S.REP_SENT,), (_I.MRA_OF_REP,), _S.MRA_REP_RCVD, (_D.PUT_OFF,)),
     Row(_ANSWERING, (_I.REQ,), None, (_D.SEND_AGAIN,)),
     Row(_ANSWERING, (_I.RTU, _I.DATA), _S.ESTABLISHED, (_D.TELL_ESTABLISHED,)),
@@ -144,6 +150,8 @@ _ROWS = (
         _S.SIDR_REP_SENT,
         (_D.SEND_SIDR_REP,),
     ),
+    Row((_S.SIDR_REQ_RCVD,), (_I.EXPIRED,), _S.CLOSED, (_D.TELL_UNANSWERED,)),
+    Row((_S.SIDR_REQ_RCVD,), (_I.DISPLACED,), _S.CLOSED, (_D.SEND_SIDR_REP, _D.TELL_UNANSWERED)),
     Row((_S.SIDR_REP_SENT,), (_I.SIDR_REQ,), None, (_D.SEND_AGAIN,)),
     Row((_S.SIDR_REP_SENT,), (_I.DESTROY,), None),
     Row((_S.SIDR_REP_SENT,), (_I.EXPIRED,), _S.CLOSED),

@@ -18,7 +18,7 @@ from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.mad import MAD, SIZE
 from rdmawire.wire.management import ManagementClass
 from tests.nic.cm.forge import PEER_ID, Forger, deaf
-from tests.nic.cm.stage import UP, Side, Two, connected, message_in
+from tests.nic.cm.stage import SERVICE, UP, Side, Two, connected, message_in
 from tests.nic.cm.test_transition import CALL, SAY, SCENES
 
 SEEDS = 60
@@ -166,7 +166,7 @@ def test_a_flood_of_requests_fills_no_more_than_the_backlog() -> None:
     for number in range(3 * SENDS):
         forger.req(id=1 + number, qpn=1 + number)
     manager = two.server.manager
-    assert len(manager.registry) == manager.pending.total() == 16
+    assert len(manager.registry) == len(manager.pending[SERVICE, False]) == 16
     assert manager.gsi.lost == 3 * SENDS - 16 - SENDS
     assert len(two.server.nic.device.qps[1].rq) == RECEIVES
 

@@ -300,7 +300,7 @@ def test_messages_with_ids_of_nobody_are_ignored(state: CMState) -> None:
 
 def test_all_messages_and_calls_are_in_the_grids() -> None:
     of_owner = {Input.CONNECT, Input.RESOLVE}
-    by_themselves = {Input.DATA, Input.GIVEN_UP, Input.EXPIRED}
+    by_themselves = {Input.DATA, Input.GIVEN_UP, Input.EXPIRED, Input.DISPLACED}
     listed = {what for _, what, _ in cells(GRID)} | {what for _, what, _ in cells(CALL_GRID)}
     assert listed == set(Input) - of_owner - by_themselves
     assert set(SCENES) == set(CMState) - {S.IDLE, S.CLOSED}
@@ -311,7 +311,8 @@ def test_the_clock_and_the_data_have_rows_where_they_can_come() -> None:
     for state in CMState:
         wait = WAITS.get(state, Wait.NOTHING)
         assert ((state, Input.GIVEN_UP) in CM_TRANSITIONS) == (wait is Wait.ANSWER)
-        assert ((state, Input.EXPIRED) in CM_TRANSITIONS) == (wait is Wait.END)
+        assert ((state, Input.EXPIRED) in CM_TRANSITIONS) == (wait in (Wait.END, Wait.OWNER))
+        assert ((state, Input.DISPLACED) in CM_TRANSITIONS) == (wait is Wait.OWNER)
         confirmed_by_data = state in (S.REP_SENT, S.MRA_REP_RCVD)
         assert ((state, Input.DATA) in CM_TRANSITIONS) == confirmed_by_data
 
