@@ -1,13 +1,13 @@
 """Regular expressions: the same finds as `re`, and never any longer than the subject asks for."""
 
 import re
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.analysis.filter.pattern import Pattern, PatternError
+from tests.waiting import calls
 
 LETTERS = st.sampled_from(
     ["a", "b", "B", "\\n", ".", "\\d", "\\W", "[ab]", "[^a]", "[a-c0]", "\\x41"]
@@ -113,6 +113,5 @@ def test_any_pattern_is_a_pattern_or_an_error_of_one_line(pattern: bytes, subjec
 )
 def test_no_pattern_hangs(pattern: str) -> None:
     subject = b"ab" * 1000 + b"a" * 30_000
-    begun = time.monotonic()
-    Pattern(pattern.encode()).found_in(subject)
-    assert time.monotonic() - begun < 10
+    compiled = Pattern(pattern.encode())
+    assert calls(lambda: compiled.found_in(subject)) < 4 * len(subject)

@@ -13,6 +13,7 @@ import pytest
 from rdmawire.capture import open_capture
 from rdmawire.capture.source import Source, open_source
 from rdmawire.errors import CaptureError
+from tests.waiting import HANG
 
 from .samples import RECORDS, pcap
 
@@ -193,7 +194,7 @@ def test_records_come_as_soon_as_they_are_whole(tmp_path: Path) -> None:
     reading.start()
     with pipe.open("wb", buffering=0) as stream:
         stream.write(octets[: 24 + 76])
-        reading.join(10)
+        reading.join(HANG)
         reader = seen[0]
         assert next(iter(reader)) == RECORDS[0]  # type: ignore[call-overload]
         stream.write(octets[24 + 76 :])

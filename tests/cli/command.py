@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import HANG
+
 CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = str(CAPTURES / "linux" / "rxe61_rnr.pcap")
 WRITE = str(CAPTURES / "linux" / "rxe61_write_bw.pcap")
@@ -28,7 +30,7 @@ def rdmawire(
         input=stdin,
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=HANG,
         env={**os.environ, "TZ": "UTC", **(env or {})},
     )
     assert b"Traceback" not in done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
+from tests.waiting import HANG
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_wrong_usage_is_status_two_and_names_the_help(words: tuple[str, ...], me
 def test_a_closed_pipe_is_silent() -> None:
     command = " ".join(f"'{word}'" for word in [*RDMAWIRE, "dissect", "-V", RNR]) + " | head -1"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, check=False, timeout=60
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, check=False, timeout=HANG
     )
     assert done.stderr == b""
     assert done.returncode == 0
@@ -186,7 +187,7 @@ def test_help_has_examples(command: list[str]) -> None:
 def test_a_terminal_is_not_waited_for() -> None:
     control, terminal = os.openpty()
     done = subprocess.run(
-        [*RDMAWIRE, "dissect"], stdin=terminal, capture_output=True, check=False, timeout=60
+        [*RDMAWIRE, "dissect"], stdin=terminal, capture_output=True, check=False, timeout=HANG
     )
     os.close(control)
     os.close(terminal)
@@ -216,7 +217,7 @@ def test_an_interrupt_is_one_line() -> None:
     running.stdin.flush()
     running.stdout.read(1)  # it is at work
     running.send_signal(2)
-    _, errors = running.communicate(timeout=30)
+    _, errors = running.communicate(timeout=HANG)
     assert running.returncode == 130
     assert errors.decode().strip() == "rdmawire: interrupted"
 

@@ -9,6 +9,7 @@ import pytest
 from rdmawire.capture import COMMENT, Record, create_capture, open_capture
 from rdmawire.wire.roce import parse
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR, rdmawire, refused
+from tests.waiting import HANG
 
 RPING = str(CAPTURES / "linux" / "rxe61_rping.pcap")
 SIW = str(CAPTURES / "linux" / "siw612crc_rping.pcap")
@@ -220,7 +221,7 @@ def test_it_stands_in_a_pipe(tmp_path: Path) -> None:
     octets = Path(RPING).read_bytes()
     done = subprocess.run(
         [*RDMAWIRE, "edit", "-q", "--time-shift", "-1.5s", "-w", "-"],
-        input=octets, capture_output=True, check=True, timeout=60,
+        input=octets, capture_output=True, check=True, timeout=HANG,
     )  # fmt: skip
     assert done.stderr == b""
     out = tmp_path / "out.pcap"
@@ -317,6 +318,6 @@ def test_a_mistake_in_a_file_of_maps_is_one_line(tmp_path: Path) -> None:
 def test_a_pipe_by_its_descriptor_is_written_to(name: str) -> None:
     line = f'"$@" -q -w {name} {RNR} | cat'
     words = ["bash", "-c", line, "bash", *RDMAWIRE, "edit"]
-    made = subprocess.run(words, capture_output=True, check=True, timeout=60)
+    made = subprocess.run(words, capture_output=True, check=True, timeout=HANG)
     assert made.stderr == b""
     assert made.stdout == Path(RNR).read_bytes()

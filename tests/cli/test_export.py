@@ -4,7 +4,6 @@ import io
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from pyarrow import csv, parquet
 from rdmawire.analysis.columns import read_columns
 from rdmawire.cli import at_once
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR, WRITE, broken, rdmawire, refused
+from tests.waiting import HANG, asleep, wait_until
 
 
 def test_csv_goes_to_standard_output() -> None:
@@ -122,7 +122,7 @@ def test_rows_of_what_is_still_captured_come_when_there_are_enough() -> None:
         assert running.stdin is not None
         running.stdin.write(Path(RNR).read_bytes())
         running.stdin.flush()
-        assert running.wait(30) == 0
+        assert running.wait(HANG) == 0
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
@@ -138,13 +138,9 @@ def test_who_ends_it_half_way_finds_nothing_of_it(
         assert running.stdin is not None
         running.stdin.write(Path(RNR).read_bytes())
         running.stdin.flush()
-        for _ in range(3000):
-            if len(list(tmp_path.iterdir())) > 1:
-                break
-            time.sleep(0.01)
-        time.sleep(0.1)
+        wait_until(lambda: len(list(tmp_path.iterdir())) > 1 and asleep(running))
         running.send_signal(number)
-        _, errors = running.communicate(timeout=30)
+        _, errors = running.communicate(timeout=HANG)
     assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
     assert running.returncode == (130 if number == signal.SIGINT else -number)
     assert errors == (b"rdmawire: interrupted\n" if number == signal.SIGINT else b"")

@@ -4,13 +4,13 @@ import json
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from rdmawire.capture import open_capture
 from tests.cli.command import RDMAWIRE, rdmawire, refused
+from tests.waiting import HANG, wait_until
 
 _COUNTED = ("messages", "frames", "retransmits", "NAKs", "frames lost")
 README = Path(__file__).parents[2] / "README.md"
@@ -65,7 +65,7 @@ def test_the_suffix_says_the_form(tmp_path: Path, suffix: str, form: str, packin
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
 def test_standard_output_has_the_capture_and_nothing_else(name: str) -> None:
     program = [*RDMAWIRE, "gen", "atomic", "--count", "3", "-w", name]
-    made = subprocess.run(program, capture_output=True, check=True, timeout=60)
+    made = subprocess.run(program, capture_output=True, check=True, timeout=HANG)
     assert b"messages" in made.stderr
     said = rdmawire("dissect", "-q", "-", stdin=made.stdout)
     assert "6 frames; ICRC 6 good" in said.stdout
@@ -202,10 +202,9 @@ def test_an_interrupted_run_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     program = [*RDMAWIRE, "gen", "write", "--count", "1000000000", "-w", str(path)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        while not list(tmp_path.iterdir()):
-            time.sleep(0.05)
+        wait_until(lambda: [path for path in tmp_path.iterdir() if path.stat().st_size > 0])
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=30)
+        _, said = running.communicate(timeout=HANG)
     assert running.returncode == 130
     assert said == b"rdmawire: interrupted\n"
     assert not list(tmp_path.iterdir())

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import RDMAWIRE, RNR, rdmawire
+from tests.waiting import HANG, asleep, wait_until
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 EDIT = ("edit", "--ttl", "3")
@@ -28,13 +28,10 @@ def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def wait_for_part(folder: Path) -> None:
-    for _ in range(3000):
-        if len(list(folder.iterdir())) > 1:
-            time.sleep(0.1)
-            return
-        time.sleep(0.01)
-    raise AssertionError("nothing is being written")
+def is_at_work(process: subprocess.Popen[bytes], folder: Path) -> bool:
+    """Whether a second file stands in the folder, and is written or waits for input."""
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    return len(sizes) > 1 and (min(sizes) > 0 or asleep(process))
 
 
 @pytest.mark.parametrize("words", [EDIT, GEN], ids=lambda words: words[0])
@@ -45,9 +42,9 @@ def test_who_ends_it_finds_nothing_of_it_and_what_was_there(
     path = tmp_path / "out.pcap"
     path.write_text("earlier")
     with running(*words, "-w", str(path)) as process:
-        wait_for_part(tmp_path)
+        wait_until(lambda: is_at_work(process, tmp_path))
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=HANG)
     assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert errors == (b"rdmawire: interrupted\n" if number == signal.SIGINT else b"")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR
+from tests.waiting import HANG
 
 BAD_ICRC = str(CAPTURES / "faulty" / "bad_icrc.pcap")
 FAILURES = [
@@ -22,7 +23,7 @@ FAILURES = [
 def shell(line: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     """Run ``line`` in bash, where ``"$@"`` is rdmawire with these words."""
     command = ["bash", "-o", "pipefail", "-c", line, "bash", *RDMAWIRE, *words]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, check=False, timeout=HANG)
 
 
 @pytest.mark.parametrize("elsewhere", ["2>&-", "2>/dev/full", "2> >(exec true)"])
@@ -52,7 +53,7 @@ def test_a_stream_that_does_not_wait_gets_all_of_the_output() -> None:
     os.close(writing)
     with open(reading, "rb") as pipe:
         found = pipe.read()
-    assert running.wait(timeout=60) == 0
+    assert running.wait(timeout=HANG) == 0
     assert found == subprocess.run(words, capture_output=True, check=True).stdout
 
 

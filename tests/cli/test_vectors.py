@@ -9,6 +9,7 @@ import pytest
 
 from rdmawire.capture import open_capture
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR, rdmawire, refused
+from tests.waiting import HANG
 
 TIMER = "rnr-timer-12"
 
@@ -78,7 +79,7 @@ def test_frames_of_several_link_types_take_a_pcapng(tmp_path: Path) -> None:
 
 def test_frames_go_down_a_pipe_and_the_list_beside_it(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*RDMAWIRE, "vectors", "-w", "-", TIMER], capture_output=True, check=True, timeout=60
+        [*RDMAWIRE, "vectors", "-w", "-", TIMER], capture_output=True, check=True, timeout=HANG
     )
     assert done.stderr.startswith(TIMER.encode())
     path = tmp_path / "piped.pcap"

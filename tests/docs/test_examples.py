@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.waiting import HANG
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -67,7 +69,7 @@ def test_commands_print_what_the_page_shows(block: Block, tmp_path: Path) -> Non
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            check=False, timeout=60,
+            check=False, timeout=HANG,
         )  # fmt: skip
         assert matches(expected, done.stdout), f"$ {command}{done.stdout}"
 

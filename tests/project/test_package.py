@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -59,7 +61,7 @@ def test_the_installed_command_knows_the_scenarios_that_come_with_it(
     fresh: Path, tmp_path: Path
 ) -> None:
     command = [str(fresh / "rdmawire"), "run", "--quiet", "lost-first"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=HANG)
 
 
 def test_the_installed_command_dissects(fresh: Path, tmp_path: Path) -> None:

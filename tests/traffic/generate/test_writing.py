@@ -15,6 +15,7 @@ from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.repeating import Repetition
 from rdmawire.traffic.generate.writing import _repeats, generate
 from tests.traffic.generate.made import made, short_rounds, writing
+from tests.waiting import HANG
 
 ENVIRONMENTS = (
     {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "LC_ALL": "C"},
@@ -38,7 +39,7 @@ def test_the_same_seed_gives_the_same_octets_in_any_environment() -> None:
             cwd=Path(__file__).parents[3],
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=HANG,
         ).stdout
         for environment in ENVIRONMENTS
     }

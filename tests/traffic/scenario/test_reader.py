@@ -39,6 +39,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
 from tests.traffic.scenario.base import mistakes_of, read
+from tests.waiting import HANG
 
 HERE = Path(__file__).parent
 
@@ -411,7 +412,7 @@ def test_yaml_is_imported_when_a_scenario_is_read_and_not_before() -> None:
         "r.read_scenario(sys.argv[1]); assert 'yaml' in sys.modules"
     )
     command = [sys.executable, "-c", code, str(HERE / "shortest.yaml")]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=HANG)
 
 
 def test_reading_twice_gives_the_same() -> None:
