@@ -25,7 +25,13 @@ def _other_service(qp: QueuePair, flow: Flow) -> bool:
         return True
     if flow.shape.response:
         return not (qp.service.reliable and qp.service.sends)
-    return flow.bth.opcode not in ROLES[qp.type]
+    return flow.bth.opcode not in ROLES[qp.type] and not flow.malformed
+
+
+def _not_answered(qp: QueuePair, flow: Flow) -> bool:
+    """A malformed request, to a queue pair or device that does not answer such. IBA 9.7.4.1."""
+    answers = ROLES[qp.type] and qp.device.profile.naks_malformed_requests
+    return flow.malformed and not answers
 
 
 def _other_partition(qp: QueuePair, flow: Flow) -> bool:
@@ -48,6 +54,7 @@ def _other_peer(qp: QueuePair, flow: Flow) -> bool:
 
 _RULES: tuple[tuple[Drop, Callable[[QueuePair, Flow], bool]], ...] = (
     (Drop.QP_TYPE, _other_service),
+    (Drop.MALFORMED, _not_answered),
     (Drop.PKEY, _other_partition),
     (Drop.PEER, _other_peer),
 )

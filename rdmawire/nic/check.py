@@ -17,6 +17,7 @@ from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE, LONGEST_MESSAGE
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import Placement, Selectivity
+from rdmawire.wire.opcode import SHAPES
 
 
 def check_psn(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
@@ -51,6 +52,13 @@ def check_op_begins(qp: QueuePair, role: Role, request: Arrival) -> Fault | None
 def check_op_valid(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     """The queue pair's own rights allow the operation. IBA 9.7.4.1.4, 11.2.5.2."""
     return Fault.OP_VALID if role.access & ~qp.access else None
+
+
+def check_shape(_: QueuePair, __: Role, request: Arrival) -> Fault | None:
+    """The opcode is not reserved, and the operation has the payload. IBA 9.7.4.1.4, 9.7.4.1.6."""
+    if request.flow.malformed:
+        return Fault.LENGTH if request.flow.bth.opcode in SHAPES else Fault.OP_VALID
+    return None
 
 
 def check_xrcsrq(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:

@@ -17,7 +17,7 @@ from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.raw import deliver
 from rdmawire.nic.requester import send
-from rdmawire.nic.responder import CONGESTION, ROLES, respond, resume
+from rdmawire.nic.responder import CONGESTION, MALFORMED, ROLES, respond, resume
 from rdmawire.nic.retry import timed_out
 from rdmawire.nic.role import Role
 from rdmawire.nic.run import take_run
@@ -212,6 +212,8 @@ def _role(qp: QueuePair, flow: Flow) -> Role | None:
     """The row of the responder that a packet is for; ``None`` where it is a response."""
     if flow.bth.opcode == Opcode.CNP:
         return CONGESTION
+    if flow.malformed:
+        return MALFORMED
     return ROLES[qp.type].get(flow.bth.opcode)
 
 

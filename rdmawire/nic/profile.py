@@ -131,6 +131,9 @@ class Profile:
     ignores_srq_pd: bool
     """Whether receives of a shared receive queue are in the domain of the queue pair that takes
     them, not in the queue's. IBA 10.2.9."""
+    naks_malformed_requests: bool
+    """Whether a reserved opcode, or a payload that the operation does not have, is answered with a
+    NAK (invalid request). IBA 9.7.4.1.4, 9.7.4.1.6."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
 
@@ -182,6 +185,7 @@ IBTA: Final = Profile(
     reads_beyond=0,  # IBA 9.7.4.1.5
     resumed_reads_go_on=False,
     ignores_srq_pd=False,
+    naks_malformed_requests=True,
     local_inv_waits=False,
 )
 """The standard. The default."""
@@ -240,6 +244,7 @@ RXE: Final = Profile(
     reads_beyond=512,
     resumed_reads_go_on=True,
     ignores_srq_pd=True,
+    naks_malformed_requests=False,
     local_inv_waits=True,
 )
 """Linux soft-RoCE."""

@@ -51,7 +51,7 @@ def _again(
     Of a FLUSH or an ATOMIC WRITE the opcode alone is compared: nothing is done again, and Linux
     repeats them with an address of 0.
     """
-    if resource.opcode != request.flow.bth.opcode:
+    if request.flow.malformed or resource.opcode != request.flow.bth.opcode:
         return None
     if resource.original is not None:
         same = request.extended[role.atomiceth] == resource.asked

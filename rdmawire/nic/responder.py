@@ -122,6 +122,15 @@ def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
 CONGESTION = Role(REQUEST, True, True, (_note_congestion,), changes_memory=False)
 """A CNP, of whatever service."""
 
+MALFORMED = Role(
+    REQUEST,
+    True,
+    True,
+    (check.check_psn, check.check_op_seq, check.check_shape),
+    changes_memory=False,
+)
+"""A reserved opcode, or a payload that the operation does not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
+
 _GOING_ON: tuple[Step, ...] = (check.check_fit, execute.place)
 _STARTS = (Part.FIRST, Part.ONLY)
 _ENDS = (Part.LAST, Part.ONLY)

@@ -9,6 +9,7 @@ build (tags, options, UDP with a checksum) are taken apart each time.
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +25,7 @@ from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece
-from rdmawire.wire.opcode import SHAPES, Opcode, Part, Shape
+from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.psn import MODULUS
 
@@ -78,15 +79,29 @@ class Flow:
 
     ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
     congestion (RFC 3168, 5), CNPs aside, or two ends would tell each other for ever; ``solicited``
-    ones have the Solicited Event bit (IBA 9.2.3). ``ways`` is for the engine: who takes them, by
-    which row.
+    ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
+    opcode, or with a payload that their operation does not have: all behind the BTH is payload.
+    ``ways`` is for the engine: who takes them, by which row.
     """
 
-    __slots__ = ("bth", "headers", "layout", "marked", "runs", "shape", "solicited", "ways")
+    __slots__ = (
+        "bth",
+        "headers",
+        "layout",
+        "malformed",
+        "marked",
+        "runs",
+        "shape",
+        "solicited",
+        "ways",
+    )
 
-    def __init__(self, bth: BTH, headers: tuple[Piece, ...], layout: Layout) -> None:
+    def __init__(
+        self, bth: BTH, headers: tuple[Piece, ...], layout: Layout, *, malformed: bool = False
+    ) -> None:
         self.bth = bth
-        self.shape: Shape = SHAPES[bth.opcode]
+        self.malformed = malformed
+        self.shape: Shape = _MALFORMED[bth.opcode] if malformed else SHAPES[bth.opcode]
         self.solicited = bool(bth.se)
         self.headers = headers
         self.layout = layout
@@ -95,6 +110,20 @@ class Flow:
         )
         self.runs = self.shape.part is Part.MIDDLE and not self.marked
         self.ways: tuple[tuple[QueuePair, Role | None], ...] = ()
+
+
+def _malformed_shapes() -> dict[int, Shape]:
+    """What a malformed packet may be: any request of a service that answers it, or reserved."""
+    shapes = {}
+    for service in (Service.RC, Service.XRC):
+        only = replace(SHAPES[service << 5 | Operation.SEND_ONLY], headers=())
+        for opcode in range(service << 5, service + 1 << 5):
+            if opcode not in SHAPES or not SHAPES[opcode].response:
+                shapes[opcode] = only
+    return shapes
+
+
+_MALFORMED = _malformed_shapes()
 
 
 class Arrival(NamedTuple):
@@ -145,12 +174,15 @@ class Unsealer:
     def _admit(self, frame: bytes, head: int) -> Flow | None:
         """The flow of a frame whose head was not seen before, if it is one to take."""
         try:
-            parsed = roce.parse(frame)
+            parsed, malformed = roce.parse(frame), False
         except WireError:
-            return self._drop(Drop.MALFORMED)
-        if reason := self._refused(parsed):
+            found = _malformed_request(frame)
+            if found is None:
+                return self._drop(Drop.MALFORMED)
+            parsed, malformed = found, True
+        if reason := self._refused(parsed, malformed=malformed):
             return self._drop(reason)
-        flow = _flow(frame, parsed)
+        flow = _flow(frame, parsed, malformed=malformed)
         if flow.layout.word == head and not _has_checksum(parsed):
             self._keep(frame[:head], flow)
         return flow
@@ -160,11 +192,13 @@ class Unsealer:
             self._flows.clear()
         self._flows[head] = flow
 
-    def _refused(self, frame: roce.Frame) -> Drop | None:
+    def _refused(self, frame: roce.Frame, *, malformed: bool) -> Drop | None:
         """Why a frame is not taken, if so."""
         for reason, broken in _RULES:
             if broken(frame):
                 return reason
+        if not malformed and frame.packet.bth.opcode not in SHAPES:
+            return Drop.OPCODE
         return None if self._is_mine(frame.headers) else Drop.NOT_MINE
 
     def _drop(self, reason: Drop) -> Flow | None:
@@ -172,15 +206,41 @@ class Unsealer:
         return None
 
 
-def _flow(frame: bytes, parsed: roce.Frame) -> Flow:
+def _malformed_request(frame: bytes) -> roce.Frame | None:
+    """The frame of a request that the standard gives no meaning, if its BTH can be read.
+
+    It is read as a vendor's packet is, of which only the BTH is known. Packets whose length is no
+    multiple of four bytes are none at all (IBA 9.2.5), nor are those too short for their headers.
+    """
+    place = roce.bth_offset(frame, 0, len(frame))
+    opcode = frame[place] if place >= 0 else None
+    if opcode is None or opcode not in _MALFORMED:
+        return None
+    try:
+        parsed = roce.parse(frame[:place] + _VENDOR + frame[place + 1 :])
+    except WireError:
+        return None
+    packet = parsed.packet
+    length = len(packet.payload) + len(packet.pad)
+    headers = LAYOUTS[opcode].size if opcode in LAYOUTS else 0
+    if length % 4 or length < headers:
+        return None
+    return parsed._replace(packet=packet._replace(bth=packet.bth.replace(opcode=opcode)))
+
+
+_VENDOR = bytes([Service.VENDOR_6 << 5])
+
+
+def _flow(frame: bytes, parsed: roce.Frame, *, malformed: bool) -> Flow:
     bth = parsed.packet.bth
     word = word_offset(parsed.headers)
     payload = word - HEAD_OF_BTH + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
     pad = payload + len(parsed.packet.payload)
     crc = state_behind(frame[:word], parsed.headers)
     end = pad + bth.padcnt + ICRC.SIZE
-    layout = Layout(_READERS.get(bth.opcode), word, payload, pad, end, crc)
-    return Flow(bth, parsed.headers, layout)
+    read = None if malformed else _READERS.get(bth.opcode)
+    layout = Layout(read, word, payload, pad, end, crc)
+    return Flow(bth, parsed.headers, layout, malformed=malformed)
 
 
 def _has_checksum(frame: roce.Frame) -> bool:
@@ -204,6 +264,5 @@ _RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
     (Drop.HEADERS, _other_version),
     (Drop.HEADERS, lambda frame: frame.seal().headers != frame.headers),
     (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
-    (Drop.OPCODE, lambda frame: frame.packet.bth.opcode not in SHAPES),
 )
 """Why a frame is not taken, whatever its addresses: what must not hold, in the headers' order."""
