@@ -122,7 +122,10 @@ def _type_2(broken: Broken) -> Broken:
     return lambda mw, mr, bind: mw.type is not WindowType.TYPE_1 and broken(mw, mr, bind)
 
 
-def _other_domain(mw: MemoryWindow, _: Region, bind: Bind) -> bool:
+_OTHER_DOMAIN: Final = "the queue pair is of another domain"
+
+
+def _is_of_other_domain(mw: MemoryWindow, bind: Bind) -> bool:
     """A bind is of a queue pair; only type 1 may be bound without."""
     by_none = bind.pd is None and mw.type is WindowType.TYPE_1
     return bind.pd is not mw.home and not by_none
@@ -154,7 +157,7 @@ REFUSALS: Final[tuple[tuple[str, Broken], ...]] = (
     ("type 2 binds no empty range", _type_2(lambda _, __, bind: not bind.length)),
     ("type 2 must be invalidated before it is bound again", _type_2(lambda mw, _, __: mw.valid)),
     ("type 2 needs a queue pair", _type_2(lambda _, __, bind: not bind.qpn)),
-    ("the queue pair is of another domain", _other_domain),
+    (_OTHER_DOMAIN, lambda mw, _, bind: _is_of_other_domain(mw, bind)),
     ("type 2 needs a new variant of its key", _type_2(_wrong_variant)),
 )  # fmt: skip
 
@@ -169,30 +172,41 @@ _LARGEST: Final = {
 """The numbers of a bind."""
 
 
-def bind_window(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> int:
+def bind_window(keys: KeyTable, window: MemoryWindow, region: Region | None, bind: Bind) -> int:
     """Bind; returns the key that is now good. ``VerbsError`` EINVAL for what the rules refuse.
 
-    Type 1 gets its new key from here, and a bind of no octets unbinds it.
+    Type 1 gets its new key from here. A bind of type 1 with length 0 unbinds it: address, rights
+    and ``region`` mean nothing then, and ``region`` may be ``None`` (IBA 10.6.6.2, ibv_bind_mw(3)).
     """
-    _check_bind(keys, window, region, bind)
+    check_kind("window", window, MemoryWindow)
+    check_kind("bind", bind, Bind)
+    keys.check_own(window)
+    for name, most in _LARGEST.items():
+        check_number(name, getattr(bind, name), 0, most)
     type_1 = window.type is WindowType.TYPE_1
+    if type_1 and not bind.length:
+        return _unbind(keys, window, bind)
+    if region is None:
+        raise VerbsError(f"a bind of {bind.length} bytes needs a region", EINVAL)
+    _check_bind(keys, window, region, bind)
     keys.rekey(window, next_variant(window.key) if type_1 else bind.rkey)
-    if bind.length:
-        window.bind(region, bind)
-    else:
-        window.unbind()
+    window.bind(region, bind)
+    return window.key
+
+
+def _unbind(keys: KeyTable, window: MemoryWindow, bind: Bind) -> int:
+    """Unbind a window of type 1, whether it was bound or not; returns its new key."""
+    if _is_of_other_domain(window, bind):
+        raise VerbsError(f"cannot unbind {window.key:#x}: {_OTHER_DOMAIN}", EINVAL)
+    window.unbind()
+    keys.rekey(window, next_variant(window.key))
     return window.key
 
 
 def _check_bind(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> None:
-    """Both are the adapter's still, the numbers fit, and no rule refuses."""
-    check_kind("window", window, MemoryWindow)
+    """``VerbsError`` EINVAL for a region that is not the adapter's, and for what a rule refuses."""
     check_kind("region", region, Region)
-    check_kind("bind", bind, Bind)
-    for grant in (window, region):
-        keys.check_own(grant)
-    for name, most in _LARGEST.items():
-        check_number(name, getattr(bind, name), 0, most)
+    keys.check_own(region)
     for reason, broken in REFUSALS:
         if broken(window, region, bind):
             raise VerbsError(f"cannot bind {window.key:#x} to {region.key:#x}: {reason}", EINVAL)

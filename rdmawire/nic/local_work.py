@@ -34,19 +34,20 @@ def _bind(qp: QueuePair, wr: SendWR) -> WCStatus:
 
 def _register(qp: QueuePair, wr: SendWR) -> WCStatus:
     """The region is of the queue pair's own domain, and free. IBA 10.6.4."""
+    refused = qp.device.profile.memory_management_error
     if wr.reg is None or wr.reg.region.pd is not qp.pd:
-        return WCStatus.LOC_QP_OP_ERR
+        return refused
     region, registration = wr.reg
     try:
         fast.register_pages(qp.device.keys, qp.device.space, region, registration)
     except VerbsError:
-        return WCStatus.LOC_QP_OP_ERR
+        return refused
     return WCStatus.SUCCESS
 
 
 def _invalidate(qp: QueuePair, wr: SendWR) -> WCStatus:
     fault = fast.invalidate(qp.device.keys, wr.invalidate_rkey, qp.pd, qp.number)
-    return WCStatus.SUCCESS if fault is None else WCStatus.LOC_QP_OP_ERR
+    return WCStatus.SUCCESS if fault is None else qp.device.profile.memory_management_error
 
 
 _WORK: dict[SendOpcode, Callable[[QueuePair, SendWR], WCStatus]] = {

@@ -131,8 +131,10 @@ def _check_handle(qp: QueuePair, wr: SendWR) -> None:
 def _check_bind(_: QueuePair, wr: SendWR) -> None:
     if wr.bind is not None:
         check_kind("bind", wr.bind, BindMW)
-        for name, value, kind in zip(BindMW._fields, wr.bind, _OF_BIND, strict=True):
-            check_kind(name, value, kind)
+        check_kind("window", wr.bind.window, MemoryWindow)
+        check_kind("bind", wr.bind.bind, Bind)
+        if wr.bind.region is not None:
+            check_kind("region", wr.bind.region, Region)
 
 
 def _check_registration(_: QueuePair, wr: SendWR) -> None:
@@ -142,7 +144,6 @@ def _check_registration(_: QueuePair, wr: SendWR) -> None:
             check_kind(name, value, kind)
 
 
-_OF_BIND = (MemoryWindow, Region, Bind)
 _OF_REGISTRATION = (Region, FastRegistration)
 
 

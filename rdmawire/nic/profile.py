@@ -136,6 +136,8 @@ class Profile:
     NAK (invalid request). IBA 9.7.4.1.4, 9.7.4.1.6."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
+    memory_management_error: WCStatus
+    """How a LOCAL_INV or REG_MR completes that is refused. IBA 11.6.2."""
 
 
 IBTA: Final = Profile(
@@ -187,6 +189,7 @@ IBTA: Final = Profile(
     ignores_srq_pd=False,
     naks_malformed_requests=True,
     local_inv_waits=False,
+    memory_management_error=WCStatus.MW_BIND_ERR,  # its name in libibverbs
 )
 """The standard. The default."""
 
@@ -246,6 +249,7 @@ RXE: Final = Profile(
     ignores_srq_pd=True,
     naks_malformed_requests=False,
     local_inv_waits=True,
+    memory_management_error=WCStatus.LOC_QP_OP_ERR,
 )
 """Linux soft-RoCE."""
 

@@ -78,11 +78,12 @@ def check_sges(sges: tuple[Sge, ...], most: int) -> None:
 class BindMW(NamedTuple):
     """Which window is bound to which region, and to how much of it.
 
-    The queue pair fills in its own number and domain.
+    The queue pair fills in its own number and domain. ``region`` may be ``None`` where the bind
+    has length 0 and unbinds a window of type 1.
     """
 
     window: MemoryWindow
-    region: Region
+    region: Region | None
     bind: Bind
 
 

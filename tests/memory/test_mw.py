@@ -186,6 +186,50 @@ def test_type_1_is_bound_again_and_unbound_by_an_empty_range() -> None:
         bench.bind(access=int(Access.ZERO_BASED))
 
 
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize("access", [0, int(REMOTE_WRITE), int(Access.ZERO_BASED)])
+@pytest.mark.parametrize("address", [0, 8, 1 << 63])
+def test_an_unbind_of_type_1_looks_at_no_region(bound: bool, access: int, address: int) -> None:
+    bench = Bench(WindowType.TYPE_1)
+    key = bench.bind() if bound else bench.mw.key
+    unbind = bench.request(address=address, length=0, access=access, rkey=0)
+    assert bind_window(bench.keys, bench.mw, None, unbind) == bench.mw.key != key
+    assert bench.keys.find(key) is None
+    assert bench.check() is KeyFault.NOT_BOUND
+    assert not bench.mr.windows
+    bench.bind()
+    assert bench.check() is bench.mw
+
+
+def test_type_1_is_unbound_from_a_region_that_is_gone() -> None:
+    bench = Bench(WindowType.TYPE_1)
+    bench.bind()
+    bench.mr.invalidate()
+    bench.bind(address=0, length=0, access=0)
+    bench.registrar.dereg_mr(bench.mr)
+    bench.bind(address=0, length=0, access=0)
+    assert bench.check() is KeyFault.NOT_BOUND
+
+
+def test_type_1_is_unbound_by_its_own_domain_and_adapter_alone() -> None:
+    bench = Bench(WindowType.TYPE_1)
+    key = bench.bind()
+    with pytest.raises(VerbsError, match=r"cannot unbind .* another domain") as caught:
+        bench.bind(length=0, pd=ProtectionDomain(3))
+    assert caught.value.errno == EINVAL
+    assert (bench.mw.key, bench.mr.windows) == (key, {bench.mw})
+    with pytest.raises(VerbsError, match="not registered"):
+        bind_window(Machine().keys, bench.mw, None, bench.request(length=0))
+
+
+@pytest.mark.parametrize("mw_type", TYPES)
+def test_a_bind_without_a_region_is_refused(mw_type: WindowType) -> None:
+    bench = Bench(mw_type)
+    with pytest.raises(VerbsError, match="64 bytes needs a region") as caught:
+        bind_window(bench.keys, bench.mw, None, bench.request())
+    assert caught.value.errno == EINVAL
+
+
 @pytest.mark.parametrize("mw_type", TYPE_2)
 def test_type_2_is_zero_based_if_asked(mw_type: WindowType) -> None:
     bench = Bench(mw_type)

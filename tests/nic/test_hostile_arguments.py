@@ -420,7 +420,7 @@ def test_a_region_that_is_gone_is_not_registered() -> None:
     _post(client, wr)
     client.nic.memory.dereg_mr(wr.reg.region)
     pair.drive()
-    assert [done.status for done in client.poll()] == [WCStatus.LOC_QP_OP_ERR]
+    assert [done.status for done in client.poll()] == [WCStatus.MW_BIND_ERR]
 
 
 def test_refusals_take_nothing_away() -> None:

@@ -199,7 +199,7 @@ def test_a_region_of_another_domain_is_not_registered() -> None:
     region, registration = fast_region(stage.server)
     post(stage.server, SendWR(SendOpcode.REG_MR, reg=RegMR(region, registration)))
     stage.drive()
-    assert statuses(stage.server) == [WCStatus.LOC_QP_OP_ERR]
+    assert statuses(stage.server) == [WCStatus.MW_BIND_ERR]
     assert stage.server.qp.state is QPState.ERR
     assert not region.valid
 
@@ -259,37 +259,39 @@ def test_a_fence_of_unreliable_work_waits_for_nothing() -> None:
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 3
 
 
+REFUSED = pytest.mark.parametrize(
+    ("profile", "status"),
+    [(IBTA, WCStatus.MW_BIND_ERR), (RXE, WCStatus.LOC_QP_OP_ERR)],
+    ids=lambda row: row.name,
+)
+"""How LOCAL_INV and REG_MR end that are refused: a memory management operation error."""
+
+
+@REFUSED
 @pytest.mark.parametrize("opcode", [SendOpcode.REG_MR, SendOpcode.LOCAL_INV])
-def test_local_work_that_makes_no_sense_ends_the_queue_pair(opcode: SendOpcode) -> None:
-    stage = Stage()
+def test_local_work_that_makes_no_sense_ends_the_queue_pair(
+    opcode: SendOpcode, profile: Profile, status: WCStatus
+) -> None:
+    stage = Stage(Pair(profile=profile))
     first = post(stage.client, SendWR(opcode, invalidate_rkey=0xBAD))
     second = post(stage.client, SendWR(SendOpcode.LOCAL_INV, flags=0))
     stage.drive()
     assert outcomes(stage.client) == [
-        (first, WCStatus.LOC_QP_OP_ERR),
+        (first, status),
         (second, WCStatus.WR_FLUSH_ERR),
     ]
     assert stage.client.qp.state is QPState.ERR
 
 
-@pytest.mark.parametrize(
-    ("opcode", "status"),
-    [
-        (SendOpcode.BIND_MW, WCStatus.MW_BIND_ERR),
-        (SendOpcode.REG_MR, WCStatus.LOC_QP_OP_ERR),
-        (SendOpcode.LOCAL_INV, WCStatus.LOC_QP_OP_ERR),
-    ],
-)
-def test_local_work_of_an_unreliable_queue_pair_fails_as_sends_do(
-    opcode: SendOpcode, status: WCStatus
-) -> None:
+@pytest.mark.parametrize("opcode", [SendOpcode.BIND_MW, SendOpcode.REG_MR, SendOpcode.LOCAL_INV])
+def test_local_work_of_an_unreliable_queue_pair_fails_as_sends_do(opcode: SendOpcode) -> None:
     """The queue pair stops sending, and goes on when its owner says so."""
     stage = Stage(Pair(kind=QPType.UC))
     client, server = stage.client, stage.server
     post(client, SendWR(opcode, invalidate_rkey=0xBAD))
     post(client, SendWR(SendOpcode.LOCAL_INV))
     stage.drive()
-    assert statuses(client) == [status, WCStatus.WR_FLUSH_ERR]
+    assert statuses(client) == [WCStatus.MW_BIND_ERR, WCStatus.WR_FLUSH_ERR]
     assert client.qp.state is QPState.SQE
     go(client, QPState.RTS)
     client.write(b"again", to=server.region)
@@ -297,13 +299,34 @@ def test_local_work_of_an_unreliable_queue_pair_fails_as_sends_do(
     assert server.region.read(5) == b"again"
 
 
-def test_a_region_that_is_valid_is_not_registered_over() -> None:
-    stage = Stage()
+@REFUSED
+def test_a_region_that_is_valid_is_not_registered_over(profile: Profile, status: WCStatus) -> None:
+    stage = Stage(Pair(profile=profile))
     region, registration = fast_region(stage.server)
     for _ in range(2):
         post(stage.server, SendWR(SendOpcode.REG_MR, reg=RegMR(region, registration)))
     stage.drive()
-    assert statuses(stage.server) == [WCStatus.SUCCESS, WCStatus.LOC_QP_OP_ERR]
+    assert statuses(stage.server) == [WCStatus.SUCCESS, status]
+
+
+@pytest.mark.parametrize("profile", [IBTA, RXE], ids=lambda row: row.name)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_window_of_type_1_is_unbound_by_work(profile: Profile, named: bool) -> None:
+    stage = Stage(Pair(profile=profile, attributes=PATIENT))
+    server = stage.server
+    window, region = server.nic.memory.alloc_mw(server.pd, 1), server.region.region
+    post(
+        server,
+        SendWR(SendOpcode.BIND_MW, bind=BindMW(window, region, Bind(region.iova, 8, RIGHTS))),
+    )
+    stage.drive()
+    key = window.rkey
+    unbind = BindMW(window, region if named else None, Bind(0, 0, 0))
+    post(server, SendWR(SendOpcode.BIND_MW, bind=unbind))
+    stage.drive()
+    assert statuses(server) == [WCStatus.SUCCESS] * 2
+    write_by(stage, key)
+    assert statuses(stage.client) == [WCStatus.REM_ACCESS_ERR]
 
 
 def test_local_work_completes_behind_what_is_on_its_way() -> None:

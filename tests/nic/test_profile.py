@@ -16,6 +16,7 @@ from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 QUIRKS = (
     *("endless_retry_cnt", "packets_per_ack", "packets_in_flight", "rnr_timer_ns", "too_long"),
     *("reads_beyond", "ignores_srq_pd", "naks_malformed_requests", "local_inv_waits"),
+    "memory_management_error",
 )
 
 

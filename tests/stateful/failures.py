@@ -148,9 +148,9 @@ FAILURES: Final[dict[str, Failure]] = {
         _local(_O.ATOMIC_FETCH_AND_ADD, _not_writable), _W.LOC_PROT_ERR
     ),
     "bind without the right": Failure(_bad_bind, _W.MW_BIND_ERR),
-    "registration too long": Failure(_bad_registration, _W.LOC_QP_OP_ERR),
+    "registration too long": Failure(_bad_registration, _W.MW_BIND_ERR),
     "invalidation of no key": Failure(
-        lambda _: SendWR(_O.LOCAL_INV, invalidate_rkey=0xDEAD), _W.LOC_QP_OP_ERR
+        lambda _: SendWR(_O.LOCAL_INV, invalidate_rkey=0xDEAD), _W.MW_BIND_ERR
     ),
     "WRITE with no key": _refused(
         lambda flow: remote(flow, _O.RDMA_WRITE, 8)._replace(rkey=0xDEAD)

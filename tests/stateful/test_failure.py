@@ -148,7 +148,12 @@ def _status(failure: Failure, profile: Profile) -> WCStatus:
     """What fails, with what the device answers to a message that is too long."""
     if failure.receive is _W.LOC_LEN_ERR and profile is RXE:
         return _W.REM_OP_ERR
+    if failure in _OF_MANAGEMENT:
+        return profile.memory_management_error
     return failure.status
+
+
+_OF_MANAGEMENT = (FAILURES["registration too long"], FAILURES["invalidation of no key"])
 
 
 def _receive_status(failure: Failure, profile: Profile) -> WCStatus | None:
