@@ -1,12 +1,13 @@
 """A port whose owner is told at once: what applications need that react inside a world."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from rdmawire.fabric.station import Tap
+from rdmawire.memory.argument import check_kind
 from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.cm.port import ManagedPort
-from rdmawire.nic.engine import Nic
+from rdmawire.nic.engine import BURST, Nic
 from rdmawire.nic.event import Event
 
 Hear: TypeAlias = Callable[[Event | CMEvent], None]
@@ -40,11 +41,20 @@ class AttendedPort:
         for taken in self.on_taken:
             taken(frame, now)
 
-    def transmit(self, now: int) -> list[bytes]:
-        """The next frames to send; work that ends without any may lead to more work."""
-        frames = self._port.transmit(now)
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+        """Take in frames that came one after the other; the owner hears of each in its turn."""
+        check_kind("frames", frames, Sequence)
+        for frame in frames:
+            self.receive(frame, now)
+
+    def transmit(self, now: int, most: int = BURST) -> list[bytes]:
+        """The next frames to send, ``most`` of them at most.
+
+        Work that ends without any may lead to more work.
+        """
+        frames = self._port.transmit(now, most)
         while self.tell() and not frames:
-            frames = self._port.transmit(now)
+            frames = self._port.transmit(now, most)
         return frames
 
     @property

@@ -1,11 +1,17 @@
 """A NIC and its connection manager as one port: the manager sees each frame's outcome at once."""
 
+from collections.abc import Sequence
+
+from rdmawire.memory.argument import check_kind
 from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.cm.machine import DEFAULTS, Neighbours
 from rdmawire.nic.cm.manager import ConnectionManager
 from rdmawire.nic.cm.settings import CMSettings
-from rdmawire.nic.engine import Nic
+from rdmawire.nic.engine import BURST, Nic
 from rdmawire.nic.identifier import Randomness
+
+LONGEST_DATAGRAM = 512
+"""No frame of a connection management datagram is longer (bytes), whatever headers carry it."""
 
 
 class ManagedPort:
@@ -13,8 +19,9 @@ class ManagedPort:
 
     ``neighbours`` finds the Ethernet address of a GID (``dict.get`` will do), and ``random`` is
     what ids, starting PSNs and ports are drawn from: ``random.Random(1)`` draws the same ones in
-    each run. ``manager`` takes the owner's calls, ``nic`` is the adapter. ``next_event`` tells of
-    connections; what the NIC tells stays with the NIC::
+    each run. ``manager`` takes the owner's calls, ``nic`` is the adapter. Whatever the adapter
+    offers (verbs, addresses, counters) is offered here as well. Only ``next_event`` is another: it
+    tells of connections, and what the NIC tells stays with the NIC::
 
         port = ManagedPort(host.nic, {peer.gid: peer.mac}.get, Random(1))
         world.attach(port, host.mac, link)
@@ -38,9 +45,35 @@ class ManagedPort:
         self.nic.receive(frame, now)
         self._manager.poll(now, frame)
 
-    def transmit(self, now: int) -> list[bytes]:
-        """The next frames to send."""
-        return self.nic.transmit(now)
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+        """Take in frames that came one after the other, as if each had come alone.
+
+        Runs of frames too long for the manager go to the adapter together, which costs less.
+        ``VerbsError`` for the first that is not bytes; those before it are taken in.
+        """
+        check_kind("frames", frames, Sequence)
+        run: list[bytes] = []
+        for frame in frames:
+            if _is_data(frame) and not self._manager.unconfirmed:
+                run.append(frame)
+                continue
+            self._receive_run(run, now)
+            run = []
+            self.receive(frame, now)
+        self._receive_run(run, now)
+
+    def _receive_run(self, run: list[bytes], now: int) -> None:
+        self.nic.receive_all(run, now)
+        self._manager.poll(now)
+
+    def transmit(self, now: int, most: int = BURST) -> list[bytes]:
+        """The next frames to send, ``most`` of them at most; none when nothing is ready."""
+        return self.nic.transmit(now, most)
+
+    @property
+    def sends_more(self) -> bool:
+        """Whether ``transmit`` may have more frames, before anything else happens."""
+        return self.nic.sends_more
 
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
@@ -64,3 +97,30 @@ class ManagedPort:
     def manager(self) -> ConnectionManager:
         """Who listens, connects, accepts, rejects and disconnects."""
         return self._manager
+
+
+def _is_data(frame: bytes) -> bool:
+    """Whether a frame is no datagram of the manager's."""
+    return frame.__class__ is bytes and len(frame) > LONGEST_DATAGRAM
+
+
+def _of_adapter(name: str) -> property:
+    """An attribute of the adapter's: it is read there, and set there if it can be."""
+
+    def get(port: ManagedPort) -> object:
+        return getattr(port.nic, name)
+
+    def put(port: ManagedPort, value: object) -> None:
+        setattr(port.nic, name, value)
+
+    found = getattr(Nic, name, None)
+    settable = isinstance(found, property) and found.fset is not None
+    return property(get, put if settable else None, doc=found.__doc__)
+
+
+_OF_EACH_ADAPTER = ("device", "groups")
+"""Attributes that an adapter gets when it is made."""
+
+for _name in (*dir(Nic), *_OF_EACH_ADAPTER):
+    if not _name.startswith("_") and not hasattr(ManagedPort, _name):
+        setattr(ManagedPort, _name, _of_adapter(_name))
