@@ -34,6 +34,7 @@ class Backing(ABC):
     path: Path
     owner: Owner
     writable = True
+    by_bus_address = False  # whether linear addresses are those of the bus
     faults = 0  # pages that came when they were needed
     copies = 0  # that each DMA costs
     peer: object = None  # the only adapter that may use it, if there is one
@@ -60,6 +61,7 @@ class HostPages(Backing):
     """Pinned host memory: its windows stay, even when the space unmaps them."""
 
     path = Path.HOST
+    by_bus_address = True
 
     def __init__(self, space: AddressSpace, address: int, length: int, *, writing: bool) -> None:
         """``VerbsError`` EFAULT for what cannot be pinned: holes, MMIO, read-only memory."""
@@ -106,6 +108,7 @@ class OnDemand(Backing):
 
     path = Path.HOST
     page_size = PAGE_4K
+    by_bus_address = True
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space

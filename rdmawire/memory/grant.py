@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from typing import ClassVar, Final, final
+from typing import ClassVar, Final, NamedTuple, final
 
 from rdmawire.memory.access import LOCAL_READ
 from rdmawire.memory.domain import ProtectionDomain
@@ -22,6 +22,27 @@ class KeyFault(Enum):
     INVALIDATED = auto()
     WRONG_QP = auto()
     OUT_OF_RANGE = auto()
+
+
+class Footprint(NamedTuple):
+    """Where a range of a grant lies in memory: the bytes from ``start`` up to ``end``.
+
+    They are addresses of the bus where ``region`` is ``None``, else addresses in that region,
+    whose place on the bus is not known from the range alone.
+    """
+
+    region: object
+    start: int
+    end: int
+
+    def shared(self, other: "Footprint") -> tuple[int, int]:
+        """Which bytes of this range may also be in the other, from and up to; empty if none.
+
+        Where the two cannot be compared, all may be.
+        """
+        if self.region is not other.region:
+            return self.start, self.end
+        return max(self.start, other.start), min(self.end, other.end)
 
 
 class Grant(ABC):
@@ -83,6 +104,10 @@ class Grant(ABC):
     @abstractmethod
     def place(self, iova: int) -> int:
         """The region's address that one of the key's stands for."""
+
+    @abstractmethod
+    def footprint(self, iova: int, length: int) -> Footprint:
+        """Where a range lies, to compare it with others; what is checked is only who grants it."""
 
     @abstractmethod
     def push(self, iova: int) -> None:

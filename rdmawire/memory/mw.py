@@ -13,7 +13,7 @@ from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import CHANGES_MEMORY, LOCAL_WRITE, WINDOW_FLAGS, Access
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.grant import Footprint, Grant, KeyFault
 from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
 from rdmawire.memory.page import LAST_ADDRESS, Octets
 from rdmawire.memory.region import Region
@@ -104,6 +104,11 @@ class MemoryWindow(Grant):
 
     def place(self, iova: int) -> int:
         return self._checked(iova, 0).place(iova + self._delta)
+
+    def footprint(self, iova: int, length: int) -> Footprint:
+        if self.region is None:
+            return Footprint(self, iova, iova + length)
+        return self.region.footprint(iova + self._delta, length)
 
     def push(self, iova: int) -> None:
         self._checked(iova, 1).push(iova + self._delta)

@@ -13,7 +13,7 @@ from rdmawire.memory.access import Access
 from rdmawire.memory.backing import Backing
 from rdmawire.memory.counter import DmaCounter, Path
 from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.grant import Footprint, Grant, KeyFault
 from rdmawire.memory.page import LAST_ADDRESS, Octets
 from rdmawire.memory.space import ATOMIC_SIZE, added, check_aligned
 
@@ -134,6 +134,12 @@ class Region(Grant):
 
     def place(self, iova: int) -> int:
         return iova
+
+    def footprint(self, iova: int, length: int) -> Footprint:
+        if self._backing is None or not self._backing.by_bus_address:
+            return Footprint(self, iova, iova + length)
+        start = iova + self._delta
+        return Footprint(None, start, start + length)
 
     def push(self, iova: int) -> None:
         self._checked(iova, 1).push(iova + self._delta)

@@ -1,6 +1,7 @@
 """The answers that a responder owes become frames, in order. IBA 9.7.5.
 
-READ responses are read from memory when they are sent. If the key no longer allows that, or the
+READ responses are read from memory when they are sent, unless a request behind the READ changed it:
+then they are what was kept (:mod:`rdmawire.nic.snapshot`). If the key no longer allows that, or the
 pages are missing, a NAK takes their place and the connection ends; but what the peer had in full
 before is forgotten.
 """
@@ -76,9 +77,7 @@ def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
 def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
     """The next response packet of a READ."""
     opcode = _place(qp, owed)
-    offset = owed.sent * qp.mtu
-    length = min(qp.mtu, owed.target.length - offset)
-    octets = owed.target.read(offset, length) if length else b""
+    octets = owed.payload(qp.mtu)
     more = b"" if opcode == Operation.RDMA_READ_RESPONSE_MIDDLE else _aeth(qp, owed.msn)
     return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, octets)
 

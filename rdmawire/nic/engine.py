@@ -17,7 +17,7 @@ from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.raw import deliver
 from rdmawire.nic.requester import send
-from rdmawire.nic.responder import CONGESTION, MALFORMED, ROLES, respond, resume
+from rdmawire.nic.responder import CONGESTION, MALFORMED, ROLES, respond
 from rdmawire.nic.retry import timed_out
 from rdmawire.nic.role import Role
 from rdmawire.nic.run import take_run
@@ -127,8 +127,6 @@ class Nic(Verbs):
             qp = next(iter(ready))
             del ready[qp]
             _answer(qp, frames, most)
-            while resume(qp):
-                _answer(qp, frames, most)
             if qp.sends and not qp.patience.resting:
                 _send(qp, frames, most)
             if len(frames) >= most:

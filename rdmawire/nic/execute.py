@@ -25,6 +25,7 @@ from rdmawire.nic.inbound import (
 )
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.role import Role
+from rdmawire.nic.snapshot import keep, keep_all
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
@@ -53,6 +54,8 @@ def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
 
 def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """A SEND of one packet goes where its receive says."""
+    if qp.inbound.reads:
+        _keep_under_receive(qp, len(request.payload))
     try:
         placed = scatter(qp.device.keys, qp.recv_pd, qp.inbound.recv.sges, request.payload)
     except MemoryFault:
@@ -62,11 +65,20 @@ def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     return Fault.TOO_LONG if placed is False else Fault.LOCAL
 
 
+def _keep_under_receive(qp: QueuePair, length: int) -> None:
+    """Pending READs keep what stands in the receive in use; where that is refused, nothing goes."""
+    sink = gather(qp.device.keys, qp.recv_pd, qp.inbound.recv.sges, LOCAL_WRITE)
+    if not isinstance(sink, KeyFault):
+        keep(qp, sink, 0, min(length, sink.length))
+
+
 def place(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """Write the payload to memory."""
     incoming = qp.inbound.incoming
     payload = request.payload
     if payload:
+        if qp.inbound.reads:
+            keep(qp, incoming.sink, incoming.placed, len(payload))
         try:
             incoming.sink.write(incoming.placed, payload)
         except MemoryFault:
@@ -96,6 +108,9 @@ def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """The peer takes a key of ours back. IBA 9.4.1.1.1."""
     rkey: int = request.extended[role.ieth].rkey
+    grant = qp.device.keys.find(rkey)
+    if qp.inbound.reads and grant is not None:
+        keep_all(qp, grant)
     fault = fast.invalidate(qp.device.keys, rkey, qp.pd, qp.number)
     return None if fault is None else Fault.INVALIDATE
 
@@ -152,7 +167,7 @@ _NO_LID = tuple(WorkCompletion(0)[10:])
 
 
 def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
-    """A READ's octets are read when its responses are sent."""
+    """A READ's octets are read when its responses are sent, or before they change."""
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
     answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
@@ -179,6 +194,7 @@ def _atomic(
     qp: QueuePair, request: Arrival, eth: AtomicETH, operation: Callable[[], int]
 ) -> Fault | None:
     """Do it once; what stood there before is owed, however often it is asked for."""
+    _keep_under_target(qp)
     try:
         original = operation()
     except MemoryFault:
@@ -190,11 +206,18 @@ def _atomic(
 
 def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """Eight octets written at once; an empty response is owed. IBA A19.3."""
+    _keep_under_target(qp)
     try:
         qp.inbound.target.write(0, request.payload)
     except MemoryFault:
         return Fault.OPERATIONAL
     return _owe_empty(qp, role, request)
+
+
+def _keep_under_target(qp: QueuePair) -> None:
+    """Pending READs keep what an atomic or ATOMIC WRITE is about to change."""
+    if qp.inbound.reads:
+        keep(qp, qp.inbound.target, 0, ATOMIC_SIZE)
 
 
 def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:

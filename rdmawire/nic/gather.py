@@ -7,7 +7,7 @@ from rdmawire.errors import MemoryFault
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.grant import Footprint, Grant, KeyFault
 from rdmawire.memory.key import KeyTable
 from rdmawire.memory.page import Octets
 from rdmawire.memory.region import Region
@@ -46,6 +46,10 @@ class Piece(NamedTuple):
             raise self._changed(offset, len(data))
         memory.write(address + offset, data)
 
+    def footprints(self, offset: int, length: int) -> list[Footprint]:
+        """Where ``length`` bytes from ``offset`` on lie in memory."""
+        return [self.memory.footprint(self.address + offset, length)]
+
     def _changed(self, offset: int, length: int) -> MemoryFault:
         return MemoryFault("the key allows something else by now", self.address + offset, length)
 
@@ -78,6 +82,11 @@ class Gather(NamedTuple):
         for one, start, size in self._span(offset, len(data)):
             one.write(start, data[done : done + size])
             done += size
+
+    def footprints(self, offset: int, length: int) -> list[Footprint]:
+        """Where ``length`` bytes from ``offset`` on lie in memory, piece by piece."""
+        spans = self._span(offset, length)
+        return [one.memory.footprint(one.address + start, size) for one, start, size in spans]
 
     def _span(self, offset: int, length: int) -> Iterator[tuple[Piece, int, int]]:
         """What makes up ``length`` octets from ``offset`` on: pieces, their starts and sizes."""

@@ -15,10 +15,10 @@ from collections import deque
 from itertools import islice, takewhile
 from typing import NamedTuple
 
+from rdmawire.errors import MemoryFault
 from rdmawire.nic.event import Denied
 from rdmawire.nic.gather import NOTHING, Gather, Piece
-from rdmawire.nic.role import IDLE, Family, Role
-from rdmawire.nic.unseal import Arrival
+from rdmawire.nic.role import IDLE, Family
 from rdmawire.nic.work import RecvWR
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import RETH, Ack, AtomicETH
@@ -70,9 +70,23 @@ class ReadResponse:
 
     ``psn`` is the first response's, ``msn`` counts the messages up to this one. A ``resumed`` READ
     began in the middle of an earlier one; one that is ``replayed`` was answered in full before.
+    ``kept`` has the payloads, by PSN, of responses whose memory changed since, ``all_kept`` says
+    that those are all; ``whole`` is all it asked for, where the peer took the key back
+    (:mod:`rdmawire.nic.snapshot`).
     """
 
-    __slots__ = ("msn", "packets", "psn", "replayed", "resumed", "sent", "target")
+    __slots__ = (
+        "all_kept",
+        "kept",
+        "msn",
+        "packets",
+        "psn",
+        "replayed",
+        "resumed",
+        "sent",
+        "target",
+        "whole",
+    )
 
     def __init__(self, psn: int, msn: int, packets: int, target: Piece) -> None:
         self.psn = psn
@@ -80,7 +94,37 @@ class ReadResponse:
         self.packets = packets
         self.target = target
         self.sent = 0
-        self.resumed = self.replayed = False
+        self.resumed = self.replayed = self.all_kept = False
+        self.kept: dict[int, bytes] = {}
+        self.whole: bytes | None = None
+
+    def payload(self, mtu: int) -> bytes | memoryview:
+        """The bytes of the next response; ``MemoryFault`` where they may not be read any more."""
+        offset = self.sent * mtu
+        length = min(mtu, self.target.length - offset)
+        kept = self.kept.get(serial.add(self.psn, self.sent)) if self.kept else None
+        if kept is not None and len(kept) >= length and (self.whole or self.target.holds):
+            return kept[:length]
+        if self.whole is not None:
+            return self.whole[offset : offset + length]
+        return self.target.read(offset, length) if length else b""
+
+    def packets_kept(self, mtu: int) -> int:
+        """How many responses' payloads it keeps."""
+        return len(self.kept) + -(-len(self.whole or b"") // mtu)
+
+    def keep(self, index: int, mtu: int) -> bool:
+        """Have a response say what memory holds now, unless it does; whether it is kept newly."""
+        psn = serial.add(self.psn, index)
+        if psn in self.kept:
+            return False
+        offset = index * mtu
+        length = min(mtu, self.target.length - offset)
+        try:
+            self.kept[psn] = bytes(self.target.read(offset, length))
+        except MemoryFault:
+            return False  # the response will find the same, and end in a NAK
+        return True
 
 
 class AtomicResponse:
@@ -124,8 +168,9 @@ class Inbound:
     ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce; ``cnps_due``
     counts the CNPs owed. ``epsn`` is the PSN expected, ``msn`` the number of messages done;
     ``refused`` says that the expected packet was refused, and what comes behind it need not be (one
-    NAK for each gap). ``reads`` counts the READs whose responses are owed; what would change memory
-    under them waits in ``deferred``. ``starved`` says that the peer was told of no receives.
+    NAK for each gap). ``reads`` counts the READs whose responses are owed; before anything changes
+    memory under them, they keep what they need of it. ``starved`` says that the peer was told of
+    no receives.
     ``recv`` is the receive in use, ``target`` what the key of the request in hand allows,
     ``denied`` what the last key that did not allow its request was asked for. ``response_end`` is
     the PSN behind the last READ or atomic, ``before_responses`` the last PSN before it that an ACK
@@ -136,7 +181,6 @@ class Inbound:
         "ack_due",
         "before_responses",
         "cnps_due",
-        "deferred",
         "denied",
         "epsn",
         "incoming",
@@ -154,14 +198,12 @@ class Inbound:
     def __init__(self) -> None:
         self.owed: deque[Answer] = deque()
         self.resources: deque[Resource] = deque()
-        self.deferred: deque[tuple[Role, Arrival]] = deque()
         self.reset(0)
 
     def reset(self, psn: int) -> None:
         """Nothing owed, nothing begun, with this PSN expected."""
         self.fall_silent()
         self.resources.clear()
-        self.deferred.clear()
         self.epsn = psn
         self.response_end: int | None = None
         self.before_responses = serial.add(psn, -1)
@@ -191,6 +233,8 @@ class Inbound:
         """
         owed = self._withdraw(resource)
         answer.replayed = owed is None or owed.replayed
+        if isinstance(owed, ReadResponse) and isinstance(answer, ReadResponse):
+            answer.kept = owed.kept
         later = (i for i, o in enumerate(self.owed) if serial.is_before(answer.psn, o.psn))
         place = next(later, len(self.owed))
         self.owed.insert(place, answer)

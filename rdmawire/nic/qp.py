@@ -348,7 +348,6 @@ class QueuePair:
         if inbound.recv is not NO_RECEIVE:
             self.complete_receive(inbound.recv, WCStatus.WR_FLUSH_ERR)
         inbound.skip_to(inbound.epsn)
-        inbound.deferred.clear()
         inbound.recv = NO_RECEIVE
         while self.rq:
             self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)

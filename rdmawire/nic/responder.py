@@ -16,52 +16,19 @@ from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.replay import replay
 from rdmawire.nic.role import REQUEST, SEND, WRITE, Role, Step
 from rdmawire.nic.state import QPType
-from rdmawire.nic.unseal import Arrival, Drop
+from rdmawire.nic.unseal import Arrival
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import Ack
 from rdmawire.wire.opcode import OPERATIONS, RULES, SHAPES, Operation, Part, Service
 
-MOST_DEFERRED = 512
-"""Packets of one queue pair that wait for READs before them; more are dropped, and come again."""
-
 
 def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
-    """Take one request in, once the READs before it cannot see what it changes.
-
-    The standard lets a responder answer a READ with what came after it, unless there was a fence
-    (IBA 10.8.3.3); here each sees memory as it was in its turn.
-    """
-    inbound = qp.inbound
-    if inbound.reads and (role.changes_memory or inbound.deferred) and not _again(qp, request):
-        _defer(qp, role, request)
-        return
+    """Take one request in, and execute it at once, also behind READs that are not answered."""
     for step in role.steps:
         fault = step(qp, role, request)
         if fault is not None:
             _react(qp, role, request, fault)
             return
-
-
-def _again(qp: QueuePair, request: Arrival) -> bool:
-    """Whether a request comes again: then it changes nothing, and is answered at once."""
-    return serial.is_before(request.psn, qp.inbound.epsn)
-
-
-def _defer(qp: QueuePair, role: Role, request: Arrival) -> None:
-    if len(qp.inbound.deferred) < MOST_DEFERRED:
-        qp.inbound.deferred.append((role, request))
-    else:
-        qp.device.drops[Drop.BUSY] += 1
-
-
-def resume(qp: QueuePair) -> bool:
-    """Take in what waited, up to the next READ that is not answered; whether there was any."""
-    inbound = qp.inbound
-    if not inbound.deferred or inbound.reads:
-        return False
-    while inbound.deferred and not inbound.reads:
-        respond(qp, *inbound.deferred.popleft())
-    return True
 
 
 def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
@@ -119,7 +86,7 @@ def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     return None
 
 
-CONGESTION = Role(REQUEST, True, True, (_note_congestion,), changes_memory=False)
+CONGESTION = Role(REQUEST, True, True, (_note_congestion,))
 """A CNP, of whatever service."""
 
 MALFORMED = Role(
@@ -127,7 +94,6 @@ MALFORMED = Role(
     True,
     True,
     (check.check_psn, check.check_op_seq, check.check_shape),
-    changes_memory=False,
 )
 """A reserved opcode, or a payload that the operation does not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
 
@@ -198,8 +164,7 @@ def _write(operation: Operation, reliable: bool) -> Role:
 def _request(access: int, *steps: Step) -> Role:
     """A request of one packet that is answered with more than an ACK."""
     first = (*_IN_ORDER[True], check.check_op_valid, check.check_room_for_answer)
-    changes = not access & REMOTE_READ
-    return Role(REQUEST, True, True, first + steps, access=access, changes_memory=changes)
+    return Role(REQUEST, True, True, first + steps, access=access)
 
 
 _READ = _request(REMOTE_READ, check.check_asked, check.check_rkey, execute.owe_read)

@@ -36,11 +36,10 @@ REQUEST = Family("a request of one packet", Fault.LENGTH, exact=True)
 class Role:
     """One opcode of one service.
 
-    ``access`` are the rights it needs, of the queue pair and of the key; one that
-    ``changes_memory`` waits until earlier READs are answered. ``receipt`` is how it
+    ``access`` are the rights it needs, of the queue pair and of the key. ``receipt`` is how it
     completes a receive, ``None`` where it does not. ``again`` are the steps of one that comes
-    again and has octets read again. The fields from ``reth`` on are the places of
-    these headers behind the BTH, -1 where there is none.
+    again and has octets read again. The fields from ``reth`` on are the places of these headers
+    behind the BTH, -1 where there is none.
     """
 
     family: Family
@@ -48,7 +47,6 @@ class Role:
     ends: bool
     steps: tuple[Step, ...]
     access: int = 0
-    changes_memory: bool = True
     receipt: WCOpcode | None = None
     again: tuple[Step, ...] = ()
     reth: int = -1

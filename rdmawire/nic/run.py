@@ -14,6 +14,7 @@ from rdmawire.errors import MemoryFault
 from rdmawire.nic.inbound import Incoming
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.seal import pack_word
+from rdmawire.nic.snapshot import keep
 from rdmawire.nic.unseal import Flow
 from rdmawire.wire import psn as serial
 from rdmawire.wire.icrc import RESIDUE
@@ -37,15 +38,13 @@ def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
 
 
 def _ready(qp: QueuePair, flow: Flow) -> bool:
-    """Whether packets are taken as they come, and those of this flow are full.
+    """Whether packets of this flow are taken now, and are full.
 
     Headers that are to be read are to be checked: XRC's packets name their queue one by one.
     """
-    inbound = qp.inbound
     read, _, payload, pad, _, _ = flow.layout
     full = read is None and pad - payload == qp.mtu
-    waits = inbound.reads or inbound.deferred or qp.migrating
-    return qp.takes_packets and full and not waits
+    return qp.takes_packets and full and not qp.migrating
 
 
 def _place(
@@ -57,6 +56,8 @@ def _place(
     first, last = payload - word, pad - word
     fits = min((incoming.limit - incoming.placed) // length, len(frames) - start)
     write, offset = incoming.sink.write, incoming.placed
+    if qp.inbound.reads:
+        keep(qp, incoming.sink, offset, fits * length)
     taken = 0
     for psn in serial.numbers(qp.inbound.epsn, fits):
         frame = frames[start + taken]

@@ -55,7 +55,6 @@ class Drop(Enum):
     ACCESS = "memory refused, of a service that does not acknowledge"
     PORT_DOWN = "the port's link is down"
     STALE = "a response that nobody waits for"
-    BUSY = "behind too many packets that wait for READs before them"
     FORGOTTEN = "asked again, and no longer remembered or allowed"
 
 

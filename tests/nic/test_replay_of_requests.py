@@ -313,7 +313,7 @@ def test_what_goes_away_ends_an_answer_given_again_and_nothing_else() -> None:
     assert stage.server.qp.state is QPState.RTS
 
 
-def test_a_read_that_comes_again_is_answered_before_what_waits_for_it() -> None:
+def test_a_read_that_comes_again_does_not_show_what_was_written_behind_it() -> None:
     stage = stage_of()
     stage.server.region.write(bytes(4000))
     begun(stage, 1, 100)

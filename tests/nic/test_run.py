@@ -14,6 +14,7 @@ from rdmawire.nic.completion import WorkCompletion
 from rdmawire.nic.event import Event
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
+from rdmawire.wire import roce
 from rdmawire.wire.ib import RETH
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode
@@ -201,12 +202,12 @@ def test_memory_that_goes_away_within_a_run() -> None:
     assert seen[0].state is QPState.ERR
 
 
-def test_runs_wait_behind_a_read() -> None:
+def test_runs_behind_a_read_are_taken_at_once_and_do_not_show_in_it() -> None:
     seen = []
     for take in (one_by_one, at_once):
         scene = Scene(QPType.RC)
         stage = scene.stage
-        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=100)
+        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 256), psn=100)
         there = RETH(stage.server.region.address, stage.server.region.rkey, 1024)
         opcodes = [Opcode.RC_RDMA_WRITE_FIRST] + [Opcode.RC_RDMA_WRITE_MIDDLE] * 2
         frames = [
@@ -218,7 +219,7 @@ def test_runs_wait_behind_a_read() -> None:
             for index, opcode in enumerate(opcodes)
         ]
         take(scene, frames)
-        assert stage.server.region.read(8) == bytes(8)
+        assert stage.server.region.read(768) == b"w" * 768
         seen.append(scene.seen())
     assert seen[0] == seen[1]
-    assert seen[0].memory[:768] == b"w" * 768
+    assert roce.parse(seen[0].answers[0]).packet.payload == bytes(256)

@@ -73,6 +73,11 @@ def test_a_mix_has_everything() -> None:
         assert any(word in kind for kind in kinds)
 
 
+def test_where_nothing_is_lost_nothing_is_sent_again() -> None:
+    summary = made(Order(verb=Verb.MIX, sizes=SIZE("1M"), count=10, seed=1)).summary
+    assert (summary.messages, summary.retransmits, summary.naks) == (10, 0, 0)
+
+
 def test_exactly_so_many_frames() -> None:
     for frames in (1, 2, 999, 5000):
         for loss in (0.0, 0.01):
