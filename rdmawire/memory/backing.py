@@ -14,7 +14,7 @@ from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.counter import Path
 from rdmawire.memory.page import PAGE_4K, PAGE_64K, Octets, split
 from rdmawire.memory.space import AddressSpace
-from rdmawire.memory.window import HostMemory, Window
+from rdmawire.memory.window import HostMemory, Initiator, Window
 
 
 class Owner(Protocol):
@@ -38,6 +38,13 @@ class Backing(ABC):
     faults = 0  # pages that came when they were needed
     copies = 0  # that each DMA costs
     peer: object = None  # the only adapter that may use it, if there is one
+    initiator: Initiator | None = None  # who writes
+    relaxed = False  # whether its writes may overtake one another on the bus
+
+    def originate(self, initiator: Initiator | None, *, relaxed: bool) -> None:
+        """Set who writes, and whether its writes may overtake one another on the bus."""
+        self.initiator = initiator
+        self.relaxed = relaxed
 
     @abstractmethod
     def lend(self, address: int) -> memoryview | None:
@@ -216,13 +223,13 @@ class PageList(Backing):
         if part is None:
             self._write_parts(address, data)
         else:
-            part[0].write(part[1], data)
+            part[0].post(part[1], data, self.initiator, self.relaxed)
 
     def _write_parts(self, address: int, data: Octets) -> None:
         source = memoryview(data)
         at = 0
         for window, start, size in self._admitted(address, len(data), writing=True):
-            window.write(start, source[at : at + size])
+            window.post(start, source[at : at + size], self.initiator, self.relaxed)
             at += size
 
 

@@ -14,6 +14,7 @@ from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Octets
 from rdmawire.memory.region import Region
 from rdmawire.memory.registrar import Extent, Registrar
 from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.window import Initiator
 from rdmawire.screen import shown
 
 _FIRST_FD: Final = 3
@@ -143,10 +144,17 @@ class DmaBufPages(Backing):
     def _map(self) -> "MappedPages":
         pages = self._buf.map()
         try:
-            return MappedPages(self._space, 0, pages, self._buf.page_size)
+            mapped = MappedPages(self._space, 0, pages, self._buf.page_size)
         except VerbsError:
             self._buf.unpin()
             raise
+        mapped.originate(self.initiator, relaxed=self.relaxed)
+        return mapped
+
+    def originate(self, initiator: Initiator | None, *, relaxed: bool) -> None:
+        super().originate(initiator, relaxed=relaxed)
+        if self._mapped is not None:
+            self._mapped.originate(initiator, relaxed=relaxed)
 
     def _pages(self, address: int, length: int) -> "MappedPages":
         if self._mapped is None:

@@ -16,8 +16,10 @@ from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import Footprint, Grant, KeyFault
 from rdmawire.memory.page import LAST_ADDRESS, Octets
 from rdmawire.memory.space import ATOMIC_SIZE, added, check_aligned
+from rdmawire.memory.window import Initiator
 
 _ZERO_BASED: Final = Access.ZERO_BASED.value
+_RELAXED: Final = Access.RELAXED_ORDERING.value
 
 
 class Region(Grant):
@@ -29,19 +31,29 @@ class Region(Grant):
     """
 
     __slots__ = (
-        "_backing", "_copies", "_counter", "_delta", "_mask", "_page_size", "_pages", "_shift",
-        "_tally", "address", "max_pages", "windows",
+        "_backing", "_copies", "_counter", "_delta", "_initiator", "_mask", "_page_size", "_pages",
+        "_shift", "_tally", "address", "max_pages", "windows",
     )  # fmt: skip
     pd: ProtectionDomain
     label = "MR"
 
-    def __init__(self, pd: ProtectionDomain, counter: DmaCounter, max_pages: int = 0) -> None:
-        """A region without pages; one with ``max_pages`` is for fast registration."""
+    def __init__(
+        self,
+        pd: ProtectionDomain,
+        counter: DmaCounter,
+        max_pages: int = 0,
+        initiator: Initiator | None = None,
+    ) -> None:
+        """A region without pages; one with ``max_pages`` is for fast registration.
+
+        ``initiator`` is the adapter that uses it, as the bus sees it.
+        """
         super().__init__(pd)
         self.address = 0
         self.max_pages = max_pages
         self.windows: set[Grant] = set()  # bound to this region
         self._counter = counter
+        self._initiator = initiator
         self._pages: dict[int, memoryview] = {}
         self._backing: Backing | None = None
         self._delta = self._shift = self._mask = self._page_size = self._copies = 0
@@ -86,6 +98,8 @@ class Region(Grant):
     def allow(self, access: int) -> None:
         """Grant these rights to the whole region."""
         self.permit(self.iova, self.length, access, local=True)
+        if self._backing is not None:
+            self._backing.originate(self._initiator, relaxed=bool(access & _RELAXED))
 
     def drop(self) -> None:
         """Give the pages back."""

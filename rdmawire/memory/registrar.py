@@ -17,6 +17,7 @@ from rdmawire.memory.mw import MemoryWindow, WindowType
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K
 from rdmawire.memory.region import Region
 from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.window import Initiator
 
 WHOLE_SPACE: Final = LAST_ADDRESS  # SIZE_MAX: the length of an implicit on-demand region
 _ON_DEMAND: Final = Access.ON_DEMAND.value
@@ -74,6 +75,8 @@ class PeerMemory(Protocol):
 class Registrar:
     """Regions and windows of one adapter (``peer`` to the owners of GPUs), and their keys.
 
+    ``initiator`` is the adapter as the bus sees it, with its time.
+
     Every refusal is a ``VerbsError`` with libibverbs' errno, and changes nothing.
     """
 
@@ -83,6 +86,7 @@ class Registrar:
         limits: Limits | None = None,
         clients: Sequence[PeerMemory] = (),
         peer: object = None,
+        initiator: Initiator | None = None,
     ) -> None:
         check_kind("space", space, AddressSpace)
         self.space = space
@@ -91,6 +95,7 @@ class Registrar:
         for client in self.clients:
             check_able("client", client, "claim")
         self.peer = self if peer is None else peer
+        self.initiator = initiator
         self.keys = KeyTable(MAX_KEYS)
         self.counter = DmaCounter()
         self._regions = 0
@@ -136,7 +141,7 @@ class Registrar:
         backing = make_backing()
         if backing.peer not in (None, self.peer):
             raise VerbsError("the pages are mapped for another adapter", EINVAL)
-        region = Region(pd, self.counter)
+        region = Region(pd, self.counter, initiator=self.initiator)
         region.translate(backing, *extent)
         region.allow(access)
         return self._enter(region)
@@ -157,7 +162,7 @@ class Registrar:
         check_number("max_pages", max_pages, 1, self.limits.max_fast_reg_pages)
         self.check_domain(pd)
         self._check_room()
-        return self._enter(Region(pd, self.counter, max_pages))
+        return self._enter(Region(pd, self.counter, max_pages, self.initiator))
 
     def dereg_mr(self, region: Region) -> None:
         """ibv_dereg_mr(3): EBUSY while windows are bound to the region."""

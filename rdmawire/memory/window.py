@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from errno import EINVAL
-from typing import Final
+from typing import Final, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.argument import check_kind
@@ -18,6 +18,12 @@ from rdmawire.screen import shown
 
 HOST_PAGE_SIZES: Final = (PAGE_4K, PAGE_2M)
 _RECORDED_RINGS: Final = 4096
+
+
+class Initiator(Protocol):
+    """A device that reads and writes on the bus; ``now`` is its time (ns)."""
+
+    now: int
 
 
 class Window(ABC):
@@ -49,6 +55,16 @@ class Window(ABC):
 
     @abstractmethod
     def write(self, address: int, data: Octets) -> None: ...
+
+    def post(
+        self,
+        address: int,
+        data: Octets,
+        initiator: Initiator | None,  # noqa: ARG002  most windows keep no write waiting
+        relaxed: bool,  # noqa: ARG002
+    ) -> None:
+        """Write as ``initiator`` does by DMA; ``relaxed`` may overtake its earlier writes."""
+        self.write(address, data)
 
     def lend(self, address: int, length: int) -> memoryview | None:  # noqa: ARG002
         """These octets themselves, inside one page; ``None`` where each access must come here.

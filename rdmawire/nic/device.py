@@ -41,6 +41,7 @@ class Device:
         profile: Profile,
         clients: Sequence[PeerMemory] = (),
     ) -> None:
+        self.now = 0
         self.mac = mac
         self.pkeys = [DEFAULT_PKEY]
         self.profile = profile
@@ -52,7 +53,7 @@ class Device:
             profile.max_fast_reg_pages,
             profile.window_type_2,
         )
-        self.memory = Registrar(space, limits, clients)
+        self.memory = Registrar(space, limits, clients, initiator=self)
         self.keys = self.memory.keys
         self.qps: dict[int, QueuePair] = {}
         self.cqs: dict[int, CompletionQueue] = {}
@@ -65,7 +66,6 @@ class Device:
         self.timers: Timers[Patience] = Timers()
         self.governors: Timers[Governor] = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
-        self.now = 0
 
     def pkey_at(self, index: int) -> int:
         """The P_Key at this place of the port's table; 0, which is invalid, where none was put."""

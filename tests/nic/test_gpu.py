@@ -1,9 +1,13 @@
 """Memory of a GPU that is taken back while an adapter uses it: a NAK, or a local error."""
 
+from random import Random
+
 import pytest
 
 from rdmawire.errors import VerbsError
+from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
+from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
 from rdmawire.memory.counter import Path
 from rdmawire.memory.gpu.device import Gpu
@@ -29,9 +33,11 @@ BOTH = pytest.mark.parametrize("profile", [HOPPER, ADA], ids=["hopper", "ada"])
 class Device:
     """A GPU of one end, and two of its pages registered there, to be taken back at will."""
 
-    def __init__(self, end: End, profile: GpuProfile = HOPPER) -> None:
+    def __init__(
+        self, end: End, profile: GpuProfile = HOPPER, random: Random | None = None
+    ) -> None:
         driver = GpuDriver(end.space)
-        self.gpu: Gpu = driver.add(profile)
+        self.gpu: Gpu = driver.add(profile, random)
         end.nic.memory.clients.append(Peermem(driver, persistent=False))
         self.address = self.gpu.allocate(2 * MIB).address
         registrar = end.nic.memory
@@ -75,6 +81,43 @@ def test_a_flush_makes_posted_writes_visible(selectivity: Selectivity) -> None:
     stage.drive()
     assert device.gpu.read(device.address, len(DATA)) == DATA
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_kernel_that_polls_a_flag_sees_the_data_before_it(seed: int) -> None:
+    """In virtual time, without a flush; the client's completion may come before both."""
+    stage = Stage(Pair(Link(us(1))))
+    device = Device(stage.server, ADA, Random(seed))
+    stage.client.write(DATA, to=device.there)
+    stage.client.write(b"!", to=device.there, offset=PAGE_64K)
+    seen: list[tuple[int, bytes, bytes]] = []
+
+    def poll() -> None:
+        now, read = stage.now, device.gpu.read
+        flag = read(device.address + PAGE_64K, 1, now)
+        seen.append((now, flag, read(device.address, len(DATA), now)))
+        if flag != b"!":
+            stage.pair.world.at(now + 100, poll)
+
+    stage.pair.world.at(0, poll)
+    stage.drive()
+    (first, *_), (last, flag, data) = seen[0], seen[-1]
+    assert (first, flag, data) == (0, b"!", DATA)
+    arrived = stage.by(stage.client)[-1].time + us(1)
+    assert arrived < last <= arrived + 5_000 + 100
+    assert all(flag == bytes(1) for _, flag, _ in seen[:-1])
+
+
+def test_a_completion_overtakes_its_data() -> None:
+    stage = Stage(Pair(Link(us(1))))
+    device = Device(stage.server, ADA)
+    stage.server.receive()
+    stage.client.write(DATA, to=device.there, imm=1)
+    stage.drive()
+    assert statuses(stage.server) == statuses(stage.client) == [WCStatus.SUCCESS]
+    arrived = stage.by(stage.client)[-1].time + us(1)
+    assert device.gpu.read(device.address, len(DATA), arrived) != DATA
+    assert device.gpu.read(device.address, len(DATA), arrived + 5_000) == DATA
 
 
 def test_memory_taken_back_while_a_read_is_answered() -> None:

@@ -1,60 +1,34 @@
 """BAR1: the window on the bus behind which pinned GPU pages appear."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from errno import ENOMEM
-from typing import Final
+from random import Random
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.counter import Path
+from rdmawire.memory.gpu.posted import PostedWrites
 from rdmawire.memory.gpu.profile import GpuProfile
 from rdmawire.memory.page import Octets, SparsePages, split
-from rdmawire.memory.window import Window
-
-_POSTED_AT_MOST: Final = 1 << 20
-
-
-class PostedWrites:
-    """Writes that have arrived at the GPU, but that kernels need not see yet.
-
-    Only so many octets wait; older ones go ahead by themselves.
-    """
-
-    def __init__(self, memory: SparsePages) -> None:
-        self._memory = memory
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self._octets = 0
-
-    def push(self, address: int, data: bytes) -> None:
-        self._waiting.append((address, data))
-        self._octets += len(data)
-        self._drain(_POSTED_AT_MOST)
-
-    def _drain(self, octets: int) -> None:
-        while self._octets > octets:
-            address, data = self._waiting.popleft()
-            self._octets -= len(data)
-            self._memory.write(address, data)
-
-    def flush(self) -> None:
-        """Let kernels see everything."""
-        self._drain(0)
+from rdmawire.memory.window import Initiator, Window
 
 
 class Aperture(Window):
     """Bus addresses of BAR1, and the page table from them to GPU memory.
 
     A GPU page has one place in the aperture, however often it is pinned. Reads push posted
-    writes ahead of them, as on PCIe.
+    writes ahead of them, as on PCIe. ``random`` has the delays of posted writes.
     """
 
     path = Path.GPU_DIRECT
 
-    def __init__(self, base: int, profile: GpuProfile, memory: SparsePages) -> None:
+    def __init__(self, base: int, profile: GpuProfile, memory: SparsePages, random: Random) -> None:
         super().__init__(base, profile.bar1, profile.page_size)
         self.lost = False  # the GPU fell off the bus
         self._memory = memory
-        self._posted = PostedWrites(memory) if profile.posts_writes else None
+        self._posted: PostedWrites | None = None
+        if profile.posts_writes:
+            self._posted = PostedWrites(memory.write, profile.max_visible_ns, random)
         self._next = base + profile.bar1_reserved
         self._unused: list[int] = []
         self._pages: dict[int, int] = {}  # bus address of a page -> its GPU address
@@ -90,11 +64,11 @@ class Aperture(Window):
         return bus
 
     def unpin(self, pages: Sequence[int]) -> None:
-        """Take back one pin of each page."""
-        self.flush()
+        """Take back one pin of each page. Nothing is posted to one that nobody pins any more."""
         for page in pages:
             self._pins[page] -= 1
             if not self._pins[page]:
+                self.flush()
                 bus = self._places.pop(page)
                 del self._pins[page], self._pages[bus]
                 self._unused.append(bus)
@@ -103,6 +77,15 @@ class Aperture(Window):
         """Make posted writes visible to kernels."""
         if self._posted is not None:
             self._posted.flush()
+
+    def advance(self, now: int) -> None:
+        """Make visible to kernels what becomes so up to the time ``now`` (ns)."""
+        if self._posted is not None:
+            self._posted.advance(now)
+
+    def next_visible(self) -> int | None:
+        """When the next posted write becomes visible by itself (ns), if any does."""
+        return None if self._posted is None else self._posted.next_visible()
 
     def _parts(self, address: int, length: int) -> Iterator[tuple[int, int]]:
         """The range as GPU addresses and lengths."""
@@ -128,16 +111,28 @@ class Aperture(Window):
         return b"".join(self._memory.read(*part) for part in self._parts(address, length))
 
     def write(self, address: int, data: Octets) -> None:
+        """Write as somebody of whom nothing is known, at the latest time that was told."""
+        self.post(address, data, None, relaxed=False)
+
+    def post(self, address: int, data: Octets, initiator: Initiator | None, relaxed: bool) -> None:
         octets = bytes(data)
-        store = self._memory.write if self._posted is None else self._posted.push
         offset = address % self.page_size
         if offset + len(octets) <= self.page_size:
-            store(self._pages[address - offset] + offset, octets)
+            self._store(self._pages[address - offset] + offset, octets, initiator, relaxed)
             return
         at = 0
         for start, size in self._parts(address, len(octets)):
-            store(start, octets[at : at + size])
+            self._store(start, octets[at : at + size], initiator, relaxed)
             at += size
+
+    def _store(
+        self, address: int, octets: bytes, initiator: Initiator | None, relaxed: bool
+    ) -> None:
+        """Write inside one GPU page, at a GPU address."""
+        if self._posted is None:
+            self._memory.write(address, octets)
+        else:
+            self._posted.push(address, octets, initiator, relaxed)
 
     def lend(self, address: int, length: int) -> memoryview | None:
         """Octets of a pinned page, where nothing is posted and so nothing can overtake."""

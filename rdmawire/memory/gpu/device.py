@@ -1,9 +1,10 @@
 """A GPU: its memory, its allocations, and who holds pages of them."""
 
+from random import Random
 from typing import Final, Protocol
 
 from rdmawire.errors import MemoryFault
-from rdmawire.memory.argument import check_range, length_of
+from rdmawire.memory.argument import check_range, check_time, length_of
 from rdmawire.memory.gpu.aperture import Aperture
 from rdmawire.memory.gpu.heap import Allocation, Heap, Kind
 from rdmawire.memory.gpu.profile import GpuProfile
@@ -27,10 +28,11 @@ class Gpu:
     """A GPU with memory from ``base`` on and BAR1 at ``bus_base``.
 
     ``read`` and ``write`` are what its kernels do. A page is alive while an allocation has octets
-    in it or somebody holds it; when it dies, peers that pinned it are told.
+    in it or somebody holds it; when it dies, peers that pinned it are told. ``random`` has the
+    delays after which posted writes become visible.
     """
 
-    def __init__(self, profile: GpuProfile, base: int, bus_base: int) -> None:
+    def __init__(self, profile: GpuProfile, base: int, bus_base: int, random: Random) -> None:
         self.profile = profile
         self.base = base
         self.end = base + profile.memory
@@ -39,7 +41,7 @@ class Gpu:
         self.tables: list[PageTable] = []
         self.holders: list[Holder] = []
         self._memory = SparsePages(profile.page_size)
-        self.aperture = Aperture(bus_base, profile, self._memory)
+        self.aperture = Aperture(bus_base, profile, self._memory, random)
         self._released: list[Allocation] = []  # but held
 
     def allocate(self, length: int, kind: Kind = Kind.DEVICE) -> Allocation:
@@ -106,18 +108,37 @@ class Gpu:
             reached = allocation.end + -allocation.end % self.page_size
         return reached >= end
 
-    def read(self, address: int, length: int) -> bytes:
-        """What a kernel reads. Writes through BAR1 that are not flushed may be missing."""
+    def read(self, address: int, length: int, now: int | None = None) -> bytes:
+        """What a kernel reads at the time ``now`` (ns).
+
+        Writes through BAR1 are there as far as they became visible up to then, or were flushed
+        (:mod:`rdmawire.memory.gpu.posted`). Without ``now`` it is the latest time that adapters
+        and kernels told this GPU.
+        """
         check_range(address, length)
         self.check(address, length)
+        self._advance(now)
         return self._memory.read(address, length)
 
-    def write(self, address: int, data: Octets) -> None:
-        """What a kernel writes."""
+    def write(self, address: int, data: Octets, now: int | None = None) -> None:
+        """What a kernel writes at the time ``now`` (ns), as with ``read``."""
         length = length_of(data)
         check_range(address, length)
         self.check(address, length)
+        self._advance(now)
         self._memory.write(address, data)
+
+    def _advance(self, now: int | None) -> None:
+        if now is not None:
+            check_time(now)
+            self.aperture.advance(now)
+
+    def next_visible(self) -> int | None:
+        """When the next posted write becomes visible to kernels by itself (ns), if any does.
+
+        For who polls memory in virtual time. Asking changes nothing.
+        """
+        return self.aperture.next_visible()
 
     def check(self, address: int, length: int) -> None:
         """``MemoryFault`` where a kernel has no memory."""

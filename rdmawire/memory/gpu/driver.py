@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from errno import EBUSY, EINVAL, EIO, ENODEV
+from random import Random
 from typing import Final
 
 from rdmawire.errors import ENOTSUPP, VerbsError
@@ -33,13 +34,19 @@ class GpuDriver:
         self.space = space
         self.gpus: list[Gpu] = []
 
-    def add(self, profile: GpuProfile) -> Gpu:
-        """A new GPU, at free addresses."""
+    def add(self, profile: GpuProfile, random: Random | None = None) -> Gpu:
+        """A new GPU, at free addresses.
+
+        ``random`` has the delays after which its posted writes become visible: that of seed 0, if
+        none is given.
+        """
         check_kind("profile", profile, GpuProfile)
+        random = Random(0) if random is None else random  # noqa: S311 - repeatable
+        check_kind("random", random, Random)
         last = self.gpus[-1] if self.gpus else None
         base = last.end if last else _FIRST_ADDRESS
         bus = _placed(last.aperture.end if last else _FIRST_BUS, profile.bar1)
-        gpu = Gpu(profile, base + -base % BLOCK, bus)
+        gpu = Gpu(profile, base + -base % BLOCK, bus, random)
         self.space.map(gpu.aperture)
         self.gpus.append(gpu)
         return gpu

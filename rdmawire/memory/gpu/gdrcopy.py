@@ -3,20 +3,35 @@
 from errno import EACCES, EINVAL
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind, check_number
+from rdmawire.memory.argument import check_kind, check_number, check_time
 from rdmawire.memory.backing import PageList
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.table import PageTable, TableState
 from rdmawire.memory.page import PAGE_64K, Octets
 
 
-class GdrMapping:
-    """Octets of GPU memory that a processor reads (slowly) and writes (combined)."""
+class Processor:
+    """A processor as the bus sees it: a path of its own, with its time (ns)."""
 
-    def __init__(self, driver: GpuDriver, table: PageTable, size: int) -> None:
+    def __init__(self) -> None:
+        self.now = 0
+
+
+class GdrMapping:
+    """Octets of GPU memory that a processor reads (slowly) and writes (combined).
+
+    Reads go through BAR1, so they see every write that was made before them; what the processor
+    writes is posted, as what an adapter writes (:mod:`rdmawire.memory.gpu.posted`).
+    """
+
+    def __init__(
+        self, driver: GpuDriver, table: PageTable, size: int, processor: Processor
+    ) -> None:
         self.size = size
         self.alive = True
+        self._processor = processor
         self._pages = PageList(driver.space, 0, table.addresses, table.gpu.page_size)
+        self._pages.originate(processor, relaxed=False)
 
     def _check(self, offset: int, length: int) -> None:
         if not self.alive:
@@ -28,8 +43,11 @@ class GdrMapping:
         self._check(offset, length)
         return self._pages.read(offset, length)
 
-    def write(self, offset: int, data: Octets) -> None:
+    def write(self, offset: int, data: Octets, now: int = 0) -> None:
+        """Copy ``data`` to the mapping at the time ``now`` (ns), or at the latest that was told."""
         self._check(offset, len(data))
+        check_time(now)
+        self._processor.now = max(self._processor.now, now)
         self._pages.write(offset, data)
 
 
@@ -63,6 +81,7 @@ class Gdr:
     def __init__(self, driver: GpuDriver) -> None:
         self._driver = driver
         self._buffers: list[GdrBuffer] = []
+        self._processor = Processor()
 
     def pin_buffer(self, address: int, size: int) -> GdrBuffer:
         """gdr_pin_buffer: any address; rounded to pages of 64 KiB. Errors are ``get_pages``'."""
@@ -94,7 +113,7 @@ class Gdr:
         for reason, broken in refusals.items():
             if broken:
                 raise VerbsError(reason, EINVAL)
-        buffer.mapping = GdrMapping(self._driver, buffer.table, size)
+        buffer.mapping = GdrMapping(self._driver, buffer.table, size, self._processor)
         return buffer.mapping
 
     def unpin_buffer(self, buffer: GdrBuffer) -> None:

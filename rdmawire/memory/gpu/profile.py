@@ -11,7 +11,10 @@ class GpuProfile(NamedTuple):
     """A model of GPU; sizes in octets.
 
     ``page_size`` is that of page tables for peers: 4, 64 or 128 KiB. ``partitioned`` says MIG or
-    vGPU, which have no persistent pages.
+    vGPU, which have no persistent pages. ``max_visible_ns`` is the longest (ns) that what a peer
+    wrote stays invisible to kernels where ``posts_writes``; ``None`` if only a flush or a read
+    through BAR1 makes it visible. No vendor states a bound; the default is a few times what a write
+    takes to cross PCIe.
     """
 
     name: str
@@ -21,6 +24,7 @@ class GpuProfile(NamedTuple):
     bar1_reserved: int = MIB
     page_size: int = PAGE_64K
     partitioned: bool = False
+    max_visible_ns: int | None = 5_000
 
     @property
     def posts_writes(self) -> bool:

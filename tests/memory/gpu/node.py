@@ -1,6 +1,7 @@
 """A host with GPUs and an adapter, for tests."""
 
 from collections.abc import Sequence
+from random import Random
 
 from rdmawire.memory.dmabuf import DmaBufFiles
 from rdmawire.memory.domain import ProtectionDomain
@@ -17,10 +18,16 @@ POSTING = SMALL._replace(name="posting", compute_capability=(8, 9))
 class Node:
     """One GPU, one adapter; ``persistent`` is the mode of nvidia-peermem."""
 
-    def __init__(self, profile: GpuProfile = SMALL, *, persistent: bool = True) -> None:
+    def __init__(
+        self,
+        profile: GpuProfile = SMALL,
+        random: Random | None = None,
+        *,
+        persistent: bool = True,
+    ) -> None:
         self.space = AddressSpace()
         self.driver = GpuDriver(self.space)
-        self.gpu = self.driver.add(profile)
+        self.gpu = self.driver.add(profile, random)
         self.clients: Sequence[PeerMemory] = [Peermem(self.driver, persistent=persistent)]
         self.registrar = Registrar(self.space, Limits(), self.clients)
         self.keys = self.registrar.keys
