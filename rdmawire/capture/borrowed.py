@@ -13,6 +13,12 @@ class Borrowed:
         """What the stream gives."""
         return self._stream.read(size)
 
+    def readinto(self, buffer: memoryview, /) -> int:
+        """How many bytes the stream put into the buffer."""
+        octets = self._stream.read(len(buffer))
+        buffer[: len(octets)] = octets
+        return len(octets)
+
     def write(self, octets: memoryview, /) -> int | None:
         """How many octets the stream took."""
         return self._stream.write(octets)

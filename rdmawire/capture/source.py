@@ -4,8 +4,9 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import UnsupportedOperation
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rdmawire.capture.borrowed import Borrowed
 from rdmawire.capture.compression import CHUNK
@@ -20,10 +21,15 @@ AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 """What names a file."""
 
 
+_Found = TypeVar("_Found", bytes, int)
+
+
 class Readable(Protocol):
-    """What is needed of an open file: ``read`` gives what is there, ``None`` for not yet."""
+    """What is needed of an open file: what is there, ``None`` for nothing yet."""
 
     def read(self, size: int, /) -> bytes | None: ...
+
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
 
     def close(self) -> None: ...
 
@@ -31,7 +37,8 @@ class Readable(Protocol):
 class Source:
     """A file as it is stored: its octets in chunks, and how far they have been read.
 
-    ``size`` is how many there are, ``None`` for a pipe; ``position`` is how many were read.
+    ``size`` is how many there are to read when it is opened, ``None`` for a pipe; ``position`` is
+    how many were read.
     """
 
     def __init__(self, file: Readable, name: str, size: int | None, chunk: int = CHUNK) -> None:
@@ -41,22 +48,58 @@ class Source:
         self.size = size
         self.position = 0
         self.closed = False
+        self._failure: CaptureError | None = None
 
     def chunks(self) -> Iterator[bytes]:
         """The octets, up to the end of the file."""
         while chunk := self._read():
             self.position += len(chunk)
             yield chunk
+        self.check_end()
+
+    def fill(self, buffer: memoryview) -> int:
+        """Read until a buffer is full or the file ends; how many bytes were read.
+
+        They may also be fewer because reading failed: :meth:`check_end` says so.
+        """
+        filled = 0
+        try:
+            while filled < len(buffer) and (count := self._read_into(buffer[filled:])):
+                filled += count
+                self.position += count
+        except CaptureError as error:
+            self._failure = error
+        return filled
+
+    def check_end(self) -> None:
+        """:class:`CaptureError` if reading ended before the size that the file had when opened."""
+        if self._failure is not None:
+            raise self._failure
+        if self.size is not None and self.position < self.size:
+            raise CaptureError(
+                f"{self.name}: became shorter while it was read: {self.position} of {self.size}"
+                " bytes could be read; read it again when nothing writes to it"
+            )
 
     def _read(self) -> bytes:
+        with self._refusals():
+            return _there(self._file.read(self._chunk))
+
+    def _read_into(self, buffer: memoryview) -> int:
+        with self._refusals():
+            return _there(self._file.readinto(buffer))
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
         self.check_open()
         try:
-            chunk = self._file.read(self._chunk)
+            yield
+        except BlockingIOError:
+            raise CaptureError(
+                f"{self.name}: is set not to wait, and gives no octets yet"
+            ) from None
         except OSError as error:
             raise read_refusal(error, self.name) from error
-        if chunk is None:
-            raise CaptureError(f"{self.name}: is set not to wait, and gives no octets yet")
-        return chunk
 
     def check_open(self) -> None:
         """:class:`CaptureError` if it has been closed."""
@@ -84,10 +127,19 @@ def open_source(path: AnyPath) -> Source:
     return Source(file, name, _size(file.fileno()))
 
 
+def _there(found: _Found | None) -> _Found:
+    """What a read gave; ``BlockingIOError`` if that is nothing yet."""
+    if found is None:
+        raise BlockingIOError
+    return found
+
+
 def _size(descriptor: int) -> int | None:
-    """Octets of a regular file."""
+    """Bytes of a regular file that are left to read."""
     status = os.fstat(descriptor)
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return max(status.st_size - os.lseek(descriptor, 0, os.SEEK_CUR), 0)
 
 
 def _standard_input() -> Source:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rdmawire.capture import Record, create_capture, open_capture
 from rdmawire.capture.columns import lanes as module
+from rdmawire.capture.columns.blocks import open_pcap
 from rdmawire.capture.columns.lanes import Lanes, RecordForm, Stretch
-from rdmawire.capture.columns.mapped import mapped
 from rdmawire.errors import CaptureError
 
 FORM = RecordForm("<", 1_000_000_000, 262_144)
@@ -60,7 +60,7 @@ def test_lanes_find_what_one_walk_finds(
 
 
 def test_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    octets = bytes(24) + record(bytes(50)) * 1000
+    octets = bytes(24) + (record(bytes(50)) + record(bytes(48))) * 500
     one_by_one = Lanes._one_by_one
 
     def sample(lanes: Lanes, start: int, end: int, most: int = 0) -> Stretch:
@@ -68,7 +68,23 @@ def test_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Lanes, "_one_by_one", sample)
     found = Lanes(octets, FORM).walk(24, len(octets))
-    assert found.places.tolist() == list(range(24, len(octets), 66))
+    pairs = range(24, len(octets), 130)
+    assert found.places.tolist() == [place for pair in pairs for place in (pair, pair + 66)]
+
+
+@pytest.mark.parametrize("behind", [b"", record(bytes(49)), b"\xff" * 30, record(bytes(50))[:40]])
+@pytest.mark.parametrize("cut", [0, 1, 65, 66, 67])
+def test_records_of_one_length_are_found_at_once(
+    behind: bytes, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    octets = bytes(24) + record(bytes(50)) * 1000 + behind
+    end = len(octets) - cut
+    wanted = places_one_by_one(octets, 24, end)
+    if not behind:
+        monkeypatch.setattr(Lanes, "_in_step", lambda *_: pytest.fail("they were all alike"))
+    found = Lanes(octets, FORM).walk(24, end)
+    assert found.places.tolist() == wanted
+    assert found.end == wanted[-1] + 16 + struct.unpack_from("<8xI", octets, wanted[-1])[0]
 
 
 @pytest.mark.parametrize("cut", [1, 15, 16, 17, 40])
@@ -79,27 +95,26 @@ def test_a_cut_file_gives_what_is_whole_and_the_readers_error(tmp_path: Path, cu
             writer.write(Record(bytes(50), number, 50, 1))
     path.write_bytes(path.read_bytes()[:-cut])
     places: list[int] = []
-    with mapped(path) as pcap:
-        assert pcap is not None
-        with pytest.raises(CaptureError) as found:  # noqa: PT012 - the blocks come before it
-            for block in pcap.blocks(512):
-                assert block.first == len(places) + 1
-                places += block.places.tolist()
+    pcap = open_pcap(path)
+    assert pcap is not None
+    with pytest.raises(CaptureError) as found:  # noqa: PT012 - the blocks come before it
+        for block in pcap.blocks(512):
+            assert block.first == len(places) + 1
+            places += block.places.tolist()
     with open_capture(path) as reader, pytest.raises(CaptureError) as expected:
         list(reader)
     assert len(places) == 99
     assert str(found.value) == str(expected.value)
 
 
-def test_only_plain_pcap_files_are_mapped(tmp_path: Path) -> None:
+def test_only_plain_pcap_files_are_read_in_blocks(tmp_path: Path) -> None:
     captures = Path(__file__).parents[2] / "captures" / "linux"
-    with mapped(captures / "rxe61_rnr.pcap") as pcap:
-        assert pcap is not None
-        assert pcap.link_type == 1
-        assert sum(len(block.places) for block in pcap.blocks()) == 152
+    pcap = open_pcap(captures / "rxe61_rnr.pcap")
+    assert pcap is not None
+    assert pcap.link_type == 1
+    assert sum(len(block.places) for block in pcap.blocks()) == 152
     for other in (tmp_path, tmp_path / "nowhere", "-", "e\0"):
-        with mapped(other) as nothing:
-            assert nothing is None
+        assert open_pcap(other) is None
 
 
 def test_a_hostile_file_costs_a_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +125,7 @@ def test_a_hostile_file_costs_a_bounded_search(monkeypatch: pytest.MonkeyPatch) 
     octets = bytes(24) + record(b"") * 64 + record(mark * 20_000)
     found = Lanes(octets, FORM).walk(24, len(octets))
     assert len(found.places) == 65
-    lanes = len(octets) // Lanes(octets, FORM)._lane(24, len(octets))
+    sample = Stretch(np.arange(24, 24 + 64 * 16, 16), 24 + 64 * 16)
+    lanes = len(octets) // module._lane(sample, len(octets))
     assert 0 < len(tried) <= module._TRIES * lanes
     assert np.diff(tried).min() > 0

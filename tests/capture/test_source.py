@@ -31,6 +31,11 @@ class Device:
             raise given
         return given
 
+    def readinto(self, buffer: memoryview) -> int | None:
+        given = self.read(len(buffer))
+        buffer[: len(given or b"")] = given or b""
+        return None if given is None else len(given)
+
     def close(self) -> None:
         self.closed = True
 
@@ -53,6 +58,27 @@ def test_what_cannot_be_read_is_an_error(gives: OSError | None, reason: str) -> 
     assert next(chunks) == b"ab"
     with pytest.raises(CaptureError, match=reason):
         next(chunks)
+
+
+@pytest.mark.parametrize("gives", [OSError(5, "Input/output error"), None])
+def test_what_fails_midway_leaves_what_was_read(gives: OSError | None) -> None:
+    source = Source(Device(b"ab", b"c", gives), "device", None)
+    buffer = bytearray(9)
+    assert source.fill(memoryview(buffer)) == 3
+    assert buffer == b"abc" + bytes(6)
+    with pytest.raises(CaptureError, match="device: "):
+        source.check_end()
+
+
+def test_a_buffer_is_filled_to_its_end_or_that_of_the_file() -> None:
+    source = Source(io.BytesIO(b"abcdef"), "file", 6)
+    buffer = bytearray(4)
+    assert source.fill(memoryview(buffer)) == 4
+    with pytest.raises(CaptureError, match="4 of 6 bytes could be read; read it again when"):
+        source.check_end()
+    assert source.fill(memoryview(buffer)) == 2
+    assert buffer == b"efcd"
+    source.check_end()
 
 
 def test_a_closed_source_says_so() -> None:

@@ -22,7 +22,7 @@ def expected_icrc(plain: Plain) -> NDArray[np.uint32]:
     start, end = LEAD + path.network_base, LEAD + path.width
     ones = np.frombuffer(mask(path.network, UDP, BTH), np.uint8)
     heads = (plain.frames[:, start:end] | ones).view(f"V{len(ones)}").ravel().tolist()
-    octets = memoryview(plain.records.octets)
+    octets = plain.records.octets
     begins = (plain.records.places + end).tolist()
     ends = (plain.records.places + plain.icrc).tolist()
     crcs = [

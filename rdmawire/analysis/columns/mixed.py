@@ -1,4 +1,4 @@
-"""Columns of a pcap in memory: plain frames many at once, the others dissected one by one."""
+"""Columns of a pcap file: plain frames many at once, the others dissected one by one."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ from rdmawire.analysis.columns.plain import Ports, Records, Sieve
 from rdmawire.analysis.columns.source import Found, first_of
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.node import Dissection
-from rdmawire.capture.columns.mapped import Block, MappedPcap
+from rdmawire.capture.columns.blocks import Block, PcapFile
 
 _ALL = slice(None)
 _STRETCH = 8192
@@ -29,7 +29,7 @@ class MixedReader:
 
     def __init__(
         self,
-        pcap: MappedPcap,
+        pcap: PcapFile,
         query: Query,
         ports: Ports,
         on_walk: Callable[[int, Dissection], None] | None = None,
@@ -49,7 +49,7 @@ class MixedReader:
             yield self._block(block)
 
     def _block(self, block: Block) -> Columns:
-        records = Records(self._pcap.octets, block.places, self._pcap.form.order)
+        records = Records(block.octets, block.places, self._pcap.form.order)
         filling = Filling(self._query.fields, len(block.places))
         frames = self._frames(records, block.first)
         for start in range(0, len(block.places), _STRETCH):
@@ -85,7 +85,7 @@ class MixedReader:
         record = frames.records.at(slice(row, row + 1))
         place, captured = int(record.places[0]) + LEAD, int(record.heads["captured"][0])
         frame = self._dissector.dissect(
-            self._pcap.octets[place : place + captured],
+            bytes(record.octets[place : place + captured]),
             link_type=self._pcap.link_type,
             time_ns=int(record.times(frames.resolution)[0]),
             length=int(record.heads["length"][0]),

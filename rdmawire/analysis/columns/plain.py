@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rdmawire.analysis.columns.bits import LEAD, Matrix
 from rdmawire.analysis.columns.path import Path
 from rdmawire.analysis.columns.transport import Packets, make_sense, packets
-from rdmawire.capture.columns.lanes import Octets, Places
+from rdmawire.capture.columns.lanes import Places
 from rdmawire.capture.interface import SECOND
 from rdmawire.wire.ib import ICRC
 from rdmawire.wire.inet import UDP
@@ -32,7 +32,7 @@ class Records:
     __slots__ = ("_heads", "octets", "order", "places")
 
     def __init__(
-        self, octets: Octets, places: Places, order: str, heads: NDArray[Any] | None = None
+        self, octets: memoryview, places: Places, order: str, heads: NDArray[Any] | None = None
     ) -> None:
         self.octets = octets
         self.places = places

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -20,7 +19,7 @@ from rdmawire.analysis.columns.path import LINK_TYPES
 from rdmawire.analysis.columns.walked import of_frame, walked
 from rdmawire.analysis.fields import fields
 from rdmawire.analysis.node import Dissection
-from rdmawire.capture.columns.mapped import MappedPcap, mapped
+from rdmawire.capture.columns.blocks import PcapFile, open_pcap
 
 
 class Row(Enum):
@@ -55,25 +54,25 @@ class Request:
 
         ``first`` rows are enough for now: what is captured just now is not read further for them.
         """
-        with on_a_path(path) as pcap:
-            query = self._with_choice
-            if pcap is not None and query is not None:
-                yield from self._at_once(pcap, query)
-            else:
-                ports = (int(port) for port in self._ports)
-                yield from walked(path, self._query, ports, self._rows, first)
+        query = self._with_choice
+        pcap = on_a_path(path) if query is not None else None
+        if pcap is not None and query is not None:
+            yield from self._at_once(pcap, query)
+        else:
+            ports = (int(port) for port in self._ports)
+            yield from walked(path, self._query, ports, self._rows, first)
 
     def _rows(self, query: Query, frame: Dissection) -> Iterable[list[Any]]:
         return _ROWS[self._row](query, frame) if self._choice.takes(frame) else ()
 
-    def _at_once(self, pcap: MappedPcap, query: Query) -> Iterator[Columns]:
+    def _at_once(self, pcap: PcapFile, query: Query) -> Iterator[Columns]:
         hidden = set(query.names) - set(self._query.names)
         for block, rows in chosen(pcap, query, self._ports, self._choice):
             yield block if rows is None else block.at(rows).without(hidden)
 
 
 def chosen(
-    pcap: MappedPcap,
+    pcap: PcapFile,
     query: Query,
     ports: NDArray[np.uint16],
     choice: Choice,
@@ -103,11 +102,13 @@ def _corrected(rows: NDArray[np.bool_], walks: dict[int, bool]) -> NDArray[np.bo
     return rows
 
 
-@contextmanager
-def on_a_path(path: str | os.PathLike[str]) -> Iterator[MappedPcap | None]:
-    """A capture in memory, if its frames may be on a path; else ``None``."""
-    with mapped(path) as pcap:
-        yield pcap if pcap is not None and pcap.link_type in LINK_TYPES else None
+def on_a_path(path: str | os.PathLike[str]) -> PcapFile | None:
+    """A pcap file, if its frames may be on a path; else ``None``."""
+    pcap = open_pcap(path)
+    if pcap is None or pcap.link_type in LINK_TYPES:
+        return pcap
+    pcap.close()
+    return None
 
 
 def query_of_both(query: Query, choice: Choice) -> Query | None:

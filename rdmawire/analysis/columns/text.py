@@ -48,12 +48,10 @@ class FieldLines:
         """The lines of a capture, with their ends; ``None`` if it is to be read frame by frame."""
         if self._query is None:
             return None
-        with on_a_path(path) as pcap:
-            if pcap is None:
-                return None
-            return self._written(
-                chosen(pcap, self._query, as_array(ports), self._choice, self._keep)
-            )
+        pcap = on_a_path(path)
+        if pcap is None:
+            return None
+        return self._written(chosen(pcap, self._query, as_array(ports), self._choice, self._keep))
 
     def _keep(self, row: int, frame: Dissection) -> None:
         self._walked[row] = self._line(frame)

@@ -45,11 +45,11 @@ class Stretch(NamedTuple):
 
 
 class Lanes:
-    """Finds the records of a pcap that lies in memory."""
+    """Finds the records of a pcap in memory, in its first ``size`` bytes; ``None`` for all."""
 
-    def __init__(self, octets: Octets, form: RecordForm) -> None:
+    def __init__(self, octets: Octets, form: RecordForm, size: int | None = None) -> None:
         self._octets = octets
-        self._size = len(octets)
+        self._size = len(octets) if size is None else size
         self._form = form
         self._read = Struct(f"{form.order}IIII").unpack_from
         # The upper half of the seconds changes every 18 hours: a mark of record headers.
@@ -63,18 +63,29 @@ class Lanes:
 
         The stretch ends before ``end`` if what stands there is no whole record.
         """
-        if start >= end:
-            return Stretch(np.empty(0, np.int64), start)
-        lane = self._lane(start, end)
-        return self._in_step(self._beginnings(start, end, lane), end) or self._one_by_one(
-            start, end
-        )
-
-    def _lane(self, start: int, end: int) -> int:
-        """Octets of a lane: a guess costs about half of what a step does."""
         sample = self._one_by_one(start, end, _SAMPLE)
-        mean = max((sample.end - start) // max(len(sample.places), 1), RECORD)
-        return mean * max(isqrt((end - start) // mean // 2), 1)
+        if len(sample.places) < _SAMPLE:
+            return sample
+        alike = self._alike(sample, end)
+        if alike.end >= end:
+            return alike
+        beginnings = self._beginnings(alike.end, end, _lane(sample, end))
+        rest = self._in_step(beginnings, end) or self._one_by_one(alike.end, end)
+        return Stretch(np.concatenate((alike.places, rest.places)), rest.end)
+
+    def _alike(self, sample: Stretch, end: int) -> Stretch:
+        """The records from the sample on that have one length, as those of bulk transfers have.
+
+        None if those in the sample differ.
+        """
+        start, lengths = int(sample.places[0]), np.diff(sample.places, append=sample.end)
+        length = int(lengths[0])
+        if (lengths != length).any():
+            return Stretch(sample.places[:0], start)
+        every = np.arange(start, min(end, self._size - length + 1), length)
+        differ = np.flatnonzero(self._captured[every + 8] != length - RECORD)
+        found = every[: differ[0]] if len(differ) else every
+        return Stretch(found, start + length * len(found))
 
     def _beginnings(self, start: int, end: int, lane: int) -> Places:
         """Where lanes begin: the known place first, then places that look like records."""
@@ -89,7 +100,7 @@ class Lanes:
         return self._octets[place + self._mark_at : place + self._mark_at + 2]
 
     def _guess(self, mark: bytes, start: int, end: int) -> int:
-        """The first place that looks like records; 0, where the file's header is, for none."""
+        """The first place that looks like records; 0, where the walk begins, for none."""
         at = start
         for _ in range(_TRIES):
             at = self._octets.find(mark, at, end)
@@ -153,6 +164,13 @@ class Lanes:
             places.append(place)
             place = following
         return Stretch(np.array(places, np.int64), place)
+
+
+def _lane(sample: Stretch, end: int) -> int:
+    """Octets of a lane: a guess costs about half of what a step does."""
+    start = int(sample.places[0])
+    mean = (sample.end - start) // len(sample.places)
+    return mean * max(isqrt((end - start) // mean // 2), 1)
 
 
 def _in_order(steps: list[tuple[NDArray[np.int64], Places]]) -> Places:

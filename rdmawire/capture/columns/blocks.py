@@ -1,0 +1,138 @@
+"""A pcap file read in blocks of whole records, into a buffer that is used again.
+
+The file is read, not mapped: a file that another program shortens is then an error like any
+other, where a map of it would end the process with SIGBUS.
+"""
+
+import mmap
+import os
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from struct import unpack_from
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.capture import pcap
+from rdmawire.capture.columns.lanes import Lanes, RecordForm
+from rdmawire.capture.linktype import longest_record
+from rdmawire.capture.source import STREAM, Source, open_source
+from rdmawire.errors import CaptureError
+
+_BLOCK = 8 << 20
+"""Bytes of a block: enough for lanes to pay, few enough to stay in a processor's cache."""
+
+
+class Block(NamedTuple):
+    """Whole records, one behind the other, in a buffer that the next block overwrites.
+
+    ``places`` are where their headers begin in ``octets``; ``first`` is the frame number of the
+    first record, counted from one.
+    """
+
+    octets: memoryview
+    places: NDArray[np.int64]
+    first: int
+
+
+def _read_ahead(source: Source, size: int, room: int) -> Generator[tuple[mmap.mmap, int]]:
+    """Yield two buffers in turn, and how many bytes of the file each has from ``room`` on.
+
+    That is ``size``, and fewer where the file ends. The next ones are read meanwhile by a thread:
+    copying them takes about as long as finding records and fields in those before.
+    """
+    # Anonymous memory: pages that nothing is read into are never touched.
+    now, following = (mmap.mmap(-1, room + size) for _ in range(2))
+    filled = source.fill(memoryview(now)[room:])
+    with ThreadPoolExecutor(1) as thread:
+        while filled == size:
+            reading = thread.submit(source.fill, memoryview(following)[room:])
+            yield now, filled
+            filled = reading.result()
+            now, following = following, now
+    yield now, filled
+
+
+class PcapFile:
+    """A pcap file, from its first record on. ``form`` says how its record headers are written."""
+
+    def __init__(self, source: Source, form: RecordForm, link_type: int) -> None:
+        self.name = source.name
+        self.form = form
+        self.link_type = link_type
+        self._source = source
+
+    def blocks(self, size: int = _BLOCK) -> Iterator[Block]:
+        """Read all whole records, about ``size`` bytes at a time; can be called once.
+
+        :class:`CaptureError` if the file does not end with the last record, or became shorter.
+        """
+        room = pcap.RECORD + self.form.longest
+        offset, number, left = pcap.HEADER - room, 1, b""
+        with closing(self._source), closing(_read_ahead(self._source, size, room)) as buffers:
+            for memory, filled in buffers:
+                start, end = room - len(left), room + filled
+                memory[start:room] = left
+                # A record that begins before this is whole, unless the file ends in it.
+                stop = end if filled < size else end - room
+                places, place = Lanes(memory, self.form, end).walk(start, stop)
+                octets = memoryview(memory)[:end]
+                if len(places):
+                    yield Block(octets, places, number)
+                if place < stop:
+                    raise self._damage(octets[place:], offset + place)
+                offset, number, left = offset + filled, number + len(places), memory[place:end]
+            self._source.check_end()
+
+    def _damage(self, octets: memoryview, offset: int) -> CaptureError:
+        """What is wrong with the record that should begin with these bytes."""
+        is_head = len(octets) >= pcap.RECORD
+        captured = unpack_from(f"{self.form.order}8xI", octets)[0] if is_head else 0
+        if captured <= self.form.longest:
+            self._source.check_end()
+        reason = pcap.misfit(captured, len(octets), self.form.longest)
+        return CaptureError(f"{self.name}: {reason}", offset)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._source.close()
+
+
+def open_pcap(path: str | os.PathLike[str]) -> PcapFile | None:
+    """The pcap file of this name; ``None`` for whatever else is to be read another way.
+
+    That is standard input, pipes, compressed files, pcapng, and what is no capture at all.
+    """
+    name = os.fsdecode(path)
+    try:
+        if name == STREAM or not os.path.isfile(name):
+            return None
+        source = open_source(name)
+    except (CaptureError, ValueError):  # whoever reads it the other way says what is wrong
+        return None
+    return _of_source(source)
+
+
+def _of_source(source: Source) -> PcapFile | None:
+    head = bytearray(pcap.HEADER)
+    try:
+        is_pcap = source.fill(memoryview(head)) == len(head) and _is_known(head)
+    except CaptureError:
+        is_pcap = False
+    if not is_pcap:
+        source.close()
+        return None
+    order, resolution = pcap.MAGICS[bytes(head[:4])]
+    link_type = unpack_from(f"{order}I", head, 20)[0] & 0xFFFF
+    return PcapFile(source, RecordForm(order, resolution, longest_record(link_type)), link_type)
+
+
+def _is_known(head: bytearray) -> bool:
+    """Whether a file that begins like this is a pcap of version 2."""
+    magic = bytes(head[:4])
+    if magic not in pcap.MAGICS:
+        return False
+    order, _ = pcap.MAGICS[magic]
+    return bool(unpack_from(f"{order}H", head, 4)[0] == 2)
