@@ -4,9 +4,10 @@ Keys and addresses are not: an adapter finds out when it comes to them, and the 
 """
 
 from collections.abc import Callable
-from errno import EINVAL, ENOMEM
+from errno import EFAULT, EINVAL, ENOMEM
+from typing import Final
 
-from rdmawire.errors import VerbsError
+from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.argument import check_kind
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
@@ -17,15 +18,20 @@ from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import (
     ATOMIC_SIZE,
+    FENCE,
     INLINE,
+    SIGNALED,
+    SOLICITED,
     VERBS,
     WRONG_KIND,
     BindMW,
     Local,
     RecvWR,
     RegMR,
+    SendFlags,
     SendOpcode,
     SendWR,
+    Verb,
     check_receive,
     check_sges,
 )
@@ -34,8 +40,11 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
 
 
-def check_send(qp: QueuePair, wr: SendWR) -> None:
-    """``VerbsError`` for work that the queue pair does not take; says what was found."""
+def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
+    """The work as it is queued, its inline bytes copied from memory.
+
+    ``VerbsError`` for work that the queue pair does not take; it says what was found.
+    """
     if not qp.takes_sends:
         raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
     try:
@@ -48,6 +57,20 @@ def check_send(qp: QueuePair, wr: SendWR) -> None:
         raise VerbsError(
             f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)", ENOMEM
         )
+    return _copied(qp, wr) if wr.sges and wr.flags & INLINE else wr
+
+
+def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
+    """Inline work with the bytes that its SGEs name now, read by the processor: no key counts.
+
+    ``VerbsError`` EFAULT where no memory is, as the caller's own read would fault.
+    """
+    read = qp.device.space.read
+    try:
+        data = b"".join(read(address, length) for address, length, _ in wr.sges if length)
+    except MemoryFault as fault:
+        raise VerbsError(f"inline data cannot be read: {fault}", EFAULT) from fault
+    return wr._replace(sges=(), inline=data)
 
 
 def check_recv(qp: QueuePair, wr: RecvWR) -> None:
@@ -71,6 +94,56 @@ def _refuse(qp: QueuePair, wr: SendWR) -> None:
     raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
 
 
+class _CheckFlags:
+    """Checks that send flags exist, and mean something for this kind of work.
+
+    ``fits`` has the flags that do.
+    """
+
+    def __init__(self, fits: int) -> None:
+        self.misfits = ~fits
+
+    def __call__(self, qp: QueuePair, wr: SendWR) -> None:
+        misfits = wr.flags & self.misfits
+        if misfits & ~_ALL_FLAGS:
+            known = ", ".join(f"{flag.value} {flag.name}" for flag in SendFlags)
+            raise VerbsError(f"send flags {shown(wr.flags)}: there are only {known}", EINVAL)
+        if misfits:
+            names = ", ".join(str(flag.name) for flag in SendFlags if flag & misfits)
+            reason = f"{names} means nothing for {_name(wr)} on a queue pair of {qp.type.name}"
+            raise VerbsError(f"send flags {shown(wr.flags)}: {reason}", EINVAL)
+
+
+_ALL_FLAGS: Final = sum(flag.value for flag in SendFlags)
+
+
+def _flags_for(service: ServiceType, verb: Verb) -> int:
+    """The send flags that mean something for this work. ibv_post_send(3), IBA 10.8.3.3, 9.2.3.
+
+    A LOCAL_INV is fenced in every service (IBA 10.6.5.1).
+    """
+    fenced = service.reliable or verb.ends_use
+    solicits = verb.takes_receive and service.wire is not None
+    sends = verb.local is Local.SOURCE
+    return SIGNALED | FENCE * fenced | SOLICITED * solicits | INLINE * sends
+
+
+class _CheckUnused:
+    """Checks that memory and objects are given only to work that uses them.
+
+    Numbers that the work does not use are left alone, as in the unions of ibv_send_wr.
+    """
+
+    def __init__(self, unused: tuple[str, ...]) -> None:
+        self.places = tuple(SendWR._fields.index(name) for name in unused)
+
+    def __call__(self, qp: QueuePair, wr: SendWR) -> None:
+        for place in self.places:
+            if wr[place]:
+                name = SendWR._fields[place]
+                raise VerbsError(f"{_name(wr)} on {qp.type.name} uses no {name}", EINVAL)
+
+
 def _check_memory(qp: QueuePair, wr: SendWR) -> None:
     if wr.flags & INLINE:
         _check_inline(qp, wr)
@@ -81,24 +154,32 @@ def _check_memory(qp: QueuePair, wr: SendWR) -> None:
 
 
 def _check_inline(qp: QueuePair, wr: SendWR) -> None:
-    if VERBS[wr.opcode].local is not Local.SOURCE:
-        raise VerbsError(f"{_name(wr)} sends nothing that could stand inline", EINVAL)
+    """Inline data are ``inline`` itself, or what ``sges`` name when it is posted."""
     check_kind("inline", wr.inline, bytes)
-    if len(wr.inline) > qp.cap.max_inline_data:
-        found = len(wr.inline)
-        raise VerbsError(f"{found} octets inline, max_inline_data {qp.cap.max_inline_data}", EINVAL)
+    check_sges(wr.sges, qp.cap.max_send_sge)
+    if wr.inline and wr.sges:
+        raise VerbsError("both inline and sges say what to send: one of them must", EINVAL)
+    found = _length(wr)
+    if found > qp.cap.max_inline_data:
+        raise VerbsError(f"{found} bytes inline, max_inline_data {qp.cap.max_inline_data}", EINVAL)
+
+
+def _length(wr: SendWR) -> int:
+    """Bytes of local memory, or inline."""
+    return len(wr.inline) or sum(length for _, length, _ in wr.sges)
 
 
 class _Fits:
     """Checks that fields fit the headers that they travel in."""
 
     def __init__(self, widths: dict[str, int]) -> None:
-        self.widths = widths
+        self.places = [(SendWR._fields.index(name), bits) for name, bits in widths.items()]
 
     def __call__(self, _: QueuePair, wr: SendWR) -> None:
-        for name, bits in self.widths.items():
-            value = getattr(wr, name)
+        for place, bits in self.places:
+            value: object = wr[place]
             if not isinstance(value, int) or value >> bits:
+                name = SendWR._fields[place]
                 raise VerbsError(f"{name} {shown(value)} does not fit {bits} bits", EINVAL)
 
 
@@ -116,7 +197,7 @@ _WIDTHS: dict[type[Header], dict[str, int]] = {
 
 def _check_eight(_: QueuePair, wr: SendWR) -> None:
     """Atomics take eight octets, and give eight. IBA 9.4.5, A19.3."""
-    length = len(wr.inline) if wr.flags & INLINE else sum(size for _, size, _ in wr.sges)
+    length = _length(wr)
     if length != ATOMIC_SIZE:
         raise VerbsError(f"{_name(wr)} is of {ATOMIC_SIZE} octets, found {length}", EINVAL)
 
@@ -155,13 +236,29 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
     outbound = service.outbound.get(opcode)
     headers = outbound.layouts[outbound.only].headers if outbound else ()
     widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
+    verb = VERBS[opcode]
+    unused = _unused(verb, headers, opcode)
     return (
-        _check_memory,
+        _CheckFlags(_flags_for(service, verb)),
+        *((_CheckUnused(unused),) if unused else ()),
+        *((_check_memory,) if verb.local is not Local.NONE else ()),
         *((_Fits(widths),) if widths else ()),
         *((_check_eight,) if opcode in _OF_EIGHT else ()),
         *((_check_handle,) if DETH in headers else ()),
         *_LOCAL_RULES.get(opcode, ()),
     )
+
+
+def _unused(verb: Verb, headers: tuple[type[Header], ...], opcode: SendOpcode) -> tuple[str, ...]:
+    """The fields of memory and objects that this work has no use for."""
+    used = {
+        "sges": verb.local is not Local.NONE,
+        "inline": verb.local is Local.SOURCE,
+        "ah": DETH in headers,
+        "bind": opcode is SendOpcode.BIND_MW,
+        "reg": opcode is SendOpcode.REG_MR,
+    }
+    return tuple(name for name, uses in used.items() if not uses)
 
 
 _OF_EIGHT = (

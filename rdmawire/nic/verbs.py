@@ -307,8 +307,7 @@ class Verbs(Port):
             check_time(now)
         self.device.now = now
         for wr in each("work", work):
-            check_send(qp, wr)
-            qp.post_send(wr)
+            qp.post_send(check_send(qp, wr))
 
     def post_recv(self, qp: QueuePair, work: Iterable[RecvWR], now: int) -> None:
         """Queue receives. ibv_post_recv(3); refusals as for :meth:`post_send`."""

@@ -95,11 +95,14 @@ class RegMR(NamedTuple):
 
 
 class SendWR(NamedTuple):
-    """A send work request. Fields that its opcode does not read are left alone.
+    """A send work request, as ibv_send_wr has it.
 
-    ``inline`` are octets in place of ``sges``, with :attr:`SendFlags.INLINE`. ``imm_data`` is the
-    number as it stands on the wire, first octet uppermost. ``length`` is what a FLUSH is for, in
-    octets; ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
+    Numbers that its opcode does not use are left alone; memory and objects (``sges``, ``inline``,
+    ``ah``, ``bind``, ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` what
+    ``sges`` name is copied when the work is posted, whatever the keys; ``inline`` are bytes in
+    place of ``sges``. ``imm_data`` is the number as it stands on the wire, first byte uppermost.
+    ``length`` is what a FLUSH is for, in bytes; ``placement`` and ``selectivity`` are those of its
+    FETH (IBA A19.4).
     """
 
     opcode: SendOpcode

@@ -13,7 +13,7 @@ from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.event import Event
 from rdmawire.nic.path import headers_to
 from rdmawire.nic.profile import IBTA, Profile
-from rdmawire.nic.state import QPState
+from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS
 from rdmawire.nic.work import SendOpcode, SendWR, Sge
 from rdmawire.wire import roce
@@ -22,6 +22,20 @@ from rdmawire.wire.ib import AETH, RETH, Ack
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
+
+WITHOUT_MEMORY = (SendOpcode.FLUSH, SendOpcode.LOCAL_INV, SendOpcode.BIND_MW, SendOpcode.REG_MR)
+"""Work that uses no local memory."""
+
+
+def fitting(wr: SendWR, kind: QPType) -> SendWR:
+    """Work with only those pieces of memory and objects that its opcode uses on this type."""
+    return wr._replace(
+        sges=() if wr.opcode in WITHOUT_MEMORY else wr.sges,
+        ah=wr.ah if kind is QPType.UD else None,
+        bind=wr.bind if wr.opcode == SendOpcode.BIND_MW else None,
+        reg=wr.reg if wr.opcode == SendOpcode.REG_MR else None,
+    )
+
 
 FIRST_PSN = ATTRIBUTES.sq_psn
 PATIENT = ATTRIBUTES._replace(timeout=0)

@@ -22,6 +22,7 @@ from rdmawire.nic.srq import XRCReceiver
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS
 from rdmawire.nic.work import BindMW, RecvWR, RegMR, SendFlags, SendOpcode, SendWR, Sge
+from tests.nic.stage import fitting
 
 
 class Alien(NamedTuple):
@@ -63,7 +64,7 @@ def work_for(end: End, opcode: SendOpcode) -> SendWR:
     region = end.nic.memory.alloc_mr(end.pd, 1)
     page = end.region.address & -4096
     bind = Bind(end.region.address, 8, 4, rkey=window.key + 1)
-    return SendWR(
+    wr = SendWR(
         opcode,
         (end.region.sge(8),),
         remote_address=end.peer.region.address,
@@ -76,6 +77,7 @@ def work_for(end: End, opcode: SendOpcode) -> SendWR:
         bind=BindMW(window, end.region.region, bind),
         reg=RegMR(region, FastRegistration(region.key, page, 8, 15, [page])),
     )
+    return fitting(wr, end.qp.type)
 
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UD])

@@ -1,6 +1,6 @@
 """What may be posted: states, kinds of work, sizes, and the errno of each refusal."""
 
-from errno import EINVAL, ENOMEM
+from errno import EFAULT, EINVAL, ENOMEM
 
 import pytest
 
@@ -11,7 +11,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import states_of
 from rdmawire.nic.work import SIGNALED, RecvWR, SendFlags, SendOpcode, SendWR, Sge
-from tests.nic.stage import Stage, climb, go, outcomes
+from tests.nic.stage import Stage, climb, fitting, go, outcomes
 
 Op = SendOpcode
 CONNECTED = {Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM}
@@ -43,13 +43,14 @@ def refused(stage: Stage, *work: SendWR) -> int | None:
 
 def sample(stage: Stage, opcode: SendOpcode) -> SendWR:
     """Good work of this kind, of eight octets."""
-    return SendWR(
+    wr = SendWR(
         opcode,
         (stage.client.region.sge(8),),
         ah=stage.client.path_to(stage.server),
         remote_qpn=stage.server.qp.number,
         placement=1,
     )
+    return fitting(wr, stage.client.qp.type)
 
 
 @KINDS
@@ -195,6 +196,83 @@ def test_inline_octets_are_no_more_than_the_queue_pair_was_made_for() -> None:
     wr = SendWR(SendOpcode.SEND, flags=SIGNALED | SendFlags.INLINE)
     assert refused(stage, wr._replace(inline=bytes(17))) == EINVAL
     stage.client.nic.post_send(stage.client.qp, (wr._replace(inline=bytes(16)),), 0)
+
+
+def test_inline_pieces_are_no_more_than_the_queue_pair_was_made_for() -> None:
+    stage = Stage(Pair(cap=SIZES))
+    wr = SendWR(SendOpcode.SEND, flags=SIGNALED | SendFlags.INLINE)
+    sge = stage.client.region.sge
+    assert refused(stage, wr._replace(sges=(sge(9), sge(8)))) == EINVAL
+    assert refused(stage, wr._replace(sges=(sge(1), sge(1), sge(1)))) == EINVAL
+    stage.client.nic.post_send(stage.client.qp, (wr._replace(sges=(sge(8), sge(8))),), 0)
+
+
+def test_inline_pieces_that_no_memory_backs_fault() -> None:
+    stage = Stage()
+    wr = SendWR(SendOpcode.SEND, (Sge(8, 8, 0),), flags=SIGNALED | SendFlags.INLINE)
+    assert refused(stage, wr) == EFAULT
+    assert len(stage.client.qp.sq) == 0
+
+
+def test_what_is_sent_inline_is_said_once() -> None:
+    stage = Stage()
+    wr = SendWR(SendOpcode.SEND, (stage.client.region.sge(8),), inline=bytes(8))
+    assert refused(stage, wr._replace(flags=SIGNALED | SendFlags.INLINE)) == EINVAL
+    assert refused(stage, wr) == EINVAL
+
+
+@KINDS
+@pytest.mark.parametrize("flag", [1 << bit for bit in range(33)] + [-1])
+def test_a_flag_that_means_nothing_is_refused(kind: QPType, flag: int) -> None:
+    """ibv_post_send(3): which flags there are, and which opcodes and services they are for."""
+    stage = Stage(Pair(kind=kind))
+    for opcode in sorted(ALLOWED[kind] - LOCAL):
+        wr = sample(stage, opcode)._replace(flags=flag)
+        if flag in _flags_of(kind, opcode):
+            stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+        else:
+            assert refused(stage, wr) == EINVAL
+
+
+def _flags_of(kind: QPType, opcode: SendOpcode) -> set[SendFlags]:
+    receives = (Op.SEND, Op.SEND_WITH_IMM, Op.SEND_WITH_INV, Op.RDMA_WRITE_WITH_IMM)
+    flags = {SendFlags.SIGNALED}
+    flags |= {SendFlags.FENCE} if kind is QPType.RC else set()
+    flags |= {SendFlags.SOLICITED} if opcode in receives else set()
+    sources = (*receives, Op.RDMA_WRITE, Op.ATOMIC_WRITE)
+    return flags | ({SendFlags.INLINE} if opcode in sources else set())
+
+
+@pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
+def test_a_local_invalidation_is_fenced_in_every_service(kind: QPType) -> None:
+    stage = Stage(Pair(kind=kind))
+    wr = sample(stage, SendOpcode.LOCAL_INV)._replace(flags=SendFlags.FENCE)
+    stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+
+
+@KINDS
+@pytest.mark.parametrize("field", ["ah", "bind", "reg"])
+def test_objects_that_work_does_not_use_are_refused(kind: QPType, field: str) -> None:
+    """They would be forgotten in silence. Numbers are left alone, as in unions of ibv_send_wr."""
+    stage = Stage(Pair(kind=kind))
+    given = {"ah": stage.client.path_to(stage.server), "bind": object(), "reg": object()}
+    uses = {
+        "ah": CONNECTED if kind is QPType.UD else (),
+        "bind": (Op.BIND_MW,),
+        "reg": (Op.REG_MR,),
+    }
+    for opcode in sorted(ALLOWED[kind].difference(uses[field])):
+        wr = sample(stage, opcode)._replace(rkey=7, imm_data=7, swap=7, remote_srqn=7)
+        stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+        assert refused(stage, wr._replace(**{field: given[field]})) == EINVAL  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("opcode", sorted(LOCAL | {Op.FLUSH}))
+@pytest.mark.parametrize("field", ["sges", "inline"])
+def test_work_without_memory_has_none(opcode: SendOpcode, field: str) -> None:
+    stage = Stage()
+    given = {"sges": (stage.client.region.sge(8),), "inline": bytes(8)}[field]
+    assert refused(stage, sample(stage, opcode)._replace(**{field: given})) == EINVAL  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("opcode", [Op.RDMA_READ, Op.ATOMIC_FETCH_AND_ADD, Op.FLUSH, Op.LOCAL_INV])

@@ -64,7 +64,7 @@ class Extended:
         sink = self.client.filled(b"extended" * (length // 8))
         wr = SendWR(
             opcode,
-            (sink.sge(length),),
+            () if opcode is SendOpcode.FLUSH else (sink.sge(length),),
             next(self.numbers),
             remote_address=self.memory.address,
             rkey=self.memory.rkey,

@@ -40,7 +40,7 @@ def remote(flow: Flow, opcode: SendOpcode, size: int, at: int = 0) -> SendWR:
     way = flow.ways[0]
     sink = opcode in (_O.RDMA_READ, _O.ATOMIC_CMP_AND_SWP, _O.ATOMIC_FETCH_AND_ADD)
     area = flow.sender.sink if sink else flow.sender.source
-    sges = (Sge(area.region.iova, size, area.region.lkey),)
+    sges = () if opcode is _O.FLUSH else (Sge(area.region.iova, size, area.region.lkey),)
     return SendWR(opcode, sges, remote_address=way.iova + at, rkey=way.rkey)
 
 

@@ -101,6 +101,8 @@ class Flow:
     def post(self, wr: SendWR, way: Way | None = None, at: int = 0) -> None:
         """Post work; where it has a ``way``, on the octets ``at`` so far from its start."""
         wr = wr._replace(wr_id=next(NUMBERS))
+        if not VERBS[wr.opcode].takes_receive:
+            wr = wr._replace(flags=wr.flags & ~SendFlags.SOLICITED)
         if wr.flags & SendFlags.FENCE:
             for reading in self.readings:
                 reading.fenced = True
@@ -113,10 +115,14 @@ class Flow:
             self.done.append((wr.wr_id, WCStatus.SUCCESS, VERBS[wr.opcode].completion))
 
     def sending(self, opcode: SendOpcode, sges: tuple[Sge, ...], flags: int) -> SendWR:
-        """Work that sends these pieces, or what stands in them inline if it may."""
+        """Work that sends these pieces, or what stands in them inline if it may.
+
+        Inline bytes are given as such or as pieces, which are read at once.
+        """
         data = self.sender.source.read(sges)
         if flags & INLINE and len(data) <= self.sender.qp.cap.max_inline_data:
-            return SendWR(opcode, flags=flags, inline=data)
+            named = {"inline": data} if len(sges) % 2 else {"sges": sges}
+            return SendWR(opcode, flags=flags)._replace(**named)
         return SendWR(opcode, sges, flags=flags & ~INLINE)
 
     def send(

@@ -112,11 +112,17 @@ class Victim(Host):
         for opcode, length in _SENDS if qp.service.sends else ():
             if opcode not in qp.service.verbs:
                 continue
-            sges = self._sink(length) if opcode in _SINKS else self.source.take([length])
+            sges = self._pieces(opcode, length)
             wr = SendWR(opcode, sges, next(self.numbers), remote_address=8, rkey=1, placement=1)
             if not qp.service.connected:
                 wr = wr._replace(ah=self.path_to(self.peer), remote_qpn=qp.number)
             self.nic.post_send(qp, [wr], 0)
+
+    def _pieces(self, opcode: SendOpcode, length: int) -> tuple[Sge, ...]:
+        """Local memory of work, where it uses any."""
+        if opcode is SendOpcode.FLUSH:
+            return ()
+        return self._sink(length) if opcode in _SINKS else self.source.take([length])
 
     def _receive(self, qp: QueuePair, length: int) -> None:
         recv = RecvWR(self._sink(length), next(self.numbers))

@@ -18,7 +18,7 @@ from rdmawire.nic.attribute import QPAttributes
 from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.event import CommunicationEstablished
 from rdmawire.nic.state import QPState, QPType
-from rdmawire.nic.work import RecvWR, SendFlags, SendOpcode, SendWR, Sge
+from rdmawire.nic.work import VERBS, RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 from tests.stateful.connection import CAP, PATIENCE, PATIENT, Machine, connect, lan, place
 from tests.stateful.flow import INLINE, NUMBERS, Place
@@ -141,6 +141,10 @@ class Unreliable(RuleBasedStateMachine):
         inline = wr.flags & INLINE and len(data) <= CAP.max_inline_data
         kept = {"sges": (), "inline": data} if inline else {"flags": wr.flags & ~INLINE}
         wr = wr._replace(wr_id=next(NUMBERS))._replace(**kept)
+        unfit = SendFlags.FENCE
+        if not VERBS[wr.opcode].takes_receive:
+            unfit |= SendFlags.SOLICITED
+        wr = wr._replace(flags=wr.flags & ~unfit)
         end.place.host.nic.post_send(end.place.qp, [wr], self.world.now)
         if wr.flags & SendFlags.SIGNALED:
             end.done.append((wr.wr_id, WCStatus.SUCCESS))
