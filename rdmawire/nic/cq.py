@@ -23,7 +23,7 @@ _PERIOD = Bounds(0, lambda profile: profile.max_cq_period)
 
 
 class CompletionQueue:
-    """A queue for ``cqe`` completions; events go to ``sink``.
+    """A queue for ``cqe`` completions; events go to ``sink``. ``polled`` counts those taken.
 
     ``qps`` and ``srqs`` are the numbers of the queue pairs, and of the shared receive queues of
     XRC, that complete here. ``VerbsError`` EINVAL for a size beyond the profile's limit
@@ -42,6 +42,7 @@ class CompletionQueue:
         "_solicited_only",
         "_waiting",
         "number",
+        "polled",
         "qps",
         "srqs",
     )
@@ -49,6 +50,7 @@ class CompletionQueue:
     def __init__(self, number: int, cqe: int, sink: Sink, *, profile: Profile = IBTA) -> None:
         _CQE.check("cqe", cqe, profile)
         self.number = number
+        self.polled = 0
         self.qps: set[int] = set()
         self.srqs: set[int] = set()
         self._held: deque[WorkCompletion] = deque()
@@ -77,19 +79,19 @@ class CompletionQueue:
         state = "overrun" if self.broken else f"{len(self._held)} of {self._room} completions"
         return f"<CQ {self.number}: {state}>"
 
-    def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> bool:
-        """Take a completion; ``False`` when it is lost.
+    def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
+        """Take a completion; its position, as :attr:`polled` counts, or 0 when it is lost.
 
         ``solicited`` says that its message came with the solicited event bit.
         """
         held = self._held
         if len(held) >= self._room:
             self._overrun()
-            return False
+            return 0
         held.append(completion)
         if self._armed:
             self._tell(now, solicited or completion.status != 0)
-        return True
+        return self.polled + len(held)
 
     def poll(self, most: int) -> list[WorkCompletion]:
         """The oldest completions, ``most`` (0 or more) of them at most. ibv_poll_cq(3)."""
@@ -101,7 +103,9 @@ class CompletionQueue:
         if most >= len(held):
             taken = list(held)
             held.clear()
+            self.polled += len(taken)
             return taken
+        self.polled += most
         if most == 1:
             return [held.popleft()]
         popleft = held.popleft

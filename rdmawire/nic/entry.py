@@ -41,6 +41,9 @@ def _enter_reset(qp: QueuePair, state: QPState) -> None:
         qp.governor.went_back()
     qp.sq.reset(0)
     qp.rq.clear()
+    qp.give_up_receive()
+    qp.send_slots.clear()
+    qp.recv_slots.clear()
     qp.inbound.reset(0)
     qp.credit_limit = None
     qp.unasked = qp.ask_after

@@ -154,10 +154,7 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     inbound.recv = NO_RECEIVE
     head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
     done = _new(WorkCompletion, head + _NO_LID)
-    kept = qp.recv_cq.push(done, qp.device.now, request.flow.solicited)
-    if not kept:
-        qp.lose()
-    return kept
+    return qp.report_receive(done, request.flow.solicited)
 
 
 _WITH_IMM, _WITH_INV, _GRH = (

@@ -52,12 +52,22 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
             rule(qp, wr)
     except WRONG_KIND as error:
         raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
-    queue = qp.sq
-    if len(queue.posted) + len(queue.sent) >= qp.cap.max_send_wr:
-        raise VerbsError(
-            f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)", ENOMEM
-        )
+    if qp.send_slots.held >= qp.cap.max_send_wr and qp.free_sends < 1:
+        raise VerbsError(_full_of_sends(qp), ENOMEM)
     return _copied(qp, wr) if wr.sges and wr.flags & INLINE else wr
+
+
+def _full_of_sends(qp: QueuePair) -> str:
+    """What holds the slots of a send queue, and what frees them."""
+    under_way, slots = len(qp.sq), qp.send_slots
+    silent = slots.held - under_way - slots.unpolled()
+    reason = f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)"
+    if slots.unpolled():
+        done = f"{slots.unpolled()} completions and {silent} unsignalled sends hold slots"
+        return f"{reason}: poll the CQ, {done}"
+    if silent:
+        return f"{reason}: {silent} unsignalled sends hold slots until one behind them is polled"
+    return f"{reason}: {under_way} are under way"
 
 
 def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
@@ -80,9 +90,12 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> None:
     if qp.state is QPState.RESET:
         raise VerbsError(f"QP {qp.number:#x} is in RESET: receives need INIT or later", EINVAL)
     check_receive(wr, qp.cap.max_recv_sge)
-    if len(qp.rq) >= qp.cap.max_recv_wr:
+    if qp.recv_slots.held >= qp.cap.max_recv_wr and qp.free_receives < 1:
+        done = qp.recv_slots.unpolled()
         raise VerbsError(
-            f"QP {qp.number:#x} holds {qp.cap.max_recv_wr} receives already (max_recv_wr)", ENOMEM
+            f"QP {qp.number:#x} holds {qp.cap.max_recv_wr} receives already (max_recv_wr)"
+            + (f": poll the CQ, {done} of them are done" if done else ""),
+            ENOMEM,
         )
 
 

@@ -134,6 +134,9 @@ class Profile:
     naks_malformed_requests: bool
     """Whether a reserved opcode, or a payload that the operation does not have, is answered with a
     NAK (invalid request). IBA 9.7.4.1.4, 9.7.4.1.6."""
+    frees_slots_at_poll: bool
+    """Whether work holds its slot in a queue until its completion, or a later one, is polled; or
+    else until it completes. IBA 10.8.6."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
     memory_management_error: WCStatus
@@ -188,6 +191,7 @@ IBTA: Final = Profile(
     resumed_reads_go_on=False,
     ignores_srq_pd=False,
     naks_malformed_requests=True,
+    frees_slots_at_poll=True,
     local_inv_waits=False,
     memory_management_error=WCStatus.MW_BIND_ERR,  # its name in libibverbs
 )
@@ -248,6 +252,8 @@ RXE: Final = Profile(
     resumed_reads_go_on=True,
     ignores_srq_pd=True,
     naks_malformed_requests=False,
+    # Its completer and responder take entries out of the queues themselves.
+    frees_slots_at_poll=False,
     local_inv_waits=True,
     memory_management_error=WCStatus.LOC_QP_OP_ERR,
 )

@@ -25,6 +25,7 @@ from rdmawire.nic.patience import Patience
 from rdmawire.nic.queue import SendQueue, Wqe
 from rdmawire.nic.seal import ACKREQ, Seal
 from rdmawire.nic.service import SERVICES
+from rdmawire.nic.slots import Slots
 from rdmawire.nic.srq import SharedReceiveQueue
 from rdmawire.nic.state import MigrationState, QPState, QPType
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
@@ -99,10 +100,12 @@ class QueuePair:
         "qkey",
         "recv_cq",
         "recv_pd",
+        "recv_slots",
         "rq",
         "seal",
         "seals",
         "send_cq",
+        "send_slots",
         "sends",
         "service",
         "signal_all",
@@ -131,6 +134,8 @@ class QueuePair:
         self.attributes = QPAttributes(cap=init.cap)
         self.sq = SendQueue()
         self.rq: deque[RecvWR] = deque()
+        self.send_slots = Slots(device.profile)
+        self.recv_slots = Slots(device.profile)
         self.inbound = Inbound()
         self.seal = Seal((), BTH())
         self.patience = Patience(device, self)
@@ -160,6 +165,7 @@ class QueuePair:
     def release(self) -> None:
         """Undo :meth:`acquire`; nothing waits for it any more."""
         self.patience.stop()
+        self.give_up_receive()
         self.govern(None)
         self.made_of.pd.release()
         if self.type in IN_XRC_DOMAINS:
@@ -243,6 +249,7 @@ class QueuePair:
     def post_send(self, wr: SendWR) -> None:
         """Queue checked work; in an error state it ends at once."""
         wqe = Wqe(wr)
+        self.send_slots.held += 1
         if self.flushes:
             self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
         else:
@@ -251,6 +258,7 @@ class QueuePair:
 
     def post_recv(self, wr: RecvWR) -> None:
         """Queue a checked receive; in the error state it ends at once."""
+        self.recv_slots.held += 1
         if self.state is QPState.ERR:
             self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)
         else:
@@ -296,16 +304,44 @@ class QueuePair:
 
     def complete_send(self, wqe: Wqe, status: WCStatus) -> None:
         """Complete work, if it failed or asked for it. IBA 10.7.3.1."""
-        if status or self.signal_all or wqe.flags & SIGNALED:
-            fields = (wqe.wr.wr_id, status, wqe.verb.completion, 0, wqe.length, 0, 0, self.number)
-            if not self.send_cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now):
-                self.lose()
+        if not (status or self.signal_all or wqe.flags & SIGNALED):
+            self.send_slots.completed_unseen()
+            return
+        fields = (wqe.wr.wr_id, status, wqe.verb.completion, 0, wqe.length, 0, 0, self.number)
+        cq = self.send_cq
+        position = cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
+        if position:
+            self.send_slots.reported(cq, position)
+        else:
+            self.lose()
 
     def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
         """Complete a receive that failed; of those nothing else is said."""
-        done = WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number)
-        if not self.recv_cq.push(done, self.device.now):
+        self.report_receive(WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number))
+
+    def report_receive(self, completion: WorkCompletion, solicited: bool = False) -> bool:
+        """Complete a receive; ``False`` where that is lost, and the queue pair has failed.
+
+        ``solicited`` says that its message came with the solicited event bit.
+        """
+        cq = self.recv_cq
+        position = cq.push(completion, self.device.now, solicited)
+        if not position:
             self.lose()
+            return False
+        slots = self.recv_slots if self.srq is None else self.srq.slots
+        slots.reported(cq, position)
+        return True
+
+    @property
+    def free_sends(self) -> int:
+        """How many sends may be posted now."""
+        return self.cap.max_send_wr - self.send_slots.reclaim()
+
+    @property
+    def free_receives(self) -> int:
+        """How many receives of its own may be posted now."""
+        return self.cap.max_recv_wr - self.recv_slots.reclaim()
 
     def lose(self) -> None:
         """A completion is lost: end, and tell. IBA 11.6.3.1.
@@ -353,6 +389,11 @@ class QueuePair:
             self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)
         if self.made_of.srq is not None:
             self.device.events.append(LastWQEReached(self.number))
+
+    def give_up_receive(self) -> None:
+        """The receive in use never completes: its slot in a shared receive queue is free."""
+        if self.srq is not None and self.inbound.recv is not NO_RECEIVE:
+            self.srq.give_up()
 
     # What the responder asks for, and a place in the order of sending.
 

@@ -57,8 +57,7 @@ def deliver(qp: QueuePair, frame: bytes) -> None:
         done = WorkCompletion(
             recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.number
         )
-        if not qp.recv_cq.push(done, qp.device.now):
-            qp.lose()
+        qp.report_receive(done)
     else:
         qp.complete_receive(recv, status)
         qp.fail()

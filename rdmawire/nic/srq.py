@@ -11,6 +11,7 @@ from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.event import Sink, SRQLimitReached
 from rdmawire.nic.profile import IBTA, Bounds, Profile
+from rdmawire.nic.slots import Slots
 from rdmawire.nic.work import RecvWR, check_receive
 
 _MAX_WR = Bounds(1, lambda profile: profile.max_srq_wr)
@@ -49,6 +50,7 @@ class SharedReceiveQueue:
         "number",
         "pd",
         "qps",
+        "slots",
         "xrc",
     )
 
@@ -75,6 +77,7 @@ class SharedReceiveQueue:
         self._held: deque[RecvWR] = deque()
         self._sink = sink
         self._profile = profile
+        self.slots = Slots(profile)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -87,9 +90,28 @@ class SharedReceiveQueue:
     def post(self, wr: RecvWR) -> None:
         """Add a receive; ENOMEM when full, EINVAL with too many pieces. ibv_post_srq_recv(3)."""
         check_receive(wr, self.max_sge)
-        if len(self._held) >= self.max_wr:
-            raise VerbsError(f"SRQ {self.number} is full: max_wr {self.max_wr}", ENOMEM)
+        if self.slots.held >= self.max_wr and self.free < 1:
+            raise VerbsError(f"SRQ {self.number} is full: {self._fullness()}", ENOMEM)
+        self.slots.held += 1
         self._held.append(wr)
+
+    @property
+    def free(self) -> int:
+        """How many receives may be posted now.
+
+        A device that frees slots without a poll does so when a receive is taken.
+        """
+        at_poll = self._profile.frees_slots_at_poll
+        return self.max_wr - (self.slots.reclaim() if at_poll else len(self._held))
+
+    def _fullness(self) -> str:
+        """What holds its slots."""
+        taken = self.slots.held - len(self._held)
+        return f"max_wr {self.max_wr}, {taken} of them taken and not polled from a CQ"
+
+    def give_up(self) -> None:
+        """A receive that was taken never completes."""
+        self.slots.held -= 1
 
     def take(self) -> RecvWR | None:
         """The oldest receive, or ``None`` when there is none."""
@@ -110,8 +132,9 @@ class SharedReceiveQueue:
         size = self.max_wr if max_wr is None else max_wr
         lowest = self.limit if limit is None else limit
         _MAX_WR.check("max_wr", size, self._profile)
-        if size < len(self._held):
-            raise VerbsError(f"max_wr {size} is less than the {len(self._held)} held", EINVAL)
+        held = self.max_wr - self.free
+        if size < held:
+            raise VerbsError(f"max_wr {size} is less than the {held} held", EINVAL)
         check_number("srq_limit", lowest, 0, size)
         self.max_wr, self.limit = size, lowest
         if len(self._held) < lowest:

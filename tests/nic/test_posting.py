@@ -7,11 +7,12 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import CAP, Pair
 from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.completion import WCOpcode, WCStatus
+from rdmawire.nic.profile import RXE
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import states_of
 from rdmawire.nic.work import SIGNALED, RecvWR, SendFlags, SendOpcode, SendWR, Sge
-from tests.nic.stage import Stage, climb, fitting, go, outcomes
+from tests.nic.stage import Stage, climb, fitting, go, outcomes, statuses
 
 Op = SendOpcode
 CONNECTED = {Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM}
@@ -117,7 +118,101 @@ def test_a_full_send_queue_takes_no_more_until_something_completes() -> None:
         stage.client.write(b"x", to=stage.server.region)
     assert refused(stage, sample(stage, SendOpcode.RDMA_WRITE)) == ENOMEM
     stage.drive()
+    assert refused(stage, sample(stage, SendOpcode.RDMA_WRITE)) == ENOMEM
+    assert stage.client.cq.poll(1)
     stage.client.write(b"x", to=stage.server.region)
+    assert refused(stage, sample(stage, SendOpcode.RDMA_WRITE)) == ENOMEM
+
+
+def quiet(stage: Stage, *, signaled: bool = False) -> SendWR:
+    """A write that tells nobody of its success, or does."""
+    return sample(stage, SendOpcode.RDMA_WRITE)._replace(
+        flags=SIGNALED if signaled else 0,
+        remote_address=stage.server.region.address,
+        rkey=stage.server.region.rkey,
+    )
+
+
+def test_unsignalled_sends_hold_their_slots_until_a_later_completion_is_polled() -> None:
+    """IBA 10.8.6; mlx5 counts so, too."""
+    stage = Stage(Pair(cap=CAP._replace(max_send_wr=4)))
+    nic, qp = stage.client.nic, stage.client.qp
+    for signaled in (False, False, True, False):
+        nic.post_send(qp, (quiet(stage, signaled=signaled),), 0)
+    with pytest.raises(VerbsError, match="4 are under way"):
+        nic.post_send(qp, (quiet(stage),), 0)
+    stage.drive()
+    hint = "poll the CQ, 1 completions and 3 unsignalled sends hold slots"
+    with pytest.raises(VerbsError, match=hint):
+        nic.post_send(qp, (quiet(stage),), 0)
+    assert len(stage.client.poll()) == 1
+    assert qp.free_sends == 3
+    nic.post_send(qp, (quiet(stage),) * 3, 0)
+    assert refused(stage, quiet(stage)) == ENOMEM
+
+
+def test_a_queue_of_unsignalled_sends_alone_is_full_for_ever() -> None:
+    stage = Stage(Pair(cap=CAP._replace(max_send_wr=2)))
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2, 0)
+    stage.drive()
+    hint = "2 unsignalled sends hold slots until one behind them is polled"
+    with pytest.raises(VerbsError, match=hint):
+        stage.client.nic.post_send(stage.client.qp, (quiet(stage),), 0)
+    climb(stage.client, QPState.RTS)
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2, 0)
+
+
+def test_soft_roce_frees_slots_when_work_completes() -> None:
+    stage = Stage(Pair(profile=RXE, cap=CAP._replace(max_send_wr=2, max_recv_wr=2)))
+    for _ in range(3):
+        stage.client.nic.post_send(stage.client.qp, (quiet(stage), quiet(stage, signaled=True)), 0)
+        assert refused(stage, quiet(stage)) == ENOMEM
+        stage.server.receive(16)
+        stage.server.receive(16)
+        stage.drive()
+        stage.client.send(b"to one")
+        stage.client.send(b"to the other")
+        stage.drive()
+    assert len(stage.client.poll()) == 9
+
+
+def test_work_that_ends_at_once_holds_its_slot_until_it_is_polled() -> None:
+    stage = Stage(Pair(cap=CAP._replace(max_send_wr=2)))
+    go(stage.client, QPState.ERR)
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2, 0)
+    assert refused(stage, quiet(stage)) == ENOMEM
+    assert statuses(stage.client) == [WCStatus.WR_FLUSH_ERR] * 2
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),), 0)
+
+
+def test_completions_from_before_a_reset_free_nothing() -> None:
+    stage = Stage(Pair(cap=CAP._replace(max_send_wr=2)))
+    work = (quiet(stage, signaled=True),) * 2
+    stage.client.nic.post_send(stage.client.qp, work, 0)
+    stage.drive()
+    climb(stage.client, QPState.RTS)
+    stage.client.nic.post_send(stage.client.qp, work, 0)
+    assert len(stage.client.poll()) == 2
+    assert refused(stage, quiet(stage)) == ENOMEM
+
+
+def test_queue_pairs_that_share_a_completion_queue_free_their_own_slots() -> None:
+    stage = Stage(Pair(cap=CAP._replace(max_send_wr=2, max_recv_wr=2)))
+    client, server = stage.client, stage.server
+    for end in (client, server):
+        for _ in range(2):
+            end.receive(8)
+    for _ in range(2):
+        client.send(b"to the ")
+        server.send(b"other")
+    stage.drive()
+    assert (client.qp.free_sends, client.qp.free_receives) == (0, 0)
+    free = {WCOpcode.SEND: 0, WCOpcode.RECV: 0}
+    for _ in range(4):
+        (done,) = client.cq.poll(1)
+        free[done.opcode] += 1
+        found = client.qp.free_sends, client.qp.free_receives
+        assert found == (free[WCOpcode.SEND], free[WCOpcode.RECV])
 
 
 def test_a_full_receive_queue_takes_no_more() -> None:
@@ -127,6 +222,19 @@ def test_a_full_receive_queue_takes_no_more() -> None:
     with pytest.raises(VerbsError) as refusal:
         stage.client.receive(8)
     assert refusal.value.errno == ENOMEM
+
+
+def test_receives_hold_their_slots_until_they_are_polled() -> None:
+    stage = Stage(Pair(cap=CAP._replace(max_recv_wr=2)))
+    for _ in range(2):
+        stage.server.receive(8)
+        stage.client.send(b"8 octets")
+    stage.drive()
+    with pytest.raises(VerbsError, match="poll the CQ, 2 of them are done") as refusal:
+        stage.server.receive(8)
+    assert refusal.value.errno == ENOMEM
+    assert stage.server.cq.poll(1)
+    stage.server.receive(8)
 
 
 def test_work_before_the_one_that_is_refused_is_posted() -> None:

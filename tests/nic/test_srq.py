@@ -15,13 +15,14 @@ from hypothesis.stateful import (
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import CAP, Pair, connect
 from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.event import Event, SRQLimitReached
 from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.qp import QPInit
 from rdmawire.nic.srq import SharedReceiveQueue, SRQType, XRCReceiver
-from rdmawire.nic.state import QPType
+from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
 
 PD = ProtectionDomain(1)
@@ -52,6 +53,56 @@ def test_a_full_queue_is_out_of_memory() -> None:
     with pytest.raises(VerbsError, match="full: max_wr 8") as caught:
         srq.post(RecvWR())
     assert (caught.value.errno, len(srq)) == (ENOMEM, 8)
+
+
+def test_receives_of_a_shared_queue_hold_their_slots_until_they_are_polled() -> None:
+    """From whichever completion queues: those of other queue pairs wait for theirs."""
+    pair = Pair()
+    server = pair.server
+    srq = server.nic.create_srq(server.pd, 2)
+    other = server.nic.create_cq(8)
+    ends = []
+    for cq in (server.cq, other):
+        init = QPInit(server.pd, cq, cq, CAP, srq)
+        qp = server.nic.create_qp(QPType.RC, init)
+        peer = pair.client.nic.create_qp(
+            QPType.RC, QPInit(pair.client.pd, pair.client.cq, pair.client.cq, CAP)
+        )
+        connect(pair.client, peer, server, qp)
+        ends.append(peer)
+    server.nic.post_srq_recv(srq, [RecvWR()] * 2)
+    for peer in ends:
+        pair.client.nic.post_send(peer, [SendWR(SendOpcode.SEND)], 0)
+    pair.drive()
+    with pytest.raises(VerbsError, match="2 of them taken and not polled from a CQ"):
+        server.nic.post_srq_recv(srq, [RecvWR()])
+    assert (len(srq), srq.free) == (0, 0)
+    assert other.poll(8)
+    assert srq.free == 1
+    assert server.cq.poll(8)
+    server.nic.post_srq_recv(srq, [RecvWR()] * 2)
+
+
+@pytest.mark.parametrize("end", ["reset", "destroy"])
+def test_a_receive_of_half_a_message_is_given_up_with_its_queue_pair(end: str) -> None:
+    pair = Pair()
+    server = pair.server
+    srq = server.nic.create_srq(server.pd, 1)
+    qp = server.nic.create_qp(QPType.RC, QPInit(server.pd, server.cq, server.cq, CAP, srq))
+    client = pair.client
+    peer = client.nic.create_qp(QPType.RC, QPInit(client.pd, client.cq, client.cq, CAP))
+    connect(client, peer, server, qp)
+    sink = server.buffer(4000)
+    server.nic.post_srq_recv(srq, [RecvWR((sink.sge(),))])
+    client.nic.post_send(peer, [SendWR(SendOpcode.SEND, (client.buffer(4000).sge(),))], 0)
+    for frame in client.nic.transmit(0)[:2]:
+        server.nic.receive(frame, 0)
+    assert (len(srq), srq.free) == (0, 0)
+    if end == "reset":
+        server.nic.modify_qp(qp, QPAttributes(QPState.RESET), QPAttrMask.STATE)
+    else:
+        server.nic.destroy_qp(qp)
+    assert srq.free == 1
 
 
 def test_a_receive_of_too_many_pieces_is_invalid() -> None:

@@ -103,6 +103,8 @@ class Flow:
         wr = wr._replace(wr_id=next(NUMBERS))
         if not VERBS[wr.opcode].takes_receive:
             wr = wr._replace(flags=wr.flags & ~SendFlags.SOLICITED)
+        if self.sender.qp.free_sends <= 1:  # or the queue would be full for ever
+            wr = wr._replace(flags=wr.flags | SendFlags.SIGNALED)
         if wr.flags & SendFlags.FENCE:
             for reading in self.readings:
                 reading.fenced = True

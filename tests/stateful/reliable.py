@@ -125,7 +125,7 @@ class Reliable(RuleBasedStateMachine):
         flow = self.flows[number % len(self.flows)]
         waiting = len(flow.messages) + 1
         crowded = not flow.receives and flow.receiver.inbox.left < waiting * self.unit
-        full = len(flow.sender.qp.sq) >= CAP.max_send_wr or waiting > CAP.max_recv_wr
+        full = not flow.sender.qp.free_sends or waiting > CAP.max_recv_wr
         if full or crowded or flow.sender.sink.left < self.unit:
             self.settle()
         return flow

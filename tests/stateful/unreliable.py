@@ -145,6 +145,8 @@ class Unreliable(RuleBasedStateMachine):
         if not VERBS[wr.opcode].takes_receive:
             unfit |= SendFlags.SOLICITED
         wr = wr._replace(flags=wr.flags & ~unfit)
+        if end.place.qp.free_sends <= 1:  # or the queue would be full for ever
+            wr = wr._replace(flags=wr.flags | SendFlags.SIGNALED)
         end.place.host.nic.post_send(end.place.qp, [wr], self.world.now)
         if wr.flags & SendFlags.SIGNALED:
             end.done.append((wr.wr_id, WCStatus.SUCCESS))
@@ -157,7 +159,7 @@ class Unreliable(RuleBasedStateMachine):
     def room(self, end: End, to: End) -> None:
         """Come to rest first if there is no room for one message more."""
         slots = len(to.slots) + len(to.receives)
-        if slots < self.tries * (len(to.coming) + 1) or len(end.place.qp.sq) >= CAP.max_send_wr:
+        if slots < self.tries * (len(to.coming) + 1) or not end.place.qp.free_sends:
             self.settle()
 
     def expect(self, to: End, message: Sent) -> None:

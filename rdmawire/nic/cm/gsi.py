@@ -16,7 +16,7 @@ from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QPInit
 from rdmawire.nic.state import QPState
 from rdmawire.nic.verbs import GSI_QPN
-from rdmawire.nic.work import INLINE, RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.nic.work import INLINE, SIGNALED, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import IPv4
 from rdmawire.wire.mad import SIZE
@@ -55,11 +55,12 @@ class GeneralServices:
     def __init__(self, nic: Nic) -> None:
         self._nic = nic
         self._pd = nic.alloc_pd()
-        self._cq = nic.create_cq(RECEIVES + SENDS)
+        self._cq = nic.create_cq(RECEIVES)
+        self._sent = nic.create_cq(SENDS)
         self._memory = nic.device.space.allocate(RECEIVES * LENGTH)
         base = self._memory.base
         self._region = nic.memory.reg_mr(self._pd, base, RECEIVES * LENGTH, Access.LOCAL_WRITE)
-        self._qp = nic.create_gsi_qp(QPInit(self._pd, self._cq, self._cq, _CAP))
+        self._qp = nic.create_gsi_qp(QPInit(self._pd, self._sent, self._cq, _CAP))
         self.lost = 0
         for state, mask in _WAY_UP:
             nic.modify_qp(self._qp, QPAttributes(qp_state=state, qkey=GSI_QKEY), mask | _M.STATE)
@@ -88,12 +89,13 @@ class GeneralServices:
         """Send 256 octets to queue pair 1 at the end of a path."""
         wr = SendWR(
             SendOpcode.SEND,
-            flags=INLINE,
+            flags=SIGNALED | INLINE,
             ah=path,
             remote_qpn=GSI_QPN,
             remote_qkey=GSI_QKEY,
             inline=mad,
         )
+        self._sent.poll(SENDS)
         try:
             self._nic.post_send(self._qp, (wr,), now)
         except VerbsError:
@@ -104,6 +106,7 @@ class GeneralServices:
         nic = self._nic
         nic.destroy_qp(self._qp)
         nic.destroy_cq(self._cq)
+        nic.destroy_cq(self._sent)
         nic.memory.dereg_mr(self._region)
         nic.device.space.unmap(self._memory)
         nic.dealloc_pd(self._pd)

@@ -125,7 +125,7 @@ def test_refusals_are_expected_by_their_errno() -> None:
     assert failures(scene(step("send", SERVER, inline=bytes(2000), refused="ENOMEM"))) == [
         (
             "send on server/a: expected ENOMEM, "
-            "found EINVAL (2000 octets inline, max_inline_data 1024)"
+            "found EINVAL (2000 bytes inline, max_inline_data 1024)"
         )
     ]
     assert failures(scene(write(refused="EINVAL"))) == [
@@ -134,7 +134,7 @@ def test_refusals_are_expected_by_their_errno() -> None:
     assert failures(scene(step("send", SERVER, inline=bytes(2000)))) == [
         (
             "send on server/a: expected no refusal, "
-            "found EINVAL (2000 octets inline, max_inline_data 1024)"
+            "found EINVAL (2000 bytes inline, max_inline_data 1024)"
         )
     ]
 

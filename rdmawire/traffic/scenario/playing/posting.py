@@ -56,7 +56,7 @@ def send_room(lane: Lane) -> int:
     """How many sends may be posted, so that none is refused and no completion is lost."""
     if not (lane.ready or lane.left):
         return 0
-    return min(lane.cap.max_send_wr - len(lane.qp.sq), lane.cq.cqe - len(lane.cq))
+    return min(lane.qp.free_sends, lane.cq.cqe - len(lane.cq))
 
 
 def _send_room_for(job: Job) -> int:
@@ -68,8 +68,8 @@ def _send_room_for(job: Job) -> int:
 def receive_room(lane: Lane) -> int:
     """How many receives may be posted."""
     if lane.srq is not None:
-        return lane.srq.max_wr - len(lane.srq)
-    return min(lane.cap.max_recv_wr - len(lane.qp.rq), lane.cq.cqe - len(lane.cq))
+        return lane.srq.free
+    return min(lane.qp.free_receives, lane.cq.cqe - len(lane.cq))
 
 
 class Posting:
