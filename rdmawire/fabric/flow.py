@@ -56,7 +56,7 @@ class Classifier:
     """
 
     def __init__(self, priorities: Mapping[int, int] = BY_CLASS_SELECTOR) -> None:
-        self._priorities = priorities
+        self._priorities = dict(priorities)
         self._known: dict[bytes, Traits] = {}
 
     def traits(self, frame: bytes) -> Traits:

@@ -5,6 +5,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol, Self
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.identifier import Randomness
 from rdmawire.memory.access import Access
 from rdmawire.memory.argument import check_kind, check_number, length_of
 from rdmawire.memory.page import PAGE_4K, Octets
@@ -131,7 +132,11 @@ class Place(NamedTuple):
 
 
 class Host:
-    """One machine with one adapter; ``number`` (1 to 254) makes its place, if that is not given."""
+    """One machine with one adapter; ``number`` (1 to 254) makes its place, if that is not given.
+
+    Numbers of queue pairs and keys are drawn from ``random`` where it is given, as :class:`Nic`
+    has it.
+    """
 
     def __init__(
         self,
@@ -140,13 +145,14 @@ class Host:
         profile: Profile = IBTA,
         ipv6: bool = False,
         place: Place | None = None,
+        random: Randomness | None = None,
     ) -> None:
         if place is None:
             place = Place.numbered(number, ipv6=ipv6)
         check_kind("place", place, Place)
         self.mac, self.gid = place
         self.space = AddressSpace()
-        self.nic = Nic(self.mac, [self.gid], self.space, profile=profile)
+        self.nic = Nic(self.mac, [self.gid], self.space, profile=profile, random=random)
         self.pd = self.nic.alloc_pd()
 
     def buffer(self, size: int, access: int = ALL_ACCESS, page_size: int = PAGE_4K) -> Buffer:

@@ -13,7 +13,6 @@
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
-from itertools import count
 from random import Random
 from typing import Protocol
 
@@ -27,6 +26,7 @@ from rdmawire.fabric.settings import Settings
 from rdmawire.fabric.station import Station, Tap
 from rdmawire.fabric.switch import Switch, SwitchPort
 from rdmawire.fabric.world import World
+from rdmawire.identifier import Count
 
 
 class Machine(Protocol):
@@ -62,7 +62,7 @@ class Network:
         self.stations: dict[str, Station] = {}
         self._edges: dict[str, dict[str, SwitchPort | None]] = {}
         self._trees: dict[str, set[str]] = {}
-        self._numbers = count()
+        self._numbers = Count(0)
         self._classifier = Classifier(self.settings.priorities)
 
     def random(self, name: str) -> Random:

@@ -11,7 +11,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EINVAL
-from itertools import count
 from typing import Final, NamedTuple
 
 from rdmawire.capture.source import AnyPath
@@ -20,6 +19,7 @@ from rdmawire.fabric.host import ALL_ACCESS, Host, Place, Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import World
+from rdmawire.identifier import Count, Randomness
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.nic.attribute import QPAttributes, QPCap
@@ -50,6 +50,7 @@ ATTRIBUTES: Final = QPAttributes(
 CAP: Final = QPCap(1024, 1024, 4, 4, 256)
 COMPLETIONS: Final = 1 << 12
 REGION: Final = PAGE_64K
+PSN_BITS: Final = 24
 _KINDS: Final = (QPType.RC, QPType.UC, QPType.UD)
 
 
@@ -102,13 +103,14 @@ class End(Host):
         profile: Profile,
         ipv6: bool,
         place: Place | None,
+        random: Randomness | None = None,
     ) -> None:
-        super().__init__(number, profile=profile, ipv6=ipv6, place=place)
+        super().__init__(number, profile=profile, ipv6=ipv6, place=place, random=random)
         self.world = world
         self.region = self.buffer(REGION)
         self.cq = self.nic.create_cq(COMPLETIONS)
         self.qp = self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap))
-        self._numbers = count(1)
+        self._numbers = Count(1)
 
     def post(self, wr: SendWR, buffer: Registered | None = None) -> Posted:
         """Any send work, about ``buffer``, or the region where none is given.
@@ -232,7 +234,9 @@ class Pair:
 
     ``kind`` is RC, UC or UD (``VerbsError`` EINVAL for others: :func:`connect` joins those).
     ``peer_profile`` is the server's where it is another device, ``places`` are the client's and
-    the server's. ``attributes`` are the client's, as :func:`connect` has them.
+    the server's. ``attributes`` are the client's, as :func:`connect` has them. Numbers of queue
+    pairs, keys and starting PSNs are the same in each pair, or drawn from ``random`` where it is
+    given: ``random.Random(1)`` draws the same ones in each run, ``random.SystemRandom()`` others.
     """
 
     def __init__(
@@ -246,6 +250,7 @@ class Pair:
         attributes: QPAttributes = ATTRIBUTES,
         cap: QPCap = CAP,
         places: tuple[Place | None, Place | None] = (None, None),
+        random: Randomness | None = None,
     ) -> None:
         _check_kind(kind)
         check_kind("places", places, tuple)
@@ -255,11 +260,16 @@ class Pair:
         self.world = World()
         other = profile if peer_profile is None else peer_profile
         here, there = places
-        self.client = End(1, self.world, kind, cap, profile=profile, ipv6=ipv6, place=here)
-        self.server = End(2, self.world, kind, cap, profile=other, ipv6=ipv6, place=there)
+        self.client, self.server = (
+            End(number, self.world, kind, cap, profile=model, ipv6=ipv6, place=place, random=random)
+            for number, model, place in ((1, profile, here), (2, other, there))
+        )
         self.client.peer, self.server.peer = self.server, self.client
         for end in (self.client, self.server):
             self.world.attach(end.nic, end.mac, self.link)
+        if random is not None:
+            psns = random.getrandbits(PSN_BITS), random.getrandbits(PSN_BITS)
+            attributes = attributes._replace(sq_psn=psns[0], rq_psn=psns[1])
         connect(self.client, self.client.qp, self.server, self.server.qp, attributes)
 
     def drive(self, until: int | None = None) -> None:

@@ -9,6 +9,7 @@ from rdmawire.bound import Bound, Kind, Real, Table, Whole, Word
 from rdmawire.fabric.egress import SCHEDULERS
 from rdmawire.fabric.flow import BY_CLASS_SELECTOR, PRIORITIES
 from rdmawire.fabric.refusal import FabricError, check_settings
+from rdmawire.snapshot import shared
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -95,6 +96,8 @@ class Settings:
     scheduling: str = "strict"
     seed: int = 0
     addresses: int = 1 << 14
+
+    __deepcopy__ = shared
 
     def __post_init__(self) -> None:
         check_settings(self, SETTINGS)

@@ -7,6 +7,7 @@ from typing import Final, Self
 from rdmawire.capture import Interface, LinkType, Record, create_capture
 from rdmawire.capture.option import COMMENT, Options
 from rdmawire.capture.source import AnyPath
+from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 
 _NANOSECONDS: Final = 1_000_000_000
@@ -55,6 +56,10 @@ class CaptureTap:
                 for record in self._pending
             ]
         self._settle()
+
+    def __deepcopy__(self, _: object) -> Self:
+        """``FabricError``: two worlds cannot write one file."""
+        raise FabricError("a world that is being captured cannot be copied: remove the tap first")
 
     def _interface(self) -> int:
         """That of frames that are of no point with a name."""

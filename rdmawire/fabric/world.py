@@ -8,7 +8,9 @@ A port is an adapter, or one of the ports of a switch. A link joins as many port
 to it, and each hears what is for its address.
 """
 
-from typing import Final
+from copy import deepcopy
+from functools import partial
+from typing import Any, Final, Self
 
 from rdmawire.bound import TIME, Bound, Whole
 from rdmawire.errors import RdmaError
@@ -20,6 +22,7 @@ from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.refusal import MOMENT, check_settings, check_values
 from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
 from rdmawire.nic.address import MAC_OCTETS
+from rdmawire.snapshot import copy_each
 
 BOUNDS: Final[dict[str, Bound]] = {
     "time_limit": TIME,
@@ -91,6 +94,15 @@ class World:
         if id(link) not in self._segments:
             self._segments[id(link)] = Segment(link)
         return self._segments[id(link)]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A world of its own, with links of its own."""
+        copied = memo[id(self)] = object.__new__(type(self))
+        copy_each((*self._stations, *self._segments.values()), memo)
+        copied.__dict__.update(deepcopy(self.__dict__, memo))
+        segments = copied._segments.values()
+        copied._segments = {id(segment.link): segment for segment in segments}
+        return copied
 
     def wake(self, station: Station) -> None:
         """Ask a port for what it has to send: something happened to it from outside."""
@@ -223,7 +235,10 @@ class World:
         """Keep a frame back until it was overtaken, or its time has come."""
         hold = Hold(held.frame, held.behind, hearers)
         station.held.append(hold)
-        hold.deadline = self.at(held.time, lambda: self._let_go(station, hold, self.now))
+        hold.deadline = self.at(held.time, partial(self._wait_no_longer, station, hold))
+
+    def _wait_no_longer(self, station: Station, hold: Hold) -> None:
+        self._let_go(station, hold, self.now)
 
     def _overtake(
         self, station: Station, overtaken: tuple[Hold, ...], arrivals: list[Arrival]

@@ -11,6 +11,7 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
+from rdmawire.identifier import Drawn, Randomness, Source
 from rdmawire.memory.access import LOCAL_READ
 from rdmawire.memory.argument import check_number
 from rdmawire.memory.domain import ProtectionDomain
@@ -25,14 +26,20 @@ MAX_KEYS: Final = (_INDEXES - _FIRST_INDEX) // _INDEX_STEP
 
 
 class KeyTable:
-    """The keys of one adapter, at most ``limit`` of them."""
+    """The keys of one adapter, at most ``limit`` of them.
 
-    def __init__(self, limit: int = MAX_KEYS) -> None:
+    They are counted up, or drawn where ``random`` is given: index and variant both.
+    """
+
+    def __init__(self, limit: int = MAX_KEYS, random: Randomness | None = None) -> None:
         self._limit = min(limit, MAX_KEYS)
         self._grants: dict[int, Grant] = {}
         self._free: deque[int] = deque()  # keys to be used again, with the next variant
         self._next_index = _FIRST_INDEX
         self._chosen: set[int] = set()  # indexes of keys that somebody asked for
+        self._random = None if random is None else Source(random)
+        self._taken: set[int] = set()  # indexes of keys that were drawn
+        self._retired: dict[int, int] = {}  # the last key of each index that was drawn before
 
     def __len__(self) -> int:
         return len(self._grants)
@@ -41,7 +48,7 @@ class KeyTable:
         """Give a region or window its key; ``VerbsError`` ENOMEM when all are in use."""
         if len(self._grants) >= self._limit:
             raise VerbsError(f"all {self._limit} keys are in use", ENOMEM)
-        grant.key = self._unused()
+        grant.key = self._unused() if self._random is None else self._drawn(self._random)
         self._grants[grant.key] = grant
         return grant.key
 
@@ -54,13 +61,28 @@ class KeyTable:
         self._next_index += _INDEX_STEP
         return index * VARIANTS + index * _VARIANT_STEP % VARIANTS
 
+    def _drawn(self, random: Source) -> int:
+        """A key that nobody had: an index that is used again gets its next variant."""
+        half = Drawn(random, 23, _FIRST_INDEX // _INDEX_STEP, _INDEXES // _INDEX_STEP)
+        index = half.unused(lambda number: self._is_taken(number * _INDEX_STEP)) * _INDEX_STEP
+        self._taken.add(index)
+        before = self._retired.pop(index, None)
+        return index * VARIANTS + random.getrandbits(8) if before is None else next_variant(before)
+
+    def _is_taken(self, index: int) -> bool:
+        return index in self._taken or self._is_near_chosen(index)
+
     def remove(self, grant: Grant) -> None:
         """Take a key back; it is refused from now on."""
         del self._grants[grant.key]
-        if grant.key // VARIANTS in self._chosen:
-            self._chosen.remove(grant.key // VARIANTS)
-        else:
+        index = grant.key // VARIANTS
+        if index in self._chosen:
+            self._chosen.remove(index)
+        elif self._random is None:
             self._free.append(grant.key)
+        else:
+            self._taken.remove(index)
+            self._retired[index] = grant.key
 
     def choose(self, grant: Grant, key: int) -> None:
         """Give a region or window any key, as no adapter lets you: for frames that must have it.

@@ -83,6 +83,15 @@ class SparsePages:
             return [number for number in self._pages if first <= number <= last]
         return [number for number in range(first, last + 1) if number in self._pages]
 
+    def __getstate__(self) -> tuple[int, dict[int, bytes]]:
+        """What a copy is made of: the pages' octets."""
+        return self.page_size, {number: bytes(page) for number, page in self._pages.items()}
+
+    def __setstate__(self, state: tuple[int, dict[int, bytes]]) -> None:
+        page_size, pages = state
+        self.__init__(page_size)  # type: ignore[misc]
+        self._pages = {number: memoryview(bytearray(page)) for number, page in pages.items()}
+
     @property
     def held(self) -> int:
         """Octets that exist."""

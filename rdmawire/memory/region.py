@@ -59,6 +59,11 @@ class Region(Grant):
         self._delta = self._shift = self._mask = self._page_size = self._copies = 0
         self._tally = counter[Path.HOST]
 
+    def __getstate__(self) -> object:
+        """What a copy is made of; its backing lends it pages of its own."""
+        state: tuple[None, dict[str, object]] = super().__getstate__()  # type: ignore[assignment]
+        return None, state[1] | {"_pages": {}}
+
     @property
     def lkey(self) -> int:
         return self.key

@@ -6,6 +6,7 @@ from errno import EBUSY, EFAULT, EINVAL, ENOMEM, EOPNOTSUPP
 from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.identifier import Randomness
 from rdmawire.memory.access import LOCAL_WRITE, Access, check_access
 from rdmawire.memory.argument import check_able, check_kind, check_number, each
 from rdmawire.memory.backing import Backing, HostPages, OnDemand
@@ -75,7 +76,8 @@ class PeerMemory(Protocol):
 class Registrar:
     """Regions and windows of one adapter (``peer`` to the owners of GPUs), and their keys.
 
-    ``initiator`` is the adapter as the bus sees it, with its time.
+    ``initiator`` is the adapter as the bus sees it, with its time. Keys are drawn from ``random``
+    where it is given.
 
     Every refusal is a ``VerbsError`` with libibverbs' errno, and changes nothing.
     """
@@ -87,6 +89,7 @@ class Registrar:
         clients: Sequence[PeerMemory] = (),
         peer: object = None,
         initiator: Initiator | None = None,
+        random: Randomness | None = None,
     ) -> None:
         check_kind("space", space, AddressSpace)
         self.space = space
@@ -96,7 +99,7 @@ class Registrar:
             check_able("client", client, "claim")
         self.peer = self if peer is None else peer
         self.initiator = initiator
-        self.keys = KeyTable(MAX_KEYS)
+        self.keys = KeyTable(MAX_KEYS, random)
         self.counter = DmaCounter()
         self._regions = 0
         self._windows = 0

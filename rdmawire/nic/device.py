@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rdmawire.identifier import Randomness
 from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
 from rdmawire.memory.space import AddressSpace
 from rdmawire.nic.event import Event
@@ -40,6 +41,7 @@ class Device:
         space: AddressSpace,
         profile: Profile,
         clients: Sequence[PeerMemory] = (),
+        random: Randomness | None = None,
     ) -> None:
         self.now = 0
         self.mac = mac
@@ -53,7 +55,7 @@ class Device:
             profile.max_fast_reg_pages,
             profile.window_type_2,
         )
-        self.memory = Registrar(space, limits, clients, initiator=self)
+        self.memory = Registrar(space, limits, clients, initiator=self, random=random)
         self.keys = self.memory.keys
         self.qps: dict[int, QueuePair] = {}
         self.cqs: dict[int, CompletionQueue] = {}

@@ -16,6 +16,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_number
 from rdmawire.memory.mw import WindowType
 from rdmawire.nic.completion import WCStatus
+from rdmawire.snapshot import shared
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
 from rdmawire.wire.psn import MODULUS
@@ -141,6 +142,8 @@ class Profile:
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
     memory_management_error: WCStatus
     """How a LOCAL_INV or REG_MR completes that is refused. IBA 11.6.2."""
+
+    __deepcopy__ = shared
 
 
 IBTA: Final = Profile(

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rdmawire.nic.completion import WCOpcode
 from rdmawire.nic.fault import Fault
+from rdmawire.snapshot import shared
 
 if TYPE_CHECKING:
     from rdmawire.nic.qp import QueuePair
@@ -24,6 +25,9 @@ class Family(NamedTuple):
     name: str
     too_long: Fault
     exact: bool
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
 
 
 IDLE = Family("no message", Fault.OP_SEQUENCE, exact=False)
@@ -55,3 +59,5 @@ class Role:
     atomiceth: int = -1
     feth: int = -1
     deth: int = -1
+
+    __deepcopy__ = shared

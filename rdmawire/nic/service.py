@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rdmawire.nic.fault import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import VERBS, SendOpcode
+from rdmawire.snapshot import shared
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.opcode import OPERATIONS, Operation, Service
 from rdmawire.wire.packet import LAYOUTS, Layout
@@ -23,6 +24,8 @@ class Outbound:
     middle: int
     last: int
     layouts: Mapping[int, Layout]
+
+    __deepcopy__ = shared
 
     def at(self, index: int, last: int) -> int:
         """The opcode of a packet by its place in the message."""
@@ -56,6 +59,8 @@ class ServiceType:
     verbs: frozenset[SendOpcode]
     reactions: Mapping[Fault, Reaction]
     outbound: Mapping[SendOpcode, Outbound]
+
+    __deepcopy__ = shared
 
 
 _LOCAL = {SendOpcode.LOCAL_INV, SendOpcode.BIND_MW, SendOpcode.REG_MR}

@@ -7,9 +7,9 @@ errno; nothing has changed then.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
-from itertools import count
 
 from rdmawire.errors import VerbsError
+from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.argument import (
     check_able,
     check_kind,
@@ -64,7 +64,8 @@ GSI_QPN = 1
 class Verbs(Port):
     """An adapter with one port, seen by those who use it.
 
-    ``mac`` has six octets, ``gids`` sixteen each; ``space`` is the memory that it reaches.
+    ``mac`` has six octets, ``gids`` sixteen each; ``space`` is the memory that it reaches. Numbers
+    of queue pairs and keys are counted up, or drawn from ``random`` where it is given.
     """
 
     def __init__(
@@ -75,18 +76,21 @@ class Verbs(Port):
         *,
         profile: Profile = IBTA,
         clients: Sequence[PeerMemory] = (),
+        random: Randomness | None = None,
     ) -> None:
         check_octets("mac", mac, MAC_OCTETS)
         check_kind("space", space, AddressSpace)
         check_kind("profile", profile, Profile)
+        if random is not None:
+            check_able("random", random, "getrandbits")
         self._gids = checked_gids(gids, profile)
-        self.device = Device(mac, space, profile, clients)
+        self.device = Device(mac, space, profile, clients, random)
         self.groups = MulticastGroups(profile)
         self._unsealer = Unsealer(self._is_mine, self.device.drops)
         self.device.forget_flows = self._unsealer.forget
         self._rules: list[FlowRule] = []
-        self._numbers = count(FIRST_QPN)
-        self._handles = count(1)
+        self._numbers = qpns(random)
+        self._handles = Count(1)
 
     @property
     def memory(self) -> Registrar:
@@ -346,11 +350,18 @@ class Verbs(Port):
             self.device.qps[event.qp].fail()
 
     def _unused_qpn(self) -> int:
-        return next(number for number in self._numbers if number not in self.device.qps)
+        return self._numbers.unused(self.device.qps.__contains__)
 
 
 _NOBODY = object()
 """To whom a protection domain belongs that is deallocated."""
+
+
+def qpns(random: Randomness | None) -> Numbers:
+    """The numbers of queue pairs: counted up, or drawn."""
+    if random is None:
+        return Counted(FIRST_QPN, MULTICAST_QPN)
+    return Drawn(random, 24, FIRST_QPN, MULTICAST_QPN)
 
 
 def _check_room(what: str, found: int, most: int) -> None:

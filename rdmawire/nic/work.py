@@ -7,7 +7,7 @@ kind of work; requester, completer and responder read it, none of them asks for 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from errno import EINVAL
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.fast import FastRegistration
@@ -16,6 +16,7 @@ from rdmawire.memory.region import Region
 from rdmawire.nic.address import AddressHandle
 from rdmawire.nic.completion import WCOpcode
 from rdmawire.screen import shown
+from rdmawire.snapshot import shared
 from rdmawire.wire.opcode import Operation
 
 
@@ -133,6 +134,9 @@ class RecvWR(NamedTuple):
     sges: tuple[Sge, ...] = ()
     wr_id: int = 0
 
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
 
 WRONG_KIND = (AttributeError, TypeError, ValueError)
 """What checks of a work request meet where its fields are not what their names say."""
@@ -191,6 +195,8 @@ class Verb:
     takes_receive: bool = False
     ends_use: bool = False
     takes_resource: bool = field(init=False)
+
+    __deepcopy__ = shared
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "takes_resource", self.answer in (Answer.READ, Answer.ATOMIC))

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rdmawire.errors import WireError
+from rdmawire.snapshot import shared
 from rdmawire.wire.codec import Field, attach, misfit
 from rdmawire.wire.show import BOOL, DEC, OCTETS, Show, Value
 
@@ -242,6 +243,7 @@ class Header(metaclass=HeaderMeta):
     """
 
     __slots__ = ()
+    __deepcopy__ = shared
 
     rows: ClassVar[tuple[Row, ...]]
     groups: ClassVar[tuple[Group, ...]]

@@ -7,6 +7,8 @@ like follows from one table: the operation gives the headers, the service adds i
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
+from rdmawire.snapshot import shared
+
 
 class Service(IntEnum):
     """The upper three bits of an opcode: a transport service, or a code of its own kind."""
@@ -248,6 +250,8 @@ class Shape:
     part: Part
     payload: Payload
     response: bool
+
+    __deepcopy__ = shared
 
 
 def _shape(service: Service, operation: Operation) -> Shape:

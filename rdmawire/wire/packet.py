@@ -6,7 +6,7 @@ become a packet, and a packet octets, once: here. Which packets follow one anoth
 payload may be for the path, and whose queue pair it is are questions for a NIC.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from rdmawire.errors import WireError
 from rdmawire.wire import ib
@@ -33,6 +33,9 @@ class Layout(NamedTuple):
     headers: tuple[type[Header], ...]
     size: int
     shape: Shape | None
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
 
 
 def _layout(shape: Shape) -> Layout:

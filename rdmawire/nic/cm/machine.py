@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from rdmawire.identifier import Drawn, Randomness, Source
 from rdmawire.memory.argument import check_able, check_kind, check_time
 from rdmawire.nic.address import AddressHandle
 from rdmawire.nic.cm.connection import Connection
@@ -20,7 +21,6 @@ from rdmawire.nic.cm.settings import CMSettings, duration
 from rdmawire.nic.cm.state import WAITS, CMState, Input, Wait
 from rdmawire.nic.cm.transition import CM_TRANSITIONS
 from rdmawire.nic.engine import Nic
-from rdmawire.nic.identifier import Randomness, unused
 from rdmawire.nic.timers import Timers
 
 DEFAULTS: Final = CMSettings()
@@ -62,7 +62,7 @@ class Machine:
         settings.check()
         self.nic = nic
         self.neighbours = neighbours
-        self.random = random
+        self.random: Randomness = Source(random)
         self.settings = settings
         self.registry = Registry(settings.most_connections)
         self.listeners: dict[tuple[int, bool], Listener] = {}
@@ -145,9 +145,8 @@ class Machine:
 
     def new_connection(self, path: AddressHandle, service: int) -> Connection:
         """One with an id that no other has."""
-        draw = self.random.getrandbits
-        number = unused(lambda: draw(32), self.registry.__contains__, 1, 1 << 32)
-        return Connection(number, draw(64), path, service)
+        number = Drawn(self.random, 32, 1, 1 << 32).unused(self.registry.__contains__)
+        return Connection(number, self.random.getrandbits(64), path, service)
 
     def path_to(self, heard: Heard) -> AddressHandle:
         """The way back to a sender; ``poll`` saw to it that there is one."""

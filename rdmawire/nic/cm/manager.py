@@ -15,6 +15,7 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
+from rdmawire.identifier import Randomness
 from rdmawire.memory.argument import as_bytes, check_kind, check_number, check_time
 from rdmawire.nic.address import AddressHandle, check_address
 from rdmawire.nic.cm.compose import room_in, room_in_request
@@ -27,7 +28,6 @@ from rdmawire.nic.cm.service import Endpoints, flow_label, has_ip_header
 from rdmawire.nic.cm.settings import CMSettings, ConnParam, Terms, ack_timeout, duration
 from rdmawire.nic.cm.state import CMState, Input
 from rdmawire.nic.engine import Nic
-from rdmawire.nic.identifier import Randomness
 from rdmawire.nic.ownership import check_qp
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPType

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from rdmawire.identifier import Randomness
 from rdmawire.memory.argument import check_kind
 from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.cm.machine import DEFAULTS, Neighbours
 from rdmawire.nic.cm.manager import ConnectionManager
 from rdmawire.nic.cm.settings import CMSettings
 from rdmawire.nic.engine import BURST, Nic
-from rdmawire.nic.identifier import Randomness
 
 LONGEST_DATAGRAM = 512
 """No frame of a connection management datagram is longer (bytes), whatever headers carry it."""

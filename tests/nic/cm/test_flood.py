@@ -3,19 +3,15 @@
 They expire, they are of bounded number, and who floods a listener keeps no other peer out of it.
 """
 
-from collections.abc import Callable
-from errno import ENOMEM
-
 import pytest
 
-from rdmawire.errors import VerbsError
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Place
+from rdmawire.identifier import MAX_DRAWS
 from rdmawire.nic.cm.event import ConnectRequest, DatagramRequest, Established, Unreachable
 from rdmawire.nic.cm.machine import DEFAULTS
 from rdmawire.nic.cm.message import Heard
 from rdmawire.nic.cm.settings import duration
-from rdmawire.nic.identifier import MAX_DRAWS, unused
 from rdmawire.nic.profile import IBTA
 from rdmawire.nic.state import QPType
 from rdmawire.nic.timers import SLACK
@@ -246,21 +242,3 @@ def test_a_source_that_repeats_itself_ends_no_manager(number: int) -> None:
     assert len(ids) == BACKLOG
     assert all(0 < each < 1 << 32 for each in ids)
     assert stuck.draws <= BACKLOG * (MAX_DRAWS + 2)
-
-
-def numbers(*drawn: int) -> Callable[[], int]:
-    return iter(drawn).__next__
-
-
-def test_a_number_is_drawn_then_counted_up() -> None:
-    assert unused(numbers(5), set().__contains__, 1, 10) == 5
-    assert unused(numbers(0, 12, 3, 4), {3}.__contains__, 1, 10) == 4
-    assert unused(lambda: 3, {3, 4}.__contains__, 1, 10) == 5
-    assert unused(lambda: 9, {9}.__contains__, 1, 10) == 1
-    assert unused(lambda: 50, {1, 2}.__contains__, 1, 10) == 3
-
-
-def test_where_all_numbers_are_taken_none_is_found() -> None:
-    with pytest.raises(VerbsError) as full:
-        unused(lambda: 3, {1, 2, 3}.__contains__, 1, 4)
-    assert full.value.errno == ENOMEM

@@ -1,0 +1,31 @@
+"""Copies of whole engines and worlds by ``copy.deepcopy``: what both copies share.
+
+A row of a table never changes, and code compares it by identity, so a copy of an engine keeps the
+row itself: a class of such values says ``__deepcopy__ = shared``.
+"""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def shared(value: T, _: object) -> T:
+    """The value itself, as the deep copy of it."""
+    return value
+
+
+def copy_each(things: Iterable[object], memo: dict[int, Any]) -> None:
+    """Copy objects that refer to one another in long chains, without descending into those.
+
+    All copies are made first, and filled then; afterwards ``memo`` has them. Their classes have
+    slots, and take no arguments when they are made.
+    """
+    originals = tuple(things)
+    for thing in originals:
+        memo[id(thing)] = object.__new__(type(thing))
+    for thing in originals:
+        state: Any = thing.__getstate__()
+        for name, value in deepcopy(state[1], memo).items():
+            setattr(memo[id(thing)], name, value)
