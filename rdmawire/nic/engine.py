@@ -5,12 +5,14 @@ octets, ``receive`` ends in a memory access, an answer, a state or a counter, ne
 """
 
 from collections.abc import Sequence
+from threading import get_ident
 
 from rdmawire.memory.argument import as_bytes, check_kind, check_time
 from rdmawire.nic.admission import refused
 from rdmawire.nic.answer import answer
 from rdmawire.nic.completer import complete
 from rdmawire.nic.event import CommunicationEstablished, Event
+from rdmawire.nic.exclusive import in_use, one_thread_at_a_time
 from rdmawire.nic.migration import heard
 from rdmawire.nic.multicast import MULTICAST_QPN
 from rdmawire.nic.path import gids_of
@@ -37,23 +39,30 @@ BURST = 64
 """Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
 
 
+@one_thread_at_a_time("receive")
 class Nic(Verbs):
-    """One port of an adapter."""
+    """One port of an adapter. ``VerbsError`` EBUSY for a thread that calls while another does."""
 
     def receive(self, frame: bytes, now: int) -> None:
         """Take in one Ethernet frame, without its FCS."""
         if now.__class__ is not int or frame.__class__ is not bytes:
             check_time(now)
             frame = as_bytes("frame", frame)
-        self.device.now = now
-        if not self._up:
-            self.drops[Drop.PORT_DOWN] += 1
-            return
-        flow = self._unsealer.flow_of(frame)
-        if flow is not None:
-            self._take_in(flow, frame)
-        elif self._rules:
-            self._take_raw(frame)
+        outer, thread = self._thread, get_ident()
+        if outer is not None and outer != thread:
+            raise in_use(self)
+        self._thread = thread
+        try:
+            self.device.now = now
+            flow = self._unsealer.flow_of(frame) if self._up else None
+            if flow is not None:
+                self._take_in(flow, frame)
+            elif not self._up:
+                self.drops[Drop.PORT_DOWN] += 1
+            elif self._rules:
+                self._take_raw(frame)
+        finally:
+            self._thread = outer
 
     def _take_raw(self, frame: bytes) -> None:
         """Frames that carry no RDMA are for raw packet queue pairs."""

@@ -7,6 +7,7 @@ from rdmawire.memory.argument import check_kind, check_number, check_octets, eac
 from rdmawire.nic.address import GID_OCTETS
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import GIDChanged, PKeyChanged, PortActive, PortError
+from rdmawire.nic.exclusive import one_thread_at_a_time
 from rdmawire.nic.profile import Profile
 from rdmawire.nic.unseal import Unsealer
 
@@ -16,6 +17,7 @@ PORT: Final = 1
 _LAST_PKEY: Final = 0xFFFF
 
 
+@one_thread_at_a_time()
 class Port:
     """What an adapter has one of; whoever changes it is told by an event."""
 
@@ -23,6 +25,7 @@ class Port:
     _unsealer: Unsealer
     _gids: tuple[bytes, ...]
     _up = True
+    _thread: int | None = None
 
     @property
     def gids(self) -> tuple[bytes, ...]:

@@ -7,6 +7,7 @@ errno; nothing has changed then.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
+from threading import get_ident
 
 from rdmawire.errors import VerbsError
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
@@ -30,6 +31,7 @@ from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.entry import modify
 from rdmawire.nic.event import Event, QPFatal
+from rdmawire.nic.exclusive import in_use, one_thread_at_a_time
 from rdmawire.nic.migration import goes_over, migrate
 from rdmawire.nic.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.nic.ownership import (
@@ -61,6 +63,7 @@ GSI_QPN = 1
 """The queue pair of general services: datagrams about connections and more. IBA 3.9, 13.5.1."""
 
 
+@one_thread_at_a_time("post_send", "post_recv")
 class Verbs(Port):
     """An adapter with one port, seen by those who use it.
 
@@ -91,6 +94,10 @@ class Verbs(Port):
         self._rules: list[FlowRule] = []
         self._numbers = qpns(random)
         self._handles = Count(1)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a copy is made of: nobody is inside it."""
+        return self.__dict__ | {"_thread": None}
 
     @property
     def memory(self) -> Registrar:
@@ -309,19 +316,33 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if now.__class__ is not int:
             check_time(now)
-        self.device.now = now
-        for wr in each("work", work):
-            qp.post_send(check_send(qp, wr))
+        outer, thread = self._thread, get_ident()
+        if outer is not None and outer != thread:
+            raise in_use(self)
+        self._thread = thread
+        try:
+            self.device.now = now
+            for wr in each("work", work):
+                qp.post_send(check_send(qp, wr))
+        finally:
+            self._thread = outer
 
     def post_recv(self, qp: QueuePair, work: Iterable[RecvWR], now: int) -> None:
         """Queue receives. ibv_post_recv(3); refusals as for :meth:`post_send`."""
         check_qp(self.device, qp)
         if now.__class__ is not int:
             check_time(now)
-        self.device.now = now
-        for wr in each("work", work):
-            check_recv(qp, wr)
-            qp.post_recv(wr)
+        outer, thread = self._thread, get_ident()
+        if outer is not None and outer != thread:
+            raise in_use(self)
+        self._thread = thread
+        try:
+            self.device.now = now
+            for wr in each("work", work):
+                check_recv(qp, wr)
+                qp.post_recv(wr)
+        finally:
+            self._thread = outer
 
     def post_srq_recv(self, srq: SharedReceiveQueue, work: Iterable[RecvWR]) -> None:
         """Queue receives for whichever queue pair needs one. ibv_post_srq_recv(3)."""
