@@ -89,6 +89,7 @@ class Registrar:
         clients: Sequence[PeerMemory] = (),
         peer: object = None,
         initiator: Initiator | None = None,
+        *,
         random: Randomness | None = None,
     ) -> None:
         check_kind("space", space, AddressSpace)
