@@ -93,6 +93,8 @@ def command(
 ) -> int:
     """Play each SCENARIO: a YAML file, - for standard input, or one that comes with rdmawire.
 
+    A name of --list always means that one: a file that is called the same is ./NAME.
+
     Hosts, adapters, GPUs, links, switches and faults are virtual, and so is time: the same
     scenario gives the same frames, octet by octet. What it expects is checked. Exit status: 0 if
     all came so, 1 if not, 2 for a mistake in a file.
@@ -153,10 +155,10 @@ def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
 
 
 def _is_shipped(word: str) -> bool:
-    """Whether a word means a scenario that comes with rdmawire: there is no such file."""
+    """Whether a word means a scenario that comes with rdmawire, whatever files there are."""
     from rdmawire.traffic.scenario.shipped import shipped
 
-    return word in shipped() and not os.path.exists(word)
+    return word in shipped()
 
 
 def _nearest(word: str) -> str:

@@ -73,6 +73,25 @@ def test_shipped_scenarios_all_pass(tmp_path: Path) -> None:
     assert done.stdout.endswith(f"{len(names)} passed, 0 failed\n")
 
 
+def test_a_shipped_name_is_the_shipped_scenario_whatever_files_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("lost-first", "write"):
+        Path(name).write_text(WRITE)
+    done = rdmawire("run", "-q", "--check", "lost-first")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = rdmawire("run", "--check", "lost-first", "./lost-first", str(tmp_path / "write"))
+    assert told.stdout.splitlines() == [
+        "lost-first: The first packet of a WRITE is lost (1 steps, 7 expectations)",
+        "./lost-first: One WRITE (1 steps, 1 expectations)",
+        f"{tmp_path}/write: One WRITE (1 steps, 1 expectations)",
+    ]
+    assert "One WRITE" not in rdmawire("run", "--show", "lost-first").stdout
+    assert "One WRITE" in rdmawire("run", "--show", "./lost-first").stdout
+    assert "One WRITE" not in rdmawire("run", "--check", "--all").stdout
+
+
 def test_shipped_scenarios_are_shown_and_read_again(tmp_path: Path) -> None:
     shown = rdmawire("run", "--show", "lost-first").stdout
     path = tmp_path / "mine.yaml"
