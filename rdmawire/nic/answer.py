@@ -15,7 +15,7 @@ from rdmawire.nic.inbound import Acknowledge, AtomicResponse, ReadResponse
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.unseal import Drop
 from rdmawire.wire import psn as serial
-from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack, AtomicAckETH
+from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import Operation
 
 
@@ -98,9 +98,18 @@ _PLACES = {
 
 
 def _acknowledge(qp: QueuePair, owed: Acknowledge) -> bytes:
-    value = _credits(qp) if owed.ack is Ack.ACK else owed.value
+    value = _credits(qp) if owed.ack is Ack.ACK else _refusal(qp, owed)
     aeth = AETH(ack=owed.ack, value=value, msn=owed.msn).build()
     return _frame(qp, Operation.ACKNOWLEDGE, owed.psn, aeth)
+
+
+def _refusal(qp: QueuePair, owed: Acknowledge) -> int:
+    """The code of a NAK or the timer of an RNR NAK, which is counted."""
+    if owed.ack is Ack.RNR_NAK:
+        qp.counters.send_rnr_err += 1
+    elif owed.value == Nak.PSN_SEQUENCE_ERROR:
+        qp.counters.out_of_seq_request += 1
+    return owed.value
 
 
 def _atomic(qp: QueuePair, owed: AtomicResponse) -> bytes:

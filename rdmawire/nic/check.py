@@ -32,6 +32,7 @@ def check_psn(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 def check_gap(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     """Where nothing is acknowledged, a gap ends the message that was coming in. IBA 9.8.2.2.2."""
     if request.psn != qp.inbound.epsn:
+        qp.counters.out_of_sequence += 1
         qp.inbound.skip_to(request.psn)
     return None
 

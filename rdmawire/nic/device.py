@@ -8,6 +8,7 @@ from rdmawire.identifier import Randomness
 from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
 from rdmawire.memory.space import AddressSpace
 from rdmawire.nic.event import Event
+from rdmawire.nic.hw_counters import QPCounters
 from rdmawire.nic.profile import Profile
 from rdmawire.nic.timers import Timers
 from rdmawire.nic.unseal import Drop
@@ -32,7 +33,10 @@ class Device:
 
     ``forget_flows`` has every frame looked at anew, since addresses or queue pairs changed.
     ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
-    time (ns) of what is being done.
+    time (ns) of what is being done. ``rcv_packets`` and ``rcv_bytes`` count the frames that came
+    while the link was up, ``rcv_raw`` those among them that went to raw packet queue pairs;
+    ``xmit_packets`` and ``xmit_bytes`` those sent, ``xmit_discards`` those lost while the link was
+    down. ``retired`` sums up the counters of queue pairs that were destroyed.
     """
 
     def __init__(
@@ -64,6 +68,14 @@ class Device:
         self.xrcds = XRCDomains()
         self.events: deque[Event] = deque()
         self.drops: Counter[Drop] = Counter()
+        self.retired = QPCounters()
+        self.rcv_packets: int = 0
+        self.rcv_bytes: int = 0
+        self.rcv_raw: int = 0
+        self.xmit_packets: int = 0
+        self.xmit_bytes: int = 0
+        self.xmit_discards: int = 0
+        self.link_downed: int = 0
         self.ready: dict[QueuePair, None] = {}
         self.timers: Timers[Patience] = Timers()
         self.governors: Timers[Governor] = Timers()

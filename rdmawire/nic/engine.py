@@ -17,7 +17,6 @@ from rdmawire.nic.migration import heard
 from rdmawire.nic.multicast import MULTICAST_QPN
 from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
-from rdmawire.nic.raw import deliver
 from rdmawire.nic.requester import send
 from rdmawire.nic.responder import CONGESTION, MALFORMED, ROLES, respond
 from rdmawire.nic.retry import timed_out
@@ -27,7 +26,6 @@ from rdmawire.nic.state import QPState
 from rdmawire.nic.unseal import Drop, Flow
 from rdmawire.nic.verbs import Verbs
 from rdmawire.wire.opcode import Opcode
-from rdmawire.wire.roce import bth_offset
 
 Way = tuple[QueuePair, Role | None]
 """A queue pair that takes a packet: by this row as a request, as a response where there is none."""
@@ -53,37 +51,31 @@ class Nic(Verbs):
             raise in_use(self)
         self._thread = thread
         try:
-            self.device.now = now
-            flow = self._unsealer.flow_of(frame) if self._up else None
-            if flow is not None:
-                self._take_in(flow, frame)
-            elif not self._up:
+            device = self.device
+            device.now = now
+            if self._up:
+                device.rcv_packets += 1
+                device.rcv_bytes += len(frame)
+                flow = self._unsealer.flow_of(frame)
+                if flow is not None:
+                    self._take_in(flow, frame)
+            else:
                 self.drops[Drop.PORT_DOWN] += 1
-            elif self._rules:
-                self._take_raw(frame)
         finally:
             self._thread = outer
 
-    def _take_raw(self, frame: bytes) -> None:
-        """Frames that carry no RDMA are for raw packet queue pairs."""
-        if bth_offset(frame, 0, len(frame)) < 0:
-            for rule in self._rules:
-                if rule.takes(frame):
-                    deliver(rule.qp, frame)
-
     def _take_in(self, flow: Flow, frame: bytes) -> None:
-        device = self.device
         arrival = self._unsealer.unseal(flow, frame)
         if arrival is None:
             return
         for qp, role in flow.ways or self._find_ways(flow):
             if not qp.takes_packets:
-                device.drops[Drop.QP_STATE] += 1
+                self.device.drops[Drop.QP_STATE] += 1
                 continue
             if qp.migrating:
                 heard(qp, flow)
-            if flow.marked and qp.notifier is not None:
-                qp.notifier.marked(qp)
+            if flow.marked:
+                _marked(qp)
             if role is None:
                 complete(qp, arrival)
             else:
@@ -99,26 +91,31 @@ class Nic(Verbs):
         if now.__class__ is not int or frames.__class__ is not list:
             check_time(now)
             check_kind("frames", frames, Sequence)
-        self.device.now = now
+        device = self.device
+        device.now = now
         if not self._up:
             self.drops[Drop.PORT_DOWN] += len(frames)
             return
         flow_of = self._unsealer.flow_of
-        index, end = 0, len(frames)
-        while index < end:
-            frame = frames[index]
-            if frame.__class__ is not bytes:
-                frame = as_bytes("frame", frame)
-            flow = flow_of(frame)
-            taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
-            if taken:
-                index += taken
-                continue
-            if flow is not None:
-                self._take_in(flow, frame)
-            elif self._rules:
-                self._take_raw(frame)
-            index += 1
+        index, end, octets = 0, len(frames), 0
+        try:
+            while index < end:
+                frame = frames[index]
+                if frame.__class__ is not bytes:
+                    frame = as_bytes("frame", frame)
+                flow = flow_of(frame)
+                taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
+                if taken:
+                    index += taken
+                    octets += taken * len(frame)  # all of a run are as long
+                    continue
+                if flow is not None:
+                    self._take_in(flow, frame)
+                index += 1
+                octets += len(frame)
+        finally:
+            device.rcv_packets += index
+            device.rcv_bytes += octets
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
         """The next frames to send, ``most`` of them at most; none when nothing is ready.
@@ -142,7 +139,12 @@ class Nic(Verbs):
                 ready[qp] = None
         if self.groups:
             self._hear_own(frames)
-        return frames if self._up else []
+        if not self._up:
+            device.xmit_discards += len(frames)
+            return []
+        device.xmit_packets += len(frames)
+        device.xmit_bytes += sum(map(len, frames))
+        return frames
 
     def _hear_own(self, frames: list[bytes]) -> None:
         """What goes to a group goes to its members here, too. IBA 10.5.2."""
@@ -222,6 +224,13 @@ def _role(qp: QueuePair, flow: Flow) -> Role | None:
     if flow.malformed:
         return MALFORMED
     return ROLES[qp.type].get(flow.bth.opcode)
+
+
+def _marked(qp: QueuePair) -> None:
+    """A packet with the mark Congestion Experienced came: count it, and owe a CNP."""
+    qp.counters.np_ecn_marked_roce_packets += 1
+    if qp.notifier is not None:
+        qp.notifier.marked(qp)
 
 
 def _answer(qp: QueuePair, frames: list[bytes], most: int) -> None:

@@ -47,6 +47,7 @@ def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
 
 def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
     """A WRITE goes where its key allows."""
+    qp.counters.rx_write_requests += 1
     target = qp.inbound.target
     qp.inbound.incoming = Incoming(role.family, target, target.length)
     return None
@@ -154,7 +155,9 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     inbound.recv = NO_RECEIVE
     head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
     done = _new(WorkCompletion, head + _NO_LID)
-    return qp.report_receive(done, request.flow.solicited)
+    kept = qp.report_receive(done, request.flow.solicited)
+    qp.counters.rdma_recvs += kept
+    return kept
 
 
 _WITH_IMM, _WITH_INV, _GRH = (
@@ -165,6 +168,7 @@ _NO_LID = tuple(WorkCompletion(0)[10:])
 
 def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A READ's octets are read when its responses are sent, or before they change."""
+    qp.counters.rx_read_requests += 1
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
     answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
@@ -196,6 +200,7 @@ def _atomic(
         original = operation()
     except MemoryFault:
         return Fault.OPERATIONAL
+    qp.counters.rx_atomic_requests += 1
     answer = AtomicResponse(request.psn, _next_msn(qp), original)
     opcode = request.flow.bth.opcode
     return _owe(qp, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
@@ -208,6 +213,7 @@ def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
         qp.inbound.target.write(0, request.payload)
     except MemoryFault:
         return Fault.OPERATIONAL
+    qp.counters.rx_atomic_requests += 1
     return _owe_empty(qp, role, request)
 
 

@@ -68,6 +68,7 @@ class Port:
         check_kind("up", up, bool)
         if up != self._up:
             self._up = up
+            self.device.link_downed += not up
             self.device.events.append((PortActive if up else PortError)(PORT))
 
 

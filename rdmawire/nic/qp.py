@@ -19,6 +19,7 @@ from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import LastWQEReached, QPFatal, SendQueueDrained
 from rdmawire.nic.head import MOST_HEADS
+from rdmawire.nic.hw_counters import BY_SEND_STATUS, QPCounters
 from rdmawire.nic.inbound import NO_RECEIVE, Inbound
 from rdmawire.nic.path import headers_to
 from rdmawire.nic.patience import Patience
@@ -66,7 +67,8 @@ class QueuePair:
 
     ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
     receives: a shared receive queue has its own (IBA 10.2.9).
-    ``halted`` says that no work begins any more: what failed ends in its turn.
+    ``halted`` says that no work begins any more: what failed ends in its turn. ``counters`` are
+    those that drivers have: :mod:`rdmawire.nic.hw_counters`.
     """
 
     __slots__ = (
@@ -75,7 +77,7 @@ class QueuePair:
         "ask_after",
         "attributes",
         "cap",
-        "cnps",
+        "counters",
         "credit_limit",
         "dest_qp",
         "device",
@@ -146,13 +148,18 @@ class QueuePair:
         self.halted = self.established = self.drained = False
         reliable = self.service.reliable
         self.unasked = self.ask_after = device.profile.packets_per_ack - 1
-        self.cnps = 0
+        self.counters = QPCounters()
         self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
         self.take_attributes()
 
     def __repr__(self) -> str:
         waits = f"{len(self.sq)} sends, {len(self.rq)} receives"
         return f"<{self.type.name} QP {self.number:#x} in {self.state.name}: {waits}>"
+
+    @property
+    def cnps(self) -> int:
+        """CNPs that came."""
+        return self.counters.rp_cnp_handled + self.counters.rp_cnp_ignored
 
     def acquire(self) -> None:
         """Count as a user of what it is made of."""
@@ -304,6 +311,10 @@ class QueuePair:
 
     def complete_send(self, wqe: Wqe, status: WCStatus) -> None:
         """Complete work, if it failed or asked for it. IBA 10.7.3.1."""
+        if status:
+            self._count_failed(wqe, status)
+        else:
+            self.counters.rdma_sends += wqe.verb.is_send
         if not (status or self.signal_all or wqe.flags & SIGNALED):
             self.send_slots.completed_unseen()
             return
@@ -315,8 +326,18 @@ class QueuePair:
         else:
             self.lose()
 
+    def _count_failed(self, wqe: Wqe, status: WCStatus) -> None:
+        """Count work that ended in an error."""
+        self.counters.req_cqe_error += 1
+        if status in BY_SEND_STATUS:
+            self.counters.increment(BY_SEND_STATUS[status])
+        if status is not WCStatus.WR_FLUSH_ERR:
+            self.counters.rdma_sends += wqe.verb.is_send
+
     def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
         """Complete a receive that failed; of those nothing else is said."""
+        self.counters.resp_cqe_error += 1
+        self.counters.resp_cqe_flush_error += status is WCStatus.WR_FLUSH_ERR
         self.report_receive(WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number))
 
     def report_receive(self, completion: WorkCompletion, solicited: bool = False) -> bool:

@@ -51,13 +51,14 @@ def deliver(qp: QueuePair, frame: bytes) -> None:
     recv = qp.take_receive()
     if recv is None:
         qp.device.drops[Drop.NO_WQE] += 1
+        qp.counters.out_of_buffer += 1
         return
     status = _placed(qp, recv, frame)
     if status is WCStatus.SUCCESS:
         done = WorkCompletion(
             recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.number
         )
-        qp.report_receive(done)
+        qp.counters.rdma_recvs += qp.report_receive(done)
     else:
         qp.complete_receive(recv, status)
         qp.fail()

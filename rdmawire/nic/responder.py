@@ -11,6 +11,7 @@ from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from rdmawire.nic import check, execute
 from rdmawire.nic.completion import WCOpcode
 from rdmawire.nic.fault import Fault, Reaction
+from rdmawire.nic.hw_counters import BY_FAULT
 from rdmawire.nic.inbound import NO_RECEIVE, Acknowledge
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.replay import replay
@@ -33,6 +34,8 @@ def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
 
 def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
     """Do what the service's table says of this fault."""
+    if fault in BY_FAULT:
+        qp.counters.increment(BY_FAULT[fault])
     reaction = _reaction(qp, fault)
     if reaction.replay:
         replay(qp, role, request)
@@ -80,8 +83,10 @@ def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> N
 
 def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     """The peer saw marks of congestion in what we sent. IBA A17.9."""
-    qp.cnps += 1
-    if qp.governor is not None:
+    if qp.governor is None:
+        qp.counters.rp_cnp_ignored += 1
+    else:
+        qp.counters.rp_cnp_handled += 1
         qp.governor.notified()
     return None
 

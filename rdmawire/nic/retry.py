@@ -31,30 +31,44 @@ def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
 
 
 def implied(qp: QueuePair) -> None:
-    """An answer is missing: go back to what asked for it, once until something moves.
+    """An answer shows that one before it is missing. IBA 9.7.5.1.2."""
+    if not _went_back(qp):
+        qp.counters.implied_nak_seq_err += _missing(qp)
 
-    Whatever was on its way when that was found out says so again, and means nothing new. While the
-    queue rests, it went back already.
+
+def _went_back(qp: QueuePair) -> bool:
+    """Whether what is missing is being sent again, or will be when the queue pair has rested."""
+    return qp.patience.retrying or qp.patience.resting
+
+
+def _missing(qp: QueuePair) -> bool:
+    """Go back to what asked for a missing answer, once until something moves.
+
+    Whatever was on its way when that was found out says so again, and means nothing new. Returns
+    whether the queue pair goes on.
     """
-    if not (qp.patience.retrying or qp.patience.resting):
-        qp.patience.retrying = True
-        go_back(qp)
+    if _went_back(qp):
+        return True
+    qp.patience.retrying = True
+    return go_back(qp)
 
 
-def go_back(qp: QueuePair) -> None:
-    """Send again all that is unacknowledged, if a retry is left."""
+def go_back(qp: QueuePair) -> bool:
+    """Send again all that is unacknowledged, if a retry is left; whether any was sent again."""
     wqe = qp.sq.oldest()
     if wqe is None:
-        return
+        return False
     if not qp.patience.retries:
         if not migration.escaped(qp):
             ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
-            return
+            return False
     elif qp.patience.retry_cnt != qp.device.profile.endless_retry_cnt:
         qp.patience.retries -= 1
     _send_again(qp)
+    qp.counters.completer_retry_err += 1
     qp.patience.stop()
     qp.wake()
+    return True
 
 
 def _send_again(qp: QueuePair) -> None:
@@ -71,13 +85,14 @@ def timed_out(qp: QueuePair) -> None:
         qp.wake()
     else:
         qp.patience.retrying = False
-        go_back(qp)
+        qp.counters.local_ack_timeout_err += go_back(qp)
 
 
 def _refused(qp: QueuePair, code: int) -> None:
     """A NAK. Of a gap in PSNs the queue goes back; any other ends the work it names."""
     if code == Nak.PSN_SEQUENCE_ERROR:
-        implied(qp)
+        qp.counters.rcvd_seq_err += 1
+        qp.counters.packet_seq_err += _missing(qp)
         return
     wqe = qp.sq.oldest()
     if wqe is not None:
@@ -89,6 +104,7 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
 
     Another one meanwhile is the same one, repeated by the network.
     """
+    qp.counters.rcvd_rnr_err += 1
     wqe = qp.sq.oldest()
     if wqe is None or qp.patience.resting:
         return
@@ -97,6 +113,7 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
         return
     if qp.patience.rnr_retry != ENDLESS_RNR_RETRY:
         qp.patience.rnr_retries -= 1
+    qp.counters.rnr_nak_retry_err += 1
     _send_again(qp)
     qp.patience.rest(qp.device.profile.rnr_timer_ns[timer])
 

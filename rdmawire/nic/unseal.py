@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 class Drop(Enum):
     """Why a frame went no further. Nothing is answered to it."""
 
+    NOT_RDMA = "other traffic than RoCE, such as ARP, IPv6 neighbor discovery, TCP or LLDP"
     MALFORMED = "no RoCE packet of the standard"
     NOT_MINE = "for another address"
     HEADERS = "a version, length or checksum of IP or UDP is wrong"
@@ -144,10 +145,18 @@ class Unsealer:
     """Opens the frames that come to one port.
 
     ``is_mine`` says of the headers before the BTH whether their addresses are the port's.
+    ``take_raw`` is given frames without a BTH, and returns whether it took them: those are not
+    dropped.
     """
 
-    def __init__(self, is_mine: Callable[[tuple[Piece, ...]], bool], drops: Counter[Drop]) -> None:
+    def __init__(
+        self,
+        is_mine: Callable[[tuple[Piece, ...]], bool],
+        drops: Counter[Drop],
+        take_raw: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
         self._is_mine = is_mine
+        self._take_raw = take_raw
         self._drops = drops
         self._flows: dict[bytes, Flow] = {}
 
@@ -174,10 +183,11 @@ class Unsealer:
         """The flow of a frame whose head was not seen before, if it is one to take."""
         try:
             parsed, malformed = roce.parse(frame), False
-        except WireError:
+        except WireError as error:
             found = _malformed_request(frame)
             if found is None:
-                return self._drop(Drop.MALFORMED)
+                self._without_packet(frame, error)
+                return None
             parsed, malformed = found, True
         if reason := self._refused(parsed, malformed=malformed):
             return self._drop(reason)
@@ -185,6 +195,12 @@ class Unsealer:
         if flow.layout.word == head and not _has_checksum(parsed):
             self._keep(frame[:head], flow)
         return flow
+
+    def _without_packet(self, frame: bytes, error: WireError) -> None:
+        """A frame is for raw packet queue pairs, is other traffic, or is malformed."""
+        if not (roce.bth_offset(frame, 0, len(frame)) < 0 and self._take_raw(frame)):
+            other = isinstance(error, roce.NotRoce)
+            self._drops[Drop.NOT_RDMA if other else Drop.MALFORMED] += 1
 
     def _keep(self, head: bytes, flow: Flow) -> None:
         if len(self._flows) >= MOST_HEADS:
@@ -265,3 +281,9 @@ _RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
     (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
 )
 """Why a frame is not taken, whatever its addresses: what must not hold, in the headers' order."""
+
+NO_PACKET = (Drop.NOT_RDMA, Drop.MALFORMED, Drop.NOT_MINE, Drop.HEADERS, Drop.TVER, Drop.ICRC)
+"""Reasons that are found before a frame is known to be a RoCE packet for this port."""
+
+DAMAGED = (Drop.MALFORMED, Drop.HEADERS, Drop.ICRC)
+"""Reasons of frames that a wire may have damaged."""

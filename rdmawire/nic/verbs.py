@@ -32,6 +32,7 @@ from rdmawire.nic.device import Device
 from rdmawire.nic.entry import modify
 from rdmawire.nic.event import Event, QPFatal
 from rdmawire.nic.exclusive import in_use, one_thread_at_a_time
+from rdmawire.nic.hw_counters import AdapterCounters, adapter_counters
 from rdmawire.nic.migration import goes_over, migrate
 from rdmawire.nic.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.nic.ownership import (
@@ -46,7 +47,7 @@ from rdmawire.nic.port import Port, checked_gids
 from rdmawire.nic.posting import check_recv, check_send
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.raw import FlowRule
+from rdmawire.nic.raw import FlowRule, deliver
 from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.nic.state import QPState, QPType
@@ -89,7 +90,7 @@ class Verbs(Port):
         self._gids = checked_gids(gids, profile)
         self.device = Device(mac, space, profile, clients, random)
         self.groups = MulticastGroups(profile)
-        self._unsealer = Unsealer(self._is_mine, self.device.drops)
+        self._unsealer = Unsealer(self._is_mine, self.device.drops, self._take_raw)
         self.device.forget_flows = self._unsealer.forget
         self._rules: list[FlowRule] = []
         self._numbers = qpns(random)
@@ -108,6 +109,11 @@ class Verbs(Port):
     def drops(self) -> Counter[Drop]:
         """How many frames were dropped, by reason."""
         return self.device.drops
+
+    @property
+    def counters(self) -> AdapterCounters:
+        """The counters as they are now, queue pairs that were destroyed included: a copy."""
+        return adapter_counters(self.device)
 
     # What belongs to nobody else.
 
@@ -249,6 +255,7 @@ class Verbs(Port):
         self.memory.check_unbound_from(qp.number)
         self.memory.forget_qp(qp.number)
         del self.device.qps[qp.number]
+        self.device.retired.add(qp.counters)
         qp.release()
         self.device.ready.pop(qp, None)
         self._unsealer.forget()
@@ -363,6 +370,14 @@ class Verbs(Port):
             and ethernet.dst == self.device.mac
             and (destination in self.gids)
         )
+
+    def _take_raw(self, frame: bytes) -> bool:
+        """Hand a frame to the raw packet queue pairs whose rules ask for it, if any do."""
+        takers = [rule.qp for rule in self._rules if rule.takes(frame)]
+        for qp in takers:
+            deliver(qp, frame)
+        self.device.rcv_raw += bool(takers)
+        return bool(takers)
 
     def _happened(self, event: Event) -> None:
         """Keep an event; what breaks a queue pair ends it."""

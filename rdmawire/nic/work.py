@@ -195,11 +195,13 @@ class Verb:
     takes_receive: bool = False
     ends_use: bool = False
     takes_resource: bool = field(init=False)
+    is_send: bool = field(init=False)
 
     __deepcopy__ = shared
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "takes_resource", self.answer in (Answer.READ, Answer.ATOMIC))
+        object.__setattr__(self, "is_send", self.completion is WCOpcode.SEND)
 
 
 _SEND = (Operation.SEND_FIRST, Operation.SEND_MIDDLE)

@@ -32,6 +32,10 @@ from rdmawire.wire.opcode import Payload
 from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
 
 
+class NotRoce(WireError):
+    """A frame that carries something else than RoCE: ARP, TCP, another UDP port and the like."""
+
+
 class FrameParts(TypedDict, total=False):
     """What :meth:`Frame.replace` takes."""
 
@@ -239,7 +243,7 @@ def _network(frame: bytes, ethertype: int, offset: int) -> tuple[list[Piece], in
         if grh.nxthdr != IBA_TRANSPORT:
             raise WireError(f"GRH.nxthdr {grh.nxthdr} is not the IBA transport's 0x1b", offset)
         return [grh], offset + 40, _within(frame, offset + 40, grh.paylen)
-    raise WireError(f"EtherType 0x{ethertype:04x} carries no RoCE", offset - 2)
+    raise NotRoce(f"EtherType 0x{ethertype:04x} carries no RoCE", offset - 2)
 
 
 def _ipv4(frame: bytes, offset: int) -> tuple[list[Piece], int, int]:
@@ -248,7 +252,7 @@ def _ipv4(frame: bytes, offset: int) -> tuple[list[Piece], int, int]:
     if ip.version != 4 or size < IPv4.SIZE:
         raise WireError(f"IPv4 version {ip.version} with a header of {size} octets", offset)
     if ip.mf or ip.fragment_offset:
-        raise WireError("a fragment of an IPv4 packet: RoCEv2 is never fragmented", offset)
+        raise NotRoce("a fragment of an IPv4 packet: RoCEv2 is never fragmented", offset)
     options: list[Piece] = [frame[offset + IPv4.SIZE : offset + size]] if size > IPv4.SIZE else []
     start, end = _packet_end(frame, ip.protocol, offset + size, ip.total_length - size)
     return [ip, *options], start, end
@@ -257,7 +261,7 @@ def _ipv4(frame: bytes, offset: int) -> tuple[list[Piece], int, int]:
 def _packet_end(frame: bytes, protocol: int, start: int, length: int) -> tuple[int, int]:
     """Where the UDP datagram of an IP packet begins and ends."""
     if protocol != IPProtocol.UDP:
-        raise WireError(f"IP protocol {protocol} carries no RoCEv2", start)
+        raise NotRoce(f"IP protocol {protocol} carries no RoCEv2", start)
     return start, _within(frame, start, length)
 
 
@@ -271,7 +275,7 @@ def _within(frame: bytes, start: int, length: int) -> int:
 def _udp(frame: bytes, offset: int, port: int) -> UDP:
     udp = UDP.parse(frame, offset)
     if udp.dstport != port:
-        raise WireError(f"UDP port {udp.dstport} is not RoCEv2's {port!r}", offset)
+        raise NotRoce(f"UDP port {udp.dstport} is not RoCEv2's {port!r}", offset)
     if udp.length < UDP.SIZE + ICRC.SIZE:
         raise WireError(f"UDP length {udp.length} holds no packet", offset)
     return udp

@@ -69,6 +69,9 @@ def test_a_frame_goes_from_memory_to_memory_as_it_is(length: int) -> None:
     assert buffer.read(length) == frame
     assert [done.byte_len for done in server.poll()] == [length]
     assert [done.status for done in client.poll()] == [WCStatus.SUCCESS]
+    assert not server.nic.drops
+    counters = server.nic.counters
+    assert (counters.port_rcv_packets, counters.rcvd_pkts, counters.rdma_recvs) == (1, 0, 1)
 
 
 def test_a_frame_longer_than_any_is_an_error_of_the_sender() -> None:
@@ -98,6 +101,7 @@ def test_a_rule_takes_what_has_all_that_it_asks_for(
     client.send(arp(client))
     world.run()
     assert bool(server.poll()) is taken
+    assert server.nic.drops == ({} if taken else {Drop.NOT_RDMA: 1})
 
 
 def test_without_a_receive_a_frame_is_dropped_and_counted() -> None:
@@ -105,7 +109,8 @@ def test_without_a_receive_a_frame_is_dropped_and_counted() -> None:
     server.nic.create_flow(FlowRule(server.qp))
     client.send(arp(client))
     world.run()
-    assert server.nic.drops[Drop.NO_WQE] == 1
+    assert server.nic.drops == {Drop.NO_WQE: 1}
+    assert server.qp.counters.out_of_buffer == 1
     assert server.qp.state == QPState.RTS
 
 

@@ -13,7 +13,7 @@ from rdmawire.nic.unseal import Drop
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, DETH, ICRC, RETH, Ack, ImmDt
 from rdmawire.wire.icrc import icrc_ipv4
-from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType
+from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
@@ -56,16 +56,30 @@ def _instead(opcode: Opcode, *more: object, payload: bytes = b"") -> Forgery:
     return lambda stage, _: stage.forge(packet)
 
 
+def _other(frame: Frame, ethertype: int, payload: bytes) -> bytes:
+    """Other traffic between the same stations."""
+    return frame.seal().build()[:12] + ethertype.to_bytes(2, "big") + payload
+
+
+def _ipv4(**fields: int) -> bytes:
+    """An IPv4 packet of 40 bytes, UDP unless ``fields`` say otherwise."""
+    return IPv4(total_length=60, protocol=17).replace(**fields).build() + bytes(40)
+
+
 DROPPED: dict[str, tuple[Drop, Forgery]] = {
     "a bad ICRC": (Drop.ICRC, lambda _, f: flipped(f.seal().build(), -1)),
     "a payload that changed": (Drop.ICRC, lambda _, f: flipped(f.seal().build(), -6)),
     "a frame cut short": (Drop.MALFORMED, lambda _, f: f.seal().build()[:-20]),
-    "no RoCE at all": (
-        Drop.MALFORMED,
-        lambda _, f: f.seal().build()[:12] + b"\x08\x06" + bytes(46),
-    ),
     "an empty frame": (Drop.MALFORMED, lambda _, __: b""),
-    "another UDP port": (Drop.MALFORMED, _sealed(lambda _, f: with_header(f, 2, dstport=4792))),
+    "ARP": (Drop.NOT_RDMA, lambda _, f: _other(f, 0x0806, bytes(46))),
+    "LLDP": (Drop.NOT_RDMA, lambda _, f: _other(f, 0x88CC, bytes(46))),
+    "a TCP segment": (Drop.NOT_RDMA, lambda _, f: _other(f, 0x0800, _ipv4(protocol=6))),
+    "a fragment": (Drop.NOT_RDMA, lambda _, f: _other(f, 0x0800, _ipv4(fragment_offset=9))),
+    "IPv6 neighbor discovery": (
+        Drop.NOT_RDMA,
+        lambda _, f: _other(f, 0x86DD, IPv6(payload_length=32, next_header=58).build() + bytes(32)),
+    ),
+    "another UDP port": (Drop.NOT_RDMA, _sealed(lambda _, f: with_header(f, 2, dstport=4792))),
     "a bad IP checksum": (Drop.HEADERS, lambda _, f: flipped(f.seal().build(), 25)),
     "a bad UDP checksum": (Drop.HEADERS, lambda _, f: flipped(f.seal().build(), 40)),
     "IP version 6 in an IPv4 header": (

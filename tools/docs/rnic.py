@@ -5,6 +5,7 @@ from dataclasses import fields
 
 from rdmawire.nic.attribute import QPAttrMask, fields_of
 from rdmawire.nic.fault import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
+from rdmawire.nic.hw_counters import DRIVERS, NOT_COUNTED, QP_COUNTERS, AdapterCounters
 from rdmawire.nic.profile import PROFILES, Profile
 from rdmawire.nic.responder import ROLES
 from rdmawire.nic.service import SERVICES
@@ -20,7 +21,7 @@ def page() -> Iterator[str]:
     """Every table in turn."""
     yield "# The software RNIC\n"
     yield "Made from the tables that `rdmawire.nic` runs on.\n"
-    for part in (_states, _work, _requests, _faults, _drops, _profiles):
+    for part in (_states, _work, _requests, _faults, _drops, _counters, _profiles):
         yield from part()
 
 
@@ -111,6 +112,26 @@ def _drops() -> Iterator[str]:
     yield "| reason | means |"
     yield "|---|---|"
     yield from (f"| `{drop.name}` | {drop.value} |" for drop in Drop)
+
+
+def _counters() -> Iterator[str]:
+    yield "\n## Counters\n"
+    yield (
+        "`qp.counters` has those marked yes; `nic.counters` has their sums and all others. "
+        "`mlx5` and `rxe` are the names in `hw_counters` of those drivers, `port` those in "
+        "`counters` of a port (IBA 16.1.3.5).\n"
+    )
+    yield "| counter | of a queue pair | " + " | ".join(DRIVERS) + " | says |"
+    yield "|---" * (len(DRIVERS) + 3) + "|"
+    for row in fields(AdapterCounters):
+        names = " | ".join(f"`{name}`" if (name := row.metadata[d]) else "" for d in DRIVERS)
+        own = "yes" if row.name in QP_COUNTERS else ""
+        yield f"| `{row.name}` | {own} | {names} | {row.metadata['meaning']} |"
+    yield "\nThese stay 0:\n"
+    yield "| counter | of | why |"
+    yield "|---|---|---|"
+    for driver, absent in NOT_COUNTED.items():
+        yield from (f"| `{name}` | {driver} | {why} |" for name, why in absent.items())
 
 
 def _profiles() -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Final
 from rdmawire.fabric import passing
 from rdmawire.fabric.flow import PRIORITIES
 from rdmawire.memory.counter import Path
+from rdmawire.nic.hw_counters import MEANINGS
 from rdmawire.nic.unseal import Drop
 
 
@@ -49,6 +50,9 @@ _MOVED: Final = {
 MOVED: Final = {f"{path.name.lower()}_{what}": (path, what) for path in Path for what in _MOVED}
 """What a host's adapter moved, by which path."""
 
+HARDWARE: Final = MEANINGS
+"""What a host's adapter counts under the names of drivers."""
+
 _OF_HOST: Final = {
     **SENT,
     "dropped": "Frames that the adapter dropped, for any reason.",
@@ -59,6 +63,7 @@ _OF_HOST: Final = {
     **{name: _MOVED[what].format(path.name) for name, (path, what) in MOVED.items()},
     "pauses": "How often the network stopped the host, by priorities.",
     "paused_ns": "How long the network stopped the host (ns), summed over priorities.",
+    **HARDWARE,
 }
 
 BEFALLEN: Final = {word: do for do, word in passing.BEFALLEN.items() if word != "lost"}

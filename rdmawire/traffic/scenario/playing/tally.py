@@ -9,9 +9,10 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.switch import Switch, SwitchPort
 from rdmawire.memory.counter import Path
+from rdmawire.nic.hw_counters import adapter_counter
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.verbs import Verbs
-from rdmawire.traffic.scenario.counters import BEFALLEN, DROPPED, MOVED, SENT
+from rdmawire.traffic.scenario.counters import BEFALLEN, DROPPED, HARDWARE, MOVED, SENT
 from rdmawire.traffic.scenario.playing.faults import LinkFaults
 
 
@@ -38,6 +39,10 @@ def _dropped(reason: Drop, host: HostTally) -> int:
     return host.nic.drops[reason]
 
 
+def _hardware(name: str, host: HostTally) -> int:
+    return adapter_counter(host.nic.device, name)
+
+
 def _moved(path: Path, what: str, host: HostTally) -> int:
     return int(getattr(host.nic.memory.counter[path], what))
 
@@ -49,6 +54,7 @@ OF_HOST: Final[dict[str, Callable[[HostTally], int]]] = {
     **{name: partial(_moved, path, what) for name, (path, what) in MOVED.items()},
     "pauses": lambda host: sum(host.mac.egress.pauses),
     "paused_ns": lambda host: sum(host.mac.egress.paused_ns),
+    **{name: partial(_hardware, name) for name in HARDWARE},
 }
 
 

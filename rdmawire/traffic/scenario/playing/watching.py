@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from rdmawire.nic.state import QPState
-from rdmawire.traffic.scenario.counters import BEFALLEN, COUNTERS, DROPPED, SENT, Of
+from rdmawire.traffic.scenario.counters import BEFALLEN, COUNTERS, DROPPED, HARDWARE, SENT, Of
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
     EventExpectation,
@@ -21,7 +21,7 @@ from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.sighting import Seen, Sight, Sightings
 from rdmawire.traffic.scenario.playing.stage import Stage
 
-_TAKEN: Final = ("dropped", *DROPPED)
+_TAKEN: Final = ("dropped", *DROPPED, *HARDWARE)
 _CARRIED: Final = ("lost", "oversized", *BEFALLEN)
 _SWITCHED: Final = (
     "stranded",
