@@ -29,7 +29,7 @@ ACK = Packet.make(Opcode.RC_ACKNOWLEDGE, AETH())
 FRAME = Frame((ETHERNET, IP, UDP(49152, ROCE_PORT)), ACK).seal().build()
 RECORD = 16 + len(FRAME)
 SIZE = 24 + FRAMES * RECORD
-LEFT = 24 + (FRAMES // 4 * 3) * RECORD  # behind the two blocks that are read at first
+LEFT = 24 + (FRAMES // 4 * 3) * RECORD  # behind the first block
 
 ADVICE = "read it again when nothing writes to it"
 
@@ -41,7 +41,7 @@ def error_of(path: Path, left: int, size: int = SIZE) -> str:
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
-    """A capture of four blocks."""
+    """A capture of several blocks."""
     path = tmp_path / "x.pcap"
     with create_capture(path) as writer:
         octets = writer.built(Record(FRAME, 7, len(FRAME), 1))

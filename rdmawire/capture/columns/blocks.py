@@ -6,8 +6,7 @@ other, where a map of it would end the process with SIGBUS.
 
 import mmap
 import os
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import closing
 from struct import unpack_from
 from typing import NamedTuple
@@ -37,24 +36,6 @@ class Block(NamedTuple):
     first: int
 
 
-def _read_ahead(source: Source, size: int, room: int) -> Generator[tuple[mmap.mmap, int]]:
-    """Yield two buffers in turn, and how many bytes of the file each has from ``room`` on.
-
-    That is ``size``, and fewer where the file ends. The next ones are read meanwhile by a thread:
-    copying them takes about as long as finding records and fields in those before.
-    """
-    # Anonymous memory: pages that nothing is read into are never touched.
-    now, following = (mmap.mmap(-1, room + size) for _ in range(2))
-    filled = source.fill(memoryview(now)[room:])
-    with ThreadPoolExecutor(1) as thread:
-        while filled == size:
-            reading = thread.submit(source.fill, memoryview(following)[room:])
-            yield now, filled
-            filled = reading.result()
-            now, following = following, now
-    yield now, filled
-
-
 class PcapFile:
     """A pcap file, from its first record on. ``form`` says how its record headers are written."""
 
@@ -69,21 +50,25 @@ class PcapFile:
 
         :class:`CaptureError` if the file does not end with the last record, or became shorter.
         """
+        # In front of a block is room for the record that the block before may have cut.
         room = pcap.RECORD + self.form.longest
-        offset, number, left = pcap.HEADER - room, 1, b""
-        with closing(self._source), closing(_read_ahead(self._source, size, room)) as buffers:
-            for memory, filled in buffers:
-                start, end = room - len(left), room + filled
-                memory[start:room] = left
+        memory = mmap.mmap(-1, room + size)  # anonymous: pages that nothing is read into cost none
+        octets = memoryview(memory)
+        start, offset, number, filled = room, pcap.HEADER - room, 1, size
+        with closing(self._source):
+            while filled == size:
+                filled = self._source.fill(octets[room:])
+                end = room + filled
                 # A record that begins before this is whole, unless the file ends in it.
                 stop = end if filled < size else end - room
                 places, place = Lanes(memory, self.form, end).walk(start, stop)
-                octets = memoryview(memory)[:end]
                 if len(places):
-                    yield Block(octets, places, number)
+                    yield Block(octets[:end], places, number)
                 if place < stop:
-                    raise self._damage(octets[place:], offset + place)
-                offset, number, left = offset + filled, number + len(places), memory[place:end]
+                    raise self._damage(octets[place:end], offset + place)
+                start = room - (end - place)
+                memory.move(start, place, end - place)
+                offset, number = offset + filled, number + len(places)
             self._source.check_end()
 
     def _damage(self, octets: memoryview, offset: int) -> CaptureError:
