@@ -51,6 +51,17 @@ class MemoryFault(RdmaError):
         self.length = length
 
 
+class PageFault(MemoryFault):
+    """An access to pages of an on-demand region that are being brought in.
+
+    They are there from the time ``ready`` (ns) on.
+    """
+
+    def __init__(self, reason: str, address: int, length: int, ready: int) -> None:
+        super().__init__(reason, address, length)
+        self.ready = ready
+
+
 class VerbsError(RdmaError):
     """A verb called with what it does not allow; ``errno`` is what libibverbs would give."""
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from errno import EFAULT, EINVAL
 from typing import Protocol
 
-from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.errors import MemoryFault, PageFault, VerbsError
 from rdmawire.memory.counter import Path
 from rdmawire.memory.page import PAGE_4K, PAGE_64K, Octets, split
-from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.space import AddressSpace, Span
 from rdmawire.memory.window import HostMemory, Initiator, Window
 
 
@@ -59,6 +59,12 @@ class Backing(ABC):
     def push(self, address: int) -> None:
         """Have what was written before arrive, ``MemoryFault`` if it cannot. A read does that."""
         self.read(address, 1)
+
+    def fault_in(self, address: int, length: int) -> None:  # noqa: B027  most pages are pinned
+        """Have the pages of a range present.
+
+        ``MemoryFault`` where there are none, ``PageFault`` while they are being brought in.
+        """
 
     def release(self) -> None:  # noqa: B027  most backings hold nothing
         """The region is gone."""
@@ -110,37 +116,54 @@ def _pinned(
 class OnDemand(Backing):
     """Host memory that is not pinned: an adapter's first access to a page is a page fault.
 
-    What is unmapped is lost, and what is mapped there later is found by new faults.
+    What is unmapped is lost, and what is mapped there later is found by new faults. A page is there
+    ``latency`` ns after the fault; accesses in the meantime are a ``PageFault``.
     """
 
     path = Path.HOST
     page_size = PAGE_4K
     by_bus_address = True
 
-    def __init__(self, space: AddressSpace) -> None:
+    def __init__(self, space: AddressSpace, latency: int = 0) -> None:
         self._space = space
-        self._present: set[int] = set()  # first addresses of pages
+        self._latency = latency
+        self._ready: dict[int, int] = {}  # first address of a page -> when it is there (ns)
         space.watch(self._unmapped)
 
     def _unmapped(self, start: int, end: int) -> None:
-        self._present = {page for page in self._present if not start <= page < end}
+        self._ready = {page: at for page, at in self._ready.items() if not start <= page < end}
         self.owner.forget()
 
     def fault_in(self, address: int, length: int) -> None:
-        """Make the pages of a range present; ``MemoryFault`` where there are none."""
+        """Bring the pages of a range in that are not there.
+
+        ``MemoryFault`` where there are none, ``PageFault`` until all are there.
+        """
+        now = 0 if self.initiator is None else self.initiator.now
+        ready = self._bring(address, length, now + self._latency)
+        if ready > now and self.initiator is not None:
+            raise PageFault("the page is being brought in", address, length, ready)
+
+    def prefetch(self, address: int, length: int) -> None:
+        """Make the pages of a range present at once; ``MemoryFault`` where there are none."""
+        self._bring(address, length, 0)
+
+    def _bring(self, address: int, length: int, ready: int) -> int:
+        """Have missing pages there from ``ready`` on (ns); when all of the range are there."""
         spans = list(self._space.spans(address, length))
         for window, start, size in spans:
             if not window.pinnable:
                 raise MemoryFault("no memory that can be paged", start, size)
-        for window, start, size in spans:
-            self._bring(window, start, size)
+        return max((self._page(page, ready) for page in _pages(spans)), default=0)
 
-    def _bring(self, window: Window, address: int, length: int) -> None:
-        for start, _ in split(address, length, window.page_size):
-            page = start & -window.page_size
-            if page not in self._present:
-                self._present.add(page)
-                self.faults += 1
+    def _page(self, page: int, ready: int) -> int:
+        """When a page is there (ns): from ``ready`` on, if it is not on its way already."""
+        if page not in self._ready:
+            self._ready[page] = ready
+            self.faults += 1
+        elif ready < self._ready[page]:
+            self._ready[page] = ready
+        return self._ready[page]
 
     def lend(self, address: int) -> memoryview | None:
         window = self._space.window_at(address)
@@ -159,6 +182,13 @@ class OnDemand(Backing):
 
     def release(self) -> None:
         self._space.unwatch(self._unmapped)
+
+
+def _pages(spans: Sequence[Span]) -> Iterator[int]:
+    """The first addresses of the pages that ranges touch, as their windows are paged."""
+    for window, address, length in spans:
+        for start, _ in split(address, length, window.page_size):
+            yield start & -window.page_size
 
 
 class PageList(Backing):

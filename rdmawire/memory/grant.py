@@ -110,6 +110,13 @@ class Grant(ABC):
         """Where a range lies, to compare it with others; what is checked is only who grants it."""
 
     @abstractmethod
+    def fault_in(self, iova: int, length: int) -> None:
+        """Have the pages of a range present.
+
+        ``MemoryFault`` where there are none, ``PageFault`` while they are being brought in.
+        """
+
+    @abstractmethod
     def push(self, iova: int) -> None:
         """Have what was written before arrive in memory."""
 

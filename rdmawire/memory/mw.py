@@ -110,6 +110,9 @@ class MemoryWindow(Grant):
             return Footprint(self, iova, iova + length)
         return self.region.footprint(iova + self._delta, length)
 
+    def fault_in(self, iova: int, length: int) -> None:
+        self._checked(iova, length).fault_in(iova + self._delta, length)
+
     def push(self, iova: int) -> None:
         self._checked(iova, 1).push(iova + self._delta)
 

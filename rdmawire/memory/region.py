@@ -160,6 +160,9 @@ class Region(Grant):
         start = iova + self._delta
         return Footprint(None, start, start + length)
 
+    def fault_in(self, iova: int, length: int) -> None:
+        self._checked(iova, length).fault_in(iova + self._delta, length)
+
     def push(self, iova: int) -> None:
         self._checked(iova, 1).push(iova + self._delta)
 

@@ -38,7 +38,10 @@ _REREG_FLAGS: Final = sum(flag.value for flag in Rereg)
 
 
 class Limits(NamedTuple):
-    """What an adapter has room for and what it knows."""
+    """What an adapter has room for and what it knows.
+
+    ``page_fault_ns`` is how long (ns) a page of an on-demand region takes to come.
+    """
 
     max_mr: int = 1 << 20
     max_mr_size: int = 1 << 63
@@ -46,6 +49,7 @@ class Limits(NamedTuple):
     max_fast_reg_pages: int = 1 << 16
     window_type_2: WindowType = WindowType.TYPE_2B
     on_demand: bool = True
+    page_fault_ns: int = 0
 
 
 class Extent(NamedTuple):
@@ -264,7 +268,7 @@ class Registrar:
         if address < region.iova or address + length > region.end:
             raise VerbsError(f"{length} octets at {address:#x} exceed the region", EINVAL)
         try:
-            backing.fault_in(address - region.iova + region.address, length)
+            backing.prefetch(address - region.iova + region.address, length)
         except MemoryFault as fault:
             raise VerbsError(str(fault), EFAULT) from fault
 
@@ -280,7 +284,7 @@ class Registrar:
     def _on_demand(self) -> Backing:
         if not self.limits.on_demand:
             raise VerbsError("the adapter has no paging on demand", EOPNOTSUPP)
-        return OnDemand(self.space)
+        return OnDemand(self.space, self.limits.page_fault_ns)
 
     @staticmethod
     def _iova(address: int, length: int, access: int, iova: int | None) -> int:

@@ -8,7 +8,7 @@ before is forgotten.
 
 from bisect import bisect_right
 
-from rdmawire.errors import MemoryFault
+from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.memory.access import REMOTE_READ
 from rdmawire.nic.check import access_fault
 from rdmawire.nic.inbound import Acknowledge, AtomicResponse, ReadResponse
@@ -52,8 +52,8 @@ def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> 
         while owed.sent < owed.packets and len(frames) < room:
             frames.append(_response(qp, owed))
             owed.sent += 1
-    except MemoryFault:
-        if owed.replayed:
+    except MemoryFault as fault:
+        if owed.replayed or isinstance(fault, PageFault):
             qp.device.drops[Drop.FORGOTTEN] += 1
             return True
         _break_off(qp, owed)

@@ -7,7 +7,7 @@ Responses that nobody waits for are dropped.
 
 from collections.abc import Callable
 
-from rdmawire.errors import MemoryFault
+from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.nic import retry
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.qp import QueuePair
@@ -178,6 +178,9 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
     if octets:
         try:
             wqe.sink.write(offset, octets)
+        except PageFault as fault:
+            retry.discard(qp, fault.ready)
+            return
         except MemoryFault:
             retry.ended(qp, wqe, WCStatus.LOC_PROT_ERR)
             return

@@ -17,6 +17,7 @@ from rdmawire.nic.xrcd import XRCDomains
 if TYPE_CHECKING:
     from rdmawire.nic.congestion.governor import Governor
     from rdmawire.nic.cq import CompletionQueue
+    from rdmawire.nic.page_wait import PageWait
     from rdmawire.nic.patience import Patience
     from rdmawire.nic.qp import QueuePair
     from rdmawire.nic.srq import SharedReceiveQueue
@@ -58,6 +59,7 @@ class Device:
             profile.max_mw,
             profile.max_fast_reg_pages,
             profile.window_type_2,
+            page_fault_ns=profile.page_fault_ns,
         )
         self.memory = Registrar(space, limits, clients, initiator=self, random=random)
         self.keys = self.memory.keys
@@ -79,6 +81,7 @@ class Device:
         self.ready: dict[QueuePair, None] = {}
         self.timers: Timers[Patience] = Timers()
         self.governors: Timers[Governor] = Timers()
+        self.page_waits: Timers[PageWait] = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
 
     def pkey_at(self, index: int) -> int:

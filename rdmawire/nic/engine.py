@@ -19,7 +19,7 @@ from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.requester import send
 from rdmawire.nic.responder import CONGESTION, MALFORMED, ROLES, respond
-from rdmawire.nic.retry import timed_out
+from rdmawire.nic.retry import paged_in, timed_out
 from rdmawire.nic.role import Role
 from rdmawire.nic.run import take_run
 from rdmawire.nic.state import QPState
@@ -164,17 +164,20 @@ class Nic(Verbs):
         paced = device.governors.next()
         if soonest is None or (paced is not None and paced < soonest):
             soonest = paced
-        if not device.moderated:
+        if not (device.moderated or device.page_waits):
             return soonest
-        times = [soonest, *(cq.next_timer() for cq in device.moderated.values())]
+        moderated = (cq.next_timer() for cq in device.moderated.values())
+        times = (soonest, device.page_waits.next(), *moderated)
         return min((time for time in times if time is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due: retries, ends of RNR waits, paced frames, moderated events."""
+        """Do what is due: retries, ends of RNR and page waits, paced frames, moderated events."""
         check_time(now)
         self.device.now = now
         for patience in self.device.timers.due(now):
             timed_out(patience.qp)
+        for page_wait in self.device.page_waits.due(now):
+            paged_in(page_wait.qp)
         for governor in self.device.governors.due(now):
             governor.due(now)
         for cq in self.device.moderated.values():

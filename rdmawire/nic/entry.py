@@ -37,6 +37,7 @@ _COUNTS = QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY
 def _enter_reset(qp: QueuePair, state: QPState) -> None:
     """Forget all work and all that was agreed upon. IBA 10.3.1.1."""
     qp.patience.clear()
+    qp.page_wait.stop()
     if qp.governor is not None:
         qp.governor.went_back()
     qp.sq.reset(0)

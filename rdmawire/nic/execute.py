@@ -6,7 +6,7 @@ that a request that failed is the one expected still.
 
 from collections.abc import Callable
 
-from rdmawire.errors import MemoryFault
+from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.memory import fast
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import KeyFault
@@ -59,8 +59,8 @@ def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
         _keep_under_receive(qp, len(request.payload))
     try:
         placed = scatter(qp.device.keys, qp.recv_pd, qp.inbound.recv.sges, request.payload)
-    except MemoryFault:
-        return Fault.LOCAL
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.LOCAL)
     if placed is True:
         return None
     return Fault.TOO_LONG if placed is False else Fault.LOCAL
@@ -82,10 +82,15 @@ def place(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
             keep(qp, incoming.sink, incoming.placed, len(payload))
         try:
             incoming.sink.write(incoming.placed, payload)
-        except MemoryFault:
-            return _sink_fault(qp, role, incoming.sink)
+        except MemoryFault as fault:
+            return _unless_paged(fault, _sink_fault(qp, role, incoming.sink))
         incoming.placed += len(payload)
     return None
+
+
+def _unless_paged(error: MemoryFault, fault: Fault) -> Fault:
+    """What is wrong with an access: ``fault``, unless its pages are only being brought in."""
+    return Fault.PAGE_FAULT if isinstance(error, PageFault) else fault
 
 
 def _sink_fault(qp: QueuePair, role: Role, sink: Piece | Gather) -> Fault:
@@ -166,6 +171,20 @@ _WITH_IMM, _WITH_INV, _GRH = (
 _NO_LID = tuple(WorkCompletion(0)[10:])
 
 
+def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+    """The pages that a READ asks for are there, where a profile says that this takes time."""
+    target = qp.inbound.target
+    if not (qp.device.profile.page_fault_ns and target.length):
+        return None
+    try:
+        target.memory.fault_in(target.address, target.length)
+    except PageFault:
+        return Fault.PAGE_FAULT
+    except MemoryFault:
+        return None  # the response finds the same, and ends in a NAK
+    return None
+
+
 def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A READ's octets are read when its responses are sent, or before they change."""
     qp.counters.rx_read_requests += 1
@@ -198,8 +217,8 @@ def _atomic(
     _keep_under_target(qp)
     try:
         original = operation()
-    except MemoryFault:
-        return Fault.OPERATIONAL
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.OPERATIONAL)
     qp.counters.rx_atomic_requests += 1
     answer = AtomicResponse(request.psn, _next_msn(qp), original)
     opcode = request.flow.bth.opcode
@@ -211,8 +230,8 @@ def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     _keep_under_target(qp)
     try:
         qp.inbound.target.write(0, request.payload)
-    except MemoryFault:
-        return Fault.OPERATIONAL
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.OPERATIONAL)
     qp.counters.rx_atomic_requests += 1
     return _owe_empty(qp, role, request)
 
@@ -235,8 +254,8 @@ def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
             target.memory.push(target.address)
         elif target.length:
             target.read(0, 1)
-    except MemoryFault:
-        return Fault.OPERATIONAL
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.OPERATIONAL)
     return _owe_empty(qp, role, request)
 
 
@@ -273,8 +292,8 @@ def place_datagram(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
         return Fault.TOO_LONG
     try:
         incoming.sink.write(0, octets)
-    except MemoryFault:
-        return Fault.LOCAL
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.LOCAL)
     incoming.placed = len(octets)
     return None
 

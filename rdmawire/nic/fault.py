@@ -23,6 +23,7 @@ class Fault(Enum):
     OP_VALID = "an operation that the queue pair does not allow"
     RESOURCES = "more READs and atomics than agreed upon"
     NOT_READY = "no receive posted"
+    PAGE_FAULT = "pages of an on-demand region that are being brought in"
     LENGTH = "a payload that the operation or the path does not allow"
     TOO_LONG = "a message longer than the receive posted for it"
     MISALIGNED = "an atomic whose address is no multiple of eight"
@@ -91,6 +92,7 @@ RELIABLE: dict[Fault, Reaction] = {
     Fault.OP_VALID: _INVALID,
     Fault.RESOURCES: _INVALID,
     Fault.NOT_READY: Reaction(rnr=True),
+    Fault.PAGE_FAULT: Reaction(rnr=True),
     Fault.LENGTH: _INVALID,
     Fault.TOO_LONG: Reaction(nak=Nak.INVALID_REQUEST, status=WCStatus.LOC_LEN_ERR, fatal=True),
     Fault.MISALIGNED: _INVALID,
@@ -111,6 +113,7 @@ UNRELIABLE: dict[Fault, Reaction] = {
     Fault.OP_SEQUENCE: _drop(Drop.SEQUENCE),
     Fault.OP_VALID: _drop(Drop.OPCODE),
     Fault.NOT_READY: _drop(Drop.NO_WQE),
+    Fault.PAGE_FAULT: _drop(Drop.PAGE_FAULT),
     Fault.LENGTH: _drop(Drop.LENGTH),
     Fault.TOO_LONG: _ends(WCStatus.LOC_LEN_ERR),
     Fault.RKEY: _drop(Drop.ACCESS),

@@ -140,6 +140,9 @@ class Profile:
     else until it completes. IBA 10.8.6."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
+    page_fault_ns: int
+    """How long (ns) a page of an on-demand region takes to come. 0: it is there at once, and
+    nothing of it shows on the wire. Else a responder answers with an RNR NAK, as mlx5 does."""
     memory_management_error: WCStatus
     """How a LOCAL_INV or REG_MR completes that is refused. IBA 11.6.2."""
 
@@ -196,6 +199,7 @@ IBTA: Final = Profile(
     naks_malformed_requests=True,
     frees_slots_at_poll=True,
     local_inv_waits=False,
+    page_fault_ns=0,
     memory_management_error=WCStatus.MW_BIND_ERR,  # its name in libibverbs
 )
 """The standard. The default."""
@@ -258,6 +262,7 @@ RXE: Final = Profile(
     # Its completer and responder take entries out of the queues themselves.
     frees_slots_at_poll=False,
     local_inv_waits=True,
+    page_fault_ns=0,
     memory_management_error=WCStatus.LOC_QP_OP_ERR,
 )
 """Linux soft-RoCE."""

@@ -21,6 +21,7 @@ from rdmawire.nic.event import LastWQEReached, QPFatal, SendQueueDrained
 from rdmawire.nic.head import MOST_HEADS
 from rdmawire.nic.hw_counters import BY_SEND_STATUS, QPCounters
 from rdmawire.nic.inbound import NO_RECEIVE, Inbound
+from rdmawire.nic.page_wait import PageWait
 from rdmawire.nic.path import headers_to
 from rdmawire.nic.patience import Patience
 from rdmawire.nic.queue import SendQueue, Wqe
@@ -96,6 +97,7 @@ class QueuePair:
         "mtu",
         "notifier",
         "number",
+        "page_wait",
         "patience",
         "pd",
         "pkey",
@@ -141,6 +143,7 @@ class QueuePair:
         self.inbound = Inbound()
         self.seal = Seal((), BTH())
         self.patience = Patience(device, self)
+        self.page_wait = PageWait(device, self)
         self.governor: Governor | None = None
         self.notifier: Notifier | None = None
         self.credit_limit: int | None = None
@@ -173,6 +176,7 @@ class QueuePair:
         """Undo :meth:`acquire`; nothing waits for it any more."""
         self.patience.stop()
         self.give_up_receive()
+        self.page_wait.stop()
         self.govern(None)
         self.made_of.pd.release()
         if self.type in IN_XRC_DOMAINS:
@@ -388,6 +392,7 @@ class QueuePair:
             return
         self.enter(state)
         self.patience.stop()
+        self.page_wait.stop()
         self.flush_sends()
         if state is QPState.ERR:
             self._flush_receives()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from isal.isal_zlib import crc32
 
-from rdmawire.errors import MemoryFault
+from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.nic import local_work
 from rdmawire.nic.begin import begin, fail, held
 from rdmawire.nic.completion import WCStatus
@@ -44,6 +44,9 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
     try:
         ways = _WAYS if qp.service.outbound else _RAW_WAYS
         ways[wqe.verb.answer](qp, wqe, frames, room)
+    except PageFault as fault:
+        qp.page_wait.wait(fault.ready)
+        return False
     except MemoryFault:
         fail(qp, wqe, WCStatus.LOC_PROT_ERR)
     if wqe.sent < wqe.packets:

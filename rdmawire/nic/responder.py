@@ -12,7 +12,7 @@ from rdmawire.nic import check, execute
 from rdmawire.nic.completion import WCOpcode
 from rdmawire.nic.fault import Fault, Reaction
 from rdmawire.nic.hw_counters import BY_FAULT
-from rdmawire.nic.inbound import NO_RECEIVE, Acknowledge
+from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE, Acknowledge
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.replay import replay
 from rdmawire.nic.role import REQUEST, SEND, WRITE, Role, Step
@@ -43,6 +43,8 @@ def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
         qp.device.drops[reaction.drop] += 1
         qp.inbound.skip_to(serial.add(request.psn, 1))
     elif not (reaction.once and qp.inbound.refused):
+        if reaction.rnr and role.begins:
+            qp.inbound.incoming = NO_MESSAGE  # the same packet begins it again
         _refuse(qp, request, fault, reaction)
 
 
@@ -172,7 +174,9 @@ def _request(access: int, *steps: Step) -> Role:
     return Role(REQUEST, True, True, first + steps, access=access)
 
 
-_READ = _request(REMOTE_READ, check.check_asked, check.check_rkey, execute.owe_read)
+_READ = _request(
+    REMOTE_READ, check.check_asked, check.check_rkey, execute.page_in, execute.owe_read
+)
 
 _REQUESTS = {
     Operation.RDMA_READ_REQUEST: replace(_READ, again=(check.check_rkey,)),

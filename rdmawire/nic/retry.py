@@ -10,6 +10,7 @@ from rdmawire.nic import migration
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
+from rdmawire.nic.unseal import Drop
 from rdmawire.wire.ib import Ack, Nak
 
 NAK_STATUS: dict[int, WCStatus] = {
@@ -86,6 +87,25 @@ def timed_out(qp: QueuePair) -> None:
     else:
         qp.patience.retrying = False
         qp.counters.local_ack_timeout_err += go_back(qp)
+
+
+def discard(qp: QueuePair, ready: int) -> None:
+    """A response cannot be placed before ``ready`` (ns): it is asked for again then.
+
+    Responses behind it are discarded, too, and mean nothing new.
+    """
+    qp.device.drops[Drop.PAGE_FAULT] += 1
+    qp.patience.retrying = True
+    qp.page_wait.wait(ready, resend=True)
+
+
+def paged_in(qp: QueuePair) -> None:
+    """The pages that the requester waited for are there. That takes no retry."""
+    if qp.page_wait.resend and qp.sq.oldest() is not None and not qp.patience.resting:
+        _send_again(qp)
+        qp.patience.stop()
+    qp.page_wait.resend = False
+    qp.wake()
 
 
 def _refused(qp: QueuePair, code: int) -> None:

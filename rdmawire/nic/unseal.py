@@ -56,6 +56,7 @@ class Drop(Enum):
     ACCESS = "memory refused, of a service that does not acknowledge"
     PORT_DOWN = "the port's link is down"
     STALE = "a response that nobody waits for"
+    PAGE_FAULT = "behind a page of an on-demand region that is being brought in"
     FORGOTTEN = "asked again, and no longer remembered or allowed"
 
 

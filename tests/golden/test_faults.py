@@ -62,6 +62,8 @@ OF_OTHER_CAPTURES = {
     *(RELIABLE[fault] for fault in (Fault.DUPLICATE, Fault.SEQUENCE, Fault.NOT_READY)),
     # A gap is found by what comes behind it.
     UNRELIABLE[Fault.SEQUENCE],
+    # The profile of the golden captures has its pages at once.
+    UNRELIABLE[Fault.PAGE_FAULT],
 }
 
 

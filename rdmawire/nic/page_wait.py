@@ -1,0 +1,39 @@
+"""How a requester waits for pages of its own on-demand regions.
+
+A page that a packet is to be read from, or a response written to, may have to be brought in. The
+queue pair waits that long, which takes none of its retries: what it was about to send goes out
+then, and a response that could not be placed is discarded and asked for again. A responder does not
+wait but answers with an RNR NAK (:data:`rdmawire.nic.fault.RELIABLE`).
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rdmawire.nic.device import Device
+    from rdmawire.nic.qp import QueuePair
+
+
+class PageWait:
+    """The wait of one queue pair. ``deadline`` is when the pages are there (ns), if it waits.
+
+    ``resend`` says that responses were discarded.
+    """
+
+    __slots__ = ("_device", "deadline", "place", "qp", "resend")
+
+    def __init__(self, device: "Device", qp: "QueuePair") -> None:
+        self._device = device
+        self.qp = qp
+        self.deadline: int | None = None
+        self.place: int | None = None
+        self.resend = False
+
+    def wait(self, ready: int, *, resend: bool = False) -> None:
+        """Wait until ``ready`` (ns), or longer where it waits longer already."""
+        self.resend |= resend
+        self._device.page_waits.arm(self, max(ready, self.deadline or 0))
+
+    def stop(self) -> None:
+        """Wait for nothing."""
+        self.resend = False
+        self._device.page_waits.disarm(self)
