@@ -154,6 +154,13 @@ def _leave_quietly() -> int:
     return 0
 
 
+def _refused(error: RdmaError) -> int:
+    """An error about a file is told, but that nobody reads the output any more is none."""
+    if isinstance(error.__cause__, BrokenPipeError):
+        return _leave_quietly()
+    return _complain(str(error), 1)
+
+
 def _own_mistake(error: BaseException) -> int:
     if os.environ.get("RDMAWIRE_TRACEBACK"):
         raise error
@@ -168,7 +175,7 @@ _REACTIONS: tuple[tuple[type[BaseException], Callable[[Any], int]], ...] = (
     (click.exceptions.Exit, lambda error: error.exit_code),
     (click.UsageError, _usage),
     (click.ClickException, lambda error: _complain(error.format_message(), error.exit_code)),
-    (RdmaError, lambda error: _complain(str(error), 1)),
+    (RdmaError, _refused),
     (BrokenPipeError, lambda _: _leave_quietly()),
     (ending.Ended, ending.by_signal),
     (KeyboardInterrupt, lambda _: _complain("interrupted", _INTERRUPTED)),

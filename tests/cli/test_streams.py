@@ -57,6 +57,35 @@ def test_a_stream_that_does_not_wait_gets_all_of_the_output() -> None:
     assert found == subprocess.run(words, capture_output=True, check=True).stdout
 
 
+WRITERS = {
+    "dissect": ("dissect", "-V", RNR),
+    "dissect, json": ("dissect", "-T", "json", RNR),
+    "dissect, csv": ("dissect", "-T", "csv", RNR),
+    "dissect, parquet": ("dissect", "-T", "parquet", RNR),
+    "stats": ("stats", RNR),
+    "gen": ("gen", "write", "--count", "2000", "-w", "-"),
+    "gen, its summary": ("gen", "write", "--count", "1", "-w", os.devnull),
+    "edit": ("edit", "--qpn", "0x11=0x12", "-q", "-w", "-", RNR),
+    "run": ("run", "-q", "lost-first", "-w", "-"),
+    "run, a list": ("run", "--list"),
+    "vectors": ("vectors", "-w", "-", "rc-write"),
+    "vectors, a list": ("vectors",),
+    "fields": ("fields",),
+    "completion": ("completion", "bash"),
+}
+
+
+@pytest.mark.parametrize("words", WRITERS.values(), ids=WRITERS)
+def test_who_reads_no_more_ends_every_command_quietly(words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*RDMAWIRE, *words], stdout=writing, stderr=subprocess.PIPE, check=False, timeout=HANG
+    )
+    os.close(writing)
+    assert (done.returncode, b"rdmawire: " in done.stderr) == (0, False), done.stderr
+
+
 @pytest.mark.parametrize(("target", "status"), [(">/dev/full", 1), ("| head -c1", 0)])
 def test_help_that_cannot_be_printed_is_told_like_frames(target: str, status: int) -> None:
     done = shell(f'"$@" {target}')
