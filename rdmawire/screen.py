@@ -17,6 +17,12 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def safe_lines(text: str) -> str:
+    """Text of lines and tabs that harms no terminal: all else that is not printable is escaped."""
+    kept = text.replace("\r\n", "\n")
+    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in kept)
+
+
 def shortened(text: str, most: int = LONGEST) -> str:
     """A text, or the beginning of one that is too long for a message."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

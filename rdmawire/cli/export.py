@@ -1,6 +1,7 @@
 """Captures as tables for other tools: what `dissect` does with -T csv, parquet and arrow."""
 
 import os
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from rdmawire.analysis.window import Window
 from rdmawire.capture.refusal import shown, write_refusal
 from rdmawire.capture.sink import Sink, open_sink
 from rdmawire.capture.source import STREAM
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import Octets, Screen, complain
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Export:
         request = self._request()
         sink, name = open_sink(output)
         try:
-            filled = self._fill(request, sink, paths)
+            filled = self._fill(request, self._way_to(sink, output), paths)
             sink.commit() if filled.read else sink.discard()
         except BaseException as error:
             sink.discard()
@@ -95,6 +96,11 @@ class Export:
                 raise write_refusal(error, name) from error
             raise
         return filled.status
+
+    def _way_to(self, sink: Sink, output: str) -> Octets:
+        """A terminal gets no control characters from frames; what is no terminal gets all."""
+        shown_now = self.form == "csv" and output == STREAM and sys.stdout.isatty()
+        return Screen(sink) if shown_now else sink
 
     def _request(self) -> "Request":
         try:
@@ -108,7 +114,7 @@ class Export:
         choice = Choice(self.window, self.where)
         return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
 
-    def _fill(self, request: "Request", sink: Sink, paths: Collection[str]) -> _Filler:
+    def _fill(self, request: "Request", sink: Octets, paths: Collection[str]) -> _Filler:
         from rdmawire.analysis.columns.table_file import table_file
 
         file = table_file(self.form, sink, request.nothing())

@@ -14,7 +14,7 @@ from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.shown import octets_of_input, print_keys, print_list, print_schema, text_of_word
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import complain, print_text
 from rdmawire.cli.suffix import by_own_name
 from rdmawire.cli.target import Target
 from rdmawire.cli.together import check_together
@@ -174,7 +174,7 @@ def _print_text(word: str, results: Results) -> int:
     from rdmawire.traffic.scenario.form.mistake import ScenarioError
 
     try:
-        click.echo(text_of_word(word, shipped=_is_shipped(word)), nl=False)
+        print_text(text_of_word(word, shipped=_is_shipped(word)))
     except ScenarioError as error:
         return _complain_of(word, error, results)
     return 0

@@ -6,11 +6,12 @@ says what stands beside it: a run goes on without, whoever closed it or does not
 
 import os
 import sys
+from codecs import getincrementaldecoder
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Protocol, TextIO
 
-from rdmawire.screen import safe
+from rdmawire.screen import safe, safe_lines
 
 
 class Beside(TextIOWrapper):
@@ -24,6 +25,28 @@ class Beside(TextIOWrapper):
     def flush(self) -> None:
         with suppress(OSError):
             super().flush()
+
+
+class Octets(Protocol):
+    """Where the bytes of a text go."""
+
+    def write(self, octets: bytes) -> None: ...
+
+
+class Screen:
+    """Bytes of UTF-8 text on their way to a terminal, without what would control it."""
+
+    def __init__(self, terminal: Octets) -> None:
+        self._terminal = terminal
+        self._decode = getincrementaldecoder("utf-8")("backslashreplace").decode
+
+    def write(self, octets: bytes) -> None:
+        self._terminal.write(safe_lines(self._decode(octets)).encode())
+
+
+def print_text(text: str) -> None:
+    """Print a text from a file as it is, or fit for a terminal where that is what it goes to."""
+    sys.stdout.write(safe_lines(text) if sys.stdout.isatty() else text)
 
 
 def prepare() -> bool:
