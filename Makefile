@@ -3,7 +3,7 @@
 PYTHON_MODULES := rdmawire layers tests tools
 BIN := .venv/bin
 
-.PHONY: help demo test check unit docs bench plots fuzz captures clean
+.PHONY: help demo test check unit lowest docs bench plots fuzz captures clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -11,7 +11,7 @@ help:  ## this list
 demo: .venv/installed  ## install, then dissect and verify a real capture
 	@tools/demo
 
-test: .venv/installed-dev .venv/packages check unit docs  ## everything: style, types, floors, tests, docs
+test: .venv/installed-dev .venv/packages check unit lowest docs  ## everything: style, types, floors, tests, docs
 	@echo "make test: all passed"
 
 check: .venv/installed-dev  ## style, types and floors
@@ -22,6 +22,10 @@ check: .venv/installed-dev  ## style, types and floors
 
 unit: .venv/installed-dev .venv/packages  ## the tests alone
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lowest: .venv-lowest/installed  ## a smoke test with the lowest library versions that are declared
+	.venv-lowest/bin/python -m tools.lowest --check
+	.venv-lowest/bin/python -m pytest -q -p no:cacheprovider tests/project/test_smoke.py
 
 docs: .venv/installed-dev  ## the documentation site, into site/
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
@@ -48,5 +52,8 @@ captures: .venv/installed-dev  ## make the generated captures anew
 .venv/packages: tools/install
 	@tools/install packages
 
+.venv-lowest/installed: .venv/installed-dev pyproject.toml tools/install tools/lowest.py
+	@tools/install lowest
+
 clean:  ## forget what was installed and built
-	rm -rf .venv build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lowest build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

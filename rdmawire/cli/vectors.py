@@ -27,7 +27,7 @@ from rdmawire.nearest import offer
 from rdmawire.screen import quoted, safe
 
 _MISTAKEN = 2
-_ABOUT = "they come with rdmawire's source, as captures/; say where that is with --dir"
+_ABOUT = "they come with rdmawire, in its source as captures/; say where they are with --dir"
 
 
 def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
@@ -51,7 +51,7 @@ def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> lis
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array; with -x, octets too.")
 @click.option(
     "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path),
-    help="Where the vectors are; else captures/ here, or beside the source of rdmawire.",
+    help="Where the vectors are; else captures/ here, or those that come with rdmawire.",
 )  # fmt: skip
 def command(
     words: tuple[str, ...],

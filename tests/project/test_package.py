@@ -1,15 +1,21 @@
 """The package as others get it: a wheel that holds everything, installs and runs."""
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import rdmawire
 from tests.waiting import HANG
+from tools.readme import shown_elsewhere
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,14 +29,40 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_holds_the_layers_the_scenarios_and_both_licences(wheel: Path) -> None:
+def test_the_wheel_holds_the_layers_the_scenarios_and_the_vectors(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for path in (ROOT / "layers").rglob("*.py"):
         assert f"rdmawire/{path.relative_to(ROOT)}" in names
     assert "rdmawire/wire/ib.py" in names
     for path in (ROOT / "rdmawire" / "traffic" / "scenarios").glob("*.yaml"):
         assert str(path.relative_to(ROOT)) in names
-    assert len([name for name in names if name.endswith("LICENSE")]) >= 2
+    for folder in ("golden", "generated"):
+        for path in (ROOT / "captures" / folder).iterdir():
+            assert f"rdmawire/vectors/{folder}/{path.name}" in names
+    assert "rdmawire/vectors/index.toml" in names
+    assert wheel.stat().st_size < 3_000_000
+
+
+def test_the_licence_of_scapy_stands_beside_its_layers_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        licences = {name for name in content.namelist() if name.endswith("LICENSE")}
+        (metadata,) = (name for name in content.namelist() if name.endswith("/METADATA"))
+        about = content.read(metadata).decode()
+    within = {name for name in licences if name.startswith("rdmawire/")}
+    assert within == {"rdmawire/layers/scapy/LICENSE"}
+    assert {name.partition(".dist-info/")[2] for name in licences - within} == {
+        "licenses/LICENSE",
+        "licenses/layers/scapy/LICENSE",
+    }
+    assert "License-Expression: MIT AND GPL-2.0-only\n" in about
+
+
+def test_the_readme_of_the_package_has_no_relative_link(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        (metadata,) = (name for name in content.namelist() if name.endswith("/METADATA"))
+        readme = content.read(metadata).decode().partition("\n\n")[2]
+    assert readme.startswith("# rdmawire")
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", readme) == []
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +82,10 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_installed_wheel_imports(fresh: Path) -> None:
-    code = "import rdmawire, rdmawire.layers as l; print(rdmawire.__file__, l.__file__, sep='\\n')"
+    code = (
+        "import rdmawire, rdmawire.layers as l, rdmawire.layers.construct, rdmawire.layers.scapy; "
+        "print(rdmawire.__file__, l.__file__, sep='\\n')"
+    )
     command = [str(fresh / "python"), "-I", "-c", code]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     for line in done.stdout.splitlines():
@@ -64,9 +99,83 @@ def test_the_installed_command_knows_the_scenarios_that_come_with_it(
     subprocess.run(command, cwd=tmp_path, check=True, timeout=HANG)
 
 
+def test_the_installed_command_has_the_test_vectors(fresh: Path, tmp_path: Path) -> None:
+    words = ["-I", "-m", "rdmawire", "vectors", "RNR_NAK", "0.64"]
+    command = [str(fresh / "python"), *words]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("rnr-timer-12 ")
+
+
+def test_the_installed_package_runs_as_a_module(fresh: Path, tmp_path: Path) -> None:
+    command = [str(fresh / "python"), "-I", "-m", "rdmawire", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout == f"rdmawire, version {rdmawire.__version__}\n"
+
+
 def test_the_installed_command_dissects(fresh: Path, tmp_path: Path) -> None:
     capture = ROOT / "captures" / "linux" / "rxe61_rnr.pcap"
     words = ["dissect", "-T", "fields", "-e", "infiniband.bth.psn", "--from", "17", "-c", "2"]
     command = [str(fresh / "rdmawire"), *words, str(capture)]
     done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
     assert done.stdout == "256\n256\n"
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder)]
+    subprocess.run([*command, str(ROOT)], check=True, capture_output=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as content:
+        content.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def within(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What becomes of Python with these words in a folder, whose packages come first."""
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, *words]
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=HANG
+    )
+
+
+def test_all_tests_of_the_source_distribution_can_be_collected(unpacked: Path) -> None:
+    done = within(unpacked, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " error" not in done.stdout.splitlines()[-1]
+
+
+def test_tests_of_the_source_distribution_pass(unpacked: Path) -> None:
+    some = ["tests/testing", "tests/layers/test_construct.py", "tests/project/test_licence.py"]
+    done = within(unpacked, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_the_source_distribution_makes_the_same_wheel(unpacked: Path, wheel: Path) -> None:
+    folder = unpacked.parent / "again"
+    words = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(unpacked)]
+    assert within(unpacked, *words).returncode == 0
+    again = next(folder.glob("*.whl"))
+    assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_a_checkout_without_symbolic_links_has_the_layers(tmp_path: Path) -> None:
+    def no_cache(_folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name in ("layers", "__pycache__")}
+
+    shutil.copytree(ROOT / "rdmawire", tmp_path / "rdmawire", ignore=no_cache)
+    shutil.copytree(ROOT / "layers", tmp_path / "layers")
+    (tmp_path / "rdmawire" / "layers").write_text("../layers")  # as git leaves it
+    code = "import rdmawire.layers.scapy, rdmawire.layers.construct as c; print(c.__file__)"
+    done = within(tmp_path, "-c", code)
+    assert done.stdout == f"{tmp_path}/layers/construct/__init__.py\n", done.stderr
+
+
+def test_relative_links_become_text_or_absolute() -> None:
+    readme = "[how](docs/a.md#b), [site](https://scapy.net), [two\nlines](docs/c.md)"
+    assert shown_elsewhere(readme, None) == "how, [site](https://scapy.net), two\nlines"
+    absolute = shown_elsewhere(readme, "https://example.org/x")
+    assert "[how](https://example.org/x/docs/a.md#b), [site](https://scapy.net), " in absolute
+    assert "[two\nlines](https://example.org/x/docs/c.md)" in absolute

@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib.resources import files
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -25,6 +26,7 @@ MOST_OCTETS: Final = 8 << 20
 """Of a manifest, or of what is said of a capture: a hundred times what those shipped have."""
 
 _NAME: Final = "captures"
+_INSTALLED: Final = "vectors"
 _MANIFEST: Final = "manifest.toml"
 _MOST_FRAMES: Final = 1 << 40
 
@@ -58,8 +60,12 @@ class Case(NamedTuple):
 
 
 def places() -> tuple[Path, ...]:
-    """Where a pack is looked for: in the working directory, then beside the package's source."""
-    return Path(_NAME), Path(rdmawire.__file__).resolve().parents[1] / _NAME
+    """Where a pack is looked for: in the working directory, in the package, beside its source.
+
+    It is in an installed package, and beside the source of one that is not.
+    """
+    source = Path(rdmawire.__file__).resolve().parents[1]
+    return Path(_NAME), Path(str(files("rdmawire") / _INSTALLED)), source / _NAME
 
 
 def found(folders: Sequence[Path]) -> Path:
