@@ -6,7 +6,7 @@ import secrets
 import stat
 import sys
 from contextlib import suppress
-from io import UnsupportedOperation
+from io import FileIO, UnsupportedOperation
 from pathlib import Path
 from typing import Protocol
 
@@ -47,8 +47,17 @@ def _write_all(file: Writable, octets: bytes | memoryview) -> None:
         view = view[taken:]
 
 
+_O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
+"""The flag of open(2) for a file without a name; 0 where the system has none."""
+
+
 class FileSink:
-    """Writes beside the file asked for, and gives it its name when all is on the disk.
+    """Writes a file that gets the name asked for when all is on the disk.
+
+    Until then it has no name, where the file system can do that (open(2), O_TMPFILE), so that
+    nothing is left of a process that is killed. Elsewhere it is called ``.rdmawire-*.part``. A
+    file that is replaced is so in one step, for which the new one must have a name: it is called
+    like that between two calls of the system.
 
     ``mode`` is that of the file it replaces, whose permissions it keeps.
     """
@@ -56,13 +65,15 @@ class FileSink:
     def __init__(self, target: Path, mode: int | None = None) -> None:
         self._target = target
         self._part = target.with_name(f".rdmawire-{secrets.token_hex(8)}.part")
-        self._file = open(self._part, "xb", buffering=0)  # noqa: SIM115 - closed by its end
+        unnamed = _open_unnamed(target.parent)
+        self._is_named = unnamed is None
+        self._file = unnamed or open(self._part, "xb", buffering=0)  # noqa: SIM115 - its end closes it
         if mode is not None:
             self._permit(stat.S_IMODE(mode))
 
     def _permit(self, mode: int) -> None:
         try:
-            self._part.chmod(mode)
+            os.fchmod(self._file.fileno(), mode)
         except OSError:
             self.discard()
             raise
@@ -72,14 +83,57 @@ class FileSink:
 
     def commit(self) -> None:
         os.fsync(self._file.fileno())
+        if self._is_named or not self._link(self._target):
+            self._replace()
         self._file.close()
+
+    def _replace(self) -> None:
+        if not self._is_named:
+            self._is_named = self._link(self._part)
         os.replace(self._part, self._target)
+
+    def _link(self, name: Path) -> bool:
+        """Give the file its first name; false if another file has it."""
+        folder = os.open(name.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # With a folder given, Python calls linkat(2), which follows the link of /proc.
+            os.link(_descriptor(self._file), name.name, dst_dir_fd=folder)
+        except FileExistsError:
+            return False
+        finally:
+            os.close(folder)
+        return True
 
     def discard(self) -> None:
         with suppress(OSError):  # it is given up: an error in that is of no use to anyone
             self._file.close()
-        with suppress(OSError):
-            self._part.unlink(missing_ok=True)
+        if self._is_named:
+            with suppress(OSError):
+                self._part.unlink(missing_ok=True)
+
+
+def _open_unnamed(folder: Path) -> FileIO | None:
+    """A new file without a name in this folder; ``None`` if it could not have one later.
+
+    That is where the file system has no such files, or /proc is missing. Whatever else is wrong
+    with the folder, opening a file with a name in it says so.
+    """
+    if not _O_TMPFILE:
+        return None
+    try:
+        descriptor = os.open(folder, _O_TMPFILE | os.O_WRONLY, 0o666)
+    except OSError:
+        return None
+    file = open(descriptor, "wb", buffering=0)  # noqa: SIM115 - the sink closes it
+    if os.path.exists(_descriptor(file)):
+        return file
+    file.close()
+    return None
+
+
+def _descriptor(file: FileIO) -> str:
+    """The path by which the system knows an open file."""
+    return f"/proc/self/fd/{file.fileno()}"
 
 
 class StreamSink:

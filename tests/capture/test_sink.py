@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rdmawire.capture import sink as module
 from rdmawire.capture.sink import FileSink, StreamSink, open_sink
 from rdmawire.errors import CaptureError
+from tests.writing import has_unnamed_files, unfinished
 
 
 class Device:
@@ -39,6 +41,7 @@ def test_a_file_that_takes_nothing_now_is_an_error() -> None:
         StreamSink(Device(2, None)).write(b"abcdef")
 
 
+@pytest.mark.usefixtures("flag")
 def test_the_name_appears_when_all_is_written(tmp_path: Path) -> None:
     target = tmp_path / "x"
     sink, name = open_sink(target)
@@ -50,6 +53,7 @@ def test_the_name_appears_when_all_is_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["x"]
 
 
+@pytest.mark.usefixtures("flag")
 def test_what_was_there_stays_until_then_and_if_it_is_given_up(tmp_path: Path) -> None:
     target = tmp_path / "x"
     target.write_bytes(b"old")
@@ -61,6 +65,7 @@ def test_what_was_there_stays_until_then_and_if_it_is_given_up(tmp_path: Path) -
     assert os.listdir(tmp_path) == ["x"]
 
 
+@pytest.mark.usefixtures("flag")
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
 def test_permissions_are_those_of_any_new_file(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
@@ -72,31 +77,41 @@ def test_permissions_are_those_of_any_new_file(tmp_path: Path, mask: int) -> Non
     assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
+@pytest.fixture(params=[os.O_TMPFILE, 0], ids=["unnamed", "named"])
+def flag(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Whether files are begun without a name; 0 is how a system without such files is."""
+    monkeypatch.setattr(module, "_O_TMPFILE", request.param)
+    return int(request.param)
+
+
+@pytest.mark.usefixtures("flag")
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o664])
 def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
     target = tmp_path / "x"
     target.touch()
     target.chmod(mode | 0o200)
     sink, _ = open_sink(target)
-    (part,) = (path for path in tmp_path.iterdir() if path != target)
-    assert part.stat().st_mode & 0o777 == mode | 0o200
+    (part,) = unfinished(tmp_path)
+    assert part.st_mode & 0o777 == mode | 0o200
     sink.commit()
     assert target.stat().st_mode & 0o777 == mode | 0o200
 
 
+@pytest.mark.usefixtures("flag")
 def test_permissions_that_cannot_be_kept_leave_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, mode: int) -> None:
+    def refuse(descriptor: int, mode: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     (tmp_path / "x").touch()
-    monkeypatch.setattr(Path, "chmod", refuse)
+    monkeypatch.setattr(os, "fchmod", refuse)
     with pytest.raises(CaptureError, match="no permission"):
         open_sink(tmp_path / "x")
     assert os.listdir(tmp_path) == ["x"]
 
 
+@pytest.mark.usefixtures("flag")
 def test_what_a_link_points_at_is_replaced_and_not_the_link(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -138,6 +153,7 @@ def test_a_pipe_that_only_its_descriptor_names_is_written_to() -> None:
         assert file.read() == b"abc"
 
 
+@pytest.mark.usefixtures("flag")
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
@@ -173,10 +189,60 @@ def test_a_file_that_may_not_be_written_is_not_replaced(
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_giving_up_is_never_an_error(tmp_path: Path) -> None:
+def test_a_file_has_no_name_before_it_is_whole(tmp_path: Path) -> None:
+    if not has_unnamed_files(tmp_path):
+        pytest.skip("this file system has no O_TMPFILE")
+    (tmp_path / "x").write_bytes(b"old")
+    for name in ("x", "y"):
+        sink, _ = open_sink(tmp_path / name)
+        sink.write(b"new")
+        assert os.listdir(tmp_path) == ["x"]
+        sink.discard()
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_file_that_appears_meanwhile_is_replaced(tmp_path: Path, flag: int) -> None:
     sink = FileSink(tmp_path / "x")
-    (part,) = tmp_path.iterdir()
-    part.unlink()
+    assert len(os.listdir(tmp_path)) == (0 if flag and has_unnamed_files(tmp_path) else 1)
+    sink.write(b"new")
+    (tmp_path / "x").write_bytes(b"old")
+    sink.commit()
+    assert (tmp_path / "x").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.usefixtures("flag")
+def test_what_cannot_take_its_place_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    (tmp_path / "x").write_bytes(b"old")
+    sink, _ = open_sink(tmp_path / "x")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="Input/output"):
+        sink.commit()
+    sink.discard()
+    assert os.listdir(tmp_path) == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"old"
+
+
+def test_where_proc_is_missing_files_have_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_descriptor", lambda _: "/nowhere/1")
+    sink, _ = open_sink(tmp_path / "x")
+    sink.write(b"abc")
+    assert len(os.listdir(tmp_path)) == 1
+    sink.commit()
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_giving_up_is_never_an_error(tmp_path: Path, flag: int) -> None:
+    sink = FileSink(tmp_path / "x")
+    for part in tmp_path.iterdir():
+        part.unlink()
     sink.discard()
     sink.discard()
     with pytest.raises(ValueError, match="closed file"):

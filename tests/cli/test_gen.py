@@ -11,6 +11,7 @@ import pytest
 from rdmawire.capture import open_capture
 from tests.cli.command import RDMAWIRE, rdmawire, refused
 from tests.waiting import HANG, wait_until
+from tests.writing import unfinished
 
 _COUNTED = ("messages", "frames", "retransmits", "NAKs", "frames lost")
 README = Path(__file__).parents[2] / "README.md"
@@ -202,7 +203,7 @@ def test_an_interrupted_run_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     program = [*RDMAWIRE, "gen", "write", "--count", "1000000000", "-w", str(path)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        wait_until(lambda: [path for path in tmp_path.iterdir() if path.stat().st_size > 0])
+        wait_until(lambda: [file for file in unfinished(tmp_path, running.pid) if file.st_size > 0])
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=HANG)
     assert running.returncode == 130

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.command import RDMAWIRE, RNR, rdmawire
 from tests.waiting import HANG, asleep, wait_until
+from tests.writing import has_unnamed_files, unfinished
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 EDIT = ("edit", "--ttl", "3")
@@ -29,9 +30,9 @@ def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def is_at_work(process: subprocess.Popen[bytes], folder: Path) -> bool:
-    """Whether a second file stands in the folder, and is written or waits for input."""
-    sizes = [path.stat().st_size for path in folder.iterdir()]
-    return len(sizes) > 1 and (min(sizes) > 0 or asleep(process))
+    """Whether a file is begun in the folder, and is written or waits for input."""
+    files = unfinished(folder, process.pid)
+    return bool(files) and (files[0].st_size > 0 or asleep(process))
 
 
 @pytest.mark.parametrize("words", [EDIT, GEN], ids=lambda words: words[0])
@@ -48,6 +49,19 @@ def test_who_ends_it_finds_nothing_of_it_and_what_was_there(
     assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert errors == (b"rdmawire: interrupted\n" if number == signal.SIGINT else b"")
+
+
+@pytest.mark.parametrize("words", [EDIT, GEN], ids=lambda words: words[0])
+def test_who_kills_it_finds_nothing_of_it_either(words: tuple[str, ...], tmp_path: Path) -> None:
+    if not has_unnamed_files(tmp_path):
+        pytest.skip("this file system has no O_TMPFILE")
+    path = tmp_path / "out.pcap"
+    path.write_text("earlier")
+    with running(*words, "-w", str(path)) as process:
+        wait_until(lambda: is_at_work(process, tmp_path))
+        process.kill()
+        process.communicate(timeout=HANG)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
 
 
 @pytest.mark.parametrize("words", [(*EDIT, RNR), GEN], ids=lambda words: words[0])
