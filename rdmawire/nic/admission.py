@@ -29,9 +29,16 @@ def _other_service(qp: QueuePair, flow: Flow) -> bool:
 
 
 def _not_answered(qp: QueuePair, flow: Flow) -> bool:
-    """A malformed request, to a queue pair or device that does not answer such. IBA 9.7.4.1."""
+    """A request that the device does not know, or is silent about as malformed. IBA 9.7.4.1."""
     answers = ROLES[qp.type] and qp.device.profile.naks_malformed_requests
-    return flow.malformed and not answers
+    if flow.malformed:
+        return not answers
+    unsupported = qp.device.profile.unsupported
+    return bool(unsupported) and flow.bth.opcode % _OPERATIONS in unsupported
+
+
+_OPERATIONS = 1 << 5
+"""Operations of a service: an opcode's lower five bits. IBA 9.2.1."""
 
 
 def _other_partition(qp: QueuePair, flow: Flow) -> bool:

@@ -12,7 +12,7 @@ from rdmawire.nic.fault import Fault
 from rdmawire.nic.gather import NOTHING, Piece, piece
 from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE
 from rdmawire.nic.qp import QueuePair
-from rdmawire.nic.role import IDLE, Role
+from rdmawire.nic.role import IDLE, SEND, Role
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE, LONGEST_MESSAGE
 from rdmawire.wire import psn as serial
@@ -102,25 +102,30 @@ def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
 def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """First and middle packets are full, last ones neither empty nor over-full. IBA 9.7.4.1.6."""
     length = len(request.payload)
-    if not role.ends:
-        return None if length == qp.mtu else Fault.LENGTH
-    if length > qp.mtu or not (length or role.begins):
-        return Fault.LENGTH
-    return None
+    least = 0 if role.begins else 1
+    fits = least <= length <= qp.mtu if role.ends else length == qp.mtu
+    if fits or (role.family is SEND and not qp.device.profile.checks_send_lengths):
+        return None
+    return Fault.LENGTH
 
 
-def check_dmalen(_: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_dmalen(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """RETH.dmalen is what an only packet has, more than a first one, and no more than 2**31."""
     dmalen: int = request.extended[role.reth].dmalen
     length = len(request.payload)
-    fits = dmalen == length if role.ends else length < dmalen <= LONGEST_MESSAGE
-    return None if fits else Fault.LENGTH
+    if dmalen == length:
+        fits = role.ends or qp.device.profile.first_may_fit
+    else:
+        fits = length < dmalen and not role.ends
+    return check_asked(qp, role, request) if fits else Fault.LENGTH
 
 
-def check_asked(_: QueuePair, role: Role, request: Arrival) -> Fault | None:
-    """A READ asks for no more than 2**31 octets. IBA 9.7.4.1.6."""
+def check_asked(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A request is for no more than 2**31 bytes. IBA 9.7.4.1.6."""
     asked: int = request.extended[role.reth].dmalen
-    return Fault.LENGTH if asked > LONGEST_MESSAGE else None
+    if asked <= LONGEST_MESSAGE or not qp.device.profile.limits_dmalen:
+        return None
+    return Fault.LENGTH
 
 
 def check_fit(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:

@@ -70,7 +70,7 @@ class Nic(Verbs):
             return
         for qp, role in flow.ways or self._find_ways(flow):
             if not qp.takes_packets:
-                self.device.drops[Drop.QP_STATE] += 1
+                self._turned_away(qp, role)
                 continue
             if qp.migrating:
                 heard(qp, flow)
@@ -82,6 +82,12 @@ class Nic(Verbs):
                 if qp.state is QPState.RTR:
                     self._established(qp)
                 respond(qp, role, arrival)
+
+    def _turned_away(self, qp: QueuePair, role: Role | None) -> None:
+        """A packet came that the queue pair does not take in its state."""
+        self.device.drops[Drop.QP_STATE] += 1
+        if role is not None and role is not CONGESTION:
+            qp.flush_late()
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
         """Take in frames that came one behind the other; runs of middle packets cost less.

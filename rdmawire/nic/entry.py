@@ -7,6 +7,7 @@ The way into an error that nobody asked for is the queue pair's own.
 from collections.abc import Callable
 
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, merged
+from rdmawire.nic.profile import Bug
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPState
 
@@ -21,7 +22,7 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
     if mask & _COUNTS:
         qp.patience.refill()
     if mask & QPAttrMask.RQ_PSN:
-        qp.inbound.reset(new.rq_psn)
+        _expect(qp, new.rq_psn)
     if mask & QPAttrMask.SQ_PSN:
         qp.sq.reset(new.sq_psn)
     if state is QPState.ERR:
@@ -32,6 +33,11 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
 
 
 _COUNTS = QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY
+
+
+def _expect(qp: QueuePair, psn: int) -> None:
+    """Begin to answer anew, with this PSN expected."""
+    qp.inbound.reset(psn, keeps_ack=Bug.ACK_PSN_KEPT in qp.device.profile.bugs)
 
 
 def _enter_reset(qp: QueuePair, state: QPState) -> None:
@@ -45,7 +51,7 @@ def _enter_reset(qp: QueuePair, state: QPState) -> None:
     qp.give_up_receive()
     qp.send_slots.clear()
     qp.recv_slots.clear()
-    qp.inbound.reset(0)
+    _expect(qp, 0)
     qp.credit_limit = None
     qp.unasked = qp.ask_after
     qp.halted = qp.established = False

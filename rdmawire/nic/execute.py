@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.memory import fast
-from rdmawire.memory.access import LOCAL_WRITE
+from rdmawire.memory.access import LOCAL_WRITE, REMOTE_READ
 from rdmawire.memory.grant import KeyFault
 from rdmawire.nic.check import access_fault
 from rdmawire.nic.completion import WCFlags, WCStatus, WorkCompletion
@@ -29,7 +29,7 @@ from rdmawire.nic.snapshot import keep, keep_all
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
-from rdmawire.wire.ib import AtomicETH, Selectivity
+from rdmawire.wire.ib import Selectivity
 from rdmawire.wire.psn import MODULUS
 
 _new = tuple.__new__
@@ -146,9 +146,9 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     nobody may be told that the message arrived.
     """
     inbound = qp.inbound
-    src_qp, flags = qp.dest_qp, 0
+    src_qp, flags = qp.dest_qp, qp.receive_flags
     if role.deth >= 0:
-        src_qp, flags = request.extended[role.deth].srcqp, _GRH
+        src_qp = request.extended[role.deth].srcqp
     imm = inv = 0
     if role.immdt >= 0:
         imm = request.extended[role.immdt].immdt
@@ -165,9 +165,7 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     return kept
 
 
-_WITH_IMM, _WITH_INV, _GRH = (
-    flag.value for flag in (WCFlags.WITH_IMM, WCFlags.WITH_INV, WCFlags.GRH)
-)
+_WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value
 _NO_LID = tuple(WorkCompletion(0)[10:])
 
 
@@ -193,25 +191,25 @@ def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
     asked = request.extended[role.reth]
     opcode = request.flow.bth.opcode
-    return _owe(qp, answer, Resource(opcode, request.psn, packets, target.length, asked))
+    return _owe(qp, role, answer, Resource(opcode, request.psn, packets, target.length, asked))
 
 
 def compare_swap(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """Eight octets are swapped in where the ones compared stand. IBA 9.4.5.1."""
     eth = request.extended[role.atomiceth]
     memory, address, *_ = qp.inbound.target
-    return _atomic(qp, request, eth, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
+    return _atomic(qp, role, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
 
 
 def fetch_add(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A number is added to the one that stands there. IBA 9.4.5.2."""
     eth = request.extended[role.atomiceth]
     memory, address, *_ = qp.inbound.target
-    return _atomic(qp, request, eth, lambda: memory.fetch_add(address, eth.swapdt))
+    return _atomic(qp, role, request, lambda: memory.fetch_add(address, eth.swapdt))
 
 
 def _atomic(
-    qp: QueuePair, request: Arrival, eth: AtomicETH, operation: Callable[[], int]
+    qp: QueuePair, role: Role, request: Arrival, operation: Callable[[], int]
 ) -> Fault | None:
     """Do it once; what stood there before is owed, however often it is asked for."""
     _keep_under_target(qp)
@@ -221,8 +219,8 @@ def _atomic(
         return _unless_paged(fault, Fault.OPERATIONAL)
     qp.counters.rx_atomic_requests += 1
     answer = AtomicResponse(request.psn, _next_msn(qp), original)
-    opcode = request.flow.bth.opcode
-    return _owe(qp, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
+    opcode, eth = request.flow.bth.opcode, request.extended[role.atomiceth]
+    return _owe(qp, role, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
 
 
 def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
@@ -263,7 +261,7 @@ def _owe_empty(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """A response of no octets; asked for again, nothing is done again."""
     answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
     asked = request.extended[role.reth]
-    return _owe(qp, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
+    return _owe(qp, role, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
 
 
 def _next_msn(qp: QueuePair) -> int:
@@ -271,11 +269,14 @@ def _next_msn(qp: QueuePair) -> int:
     return serial.add(qp.inbound.msn, 1)
 
 
-def _owe(qp: QueuePair, answer: ReadResponse | AtomicResponse, resource: Resource) -> Fault | None:
+def _owe(
+    qp: QueuePair, role: Role, answer: ReadResponse | AtomicResponse, resource: Resource
+) -> Fault | None:
     """Answer in turn, and remember what was asked, in case it is asked again."""
     inbound = qp.inbound
     inbound.settle()
-    inbound.move_past(resource.packets)
+    by_ack = qp.device.profile.acks_newest and role.access != REMOTE_READ
+    inbound.move_past(resource.packets, by_ack=by_ack)
     inbound.msn = _next_msn(qp)
     inbound.refused = False
     inbound.remember(resource, qp.max_dest_rd_atomic)

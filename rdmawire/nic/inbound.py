@@ -198,15 +198,19 @@ class Inbound:
     def __init__(self) -> None:
         self.owed: deque[Answer] = deque()
         self.resources: deque[Resource] = deque()
+        self.epsn = self.response_end = self.before_responses = 0
         self.reset(0)
 
-    def reset(self, psn: int) -> None:
-        """Nothing owed, nothing begun, with this PSN expected."""
+    def reset(self, psn: int, *, keeps_ack: bool = False) -> None:
+        """Nothing owed, nothing begun, with this PSN expected.
+
+        With ``keeps_ack`` the PSN of the last ACK stays what it was.
+        """
+        self.before_responses = self.ack_psn if keeps_ack else serial.add(psn, -1)
+        self.response_end = psn
         self.fall_silent()
         self.resources.clear()
         self.epsn = psn
-        self.response_end: int | None = None
-        self.before_responses = serial.add(psn, -1)
         self.msn = 0
         self.refused = self.starved = False
         self.incoming = NO_MESSAGE
@@ -279,10 +283,15 @@ class Inbound:
             return self.before_responses
         return serial.add(self.epsn, -1)
 
-    def move_past(self, packets: int) -> None:
-        """Expect the PSN behind a READ or atomic that has this many response ``packets``."""
-        self.before_responses = self.ack_psn
-        self.epsn = self.response_end = serial.add(self.epsn, packets)
+    def move_past(self, packets: int, *, by_ack: bool = False) -> None:
+        """Expect the PSN behind a READ or atomic that has this many response ``packets``.
+
+        One that counts as answered ``by_ack`` may be what a later ACK is for.
+        """
+        before = self.ack_psn
+        self.epsn = serial.add(self.epsn, packets)
+        if not by_ack:
+            self.before_responses, self.response_end = before, self.epsn
 
     def acknowledge_again(self, psn: int) -> None:
         """Acknowledge a SEND or WRITE that came again with this ``psn``.
@@ -300,24 +309,33 @@ class Inbound:
         elif not any(serial.in_window(answer.psn, psn, done + 1) for answer in self.owed):
             self.owed.append(Acknowledge(serial.add(response, -1), self.msn))
 
+    def acknowledge_newest(self) -> None:
+        """Acknowledge the last request that an ACK answers; one ACK of it that waits is enough."""
+        if self.epsn != self.response_end:
+            self.ack_due = True
+        elif not self._acknowledges(self.ack_psn):
+            self.owed.append(Acknowledge(self.ack_psn, self.msn))
+
     def acknowledge_unasked(self) -> None:
         """Tell of credits with an ACK that no request asked for. IBA 9.7.7.2.4.
 
         It covers no READ or atomic, as in :meth:`acknowledge_again`; a pending response tells of
         credits itself.
         """
-        if self.epsn != self.response_end:
-            self.ack_due = True
-        elif not any(not isinstance(answer, Acknowledge) for answer in self.owed):
-            self.owed.append(Acknowledge(self.ack_psn, self.msn))
+        if all(isinstance(answer, Acknowledge) for answer in self.owed):
+            self.acknowledge_newest()
+
+    def _acknowledges(self, psn: int, ack: Ack = Ack.ACK, value: int = 0) -> bool:
+        """Whether an ACK or NAK of this PSN that says this waits already."""
+        waiting = (answer for answer in self.owed if isinstance(answer, Acknowledge))
+        return any(answer.says(psn, ack, value) for answer in waiting)
 
     def refuse(self, ack: Ack, value: int) -> None:
         """Owe a NAK of the packet that is expected, with its code or timer.
 
         One that waits already is not owed again, however often the packet comes meanwhile.
         """
-        told = (answer for answer in self.owed if isinstance(answer, Acknowledge))
-        if not any(answer.says(self.epsn, ack, value) for answer in told):
+        if not self._acknowledges(self.epsn, ack, value):
             self._supersede()
             self.settle()
             self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))

@@ -1,13 +1,15 @@
 """What devices differ in, as data: limits, and what they do otherwise than the standard says.
 
 :data:`IBTA` does what the standard says; where that leaves limits to the device, it has those of
-a present adapter. :data:`RXE` is Linux's soft-RoCE as of kernel 6.x, read from its ``rxe_param.h``
-and its requester, completer and responder. :func:`named` finds a profile by its name.
+a present adapter. :data:`RXE_6_1` and :data:`RXE_6_12` are Linux's soft-RoCE, as its headers and
+its behaviour show it: their responders were compared with state machines that were learned from
+these kernels. What a kernel gets wrong is a :class:`Bug`. :func:`named` finds a profile by its
+name.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
 from errno import EINVAL
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -19,6 +21,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.snapshot import shared
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
+from rdmawire.wire.opcode import Operation
 from rdmawire.wire.psn import MODULUS
 
 
@@ -28,6 +31,31 @@ class AtomicCap(IntEnum):
     NONE = 0
     HCA = 1
     GLOB = 2
+
+
+class Bug(Enum):
+    """A mistake of Linux's soft-RoCE that a peer can meet; :attr:`Profile.bugs` has them.
+
+    The profiles have none: have ``replace(RXE_6_12, bugs=BUGS_6_12)`` for a peer with those of a
+    kernel.
+    """
+
+    ACK_PSN_KEPT = "the PSN of the last ACK starts at 0xffffff, and RESET keeps it"
+    """A duplicate that comes first is acknowledged with a PSN that no request had."""
+    ATOMIC_FROM_READ = "an atomic with the PSN of an earlier READ gets the READ's address"
+    """The original value in its response is the address that the READ named."""
+    ATOMIC_FROM_ANY = "an atomic that comes again is not compared with the first one"
+    """A FETCH_ADD gets the response of a CMP_SWAP that had the same PSN."""
+    READ_GROWS = "a READ that comes again may ask for more than was left of the first one"
+    """Its responses have PSNs of later requests, and the expected PSN moves behind them."""
+    ERR_KEEPS_RECEIVES = "receives posted in ERR are never flushed"
+    ERR_FLUSHES_LATE = "receives posted in ERR are flushed when the next request comes"
+
+
+BUGS_6_1: Final = frozenset(Bug) - {Bug.ERR_FLUSHES_LATE}
+"""The mistakes of Linux 6.1."""
+BUGS_6_12: Final = frozenset(Bug) - {Bug.ERR_KEEPS_RECEIVES}
+"""The mistakes of Linux 6.12."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +166,30 @@ class Profile:
     frees_slots_at_poll: bool
     """Whether work holds its slot in a queue until its completion, or a later one, is polled; or
     else until it completes. IBA 10.8.6."""
+    validates_duplicates: bool
+    """Whether a request that comes again must be what it was the first time: a SEND or WRITE none
+    that had a response, a READ as far on in memory as in PSNs, an atomic with its operands.
+    IBA 9.7.5.1.4."""
+    acks_newest: bool
+    """Whether the ACK of a SEND or WRITE that comes again has the PSN of the newest request but
+    READs, whatever READs and atomics are before it. IBA 9.7.5.1.4."""
+    naks_gaps_after_rnr: bool
+    """Whether a gap is answered with a NAK although the expected request got an RNR NAK.
+    IBA 9.7.5.2.8."""
+    checks_send_lengths: bool
+    """Whether the packets of a SEND must be as long as their place in it says. IBA 9.7.4.1.6."""
+    limits_dmalen: bool
+    """Whether a RETH.dmalen beyond 2**31 is a length error, not one of the key. IBA 9.7.4.1.6."""
+    first_may_fit: bool
+    """Whether the first packet of a WRITE may have all that RETH.dmalen announces.
+    IBA 9.7.4.1.6."""
+    receives_have_grh: bool
+    """Whether completions of receives say that there is a GRH on connected services, too.
+    IBA 11.4.2.1."""
+    unsupported: frozenset[Operation]
+    """Requests that it does not know, and is silent about."""
+    bugs: frozenset[Bug] = frozenset()
+    """Mistakes that it makes besides."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
     page_fault_ns: int
@@ -198,6 +250,14 @@ IBTA: Final = Profile(
     ignores_srq_pd=False,
     naks_malformed_requests=True,
     frees_slots_at_poll=True,
+    validates_duplicates=True,
+    acks_newest=False,
+    naks_gaps_after_rnr=False,
+    checks_send_lengths=True,
+    limits_dmalen=True,
+    first_may_fit=False,
+    receives_have_grh=False,
+    unsupported=frozenset(),
     local_inv_waits=False,
     page_fault_ns=0,
     memory_management_error=WCStatus.MW_BIND_ERR,  # its name in libibverbs
@@ -206,8 +266,8 @@ IBTA: Final = Profile(
 
 _RXE_MAX = 1 << 20
 
-RXE: Final = Profile(
-    name="rxe",
+RXE_6_12: Final = Profile(
+    name="rxe-6.12",
     max_qp=_RXE_MAX - 16,
     max_qp_wr=_RXE_MAX,
     max_sge=32,
@@ -261,13 +321,35 @@ RXE: Final = Profile(
     naks_malformed_requests=False,
     # Its completer and responder take entries out of the queues themselves.
     frees_slots_at_poll=False,
+    validates_duplicates=False,
+    acks_newest=True,
+    naks_gaps_after_rnr=True,
+    checks_send_lengths=True,
+    limits_dmalen=True,
+    first_may_fit=True,
+    receives_have_grh=True,
+    unsupported=frozenset(),
     local_inv_waits=True,
     page_fault_ns=0,
     memory_management_error=WCStatus.LOC_QP_OP_ERR,
 )
-"""Linux soft-RoCE."""
+"""Soft-RoCE of Linux 6.12."""
 
-PROFILES: Final = MappingProxyType({profile.name: profile for profile in (IBTA, RXE)})
+RXE_6_1: Final = replace(
+    RXE_6_12,
+    name="rxe-6.1",
+    checks_send_lengths=False,
+    limits_dmalen=False,
+    unsupported=frozenset({Operation.FLUSH, Operation.ATOMIC_WRITE}),
+)
+"""Soft-RoCE of Linux 6.1."""
+
+RXE: Final = replace(RXE_6_12, name="rxe")
+"""Soft-RoCE of the newest kernel here."""
+
+PROFILES: Final = MappingProxyType(
+    {profile.name: profile for profile in (IBTA, RXE, RXE_6_1, RXE_6_12)}
+)
 """All profiles, by name."""
 
 

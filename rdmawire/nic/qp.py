@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.nic.address import AddressHandle, sender_port, udp_source_port
 from rdmawire.nic.attribute import QPAttributes, QPCap
-from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
+from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.device import Device
 from rdmawire.nic.event import LastWQEReached, QPFatal, SendQueueDrained
@@ -24,6 +24,7 @@ from rdmawire.nic.inbound import NO_RECEIVE, Inbound
 from rdmawire.nic.page_wait import PageWait
 from rdmawire.nic.path import headers_to
 from rdmawire.nic.patience import Patience
+from rdmawire.nic.profile import Bug
 from rdmawire.nic.queue import SendQueue, Wqe
 from rdmawire.nic.seal import ACKREQ, Seal
 from rdmawire.nic.service import SERVICES
@@ -102,6 +103,7 @@ class QueuePair:
         "pd",
         "pkey",
         "qkey",
+        "receive_flags",
         "recv_cq",
         "recv_pd",
         "recv_slots",
@@ -134,6 +136,8 @@ class QueuePair:
         self.xrc_domain = xrc
         own = device.profile.ignores_srq_pd
         self.recv_pd = self.pd if self.srq is None or own else self.srq.pd
+        grh = kind is QPType.UD or device.profile.receives_have_grh
+        self.receive_flags = WCFlags.GRH.value if grh else 0
         self.enter(QPState.RESET)
         self.attributes = QPAttributes(cap=init.cap)
         self.sq = SendQueue()
@@ -270,7 +274,7 @@ class QueuePair:
     def post_recv(self, wr: RecvWR) -> None:
         """Queue a checked receive; in the error state it ends at once."""
         self.recv_slots.held += 1
-        if self.state is QPState.ERR:
+        if self.state is QPState.ERR and not self._keeps_receives:
             self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)
         else:
             self.rq.append(wr)
@@ -282,6 +286,18 @@ class QueuePair:
         self.inbound.starved = False
         self.inbound.acknowledge_unasked()
         self.wake()
+
+    @property
+    def _keeps_receives(self) -> bool:
+        """Whether receives posted in ERR wait, by a mistake of the device."""
+        mistakes = Bug.ERR_KEEPS_RECEIVES, Bug.ERR_FLUSHES_LATE
+        return not self.device.profile.bugs.isdisjoint(mistakes)
+
+    def flush_late(self) -> None:
+        """Flush the receives that were posted in ERR: a request came."""
+        late = Bug.ERR_FLUSHES_LATE in self.device.profile.bugs
+        if late and self.state is QPState.ERR:
+            self._flush_queue()
 
     # What the requester may send.
 
@@ -411,8 +427,7 @@ class QueuePair:
             self.complete_receive(inbound.recv, WCStatus.WR_FLUSH_ERR)
         inbound.skip_to(inbound.epsn)
         inbound.recv = NO_RECEIVE
-        while self.rq:
-            self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)
+        self._flush_queue()
         if self.made_of.srq is not None:
             self.device.events.append(LastWQEReached(self.number))
 
@@ -420,6 +435,10 @@ class QueuePair:
         """The receive in use never completes: its slot in a shared receive queue is free."""
         if self.srq is not None and self.inbound.recv is not NO_RECEIVE:
             self.srq.give_up()
+
+    def _flush_queue(self) -> None:
+        while self.rq:
+            self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)
 
     # What the responder asks for, and a place in the order of sending.
 

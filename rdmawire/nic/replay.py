@@ -5,14 +5,16 @@ is given again. A READ whose answer is under way begins again where the peer ask
 remembered, or asks for something else than the first time, is dropped.
 """
 
-from rdmawire.memory.access import REMOTE_READ
+from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ
 from rdmawire.nic.gather import NOTHING
 from rdmawire.nic.inbound import AtomicResponse, ReadResponse, Resource
+from rdmawire.nic.profile import Bug
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.role import REQUEST, Role
 from rdmawire.nic.unseal import Arrival, Drop
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import RETH
+from rdmawire.wire.opcode import Operation
 
 
 def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
@@ -31,10 +33,14 @@ def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
 
 def _acknowledge(qp: QueuePair, request: Arrival, resource: Resource | None) -> None:
     """Acknowledge a SEND or WRITE, unless its PSN was that of a READ or atomic."""
-    if resource is not None:
+    profile = qp.device.profile
+    if profile.validates_duplicates and resource is not None:
         qp.device.drops[Drop.FORGOTTEN] += 1
         return
-    qp.inbound.acknowledge_again(request.psn)
+    if profile.acks_newest:
+        qp.inbound.acknowledge_newest()
+    else:
+        qp.inbound.acknowledge_again(request.psn)
     qp.wake()
 
 
@@ -51,28 +57,58 @@ def _again(
     Of a FLUSH or an ATOMIC WRITE the opcode alone is compared: nothing is done again, and Linux
     repeats them with an address of 0.
     """
-    if request.flow.malformed or resource.opcode != request.flow.bth.opcode:
+    if request.flow.malformed:
         return None
-    if resource.original is not None:
-        same = request.extended[role.atomiceth] == resource.asked
-        return AtomicResponse(request.psn, qp.inbound.msn, resource.original) if same else None
+    if role.access == REMOTE_ATOMIC:
+        return _atomic_again(qp, role, request, resource)
+    if resource.opcode != request.flow.bth.opcode:
+        return None
     if role.access == REMOTE_READ:
         return _read_again(qp, role, request, resource)
     return ReadResponse(request.psn, qp.inbound.msn, 1, NOTHING)
 
 
+def _atomic_again(
+    qp: QueuePair, role: Role, request: Arrival, resource: Resource
+) -> AtomicResponse | None:
+    """What stood in memory before the first time."""
+    bugs = qp.device.profile.bugs
+    original = resource.original
+    if original is None:
+        read = resource.opcode % _OPERATIONS == Operation.RDMA_READ_REQUEST
+        original = resource.asked.va if read and Bug.ATOMIC_FROM_READ in bugs else None
+    elif Bug.ATOMIC_FROM_ANY not in bugs and not _is_same(qp, role, request, resource):
+        return None
+    return None if original is None else AtomicResponse(request.psn, qp.inbound.msn, original)
+
+
+_OPERATIONS = 1 << 5
+"""Operations of a service: an opcode's lower five bits. IBA 9.2.1."""
+
+
+def _is_same(qp: QueuePair, role: Role, request: Arrival, resource: Resource) -> bool:
+    """Whether an atomic is the first one again."""
+    operands = request.extended[role.atomiceth] == resource.asked
+    same = operands or not qp.device.profile.validates_duplicates
+    return same and request.flow.bth.opcode == resource.opcode
+
+
 def _read_again(
     qp: QueuePair, role: Role, request: Arrival, resource: Resource
-) -> ReadResponse | AtomicResponse | None:
+) -> ReadResponse | None:
     """The octets from where the peer's came to an end, or from the start."""
-    skipped = serial.span(resource.psn, request.psn) * qp.mtu
-    if not _is_rest(request.extended[role.reth], resource, skipped):
+    reth = request.extended[role.reth]
+    skipped = serial.span(resource.psn, request.psn)
+    profile = qp.device.profile
+    is_part = _is_rest if profile.validates_duplicates else _is_within
+    if not is_part(reth, resource, skipped * qp.mtu) or not _allowed(qp, role, request):
         return None
-    if not _allowed(qp, role, request):
+    packets = max(-(-reth.dmalen // qp.mtu), 1)
+    if packets > resource.packets - skipped and Bug.READ_GROWS not in profile.bugs:
         return None
-    packets = max(-(-qp.inbound.target.length // qp.mtu), 1)
     answer = ReadResponse(request.psn, qp.inbound.msn, packets, qp.inbound.target)
     answer.resumed = skipped > 0
+    _grow(qp, serial.add(request.psn, packets))
     return answer
 
 
@@ -83,6 +119,19 @@ def _is_rest(reth: RETH, resource: Resource, skipped: int) -> bool:
         return reth.dmalen == 0
     same = reth.rkey == first.rkey and reth.va == first.va + skipped
     return same and 0 < reth.dmalen <= resource.length - skipped
+
+
+def _is_within(reth: RETH, resource: Resource, _: int) -> bool:
+    """Whether a READ names memory of the first one's, wherever in it."""
+    first = resource.asked
+    inside = first.va <= reth.va and reth.va + reth.dmalen <= first.va + resource.length
+    return inside and reth.rkey == first.rkey
+
+
+def _grow(qp: QueuePair, end: int) -> None:
+    """Expect the PSN behind a READ that came again and asked for more, by a mistake."""
+    if serial.is_before(qp.inbound.epsn, end):
+        qp.inbound.move_past(serial.span(qp.inbound.epsn, end))
 
 
 def _allowed(qp: QueuePair, role: Role, request: Arrival) -> bool:

@@ -69,7 +69,8 @@ def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -
     elif reaction.acknowledged:
         inbound.settle()
         inbound.owed.append(Acknowledge(request.psn, inbound.msn))
-    inbound.refused = reaction.once or reaction.rnr
+    told = reaction.rnr and not qp.device.profile.naks_gaps_after_rnr
+    inbound.refused = reaction.once or told
     qp.wake()
 
 

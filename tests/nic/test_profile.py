@@ -16,6 +16,8 @@ from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 QUIRKS = (
     *("endless_retry_cnt", "packets_per_ack", "packets_in_flight", "rnr_timer_ns", "too_long"),
     *("reads_beyond", "ignores_srq_pd", "naks_malformed_requests", "local_inv_waits"),
+    *("validates_duplicates", "acks_newest", "naks_gaps_after_rnr", "first_may_fit"),
+    *("receives_have_grh", "end_to_end_credits"),
     "memory_management_error",
 )
 

@@ -7,7 +7,7 @@ from rdmawire.memory.region import Region
 from rdmawire.memory.space import AddressSpace
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap
 from rdmawire.nic.engine import Nic
-from rdmawire.nic.profile import RXE, Profile
+from rdmawire.nic.profile import RXE_6_12, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS
@@ -110,7 +110,7 @@ class End:
     """The NIC, and how work and receives get to it."""
 
     def __init__(
-        self, side: Side, options: Options, shape: Shape = plain, profile: Profile = RXE
+        self, side: Side, options: Options, shape: Shape = plain, profile: Profile = RXE_6_12
     ) -> None:
         self.side = side
         self.options = options

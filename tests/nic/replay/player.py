@@ -10,7 +10,7 @@ that, and stays ahead of the capture's by as much.
 from collections import defaultdict, deque
 from typing import NamedTuple
 
-from rdmawire.nic.profile import RXE, Profile
+from rdmawire.nic.profile import RXE_6_1, RXE_6_12, Profile
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, Ack
 from rdmawire.wire.opcode import SHAPES
@@ -42,12 +42,18 @@ class Wait(NamedTuple):
     linux: int
 
 
+def kernel_of(side: Side) -> Profile:
+    """The profile of the kernel that a capture is of, by its name."""
+    return RXE_6_12 if side.capture.name.startswith("rxe612") else RXE_6_1
+
+
 class Replay:
     """One end of a capture, played by our NIC.
 
     It is asked for its answers after each request, as Linux's responder answers one request at a
     time; in ``bursts``, only when the captured end answered. Its requests are those that the
     captured end had come to; a ``hasty`` one sends all that it may as soon as work is posted.
+    The ``profile`` is that of the capture's kernel, if none is given.
     """
 
     def __init__(
@@ -57,10 +63,10 @@ class Replay:
         bursts: bool = False,
         hasty: bool = False,
         shape: Shape = plain,
-        profile: Profile = RXE,
+        profile: Profile | None = None,
     ) -> None:
         self.side = side
-        self.end = End(side, options(side), shape, profile)
+        self.end = End(side, options(side), shape, profile or kernel_of(side))
         self.nic = self.end.nic
         self.compared: list[Compared] = []
         self.waits: list[Wait] = []

@@ -1,0 +1,165 @@
+"""What kernels of Linux do otherwise, where the learned machines do not show it; their mistakes."""
+
+from dataclasses import replace
+
+import pytest
+
+from rdmawire.fabric.pair import Pair
+from rdmawire.nic.completion import WCFlags, WCStatus
+from rdmawire.nic.profile import BUGS_6_1, BUGS_6_12, IBTA, RXE, RXE_6_1, RXE_6_12, Bug, Profile
+from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.unseal import Drop
+from rdmawire.nic.work import LONGEST_MESSAGE
+from rdmawire.wire.ib import FETH, RETH, AtomicAckETH, AtomicETH, Nak
+from rdmawire.wire.opcode import Opcode
+from tests.nic.stage import PATIENT, Stage, climb, go, key_of, nak_of, only, outcomes
+
+MTU = 1024
+READ = Opcode.RC_RDMA_READ_REQUEST
+LINUX = [RXE_6_1, RXE_6_12]
+
+
+def stage_of(profile: Profile, *bugs: Bug) -> Stage:
+    return Stage(Pair(attributes=PATIENT, profile=replace(profile, bugs=frozenset(bugs))))
+
+
+def read(stage: Stage, length: int, psn: int, offset: int = 0) -> None:
+    there = stage.server.region
+    stage.ask(READ, RETH(there.address + offset, there.rkey, length), psn=psn)
+    stage.drive()
+
+
+def atomic(stage: Stage, opcode: Opcode, psn: int) -> None:
+    there = stage.server.region
+    stage.ask(opcode, AtomicETH(there.address, there.rkey, 7, 0), psn=psn)
+    stage.drive()
+
+
+def originals(stage: Stage) -> list[int]:
+    found = (sent.packet.header(AtomicAckETH) for sent in stage.by(stage.server))
+    return [header.origremdt for header in found if header is not None]
+
+
+def test_rxe_is_the_newest_kernels() -> None:
+    assert replace(RXE, name=RXE_6_12.name) == RXE_6_12
+
+
+@pytest.mark.parametrize(
+    ("profile", "nak"),
+    [
+        (IBTA, Nak.INVALID_REQUEST),
+        (RXE_6_12, Nak.INVALID_REQUEST),
+        (RXE_6_1, Nak.REMOTE_ACCESS_ERROR),
+    ],
+)
+@pytest.mark.parametrize(
+    ("opcode", "payload"), [(READ, b""), (Opcode.RC_RDMA_WRITE_FIRST, bytes(MTU))]
+)
+def test_more_than_the_longest_message(
+    profile: Profile, nak: Nak, opcode: Opcode, payload: bytes
+) -> None:
+    stage = stage_of(profile)
+    stage.ask(opcode, key_of(stage.server.region, LONGEST_MESSAGE + 1), payload=payload, psn=100)
+    stage.drive()
+    assert nak_of(stage) == (nak, 100)
+
+
+def test_linux_6_1_does_not_know_placement() -> None:
+    stage = stage_of(RXE_6_1)
+    there = key_of(stage.server.region, 8)
+    stage.ask(Opcode.RC_ATOMIC_WRITE, there, payload=bytes(8), psn=100)
+    stage.ask(Opcode.RC_FLUSH, FETH(plt=1), there, psn=100)
+    stage.drive()
+    assert stage.sent == []
+    assert stage.server.nic.drops == {Drop.MALFORMED: 2}
+    assert stage.server.qp.state is QPState.RTS
+
+
+@pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
+@pytest.mark.parametrize("profile", [IBTA, RXE_6_1, RXE_6_12])
+def test_linux_says_of_each_receive_that_it_has_a_grh(profile: Profile, kind: QPType) -> None:
+    stage = Stage(Pair(kind=kind, attributes=PATIENT, profile=profile))
+    stage.server.receive(8)
+    stage.client.send(b"12345678")
+    stage.drive()
+    assert bool(only(stage.server).wc_flags & WCFlags.GRH) is profile.receives_have_grh
+
+
+@pytest.mark.parametrize("profile", LINUX)
+def test_linux_reads_again_anywhere_in_what_was_read(profile: Profile) -> None:
+    stage = stage_of(profile)
+    stage.server.region.write(bytes(range(250)) * 10)
+    read(stage, 2 * MTU, psn=100)
+    stage.sent.clear()
+    read(stage, 8, psn=101, offset=16)
+    assert [sent.packet.payload for sent in stage.by(stage.server)] == [bytes(range(16, 24))]
+    stage.sent.clear()
+    read(stage, 8, psn=101, offset=2 * MTU)
+    assert stage.sent == []
+
+
+@pytest.mark.parametrize("profile", LINUX)
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_read_again_that_grows_takes_the_psn_of_the_next_request(
+    profile: Profile, grows: bool
+) -> None:
+    stage = stage_of(profile, *([Bug.READ_GROWS] if grows else []))
+    read(stage, 2 * MTU, psn=100)
+    stage.sent.clear()
+    read(stage, 2 * MTU, psn=101)
+    assert stage.psns(stage.server) == ([101, 102] if grows else [])
+    write = key_of(stage.server.region, 4)
+    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"next", psn=102, ackreq=1)
+    stage.drive()
+    assert stage.server.region.read(4) == (bytes(4) if grows else b"next")
+
+
+@pytest.mark.parametrize("profile", [IBTA, *LINUX])
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_an_atomic_again_is_compared_with_the_first_one(profile: Profile, mistaken: bool) -> None:
+    stage = stage_of(profile, *([Bug.ATOMIC_FROM_ANY] if mistaken else []))
+    atomic(stage, Opcode.RC_CMP_SWAP, psn=100)
+    atomic(stage, Opcode.RC_FETCH_ADD, psn=100)
+    assert originals(stage) == [0] * (1 + mistaken)
+
+
+@pytest.mark.parametrize("profile", [IBTA, *LINUX])
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_an_atomic_again_is_no_read(profile: Profile, mistaken: bool) -> None:
+    stage = stage_of(profile, *([Bug.ATOMIC_FROM_READ] if mistaken else []))
+    read(stage, 8, psn=100)
+    atomic(stage, Opcode.RC_FETCH_ADD, psn=100)
+    assert originals(stage) == [stage.server.region.address] * mistaken
+
+
+@pytest.mark.parametrize(("bugs", "first", "later"), [(BUGS_6_12, 0xFFFFFF, 100), ((), 99, 99)])
+def test_the_psn_of_the_last_ack_outlives_a_reset(
+    bugs: frozenset[Bug], first: int, later: int
+) -> None:
+    stage = stage_of(RXE_6_12, *bugs)
+    write = key_of(stage.server.region, 4)
+    for psn in (99, 100):
+        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"once", psn=psn, ackreq=1)
+        stage.drive()
+    climb(stage.server, QPState.RTS, PATIENT)
+    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"once", psn=99, ackreq=1)
+    stage.drive()
+    assert stage.psns(stage.server) == [first, 100, later]
+
+
+@pytest.mark.parametrize(
+    ("bugs", "posted", "after_packet"),
+    [((), 1, 1), (BUGS_6_1, 0, 0), (BUGS_6_12, 0, 1)],
+    ids=["right", "6.1", "6.12"],
+)
+def test_receives_posted_in_err_are_flushed(
+    bugs: frozenset[Bug], posted: int, after_packet: int
+) -> None:
+    stage = stage_of(RXE_6_12, *bugs)
+    go(stage.server, QPState.ERR)
+    stage.server.receive(8)
+    flushed = [(1, WCStatus.WR_FLUSH_ERR)]
+    found = outcomes(stage.server)
+    assert found == flushed[:posted]
+    stage.ask(Opcode.RC_SEND_ONLY, payload=b"late", psn=100)
+    assert found + outcomes(stage.server) == flushed[:after_packet]
