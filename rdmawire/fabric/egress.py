@@ -91,6 +91,15 @@ class Egress:
         self.octets[priority] += len(frame)
         self._waiting |= 1 << priority
 
+    def last(self, priority: int) -> Queued | None:
+        """The last frame that waits in the queue of a priority."""
+        queue = self._queues[priority]
+        return queue[-1] if queue else None
+
+    def replace_last(self, item: Queued) -> None:
+        """Put a frame in the place of the last one of its priority, which is as long."""
+        self._queues[item[1].priority][-1] = item
+
     def put_control(self, frame: bytes) -> None:
         """A frame that goes before all others, and that no pause stops."""
         self._control.append(frame)

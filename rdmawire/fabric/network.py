@@ -78,7 +78,8 @@ class Network:
         """One more switch."""
         self._add(name)
         mine = self.settings if settings is None else settings
-        self.switches[name] = switch = Switch(name, mine, self.random(name))
+        draws = self.random(f"arbiters of {name}")
+        self.switches[name] = switch = Switch(name, mine, self.random(name), draws)
         self._trees[name] = {name}
         return switch
 

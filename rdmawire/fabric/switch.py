@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
+from rdmawire.fabric.arbiter import Arbiter
 from rdmawire.fabric.astray import kept
 from rdmawire.fabric.buffer import Buffer
 from rdmawire.fabric.egress import OWN, Egress, Lane
@@ -42,12 +43,14 @@ class SwitchPort:
 
     ``drops`` and ``marks`` count frames by priority: those to leave here for which there was no
     room, and those that were marked. ``stops`` counts pauses that were asked for here; ``told`` are
-    the priorities that the peer was told to stop. One that ``spans`` is part of the tree that
-    frames take of whose address nobody knows the place: all ports are, but where links make loops.
+    the priorities that the peer was told to stop. ``arbiter`` says whose frame has the last place
+    in a full queue, ``contested`` for which priorities several came for it, as bits. One that
+    ``spans`` is part of the tree that frames take of whose address nobody knows the place: all
+    ports are, but where links make loops.
     """
 
     __slots__ = (
-        *("_refresh", "_ways", "drops", "egress", "mac", "marks"),
+        *("_refresh", "_ways", "arbiter", "contested", "drops", "egress", "mac", "marks"),
         *("number", "spans", "stops", "switch", "told", "wake"),
     )
 
@@ -59,12 +62,14 @@ class SwitchPort:
         self.number = number
         self.mac = mac
         self.egress = Egress(link.rate, switch.settings.scheduling)
+        self.arbiter = None if switch.draws is None else Arbiter(switch.draws)
         self.wake: Callable[[], None] = _nobody
         self.drops: Counter[int] = Counter()
         self.marks: Counter[int] = Counter()
         self.stops: Counter[int] = Counter()
         self._ways: dict[bytes, Way] = {}
         self.told: set[int] = set()
+        self.contested = 0
         self._refresh = 0
 
     def receive(self, frame: bytes, now: int) -> None:
@@ -154,6 +159,9 @@ def _nobody() -> None:
 class Switch:
     """A switch. ``random`` decides about marks where ``settings`` leave them to chance.
 
+    With ``draws`` ports share the places of a full queue (:mod:`rdmawire.fabric.arbiter`); without
+    it they go to the frames that come first.
+
     A frame whose address was given takes one of the ports that were given for it. Any other goes
     along the tree of ports that span, to the port at which its address was heard or else to all,
     if it came in by one of them: so no frame goes round, however switches are joined.
@@ -169,8 +177,10 @@ class Switch:
         name: str = "switch",
         settings: Settings | None = None,
         random: Random | None = None,
+        draws: Random | None = None,
     ) -> None:
         self.name = name
+        self.draws = draws
         self.settings = Settings() if settings is None else settings
         self.ports: list[SwitchPort] = []
         self.table = AddressTable(self.settings.addresses)
@@ -239,16 +249,16 @@ class Switch:
 
     def pass_on(self, frame: bytes, lane: Lane, port: SwitchPort, now: int) -> None:
         """Put a frame into a queue of the port that it leaves by, if there is room."""
-        priority, ingress, markable = lane
+        priority, ingress, _ = lane
         egress, buffer = port.egress, self.buffer
         queued = egress.octets[priority]
         if not buffer.take(len(frame), lane, queued):
             port.drops[priority] += 1
             self._stop_overfull(priority, ingress, now)
-            self._tell(frame, frame)
+            lost = frame if priority in self._pausing else self._last_place(frame, lane, port)
+            self._tell(lost, lost)
             return
-        if markable and priority in self._arriving:
-            frame = self._marked(frame, port, priority, self._arriving[priority], queued)
+        frame = self._arrived(frame, lane, port, queued)
         busy = now < egress.free_at and not egress.stopped
         egress.put(frame, lane)
         if priority in self._pausing and buffer.overfull(ingress, priority):
@@ -256,6 +266,29 @@ class Switch:
             self._tell(frame, frame)
         if not busy:  # else its timer has it come back when the wire is free
             port.wake()
+
+    def _arrived(self, frame: bytes, lane: Lane, port: SwitchPort, queued: int) -> bytes:
+        """The frame as it comes to a queue of so many octets: with a mark, if that is due."""
+        priority, _, markable = lane
+        if markable and priority in self._arriving:
+            return self._marked(frame, port, priority, self._arriving[priority], queued)
+        return frame
+
+    def _last_place(self, frame: bytes, lane: Lane, port: SwitchPort) -> bytes:
+        """Give the last place in a full queue to a frame, or not; returns the one that has none."""
+        priority = lane.priority
+        last = port.egress.last(priority)
+        if port.arbiter is None or last is None or len(last[0]) != len(frame):
+            return frame
+        port.contested |= 1 << priority
+        holder = last[1].ingress
+        if holder in (OWN, lane.ingress) or not port.arbiter.prefers(lane.ingress, holder):
+            return frame
+        queued = port.egress.octets[priority] - len(frame)
+        port.egress.replace_last((self._arrived(frame, lane, port, queued), lane))
+        self.buffer.release(len(last[0]), last[1])
+        self.buffer.take(len(frame), lane, 0)
+        return last[0]
 
     def _stop_overfull(self, priority: int, ingress: int, now: int) -> None:
         """Have who sent a frame for which there was no room stop until there is room again.
@@ -269,12 +302,21 @@ class Switch:
         """A frame leaves by a port: there is room again, and who had to stop may go on."""
         priority, number, markable = lane
         self.buffer.release(len(frame), lane)
+        if port.contested >> priority & 1:
+            self._settle(port, priority)
         if priority in self._pausing:
             self._let_go_on(self.ports[number], priority, now)
         if markable and priority in self._departing:
             marking, left = self._departing[priority], port.egress.octets[priority]
             return self._marked(frame, port, priority, marking, left)
         return frame
+
+    def _settle(self, port: SwitchPort, priority: int) -> None:
+        """There is room again: the frame that has the last place keeps it."""
+        port.contested &= ~(1 << priority)
+        last = port.egress.last(priority)
+        if port.arbiter is not None and last is not None:
+            port.arbiter.keep(last[1].ingress)
 
     def _let_go_on(self, ingress: SwitchPort, priority: int, now: int) -> None:
         """Take back what a peer was told, if there is room again."""
