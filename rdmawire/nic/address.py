@@ -4,6 +4,7 @@ GIDs are 16 octets. For RoCEv2 over IPv4 they are IPv4-mapped IPv6 addresses (RF
 IBA A17).
 """
 
+from enum import IntEnum
 from errno import EINVAL
 from typing import NamedTuple
 
@@ -16,6 +17,11 @@ MAC_OCTETS = 6
 MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 """How the GID of an IPv4 address begins."""
 
+LAST_PRIORITY = 7
+"""The highest priority code point, and service level of RoCE. IEEE 802.1Q, 9.6."""
+LAST_VLAN = 4094
+"""The last VLAN that there is. IEEE 802.1Q, 9.6."""
+
 FLOW_LABELS = 1 << 20
 GOLDEN_RATIO = 0x61C88647
 """By what Linux multiplies a number of 32 bits to hash it."""
@@ -24,12 +30,26 @@ SOURCE_PORTS = 0xC000
 """First of the UDP source ports of RoCEv2, the dynamic ones: 0xC000 to 0xFFFF. IBA A17."""
 
 
+class GIDType(IntEnum):
+    """Which packets a GID is for: the numbers of ibv_gid_type."""
+
+    ROCE_V1 = 1
+    """A GRH behind EtherType 0x8915."""
+    ROCE_V2 = 2
+    """UDP over IPv4 or IPv6."""
+
+
 class AddressHandle(NamedTuple):
     """A path to a destination, as ibv_ah_attr has it; ``dmac`` and ``sgid`` are looked up already.
 
     ``dmac`` is the next hop's 6 octets, ``dgid`` and ``sgid`` have 16. ``hop_limit`` is also the
     TTL; ``traffic_class`` holds DSCP and ECN. ``flow_label`` 0 leaves the choice of the UDP source
     port to the queue pairs' numbers.
+
+    ``sl`` 0 to 7 is the priority of the VLAN tag, and ``vlan`` 0 to 4094 its VLAN: with neither
+    there is no tag, with ``sl`` alone a priority tag. ``vlan`` and ``gid_type`` are those of the
+    source GID, as Linux has them there. What they leave open (no tag, ``None``) responses have as
+    the request had it (:mod:`rdmawire.nic.encapsulation`).
     """
 
     dmac: bytes
@@ -40,6 +60,8 @@ class AddressHandle(NamedTuple):
     flow_label: int = 0
     sl: int = 0
     port_num: int = 1
+    vlan: int | None = None
+    gid_type: GIDType | None = None
 
 
 _OCTETS = {"dmac": MAC_OCTETS, "dgid": GID_OCTETS, "sgid": GID_OCTETS}
@@ -48,8 +70,14 @@ _BOUNDS = {
     "hop_limit": up_to(0xFF),
     "traffic_class": up_to(0xFF),
     "flow_label": up_to(FLOW_LABELS - 1),
-    "sl": up_to(0xF),
+    "sl": up_to(LAST_PRIORITY),
     "port_num": Bounds(1, lambda profile: profile.phys_port_cnt),
+}
+
+
+_OPTIONAL_BOUNDS = {
+    "vlan": up_to(LAST_VLAN),
+    "gid_type": Bounds(GIDType.ROCE_V1, lambda _: GIDType.ROCE_V2, GIDType),
 }
 
 
@@ -60,6 +88,9 @@ def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
         check_octets(field, getattr(handle, field), octets)
     for field, bounds in _BOUNDS.items():
         bounds.check(field, getattr(handle, field), profile)
+    for field, bounds in _OPTIONAL_BOUNDS.items():
+        if getattr(handle, field) is not None:
+            bounds.check(field, getattr(handle, field), profile)
     if is_ipv4(handle.dgid) != is_ipv4(handle.sgid):
         raise VerbsError("of dgid and sgid one is an IPv4 address, the other is not", EINVAL)
 

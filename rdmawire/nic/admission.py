@@ -8,9 +8,6 @@ from rdmawire.nic.responder import ROLES
 from rdmawire.nic.unseal import Drop, Flow
 from rdmawire.wire.opcode import Opcode
 
-FULL_MEMBER = 1 << 15
-"""The membership bit of a P_Key. IBA 10.9.1."""
-
 
 def refused(qp: QueuePair, flow: Flow) -> Drop | None:
     """Why packets of this flow are not for the queue pair, if so."""
@@ -42,13 +39,8 @@ _OPERATIONS = 1 << 5
 
 
 def _other_partition(qp: QueuePair, flow: Flow) -> bool:
-    """P_Keys match if their numbers do, and one of them is a full member's. IBA 10.9.3.
-
-    Number 0 is that of an invalid P_Key, which matches none.
-    """
-    number = qp.pkey % FULL_MEMBER
-    other = number == 0 or flow.bth.pkey % FULL_MEMBER != number
-    return other or not (qp.pkey | flow.bth.pkey) & FULL_MEMBER
+    """The P_Key matches none of the queue pair's. IBA 10.9.3, 10.9.4."""
+    return qp.pkey_index_of(flow.bth.pkey) is None
 
 
 def _other_peer(qp: QueuePair, flow: Flow) -> bool:

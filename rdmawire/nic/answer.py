@@ -133,4 +133,4 @@ def _credits(qp: QueuePair) -> int:
 def _frame(
     qp: QueuePair, operation: Operation, psn: int, more: bytes, octets: bytes | memoryview = b""
 ) -> bytes:
-    return qp.seal.frame(qp.service.base | operation, psn, more, octets)
+    return qp.response_seal.frame(qp.service.base | operation, psn, more, octets)

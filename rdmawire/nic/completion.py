@@ -61,12 +61,26 @@ class WCFlags(IntFlag):
     WITH_INV = 8
 
 
+class NetworkType(IntEnum):
+    """What a datagram's network header was: the numbers of Linux's rdma_network_type."""
+
+    IB = 0
+    ROCE_V1 = 1
+    IPV4 = 2
+    IPV6 = 3
+
+
 class WorkCompletion(NamedTuple):
     """What became of one work request.
 
     Of one that failed, only ``wr_id``, ``status``, ``vendor_err`` and ``qp_num`` mean something
     (ibv_poll_cq(3)). ``byte_len`` counts octets, for UD with the 40 of the GRH. ``imm_data`` is
     the number as it stands on the wire, first octet uppermost.
+
+    Of datagrams ``pkey_index`` is the place in the port's table of the P_Key that the packet's
+    matched, ``sl`` the priority of its VLAN tag and ``vlan_id`` the VLAN (``None`` without a tag),
+    ``smac`` the Ethernet address that it came from (6 bytes), and ``network_hdr_type`` says what
+    stands in the first 40 bytes: what the kernel's ib_wc has besides.
     """
 
     wr_id: int
@@ -83,3 +97,6 @@ class WorkCompletion(NamedTuple):
     slid: int = 0
     sl: int = 0
     dlid_path_bits: int = 0
+    vlan_id: int | None = None
+    smac: bytes = b""
+    network_hdr_type: NetworkType = NetworkType.IB

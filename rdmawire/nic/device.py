@@ -29,6 +29,22 @@ INVALID_PKEY = 0
 """Of no partition: nothing matches it. IBA 10.9.1.1."""
 
 
+FULL_MEMBER = 1 << 15
+"""The membership bit of a P_Key. IBA 10.9.1."""
+GSI_QPN = 1
+"""The queue pair of general services: datagrams about connections and more. IBA 3.9, 13.5.1."""
+
+
+def pkeys_match(own: int, other: int) -> bool:
+    """P_Keys match if their numbers do, and one of them is a full member's. IBA 10.9.3.
+
+    Number 0 is that of an invalid P_Key, which matches none.
+    """
+    number = own % FULL_MEMBER
+    same = number != 0 and other % FULL_MEMBER == number
+    return same and bool((own | other) & FULL_MEMBER)
+
+
 class Device:
     """Keys, queue pairs by number, what is ready to send, and what waits for its time.
 
@@ -83,6 +99,16 @@ class Device:
         self.governors: Timers[Governor] = Timers()
         self.page_waits: Timers[PageWait] = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
+
+    def pkey_index_of(self, pkey: int) -> int | None:
+        """The place in the port's table of the P_Key that this one matches, if one does.
+
+        An entry with the same membership goes first.
+        """
+        if pkey in self.pkeys and pkeys_match(pkey, pkey):
+            return self.pkeys.index(pkey)
+        matching = (index for index, own in enumerate(self.pkeys) if pkeys_match(own, pkey))
+        return next(matching, None)
 
     def pkey_at(self, index: int) -> int:
         """The P_Key at this place of the port's table; 0, which is invalid, where none was put."""

@@ -11,6 +11,7 @@ from rdmawire.memory.argument import as_bytes, check_kind, check_time
 from rdmawire.nic.admission import refused
 from rdmawire.nic.answer import answer
 from rdmawire.nic.completer import complete
+from rdmawire.nic.encapsulation import Encapsulation
 from rdmawire.nic.event import CommunicationEstablished, Event
 from rdmawire.nic.exclusive import in_use, one_thread_at_a_time
 from rdmawire.nic.migration import heard
@@ -79,8 +80,9 @@ class Nic(Verbs):
             if role is None:
                 complete(qp, arrival)
             else:
-                if qp.state is QPState.RTR:
-                    self._established(qp)
+                encapsulation = flow.encapsulation
+                if qp.state is QPState.RTR or encapsulation is not qp.request_encapsulation:
+                    self._hear_peer(qp, encapsulation)
                 respond(qp, role, arrival)
 
     def _turned_away(self, qp: QueuePair, role: Role | None) -> None:
@@ -195,9 +197,10 @@ class Nic(Verbs):
         events = self.device.events
         return events.popleft() if events else None
 
-    def _established(self, qp: QueuePair) -> None:
-        """The peer talks before we know that it is ready. IBA 11.6.3.1."""
-        if not qp.established:
+    def _hear_peer(self, qp: QueuePair, encapsulation: Encapsulation) -> None:
+        """The peer talks before we know that it is ready (IBA 11.6.3.1), or in another way."""
+        qp.answer_in(encapsulation)
+        if qp.state is QPState.RTR and not qp.established:
             qp.established = True
             self.device.events.append(CommunicationEstablished(qp.number))
 

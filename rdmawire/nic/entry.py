@@ -7,6 +7,8 @@ The way into an error that nobody asked for is the queue pair's own.
 from collections.abc import Callable
 
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, merged
+from rdmawire.nic.congestion.governor import limit_rate
+from rdmawire.nic.encapsulation import PLAIN
 from rdmawire.nic.profile import Bug
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPState
@@ -19,6 +21,8 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
         told = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
         qp.attributes = qp.attributes._replace(en_sqd_async_notify=told)
     qp.take_attributes()
+    if mask & QPAttrMask.RATE_LIMIT:
+        limit_rate(qp)
     if mask & _COUNTS:
         qp.patience.refill()
     if mask & QPAttrMask.RQ_PSN:
@@ -56,6 +60,8 @@ def _enter_reset(qp: QueuePair, state: QPState) -> None:
     qp.unasked = qp.ask_after
     qp.halted = qp.established = False
     qp.attributes = QPAttributes(cap=qp.cap)
+    limit_rate(qp)
+    qp.answer_in(PLAIN)
     qp.enter(state)
 
 

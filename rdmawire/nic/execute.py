@@ -146,9 +146,10 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     nobody may be told that the message arrived.
     """
     inbound = qp.inbound
-    src_qp, flags = qp.dest_qp, qp.receive_flags
+    src_qp, flags, more = qp.dest_qp, qp.receive_flags, _NO_DATAGRAM
     if role.deth >= 0:
         src_qp = request.extended[role.deth].srcqp
+        more = (qp.pkey_index_of(request.flow.bth.pkey), *request.flow.origin)
     imm = inv = 0
     if role.immdt >= 0:
         imm = request.extended[role.immdt].immdt
@@ -159,14 +160,14 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     wr_id = inbound.recv.wr_id
     inbound.recv = NO_RECEIVE
     head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
-    done = _new(WorkCompletion, head + _NO_LID)
+    done = _new(WorkCompletion, head + more)
     kept = qp.report_receive(done, request.flow.solicited)
     qp.counters.rdma_recvs += kept
     return kept
 
 
 _WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value
-_NO_LID = tuple(WorkCompletion(0)[10:])
+_NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
 
 
 def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:

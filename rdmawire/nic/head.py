@@ -37,10 +37,11 @@ _TAG: Final = EtherType.VLAN.to_bytes(2, "big")
 
 def head_size(frame: bytes) -> int:
     """How long the head of a frame is, with one tag or none; 0 where the EtherType tells not."""
-    return HEAD_SIZES.get(frame[12:14]) or _tagged(frame)
+    return HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
 
 
-def _tagged(frame: bytes) -> int:
+def tagged_size(frame: bytes) -> int:
+    """As :func:`head_size`, of a frame with one tag."""
     behind_tag = HEAD_SIZES.get(frame[16:18])
     return behind_tag + VLAN.SIZE if behind_tag and frame[12:14] == _TAG else 0
 

@@ -8,11 +8,12 @@ from errno import EFAULT, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind
+from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.nic.address import check_address
+from rdmawire.nic.device import GSI_QPN
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.state import QPState, QPType
@@ -152,7 +153,8 @@ class _CheckUnused:
 
     def __call__(self, qp: QueuePair, wr: SendWR) -> None:
         for place in self.places:
-            if wr[place]:
+            value = wr[place]
+            if value or value == 0:  # None and what is empty is not given
                 name = SendWR._fields[place]
                 raise VerbsError(f"{_name(wr)} on {qp.type.name} uses no {name}", EINVAL)
 
@@ -218,8 +220,17 @@ def _check_eight(_: QueuePair, wr: SendWR) -> None:
 def _check_handle(qp: QueuePair, wr: SendWR) -> None:
     if wr.ah is None:
         raise VerbsError("a datagram needs an address handle", EINVAL)
-    if (wr.ah, wr.remote_qpn) not in qp.seals:
+    if wr.pkey_index is not None:
+        _check_pkey_index(qp, wr.pkey_index)
+    if (wr.ah, wr.remote_qpn, wr.pkey_index) not in qp.seals:
         check_address(wr.ah, qp.device.profile)
+
+
+def _check_pkey_index(qp: QueuePair, index: int) -> None:
+    """Queue pair 1 sends in any partition of the port, others in their own. IBA 10.9."""
+    if qp.number != GSI_QPN:
+        raise VerbsError(f"QP {qp.number:#x} has a P_Key of its own: no pkey_index", EINVAL)
+    check_number("pkey_index", index, 0, qp.device.profile.pkey_tbl_len - 1)
 
 
 def _check_bind(_: QueuePair, wr: SendWR) -> None:
@@ -270,6 +281,7 @@ def _unused(verb: Verb, headers: tuple[type[Header], ...], opcode: SendOpcode) -
         "ah": DETH in headers,
         "bind": opcode is SendOpcode.BIND_MW,
         "reg": opcode is SendOpcode.REG_MR,
+        "pkey_index": DETH in headers,
     }
     return tuple(name for name, uses in used.items() if not uses)
 

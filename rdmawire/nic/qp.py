@@ -16,7 +16,8 @@ from rdmawire.nic.address import AddressHandle, sender_port, udp_source_port
 from rdmawire.nic.attribute import QPAttributes, QPCap
 from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
-from rdmawire.nic.device import Device
+from rdmawire.nic.device import GSI_QPN, Device, pkeys_match
+from rdmawire.nic.encapsulation import PLAIN, Encapsulation, encapsulation_for
 from rdmawire.nic.event import LastWQEReached, QPFatal, SendQueueDrained
 from rdmawire.nic.head import MOST_HEADS
 from rdmawire.nic.hw_counters import BY_SEND_STATUS, QPCounters
@@ -107,6 +108,8 @@ class QueuePair:
         "recv_cq",
         "recv_pd",
         "recv_slots",
+        "request_encapsulation",
+        "response_seal",
         "rq",
         "seal",
         "seals",
@@ -145,7 +148,8 @@ class QueuePair:
         self.send_slots = Slots(device.profile)
         self.recv_slots = Slots(device.profile)
         self.inbound = Inbound()
-        self.seal = Seal((), BTH())
+        self.seal = self.response_seal = Seal((), BTH())
+        self.request_encapsulation = PLAIN
         self.patience = Patience(device, self)
         self.page_wait = PageWait(device, self)
         self.governor: Governor | None = None
@@ -223,16 +227,35 @@ class QueuePair:
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic
         self.max_dest_rd_atomic = now.max_dest_rd_atomic
-        self.seals: dict[tuple[AddressHandle, int], Seal] = {}
+        self.seals: dict[tuple[AddressHandle, int, int | None], Seal] = {}
         if now.ah is not None:
             self.seal = self._seal_of(now.ah, now.dest_qp_num)
+        self._take_encapsulation()
         migrates = self.device.profile.migrates
         self.migrating = migrates and now.path_mig_state != MigrationState.MIGRATED
         handles = (now.ah, now.alt_ah if self.migrating else None)
         self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
 
-    def _seal_of(self, handle: AddressHandle, dest_qp: int) -> Seal:
-        headers = headers_to(handle, self.device.mac, self._source_port(handle, dest_qp))
+    def answer_in(self, request: Encapsulation) -> None:
+        """Send responses as the newest request came, where the path leaves that open."""
+        if request == self.request_encapsulation:
+            return
+        self.request_encapsulation = request
+        self._take_encapsulation()
+
+    def _take_encapsulation(self) -> None:
+        """Make ready what seals responses."""
+        now, request = self.attributes, self.request_encapsulation
+        self.response_seal = self.seal
+        if now.ah is not None and request is not PLAIN:
+            encapsulation = encapsulation_for(now.ah, request)
+            self.response_seal = self._seal_of(now.ah, now.dest_qp_num, encapsulation)
+
+    def _seal_of(
+        self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
+    ) -> Seal:
+        port = self._source_port(handle, dest_qp)
+        headers = headers_to(handle, self.device.mac, port, encapsulation)
         migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
         migreq = migrated and self.device.profile.migrates
         return Seal(headers, BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq)))
@@ -252,12 +275,25 @@ class QueuePair:
         """The seal of the connection, or of a datagram, whose work says where it goes."""
         if self.service.connected or wr.ah is None:
             return self.seal
-        key = (wr.ah, wr.remote_qpn)
+        key = (wr.ah, wr.remote_qpn, wr.pkey_index)
         if key not in self.seals:
             if len(self.seals) >= MOST_HEADS:
                 self.seals.clear()
-            self.seals[key] = self._seal_of(*key)
+            self.seals[key] = self._seal_of(wr.ah, wr.remote_qpn)
+            if wr.pkey_index is not None:
+                pkey = self.device.pkey_at(wr.pkey_index)
+                self.seals[key].bth = self.seals[key].bth.replace(pkey=pkey)
         return self.seals[key]
+
+    def pkey_index_of(self, pkey: int) -> int | None:
+        """The place in the port's table of this queue pair's P_Key that one of a packet matches.
+
+        ``None`` where it matches none: one is compared, by queue pair 1 all of the table
+        (IBA 10.9.4).
+        """
+        if self.number == GSI_QPN:
+            return self.device.pkey_index_of(pkey)
+        return self.attributes.pkey_index if pkeys_match(self.pkey, pkey) else None
 
     # Work.
 

@@ -4,7 +4,7 @@ All frames of one path, opcode and length begin with the same octets, up to the 
 octets must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is
 checked once for each such head, and kept as a :class:`Flow` with the ICRC's state behind it. A
 frame whose head is known costs one look-up and one run of the CRC over the rest. Frames of other
-build (tags, options, UDP with a checksum) are taken apart each time.
+build (two tags, options, UDP with a checksum) are taken apart each time.
 """
 
 from collections import Counter
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from isal.isal_zlib import crc32
 
 from rdmawire.errors import WireError
-from rdmawire.nic.head import HEAD_OF_BTH, HEAD_SIZES, MOST_HEADS, word_offset
+from rdmawire.nic.encapsulation import encapsulation_of, origin_of
+from rdmawire.nic.head import HEAD_OF_BTH, HEAD_SIZES, MOST_HEADS, tagged_size, word_offset
 from rdmawire.nic.seal import ACKREQ, state_behind
 from rdmawire.wire import roce
 from rdmawire.wire.codec import fused
@@ -82,15 +83,18 @@ class Flow:
     congestion (RFC 3168, 5), CNPs aside, or two ends would tell each other for ever; ``solicited``
     ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
     opcode, or with a payload that their operation does not have: all behind the BTH is payload.
+    ``origin`` is what completions of datagrams say of the link (:func:`origin_of`).
     ``ways`` is for the engine: who takes them, by which row.
     """
 
     __slots__ = (
         "bth",
+        "encapsulation",
         "headers",
         "layout",
         "malformed",
         "marked",
+        "origin",
         "runs",
         "shape",
         "solicited",
@@ -105,6 +109,8 @@ class Flow:
         self.shape: Shape = _MALFORMED[bth.opcode] if malformed else SHAPES[bth.opcode]
         self.solicited = bool(bth.se)
         self.headers = headers
+        self.encapsulation = encapsulation_of(headers)
+        self.origin = origin_of(headers)
         self.layout = layout
         self.marked = bth.opcode != Opcode.CNP and any(
             isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers
@@ -167,7 +173,7 @@ class Unsealer:
 
     def flow_of(self, frame: bytes) -> Flow | None:
         """What the head of a frame says; ``None`` where the frame was dropped, and counted."""
-        size = HEAD_SIZES.get(frame[12:14], 0)
+        size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
         return self._flows.get(frame[:size]) or self._admit(frame, size)
 
     def unseal(self, flow: Flow, frame: bytes) -> Arrival | None:

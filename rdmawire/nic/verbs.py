@@ -22,13 +22,14 @@ from rdmawire.memory.argument import (
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.registrar import PeerMemory, Registrar
 from rdmawire.memory.space import AddressSpace
-from rdmawire.nic.address import MAC_OCTETS, is_multicast
+from rdmawire.nic.address import MAC_OCTETS, AddressHandle, is_multicast
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
-from rdmawire.nic.congestion.governor import Governor
+from rdmawire.nic.completion import WorkCompletion
+from rdmawire.nic.congestion.governor import govern
 from rdmawire.nic.congestion.notification import CNP_INTERVAL, Notifier
 from rdmawire.nic.congestion.scheme import SCHEME, Scheme
 from rdmawire.nic.cq import CompletionQueue
-from rdmawire.nic.device import Device
+from rdmawire.nic.device import GSI_QPN, Device
 from rdmawire.nic.entry import modify
 from rdmawire.nic.event import Event, QPFatal
 from rdmawire.nic.exclusive import in_use, one_thread_at_a_time
@@ -48,6 +49,7 @@ from rdmawire.nic.posting import check_recv, check_send
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.raw import FlowRule, deliver
+from rdmawire.nic.reply import init_ah_from_wc
 from rdmawire.nic.service import SERVICES
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.nic.state import QPState, QPType
@@ -59,9 +61,6 @@ from rdmawire.wire.layout import Piece
 
 FIRST_QPN = 0x11
 """Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
-
-GSI_QPN = 1
-"""The queue pair of general services: datagrams about connections and more. IBA 3.9, 13.5.1."""
 
 
 @one_thread_at_a_time("post_send", "post_recv")
@@ -184,6 +183,14 @@ class Verbs(Port):
         """ibv_close_xrcd(3); EBUSY while shared receive queues or targets are in it."""
         self.device.xrcds.close(domain)
 
+    def init_ah_from_wc(self, wc: WorkCompletion, grh: bytes) -> AddressHandle:
+        """The way back to the sender of a datagram. ibv_init_ah_from_wc(3).
+
+        ``grh`` are the first 40 bytes of the receive that ``wc`` completed;
+        :func:`rdmawire.nic.reply.init_ah_from_wc` says what becomes of them.
+        """
+        return init_ah_from_wc(wc, grh, self.gids)
+
     # Queue pairs.
 
     def create_qp(self, kind: QPType, wants: QPInit, number: int | None = None) -> QueuePair:
@@ -291,7 +298,7 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if scheme is not None:
             check_able("scheme", scheme, *SCHEME)
-        qp.govern(None if scheme is None else Governor(qp, scheme))
+        govern(qp, scheme)
 
     def notify_congestion(
         self,

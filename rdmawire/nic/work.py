@@ -102,8 +102,9 @@ class SendWR(NamedTuple):
     ``ah``, ``bind``, ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` what
     ``sges`` name is copied when the work is posted, whatever the keys; ``inline`` are bytes in
     place of ``sges``. ``imm_data`` is the number as it stands on the wire, first byte uppermost.
-    ``length`` is what a FLUSH is for, in bytes; ``placement`` and ``selectivity`` are those of its
-    FETH (IBA A19.4).
+    ``pkey_index`` is the place of the P_Key in the port's table, for queue pair 1 alone (as in
+    Linux' ib_ud_wr); ``None`` is the queue pair's own. ``length`` is what a FLUSH is for, in bytes;
+    ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
     """
 
     opcode: SendOpcode
@@ -126,6 +127,7 @@ class SendWR(NamedTuple):
     inline: bytes = b""
     bind: BindMW | None = None
     reg: RegMR | None = None
+    pkey_index: int | None = None
 
 
 class RecvWR(NamedTuple):

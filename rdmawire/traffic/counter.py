@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WireError
+from rdmawire.nic.device import GSI_QPN
 from rdmawire.nic.head import MOST_SEEN, head_size, word_offset
 from rdmawire.nic.path import gids_of
-from rdmawire.nic.verbs import GSI_QPN
 from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
 from rdmawire.wire import roce

@@ -5,11 +5,14 @@ from errno import EBUSY
 import pytest
 
 from rdmawire.errors import VerbsError
+from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Link
+from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.world import World
-from rdmawire.nic.attribute import QPAttributes
+from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.completion import WCStatus, WorkCompletion
+from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.raw import FlowRule
@@ -164,3 +167,60 @@ def test_a_queue_pair_that_has_flows_is_not_destroyed() -> None:
     assert caught.value.errno == EBUSY
     host.nic.destroy_flow(flow)
     host.nic.destroy_qp(qp)
+
+
+def limited(station: Station, kilobits: int) -> None:
+    attributes = QPAttributes(rate_limit=kilobits)
+    station.nic.modify_qp(station.qp, attributes, QPAttrMask.RATE_LIMIT)
+
+
+def test_a_rate_limit_paces_frames() -> None:
+    """ibv_modify_qp_rate_limit(3): kbit/s, counted over the frames' bytes without their FCS."""
+    client, server, world = two_stations()
+    server.nic.create_flow(FlowRule(server.qp))
+    times: list[int] = []
+    world.on_sent.append(lambda _, now: times.append(now))
+    limited(client, 8_000)  # a byte in a microsecond
+    for _ in range(3):
+        client.send(arp(client, 1000))
+    world.run(until=us(1500))
+    assert times == [0, us(1000)]
+    limited(client, 0)
+    world.run()
+    assert len(times) == 3
+    assert times[2] == us(1500)
+
+
+def test_a_limit_holds_below_what_congestion_control_allows() -> None:
+    client, _, world = two_stations()
+    times: list[int] = []
+    world.on_sent.append(lambda _, now: times.append(now))
+    client.nic.control_congestion(client.qp, Dcqcn(DcqcnParameters(line_rate=1e9)))
+    limited(client, 8_000)
+    for _ in range(2):
+        client.send(arp(client, 1000))
+    world.run(until=us(2000))
+    assert times == [0, us(1000)]
+    limited(client, 0)
+    client.send(arp(client, 1000))
+    client.send(arp(client, 1000))
+    world.run(until=us(2100))
+    assert times[2:] == [us(2000), us(2008)]
+    client.nic.control_congestion(client.qp, None)
+    assert client.qp.governor is None
+
+
+def test_a_reset_takes_the_limit_back() -> None:
+    client, _, _ = two_stations()
+    limited(client, 8_000)
+    assert client.qp.governor is not None
+    client.nic.modify_qp(client.qp, QPAttributes(QPState.RESET), QPAttrMask.STATE)
+    assert client.qp.governor is None
+
+
+@pytest.mark.parametrize("kind", [QPType.RC, QPType.UC, QPType.UD])
+def test_other_queue_pairs_have_no_rate_limit(kind: QPType) -> None:
+    """As Linux' ib_core has it."""
+    end = Pair(kind=kind).client
+    with pytest.raises(VerbsError, match="rate_limit not allowed"):
+        end.nic.modify_qp(end.qp, QPAttributes(rate_limit=8), QPAttrMask.RATE_LIMIT)

@@ -4,7 +4,7 @@ from rdmawire.nic.cm.connection import Connection
 from rdmawire.nic.cm.message import Heard, of
 from rdmawire.nic.cm.settings import CMSettings, ack_timeout
 from rdmawire.nic.cm.state import CMState
-from rdmawire.nic.device import DEFAULT_PKEY, Device
+from rdmawire.nic.device import Device
 from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
 from rdmawire.wire.cm_code import (
     CMAttribute,
@@ -85,7 +85,7 @@ def req(conn: Connection, device: Device, settings: CMSettings) -> bytes:
         starting_psn=conn.psn,
         local_cm_response_timeout=settings.response_timeout,
         retry_count=offer.retry_count,
-        p_key=DEFAULT_PKEY,
+        p_key=device.pkey_at(conn.pkey_index),
         path_packet_payload_mtu=terms.path_mtu,
         rnr_retry_count=offer.rnr_retry_count,
         max_cm_retries=settings.max_cm_retries,
@@ -201,9 +201,9 @@ def drep_of(heard: Heard) -> bytes:
     return of(CMAttribute.DREP, heard.tid, DREP(*heard.ids))
 
 
-def sidr_req(conn: Connection) -> bytes:
+def sidr_req(conn: Connection, device: Device) -> bytes:
     """Ask which queue pair serves. IBA 12.11.1."""
-    head = SIDRREQ(conn.id, DEFAULT_PKEY, service_id=conn.service_id)
+    head = SIDRREQ(conn.id, device.pkey_at(conn.pkey_index), service_id=conn.service_id)
     table = _SIDR_DATA[conn.endpoints is not None]
     ip = () if conn.endpoints is None else (conn.endpoints.header(),)
     data = _padded(table, conn.offer.private_data)

@@ -41,6 +41,7 @@ class Connection:
         "path",
         "peer_id",
         "period",
+        "pkey_index",
         "place",
         "psn",
         "qp",
@@ -66,6 +67,7 @@ class Connection:
         self.active = True
         self.datagrams = self.by_hand = self.has_alternate = False
         self.peer_id = 0
+        self.pkey_index = 0
         self.state = CMState.IDLE
         self.deadline: int | None = None
         self.place: int | None = None

@@ -42,9 +42,9 @@ def bring_up(nic: Verbs, conn: Connection) -> None:
 
 
 def bring_up_datagrams(nic: Verbs, qp: QueuePair, qkey: int) -> None:
-    """To RTS with this Q_Key, unless its owner saw to that."""
+    """To RTS with this Q_Key, in the partition it is in, unless its owner saw to that."""
     if qp.state in _AT_REST:
-        _climb(nic, qp, QPAttributes(qkey=qkey))
+        _climb(nic, qp, QPAttributes(qkey=qkey, pkey_index=qp.attributes.pkey_index))
 
 
 def take_down(nic: Verbs, conn: Connection) -> None:
@@ -73,6 +73,7 @@ def _attributes(conn: Connection) -> QPAttributes:
         rq_psn=terms.rq_psn,
         sq_psn=terms.sq_psn,
         dest_qp_num=terms.remote_qpn,
+        pkey_index=conn.pkey_index,
         qp_access_flags=access,
         ah=conn.path,
         max_rd_atomic=terms.initiator_depth,

@@ -11,14 +11,13 @@ from rdmawire.memory.access import Access
 from rdmawire.nic.address import AddressHandle
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap
 from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.device import GSI_QPN
 from rdmawire.nic.engine import Nic
-from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QPInit
+from rdmawire.nic.reply import way_back
 from rdmawire.nic.state import QPState
-from rdmawire.nic.verbs import GSI_QPN
 from rdmawire.nic.work import INLINE, SIGNALED, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import GRH
-from rdmawire.wire.inet import IPv4
 from rdmawire.wire.mad import SIZE
 
 GSI_QKEY: Final = 0x8001_0000
@@ -39,11 +38,17 @@ _WAY_UP = (
 
 
 class Datagram(NamedTuple):
-    """What came: 256 octets, from one GID to another."""
+    """What came: 256 octets, from one GID to another.
+
+    ``back`` is the way back, where it is known, and ``pkey_index`` the place in the port's table of
+    the P_Key that it matched.
+    """
 
     source: bytes
     destination: bytes
     mad: bytes
+    back: AddressHandle | None = None
+    pkey_index: int = 0
 
 
 class GeneralServices:
@@ -83,10 +88,12 @@ class GeneralServices:
             octets = self._memory.read(self._memory.base + done.wr_id * LENGTH, LENGTH)
             self._nic.post_recv(self._qp, (self._receive(done.wr_id),), now)
             if done.byte_len == LENGTH:
-                yield Datagram(*_gids(octets), octets[GRH.SIZE :])
+                back = way_back(done, octets[: GRH.SIZE])
+                mad = octets[GRH.SIZE :]
+                yield Datagram(back.dgid, back.sgid, mad, back, done.pkey_index)
 
-    def send(self, path: AddressHandle, mad: bytes, now: int) -> None:
-        """Send 256 octets to queue pair 1 at the end of a path."""
+    def send(self, path: AddressHandle, mad: bytes, now: int, pkey_index: int = 0) -> None:
+        """Send 256 octets to queue pair 1 at the end of a path, with this P_Key of the table."""
         wr = SendWR(
             SendOpcode.SEND,
             flags=SIGNALED | INLINE,
@@ -94,6 +101,7 @@ class GeneralServices:
             remote_qpn=GSI_QPN,
             remote_qkey=GSI_QKEY,
             inline=mad,
+            pkey_index=pkey_index,
         )
         self._sent.poll(SENDS)
         try:
@@ -110,10 +118,3 @@ class GeneralServices:
         nic.memory.dereg_mr(self._region)
         nic.device.space.unmap(self._memory)
         nic.dealloc_pd(self._pd)
-
-
-def _gids(octets: bytes) -> tuple[bytes, bytes]:
-    """Whence and whither, from the forty octets before the payload. IBA A17.4.4."""
-    if any(octets[: GRH.SIZE - IPv4.SIZE]):
-        return gids_of((GRH.parse(octets),))
-    return gids_of((IPv4.parse(octets, GRH.SIZE - IPv4.SIZE),))

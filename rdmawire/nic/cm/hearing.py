@@ -62,7 +62,7 @@ def _on_req(machine: "Machine", heard: Heard) -> Ignored | None:
     what = request.asked(heard)
     reason = request.refusal(machine, req, what) or _stale(machine, heard, req.local_qpn)
     if reason is not None:
-        machine.send(machine.path_to(heard), compose.rej_of(heard, reason))
+        machine.reply(heard, compose.rej_of(heard, reason))
         return None
     machine.make_room_for(what.service_id, heard.source, datagrams=False)
     conn = request.connection_for(machine, req, what)
@@ -92,7 +92,7 @@ def _on_sidr_req(machine: "Machine", heard: Heard) -> Ignored | None:
     status = request.sidr_refusal(machine, what)
     if status is not None:
         answer = compose.sidr_rep_of(heard, what.service_id, status)
-        machine.send(machine.path_to(heard), answer)
+        machine.reply(heard, answer)
         return None
     machine.make_room_for(what.service_id, heard.source, datagrams=True)
     conn = request.look_for(machine, req, what)
@@ -110,11 +110,11 @@ def _on_rep(machine: "Machine", heard: Heard) -> Ignored | None:
     conn = _known(machine, heard)
     if conn is None or not conn.active:
         reason = RejectReason.INVALID_COMM_ID
-        machine.send(machine.path_to(heard), compose.rej_of(heard, reason))
+        machine.reply(heard, compose.rej_of(heard, reason))
         return Ignored.UNKNOWN
     if machine.registry.with_peer(heard.source, rep.local_qpn) not in (None, conn):
         reason = RejectReason.STALE_CONNECTION
-        machine.send(machine.path_to(heard), compose.rej_of(heard, reason))
+        machine.reply(heard, compose.rej_of(heard, reason))
         return Ignored.OUT_OF_STATE
     ignored = _step(machine, conn, Input.REP, heard)
     if conn.state is CMState.REP_RCVD and not conn.by_hand:
@@ -137,7 +137,7 @@ def _on_dreq(machine: "Machine", heard: Heard) -> Ignored | None:
     assert isinstance(dreq, DREQ)
     conn = _known(machine, heard)
     if conn is None:
-        machine.send(machine.path_to(heard), compose.drep_of(heard))
+        machine.reply(heard, compose.drep_of(heard))
         return Ignored.UNKNOWN
     if dreq.remote_qpn_eecn != conn.qpn:
         return Ignored.OUT_OF_STATE

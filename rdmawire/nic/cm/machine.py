@@ -128,9 +128,13 @@ class Machine:
         else:
             waiting.pop(conn.id, None)
 
-    def send(self, path: AddressHandle, message: bytes) -> None:
-        """Send a datagram to the manager at the end of a path."""
-        self.gsi.send(path, message, self.now)
+    def send(self, conn: Connection, message: bytes) -> None:
+        """Send a datagram to the peer's manager, in the connection's partition."""
+        self.gsi.send(conn.path, message, self.now, conn.pkey_index)
+
+    def reply(self, heard: Heard, message: bytes) -> None:
+        """Answer a datagram that is of no connection, in its partition."""
+        self.gsi.send(self.path_to(heard), message, self.now, heard.pkey_index)
 
     def tell(self, conn: Connection, what: CMEvent) -> None:
         """Tell the owner, if that wants to hear of this connection."""
@@ -149,9 +153,17 @@ class Machine:
         return Connection(number, self.random.getrandbits(64), path, service)
 
     def path_to(self, heard: Heard) -> AddressHandle:
-        """The way back to a sender; ``poll`` saw to it that there is one."""
+        """The way back to a sender; ``poll`` saw to it that there is one.
+
+        VLAN, priority, traffic class and RoCE's version are those of the datagram, as with Linux'
+        ib_init_ah_attr_from_wc.
+        """
         mac = self.neighbours(heard.source) or b""
-        return AddressHandle(mac, heard.source, heard.destination)
+        path = AddressHandle(mac, heard.source, heard.destination)
+        back = heard.back or path
+        return path._replace(
+            traffic_class=back.traffic_class, sl=back.sl, vlan=back.vlan, gid_type=back.gid_type
+        )
 
     def listener(self, service: int, *, datagrams: bool) -> Listener | None:
         """Who waits for requests of a service."""
@@ -211,7 +223,7 @@ class Machine:
             elif conn.tries:
                 conn.tries -= 1
                 self.timers.arm(conn, now + conn.period)
-                self.send(conn.path, conn.again)
+                self.send(conn, conn.again)
             else:
                 self.step(conn, Input.GIVEN_UP)
 

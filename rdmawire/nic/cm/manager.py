@@ -106,6 +106,7 @@ class ConnectionManager(Machine):
         conn.datagrams, conn.uc, conn.by_hand = datagrams, qp.type is QPType.UC, by_hand
         conn.offer = param
         conn.take_qp(qp)
+        conn.pkey_index = qp.attributes.pkey_index
         if datagrams:
             bring_up_datagrams(self.nic, qp, param.qkey)
         else:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from rdmawire.errors import WireError
+from rdmawire.nic.address import AddressHandle
 from rdmawire.nic.cm.gsi import Datagram
 from rdmawire.wire import cm, mad
 from rdmawire.wire.cm_request import (
@@ -44,13 +45,18 @@ _NO_ALTERNATE = AlternatePath()
 
 
 class Heard(NamedTuple):
-    """One message; ``rest`` is what follows the fixed part of a request."""
+    """One message; ``rest`` is what follows the fixed part of a request.
+
+    ``back`` and ``pkey_index`` are those of its datagram.
+    """
 
     source: bytes
     destination: bytes
     mad: MAD
     message: Message
     rest: tuple[Piece, ...] = ()
+    back: AddressHandle | None = None
+    pkey_index: int = 0
 
     @property
     def tid(self) -> int:
@@ -107,7 +113,8 @@ def read(datagram: Datagram) -> Heard | None:
     message, *rest = (piece for _, piece in placed)
     if not isinstance(message, Message):
         return None
-    return Heard(datagram.source, datagram.destination, head, message, tuple(rest))
+    source, destination, _, back, pkey_index = datagram
+    return Heard(source, destination, head, message, tuple(rest), back, pkey_index)
 
 
 def _is_cm(head: MAD) -> bool:

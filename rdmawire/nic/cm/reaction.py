@@ -22,57 +22,57 @@ Reaction = Callable[["Machine", Connection, Heard | None], None]
 
 def _send_req(machine: "Machine", conn: Connection, _: Heard | None) -> None:
     message = compose.req(conn, machine.nic.device, machine.settings)
-    machine.send(conn.path, conn.ask(message, machine.now))
+    machine.send(conn, conn.ask(message, machine.now))
 
 
 def _send_sidr_req(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, conn.ask(compose.sidr_req(conn), machine.now))
+    machine.send(conn, conn.ask(compose.sidr_req(conn, machine.nic.device), machine.now))
 
 
 def _send_rep(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, conn.ask(compose.rep(conn, machine.nic.device), machine.now))
+    machine.send(conn, conn.ask(compose.rep(conn, machine.nic.device), machine.now))
 
 
 def _send_rtu(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, compose.rtu(conn))
+    machine.send(conn, compose.rtu(conn))
 
 
 def _send_mra(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, compose.mra(conn, machine.settings))
+    machine.send(conn, compose.mra(conn, machine.settings))
 
 
 def _send_dreq(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, conn.ask(compose.dreq(conn), machine.now))
+    machine.send(conn, conn.ask(compose.dreq(conn), machine.now))
 
 
 def _send_drep(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, compose.drep(conn))
+    machine.send(conn, compose.drep(conn))
 
 
 def _send_sidr_rep(machine: "Machine", conn: Connection, _: Heard | None) -> None:
     conn.again = compose.sidr_rep(conn)
-    machine.send(conn.path, conn.again)
+    machine.send(conn, conn.again)
 
 
 def _send_again(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, conn.again)
+    machine.send(conn, conn.again)
 
 
 def _refuse(machine: "Machine", conn: Connection, _: Heard | None) -> None:
     message = compose.rej(conn, conn.reason, machine.nic.device, conn.last_words)
-    machine.send(conn.path, message)
+    machine.send(conn, message)
 
 
 def _refuse_late(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, compose.rej(conn, RejectReason.TIMEOUT, machine.nic.device))
+    machine.send(conn, compose.rej(conn, RejectReason.TIMEOUT, machine.nic.device))
 
 
 def _refuse_stale(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, compose.rej(conn, RejectReason.STALE_CONNECTION, machine.nic.device))
+    machine.send(conn, compose.rej(conn, RejectReason.STALE_CONNECTION, machine.nic.device))
 
 
 def _refuse_full(machine: "Machine", conn: Connection, _: Heard | None) -> None:
-    machine.send(conn.path, compose.rej(conn, RejectReason.NO_RESOURCES, machine.nic.device))
+    machine.send(conn, compose.rej(conn, RejectReason.NO_RESOURCES, machine.nic.device))
 
 
 def _take_rep(machine: "Machine", conn: Connection, heard: Heard | None) -> None:

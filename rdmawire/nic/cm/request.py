@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from rdmawire.nic.address import AddressHandle, is_ipv4, is_multicast
+from rdmawire.nic.address import LAST_PRIORITY, AddressHandle, is_ipv4, is_multicast
 from rdmawire.nic.cm import event
 from rdmawire.nic.cm.connection import Connection
 from rdmawire.nic.cm.message import CLASS_VERSION, Heard
@@ -83,13 +83,18 @@ def _no_hops(_: "Machine", __: REQ, what: Asked) -> bool:
     return what.heard.path.hop_limit == 0
 
 
+def _other_priority(_: "Machine", __: REQ, what: Asked) -> bool:
+    """RoCE has eight service levels, the priorities of a VLAN tag."""
+    return what.heard.path.sl > LAST_PRIORITY
+
+
 def _other_mtu(machine: "Machine", req: REQ, _: Asked) -> bool:
     most = machine.nic.device.profile.max_mtu
     return not MTU.OCTETS_256 <= req.path_packet_payload_mtu <= most
 
 
 def _other_partition(machine: "Machine", req: REQ, _: Asked) -> bool:
-    return req.p_key not in machine.nic.device.pkeys
+    return machine.nic.device.pkey_index_of(req.p_key) is None
 
 
 def _no_room(machine: "Machine", _: REQ, what: Asked) -> bool:
@@ -106,6 +111,7 @@ REFUSALS: tuple[tuple[RejectReason, Rule], ...] = (
     (_R.PRIMARY_REMOTE_GID_REJECTED, _other_gid),
     (_R.UNSUPPORTED_REQUEST, _other_sender),
     (_R.INVALID_PRIMARY_HOP_LIMIT, _no_hops),
+    (_R.INVALID_PRIMARY_SL, _other_priority),
     (_R.INVALID_PATH_MTU, _other_mtu),
     (_R.UNSUPPORTED_REQUEST, _other_partition),
     (_R.NO_RESOURCES, _no_room),
@@ -150,6 +156,7 @@ def connection_for(machine: "Machine", req: REQ, what: Asked) -> Connection:
     )
     conn = _passive(machine, what, handle)
     conn.peer_id = req.local_comm_id
+    conn.pkey_index = machine.nic.device.pkey_index_of(req.p_key) or 0
     conn.uc = req.transport_service_type == TransportService.UC
     conn.has_alternate = what.heard.has_alternate
     conn.psn = machine.random.getrandbits(24)
@@ -176,6 +183,7 @@ def look_for(machine: "Machine", req: SIDRREQ, what: Asked) -> Connection:
     """What this side knows of a peer that looks for a datagram service."""
     conn = _passive(machine, what, machine.path_to(what.heard))
     conn.peer_id = req.request_id
+    conn.pkey_index = what.heard.pkey_index
     conn.datagrams = True
     conn.timewait = machine.answer_time * (machine.settings.max_cm_retries + 1)
     conn.owner_timeout = conn.timewait

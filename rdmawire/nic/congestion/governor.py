@@ -6,13 +6,33 @@ and what else an answer is do not wait for it. A round trip is measured from a p
 once to the answer that covers it (of a packet sent again nobody knows which one was answered).
 """
 
+import math
 from collections import deque
 
 from rdmawire.nic.answer import answer
-from rdmawire.nic.congestion.scheme import Pacer, Scheme
+from rdmawire.nic.congestion.scheme import KILOBIT, UNSCHEDULED, Pacer, Scheme
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.requester import send
 from rdmawire.wire import psn as serial
+
+
+def govern(qp: QueuePair, scheme: Scheme | None) -> None:
+    """Have a scheme say how fast a queue pair sends, and its ``rate_limit`` how fast at most."""
+    limited = qp.attributes.rate_limit
+    chosen = UNSCHEDULED if scheme is None and limited else scheme
+    qp.govern(None if chosen is None else Governor(qp, chosen))
+
+
+def limit_rate(qp: QueuePair) -> None:
+    """Obey the ``rate_limit`` that a queue pair has now. ibv_modify_qp_rate_limit(3)."""
+    governor, limited = qp.governor, qp.attributes.rate_limit
+    if governor is None and not limited:
+        return
+    if governor is None or (governor.scheme is UNSCHEDULED and not limited):
+        govern(qp, None)
+    else:
+        governor.obey_limit()
+    qp.wake()
 
 
 class Governor:
@@ -24,8 +44,13 @@ class Governor:
         self.deadline: int | None = None
         self.place: int | None = None
         self._pacer = Pacer(scheme)
+        self.obey_limit()
         self._waits = False
         self._sent: deque[tuple[int, int]] = deque()  # next PSN and time, of packets sent once
+
+    def obey_limit(self) -> None:
+        """Send no faster than the queue pair's ``rate_limit`` (kbit/s) allows; 0 allows all."""
+        self._pacer.limit = self.qp.attributes.rate_limit * KILOBIT or math.inf
 
     def answer(self, frames: list[bytes], most: int) -> None:
         """Append answers, READ responses while the rate allows. It comes before ``send``."""

@@ -45,8 +45,8 @@ class Notifier:
     def frame(self, qp: QueuePair) -> bytes:
         """The CNP: to the peer's queue pair, with BECN and without a PSN."""
         qp.counters.np_cnp_sent += 1
-        if self._path is not qp.seal:
-            self._path, self._seal = qp.seal, self._sealing(qp.seal)
+        if self._path is not qp.response_seal:
+            self._path, self._seal = qp.response_seal, self._sealing(qp.response_seal)
         return self._seal.frame(Opcode.CNP, 0, CNP().build(), b"")
 
     def _sealing(self, path: Seal) -> Seal:

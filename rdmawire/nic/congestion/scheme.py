@@ -1,5 +1,6 @@
 """What every congestion control scheme does, and pacing by the rate that it gives."""
 
+import math
 from collections.abc import Mapping
 from errno import EINVAL
 from typing import Final, Protocol
@@ -12,6 +13,7 @@ SECOND = 1_000_000_000
 
 GIGABIT = 1_000_000_000
 MEGABIT = 1_000_000
+KILOBIT = 1_000
 """Bits."""
 
 RATE: Final = Real(1, 1e15)
@@ -67,21 +69,47 @@ SCHEME: Final = ("notified", "sent", "acknowledged", "next_timer", "handle_timer
 """What every scheme can do, by which one is known."""
 
 
+class Unscheduled:
+    """No congestion control: a flow that only a rate limit holds back."""
+
+    rate = math.inf
+
+    def notified(self, now: int) -> None:
+        """A CNP changes nothing."""
+
+    def sent(self, octets: int, now: int) -> None:
+        """Nothing is counted."""
+
+    def acknowledged(self, rtt: int, now: int) -> None:
+        """Nothing is measured."""
+
+    def next_timer(self) -> int | None:
+        """Nothing is ever due."""
+        return None
+
+    def handle_timer(self, now: int) -> None:
+        """Nothing is due."""
+
+
+UNSCHEDULED: Final = Unscheduled()
+
+
 class Pacer:
-    """When the next frame may go, at the rate that the scheme gives.
+    """When the next frame may go, at the rate that the scheme gives, or ``limit`` (bit/s) if less.
 
     What a frame took is rounded up to whole nanoseconds, so that no flow is ever too fast; a flow
     that rested does not catch up.
     """
 
-    __slots__ = ("free_at", "scheme")
+    __slots__ = ("free_at", "limit", "scheme")
 
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
         self.free_at = 0
+        self.limit = math.inf
 
     def sent(self, octets: int, now: int) -> None:
         """A frame of so many octets went at ``now``: the next waits as long as it took."""
-        time = -int(-octets * 8 * SECOND // self.scheme.rate)
+        time = -int(-octets * 8 * SECOND // min(self.scheme.rate, self.limit))
         self.free_at = max(self.free_at, now) + time
         self.scheme.sent(octets, now)

@@ -68,7 +68,7 @@ class Forger:
         return compose.req(self.asked, self.peer.nic.device, DEFAULTS)
 
     def sidr_req(self) -> None:
-        self.tell(compose.sidr_req(self.looked))
+        self.tell(compose.sidr_req(self.looked, self.peer.nic.device))
 
     def rep(self, conn: Connection, *, qpn: int = PEER_QPN, depth: int = 1) -> None:
         message = REP(

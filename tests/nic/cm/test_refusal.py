@@ -51,6 +51,7 @@ R = RejectReason
         (PrimaryPath, {"remote_gid": bytes(15) + b"\1"}, R.PRIMARY_REMOTE_GID_REJECTED),
         (PrimaryPath, {"local_gid": bytes(15) + b"\1"}, R.UNSUPPORTED_REQUEST),
         (PrimaryPath, {"hop_limit": 0}, R.INVALID_PRIMARY_HOP_LIMIT),
+        (PrimaryPath, {"sl": 8}, R.INVALID_PRIMARY_SL),
         (REQ, {"path_packet_payload_mtu": 0}, R.INVALID_PATH_MTU),
         (REQ, {"path_packet_payload_mtu": 6}, R.INVALID_PATH_MTU),
         (REQ, {"p_key": 0x1234}, R.UNSUPPORTED_REQUEST),
@@ -283,7 +284,9 @@ def test_no_more_are_kept_than_the_settings_say() -> None:
 def test_a_datagram_service_that_is_not_there(version: int, status: SIDRStatus) -> None:
     two = Two(listens=False)
     forger = Forger(two.server, two.client)
-    mad = changed(compose.sidr_req(forger.looked), MAD, class_version=version)
+    mad = changed(
+        compose.sidr_req(forger.looked, two.client.nic.device), MAD, class_version=version
+    )
     heard = answer(forger, mad)
     assert isinstance(heard.message, SIDRREP)
     assert (heard.message.status, heard.tid) == (status, forger.looked.tid)
