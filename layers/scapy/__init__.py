@@ -25,6 +25,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from rdmawire.layers.scapy.binding import bind, bind_iwarp, unbind, unbind_iwarp
+from rdmawire.layers.scapy.contrib import CNP_OPCODE, CNPPadding, cnp, opcode
 from rdmawire.layers.scapy.iwarp import MPA
 from rdmawire.layers.scapy.layer import Octets, TableLayer, layers
 from rdmawire.layers.scapy.session import IWARPSession
@@ -40,12 +41,16 @@ if TYPE_CHECKING:
 
 
 __all__ = [  # noqa: PLE0604 - the names of tables are text
+    "CNP_OPCODE",
     "MPA",
+    "CNPPadding",
     "IWARPSession",
     "Octets",
     "TableLayer",
     "bind",
     "bind_iwarp",
+    "cnp",
+    "opcode",
     "unbind",
     "unbind_iwarp",
     *_LAYERS,

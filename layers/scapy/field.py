@@ -13,6 +13,7 @@ from scapy.packet import Packet
 from scapy.volatile import RandBin, RandField, RandNum
 
 from rdmawire.errors import WireError
+from rdmawire.layers.scapy.renamed import WORDS
 from rdmawire.wire.header import Meaning, Row
 from rdmawire.wire.show import Kind, writer
 
@@ -40,6 +41,7 @@ class NumberField(BitField):
         """Internal form; :class:`WireError` for words that the row does not have."""
         if not isinstance(x, str):
             return super().any2i(pkt, x)
+        x = WORDS.get(x, x)
         numbers = {word: number for number, word in self._words(pkt).items()}
         if x not in numbers:
             near = ", ".join(get_close_matches(x, numbers)) or "a number"
@@ -126,10 +128,12 @@ class OctetsField(Field):
         super().__init__(row.name, default, f"{row.width // 8}s")
 
     def any2i(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
-        """The octets of an address, or octets as they are."""
+        """The octets of an address, given as text or as a number; octets as they are."""
+        kind = self.row.meaning.show.kind
+        if isinstance(x, int) and kind in _ADDRESSES and 0 <= x < 1 << self.row.width:
+            return x.to_bytes(self.sz, "big")
         if not isinstance(x, str):
             return x
-        kind = self.row.meaning.show.kind
         try:
             return _ADDRESSES[kind](x)
         except (KeyError, ValueError):

@@ -17,6 +17,7 @@ from scapy.packet import Packet
 
 from rdmawire.layers.scapy.field import field
 from rdmawire.layers.scapy.grouped import grouped, ungrouped
+from rdmawire.layers.scapy.renamed import FIELDS
 from rdmawire.layers.scapy.summary import SUMMARIES
 from rdmawire.wire.header import Header
 from rdmawire.wire.tables import tables
@@ -89,6 +90,10 @@ class TableLayer(PlannedLayer):
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **ungrouped(self.table, fields))
 
+    def delfieldval(self, attr: str) -> None:
+        """Forget what a field was set to, by its old name too, which Scapy itself does not know."""
+        super().delfieldval(self.deprecated_fields.get(attr, (attr,))[0])
+
     def header(self) -> Header:
         """The header itself, as :mod:`rdmawire.wire` has it."""
         return self.table.parse(self.self_build())
@@ -141,6 +146,7 @@ def _body(table: type[Header], more: tuple[Any, ...], computed: tuple[str, ...])
         "table": table,
         "rows": table.rows,
         "fields_desc": [*fields, *more],
+        "deprecated_fields": FIELDS.get(table, {}),
         "dispatch_hook": classmethod(_layer_or_raw),
         "summary_format": SUMMARIES.get(table, ""),
         "__doc__": table.__doc__,

@@ -38,6 +38,18 @@ class TransportLayer(TableLayer):
         steps = tuple(Step(table, table.SIZE) for table in found.headers)
         return steps + _datagram(octets, start)
 
+    def compute_icrc(self, p: bytes) -> bytes:
+        """The ICRC of ``p``, a BTH to the four bytes in the ICRC's place, as on the wire.
+
+        Scapy's own RoCE layer has it, and :meth:`pack_icrc`; building does without either.
+        """
+        return (icrc(self, p[: -ib.ICRC.SIZE]) or 0).to_bytes(ib.ICRC.SIZE, "big")
+
+    @staticmethod
+    def pack_icrc(icrc: int) -> bytes:
+        """The bytes of a CRC-32 in the order in which an ICRC is sent, the lowest first."""
+        return (icrc & 0xFFFFFFFF).to_bytes(ib.ICRC.SIZE, "little")
+
     def post_dissect(self, s: bytes) -> bytes:
         """Take ICRC and pad off the end."""
         self.raw_packet_cache = None  # what is behind the payload is not in it
