@@ -13,7 +13,24 @@ ENOTSUPP: Final = 524  # the kernel's own, which errno has no name for
 _NAMES: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
 
 
-class RdmaError(Exception):
+def _copied(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    """An error of this class, as it is before its attributes are set."""
+    return kind.__new__(kind, *args)
+
+
+class Copyable(BaseException):
+    """An error that can be pickled and copied, whatever its constructor takes.
+
+    Python makes an error anew from ``args``, as the constructor's arguments: from the text, for a
+    class that makes its text from other values. That fails, and in a worker of
+    ``multiprocessing.Pool`` leaves the caller waiting for ever. Here the constructor is not called.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _copied, (type(self), self.args), vars(self)
+
+
+class RdmaError(Copyable, Exception):
     """Root of all errors that rdmawire raises on purpose."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rdmawire.errors import RdmaError
+from rdmawire.errors import Copyable, RdmaError
 from rdmawire.nearest import nearest
 from rdmawire.screen import safe
 from rdmawire.traffic.scenario.model import Mark
@@ -45,7 +45,7 @@ class ScenarioError(RdmaError):
         super().__init__("\n".join(self.lines))
 
 
-class Unread(Exception):
+class Unread(Copyable, Exception):
     """Something could not be read, and that was told."""
 
 
@@ -69,10 +69,10 @@ class Misread(Unread):
         self.found = found
         self.expected = expected
         self.word = word
-        self.known = known
+        self.known = tuple(known)
 
 
-class Unfit(ValueError):
+class Unfit(Copyable, ValueError):
     """A text that is not what it should be.
 
     ``expected`` says what it should be, if that is not what is always said; ``word`` and ``known``
@@ -83,7 +83,7 @@ class Unfit(ValueError):
         super().__init__(expected)
         self.expected = expected
         self.word = word
-        self.known = known
+        self.known = tuple(known)
 
 
 class Mistakes:
