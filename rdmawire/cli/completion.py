@@ -3,10 +3,11 @@
 import click
 from click.shell_completion import get_completion_class
 
+from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.program import cli
 
 
-@click.command("completion")
+@click.command("completion", cls=OnceCommand)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
     """Print the lines that make SHELL complete commands, options and field names.

@@ -13,12 +13,13 @@ from rdmawire.cli import option
 from rdmawire.cli.captures import Demands, Run
 from rdmawire.cli.export import FORMS, Export
 from rdmawire.cli.form import Form
+from rdmawire.cli.once import OnceCommand
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
 
 
-@click.command("dissect")
+@click.command("dissect", cls=OnceCommand)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option(
     "-r",

@@ -4,10 +4,11 @@ import click
 
 from rdmawire.analysis.fields import FieldInfo, fields
 from rdmawire.analysis.objects import dumped
+from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.streams import complain
 
 
-@click.command("fields")
+@click.command("fields", cls=OnceCommand)
 @click.argument("pattern", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def command(pattern: str, as_json: bool) -> int:

@@ -13,6 +13,7 @@ from rdmawire.analysis.moment import duration_ns
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import option
+from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.suffix import by_own_name, check_suffix
@@ -74,7 +75,7 @@ def _psn(text: str) -> int:
     return number
 
 
-@click.command("gen")
+@click.command("gen", cls=OnceCommand)
 @click.argument("verb", metavar="VERB", type=click.Choice([verb.value for verb in Verb]))
 @click.option(
     "-w", "--write", "path", required=True, metavar="FILE",

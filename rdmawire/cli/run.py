@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.shown import octets_of_input, print_keys, print_list, print_schema, text_of_word
@@ -38,7 +39,7 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
     return [*found, CompletionItem(start, type="file")]
 
 
-@click.command("run")
+@click.command("run", cls=OnceCommand)
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...", shell_complete=_complete)
 @click.option("--list", "listing", is_flag=True, help="List the scenarios that come with rdmawire.")
 @click.option("--show", is_flag=True, help="Print what stands in each SCENARIO.")

@@ -17,6 +17,7 @@ from rdmawire.capture.refusal import shown, write_refusal
 from rdmawire.cli import option
 from rdmawire.cli.aligned import show
 from rdmawire.cli.counting import Counted, Counting
+from rdmawire.cli.once import OnceCommand
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
@@ -45,7 +46,7 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
     return path
 
 
-@click.command("stats")
+@click.command("stats", cls=OnceCommand)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @option.DISPLAY_FILTER
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -22,6 +22,7 @@ from rdmawire.analysis.vectors.search import (
 )
 from rdmawire.capture import Record
 from rdmawire.capture.source import STREAM
+from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.streams import complain
 from rdmawire.nearest import offer
 from rdmawire.screen import quoted, safe
@@ -41,7 +42,7 @@ def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> lis
     return [CompletionItem(name) for name in known if name.lower().startswith(start.lower())]
 
 
-@click.command("vectors")
+@click.command("vectors", cls=OnceCommand)
 @click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=_complete)
 @click.option("-x", "--hex", "octets", is_flag=True, help="Print the frames, a line of hex each.")
 @click.option(

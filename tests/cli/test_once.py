@@ -1,0 +1,31 @@
+"""An option given twice is refused by every command, unless several are meant to be."""
+
+from collections.abc import Iterator
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rdmawire.cli.program import _COMMANDS, cli
+
+
+def _single() -> Iterator[tuple[str, str]]:
+    """Every option of every command that takes one value, and takes it once."""
+    for name, (module, _) in _COMMANDS.items():
+        for option in import_module(module).command.params:
+            if isinstance(option, click.Option) and not (option.is_flag or option.multiple):
+                yield name, option.opts[-1]
+
+
+@pytest.mark.parametrize(("command", "option"), [*_single()])
+def test_of_two_values_none_is_dropped_in_silence(command: str, option: str) -> None:
+    done = CliRunner().invoke(cli, [command, option, "1", option, "2"])
+    assert done.exit_code == 2
+    assert "is given 2 times; give it once" in done.output
+
+
+def test_options_that_may_come_again_still_do() -> None:
+    words = ["dissect", "-T", "fields", "-e", "ip.src", "-e", "ip.dst", "no-such.pcap"]
+    done = CliRunner().invoke(cli, words)
+    assert "times" not in done.output
