@@ -71,6 +71,7 @@ def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
     qp.fail()
     qp.inbound.fall_silent()
     if reaction.nak is not None:
+        qp.inbound.parting = True
         qp.inbound.owed.append(Acknowledge(psn, qp.inbound.msn, Ack.NAK, reaction.nak))
 
 

@@ -11,7 +11,6 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.gather import Inline, gather
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
-from rdmawire.nic.state import QPState
 from rdmawire.nic.work import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local
 from rdmawire.wire import psn as serial
 
@@ -19,7 +18,7 @@ from rdmawire.wire import psn as serial
 def held(qp: QueuePair, wqe: Wqe) -> bool:
     """Whether work must not be begun yet."""
     queue = qp.sq
-    if qp.state is not QPState.RTS or qp.halted or queue.in_flight >= qp.most_in_flight:
+    if not qp.begins or qp.halted or queue.in_flight >= qp.most_in_flight:
         return True
     verb = wqe.verb
     if verb.ends_use and _in_use(qp, wqe):

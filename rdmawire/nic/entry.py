@@ -30,7 +30,6 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
     if mask & QPAttrMask.SQ_PSN:
         qp.sq.reset(new.sq_psn)
     if state is QPState.ERR:
-        qp.inbound.fall_silent()
         qp.fail()
     elif state is not qp.state:
         _ENTRIES.get(state, QueuePair.enter)(qp, state)

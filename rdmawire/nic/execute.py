@@ -101,11 +101,11 @@ def _sink_fault(qp: QueuePair, role: Role, sink: Piece | Gather) -> Fault:
 
 
 def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
-    """The next packet of the message is expected."""
+    """The next packet of the message is expected; AckReq is of services that acknowledge."""
     inbound = qp.inbound
     inbound.epsn = (inbound.epsn + 1) % MODULUS
     inbound.refused = False
-    if request.ackreq:
+    if request.ackreq and qp.service.reliable:
         inbound.ack_due = True
         qp.device.ready[qp] = None
     return None

@@ -186,6 +186,7 @@ class Inbound:
         "incoming",
         "msn",
         "owed",
+        "parting",
         "reads",
         "recv",
         "refused",
@@ -208,6 +209,7 @@ class Inbound:
         """
         self.before_responses = self.ack_psn if keeps_ack else serial.add(psn, -1)
         self.response_end = psn
+        self.parting = False
         self.fall_silent()
         self.resources.clear()
         self.epsn = psn
@@ -218,12 +220,14 @@ class Inbound:
         self.target = NOTHING
         self.denied: Denied | None = None
 
-    def fall_silent(self) -> None:
-        """Owe no answer any more."""
-        self.owed.clear()
-        self.reads = 0
+    def fall_silent(self, *, final: bool = False) -> None:
+        """Owe no answer any more; ``final``: but a NAK that ended the queue pair, and before it."""
         self.cnps_due = 0
-        self.ack_due = False
+        self.starved = False
+        if not (final and self.parting):
+            self.owed.clear()
+            self.reads = 0
+            self.ack_due = self.parting = False
 
     def owe(self, answer: ReadResponse | AtomicResponse) -> None:
         """Answer in turn."""

@@ -16,7 +16,7 @@ from rdmawire.nic.address import check_address
 from rdmawire.nic.device import GSI_QPN
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.service import SERVICES, ServiceType
-from rdmawire.nic.state import QPState, QPType
+from rdmawire.nic.state import QPType
 from rdmawire.nic.work import (
     ATOMIC_SIZE,
     FENCE,
@@ -46,7 +46,7 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
 
     ``VerbsError`` for work that the queue pair does not take; it says what was found.
     """
-    if not qp.takes_sends:
+    if not qp.conduct.post_send:
         raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
     try:
         for rule in RULES[qp.type].get(wr.opcode, _NOT_HERE):
@@ -88,8 +88,9 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> None:
     """``VerbsError`` for a receive that the queue pair does not take."""
     if not qp.service.receives or qp.srq is not None:
         raise VerbsError(f"QP {qp.number:#x} has no receive queue of its own", EINVAL)
-    if qp.state is QPState.RESET:
-        raise VerbsError(f"QP {qp.number:#x} is in RESET: receives need INIT or later", EINVAL)
+    if not qp.conduct.post_recv:
+        state = qp.state.name
+        raise VerbsError(f"QP {qp.number:#x} is in {state}: receives need INIT or later", EINVAL)
     check_receive(wr, qp.cap.max_recv_sge)
     if qp.recv_slots.held >= qp.cap.max_recv_wr and qp.free_receives < 1:
         done = qp.recv_slots.unpolled()

@@ -31,7 +31,7 @@ from rdmawire.nic.seal import ACKREQ, Seal
 from rdmawire.nic.service import SERVICES
 from rdmawire.nic.slots import Slots
 from rdmawire.nic.srq import SharedReceiveQueue
-from rdmawire.nic.state import MigrationState, QPState, QPType
+from rdmawire.nic.state import CONDUCT, Answers, MigrationState, QPState, QPType
 from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import BTH
@@ -79,14 +79,15 @@ class QueuePair:
         "ackreq",
         "ask_after",
         "attributes",
+        "begins",
         "cap",
+        "conduct",
         "counters",
         "credit_limit",
         "dest_qp",
         "device",
         "drained",
         "established",
-        "flushes",
         "governor",
         "halted",
         "inbound",
@@ -122,7 +123,6 @@ class QueuePair:
         "srq",
         "state",
         "takes_packets",
-        "takes_sends",
         "type",
         "unasked",
         "ways_to_peer",
@@ -141,13 +141,13 @@ class QueuePair:
         self.recv_pd = self.pd if self.srq is None or own else self.srq.pd
         grh = kind is QPType.UD or device.profile.receives_have_grh
         self.receive_flags = WCFlags.GRH.value if grh else 0
+        self.inbound = Inbound()
         self.enter(QPState.RESET)
         self.attributes = QPAttributes(cap=init.cap)
         self.sq = SendQueue()
         self.rq: deque[RecvWR] = deque()
         self.send_slots = Slots(device.profile)
         self.recv_slots = Slots(device.profile)
-        self.inbound = Inbound()
         self.seal = self.response_seal = Seal((), BTH())
         self.request_encapsulation = PLAIN
         self.patience = Patience(device, self)
@@ -206,12 +206,12 @@ class QueuePair:
     # The state, and attributes as packets need them.
 
     def enter(self, state: QPState) -> None:
-        """Be in a state, and keep ready what each packet asks of it. IBA 10.3.1."""
+        """Be in a state, and do what its row of :data:`CONDUCT` says from now on."""
         self.state = state
-        self.takes_packets = state in _TAKES_PACKETS
-        self.takes_sends = state in _TAKES_SENDS
-        self.sends = state in _SENDS
-        self.flushes = state in _FLUSHES
+        self.conduct = conduct = CONDUCT[state]
+        self.takes_packets, self.sends, self.begins = conduct.packets, conduct.send, conduct.begin
+        if conduct.answers is not Answers.ALL:
+            self.inbound.fall_silent(final=conduct.answers is Answers.FINAL)
 
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
@@ -301,7 +301,7 @@ class QueuePair:
         """Queue checked work; in an error state it ends at once."""
         wqe = Wqe(wr)
         self.send_slots.held += 1
-        if self.flushes:
+        if self.conduct.flush_send:
             self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
         else:
             self.sq.posted.append(wqe)
@@ -310,7 +310,7 @@ class QueuePair:
     def post_recv(self, wr: RecvWR) -> None:
         """Queue a checked receive; in the error state it ends at once."""
         self.recv_slots.held += 1
-        if self.state is QPState.ERR and not self._keeps_receives:
+        if self.conduct.flush_recv and not self._keeps_receives:
             self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)
         else:
             self.rq.append(wr)
@@ -446,7 +446,7 @@ class QueuePair:
         self.patience.stop()
         self.page_wait.stop()
         self.flush_sends()
-        if state is QPState.ERR:
+        if self.conduct.flush_recv:
             self._flush_receives()
 
     def flush_sends(self) -> None:
@@ -487,9 +487,3 @@ class QueuePair:
     def wake(self) -> None:
         """Something may be sent: stand in the order of sending."""
         self.device.ready[self] = None
-
-
-_TAKES_PACKETS = frozenset({QPState.RTR, QPState.RTS, QPState.SQD, QPState.SQE})
-_TAKES_SENDS = frozenset({QPState.RTS, QPState.SQD, QPState.SQE, QPState.ERR})
-_SENDS = frozenset({QPState.RTS, QPState.SQD})
-_FLUSHES = frozenset({QPState.ERR, QPState.SQE})

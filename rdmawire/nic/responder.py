@@ -75,7 +75,11 @@ def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -
 
 
 def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
-    """The receive in use ends with an error, or else an event tells; then all the rest ends."""
+    """The receive in use ends with an error, or else an event tells; then all the rest ends.
+
+    What is answered to the request, and to those before it, still leaves.
+    """
+    qp.inbound.parting = reaction.nak is not None or reaction.acknowledged
     recv, qp.inbound.recv = qp.inbound.recv, NO_RECEIVE
     if recv is not NO_RECEIVE and reaction.status is not None:
         qp.complete_receive(recv, reaction.status)

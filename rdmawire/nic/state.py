@@ -1,6 +1,8 @@
 """States and types of queue pairs, with libibverbs' numbers. IBA 10.3.1."""
 
-from enum import IntEnum
+from enum import Enum, IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 
 class QPState(IntEnum):
@@ -13,6 +15,34 @@ class QPState(IntEnum):
     SQD = 4
     SQE = 5
     ERR = 6
+
+
+class Answers(Enum):
+    """Which answers of a responder may leave: ACKs, NAKs, responses and CNPs."""
+
+    NONE = "none"
+    FINAL = "the NAK that ended the queue pair, and what stands before it"
+    ALL = "all"
+
+
+class Conduct(NamedTuple):
+    """What may enter and leave a queue pair in some state, and what may be posted. IBA 10.3.1.
+
+    ``post_recv`` and ``post_send`` say that work may be posted, ``flush_recv`` and ``flush_send``
+    that it completes at once with a flush error, with what was queued before. ``packets`` says that
+    requests, responses and CNPs of the peer are taken; a message in the middle goes on while they
+    are, and its receive is flushed with the others. ``answers`` may leave; ``begin`` says that
+    posted sends begin, ``send`` that sends that were begun go on, and are sent again.
+    """
+
+    post_recv: bool = False
+    post_send: bool = False
+    flush_recv: bool = False
+    flush_send: bool = False
+    packets: bool = False
+    answers: Answers = Answers.NONE
+    begin: bool = False
+    send: bool = False
 
 
 class QPType(IntEnum):
@@ -32,3 +62,28 @@ class MigrationState(IntEnum):
     MIGRATED = 0
     REARM = 1
     ARMED = 2
+
+
+_ALL: Final = Answers.ALL
+CONDUCT: Final = MappingProxyType(
+    {
+        QPState.RESET: Conduct(),
+        QPState.INIT: Conduct(post_recv=True),
+        QPState.RTR: Conduct(post_recv=True, packets=True, answers=_ALL),
+        QPState.RTS: Conduct(
+            post_recv=True, post_send=True, packets=True, answers=_ALL, begin=True, send=True
+        ),
+        QPState.SQD: Conduct(post_recv=True, post_send=True, packets=True, answers=_ALL, send=True),
+        QPState.SQE: Conduct(
+            post_recv=True, post_send=True, flush_send=True, packets=True, answers=_ALL
+        ),
+        QPState.ERR: Conduct(
+            post_recv=True,
+            post_send=True,
+            flush_recv=True,
+            flush_send=True,
+            answers=Answers.FINAL,
+        ),
+    }
+)
+"""State to what a queue pair does in it."""
