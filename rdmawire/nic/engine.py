@@ -9,7 +9,7 @@ from threading import get_ident
 
 from rdmawire.memory.argument import as_bytes, check_kind, check_time
 from rdmawire.nic.admission import refused
-from rdmawire.nic.answer import answer
+from rdmawire.nic.arbiter import transmit
 from rdmawire.nic.completer import complete
 from rdmawire.nic.encapsulation import Encapsulation
 from rdmawire.nic.event import CommunicationEstablished, Event
@@ -18,7 +18,6 @@ from rdmawire.nic.migration import heard
 from rdmawire.nic.multicast import MULTICAST_QPN
 from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
-from rdmawire.nic.requester import send
 from rdmawire.nic.responder import CONGESTION, MALFORMED, ROLES, respond
 from rdmawire.nic.retry import paged_in, timed_out
 from rdmawire.nic.role import Role
@@ -140,9 +139,10 @@ class Nic(Verbs):
         while ready and len(frames) < most:
             qp = next(iter(ready))
             del ready[qp]
-            _answer(qp, frames, most)
-            if qp.sends and not qp.patience.resting:
-                _send(qp, frames, most)
+            if qp.governor is None:
+                transmit(qp, frames, most)
+            else:
+                qp.governor.transmit(frames, most)
             if len(frames) >= most:
                 ready[qp] = None
         if self.groups:
@@ -243,19 +243,3 @@ def _marked(qp: QueuePair) -> None:
     qp.counters.np_ecn_marked_roce_packets += 1
     if qp.notifier is not None:
         qp.notifier.marked(qp)
-
-
-def _answer(qp: QueuePair, frames: list[bytes], most: int) -> None:
-    """Answer at the rate of the network, where somebody governs it, or at that of the link."""
-    if qp.governor is None:
-        answer(qp, frames, most)
-    else:
-        qp.governor.answer(frames, most)
-
-
-def _send(qp: QueuePair, frames: list[bytes], most: int) -> None:
-    """Send at the rate of the network, where somebody governs it, or at that of the link."""
-    if qp.governor is None:
-        send(qp, frames, most)
-    else:
-        qp.governor.send(frames, most)

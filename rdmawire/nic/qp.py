@@ -71,12 +71,14 @@ class QueuePair:
     ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
     receives: a shared receive queue has its own (IBA 10.2.9).
     ``halted`` says that no work begins any more: what failed ends in its turn. ``counters`` are
-    those that drivers have: :mod:`rdmawire.nic.hw_counters`.
+    those that drivers have: :mod:`rdmawire.nic.hw_counters`. ``answers_ahead`` is how many bytes
+    more of answers than of requests left while both had something to send.
     """
 
     __slots__ = (
         "access",
         "ackreq",
+        "answers_ahead",
         "ask_after",
         "attributes",
         "begins",
@@ -159,6 +161,7 @@ class QueuePair:
         self.halted = self.established = self.drained = False
         reliable = self.service.reliable
         self.unasked = self.ask_after = device.profile.packets_per_ack - 1
+        self.answers_ahead = 0
         self.counters = QPCounters()
         self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
         self.take_attributes()

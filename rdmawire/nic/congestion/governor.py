@@ -10,6 +10,7 @@ import math
 from collections import deque
 
 from rdmawire.nic.answer import answer
+from rdmawire.nic.arbiter import transmit
 from rdmawire.nic.congestion.scheme import KILOBIT, UNSCHEDULED, Pacer, Scheme
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.requester import send
@@ -52,43 +53,38 @@ class Governor:
         """Send no faster than the queue pair's ``rate_limit`` (kbit/s) allows; 0 allows all."""
         self._pacer.limit = self.qp.attributes.rate_limit * KILOBIT or math.inf
 
-    def answer(self, frames: list[bytes], most: int) -> None:
-        """Append answers, READ responses while the rate allows. It comes before ``send``."""
-        now, pacer, inbound = self.qp.device.now, self._pacer, self.qp.inbound
+    def transmit(self, frames: list[bytes], room: int) -> None:
+        """Append what may go, until there are ``room`` frames, and come back for the next.
+
+        Data of answers and of requests go in turn, while the rate allows.
+        """
+        now, pacer, before = self.qp.device.now, self._pacer, -1
         self._waits = False
-        while len(frames) < most:
-            data = inbound.gives_data
-            if data and pacer.free_at > now:
-                self._waits = True
+        while before < len(frames) < room:
+            self._answer_at_once(frames, room)
+            if pacer.free_at > now:
+                self._waits = self.qp.sends or self.qp.inbound.gives_data
                 break
             before = len(frames)
-            answer(self.qp, frames, before + 1)
-            if len(frames) == before:
-                break
-            if data:
+            transmit(self.qp, frames, min(before + 1, room), self._send)
+            if len(frames) > before:
                 pacer.sent(len(frames[-1]), now)
         self._plan()
 
-    def send(self, frames: list[bytes], most: int) -> None:
-        """Append frames while the rate allows, and have the engine come back for the next."""
-        now, pacer = self.qp.device.now, self._pacer
-        while len(frames) < most:
-            if pacer.free_at > now:
-                self._waits = True
-                break
-            if not self._send_one(frames):
-                break
-            pacer.sent(len(frames[-1]), now)
-        self._plan()
+    def _answer_at_once(self, frames: list[bytes], room: int) -> None:
+        """Append answers that are no data: they do not wait."""
+        before = -1
+        while before < len(frames) < room and not self.qp.inbound.gives_data:
+            before = len(frames)
+            answer(self.qp, frames, before + 1)
 
-    def _send_one(self, frames: list[bytes]) -> bool:
-        """Append one frame, if there is any to send."""
-        queue, before = self.qp.sq, len(frames)
+    def _send(self, qp: QueuePair, frames: list[bytes], room: int) -> None:
+        """Append a request, if there is any to send."""
+        queue = qp.sq
         in_flight = queue.in_flight
-        send(self.qp, frames, before + 1)
+        send(qp, frames, room)
         if queue.in_flight > in_flight:
-            self._sent.append((serial.add(queue.unacked_psn, queue.in_flight), self.qp.device.now))
-        return len(frames) > before
+            self._sent.append((serial.add(queue.unacked_psn, queue.in_flight), qp.device.now))
 
     def acknowledged(self) -> None:
         """The queue moved on: tell how long the newest packet that it passed took."""
