@@ -28,6 +28,9 @@ ICRC_STATUS = Derived(
 ICRC_EXPECTED = Derived(
     "rdmawire.icrc.expected", HEX, "the ICRC that a bad one should have been", 32, "IBA 7.8.1"
 )
+ICRC_NOTE = Derived(
+    "rdmawire.icrc.note", TEXT, "by which rule an ICRC is good that the standard calls bad", 0
+)
 VCRC_STATUS = Derived(
     "rdmawire.vcrc.status",
     TEXT,

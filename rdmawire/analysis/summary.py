@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from rdmawire.analysis.derived import CUT, MPA_NOTE, TERMINATE_NOTE
+from rdmawire.analysis.derived import CUT, ICRC_NOTE, MPA_NOTE, TERMINATE_NOTE
 from rdmawire.analysis.frame import seconds
 from rdmawire.analysis.mood import Mood
 from rdmawire.analysis.node import Dissection, Node
@@ -121,7 +121,7 @@ def _notes(frame: Dissection) -> Iterator[str]:
     """What is missing, and what a peer does its own way."""
     for node in frame.nodes:
         for field, value in node.extras:
-            if field in (CUT, MPA_NOTE, TERMINATE_NOTE):
+            if field in (CUT, ICRC_NOTE, MPA_NOTE, TERMINATE_NOTE):
                 yield f"[{field.text(value)}]"
 
 

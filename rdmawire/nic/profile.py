@@ -192,6 +192,9 @@ class Profile:
     """Mistakes that it makes besides."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
+    flush_icrc_covers_headers_twice: bool
+    """Whether the ICRC of a FLUSH covers its headers twice, sent and received, as in Linux, whose
+    table of opcodes does not say where the payload of FLUSH begins. IBA 7.8.1."""
     page_fault_ns: int
     """How long (ns) a page of an on-demand region takes to come. 0: it is there at once, and
     nothing of it shows on the wire. Else a responder answers with an RNR NAK, as mlx5 does."""
@@ -259,6 +262,7 @@ IBTA: Final = Profile(
     receives_have_grh=False,
     unsupported=frozenset(),
     local_inv_waits=False,
+    flush_icrc_covers_headers_twice=False,
     page_fault_ns=0,
     memory_management_error=WCStatus.MW_BIND_ERR,  # its name in libibverbs
 )
@@ -330,6 +334,7 @@ RXE_6_12: Final = Profile(
     receives_have_grh=True,
     unsupported=frozenset(),
     local_inv_waits=True,
+    flush_icrc_covers_headers_twice=True,
     page_fault_ns=0,
     memory_management_error=WCStatus.LOC_QP_OP_ERR,
 )

@@ -261,7 +261,9 @@ class QueuePair:
         headers = headers_to(handle, self.device.mac, port, encapsulation)
         migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
         migreq = migrated and self.device.profile.migrates
-        return Seal(headers, BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq)))
+        bth = BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq))
+        twice = self.device.profile.flush_icrc_covers_headers_twice
+        return Seal(headers, bth, flush_twice=twice)
 
     def _source_port(self, handle: AddressHandle, dest_qp: int) -> int:
         if self.device.profile.ports_by_qpn and not self.service.connected:

@@ -127,7 +127,7 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
     word = serial.add(wqe.psn, wqe.answered) | qp.ask(ends=True)
     qp.sq.outstanding_reads += 1
     qp.sq.advance(wqe, wqe.packets)
-    frames.append(qp.seal.frame(opcodes.only, word, more, payload))
+    frames.append(qp.seal.request(opcodes.only, word, more, payload))
 
 
 def _frame(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:

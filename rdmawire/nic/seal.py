@@ -14,10 +14,11 @@ from isal.isal_zlib import crc32
 
 from rdmawire.nic.head import HEAD_OF_BTH, MOST_HEADS, word_offset
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, GRH
-from rdmawire.wire.icrc import ONES_FOR_LRH, mask
+from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.icrc import ONES_FOR_LRH, icrc_headers_twice, mask
 from rdmawire.wire.inet import IPv4, IPv6
 from rdmawire.wire.layout import Piece
+from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
 
@@ -40,12 +41,13 @@ class Seal:
     """Makes the frames of one path.
 
     ``headers`` stand before the BTH, from Ethernet on. ``bth`` has what all packets share: the
-    P_Key and the destination QP.
+    P_Key and the destination QP. ``flush_twice`` has the ICRC of a FLUSH cover its headers twice.
     """
 
-    __slots__ = ("_heads", "bth", "headers")
+    __slots__ = ("_heads", "bth", "flush_twice", "headers")
 
-    def __init__(self, headers: tuple[Header, ...], bth: BTH) -> None:
+    def __init__(self, headers: tuple[Header, ...], bth: BTH, *, flush_twice: bool = False) -> None:
+        self.flush_twice = flush_twice
         self.headers = headers
         self.bth = bth
         self._heads: dict[int, Head] = {}  # by length, SE and opcode in one number
@@ -69,6 +71,20 @@ class Seal:
         head, crc = self._heads.get(key) or self._made(key, opcode, length, se)
         tail = b"".join((pack_word(word), extended, payload, PADS[length & 3]))
         return b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little")))
+
+    def request(self, opcode: int, word: int, extended: bytes, payload: Octets) -> bytes:
+        """A request of one packet, as :meth:`frame` has it."""
+        frame = self.frame(opcode, word, extended, payload)
+        if self.flush_twice and opcode == Opcode.RC_FLUSH:
+            return _covered_twice(frame, len(frame) - len(extended) - BTH.SIZE - ICRC.SIZE)
+        return frame
+
+
+def _covered_twice(frame: bytes, bth: int) -> bytes:
+    """A frame of no payload with the ICRC that Linux gives a FLUSH; its BTH is at ``bth``."""
+    end = len(frame) - ICRC.SIZE
+    icrc = icrc_headers_twice(int.from_bytes(frame[end:], "big"), frame[bth:end])
+    return frame[:end] + icrc.to_bytes(ICRC.SIZE, "big")
 
 
 PADS = (b"", b"\0\0\0", b"\0\0", b"\0")

@@ -84,6 +84,7 @@ class Flow:
     ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
     opcode, or with a payload that their operation does not have: all behind the BTH is payload.
     ``origin`` is what completions of datagrams say of the link (:func:`origin_of`).
+    ``headers_twice`` says that the ICRC covers the headers twice.
     ``ways`` is for the engine: who takes them, by which row.
     """
 
@@ -91,6 +92,7 @@ class Flow:
         "bth",
         "encapsulation",
         "headers",
+        "headers_twice",
         "layout",
         "malformed",
         "marked",
@@ -104,6 +106,7 @@ class Flow:
     def __init__(
         self, bth: BTH, headers: tuple[Piece, ...], layout: Layout, *, malformed: bool = False
     ) -> None:
+        self.headers_twice = False
         self.bth = bth
         self.malformed = malformed
         self.shape: Shape = _MALFORMED[bth.opcode] if malformed else SHAPES[bth.opcode]
@@ -152,6 +155,7 @@ class Unsealer:
     """Opens the frames that come to one port.
 
     ``is_mine`` says of the headers before the BTH whether their addresses are the port's.
+    ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
     ``take_raw`` is given frames without a BTH, and returns whether it took them: those are not
     dropped.
     """
@@ -161,7 +165,10 @@ class Unsealer:
         is_mine: Callable[[tuple[Piece, ...]], bool],
         drops: Counter[Drop],
         take_raw: Callable[[bytes], bool] = lambda _: False,
+        *,
+        flush_twice: bool = False,
     ) -> None:
+        self._flush_twice = flush_twice
         self._is_mine = is_mine
         self._take_raw = take_raw
         self._drops = drops
@@ -179,7 +186,10 @@ class Unsealer:
     def unseal(self, flow: Flow, frame: bytes) -> Arrival | None:
         """The packet in a frame of this flow; ``None`` where its ICRC is bad."""
         read, start, payload, pad, end, crc = flow.layout
-        if len(frame) < end or crc32(frame[start:end], crc) != RESIDUE:
+        state = crc32(frame[start:end], crc)
+        if flow.headers_twice:
+            state = _headers_twice(frame, start, end, crc)
+        if len(frame) < end or state != RESIDUE:
             self._drops[Drop.ICRC] += 1
             return None
         (word,) = _read_word(frame, start)
@@ -199,6 +209,7 @@ class Unsealer:
         if reason := self._refused(parsed, malformed=malformed):
             return self._drop(reason)
         flow = _flow(frame, parsed, malformed=malformed)
+        flow.headers_twice = self._flush_twice and flow.bth.opcode == Opcode.RC_FLUSH
         if flow.layout.word == head and not _has_checksum(parsed):
             self._keep(frame[:head], flow)
         return flow
@@ -251,6 +262,13 @@ def _malformed_request(frame: bytes) -> roce.Frame | None:
 
 
 _VENDOR = bytes([Service.VENDOR_6 << 5])
+
+
+def _headers_twice(frame: bytes, start: int, end: int, crc: int) -> int:
+    """The CRC's state behind an ICRC that covers the headers twice; none of them is payload."""
+    last, bth = end - ICRC.SIZE, start - HEAD_OF_BTH
+    crc = crc32(frame[bth:last], crc32(frame[start:last], crc))
+    return crc32(frame[last:end], crc)
 
 
 def _flow(frame: bytes, parsed: roce.Frame, *, malformed: bool) -> Flow:

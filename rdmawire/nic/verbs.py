@@ -89,7 +89,12 @@ class Verbs(Port):
         self._gids = checked_gids(gids, profile)
         self.device = Device(mac, space, profile, clients, random)
         self.groups = MulticastGroups(profile)
-        self._unsealer = Unsealer(self._is_mine, self.device.drops, self._take_raw)
+        self._unsealer = Unsealer(
+            self._is_mine,
+            self.device.drops,
+            self._take_raw,
+            flush_twice=profile.flush_icrc_covers_headers_twice,
+        )
         self.device.forget_flows = self._unsealer.forget
         self._rules: list[FlowRule] = []
         self._numbers = qpns(random)

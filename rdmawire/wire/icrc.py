@@ -150,6 +150,17 @@ def _icrc(
     return _number(crc32(memoryview(buffer)[rest:end], crc).to_bytes(4, "little"), "big")
 
 
+def icrc_headers_twice(icrc: int, packet: bytes | bytearray | memoryview) -> int:
+    """What Linux's soft-RoCE gives a FLUSH as its ICRC, whose ICRC is ``icrc`` by the standard.
+
+    ``packet`` is from the BTH to the pad. Linux's table of opcodes does not say where the payload
+    of FLUSH begins, so its 32 bytes of headers count as payload, too: they are covered twice, the
+    second time without ones (drivers/infiniband/sw/rxe: rxe_opcode.c, rxe_icrc.c).
+    """
+    crc = crc32(packet, _number(icrc.to_bytes(4, "big"), "little"))
+    return _number(crc.to_bytes(4, "little"), "big")
+
+
 def _vcrc_table() -> tuple[int, ...]:
     """One step per octet of x^16 + x^12 + x^3 + x + 1, bits reflected."""
     steps = []

@@ -18,7 +18,7 @@ QUIRKS = (
     *("reads_beyond", "ignores_srq_pd", "naks_malformed_requests", "local_inv_waits"),
     *("validates_duplicates", "acks_newest", "naks_gaps_after_rnr", "first_may_fit"),
     *("receives_have_grh", "end_to_end_credits"),
-    "memory_management_error",
+    *("memory_management_error", "flush_icrc_covers_headers_twice"),
 )
 
 

@@ -35,7 +35,7 @@ _COMPUTED: dict[Derived, Source] = {
 _OF_PLAIN = {
     *(derived.PAYLOAD, derived.DATA, derived.DATA_LENGTH, derived.PAD, derived.TRAILER),
     *(derived.UDP_PAYLOAD, derived.UDP_STREAM, derived.UDP_CHECKSUM_STATUS),
-    derived.CHECKSUM_EXPECTED,
+    *(derived.CHECKSUM_EXPECTED, derived.ICRC_NOTE),
 }
 """Derived fields that plain frames may have, and that are not computed many at once."""
 
