@@ -9,7 +9,7 @@ from rdmawire.analysis.output import Separators
 from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.window import Bound, BoundError, Window
 from rdmawire.capture.source import STREAM
-from rdmawire.cli import option
+from rdmawire.cli import common, option
 from rdmawire.cli.captures import Demands, Run
 from rdmawire.cli.export import FORMS, Export
 from rdmawire.cli.form import Form
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("dissect", cls=OnceCommand)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option(
-    "-r",
-    "--read",
-    "read",
-    multiple=True,
-    metavar="FILE",
-    help="Another FILE, as tshark asks for it.",
-)
+@common.READ
 @option.DISPLAY_FILTER
 @click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with octet offsets.")
 @click.option("-x", "--hex", "octets", is_flag=True, help="The octets of each frame as well.")
@@ -42,10 +35,8 @@ if TYPE_CHECKING:
     shell_complete=option.complete_field,
     help="A field to print, by its name in `rdmawire fields`.",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", metavar="FILE",
-    help="Where -T csv, parquet and arrow write to, if not to standard output.",
-)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as -T json.")
+@common.written("output", "Where -T csv, parquet and arrow write to, if not to standard output.")
 @click.option(
     "--row", type=click.Choice(["frame", "fpdu"]),
     help="What a row of these tables is: a frame, or an FPDU of iWARP.  [default: frame]",
@@ -91,6 +82,7 @@ def command(
     trees: bool,
     octets: bool,
     form: str | None,
+    as_json: bool,
     selection: Selection | None,
     output: str | None,
     row: str | None,
@@ -118,10 +110,12 @@ def command(
       rdmawire dissect -Y "infiniband.bth.opcode == RC_ACKNOWLEDGE" capture.pcap
       rdmawire dissect -T fields -e frame.number -e infiniband.bth.psn capture.pcap
       rdmawire dissect -T ndjson capture.pcap.zst | jq .malformed
-      rdmawire dissect -T parquet -o capture.parquet capture.pcap
+      rdmawire dissect -T parquet -w capture.parquet capture.pcap
       rdmawire dissect -q --fail-on-bad-checksum --checksums icrc,mpa *.pcap
       tcpdump -i eth0 -w - udp port 4791 | rdmawire dissect -
     """  # noqa: D301 - click keeps the lines behind a backspace
+    if common.json_is_asked(form, as_json=as_json):
+        form = "json"
     form = form or ("fields" if selection else "text")
     demanding = fail_on_bad_checksum or fail_on_malformed
     asked = Form(form, trees, octets, selection, separators, quiet, color, output, row, demanding)

@@ -8,7 +8,7 @@ import click
 
 from rdmawire.capture.refusal import shown
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
-from rdmawire.cli import option
+from rdmawire.cli import common, option
 from rdmawire.cli.edit_options import Asked, chosen, rule_options, time_shift
 from rdmawire.cli.edit_options import tag as tag_of
 from rdmawire.cli.fate import Fates
@@ -39,10 +39,12 @@ _LONG = 8 << 20
 
 @click.command("edit", cls=OnceCommand)
 @click.argument("file", required=False, metavar="[FILE]")
-@click.option(
-    "-w", "--write", "target", required=True, metavar="FILE",
-    help="The new capture; its suffix says what it is: .pcap, .pcapng, and .gz, .xz, .zst or .lz4.",
-)  # fmt: skip
+@click.option("-r", "--read", "read", metavar="FILE", help="The FILE, as tshark asks for it.")
+@common.written(
+    "target",
+    "The new capture; its suffix says what it is: .pcap, .pcapng, and .gz, .xz, .zst or .lz4.",
+    required=True,
+)
 @rule_options
 @click.option(
     "-Y", "--display-filter", "wanted", metavar="FILTER", callback=option.display_filter,
@@ -74,6 +76,7 @@ _LONG = 8 << 20
 def command(
     file: str | None,
     *,
+    read: str | None,
     target: str,
     wanted: "Filter | None",
     keep: "Filter | None",
@@ -102,7 +105,9 @@ def command(
       rdmawire edit --set bth.ackreq=1 --set aeth.msn+=5 -w other.pcapng.zst cluster.pcapng
       rdmawire edit --seal all -w good.pcap offloaded.pcap
     """  # noqa: D301 - click keeps the lines behind a backspace
-    source = _source(file)
+    if file is not None and read is not None:
+        raise click.UsageError(f"{shown(file)} and -r {shown(read)} are two files: give one")
+    source = _source(file if read is None else read)
     asked = chosen(by_name)
     editor = Editor([each.rule for each in asked], sealing=Sealing(sealing), ports=ports)
     _find_peers(editor, source, ports)

@@ -130,7 +130,7 @@ class Export:
 
 def _check_output(paths: Collection[str], output: str) -> None:
     if output != STREAM and any(_is_same(path, output) for path in paths):
-        raise click.UsageError(f"{shown(output)} is a capture to read; name another file with -o")
+        raise click.UsageError(f"{shown(output)} is a capture to read; name another file with -w")
 
 
 def _is_same(path: str, output: str) -> bool:

@@ -4,14 +4,15 @@ import click
 
 from rdmawire.analysis.fields import FieldInfo, fields
 from rdmawire.analysis.objects import dumped
+from rdmawire.cli import common
 from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.streams import complain
 
 
 @click.command("fields", cls=OnceCommand)
 @click.argument("pattern", default="")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def command(pattern: str, as_json: bool) -> int:
+@common.text_or_json("Print a JSON array.")
+def command(pattern: str, *, as_json: bool) -> int:
     """List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
 
     Behind them is the name by the tables, where a field of a header has one: `edit --set` and

@@ -88,11 +88,11 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
     ),
     (
         lambda form: (form.output is not None or form.row) and not form.is_table,
-        "-o and --row go with -T csv, parquet or arrow",
+        "-w and --row go with -T csv, parquet or arrow",
     ),
     (
         lambda form: form.format in {"parquet", "arrow"} and form.output is None and _is_terminal(),
-        "what -T parquet and arrow write is no text: name a file with -o FILE",
+        "what -T parquet and arrow write is no text: name a file with -w FILE",
     ),
     (lambda form: form.format != "fields" and form.separators, "-E goes with -T fields"),
 )

@@ -12,7 +12,7 @@ import click
 from rdmawire.analysis.moment import duration_ns
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.source import STREAM
-from rdmawire.cli import option
+from rdmawire.cli import common, option
 from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
@@ -77,11 +77,12 @@ def _psn(text: str) -> int:
 
 @click.command("gen", cls=OnceCommand)
 @click.argument("verb", metavar="VERB", type=click.Choice([verb.value for verb in Verb]))
-@click.option(
-    "-w", "--write", "path", required=True, metavar="FILE",
-    help="The capture: FILE.pcap or .pcapng, packed as .gz, .xz, .zst or .lz4 say; - is standard "
+@common.written(
+    "path",
+    "The capture: FILE.pcap or .pcapng, packed as .gz, .xz, .zst or .lz4 say; - is standard "
     "output.",
-)  # fmt: skip
+    required=True,
+)
 @click.option(
     "--size", "sizes", metavar="SIZE", callback=_read(Sizes.parse),
     help="Octets of a message: 64, 4k or 4 KiB, 1M; any of a range, 64-4k; one of several, 64,1k.  "
@@ -166,7 +167,7 @@ def _psn(text: str) -> int:
     help="How long an answer is waited for: 4.096 us times 2 to it.  [default: as long as one may "
     "take where nothing is lost]",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@common.text_or_json("Print the summary as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")
 @click.option("--progress/--no-progress", default=None, help="A progress bar for what takes long.")
 def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **wishes: Any) -> int:

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.cli import common
 from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.option import WholeNumber
 from rdmawire.cli.progress import late_bar
@@ -51,10 +52,15 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
     help="Print what a scenario may say: keys, counters, events; those with WORD in their name.",
 )  # fmt: skip
 @click.option(
-    "-w", "--write", "capture", metavar="FILE",
-    help="Write what hosts send: a .pcap or .pcapng, packed or not; a folder for a .pcapng of each "
-    "SCENARIO (with a / behind its name it is made if need be); or - for standard output.",
+    "-r", "--read", "more", multiple=True, metavar="FILE",
+    help="Another SCENARIO, as tshark asks for files.",
 )  # fmt: skip
+@common.written(
+    "capture",
+    "Write what hosts send: a .pcap or .pcapng, packed or not; a folder for a .pcapng of each "
+    "SCENARIO (with a / behind its name it is made if need be); or - for a pcapng to standard "
+    "output.",
+)
 @click.option(
     "--tap", "points", metavar="POINT", multiple=True,
     help="Have -w take frames as they pass a link (client-leaf), a host, or a switch's port "
@@ -67,7 +73,7 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
 @click.option(
     "--seed", type=WholeNumber(0, (1 << 64) - 1), help="What chance is made of, not the file's."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all results.")
+@common.text_or_json("Print one JSON object with all results.")
 @click.option(
     "--counters", is_flag=True,
     help="Print every counter that is not 0, by the names that 'expect: counters' has.",
@@ -82,6 +88,7 @@ def command(
     every: bool,
     check: bool,
     schema: bool,
+    more: tuple[str, ...],
     keys: str | None,
     capture: str | None,
     points: tuple[str, ...],
@@ -120,7 +127,7 @@ def command(
         return print_keys(keys)
     if schema or listing:
         return print_schema() if schema else print_list()
-    names = _names(scenarios, every=every)
+    names = _names(more + scenarios, every=every)
     target = Target(capture and by_own_name(capture), points, arrived=arrived)
     target.check(names)
     said_to = sys.stderr if target.is_output else sys.stdout

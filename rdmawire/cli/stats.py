@@ -14,7 +14,7 @@ import click
 
 from rdmawire.analysis.moment import duration_ns
 from rdmawire.capture.refusal import shown, write_refusal
-from rdmawire.cli import option
+from rdmawire.cli import common, option
 from rdmawire.cli.aligned import show
 from rdmawire.cli.counting import Counted, Counting
 from rdmawire.cli.once import OnceCommand
@@ -47,9 +47,10 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
 
 
 @click.command("stats", cls=OnceCommand)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="FILE...")
+@common.READ
 @option.DISPLAY_FILTER
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.text_or_json("Print one JSON object.")
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE", callback=_picture,
     help="Draw throughput, PSNs over time and opcodes into FILE.svg or FILE.png.",
@@ -68,6 +69,7 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
 def command(
     files: tuple[str, ...],
     *,
+    read: tuple[str, ...],
     wanted: "Filter | None",
     as_json: bool,
     picture: Path | None,
@@ -90,6 +92,9 @@ def command(
       rdmawire stats --plot capture.svg capture.pcap
       rdmawire stats --json capture.pcap | jq '.captures[].flows[] | select(.requests.gaps > 0)'
     """  # noqa: D301 - click keeps the lines behind a backspace
+    files = read + files
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...'")
     if picture is not None and len(files) > 1 and not together:
         raise click.UsageError("--plot draws one picture: give one FILE, or --together")
     _check_installed(drawing=picture is not None)

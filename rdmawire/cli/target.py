@@ -44,7 +44,7 @@ class Target:
 
     def _check_room(self, capture: str) -> None:
         """Only a pcapng says which point a frame is of."""
-        if len(self.points) > 1 and format_named(capture) != "pcapng":
+        if len(self.points) > 1 and capture != STREAM and format_named(capture) != "pcapng":
             points = len(self.points)
             said = f"-w {safe(capture)} is a pcap and has one interface, for {points} --tap"
             raise click.UsageError(f"{said}; write a .pcapng")

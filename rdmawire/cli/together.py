@@ -9,8 +9,8 @@ _BESIDE: Final[dict[str, tuple[str, ...]]] = {
     "listing": (),
     "schema": (),
     "keys": (),
-    "show": ("scenarios", "every"),
-    "check": ("scenarios", "every", "seed", "as_json", "quiet"),
+    "show": ("scenarios", "more", "every"),
+    "check": ("scenarios", "more", "every", "seed", "as_json", "form", "quiet"),
 }
 """What may stand beside each option that has no scenario played."""
 

@@ -1,12 +1,13 @@
 """Taps: what passes in a world, kept as a capture."""
 
+import os
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
 from rdmawire.capture import Interface, LinkType, Record, create_capture
 from rdmawire.capture.option import COMMENT, Options
-from rdmawire.capture.source import AnyPath
+from rdmawire.capture.source import STREAM, AnyPath
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 
@@ -21,6 +22,8 @@ def remarks(words: Iterable[str]) -> Options:
 class CaptureTap:
     """Writes frames to a pcap or pcapng, by the path's suffix, with nanosecond times.
 
+    Standard output, which is the path ``-``, gets a pcapng, which has room for comments.
+
     Time 0 of the world is ``epoch``, in ns since 1970. Use it in a ``with`` statement, or
     ``close`` it: then the file is whole. A frame longer than a capture can keep ends the run with a
     ``CaptureError``.
@@ -30,7 +33,8 @@ class CaptureTap:
     """
 
     def __init__(self, path: AnyPath, epoch: int = 0) -> None:
-        self._writer = create_capture(path)
+        by_name = None if os.fsdecode(path) != STREAM else "pcapng"
+        self._writer = create_capture(path, format=by_name)
         self._epoch = epoch
         self._has_comments = self._writer.format == "pcapng"
         self._unnamed: int | None = None

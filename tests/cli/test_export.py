@@ -24,7 +24,7 @@ def test_csv_goes_to_standard_output() -> None:
 
 def test_parquet_goes_to_a_file_with_the_usual_fields(tmp_path: Path) -> None:
     path = tmp_path / "both.parquet"
-    done = rdmawire("dissect", "-T", "parquet", "-o", str(path), RNR, WRITE)
+    done = rdmawire("dissect", "-T", "parquet", "-w", str(path), RNR, WRITE)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     wanted = pa.concat_tables([read_columns(name).arrow() for name in (RNR, WRITE)])
     assert parquet.read_table(path).to_pylist() == wanted.to_pylist()
@@ -57,8 +57,8 @@ def test_what_stands_before_damage_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("-o", "x", RNR), "-o and --row go with -T csv, parquet or arrow"),
-        (("--row", "fpdu", RNR), "-o and --row go with -T csv, parquet or arrow"),
+        (("-o", "x", RNR), "-w and --row go with -T csv, parquet or arrow"),
+        (("--row", "fpdu", RNR), "-w and --row go with -T csv, parquet or arrow"),
         (("-T", "csv", "-q", RNR), "only write tables"),
         (("-T", "csv", "--fail-on-malformed", RNR), "only write tables"),
         (("-T", "csv", "-V", RNR), "-V goes with -T text"),
@@ -81,7 +81,7 @@ def test_no_capture_is_replaced_by_what_is_written_of_it(tmp_path: Path) -> None
     link.hardlink_to(path)
     for output in (str(path), str(link)):
         line = refused("dissect", "-T", "csv", "-o", output, RNR, str(path), status=2)
-        assert "is a capture to read; name another file with -o" in line
+        assert "is a capture to read; name another file with -w" in line
     with path.open("rb") as stdin:
         words = ("dissect", "-T", "csv", "-o", str(path))
         done = subprocess.run([*RDMAWIRE, *words], stdin=stdin, check=False, capture_output=True)
@@ -106,7 +106,7 @@ def test_a_capture_of_no_frames_makes_a_table_of_no_rows(tmp_path: Path) -> None
 
 def test_a_file_without_a_name_is_not_standard_output() -> None:
     assert "is a folder" in refused("dissect", "-T", "csv", "-o", "", RNR, status=1)
-    assert "-o and --row go with" in refused("dissect", "-o", "", RNR, status=2)
+    assert "-w and --row go with" in refused("dissect", "-o", "", RNR, status=2)
 
 
 def test_captures_behind_the_last_row_wanted_are_not_read() -> None:

@@ -265,7 +265,6 @@ def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_pat
             ("write", "--tap", "client", "--tap", "server", "-w", "x.pcap"),
             "-w x.pcap is a pcap and has one interface, for 2 --tap; write a .pcapng",
         ),
-        (("write", "--tap", "client", "--tap", "server", "-w", "-"), "write a .pcapng"),
         (("write", "read", "-w", "x.pcap"), "-w x.pcap is one file, for 2 scenarios"),
         (("write", "-w", "x.foo"), "-w x.foo names no format; end it in .pcap or .pcapng"),
         (("write", "-w", "x"), "-w x names no format"),
