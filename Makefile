@@ -3,7 +3,7 @@
 PYTHON_MODULES := rdmawire layers tests tools
 BIN := .venv/bin
 
-.PHONY: help demo test check unit lowest docs bench plots fuzz captures clean
+.PHONY: help demo test check unit lowest docs bench plots fuzz mutants captures clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,9 @@ plots: .venv/installed-dev  ## what the plots of the documentation show, measure
 fuzz: .venv/installed-dev  ## ten minutes of hostile octets
 	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python -m tools.fuzz --minutes $(or $(MINUTES),10)
+
+mutants: .venv/installed-dev  ## ten minutes of small faults in the code, for the tests to find
+	$(BIN)/python -m tools.mutants --minutes $(or $(MINUTES),10) --seed $(or $(SEED),0)
 
 captures: .venv/installed-dev  ## make the generated captures anew
 	$(BIN)/python -m tools.make_captures

@@ -74,3 +74,21 @@ def test_the_number_after_a_key_is_never_valid(steps: list[tuple[str, int]]) -> 
             registrar.keys.find(key) is region for key, region in zip(keys, regions, strict=True)
         )
         assert all(registrar.keys.find(key + 1) is None for key in keys)
+
+
+@pytest.mark.parametrize("apart", [-2, 2])
+def test_a_key_two_indexes_from_another_is_given(apart: int) -> None:
+    registrar = Registrar(AddressSpace())
+    first, second = register(registrar), register(registrar)
+    registrar.choose_key(first, 1 << 20)
+    key = first.key + apart * VARIANTS
+    registrar.choose_key(second, key)
+    assert registrar.keys.find(key) is second
+
+
+@pytest.mark.parametrize("key", [0, (1 << 32) - 1])
+def test_the_first_and_the_last_key_are_given(key: int) -> None:
+    registrar = Registrar(AddressSpace())
+    region = register(registrar)
+    registrar.choose_key(region, key)
+    assert registrar.keys.find(key) is region

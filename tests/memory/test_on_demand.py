@@ -126,3 +126,12 @@ def test_after_deregistration_nobody_listens() -> None:
     machine.space.unmap(memory)
     with pytest.raises(MemoryFault, match="no pages"):
         region.read(memory.base, 1)
+
+
+def test_a_region_without_pages_has_met_no_page_fault() -> None:
+    machine = Machine()
+    memory, region = machine.region(access=FULL | Access.ON_DEMAND)
+    region.write(memory.base, b"x")
+    assert region.page_faults == 1
+    machine.registrar.dereg_mr(region)
+    assert region.page_faults == 0

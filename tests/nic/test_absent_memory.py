@@ -13,7 +13,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import InvalidRequest
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import RecvWR, SendOpcode
-from rdmawire.wire.ib import FETH, Nak, Placement, Selectivity
+from rdmawire.wire.ib import FETH, RETH, Nak, Placement, Selectivity
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import PATIENT, Stage, events, key_of, nak_of, outcomes, statuses, to_remote
 
@@ -142,3 +142,27 @@ def test_a_flush_of_a_whole_region_needs_no_range_within_it() -> None:
     stage.drive()
     assert stage.opcodes(stage.server) == [Opcode.RC_RDMA_READ_RESPONSE_ONLY]
     assert stage.server.qp.state is QPState.RTS
+
+
+def flushed(stage: Stage, selectivity: Selectivity, there: RETH) -> None:
+    feth = FETH(sel=selectivity, plt=Placement.GLOBAL_VISIBILITY)
+    stage.ask(Opcode.RC_FLUSH, feth, there, psn=100)
+    stage.drive()
+
+
+@pytest.mark.parametrize("beyond", [-1, 1])
+def test_a_flush_of_a_range_needs_all_of_it_in_the_region(beyond: int) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    there = key_of(stage.server.region, 8)
+    last = stage.server.region.region.length - 8
+    va = there.va + (last + beyond if beyond > 0 else beyond)
+    flushed(stage, Selectivity.MEMORY_REGION_RANGE, there.replace(va=va))
+    assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 100)
+
+
+@pytest.mark.parametrize("selectivity", list(Selectivity))
+def test_a_flush_by_a_key_that_is_none_is_refused(selectivity: Selectivity) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    there = key_of(stage.server.region, 8)
+    flushed(stage, selectivity, there.replace(rkey=there.rkey + 1))
+    assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 100)

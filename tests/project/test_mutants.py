@@ -1,0 +1,122 @@
+"""The tool that mutates code: what it changes, what it leaves, and that the tree stays."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.mutants.__main__ import ROOT, sample, suspects
+from tools.mutants.mutation import mutants
+from tools.mutants.targets import EQUIVALENT, TARGETS, Equivalent
+from tools.mutants.trial import COPIED, Court, Verdict
+
+SAMPLE = '''"""A docstring with 1 number."""
+__slots__ = ("a", "b")
+
+
+def within(é: int, *, least: int = 3) -> bool:
+    """Whether é is within."""
+    if é < 0 or é is None:
+        raise ValueError(f"{é} is less than 0")
+    for _ in ():
+        break
+    found.add(é)
+    return least <= é
+'''
+
+
+def changes(source: str) -> set[tuple[int, str, str]]:
+    return {(each.line, each.was, each.becomes) for each in mutants(source)}
+
+
+def test_each_kind_of_change_is_made_where_it_is() -> None:
+    assert changes(SAMPLE) == {
+        (5, "3", "4"),
+        (7, "é < 0 or é is None", "(é < 0 and é is None)"),
+        (7, "é < 0", "(é <= 0)"),
+        (7, "é is None", "(é is not None)"),
+        (7, "0", "1"),
+        (10, "break", "continue"),
+        (11, "found.add(é)", "pass"),
+        (12, "return least <= é", "return None"),
+        (12, "least <= é", "(least < é)"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        ("a.b = 1", {("1", "2"), ("a.b = 1", "pass")}),
+        ("a += b", {("a += b", "a -= b"), ("a += b", "pass")}),
+        ("a = b if c else d", {("c", "(not c)")}),
+        ("a = not b", {("not b", "(b)")}),
+        ("a = b % 8", {("b % 8", "(b // 8)"), ("8", "9")}),
+        ("a = True", {("True", "False")}),
+        ("a: Literal[1] = b", set()),
+        ("assert a == 1", set()),
+        ('a = "text"', set()),
+    ],
+)
+def test_each_kind_of_line_has_its_changes(line: str, changed: set[tuple[str, str]]) -> None:
+    assert {(was, becomes) for _, was, becomes in changes(line)} == changed
+
+
+@pytest.mark.parametrize("file", TARGETS)
+def test_every_mutant_of_a_target_is_another_program(file: str) -> None:
+    source = (ROOT / file).read_text(encoding="utf-8")
+    found = mutants(source)
+    assert len(found) > 50
+    assert len({mutant.applied(source) for mutant in found} | {source}) == len(found) + 1
+
+
+def test_a_sample_is_the_same_by_the_same_seed() -> None:
+    files = tuple(TARGETS)
+    assert sample(files, 1) == sample(files, 1) != sample(files, 2)
+    assert sorted(sample(files, 1)) == sorted(sample(files, 2))
+
+
+def test_all_tests_of_a_target_are_there() -> None:
+    for stages in TARGETS.values():
+        for path in (path for tests in stages for path in tests):
+            assert (ROOT / path).exists(), path
+            assert path.split("/")[0] in COPIED
+
+
+@pytest.mark.parametrize("known", EQUIVALENT, ids=lambda known: known.line[:30])
+def test_what_is_known_to_be_equivalent_is_still_a_mutant(known: Equivalent) -> None:
+    source = (ROOT / known.file).read_text(encoding="utf-8")
+    assert any(known.is_it(known.file, source, mutant) for mutant in mutants(source))
+    assert len(suspects(known.file, source)) < len(mutants(source))
+
+
+def test_mutants_are_found_or_not_and_the_tree_stays(tmp_path: Path) -> None:
+    root, folder = tmp_path / "tree", tmp_path / "copy"
+    for name in COPIED:
+        (root / name).mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        (root / name).touch()
+    code = "def double(number):\n    spare = 1\n    return number * 2\n"
+    test = "from tools.code import double\n\ndef test_it():\n    assert double(3) == 6\n"
+    (root / "tools" / "code.py").write_text(code)
+    (root / "tests" / "test_code.py").write_text(test)
+    folder.mkdir()
+    court, tests = Court(root, folder), ("tests/test_code.py",)
+    court.rehearse(tests)
+    verdicts = {
+        (each.line, each.becomes): court.tried("tools/code.py", each, [tests])
+        for each in mutants(code)
+    }
+    assert verdicts == {
+        (2, "2"): Verdict.SURVIVED,
+        (3, "return None"): Verdict.KILLED,
+        (3, "(number + 2)"): Verdict.KILLED,
+        (3, "3"): Verdict.KILLED,
+    }
+    assert (root / "tools" / "code.py").read_text() == code == court.source("tools/code.py")
+
+
+def test_tests_that_fail_without_any_mutant_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    court = Court(ROOT, folder)
+    with pytest.raises(ValueError, match="without any mutant these tests fail: tests/nowhere"):
+        court.rehearse(("tests/nowhere",))
