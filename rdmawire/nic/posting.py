@@ -5,6 +5,7 @@ Keys and addresses are not: an adapter finds out when it comes to them, and the 
 
 from collections.abc import Callable
 from errno import EFAULT, EINVAL, ENOMEM
+from operator import itemgetter
 from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
@@ -109,24 +110,40 @@ def _refuse(qp: QueuePair, wr: SendWR) -> None:
     raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
 
 
-class _CheckFlags:
-    """Checks that send flags exist, and mean something for this kind of work.
+class _CheckFit:
+    """Checks that the work has only what means something for its opcode and service.
 
-    ``fits`` has the flags that do.
+    ``flags`` are the send flags that do; ``unused`` names memory and objects that do not. Numbers
+    that are not used are left alone, as in the unions of ibv_send_wr.
     """
 
-    def __init__(self, fits: int) -> None:
-        self.misfits = ~fits
+    def __init__(self, flags: int, unused: tuple[str, ...]) -> None:
+        self.misfits = ~flags
+        self.unused = unused
+        self.given = itemgetter(*map(SendWR._fields.index, unused))
+        self.nothing = tuple(SendWR._field_defaults[name] for name in unused)
 
     def __call__(self, qp: QueuePair, wr: SendWR) -> None:
-        misfits = wr.flags & self.misfits
-        if misfits & ~_ALL_FLAGS:
-            known = ", ".join(f"{flag.value} {flag.name}" for flag in SendFlags)
-            raise VerbsError(f"send flags {shown(wr.flags)}: there are only {known}", EINVAL)
-        if misfits:
-            names = ", ".join(str(flag.name) for flag in SendFlags if flag & misfits)
-            reason = f"{names} means nothing for {_name(wr)} on a queue pair of {qp.type.name}"
-            raise VerbsError(f"send flags {shown(wr.flags)}: {reason}", EINVAL)
+        if wr.flags & self.misfits or self.given(wr) != self.nothing:
+            _check_flags(qp, wr, wr.flags & self.misfits)
+            _check_unused(qp, wr, self.unused)
+
+
+def _check_flags(qp: QueuePair, wr: SendWR, misfits: int) -> None:
+    if misfits & ~_ALL_FLAGS:
+        known = ", ".join(f"{flag.value} {flag.name}" for flag in SendFlags)
+        raise VerbsError(f"send flags {shown(wr.flags)}: there are only {known}", EINVAL)
+    if misfits:
+        names = ", ".join(str(flag.name) for flag in SendFlags if flag & misfits)
+        reason = f"{names} means nothing for {_name(wr)} on a queue pair of {qp.type.name}"
+        raise VerbsError(f"send flags {shown(wr.flags)}: {reason}", EINVAL)
+
+
+def _check_unused(qp: QueuePair, wr: SendWR, unused: tuple[str, ...]) -> None:
+    for name in unused:
+        value: object = getattr(wr, name)
+        if value or value == 0:  # None and what is empty is not given
+            raise VerbsError(f"{_name(wr)} on {qp.type.name} uses no {name}", EINVAL)
 
 
 _ALL_FLAGS: Final = sum(flag.value for flag in SendFlags)
@@ -141,23 +158,6 @@ def _flags_for(service: ServiceType, verb: Verb) -> int:
     solicits = verb.takes_receive and service.wire is not None
     sends = verb.local is Local.SOURCE
     return SIGNALED | FENCE * fenced | SOLICITED * solicits | INLINE * sends
-
-
-class _CheckUnused:
-    """Checks that memory and objects are given only to work that uses them.
-
-    Numbers that the work does not use are left alone, as in the unions of ibv_send_wr.
-    """
-
-    def __init__(self, unused: tuple[str, ...]) -> None:
-        self.places = tuple(SendWR._fields.index(name) for name in unused)
-
-    def __call__(self, qp: QueuePair, wr: SendWR) -> None:
-        for place in self.places:
-            value = wr[place]
-            if value or value == 0:  # None and what is empty is not given
-                name = SendWR._fields[place]
-                raise VerbsError(f"{_name(wr)} on {qp.type.name} uses no {name}", EINVAL)
 
 
 def _check_memory(qp: QueuePair, wr: SendWR) -> None:
@@ -262,10 +262,8 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
     headers = outbound.layouts[outbound.only].headers if outbound else ()
     widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
     verb = VERBS[opcode]
-    unused = _unused(verb, headers, opcode)
     return (
-        _CheckFlags(_flags_for(service, verb)),
-        *((_CheckUnused(unused),) if unused else ()),
+        _CheckFit(_flags_for(service, verb), _unused(verb, headers, opcode)),
         *((_check_memory,) if verb.local is not Local.NONE else ()),
         *((_Fits(widths),) if widths else ()),
         *((_check_eight,) if opcode in _OF_EIGHT else ()),
