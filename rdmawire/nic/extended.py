@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from rdmawire.memory.page import LAST_ADDRESS
+from rdmawire.nic.profile import Bug
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
 from rdmawire.nic.work import SendOpcode, SendWR
@@ -21,7 +22,14 @@ def _reth(qp: QueuePair, wqe: Wqe) -> Header:
     Past the last address, which only a peer with no memory there can make it do, it wraps.
     """
     done = wqe.answered * qp.mtu
+    if wqe.wr.opcode is SendOpcode.ATOMIC_WRITE and _forgets_address(qp, wqe):
+        return RETH(0, wqe.wr.rkey, wqe.length)
     return RETH(wqe.wr.remote_address + done & LAST_ADDRESS, wqe.wr.rkey, wqe.length - done)
+
+
+def _forgets_address(qp: QueuePair, wqe: Wqe) -> bool:
+    """Whether work is sent again by a device that does not know any more where it goes."""
+    return wqe.most_sent > 0 and Bug.ATOMIC_WRITE_FORGETS in qp.device.profile.bugs
 
 
 def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:

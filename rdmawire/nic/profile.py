@@ -48,11 +48,14 @@ class Bug(Enum):
     """A FETCH_ADD gets the response of a CMP_SWAP that had the same PSN."""
     READ_GROWS = "a READ that comes again may ask for more than was left of the first one"
     """Its responses have PSNs of later requests, and the expected PSN moves behind them."""
+    EMPTY_READ_FORGOTTEN = "a READ of length 0 that comes again is never answered"
+    ATOMIC_WRITE_FORGETS = "an ATOMIC WRITE that is sent again has address 0"
     ERR_KEEPS_RECEIVES = "receives posted in ERR are never flushed"
     ERR_FLUSHES_LATE = "receives posted in ERR are flushed when the next request comes"
 
 
-BUGS_6_1: Final = frozenset(Bug) - {Bug.ERR_FLUSHES_LATE}
+_ONLY_6_12 = {Bug.ERR_FLUSHES_LATE, Bug.EMPTY_READ_FORGOTTEN, Bug.ATOMIC_WRITE_FORGETS}
+BUGS_6_1: Final = frozenset(Bug) - _ONLY_6_12
 """The mistakes of Linux 6.1."""
 BUGS_6_12: Final = frozenset(Bug) - {Bug.ERR_KEEPS_RECEIVES}
 """The mistakes of Linux 6.12."""
@@ -346,6 +349,7 @@ RXE_6_1: Final = replace(
     checks_send_lengths=False,
     limits_dmalen=False,
     unsupported=frozenset({Operation.FLUSH, Operation.ATOMIC_WRITE}),
+    flush_icrc_covers_headers_twice=False,  # it knows no FLUSH
 )
 """Soft-RoCE of Linux 6.1."""
 

@@ -100,6 +100,8 @@ def _read_again(
     reth = request.extended[role.reth]
     skipped = serial.span(resource.psn, request.psn)
     profile = qp.device.profile
+    if not reth.dmalen and Bug.EMPTY_READ_FORGOTTEN in profile.bugs:
+        return None
     is_part = _is_rest if profile.validates_duplicates else _is_within
     if not is_part(reth, resource, skipped * qp.mtu) or not _allowed(qp, role, request):
         return None

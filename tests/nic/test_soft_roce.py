@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from rdmawire.fabric.clock import us
+from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.nic.completion import WCFlags, WCStatus
 from rdmawire.nic.profile import BUGS_6_1, BUGS_6_12, IBTA, RXE, RXE_6_1, RXE_6_12, Bug, Profile
@@ -130,6 +132,31 @@ def test_an_atomic_again_is_no_read(profile: Profile, mistaken: bool) -> None:
     read(stage, 8, psn=100)
     atomic(stage, Opcode.RC_FETCH_ADD, psn=100)
     assert originals(stage) == [stage.server.region.address] * mistaken
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_an_empty_read_again_is_answered_but_for_a_mistake(forgotten: bool) -> None:
+    stage = stage_of(RXE_6_12, *([Bug.EMPTY_READ_FORGOTTEN] if forgotten else []))
+    read(stage, 0, psn=100)
+    assert stage.psns(stage.server) == [100]
+    stage.sent.clear()
+    read(stage, 0, psn=100)
+    assert stage.psns(stage.server) == ([] if forgotten else [100])
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_an_atomic_write_sent_again_names_its_address_but_for_a_mistake(forgets: bool) -> None:
+    profile = replace(RXE_6_12, bugs=frozenset({Bug.ATOMIC_WRITE_FORGETS} if forgets else ()))
+    stage = Stage(Pair(Link(us(1), drop={1}), profile=profile))
+    there = stage.server.region
+    stage.client.atomic_write(b"12345678", to=there)
+    stage.drive()
+    headers = [sent.packet.header(RETH) for sent in stage.by(stage.client)]
+    assert [header.va for header in headers if header] == [
+        there.address,
+        0 if forgets else there.address,
+    ]
+    assert there.read(8) == (bytes(8) if forgets else b"12345678")
 
 
 @pytest.mark.parametrize(("bugs", "first", "later"), [(BUGS_6_12, 0xFFFFFF, 100), ((), 99, 99)])
