@@ -5,6 +5,7 @@ from rdmawire.analysis.node import Extra
 from rdmawire.analysis.walk import By, Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
+from rdmawire.wire.ends import behind_extension, behind_options
 from rdmawire.wire.icrc import icrc_ipv4, icrc_ipv6
 from rdmawire.wire.inet import (
     UDP,
@@ -29,11 +30,12 @@ def ipv4(walk: Walk) -> Following:
     size = ip.ihl * 4
     if ip.version != 4 or size < IPv4.SIZE:
         raise WireError(f"IPv4.version {ip.version} and ihl {ip.ihl}: 4 and at least 5", start)
-    walk.network, walk.network_offset = ip, start
+    walk.network, walk.network_offset, walk.ends_known = ip, start, True
     _check_ipv4(walk, ip, start + size)
     if size > IPv4.SIZE:
         walk.need(size - IPv4.SIZE, "IPv4 options")
-        walk.take_octets("ip options", size - IPv4.SIZE, derived.IP_OPTIONS)
+        options = walk.take_octets("ip options", size - IPv4.SIZE, derived.IP_OPTIONS)
+        walk.network = behind_options(ip, options)
     if ip.total_length:  # zero: a host's own capture of what its NIC will cut up
         walk.narrow(ip.total_length - size, "IPv4.total_length")
     walk.icrc = lambda _bth, end: icrc_ipv4(walk.data, start, end)
@@ -54,19 +56,23 @@ def ipv6(walk: Walk) -> Following:
     ip = walk.take(IPv6)
     if ip.version != 6:
         raise WireError(f"IPv6.version {ip.version}: 6", start)
-    walk.network, walk.network_offset = ip, start
+    walk.network, walk.network_offset, walk.ends_known = ip, start, True
     if ip.payload_length:  # zero: as in IPv4, above
         walk.narrow(ip.payload_length, "IPv6.payload_length")
     walk.icrc = lambda bth, end: icrc_ipv6(walk.data, start, end, bth)
     return By.IP, ip.next_header
 
 
-def ipv6_extension(walk: Walk) -> Following:
-    """Hop-by-hop, routing and destination options."""
+def ipv6_extension(kind: IPProtocol, walk: Walk) -> Following:
+    """Hop-by-hop options, routing, destination options: see :mod:`rdmawire.wire.ends`."""
+    start = walk.offset
     extension = walk.take(IPv6Extension)
     length = 6 + extension.length * 8
     walk.need(length, "IPv6 extension")
     walk.take_octets("ipv6 options", length, derived.IPV6_OPTIONS)
+    if isinstance(walk.network, IPv6):
+        ends = behind_extension(walk.network, kind, walk.data[start : walk.offset])
+        walk.network, walk.ends_known = ends or walk.network, walk.ends_known and ends is not None
     return By.IP, extension.next_header
 
 
@@ -99,7 +105,7 @@ def _check_udp(walk: Walk, header: UDP, start: int) -> None:
         illegal = isinstance(walk.network, IPv6)
         status = derived.ILLEGAL if illegal else derived.NOT_PRESENT
         walk.nodes[-1].add(derived.UDP_CHECKSUM_STATUS, status)
-    elif walk.short or walk.network is None:
+    elif walk.short or walk.network is None or not walk.ends_known:
         walk.leave(checksum.UDP, walk.nodes[-1])
     else:
         expected = udp_checksum(walk.network, walk.data[start : walk.end])

@@ -1,6 +1,7 @@
 """Which step follows which number: the dispatch of the walk, as data."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from rdmawire.analysis import internet, link, management, stream, transport
 from rdmawire.analysis.walk import By, Selected, Step
@@ -41,7 +42,7 @@ IP_STEPS: Mapping[int, Step] = {
     IPProtocol.UDP: internet.udp,
     IPProtocol.TCP: stream.tcp,
     IPProtocol.FRAGMENT: internet.ipv6_fragment,
-    **dict.fromkeys(internet.EXTENSIONS, internet.ipv6_extension),
+    **{kind: partial(internet.ipv6_extension, kind) for kind in internet.EXTENSIONS},
 }
 
 UDP_STEPS: Mapping[int, Step] = dict.fromkeys(internet.TUNNELS, internet.vxlan)

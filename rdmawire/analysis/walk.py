@@ -61,7 +61,7 @@ class Walk:
     """
 
     __slots__ = (
-        *("closers", "complaints", "cut", "data", "dissection", "end", "icrc"),
+        *("closers", "complaints", "cut", "data", "dissection", "end", "ends_known", "icrc"),
         *("missing", "network", "network_offset", "nodes", "offset", "session", "short"),
         "tunnels",
     )
@@ -82,6 +82,7 @@ class Walk:
         self.complaints: list[Node] = []
         self.network: IPv4 | IPv6 | None = None
         self.network_offset = 0
+        self.ends_known = True
 
     @property
     def left(self) -> int:

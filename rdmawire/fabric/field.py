@@ -29,7 +29,7 @@ from rdmawire.wire.inet import (
 from rdmawire.wire.layout import Piece, joined, size
 from rdmawire.wire.naming import Named, Value, looked_up, names_of
 from rdmawire.wire.packet import Packet
-from rdmawire.wire.roce import Frame, icrc_of
+from rdmawire.wire.roce import Frame, ends_of, icrc_of
 from rdmawire.wire.tables import tables_of
 
 MODULES: Final = ("inet", "ib", "mad", "cm", "cm_request", "ip_cm")
@@ -269,5 +269,4 @@ class Fields:
         """UDP's checksum over these octets, where there is one."""
         if not isinstance(piece, UDP) or not piece.checksum:
             return piece
-        ip = next(one for one in reversed(self._before) if isinstance(one, IPv4 | IPv6))
-        return piece.replace(checksum=udp_checksum(ip, piece.build() + octets))
+        return piece.replace(checksum=udp_checksum(ends_of(self._before), piece.build() + octets))

@@ -21,7 +21,8 @@ def internet_checksum(octets: bytes, start: int = 0) -> int:
 def pseudo_header(ip: IPv4 | IPv6, protocol: IPProtocol, length: int) -> int:
     """The pseudo header's sum for an upper-layer packet of ``length`` octets.
 
-    RFC 768 and 9293 over IPv4, RFC 8200 section 8.1 over IPv6: the same sum.
+    RFC 768 and 9293 over IPv4, RFC 8200 section 8.1 over IPv6: the same sum. The addresses are
+    those of the ends: see :mod:`rdmawire.wire.ends`.
     """
     addresses = int.from_bytes(ip.src + ip.dst, "big")
     return addresses + protocol + length

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from rdmawire.errors import WireError
 from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
 from rdmawire.wire.codec import fused
+from rdmawire.wire.ends import with_ends
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6
@@ -317,16 +318,16 @@ def _with_checksum(headers: tuple[Piece, ...], octets: bytes) -> Piece:
     """The last of these headers with its checksum, if it has one; ``octets`` follow it."""
     piece = headers[-1]
     if isinstance(piece, UDP) and piece.checksum:
-        return piece.replace(checksum=udp_checksum(_ip_of(headers), piece.build() + octets))
+        return piece.replace(checksum=udp_checksum(ends_of(headers), piece.build() + octets))
     if isinstance(piece, IPv4):
         with_options = (piece.build() + octets)[: piece.ihl * 4]
         return piece.replace(checksum=ipv4_header_checksum(with_options))
     return piece
 
 
-def _ip_of(headers: tuple[Piece, ...]) -> IPv4 | IPv6:
-    """The innermost IP header."""
-    for piece in reversed(headers):
+def ends_of(headers: tuple[Piece, ...]) -> IPv4 | IPv6:
+    """The innermost IP header before the last header, with the addresses that checksums cover."""
+    for number, piece in reversed([*enumerate(headers)]):
         if isinstance(piece, IPv4 | IPv6):
-            return piece
+            return with_ends(piece, joined(*headers[number + 1 : -1]))
     raise WireError("a UDP header without an IP header before it")

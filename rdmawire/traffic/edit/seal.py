@@ -23,6 +23,9 @@ ComputeICRC = Callable[[bytes | bytearray, int, int], int]
 What the octets say of that does not count: they may be edited, and are laid out as they were.
 """
 
+Ends = tuple[range, range | None]
+"""Where the addresses of source and destination stand; ``None`` if that cannot be told."""
+
 NOWHERE = 1 << 62
 """The end of a packet that is not whole."""
 
@@ -102,27 +105,29 @@ class HeaderSum(Seal):
 class TransportSum(Seal):
     """A checksum over a pseudo header and all from octet ``start`` on: UDP, TCP, ICMPv6.
 
-    ``addresses`` is where the source and destination address stand. A part of a packet that IP
-    cut up is not ``whole``.
+    ``ends`` are where the source and the destination address stand that count, ``None`` for one
+    that cannot be told. A part of a packet that IP cut up is not ``whole``.
     """
 
     def __init__(
-        self, kind: "SumKind", start: int, end: int, addresses: range, *, whole: bool = True
+        self, kind: "SumKind", start: int, end: int, ends: Ends, *, whole: bool = True
     ) -> None:
         super().__init__(start + kind.at, end)
         self.table = kind.table
         self.kind = kind
         self.start = start
-        self.addresses = addresses
         self.whole = whole
+        self._addresses = _merged(ends)
+        self._ends_known = None not in ends
 
     def keep(self, old: bytes, new: bytearray, reach: int, end: int) -> None:
         at, start = self.at, self.start
         found = old[at] << 8 | old[at + 1]
         if not found and self.kind.may_be_absent:
             return
-        first, last = self.addresses.start, self.addresses.stop
-        change = _number(new[first:last], "big") - _number(old[first:last], "big")
+        change = 0
+        for first, last in self._addresses:
+            change += _number(new[first:last], "big") - _number(old[first:last], "big")
         stop = min(reach + (reach - start) % 2, end, len(old))
         change += _difference(old, new, start, stop)
         if stop < end <= len(old):
@@ -136,13 +141,21 @@ class TransportSum(Seal):
 
     def renew(self, new: bytearray, end: int) -> None:
         absent = not any(new[self.at : self.at + 2]) and self.kind.may_be_absent
-        if absent or not self.whole or end > len(new):
+        if absent or not self.whole or not self._ends_known or end > len(new):
             return
         self.put(new, 0, 0)
         covered = bytes(new[self.start : end])
-        first, last = self.addresses.start, self.addresses.stop
-        pseudo = _number(new[first:last], "big") + self.kind.protocol + len(covered)
+        addresses = sum(_number(new[first:last], "big") for first, last in self._addresses)
+        pseudo = addresses + self.kind.protocol + len(covered)
         self._put_sum(new, internet_checksum(covered, pseudo))
+
+
+def _merged(ends: Ends) -> list[tuple[int, int]]:
+    """Where the addresses begin and end; those that stand side by side are one piece."""
+    places = [(one.start, one.stop) for one in ends if one is not None]
+    if len(places) == 2 and places[0][1] == places[1][0]:
+        return [(places[0][0], places[1][1])]
+    return places
 
 
 def _difference(old: bytes, new: bytearray, start: int, end: int) -> int:

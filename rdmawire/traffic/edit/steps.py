@@ -17,6 +17,7 @@ from rdmawire.traffic.edit.seal import (
 )
 from rdmawire.traffic.edit.walk import Step, Steps, Walk
 from rdmawire.wire import mad
+from rdmawire.wire.ends import final_in_routing, final_in_source_route, home_in_options
 from rdmawire.wire.erf import ERF, ERFEthernetPad, ERFExtension, ERFType
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, ICRC, LNH, LRH, RWH, VCRC, FlowControl
@@ -157,9 +158,11 @@ def _ipv4(walk: Walk) -> Step | None:
         walk.narrow(ip.total_length - ip.ihl * 4)
     walk.said.append(Said(start + 2, start))
     walk.icrc = lambda octets, bth, end: icrc_ipv4(octets, start, end, bth)
-    return _into_ip(
-        walk, range(start + 12, start + 20), ip.protocol, bool(ip.mf), ip.fragment_offset
-    )
+    walk.source, walk.destination = range(start + 12, start + 16), range(start + 16, start + 20)
+    options = start + IPv4.SIZE
+    if final := final_in_source_route(walk.octets[options:end]):
+        walk.destination = _moved(final, options)
+    return _into_ip(walk, ip.protocol, bool(ip.mf), ip.fragment_offset)
 
 
 def _ipv6(walk: Walk) -> Step | None:
@@ -172,13 +175,13 @@ def _ipv6(walk: Walk) -> Step | None:
         walk.narrow(ip.payload_length)
     walk.said.append(Said(start + 4, walk.offset))
     walk.icrc = lambda octets, bth, end: icrc_ipv6(octets, start, end, bth)
-    return _into_ip(walk, range(start + 8, start + 40), ip.next_header)
+    walk.source, walk.destination = range(start + 8, start + 24), range(start + 24, start + 40)
+    return _into_ip(walk, ip.next_header)
 
 
 def _into_ip(
-    walk: Walk, addresses: range, protocol: int, more: bool = False, fragment_offset: int = 0
+    walk: Walk, protocol: int, more: bool = False, fragment_offset: int = 0
 ) -> Step | None:
-    walk.addresses = addresses
     walk.head = walk.offset
     walk.fragment = more
     return None if fragment_offset else _PROTOCOLS.get(protocol)
@@ -192,6 +195,30 @@ def _ipv6_extension(walk: Walk) -> Step | None:
     return _PROTOCOLS.get(extension.next_header)
 
 
+def _ipv6_routing(walk: Walk) -> Step | None:
+    """A routing header: the destination that counts may stand in it."""
+    start = walk.offset
+    step = _ipv6_extension(walk)
+    if walk.offset <= walk.end:
+        final = final_in_routing(walk.octets[start : walk.offset])
+        if final is None or final:
+            walk.destination = None if final is None else _moved(final, start)
+    return step
+
+
+def _ipv6_destination(walk: Walk) -> Step | None:
+    """Destination options: the source that counts may stand in them."""
+    start = walk.offset
+    step = _ipv6_extension(walk)
+    if walk.offset <= walk.end and (home := home_in_options(walk.octets[start : walk.offset])):
+        walk.source = _moved(home, start)
+    return step
+
+
+def _moved(places: range, by: int) -> range:
+    return range(places.start + by, places.stop + by)
+
+
 def _ipv6_fragment(walk: Walk) -> Step | None:
     """A fragment; whole packets may have this header too."""
     walk.alike = False
@@ -202,7 +229,8 @@ def _ipv6_fragment(walk: Walk) -> Step | None:
 
 def _sum(kind: SumKind, walk: Walk, start: int) -> None:
     whole = not walk.fragment
-    walk.seals.append(TransportSum(kind, start, walk.whole_end, walk.addresses, whole=whole))
+    ends = walk.source, walk.destination
+    walk.seals.append(TransportSum(kind, start, walk.whole_end, ends, whole=whole))
 
 
 def _icmpv6(walk: Walk) -> None:
@@ -225,7 +253,7 @@ def _udp(walk: Walk) -> Step | None:
     start = walk.offset
     udp = walk.take(UDP)
     walk.head = start + _PORTS
-    if udp.length or len(walk.addresses) == 2 * 4:
+    if udp.length or len(walk.source) == 4:
         walk.narrow(udp.length - UDP.SIZE)
     walk.said.append(Said(start + 4, start))
     _sum(SumKind.UDP, walk, start)
@@ -305,8 +333,8 @@ _PROTOCOLS: Steps = {
     IPProtocol.ICMPV6: _icmpv6,
     IPProtocol.FRAGMENT: _ipv6_fragment,
     IPProtocol.HOP_BY_HOP: _ipv6_extension,
-    IPProtocol.ROUTING: _ipv6_extension,
-    IPProtocol.DESTINATION_OPTIONS: _ipv6_extension,
+    IPProtocol.ROUTING: _ipv6_routing,
+    IPProtocol.DESTINATION_OPTIONS: _ipv6_destination,
 }
 
 _TUNNELS: Steps = {VXLAN_PORT: _vxlan}

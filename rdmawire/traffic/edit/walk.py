@@ -23,7 +23,8 @@ class Walk:
 
     ``short`` says that something is missing of that layer. ``head`` and ``said`` are as in
     :class:`~rdmawire.traffic.edit.place.Layout`; without ``alike``, there is no such head.
-    ``addresses`` is where those of the pseudo header stand, ``icrc`` what an ICRC would be.
+    ``source`` and ``destination`` are where those of the pseudo header stand, the latter ``None``
+    if that cannot be told; ``icrc`` is what an ICRC would be.
     """
 
     icrc: ComputeICRC
@@ -38,7 +39,8 @@ class Walk:
         self.head = 0
         self.tunnels = 0
         self.fragment = False
-        self.addresses = range(0)
+        self.source = range(0)
+        self.destination: range | None = range(0)
         self.places: list[Place] = []
         self.seals: list[Seal] = []
         self.said: list[Said] = []

@@ -1,0 +1,138 @@
+"""The ends of a packet that IP takes by way of others, or for a host away from home.
+
+The addresses of an IP header are then not those that the checksums of UDP, TCP and ICMPv6 cover.
+Those cover the final destination (RFC 8200, 8.1; RFC 1122, 4.2.3.8) and the home address
+(RFC 6275, 6.3). All places are counted from the first byte of the header or of the options.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import NamedTuple
+
+from rdmawire.errors import WireError
+from rdmawire.wire.inet import IPProtocol, IPv4, IPv6, IPv6Extension, IPv6Fragment
+
+_FIXED = 8
+"""Bytes of a routing header before its addresses, of each type known here."""
+
+_FINAL: dict[int, Callable[[int], int]] = {
+    0: lambda size: size - 16,  # RFC 2460, 4.4: the last address
+    2: lambda _: _FIXED,  # RFC 6275, 6.4: the home address
+    4: lambda _: _FIXED,  # RFC 8754, 2: Segment List[0] is the last segment of the path
+}
+"""Where the final destination is in a routing header of this type and size."""
+
+_HOME_ADDRESS = 0xC9
+"""The option of IPv6 that has the sender's home address. RFC 6275, 6.3."""
+_SOURCE_ROUTES = (131, 137)
+"""Options of IPv4: loose and strict source route. RFC 791, 3.1."""
+
+HERE = range(0)
+"""The address of the IP header is the one that counts."""
+
+
+def final_in_routing(header: bytes) -> range | None:
+    """Where a routing header has the final destination, :data:`HERE` if it has been reached.
+
+    ``None`` where that cannot be told: another type, or too few addresses.
+    """
+    kind, left = header[2], header[3]
+    if not left:
+        return HERE
+    at = _FINAL[kind](len(header)) if kind in _FINAL else 0
+    if at < _FIXED or left > (len(header) - _FIXED) // 16:
+        return None
+    return range(at, at + 16)
+
+
+def home_in_options(header: bytes) -> range:
+    """Where a destination options header has the sender's home address; :data:`HERE` for none."""
+    for at, kind, size in _options(header, _IPV6_OPTIONS):
+        if kind == _HOME_ADDRESS and size == 2 + 16:
+            return range(at + 2, at + size)
+    return HERE
+
+
+def final_in_source_route(options: bytes) -> range:
+    """Where the options of IPv4 have the final destination; :data:`HERE` if it has been reached."""
+    for at, kind, size in takewhile(lambda option: option[1], _options(options, _IPV4_OPTIONS)):
+        # The route is used up when its pointer, counted from 1, is behind its end.
+        if kind in _SOURCE_ROUTES and size >= 3 + 4 and options[at + 2] <= size - 3:
+            return range(at + size - 4, at + size)
+    return HERE
+
+
+class _Form(NamedTuple):
+    """How options are written: where they begin, which kinds are a single byte (padding, end).
+
+    ``uncounted``: bytes of an option, of its kind and length, that its length does not count.
+    """
+
+    start: int
+    single: tuple[int, ...]
+    uncounted: int
+
+
+_IPV6_OPTIONS = _Form(2, (0,), 2)  # RFC 8200, 4.2
+_IPV4_OPTIONS = _Form(0, (0, 1), 0)  # RFC 791, 3.1
+
+
+def _options(octets: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
+    """Place, kind and size of the options, as far as they are whole."""
+    at = form.start
+    while at < len(octets):
+        is_single = octets[at] in form.single
+        size = 1 if is_single else sum(octets[at + 1 : at + 2]) + form.uncounted
+        if at + size > len(octets) or size < (1 if is_single else 2):
+            return
+        yield at, octets[at], size
+        at += size
+
+
+def behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
+    """The IPv6 header with the addresses that count behind an extension header of this kind.
+
+    ``None`` where they cannot be told.
+    """
+    if kind == IPProtocol.ROUTING:
+        final = final_in_routing(header)
+        if final is None:
+            return None
+        return ip.replace(dst=header[final.start : final.stop]) if final else ip
+    if kind == IPProtocol.DESTINATION_OPTIONS and (home := home_in_options(header)):
+        return ip.replace(src=header[home.start : home.stop])
+    return ip
+
+
+def behind_options(ip: IPv4, options: bytes) -> IPv4:
+    """The IPv4 header with the addresses that count behind its options."""
+    final = final_in_source_route(options)
+    return ip.replace(dst=options[final.start : final.stop]) if final else ip
+
+
+_SIZES: dict[int, Callable[[bytes, int], int]] = {
+    **dict.fromkeys(
+        (IPProtocol.HOP_BY_HOP, IPProtocol.ROUTING, IPProtocol.DESTINATION_OPTIONS),
+        lambda octets, at: 8 + 8 * IPv6Extension.parse(octets, at).length,
+    ),
+    IPProtocol.FRAGMENT: lambda _octets, _at: IPv6Fragment.SIZE,
+}
+"""How long extension headers are, by kind."""
+
+
+def with_ends(ip: IPv4 | IPv6, between: bytes) -> IPv4 | IPv6:
+    """An IP header with the addresses that count for what it carries.
+
+    ``between`` are its options or extension headers. :class:`WireError` where the addresses
+    cannot be told.
+    """
+    if isinstance(ip, IPv4):
+        return behind_options(ip, between)
+    found, kind, at = ip, ip.next_header, 0
+    while at < len(between) and kind in _SIZES:
+        end = at + _SIZES[kind](between, at)
+        after = behind_extension(found, kind, between[at:end]) if end <= len(between) else None
+        if after is None:
+            raise WireError("an extension header does not tell whose addresses count", at)
+        found, kind, at = after, between[at], end
+    return found

@@ -1,0 +1,44 @@
+"""Checksums of packets with a route, or from a host away from home, by tshark and Scapy."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+
+from rdmawire.analysis import derived
+from rdmawire.capture import Record, create_capture
+from tests.wire.test_ends import CASES, sealed
+
+NOT_ALLOWED = "no home among hop by hop"
+"""RFC 6275, 6.3: the option stands among destination options alone. tshark takes it here, too."""
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+def test_tshark_finds_the_checksums_good(tmp_path: Path) -> None:
+    path = tmp_path / "ends.pcap"
+    with create_capture(path) as writer:
+        for kind, extensions, *_ in CASES.values():
+            octets = sealed(kind, extensions)
+            writer.write(Record(octets, 0, len(octets), 1))
+    words = ("tshark", "-r", path, "-o", "udp.check_checksum:TRUE", "-T", "fields")
+    done = subprocess.run(
+        [*words, "-e", "udp.checksum.status"], capture_output=True, text=True, check=True
+    )
+    found = dict(zip(CASES, map(int, done.stdout.split()), strict=True))
+    assert found.pop(NOT_ALLOWED) == derived.BAD
+    assert set(found.values()) == {derived.GOOD}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("type", "segments"))])
+def test_scapy_makes_the_same_checksums(name: str) -> None:
+    """Scapy knows a home address only where no other option stands beside it."""
+    kind, extensions, *_ = CASES[name]
+    packet = Ether(sealed(kind, extensions))
+    assert IPv6 in packet
+    found = packet[UDP].chksum
+    del packet[UDP].chksum
+    assert Ether(bytes(packet))[UDP].chksum == found
