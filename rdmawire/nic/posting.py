@@ -40,6 +40,7 @@ from rdmawire.nic.work import (
 from rdmawire.screen import shown
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+from rdmawire.wire.opcode import Operation
 
 
 def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
@@ -253,6 +254,15 @@ def _check_registration(_: QueuePair, wr: SendWR) -> None:
 _OF_REGISTRATION = (Region, FastRegistration)
 
 
+def _check_known(qp: QueuePair, wr: SendWR) -> None:
+    """Refuse work that this device does not know."""
+    if VERBS[wr.opcode].only in qp.device.profile.unsupported:
+        _refuse(qp, wr)
+
+
+_LATE = (Operation.FLUSH, Operation.ATOMIC_WRITE)
+"""Operations that a device may not know: they came with annex A19."""
+
 _Rule = Callable[[QueuePair, SendWR], None]
 
 
@@ -263,6 +273,7 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
     widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
     verb = VERBS[opcode]
     return (
+        *((_check_known,) if verb.only in _LATE else ()),
         _CheckFit(_flags_for(service, verb), _unused(verb, headers, opcode)),
         *((_check_memory,) if verb.local is not Local.NONE else ()),
         *((_Fits(widths),) if widths else ()),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rdmawire.errors import VerbsError
 from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
@@ -11,7 +12,7 @@ from rdmawire.nic.completion import WCFlags, WCStatus
 from rdmawire.nic.profile import BUGS_6_1, BUGS_6_12, IBTA, RXE, RXE_6_1, RXE_6_12, Bug, Profile
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
-from rdmawire.nic.work import LONGEST_MESSAGE
+from rdmawire.nic.work import LONGEST_MESSAGE, SendOpcode, SendWR
 from rdmawire.wire.ib import FETH, RETH, AtomicAckETH, AtomicETH, Nak
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import PATIENT, Stage, climb, go, key_of, nak_of, only, outcomes
@@ -75,6 +76,22 @@ def test_linux_6_1_does_not_know_placement() -> None:
     assert stage.sent == []
     assert stage.server.nic.drops == {Drop.MALFORMED: 2}
     assert stage.server.qp.state is QPState.RTS
+
+
+@pytest.mark.parametrize("opcode", [SendOpcode.FLUSH, SendOpcode.ATOMIC_WRITE])
+def test_linux_6_1_takes_no_such_work(opcode: SendOpcode) -> None:
+    for profile in (RXE_6_12, RXE_6_1):
+        stage = stage_of(profile)
+        there = stage.server.region
+        sges = (stage.client.region.sge(8),) if opcode is SendOpcode.ATOMIC_WRITE else ()
+        work = SendWR(
+            opcode, sges, remote_address=there.address, rkey=there.rkey, placement=1, length=8
+        )
+        if profile is RXE_6_1:
+            with pytest.raises(VerbsError, match=opcode.name):
+                stage.client.nic.post_send(stage.client.qp, (work,), 0)
+        else:
+            stage.client.nic.post_send(stage.client.qp, (work,), 0)
 
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
