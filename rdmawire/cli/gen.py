@@ -24,6 +24,7 @@ from rdmawire.traffic.generate.order import (
     CNP_DSCP,
     LAST_SEED,
     LAST_TIMEOUT,
+    MAX_HOSTS,
     MOST_LOSS,
     MOST_MESSAGES,
     MOST_QPS,
@@ -102,9 +103,23 @@ def _psn(text: str) -> int:
     help="Frames instead: exactly so many, whatever messages they are of.",
 )  # fmt: skip
 @click.option(
-    "--qps", type=option.WholeNumber(1, MOST_QPS), default=1, show_default=True,
-    help="Queue pairs, which take turns. Their UDP source ports are hashed from their numbers: of "
-    "hundreds, a few share one.",
+    "--qps", type=option.WholeNumber(1, MOST_QPS),
+    help="Queue pairs, which take turns: for each pair of a client and a server. Their UDP source "
+    "ports are hashed from their numbers: of hundreds, a few share one.  [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--clients", type=option.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
+    help="Hosts that ask. More than one client or server are joined by a switch: --rate and "
+    "--latency are those of each host's link to it.",
+)  # fmt: skip
+@click.option(
+    "--servers", type=option.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
+    help="Hosts that answer. Many clients and one server are an incast; with many of both, clients "
+    "and servers are paired round robin.",
+)  # fmt: skip
+@click.option(
+    "--flows", type=option.WholeNumber(1, MOST_QPS),
+    help="Instead of --qps: queue pairs of all pairs of hosts together.",
 )  # fmt: skip
 @click.option(
     "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MOST_LOSS)),
@@ -133,12 +148,13 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--client", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
-    help="Who asks: an IP address, and the Ethernet address.  [default: 10.0.0.1 or fd00::1, "
-    "02:00:00:00:00:01]",
+    help="Who asks: an IP address, and the Ethernet address. Those of more clients follow it.  "
+    "[default: 10.0.0.1 or fd00::1, 02:00:00:00:00:01]",
 )  # fmt: skip
 @click.option(
     "--server", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
-    help="Who answers.  [default: the same with 2]",
+    help="Who answers; those of more servers follow.  [default: what comes behind the clients: the "
+    "same with 2]",
 )  # fmt: skip
 @click.option(
     "--psn", metavar="PSN", callback=_read(_psn),
@@ -180,12 +196,13 @@ def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **w
     cnp                         congestion notifications
     mix                         a blend of all kinds of messages
 
-    Two emulated adapters talk to each other, so all is as real ones send it: ICRCs, PSNs, ACKs,
-    NAKs, retransmissions, source ports by flow.
+    Emulated adapters talk to each other, two or many, so all is as real ones send it: ICRCs, PSNs,
+    ACKs, NAKs, retransmissions, source ports by flow.
 
     \b
     Examples:
       rdmawire gen write --frames 10000 --loss 1% -w lossy.pcap
+      rdmawire gen write --clients 8 --flows 1000 -w incast.pcap
       rdmawire gen mix --qps 64 --ipv6 --seed 7 -w mix.pcapng.zst
       rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap
       rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -
@@ -202,7 +219,8 @@ def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **w
     wanted = progress if progress is not None else sys.stderr.isatty()
     summary = _written(order, path, progress=wanted)
     if not quiet:
-        write_summary(summary, as_json=as_json, to=sys.stderr if path == STREAM else None)
+        to = sys.stderr if path == STREAM else None
+        write_summary(summary, as_json=as_json, to=to, parties=_parties(order, as_json=as_json))
     return 0
 
 
@@ -214,6 +232,15 @@ def _order(verb: str, mtu: str, tap: str, tag: Tag | None, **wishes: Any) -> Ord
         return Order(verb=Verb(verb), mtu=int(mtu), tap=Tap(tap), **wishes)
     except OrderError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _parties(order: Order, *, as_json: bool) -> dict[str, int]:
+    """Hosts and flows by name; a table has them only where there is more than one client or server.
+
+    A flow is a queue pair of a client and its peer at a server.
+    """
+    found = {"clients": order.clients, "servers": order.servers, "flows": order.lanes}
+    return found if as_json or order.switched else {}
 
 
 def _hint(order: Order) -> None:

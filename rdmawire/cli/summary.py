@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _WORDS = {
 }
 _QUIET = {"mads", "marks", "lost", "failed", "refused", "rnr_naks"}
 """Counts that are left out of the table where they are 0."""
+_NO_PARTIES: Mapping[str, int] = MappingProxyType({})
 _PATHS = {"host": "host memory", "gpu_direct": "GPUDirect", "bounce": "bounce buffers"}
 
 
@@ -47,15 +49,21 @@ def write_summary(
     as_json: bool,
     to: TextIO | None = None,
     more: Iterable[tuple[str, str]] = (),
+    parties: Mapping[str, int] = _NO_PARTIES,
 ) -> None:
-    """Print a summary: to standard output, unless frames go there. A table has ``more`` rows."""
+    """Print a summary: to standard output, unless frames go there. A table has ``more`` rows.
+
+    ``parties`` are counts of who took part; they come first.
+    """
     stream = sys.stdout if to is None else to
     if as_json:
-        stream.write(json.dumps(as_object(summary), indent=1) + "\n")
-    elif stream.isatty():
-        _draw([*rows(summary), *more], stream)
+        stream.write(json.dumps({**parties, **as_object(summary)}, indent=1) + "\n")
+        return
+    said = [(name, f"{count:,}") for name, count in parties.items()]
+    said += [*rows(summary), *more]
+    if stream.isatty():
+        _draw(said, stream)
     else:
-        said = (*rows(summary), *more)
         stream.writelines(f"{name:<26}{value}\n" for name, value in said)
 
 

@@ -84,6 +84,42 @@ def test_many_wishes_at_once(tmp_path: Path) -> None:
     assert set(said.stdout.splitlines()) == {"9\t26\tgood"}
 
 
+def test_many_clients_with_many_flows_to_one_server(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.pcap")
+    words = ("--clients", "8", "--flows", "100", "--size", "64", "-w", path)
+    done = rdmawire("gen", "write", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()[:3]]
+    assert rows == [["clients", "8"], ["servers", "1"], ["flows", "100"]]
+    requests = fields_of(path, "ip.src", "infiniband.bth.destqp", "ip.dst")
+    assert len({flow for source, flow, _ in requests if source != "10.0.0.9"}) == 100
+    assert {source for source, *_ in requests} == {f"10.0.0.{number}" for number in range(1, 10)}
+    assert {there for source, _, there in requests if source != "10.0.0.9"} == {"10.0.0.9"}
+    said = rdmawire("dissect", "-q", "--fail-on-bad-checksum", path)
+    assert said.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "parties"),
+    [
+        ((), {"clients": 1, "servers": 1, "flows": 1}),
+        (("--qps", "3"), {"clients": 1, "servers": 1, "flows": 3}),
+        (("--clients", "4", "--servers", "2"), {"clients": 4, "servers": 2, "flows": 8}),
+    ],
+)
+def test_the_summary_as_json_says_hosts_and_flows(
+    tmp_path: Path, words: tuple[str, ...], parties: dict[str, int]
+) -> None:
+    done = rdmawire("gen", "ud", "--count", "9", *words, "--json", "-w", str(tmp_path / "x.pcap"))
+    found = json.loads(done.stdout)
+    assert {name: found[name] for name in parties} == parties
+
+
+def test_of_two_hosts_the_table_says_nothing_new(tmp_path: Path) -> None:
+    done = rdmawire("gen", "ud", "--flows", "3", "-w", str(tmp_path / "x.pcap"))
+    assert done.stdout.startswith("messages ")
+
+
 def fields_of(path: str, *names: str) -> set[tuple[str, ...]]:
     """The values of these fields that frames have together."""
     words = [word for name in names for word in ("-e", name)]
@@ -178,6 +214,10 @@ def test_quantities_as_scenarios_write_them(
         (("write", "--client", "host", "-w", "x"), "'host' is no address such as 10.0.0.1"),
         (("write", "--client", "fd00::7", "-w", "x"), "both of IPv6 with --ipv6"),
         (("write", "--count", "1", "--frames", "1", "-w", "x"), "give one of them"),
+        (("write", "--qps", "1", "--flows", "1", "-w", "x"), "give one of them"),
+        (("write", "--clients", "254", "-w", "x"), "254 is not in the range 1<=x<=253"),
+        (("write", "--clients", "8", "--flows", "5", "-w", "x"), "5 flows are too few"),
+        (("cm", "--servers", "8", "--count", "5", "-w", "x"), "ask for 8 messages or frames"),
         (("ud", "--size", "8k", "-w", "x"), "a datagram has at most the MTU's 1024 octets"),
         (("atomic", "--size", "8", "-w", "x"), "leave the size out"),
         (("cm", "--gpu", "-w", "x"), "no GPU memory"),

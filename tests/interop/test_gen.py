@@ -17,6 +17,7 @@ ORDERS = {
     "mix": Order(verb=Verb.MIX, frames=300, qps=3, loss=0.02, psn=0xFFFFF0),
     "ipv6": Order(verb=Verb.MIX, frames=150, ipv6=True, vlan=7, dscp=26, gpu=True),
     "ecn": Order(verb=Verb.WRITE, frames=300, marks=0.1, tap=Tap.ARRIVED),
+    "hosts": Order(verb=Verb.MIX, frames=300, clients=4, servers=3, flows=30, loss=0.01),
     "cm": Order(verb=Verb.CM, count=4, qps=2),
 }
 

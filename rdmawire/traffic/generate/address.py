@@ -1,6 +1,6 @@
 """Where an end is found, as it is asked for: an IP address, and the Ethernet address if given."""
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, Self
 
 from rdmawire.fabric.host import Place
@@ -32,10 +32,31 @@ class Address(NamedTuple):
             raise OrderError(f"{quoted(text)} is no address of one host")
         return found
 
+    def after(self, count: int) -> Self:
+        """The address that comes ``count`` addresses later; :class:`OrderError` if it is no host's.
+
+        An Ethernet address that was given counts up as well.
+        """
+        try:
+            ip = self.ip + count
+        except AddressValueError:
+            raise self._too_few(count) from None
+        mac = None if self.mac is None else _counted_up(self.mac, count)
+        if not of_one_host(ip) or (mac is not None and of_group(mac)):
+            raise self._too_few(count)
+        return type(self)(ip, mac)
+
+    def _too_few(self, count: int) -> OrderError:
+        return OrderError(f"of the {count + 1} addresses from {self.ip} on, not all are of hosts")
+
     @property
     def ipv6(self) -> bool:
         """Whether it is one of IPv6."""
         return self.ip.version == 6
+
+
+def _counted_up(mac: bytes, count: int) -> bytes:
+    return (int.from_bytes(mac, "big") + count).to_bytes(len(mac), "big")
 
 
 def _unfit(text: str) -> OrderError:

@@ -80,7 +80,7 @@ def messages(order: Order) -> tuple[Message, ...]:
         length = _length(order, kind, random)
         found.append(
             Message(
-                number % order.qps, kind, length, _offset(length, random), random.getrandbits(32)
+                number % order.lanes, kind, length, _offset(length, random), random.getrandbits(32)
             )
         )
     return tuple(found)
@@ -89,7 +89,7 @@ def messages(order: Order) -> tuple[Message, ...]:
 def _count(order: Order) -> int:
     """As many for each lane."""
     if order.verb is Verb.CNP:
-        return order.qps
+        return order.lanes
     packets = -(-order.lengths.largest // order.mtu) + 1
     wanted = max(FRAMES // packets, 1)
     if order.lengths.varied or len(KINDS[order.verb]) > 1:
@@ -97,7 +97,7 @@ def _count(order: Order) -> int:
     if order.loss:
         lucky = int(_LOST / (order.loss * packets))
         wanted = min(wanted, max(LOSSY, min(lucky, MOST_LOSSY)))
-    return -(-wanted // order.qps) * order.qps
+    return -(-wanted // order.lanes) * order.lanes
 
 
 def _length(order: Order, kind: Kind, random: Random) -> int:

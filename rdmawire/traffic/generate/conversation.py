@@ -1,4 +1,4 @@
-"""The conversation of two adapters, played round by round."""
+"""The conversation of adapters, two or many, played round by round."""
 
 from rdmawire.nic.engine import Nic
 from rdmawire.traffic.generate import blend
@@ -10,7 +10,7 @@ from rdmawire.wire.opcode import Opcode
 
 
 class Conversation:
-    """Two adapters on a cable. ``messages`` are those of one round."""
+    """Adapters on a cable, or round a switch. ``messages`` are those of one round."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -19,24 +19,24 @@ class Conversation:
         marks = 1.0 if order.verb is Verb.CNP else order.marks or 0.0
         self._setup = Setup(order, marks)
         self.world = self._setup.world
-        for end in (self.ends.client, self.ends.server):
+        for end in self.ends.hosts:
             self._setup.attach(end.nic, end.mac)
         self.world.run()  # queue pairs that came up are asked once; from now on rounds are alike
         self._done = 0
 
     @property
-    def nics(self) -> tuple[Nic, Nic]:
-        """Both adapters."""
-        return self.ends.client.nic, self.ends.server.nic
+    def nics(self) -> tuple[Nic, ...]:
+        """All adapters."""
+        return tuple(end.nic for end in self.ends.hosts)
 
     @property
     def sent(self) -> int:
-        """Frames that were put on the cable."""
+        """Frames that adapters put on their cables."""
         return self._setup.sent
 
     @property
     def marked(self) -> int:
-        """Frames that were marked on the cable; of CNPs alone there are none to see."""
+        """Frames that were marked on their way; of CNPs alone there are none to see."""
         return 0 if self._order.verb is Verb.CNP else self._setup.marked
 
     def play(self, count: int, losses: Losses, watcher: Watcher) -> None:

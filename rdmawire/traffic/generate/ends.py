@@ -1,5 +1,6 @@
-"""The two adapters: queue pairs in lanes, memory, and the work of a round."""
+"""The adapters: queue pairs in lanes, memory, and the work of a round."""
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
@@ -58,7 +59,7 @@ class End(Host):
         super().__init__(number, profile=PERSISTENT, place=order.place(number))
         random = Random(f"{order.seed}/memory {number}")  # noqa: S311 - it must be repeatable
         longest = max(order.lengths.largest, order.mtu + GRH.SIZE)
-        self.store = Store(self, longest=longest, words=order.qps, gpu=order.gpu, random=random)
+        self.store = Store(self, longest=longest, words=order.lanes, gpu=order.gpu, random=random)
         self.cq = self.nic.create_cq(messages + 1)
         self.srq = self.nic.create_srq(self.pd, messages)
         sink = self.store.sink
@@ -79,30 +80,46 @@ class End(Host):
         return self.cq.poll(len(self.cq))
 
 
+class Work(NamedTuple):
+    """A message as it is posted: by which client, to which queue pair, and for which server."""
+
+    client: End
+    qp: QueuePair
+    wr: SendWR
+    server: End
+
+
 class Ends:
-    """Both adapters with their lanes. The client asks, the server answers."""
+    """All adapters with their lanes. Clients ask, servers answer.
+
+    Which two hosts a lane joins, :meth:`Order.pair_of` says.
+    """
 
     def __init__(self, order: Order, messages: tuple[Message, ...]) -> None:
         self._order = order
         self._messages = messages
         self._timeout = exponent(order, messages)
         self._random = Random(f"{order.seed}/queue pairs")  # noqa: S311 - it must be repeatable
-        self._numbers = self._random.sample(QPNS, 4 * order.qps)
-        self.client, self.server = (End(number, order, len(messages)) for number in (1, 2))
+        self._numbers = self._random.sample(QPNS, 4 * order.lanes)
+        self.hosts = tuple(End(number + 1, order, len(messages)) for number in range(order.hosts))
+        self.clients, self.servers = self.hosts[: order.clients], self.hosts[order.clients :]
         self._capable = self._senders_of_data(messages)
         datagrams = {message.kind.datagram for message in messages}
         self.lanes = self._lanes(QPType.RC) if False in datagrams else ()
         self.datagrams = self._lanes(QPType.UD) if True in datagrams else ()
-        stores = self.client.store, self.server.store
-        self._postman = Postman(*stores, addend=self._random.getrandbits(64))
+        self._addend = self._random.getrandbits(64)
         self._work = [self._of(message) for message in messages]
 
-    def _lanes(self, kind: QPType) -> tuple[Lane, ...]:
-        return tuple(self._lane(kind) for _ in range(self._order.qps))
+    def pair(self, lane: int) -> tuple[End, End]:
+        """The client and the server of a lane."""
+        client, server = self._order.pair_of(lane)
+        return self.clients[client], self.servers[server]
 
-    def _lane(self, kind: QPType) -> Lane:
-        """Two queue pairs that are ready to send."""
-        ends = self.client, self.server
+    def _lanes(self, kind: QPType) -> tuple[Lane, ...]:
+        return tuple(self._lane(kind, self.pair(number)) for number in range(self._order.lanes))
+
+    def _lane(self, kind: QPType, ends: tuple[End, End]) -> Lane:
+        """Two queue pairs that are ready to send, the client's and the server's."""
         lane = Lane(*(end.queue_pair(kind, self._numbers.pop()) for end in ends))
         there, back = self._first_psn(), self._first_psn()
         self._bring_up(*ends, lane, (there, back))
@@ -128,9 +145,9 @@ class Ends:
         self._heed_congestion(own, lane.asks)
 
     def _heed_congestion(self, own: End, qp: QueuePair) -> None:
-        """Tell of marks, and slow down when told. For CNPs alone, the server tells of each mark."""
+        """Tell of marks, and slow down when told. For CNPs alone, servers tell of each mark."""
         order = self._order
-        if order.verb is Verb.CNP and own is self.server:
+        if order.verb is Verb.CNP and own in self.servers:
             own.nic.notify_congestion(qp, 0, order.cnp_dscp << 2)
         if order.marks is not None and qp.service.connected:
             own.nic.notify_congestion(qp, traffic_class=order.cnp_dscp << 2)
@@ -152,30 +169,36 @@ class Ends:
         opcodes = {message.kind.opcode for message in messages}
         asks = bool(opcodes - WITHOUT_DATA)
         answers = SendOpcode.RDMA_READ in opcodes
-        return (self.client.mac,) * asks + (self.server.mac,) * answers
+        senders = self.clients * asks + self.servers * answers
+        return tuple(end.mac for end in senders)
 
     # A round.
 
-    def _of(self, message: Message) -> tuple[QueuePair, SendWR]:
+    def _of(self, message: Message) -> Work:
         """Where a message is posted, and what."""
-        wr = self._postman.work(message)
+        client, server = self.pair(message.lane)
+        wr = Postman(client.store, server.store, self._addend).work(message)
         if not message.kind.datagram:
-            return self.lanes[message.lane].asks, wr
+            return Work(client, self.lanes[message.lane].asks, wr, server)
         own, peer = self.datagrams[message.lane]
-        path = self.path(self.client, self.server)
-        return own, wr._replace(ah=path, remote_qpn=peer.number, remote_qkey=peer.qkey)
+        path = self.path(client, server)
+        wr = wr._replace(ah=path, remote_qpn=peer.number, remote_qkey=peer.qkey)
+        return Work(client, own, wr, server)
 
     def post(self, count: int, now: int) -> None:
         """The first so many messages of a round."""
-        opcodes = [message.kind.opcode for message in self._messages[:count]]
-        self.server.expect(sum(opcode in TAKES_RECEIVE for opcode in opcodes))
-        for qp, wr in self._work[:count]:
-            self.client.nic.post_send(qp, (wr,), now)
+        work = self._work[:count]
+        receives = Counter(one.server for one in work if one.wr.opcode in TAKES_RECEIVE)
+        for server in self.servers:
+            server.expect(receives[server])
+        for client, qp, wr, _ in work:
+            client.nic.post_send(qp, (wr,), now)
 
     def poll(self) -> int:
         """How many messages are done since the last call."""
-        done = self.client.poll()
-        for completion in (*done, *self.server.poll()):
+        done = [completion for client in self.clients for completion in client.poll()]
+        received = [completion for server in self.servers for completion in server.poll()]
+        for completion in (*done, *received):
             if completion.status is not WCStatus.SUCCESS:
                 status = WCStatus(completion.status).name
                 raise Unfinished(
@@ -212,5 +235,5 @@ class Ends:
         for message in self._messages:
             if message.kind.opcode is SendOpcode.ATOMIC_FETCH_AND_ADD:
                 number = self.lanes[message.lane].asks.number
-                steps[number] = (steps[number] + self._postman.addend) & WORD
+                steps[number] = (steps[number] + self._addend) & WORD
         return steps

@@ -47,7 +47,7 @@ class ManagedEnd(Host):
     def __init__(self, number: int, order: Order, neighbours: Mapping[bytes, bytes]) -> None:
         super().__init__(number, place=order.place(number))
         self._random = Random(f"{order.seed}/manager {number}")  # noqa: S311 - repeatable
-        settings = CMSettings(most_connections=2 * (MOST_WAITING + order.qps))
+        settings = CMSettings(most_connections=2 * (MOST_WAITING + order.lanes))
         managed = ManagedPort(self.nic, neighbours.get, self._random, settings)
         self.manager = managed.manager
         self.port = AttendedPort(self.nic, managed)
@@ -115,17 +115,19 @@ class Client(ManagedEnd):
 
 
 class Connecting:
-    """A client and a server that does whatever is asked of it, on a cable."""
+    """Clients, and servers that do whatever is asked of them, on a cable or round a switch."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._setup = Setup(order)
         self.world = self._setup.world
         neighbours: dict[bytes, bytes] = {}
-        self.client = Client(1, order, neighbours)
-        self.server = Server(2, order, neighbours)
-        self.server.manager.listen(SERVICE, backlog=order.qps)
-        for end in (self.client, self.server):
+        numbers = range(1, order.hosts + 1)
+        self.clients = [Client(number, order, neighbours) for number in numbers[: order.clients]]
+        self.servers = [Server(number, order, neighbours) for number in numbers[order.clients :]]
+        for server in self.servers:
+            server.manager.listen(SERVICE, backlog=order.lanes)
+        for end in (*self.clients, *self.servers):
             neighbours[end.gid] = end.mac
             self._setup.attach(end.port, end.mac)
         self._asked = 0
@@ -136,11 +138,12 @@ class Connecting:
 
     def round(self, count: int) -> None:
         """So many connections at a time, until all are taken down again."""
-        for _ in range(count):
-            self.client.ask(self.server, self._order.dscp, self.world.now)
+        for lane in range(count):
+            client, server = self._order.pair_of(lane)
+            self.clients[client].ask(self.servers[server], self._order.dscp, self.world.now)
         self._asked += count
-        self._setup.settle(lambda: self.client.over == self._asked)
-        if len(self.client.manager.registry) > MOST_WAITING:
+        self._setup.settle(lambda: sum(client.over for client in self.clients) == self._asked)
+        if max(len(client.manager.registry) for client in self.clients) > MOST_WAITING:
             self.world.run()
 
 
@@ -149,7 +152,7 @@ def connect(order: Order, writer: Taker, progress: Progress) -> Summary:
     connecting, output = Connecting(order), Output(writer, order.frames, progress)
     connecting.watch(output)
     with suppress(Enough):
-        for count in rounds(order, order.qps):
+        for count in rounds(order, order.lanes):
             connecting.round(count)
-    now, refused = connecting.world.now, connecting.client.refused
+    now, refused = connecting.world.now, sum(client.refused for client in connecting.clients)
     return summarise(output.counter, (), now, lost=output.losses, refused=refused)

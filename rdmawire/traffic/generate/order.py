@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from math import lcm
 from typing import Final
 
 from rdmawire.fabric.clock import gbps
@@ -14,6 +15,8 @@ from rdmawire.traffic.generate.tag import LAST_PCP, LAST_VLAN
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 
+MAX_HOSTS: Final = 254
+"""Clients and servers together: as many as have an address of their own in 10.0.0.0/24."""
 MOST_QPS: Final = 1 << 14
 MOST_LOSS: Final = 0.5
 MOST_MESSAGES: Final = 10**15
@@ -56,7 +59,7 @@ DEFAULT_SIZES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Traffic between two adapters. :class:`OrderError` for what makes no sense.
+    """Traffic between adapters, two or many. :class:`OrderError` for what makes no sense.
 
     ``count`` is in messages (connections of ``cm``, CNPs of ``cnp``), ``frames`` in frames, of
     which the last message may be cut. ``loss`` and ``marks`` are shares of frames, 0.0 to 1.0:
@@ -68,6 +71,11 @@ class Order:
     ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
     more. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1 and 10.0.0.2, or
     fd00::1 and fd00::2.
+
+    ``clients`` and ``servers`` are numbers of hosts: more than one of either are joined by one
+    switch. Then ``client`` and ``server`` are the first of each, and the addresses of the others
+    follow; ``rate`` and ``latency`` are those of each host's link. ``qps`` is the number of queue
+    pairs between any client and any server (``None``: one), ``flows`` that of all of them together.
     """
 
     verb: Verb
@@ -75,7 +83,7 @@ class Order:
     mtu: int = 1024
     count: int | None = None
     frames: int | None = None
-    qps: int = 1
+    qps: int | None = None
     loss: float = 0.0
     marks: float | None = None
     gpu: bool = False
@@ -92,6 +100,9 @@ class Order:
     cnp_dscp: int = CNP_DSCP
     client: Address | None = None
     server: Address | None = None
+    clients: int = 1
+    servers: int = 1
+    flows: int | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _ALLOWED.items():
@@ -111,11 +122,56 @@ class Order:
         """How many messages; ``None`` for as many as the frames take."""
         if self.frames is not None:
             return None
-        return DEFAULT_MESSAGES if self.count is None else self.count
+        if self.count is not None:
+            return self.count
+        return max(DEFAULT_MESSAGES, self.lanes) if self.switched else DEFAULT_MESSAGES
+
+    @property
+    def hosts(self) -> int:
+        """Clients and servers together."""
+        return self.clients + self.servers
+
+    @property
+    def switched(self) -> bool:
+        """Whether a switch joins the hosts; two are on one cable."""
+        return self.hosts > _PAIR
+
+    @property
+    def links(self) -> int:
+        """Links between a client and a server."""
+        return 2 if self.switched else 1
+
+    @property
+    def lanes(self) -> int:
+        """Queue pairs of all clients together; in a mix, as many again for datagrams."""
+        if self.flows is not None:
+            return self.flows
+        return (self.qps or 1) * self.clients * self.servers
+
+    def pair_of(self, lane: int) -> tuple[int, int]:
+        """The client and the server of a lane, both counted from 0.
+
+        Lanes go round both, so that every host has its share of any number of lanes. Each time
+        that both rounds end together, servers move on by one: so every client meets every server.
+        """
+        turn = lane // lcm(self.clients, self.servers)
+        return lane % self.clients, (lane + turn) % self.servers
 
     def place(self, number: int) -> Place:
-        """Where the client (1) or the server (2) is."""
-        return place(number, (self.client, self.server)[number - 1], ipv6=self.ipv6)
+        """Where a host is: clients have the numbers from 1 on, servers those behind them."""
+        behind = number - 1 - self.clients
+        if behind < 0:
+            return place(number, self.client and self.client.after(number - 1), ipv6=self.ipv6)
+        return place(number, self.server and self.server.after(behind), ipv6=self.ipv6)
+
+    def shared_addresses(self) -> set[str]:
+        """What a client and a server have in common of their places, by the field's name."""
+        places = [self.place(number) for number in range(1, self.hosts + 1)]
+        return {
+            name
+            for name in Place._fields
+            if len({getattr(place, name) for place in places}) < self.hosts
+        }
 
     @property
     def lengths(self) -> Sizes:
@@ -125,11 +181,17 @@ class Order:
         return Sizes.parse(DEFAULT_SIZES.get(self.verb, str(ATOMIC_SIZE)))
 
 
+_PAIR: Final = 2
+"""Hosts that need no switch."""
+
 _ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
     "mtu": PATH_MTUS,
     "count": range(1, MOST_MESSAGES + 1),
     "frames": range(1, MOST_MESSAGES + 1),
     "qps": range(1, MOST_QPS + 1),
+    "clients": range(1, MAX_HOSTS),
+    "servers": range(1, MAX_HOSTS),
+    "flows": range(1, MOST_QPS + 1),
     "vlan": range(LAST_VLAN + 1),
     "pcp": range(LAST_PCP + 1),
     "dscp": range(64),
@@ -183,16 +245,36 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
         "a priority stands in the tag of a VLAN: say which VLAN",
     ),
     (
+        lambda order: order.hosts > MAX_HOSTS,
+        f"clients and servers are at most {MAX_HOSTS} hosts together, not {{order.hosts}}",
+    ),
+    (
+        lambda order: order.flows is not None and order.qps is not None,
+        "qps are those of each pair of hosts, flows those of all together: give one of them",
+    ),
+    (
+        lambda order: order.lanes > MOST_QPS,
+        f"qps counts for each pair of hosts: {{order.lanes}} in all are more than {MOST_QPS}",
+    ),
+    (
+        lambda order: order.lanes < max(order.clients, order.servers),
+        "{order.flows} flows are too few: each of the clients and of the servers takes part in one",
+    ),
+    (
+        lambda order: order.switched and (order.count or order.frames or order.lanes) < order.lanes,
+        "each flow sends a message at least: ask for {order.lanes} messages or frames, or more",
+    ),
+    (
         lambda order: any(end and end.ipv6 != order.ipv6 for end in (order.client, order.server)),
         "the client's and the server's addresses are both of IPv4, or both of IPv6 with --ipv6",
     ),
     (
-        lambda order: order.place(1).gid == order.place(2).gid,
-        "the client and the server have the same address",
+        lambda order: "gid" in order.shared_addresses(),
+        "a client and a server have the same address",
     ),
     (
-        lambda order: order.place(1).mac == order.place(2).mac,
-        "the client and the server have the same Ethernet address",
+        lambda order: "mac" in order.shared_addresses(),
+        "a client and a server have the same Ethernet address",
     ),
 )
 """Wishes that do not go together, and what to say then."""

@@ -3,7 +3,8 @@
 What is lost and no NAK tells of (the last frame of a message, an ACK, a NAK) is sent again when
 the Local ACK Timeout is over, and until then the link is silent. Any request is answered when all
 of its round was on the link, and when all queue pairs had their turns up to where each asks for an
-ACK. So the measure is the time that these frames take.
+ACK. So the measure is the time that these frames take. Where a switch joins many hosts, they may
+all wait for one host's link there as well.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,8 @@ def exponent(order: Order, messages: Iterable[Message]) -> int:
 def _longest(order: Order, messages: list[Message]) -> int:
     """Nanoseconds after which any request is answered, however the queue pairs take turns."""
     frames = sum(_frames(message.length, order.mtu) for message in messages)
-    time = _BOTH * (_time(order, min(frames, order.qps * _TURN), order.rate) + order.latency)
+    queued = _time(order, min(frames, order.lanes * _TURN), order.rate)
+    time = _BOTH * order.links * (queued + order.latency)
     return time if order.marks is None else time + _slowed_down(order, messages)
 
 

@@ -1,12 +1,15 @@
-"""Two ports on a cable, seen from where the capture is taken."""
+"""Two ports on a cable, or many round a switch, seen from where the capture is taken."""
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
 from rdmawire.fabric.clock import us
-from rdmawire.fabric.station import Port
+from rdmawire.fabric.settings import Settings
+from rdmawire.fabric.station import Carrier, Port
+from rdmawire.fabric.switch import Switch
 from rdmawire.fabric.world import World
 from rdmawire.traffic.generate.losses import Losses
 from rdmawire.traffic.generate.order import Order, Tap
@@ -15,6 +18,10 @@ from rdmawire.wire.inet import UDP, VLAN, Ethernet, IPv4, IPv6
 
 _SLICE: Final = us(10)
 _ENDLESS: Final = 1 << 62
+_ROOMY: Final = Settings(buffer=_ENDLESS, queue=_ENDLESS)
+"""A switch whose queues never overflow."""
+_SWITCH_MAC: Final = b"\x06\0\0\0"
+"""How the addresses of a switch's ports begin; no frame is for them."""
 
 
 class Watcher(Protocol):
@@ -35,7 +42,11 @@ def bth_place(order: Order) -> int:
 
 
 class Setup:
-    """A world with one cable. ``marks`` is the share of frames with data that meet congestion."""
+    """A world with one cable, or with one switch and a cable to each host.
+
+    ``marks`` is the share of frames with data that meet congestion. The switch has room for all
+    frames: what is lost or marked is what the order asks for.
+    """
 
     def __init__(self, order: Order, marks: float = 0.0) -> None:
         self.world = World(time_limit=_ENDLESS, event_limit=sys.maxsize)
@@ -45,25 +56,39 @@ class Setup:
         self._watcher: Watcher | None = None
         self._losing = False
         self._wire.on_lost = self._lose
-        taps = self.world.on_arrival if order.tap is Tap.ARRIVED else self._wire.on_sent
-        taps.append(self._show)
+        self._switch = Switch(settings=_ROOMY) if order.switched else None
+        if order.tap is Tap.SENT:
+            self._wire.on_sent.append(self._show)
 
     @property
     def sent(self) -> int:
-        """Frames that were put on the cable."""
+        """Frames that hosts put on their cables."""
         return self._wire.frames
 
     @property
     def marked(self) -> int:
-        """Frames that were marked on the cable."""
+        """Frames that were marked on their way."""
         return self._wire.marked
 
     def attach(self, port: Port, mac: bytes) -> None:
-        """Put a port on the cable, in the VLAN that is asked for."""
+        """Put a host's port on its cable, in the VLAN that is asked for."""
         order = self._order
         if order.vlan is not None:
             port = TaggedPort(port, order.vlan, order.pcp)
-        self.world.attach(port, mac, self._wire)
+        link = self._wire if self._switch is None else self._wire.branch(mac)
+        station = self.world.attach(port, mac, link)
+        if order.tap is Tap.ARRIVED:
+            station.on_arrival.append(self._show)
+        if self._switch is not None:
+            self._connect(self._switch, link, mac)
+
+    def _connect(self, switch: Switch, link: Carrier, mac: bytes) -> None:
+        """Put a port of the switch at the other end of a host's cable."""
+        address = _SWITCH_MAC + len(switch.ports).to_bytes(2, "big")
+        port = switch.add_port(address, link)
+        station = self.world.place(port, address, link, relays=True)
+        port.wake = partial(self.world.wake, station)
+        switch.give({mac: (port.number,)})
 
     def watch(self, losses: Losses, watcher: Watcher) -> None:
         """From now on, lose these frames, and show this watcher what there is to see."""
@@ -80,18 +105,25 @@ class Setup:
         self.world.run(max(self.world.now, self._wire.busy_until) + 1)
 
     def settle(self, is_done: Callable[[], bool]) -> None:
-        """Run until something is so and the cable is still; timers may go on.
+        """Run until something is so and all cables are still; timers may go on.
 
         Time goes on in slices, which become longer while nothing moves.
         """
-        least = time = _SLICE + 2 * self._order.latency
+        least = time = _SLICE + 2 * self._order.links * self._order.latency
         while True:
             frames = self._wire.frames
             self.world.run(self.world.now + time)
-            still = frames == self._wire.frames
+            still = frames == self._wire.frames and not self._waits()
             if is_done() and still:
                 return
             time = 2 * time if still else least
+
+    def _waits(self) -> bool:
+        """Whether the switch has frames that did not arrive at their hosts yet."""
+        if self._switch is None:
+            return False
+        queued = any(len(port.egress) for port in self._switch.ports)
+        return queued or self.world.now < self._wire.busy_until
 
     def _lose(self) -> None:
         """The frame is lost that is shown next, if it is shown at all."""

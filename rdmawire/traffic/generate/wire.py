@@ -64,6 +64,10 @@ class Wire:
             frame = self._marked(frame)
         return self._link.carry(frame, now)
 
+    def branch(self, mac: bytes) -> "Branch":
+        """The link of the host with this Ethernet address, where a switch is at its other end."""
+        return Branch(self, Link(self._link.latency, rate=self.rate), mac)
+
     def _marked(self, frame: bytes) -> bytes:
         """With Congestion Experienced, if the frame is ECN-capable."""
         bare, tag = untagged(frame)
@@ -71,6 +75,28 @@ class Wire:
             return frame
         self.marked += 1
         return tagged(marked(bare), tag)
+
+
+class Branch:
+    """A host's link to the switch.
+
+    What the host sends is shown, lost and marked as on the wire; what the switch sends was before,
+    and arrives.
+    """
+
+    def __init__(self, wire: Wire, link: Link, mac: bytes) -> None:
+        self.rate = wire.rate
+        self._wire = wire
+        self._link = link
+        self._mac = mac
+
+    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+        """Where a frame arrives: at the switch, or at the host."""
+        if frame[len(self._mac) : 2 * len(self._mac)] == self._mac:
+            return self._wire.carry(frame, now)
+        arrivals = self._link.carry(frame, now)
+        self._wire.busy_until = max(self._wire.busy_until, arrivals[0].time)
+        return arrivals
 
 
 def _tag_of(vlan: int, priority: int) -> bytes:

@@ -15,7 +15,7 @@ def test_work_that_ends_with_an_error_is_no_traffic() -> None:
     conversation = Conversation(Order(verb=Verb.WRITE, count=3))
     lane = conversation.ends.lanes[0]
     wanted = QPAttributes(qp_state=QPState.ERR)
-    conversation.ends.client.nic.modify_qp(lane.asks, wanted, QPAttrMask.STATE)
+    conversation.ends.clients[0].nic.modify_qp(lane.asks, wanted, QPAttrMask.STATE)
     with pytest.raises(Unfinished, match="WR_FLUSH_ERR"):
         conversation.play(3, Pattern(()), Recording(conversation.world.now, None))
 

@@ -98,3 +98,8 @@ def test_what_is_asked_for_is_waited() -> None:
         for exponent in (8, 14)
     ]
     assert times[1] > 20 * times[0]
+
+
+def test_by_way_of_a_switch_it_takes_two_links() -> None:
+    two, many = (Order(verb=Verb.WRITE, flows=4, clients=clients) for clients in (1, 4))
+    assert of(many) == of(two) + 1

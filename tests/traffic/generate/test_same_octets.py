@@ -38,11 +38,16 @@ def orders(draw: st.DrawFn) -> Order:
     sizes = draw(st.sampled_from(SMALL if verb is Verb.UD or loss > 0.01 else LARGE))
     by_frames = draw(st.booleans())
     tag = draw(st.sampled_from([None, None, Tag(0), Tag(4094, 5)]))
+    clients, servers = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (3, 1), (1, 2), (2, 3)]))
+    by_flows = draw(st.booleans())
     order = Order(
         verb=verb,
         sizes=Sizes.parse(sizes) if verb in DEFAULT_SIZES else None,
         mtu=draw(st.sampled_from(PATH_MTUS)),
-        qps=draw(st.sampled_from([1, 1, 2, 5])),
+        qps=None if by_flows else draw(st.sampled_from([1, 1, 2, 5])),
+        flows=draw(st.sampled_from([3, 7])) if by_flows else None,
+        clients=clients,
+        servers=servers,
         loss=loss,
         gpu=draw(st.booleans()),
         ipv6=ipv6,
@@ -57,7 +62,7 @@ def orders(draw: st.DrawFn) -> Order:
         timeout=None if verb is Verb.UD else draw(st.sampled_from([None, None, 6, 14])),
         cnp_dscp=draw(st.sampled_from([CNP_DSCP, 0])),
         server=draw(st.sampled_from([None, None if ipv6 else ELSEWHERE])),
-        frames=draw(st.integers(1, 600)) if by_frames else None,
+        frames=draw(st.integers(30, 600)) if by_frames else None,
     )
     if by_frames:
         return order
