@@ -1,18 +1,19 @@
 """A dissection as plain objects for JSON.
 
-Fields go by the names of ``rdmawire fields``. Numbers are numbers, those of more than 53 bits
-hexadecimal text; flags are ``true`` or ``false``, addresses and octets are text. A field that a
-layer has several times is a list.
+Fields go by the names of ``rdmawire fields``, and have the values that they have in ``-T fields``,
+columns and filters. Numbers are numbers, those of more than 53 bits hexadecimal text; flags are
+``true`` or ``false``, addresses and octets are text. A field that a layer has several times is a
+list.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rdmawire.analysis.frame import seconds
 from rdmawire.analysis.item import Item, items
 from rdmawire.analysis.node import Dissection, Node
-from rdmawire.wire.show import BOOL
+from rdmawire.wire.show import BOOL, OCTETS
 
 
 def dumped(value: object, indent: int | None = None) -> str:
@@ -44,7 +45,7 @@ def _layer(node: Node) -> dict[str, Any]:
         "offset": node.offset,
         "length": len(node.octets),
         "fields": _gathered((item.name, _value(item)) for item in found),
-        "words": _gathered((item.name, item.word) for item in found if item.word),
+        "words": _gathered(_words(found)),
     }
     if node.reassembled:
         layer["reassembled"] = True
@@ -60,11 +61,23 @@ def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _value(item: Item) -> Any:
-    if isinstance(item.value, tuple):
-        return list(item.value)
-    if item.show is BOOL:
-        return bool(item.value)
-    if not isinstance(item.value, int):
+    value, show = item.value, item.show
+    if isinstance(value, tuple):
+        return list(value)
+    if show is BOOL:
+        return bool(value)
+    if isinstance(value, bytes):
+        return value.hex() if show is OCTETS else item.text
+    if isinstance(value, str):
         return item.text
     # A double, which is what many readers of JSON keep numbers in, has 53 bits.
-    return item.value if item.width <= 53 else f"0x{item.value:0{-(-item.width // 4)}x}"
+    return value * show.scale if item.width <= 53 else f"0x{value:0{-(-item.width // 4)}x}"
+
+
+def _words(found: list[Item]) -> Iterator[tuple[str, str]]:
+    """What values mean, and how people read octets."""
+    for item in found:
+        if item.word:
+            yield item.name, item.word
+        elif item.show is OCTETS and item.text != _value(item):
+            yield item.name, item.text
