@@ -118,5 +118,5 @@ def test_tests_that_fail_without_any_mutant_are_told(tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
     court = Court(ROOT, folder)
-    with pytest.raises(ValueError, match="without any mutant these tests fail: tests/nowhere"):
+    with pytest.raises(ValueError, match=r"tests fail without any mutant:(\n|.)*no tests ran"):
         court.rehearse(("tests/nowhere",))

@@ -82,10 +82,10 @@ def _tried(court: Court, drawn: list[Suspect], end: float) -> Iterator[Verdict]:
     for suspect in drawn:
         if time.monotonic() > end:
             return
-        stages = TARGETS[suspect.file]
-        for tests in stages:
-            court.rehearse(tests)
-        verdict = court.tried(suspect.file, suspect.mutant, stages)
+        try:
+            verdict = court.tried(suspect.file, suspect.mutant, TARGETS[suspect.file])
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
         if verdict is Verdict.SURVIVED:
             click.echo(f"survived  {shown(suspect)}")
         yield verdict

@@ -1,5 +1,6 @@
 """What is mutated, the tests that are to find it, and the mutants that no test can find."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from tools.mutants.mutation import Mutant
@@ -16,14 +17,15 @@ _ANSWERING = (
     "tests/nic/test_responder.py", "tests/nic/test_rights.py", "tests/nic/test_answer.py",
     "tests/nic/test_absent_memory.py", "tests/nic/test_unreliable.py", "tests/nic/test_xrc.py",
 )  # fmt: skip
-_ALL = ("tests/memory", "tests/nic", "tests/stateful")
+_ROOT = Path(__file__).parents[2]
+_NIC = tuple(str(path.relative_to(_ROOT)) for path in sorted(_ROOT.glob("tests/nic/test_*.py")))
 
 TARGETS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "rdmawire/memory/key.py": (_KEYS, _ALL),
-    "rdmawire/memory/region.py": (_KEYS, _ALL),
-    "rdmawire/nic/check.py": (_ANSWERING, _ALL),
-    "rdmawire/nic/completer.py": (_ASKING, _ALL),
-    "rdmawire/nic/responder.py": (_ANSWERING, _ALL),
+    "rdmawire/memory/key.py": (_KEYS, ("tests/memory",), _NIC),
+    "rdmawire/memory/region.py": (_KEYS, ("tests/memory",), _NIC),
+    "rdmawire/nic/check.py": (_ANSWERING, _NIC),
+    "rdmawire/nic/completer.py": (_ASKING, _NIC),
+    "rdmawire/nic/responder.py": (_ANSWERING, (*_NIC, "tests/nic/machines")),
 }
 """By file: tests, those first that most likely find a mutant; the next only if those do not."""
 

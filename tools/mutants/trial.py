@@ -49,21 +49,32 @@ class Court:
         if tests in self._usual:
             return
         begun = time.monotonic()
-        if not self._pass(tests, None):
-            raise ValueError(f"without any mutant these tests fail: {' '.join(tests)}")
+        done = self._run(tests, None)
+        if done.returncode:
+            said = "\n".join(done.stdout.splitlines()[-5:])
+            raise ValueError(f"tests fail without any mutant:\n{said}")
         self._usual[tests] = time.monotonic() - begun
 
     def tried(self, file: str, mutant: Mutant, stages: Sequence[Sequence[str]]) -> Verdict:
-        """What becomes of a mutant: each stage of tests runs if those before it found nothing."""
-        with self._mutated(file, mutant):
-            for tests in stages:
-                wait = max(_MIN_WAIT_S, _WAITS * self._usual[tests])
-                try:
-                    if not self._pass(tests, wait):
-                        return Verdict.KILLED
-                except subprocess.TimeoutExpired:
-                    return Verdict.HANGS
+        """What becomes of a mutant: each stage of tests runs if those before it found nothing.
+
+        ``ValueError`` if tests fail without it.
+        """
+        for tests in stages:
+            self.rehearse(tests)
+            verdict = self._tried(file, mutant, tests)
+            if verdict is not Verdict.SURVIVED:
+                return verdict
         return Verdict.SURVIVED
+
+    def _tried(self, file: str, mutant: Mutant, tests: Sequence[str]) -> Verdict:
+        wait_s = max(_MIN_WAIT_S, _WAITS * self._usual[tests])
+        with self._mutated(file, mutant):
+            try:
+                failed = self._run(tests, wait_s).returncode
+            except subprocess.TimeoutExpired:
+                return Verdict.HANGS
+        return Verdict.KILLED if failed else Verdict.SURVIVED
 
     @contextmanager
     def _mutated(self, file: str, mutant: Mutant) -> Iterator[None]:
@@ -74,15 +85,15 @@ class Court:
         finally:
             path.write_text(before, encoding="utf-8")
 
-    def _pass(self, tests: Sequence[str], wait_s: float | None) -> bool:
-        """Whether tests pass; always by the same seed."""
+    def _run(self, tests: Sequence[str], wait_s: float | None) -> subprocess.CompletedProcess[str]:
+        """Run tests in the copy, up to the first that fails; always by the same seed."""
         options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=self._folder,
             env={**os.environ, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
+            text=True,
             check=False,
             timeout=wait_s,
         )
-        return done.returncode == 0
