@@ -23,7 +23,7 @@ from rdmawire.nic.retry import paged_in, timed_out
 from rdmawire.nic.role import Role
 from rdmawire.nic.run import take_run
 from rdmawire.nic.state import QPState
-from rdmawire.nic.unseal import Drop, Flow
+from rdmawire.nic.unseal import Arrival, Drop, Flow
 from rdmawire.nic.verbs import Verbs
 from rdmawire.wire.opcode import Opcode
 
@@ -56,18 +56,16 @@ class Nic(Verbs):
             if self._up:
                 device.rcv_packets += 1
                 device.rcv_bytes += len(frame)
-                flow = self._unsealer.flow_of(frame)
-                if flow is not None:
-                    self._take_in(flow, frame)
+                arrival = self._unsealer.unseal(frame)
+                if arrival is not None:
+                    self._take_in(arrival)
             else:
                 self.drops[Drop.PORT_DOWN] += 1
         finally:
             self._thread = outer
 
-    def _take_in(self, flow: Flow, frame: bytes) -> None:
-        arrival = self._unsealer.unseal(flow, frame)
-        if arrival is None:
-            return
+    def _take_in(self, arrival: Arrival) -> None:
+        flow = arrival.flow
         for qp, role in flow.ways or self._find_ways(flow):
             if not qp.takes_packets:
                 self._turned_away(qp, role)
@@ -103,7 +101,7 @@ class Nic(Verbs):
         if not self._up:
             self.drops[Drop.PORT_DOWN] += len(frames)
             return
-        flow_of = self._unsealer.flow_of
+        flow_of, unseal = self._unsealer.flow_of, self._unsealer.unseal
         index, end, octets = 0, len(frames), 0
         try:
             while index < end:
@@ -116,8 +114,9 @@ class Nic(Verbs):
                     index += taken
                     octets += taken * len(frame)  # all of a run are as long
                     continue
-                if flow is not None:
-                    self._take_in(flow, frame)
+                arrival = None if flow is None else unseal(frame, flow)
+                if arrival is not None:
+                    self._take_in(arrival)
                 index += 1
                 octets += len(frame)
         finally:

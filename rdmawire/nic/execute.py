@@ -105,7 +105,7 @@ def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     inbound = qp.inbound
     inbound.epsn = (inbound.epsn + 1) % MODULUS
     inbound.refused = False
-    if request.ackreq and qp.service.reliable:
+    if request.ackreq & qp.ackreq:
         inbound.ack_due = True
         qp.device.ready[qp] = None
     return None

@@ -121,6 +121,7 @@ class _CheckFit:
     def __init__(self, flags: int, unused: tuple[str, ...]) -> None:
         self.misfits = ~flags
         self.unused = unused
+        self.uses_memory = "sges" not in unused
         self.given = itemgetter(*map(SendWR._fields.index, unused))
         self.nothing = tuple(SendWR._field_defaults[name] for name in unused)
 
@@ -128,6 +129,11 @@ class _CheckFit:
         if wr.flags & self.misfits or self.given(wr) != self.nothing:
             _check_flags(qp, wr, wr.flags & self.misfits)
             _check_unused(qp, wr, self.unused)
+        if self.uses_memory:
+            if wr.inline or wr.flags & INLINE:
+                _check_inline(qp, wr)
+            else:
+                check_sges(wr.sges, qp.cap.max_send_sge)
 
 
 def _check_flags(qp: QueuePair, wr: SendWR, misfits: int) -> None:
@@ -161,17 +167,10 @@ def _flags_for(service: ServiceType, verb: Verb) -> int:
     return SIGNALED | FENCE * fenced | SOLICITED * solicits | INLINE * sends
 
 
-def _check_memory(qp: QueuePair, wr: SendWR) -> None:
-    if wr.flags & INLINE:
-        _check_inline(qp, wr)
-    elif wr.inline:
-        raise VerbsError(f"{len(wr.inline)} octets inline without SendFlags.INLINE", EINVAL)
-    else:
-        check_sges(wr.sges, qp.cap.max_send_sge)
-
-
 def _check_inline(qp: QueuePair, wr: SendWR) -> None:
     """Inline data are ``inline`` itself, or what ``sges`` name when it is posted."""
+    if not wr.flags & INLINE:
+        raise VerbsError(f"{len(wr.inline)} octets inline without SendFlags.INLINE", EINVAL)
     check_kind("inline", wr.inline, bytes)
     check_sges(wr.sges, qp.cap.max_send_sge)
     if wr.inline and wr.sges:
@@ -275,7 +274,6 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
     return (
         *((_check_known,) if verb.only in _LATE else ()),
         _CheckFit(_flags_for(service, verb), _unused(verb, headers, opcode)),
-        *((_check_memory,) if verb.local is not Local.NONE else ()),
         *((_Fits(widths),) if widths else ()),
         *((_check_eight,) if opcode in _OF_EIGHT else ()),
         *((_check_handle,) if DETH in headers else ()),

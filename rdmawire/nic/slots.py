@@ -20,6 +20,7 @@ class Slots:
 
     ``held`` counts them, as far as was worked out: :meth:`reclaim` brings it up to date.
     ``unreported`` counts work that completed without a completion since the last one.
+    ``_reports`` has, for each slot, the position of the completion that frees it.
     """
 
     __slots__ = ("_at_poll", "_reports", "held", "unreported")
@@ -31,18 +32,20 @@ class Slots:
     def clear(self) -> None:
         """Free all: the queue is empty, and what is in completion queues frees nothing."""
         self.held = self.unreported = 0
-        self._reports: dict[CompletionQueue, deque[tuple[int, int]]] = {}
+        self._reports: dict[CompletionQueue, deque[int]] = {}
 
     def reported(self, cq: CompletionQueue, position: int) -> None:
         """Work completed, with the completion of this ``position`` among all of ``cq``."""
         if not self._at_poll:
             self.held -= 1
             return
-        count, self.unreported = self.unreported + 1, 0
         reports = self._reports.get(cq)
         if reports is None:
             reports = self._reports[cq] = deque()
-        reports.append((position, count))
+        if self.unreported:
+            reports.extend([position] * self.unreported)
+            self.unreported = 0
+        reports.append(position)
 
     def completed_unseen(self) -> None:
         """Work completed without a completion."""
@@ -55,10 +58,11 @@ class Slots:
         """Free the slots whose completions were polled; how many are held still."""
         for cq, reports in self._reports.items():
             polled = cq.polled
-            while reports and reports[0][0] <= polled:
-                self.held -= reports.popleft()[1]
+            while reports and reports[0] <= polled:
+                reports.popleft()
+                self.held -= 1
         return self.held
 
     def unpolled(self) -> int:
         """Completions that wait to be polled, as of the last :meth:`reclaim`."""
-        return sum(map(len, self._reports.values()))
+        return sum(len(set(reports)) for reports in self._reports.values())

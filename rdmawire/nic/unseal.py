@@ -183,8 +183,16 @@ class Unsealer:
         size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
         return self._flows.get(frame[:size]) or self._admit(frame, size)
 
-    def unseal(self, flow: Flow, frame: bytes) -> Arrival | None:
-        """The packet in a frame of this flow; ``None`` where its ICRC is bad."""
+    def unseal(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
+        """The packet in a frame; ``None`` where the frame was dropped, and counted.
+
+        ``flow`` is what :meth:`flow_of` found, if it was asked before.
+        """
+        if flow is None:
+            size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
+            flow = self._flows.get(frame[:size]) or self._admit(frame, size)
+            if flow is None:
+                return None
         read, start, payload, pad, end, crc = flow.layout
         state = crc32(frame[start:end], crc)
         if flow.headers_twice:

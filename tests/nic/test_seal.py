@@ -74,7 +74,7 @@ def test_what_was_sealed_is_unsealed(payload: bytes, psn: int, ipv6: bool) -> No
         frame = seal.frame(Opcode.RC_RDMA_WRITE_ONLY, psn | ACKREQ, reth.build(), payload)
         flow = unsealer.flow_of(frame)
         assert flow is not None
-        arrival = unsealer.unseal(flow, frame)
+        arrival = unsealer.unseal(frame, flow)
         assert arrival is not None
         assert (arrival.psn, arrival.ackreq, arrival.payload) == (psn, ACKREQ, payload)
         assert tuple(arrival.extended[0]) == (7, 8, len(payload))
@@ -92,7 +92,7 @@ def test_any_bit_behind_the_head_that_changes_is_found(ipv6: bool) -> None:
     for bit in range(word * 8, len(frame) * 8):
         octets = bytearray(frame)
         octets[bit // 8] ^= 1 << bit % 8
-        assert unsealer.unseal(flow, bytes(octets)) is None
+        assert unsealer.unseal(bytes(octets), flow) is None
     assert drops == {Drop.ICRC: (len(frame) - word) * 8}
 
 
