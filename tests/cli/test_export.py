@@ -14,6 +14,7 @@ from rdmawire.analysis.columns import read_columns
 from rdmawire.cli import at_once
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR, WRITE, broken, rdmawire, refused
 from tests.waiting import HANG, asleep, wait_until
+from tests.writing import unfinished
 
 
 def test_csv_goes_to_standard_output() -> None:
@@ -138,7 +139,7 @@ def test_who_ends_it_half_way_finds_nothing_of_it(
         assert running.stdin is not None
         running.stdin.write(Path(RNR).read_bytes())
         running.stdin.flush()
-        wait_until(lambda: len(list(tmp_path.iterdir())) > 1 and asleep(running))
+        wait_until(lambda: unfinished(tmp_path, running.pid) and asleep(running))
         running.send_signal(number)
         _, errors = running.communicate(timeout=HANG)
     assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
