@@ -24,6 +24,7 @@ from rdmawire.traffic.generate.order import (
     CNP_DSCP,
     LAST_SEED,
     LAST_TIMEOUT,
+    LAST_WINDOW,
     MAX_HOSTS,
     MOST_LOSS,
     MOST_MESSAGES,
@@ -182,6 +183,11 @@ def _psn(text: str) -> int:
     "--timeout", metavar="EXPONENT", type=option.WholeNumber(1, LAST_TIMEOUT),
     help="How long an answer is waited for: 4.096 us times 2 to it.  [default: as long as one may "
     "take where nothing is lost]",
+)  # fmt: skip
+@click.option(
+    "--window", metavar="PACKETS", type=option.WholeNumber(1, LAST_WINDOW),
+    help="Request packets that a queue pair leaves unacknowledged: soft-RoCE has 128.  [default: "
+    "no bound, since nothing here drops what comes too fast]",
 )  # fmt: skip
 @common.text_or_json("Print the summary as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")

@@ -62,12 +62,14 @@ def connect(
     attributes: QPAttributes = ATTRIBUTES,
     *,
     traffic_class: int = 0,
+    packets_in_flight: int | None = None,
 ) -> None:
     """Bring two queue pairs from RESET to RTS, each with the other as its peer.
 
     ``attributes`` are those of the first. The second has the same, but that ``sq_psn`` and
     ``rq_psn`` change places: what one sends first is what the other expects. ``traffic_class``
-    is of frames both ways: DSCP, and ECN in the two lowest bits.
+    is of frames both ways: DSCP, and ECN in the two lowest bits. ``packets_in_flight`` is how many
+    request packets either leaves unacknowledged, if not as many as its device does by itself.
     """
     check_kind("attributes", attributes, QPAttributes)
     crossed = attributes._replace(sq_psn=attributes.rq_psn, rq_psn=attributes.sq_psn)
@@ -75,6 +77,8 @@ def connect(
     for (host, own, wanted), (peer, peers, _) in (ends, ends[::-1]):
         path = host.path_to(peer, traffic_class)
         host.bring_up(own, wanted._replace(ah=path, dest_qp_num=peers.number))
+        if packets_in_flight is not None:
+            host.nic.limit_in_flight(own, packets_in_flight)
 
 
 class Posted(NamedTuple):
@@ -237,6 +241,7 @@ class Pair:
     the server's. ``attributes`` are the client's, as :func:`connect` has them. Numbers of queue
     pairs, keys and starting PSNs are the same in each pair, or drawn from ``random`` where it is
     given: ``random.Random(1)`` draws the same ones in each run, ``random.SystemRandom()`` others.
+    ``packets_in_flight`` is both ends', as :func:`connect` has it.
     """
 
     def __init__(
@@ -251,6 +256,7 @@ class Pair:
         cap: QPCap = CAP,
         places: tuple[Place | None, Place | None] = (None, None),
         random: Randomness | None = None,
+        packets_in_flight: int | None = None,
     ) -> None:
         _check_kind(kind)
         check_kind("places", places, tuple)
@@ -270,7 +276,8 @@ class Pair:
         if random is not None:
             psns = random.getrandbits(PSN_BITS), random.getrandbits(PSN_BITS)
             attributes = attributes._replace(sq_psn=psns[0], rq_psn=psns[1])
-        connect(self.client, self.client.qp, self.server, self.server.qp, attributes)
+        qps = (self.client, self.client.qp, self.server, self.server.qp)
+        connect(*qps, attributes, packets_in_flight=packets_in_flight)
 
     def drive(self, until: int | None = None) -> None:
         """Let all happen that is to happen, or what does up to the time ``until`` (ns)."""

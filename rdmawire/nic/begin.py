@@ -18,7 +18,7 @@ from rdmawire.wire import psn as serial
 def held(qp: QueuePair, wqe: Wqe) -> bool:
     """Whether work must not be begun yet."""
     queue = qp.sq
-    if not qp.begins or qp.halted or queue.in_flight >= qp.most_in_flight:
+    if not qp.begins or qp.halted or qp.window_left(queue.in_flight) <= 0:
         return True
     verb = wqe.verb
     if verb.ends_use and _in_use(qp, wqe):

@@ -22,7 +22,6 @@ from rdmawire.snapshot import shared
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Operation
-from rdmawire.wire.psn import MODULUS
 
 
 class AtomicCap(IntEnum):
@@ -143,7 +142,9 @@ class Profile:
     packets_per_ack: int
     """A request asks for an ACK with its last packet, and with this many since one last did."""
     packets_in_flight: int
-    """Packets that a requester leaves unacknowledged."""
+    """Packets that a requester leaves unacknowledged, where nobody says otherwise."""
+    responses_fill_window: bool
+    """Whether the responses that READs and atomics wait for count among those packets."""
     rnr_timer_ns: tuple[int, ...]
     """How long a requester waits for each RNR NAK timer 0..31, in nanoseconds."""
     too_long: Nak
@@ -244,7 +245,10 @@ IBTA: Final = Profile(
     local_ca_ack_delay=16,
     endless_retry_cnt=None,
     packets_per_ack=64,  # the standard leaves it to the requester
-    packets_in_flight=MODULUS // 2 - 1,  # IBA 9.7.1: of one half of the circle
+    # The standard allows one half of the circle (IBA 9.7.1). What a receiver cannot keep up with is
+    # sent again from the first packet that it lost, so adapters stop sooner; Linux stops at 128.
+    packets_in_flight=128,
+    responses_fill_window=False,  # READs are bounded by max_rd_atomic
     rnr_timer_ns=RNR_TIMER_NS,
     too_long=Nak.INVALID_REQUEST,  # IBA 9.9.3: a length error
     too_long_status=WCStatus.LOC_LEN_ERR,
@@ -313,6 +317,7 @@ RXE_6_12: Final = Profile(
     packets_per_ack=66,
     # It stops when more than 128 are unacknowledged, so one more than those goes out.
     packets_in_flight=129,
+    responses_fill_window=True,
     # Timer 25 is 61.41 ms there, a slip; the standard has 61.44.
     rnr_timer_ns=(*RNR_TIMER_NS[:25], 61_410_000, *RNR_TIMER_NS[26:]),
     # What does not fit counts as a malformed WQE of its own.

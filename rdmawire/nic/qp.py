@@ -98,10 +98,10 @@ class QueuePair:
         "max_rd_atomic",
         "migrating",
         "min_rnr_timer",
-        "most_in_flight",
         "mtu",
         "notifier",
         "number",
+        "packets_in_flight",
         "page_wait",
         "patience",
         "pd",
@@ -159,11 +159,12 @@ class QueuePair:
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.halted = self.established = self.drained = False
-        reliable = self.service.reliable
-        self.unasked = self.ask_after = device.profile.packets_per_ack - 1
         self.answers_ahead = 0
         self.counters = QPCounters()
-        self.most_in_flight = device.profile.packets_in_flight if reliable else serial.MODULUS
+        self.unasked = device.profile.packets_per_ack - 1
+        self.limit_in_flight(
+            device.profile.packets_in_flight if self.service.reliable else serial.MODULUS
+        )
         self.take_attributes()
 
     def __repr__(self) -> str:
@@ -347,7 +348,27 @@ class QueuePair:
         if not self.service.reliable:
             return wqe.packets
         psn = serial.add(wqe.psn, wqe.sent)
-        return self.most_in_flight - serial.span(self.sq.unacked_psn, psn)
+        return self.window_left(serial.span(self.sq.unacked_psn, psn))
+
+    def window_left(self, in_flight: int) -> int:
+        """How many packets more may go while so many PSNs are not acknowledged."""
+        if self.device.profile.responses_fill_window:
+            return self.packets_in_flight - in_flight
+        return self.packets_in_flight - in_flight + self.sq.awaited_responses
+
+    def limit_in_flight(self, packets: int) -> None:
+        """Leave so many packets unacknowledged at most.
+
+        Where that is less than the device does, an ACK is asked for with half of them, so that it
+        comes before the other half is sent.
+        """
+        device = self.device.profile
+        self.packets_in_flight = packets
+        often = device.packets_per_ack
+        if packets < device.packets_in_flight:
+            often = max(min(often, packets // 2), 1)
+        self.ask_after = often - 1
+        self.unasked = min(self.unasked, self.ask_after)
 
     def ask(self, *, ends: bool) -> int:
         """AckReq for the next packet: with the last of a message, and after many without."""

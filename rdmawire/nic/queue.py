@@ -82,10 +82,12 @@ class SendQueue:
 
     ``next_psn`` is the first that no work has, ``unacked_psn`` the oldest not acknowledged, and
     ``in_flight`` counts those that were sent, or promised by a response, since. ``ssn`` counts
-    messages.
+    messages. ``outstanding_reads`` counts the READs and atomics in ``sent`` that are not answered,
+    ``awaited_responses`` the responses that they wait for.
     """
 
     __slots__ = (
+        "awaited_responses",
         "in_flight",
         "next_psn",
         "outstanding_reads",
@@ -105,7 +107,7 @@ class SendQueue:
         self.posted.clear()
         self.sent.clear()
         self.next_psn = self.unacked_psn = psn
-        self.in_flight = self.outstanding_reads = 0
+        self.in_flight = self.outstanding_reads = self.awaited_responses = 0
         self.ssn = 0
 
     def __len__(self) -> int:
@@ -134,7 +136,7 @@ class SendQueue:
         """Send again all from ``psn`` on. What is done here and only waits its turn stays done."""
         while self.sent and not serial.is_before(self.sent[-1].last_psn, psn):
             wqe = self.sent.pop()
-            self.outstanding_reads -= wqe.awaited
+            self._await_no_more(wqe)
             self.posted.appendleft(wqe)
         for wqe in self.posted:
             if wqe.psn == NO_PSN:
@@ -159,11 +161,24 @@ class SendQueue:
         wqe.unacked -= packets
         if not wqe.verb.takes_resource:
             wqe.sent = max(wqe.sent, wqe.packets - wqe.unacked)
+        elif self.sent:  # and not going back to it
+            self.awaited_responses -= packets
+
+    def ask(self, wqe: Wqe) -> None:
+        """A READ or atomic goes out for what was not answered yet."""
+        self.outstanding_reads += 1
+        self.awaited_responses += wqe.packets - wqe.answered
+
+    def _await_no_more(self, wqe: Wqe) -> None:
+        """Work leaves those that wait for answers, if it is one."""
+        if wqe.awaited:
+            self.outstanding_reads -= 1
+            self.awaited_responses -= wqe.packets - wqe.answered
 
     def finish(self, wqe: Wqe, status: WCStatus) -> None:
         """The oldest work is done: it waits in ``sent`` to be completed."""
         if not self.sent:
             self.sent.append(self.posted.popleft())
         else:
-            self.outstanding_reads -= wqe.awaited
+            self._await_no_more(wqe)
         wqe.status = status

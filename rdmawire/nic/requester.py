@@ -125,7 +125,7 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
     payload = wqe.source.read(0, wqe.length) if wqe.verb.local is Local.SOURCE else b""
     more = extended(opcodes.layouts[opcodes.only].headers, qp, wqe)
     word = serial.add(wqe.psn, wqe.answered) | qp.ask(ends=True)
-    qp.sq.outstanding_reads += 1
+    qp.sq.ask(wqe)
     qp.sq.advance(wqe, wqe.packets)
     frames.append(qp.seal.request(opcodes.only, word, more, payload))
 

@@ -58,6 +58,7 @@ from rdmawire.nic.unseal import Drop, Unsealer
 from rdmawire.nic.work import RecvWR, SendWR
 from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.layout import Piece
+from rdmawire.wire.psn import HALF
 
 FIRST_QPN = 0x11
 """Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
@@ -304,6 +305,21 @@ class Verbs(Port):
         if scheme is not None:
             check_able("scheme", scheme, *SCHEME)
         govern(qp, scheme)
+
+    def limit_in_flight(self, qp: QueuePair, packets: int | None) -> None:
+        """Have a queue pair leave so many request packets unacknowledged at most.
+
+        ``packets`` is 1 to 2**23 - 1 (IBA 9.7.1), ``None`` for what the device does by itself.
+        ``VerbsError`` EINVAL for other numbers, and for queue pairs that nobody acknowledges to.
+        """
+        check_qp(self.device, qp)
+        if packets is None:
+            packets = self.device.profile.packets_in_flight
+        check_number("packets", packets, 1, HALF - 1)
+        if not qp.service.reliable:
+            raise VerbsError(f"QP {qp.number:#x} waits for no ACKs", EINVAL)
+        qp.limit_in_flight(packets)
+        qp.wake()
 
     def notify_congestion(
         self,

@@ -16,6 +16,7 @@ from rdmawire.nic.attribute import QPCap
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.wire.psn import HALF
 
 SENDERS = 8
 FRAMES = 16
@@ -30,7 +31,9 @@ def _queue_pair(host: Host, kind: QPType) -> QueuePair:
 def _write(host: Host, sink: Host, kind: QPType) -> None:
     """Have a host write 4 MiB to the sink."""
     ours, theirs = _queue_pair(host, kind), _queue_pair(sink, kind)
-    connect(host, ours, sink, theirs, ATTRIBUTES._replace(timeout=8))
+    # Without a bound: who waits for a retransmission sends nothing, and that is not the switch's.
+    in_flight = {"packets_in_flight": HALF - 1} if kind is QPType.RC else {}
+    connect(host, ours, sink, theirs, ATTRIBUTES._replace(timeout=8), **in_flight)
     here, there = host.buffer(MIB), sink.buffer(MIB)
     work = SendWR(
         SendOpcode.RDMA_WRITE, (here.sge(),), remote_address=there.address, rkey=there.rkey

@@ -19,7 +19,8 @@ def queue_of(*work: tuple[SendOpcode, int], psn: int = MODULUS - 3) -> SendQueue
         wqe = Wqe(SendWR(opcode))
         queue.posted.append(wqe)
         queue.begin(wqe, packets)
-        queue.outstanding_reads += wqe.awaited
+        if wqe.awaited:
+            queue.ask(wqe)
         queue.advance(wqe, packets)
         queue.sent.append(queue.posted.popleft())
     return queue

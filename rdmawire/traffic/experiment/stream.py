@@ -14,12 +14,16 @@ from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
+from rdmawire.wire.psn import HALF
 
 MESSAGE: Final = 1 << 20
 """Octets of one RDMA WRITE."""
 
 DSCP: Final = 26
 """Of what is to be lossless; the deployments that publish theirs mostly use this one."""
+
+UNBOUNDED: Final = HALF - 1
+"""Packets in flight, so that congestion control alone, or a pause, holds a sender back."""
 
 _CAP: Final = QPCap(1 << 13, 1, 1, 1, 0)
 
@@ -45,8 +49,15 @@ class Stream:
     ) -> None:
         self.source, self.sink, self.scheme = source, sink, scheme
         self.qp, self.peer = _queue_pair(source), _queue_pair(sink)
-        attributes = ATTRIBUTES._replace(path_mtu=mtu)
-        connect(source, self.qp, sink, self.peer, attributes, traffic_class=dscp << 2 | ECN.ECT_0)
+        connect(
+            source,
+            self.qp,
+            sink,
+            self.peer,
+            ATTRIBUTES._replace(path_mtu=mtu),
+            traffic_class=dscp << 2 | ECN.ECT_0,
+            packets_in_flight=UNBOUNDED,
+        )
         source.nic.control_congestion(self.qp, scheme)
         if notifies:
             sink.nic.notify_congestion(self.peer)

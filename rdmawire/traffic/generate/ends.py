@@ -18,7 +18,7 @@ from rdmawire.nic.state import QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.traffic.generate.blend import TAKES_RECEIVE, WITHOUT_DATA, Message
 from rdmawire.traffic.generate.memory import Store
-from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.order import LAST_WINDOW, Order, Verb
 from rdmawire.traffic.generate.patience import exponent
 from rdmawire.traffic.generate.work import WORD, Postman
 from rdmawire.wire.ib import GRH
@@ -142,6 +142,8 @@ class Ends:
             timeout=self._timeout,
         )
         own.bring_up(lane.asks, attributes)
+        if lane.asks.service.reliable:
+            own.nic.limit_in_flight(lane.asks, self._order.window or LAST_WINDOW)
         self._heed_congestion(own, lane.asks)
 
     def _heed_congestion(self, own: End, qp: QueuePair) -> None:

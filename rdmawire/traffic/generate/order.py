@@ -13,7 +13,7 @@ from rdmawire.traffic.generate.address import Address, place
 from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
 from rdmawire.traffic.generate.tag import LAST_PCP, LAST_VLAN
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.psn import HALF, MODULUS
 
 MAX_HOSTS: Final = 254
 """Clients and servers together: as many as have an address of their own in 10.0.0.0/24."""
@@ -22,6 +22,8 @@ MOST_LOSS: Final = 0.5
 MOST_MESSAGES: Final = 10**15
 LAST_SEED: Final = (1 << 64) - 1
 LAST_TIMEOUT: Final = 31
+LAST_WINDOW: Final = HALF - 1
+"""Packets that a requester may leave unacknowledged: of one half of the circle. IBA 9.7.1."""
 CNP_DSCP: Final = 48
 """The DSCP of CNPs where adapters are as they come: class selector 6."""
 DEFAULT_MESSAGES: Final = 1000
@@ -69,8 +71,9 @@ class Order:
     ``pcp`` the priority in its tag (``None``: the class that a DSCP selects), and ``dscp`` that of
     all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
     ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
-    more. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1 and 10.0.0.2, or
-    fd00::1 and fd00::2.
+    more. ``window`` is how many request packets a queue pair leaves unacknowledged, ``None`` for as
+    many as there may be. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1
+    and 10.0.0.2, or fd00::1 and fd00::2.
 
     ``clients`` and ``servers`` are numbers of hosts: more than one of either are joined by one
     switch. Then ``client`` and ``server`` are the first of each, and the addresses of the others
@@ -97,6 +100,7 @@ class Order:
     latency: int = 1000
     tap: Tap = Tap.SENT
     timeout: int | None = None
+    window: int | None = None
     cnp_dscp: int = CNP_DSCP
     client: Address | None = None
     server: Address | None = None
@@ -201,6 +205,7 @@ _ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
     "rate": range(SLOWEST, FASTEST + 1),
     "latency": range(10**9),
     "timeout": range(1, LAST_TIMEOUT + 1),
+    "window": range(1, LAST_WINDOW + 1),
 }
 """The numbers that each wish may have."""
 
@@ -239,6 +244,10 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
     (
         lambda order: order.timeout is not None and order.verb in (Verb.CM, Verb.UD),
         "{order.verb} has no requests that wait for an ACK: leave the timeout out",
+    ),
+    (
+        lambda order: order.window is not None and order.verb in (Verb.CM, Verb.UD),
+        "{order.verb} has no requests that wait for an ACK: leave the window out",
     ),
     (
         lambda order: order.pcp is not None and order.vlan is None,

@@ -213,7 +213,8 @@ class ConnectionPlan:
     ``min_rnr_timer``, ``max_rd_atomic`` ...) for both ends, ``of_end`` more of them for one host.
     ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` by the
     connection manager; ``reject`` has the second end refuse it, for this reason (a name of
-    :class:`rdmawire.wire.cm_code.RejectReason`).
+    :class:`rdmawire.wire.cm_code.RejectReason`). ``packets_in_flight`` is how many request packets
+    a queue pair leaves unacknowledged, ``None`` for as many as its adapter does by itself.
 
     ``congestion`` is a scheme's name (``dcqcn``, ``timely``), with its ``parameters``;
     ``cnp_interval`` how seldom (ns) marks are told, ``cnp_dscp`` by frames with
@@ -236,6 +237,7 @@ class ConnectionPlan:
     connect: str = "at once"
     reject: str | None = None
     alternate: bool = False
+    packets_in_flight: int | None = None
     congestion: str | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)
     cnp_interval: int | None = None

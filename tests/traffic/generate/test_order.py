@@ -51,6 +51,8 @@ def test_frames_instead_of_messages() -> None:
         ({"verb": Verb.ATOMIC, "marks": 0.1}, "atomic has no data that could be marked"),
         ({"verb": Verb.UD, "timeout": 8}, "ud has no requests that wait for an ACK"),
         ({"timeout": 32}, "timeout 32 is not within 1..31"),
+        ({"verb": Verb.CM, "window": 8}, "cm has no requests that wait for an ACK"),
+        ({"window": 0}, "window 0 is not within 1..8388607"),
         ({"cnp_dscp": 64}, "cnp_dscp 64 is not within 0..63"),
         ({"rate": SLOWEST - 1}, f"rate {SLOWEST - 1} is not within {SLOWEST}..{FASTEST}"),
         ({"rate": FASTEST + 1}, f"rate {FASTEST + 1} is not within"),

@@ -73,6 +73,20 @@ def test_a_mix_has_everything() -> None:
         assert any(word in kind for kind in kinds)
 
 
+@pytest.mark.parametrize("window", [1, 16, 100])
+def test_a_window_bounds_what_is_not_acknowledged(window: int) -> None:
+    one = made(Order(verb=Verb.WRITE, sizes=SIZE("64k"), count=20, latency=10_000, window=window))
+    first = one.bths[0].psn
+    acked, most = first, 0
+    for bth in one.bths:
+        if bth.opcode == Opcode.RC_ACKNOWLEDGE:
+            acked = add(bth.psn, 1)
+        else:
+            most = max(most, distance(acked, add(bth.psn, 1)))
+    assert 1 <= most <= window
+    assert (one.summary.messages, one.summary.retransmits) == (20, 0)
+
+
 def test_where_nothing_is_lost_nothing_is_sent_again() -> None:
     summary = made(Order(verb=Verb.MIX, sizes=SIZE("1M"), count=10, seed=1)).summary
     assert (summary.messages, summary.retransmits, summary.naks) == (10, 0, 0)

@@ -112,8 +112,20 @@ def test_never_more_than_the_depth_is_under_way(depth: int, tmp_path: Path) -> N
 
 
 def test_without_a_depth_the_queue_is_filled(tmp_path: Path) -> None:
-    times = [frame.time for frame in passed(scene(small(0, times=1500)), tmp_path)]
-    assert times.count(0) == 1024
+    wide = connection(packets_in_flight=1500)
+    steps = scene(small(0, times=1500), connections=(wide,))
+    assert [frame.time for frame in passed(steps, tmp_path)].count(0) == 1024
+
+
+@pytest.mark.parametrize("packets", [None, 1, 20])
+def test_no_more_than_the_window_is_under_way(packets: int | None, tmp_path: Path) -> None:
+    own = connection(packets_in_flight=packets)
+    plan = scene(small(0, times=200), connections=(own,))
+    under_way = most = 0
+    for frame in passed(plan, tmp_path):
+        under_way += -under_way if frame.opcode == ACKNOWLEDGE else 1
+        most = max(most, under_way)
+    assert most <= (packets or 128)
 
 
 def test_a_queue_pair_does_its_steps_in_their_order(tmp_path: Path) -> None:

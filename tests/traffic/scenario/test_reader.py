@@ -176,12 +176,13 @@ def test_connections_have_attributes_and_receives(everything: Scenario) -> None:
         connect="cm",
         congestion="dcqcn",
         parameters={"g": 0.004},
+        packets_in_flight=64,
         cnp_interval=50_000,
         srq={"server": "pool"},
         receives=(
             ReceivePlan(
                 at=End("server", "a"),
-                mark=Mark(52, 9),
+                mark=Mark(53, 9),
                 into=(Span("server", "inbox"),),
                 count=4,
             ),
@@ -216,40 +217,40 @@ def test_steps_have_what_their_verbs_take(everything: Scenario) -> None:
 def test_expectations_are_values(everything: Scenario) -> None:
     assert everything.expectations == (
         MemoryExpectation(
-            span=Span("server", "sink"), mark=Mark(68, 5), same_as=Span("client", "source")
+            span=Span("server", "sink"), mark=Mark(69, 5), same_as=Span("client", "source")
         ),
         MemoryExpectation(
             span=Span("server", "inbox", 0, 5),
-            mark=Mark(69, 5),
+            mark=Mark(70, 5),
             content=Content(fill=Fill.TEXT, octets=b"hello"),
         ),
-        CounterExpectation(of="client", counter="retransmits", range=Range(4, 8), mark=Mark(71, 5)),
+        CounterExpectation(of="client", counter="retransmits", range=Range(4, 8), mark=Mark(72, 5)),
         CounterExpectation(
-            of="client", counter="gpu_direct_octets", range=Range(65536, 65536), mark=Mark(72, 5)
+            of="client", counter="gpu_direct_octets", range=Range(65536, 65536), mark=Mark(73, 5)
         ),
         CounterExpectation(
-            of="leaf:server", counter="marks", range=Range(1, None), mark=Mark(73, 5)
+            of="leaf:server", counter="marks", range=Range(1, None), mark=Mark(74, 5)
         ),
-        CounterExpectation(of="client-leaf", counter="lost", range=Range(0, 0), mark=Mark(74, 5)),
+        CounterExpectation(of="client-leaf", counter="lost", range=Range(0, 0), mark=Mark(75, 5)),
         PacketExpectation(
             where={"bth.opcode": 0x11, "aeth.ack": 3, "aeth.value": 0},
             range=Range(1, 1),
-            mark=Mark(76, 7),
+            mark=Mark(77, 7),
             sent_by="server",
         ),
         PacketExpectation(
             where={"bth.opcode": 0x81},
             range=Range(1, None),
-            mark=Mark(77, 7),
+            mark=Mark(78, 7),
             link="leaf-server",
             arrived=True,
         ),
-        StateExpectation(end=End("client", "a"), state="RTS", mark=Mark(78, 12)),
-        StateExpectation(end=End("server", "a"), state="ERR", mark=Mark(78, 27)),
+        StateExpectation(end=End("client", "a"), state="RTS", mark=Mark(79, 12)),
+        StateExpectation(end=End("server", "a"), state="ERR", mark=Mark(79, 27)),
         EventExpectation(
-            host="server", event="AccessViolation", range=Range(1, 1), mark=Mark(79, 12)
+            host="server", event="AccessViolation", range=Range(1, 1), mark=Mark(80, 12)
         ),
-        TimeExpectation(range=Range(0, 10**6), mark=Mark(80, 9)),
+        TimeExpectation(range=Range(0, 10**6), mark=Mark(81, 9)),
     )
 
 

@@ -99,7 +99,10 @@ class Lane:
             srq=None if xrc else self.srq,
             xrc_domain=self.machine.domain if self.type is QPType.XRC_TGT else 0,
         )
-        return host.nic.create_qp(self.type, init)
+        qp = host.nic.create_qp(self.type, init)
+        if self.plan.packets_in_flight is not None:
+            host.nic.limit_in_flight(qp, self.plan.packets_in_flight)
+        return qp
 
     @property
     def traffic_class(self) -> int:

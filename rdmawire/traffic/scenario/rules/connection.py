@@ -109,6 +109,13 @@ def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misr
             yield Misread(found.at("alternate"), which, "an adapter that migrates, such as ibta")
 
 
+def _window(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+    """Only what is acknowledged may be under way in part."""
+    if plan.packets_in_flight is not None and not SERVICES[TYPES[plan.type][0]].reliable:
+        what = f"'packets in flight' of a connection of type {plan.type}"
+        yield Misread(found.at("packets in flight"), what, "a reliable type: RC or XRC")
+
+
 def _reject(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
     """Only what is asked for by a REQ is refused by a REJ, which says why."""
     if plan.reject is None:
@@ -145,4 +152,13 @@ def no_receives(plan: ConnectionPlan, host: str) -> str | None:
     return f"'shared receives' of {plan.name} for {host}: XRC receives there alone"
 
 
-_RULES: Final[tuple[Rule, ...]] = (_ends, _of_end, _attributes, _queues, _type, _reject, _receives)
+_RULES: Final[tuple[Rule, ...]] = (
+    _ends,
+    _of_end,
+    _attributes,
+    _queues,
+    _type,
+    _window,
+    _reject,
+    _receives,
+)
