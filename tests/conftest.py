@@ -1,13 +1,18 @@
-"""Settings of all tests: what they find does not depend on how busy the machine is."""
+"""Settings of all tests: neither chance nor a busy machine decides what they find."""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
-# An example may take as long as it takes: a slow machine is no failure. What fails is printed with
-# a line that repeats it (`@reproduce_failure`). Tests may ask for fewer or more examples, with
-# `@settings`; what they do not set is inherited from here.
+# An example may take as long as it takes: a slow machine is no failure. The examples follow from
+# each test's own code, so that two runs of one tree find the same; with RDMAWIRE_EFFORT set, they
+# are drawn anew each time, and what fails is printed with a line that repeats it
+# (`@reproduce_failure`). Tests may ask for fewer or more examples, with `@settings`; what they do
+# not set is inherited from here.
 settings.register_profile(
     "rdmawire",
     deadline=None,
+    derandomize="RDMAWIRE_EFFORT" not in os.environ,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
