@@ -10,6 +10,7 @@ from collections.abc import Callable
 from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.nic import retry
 from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.profile import Bug
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
 from rdmawire.nic.state import QPState
@@ -17,7 +18,7 @@ from rdmawire.nic.unseal import Arrival, Drop
 from rdmawire.nic.work import ATOMIC_SIZE, Answer
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
-from rdmawire.wire.opcode import Operation, Part, Service
+from rdmawire.wire.opcode import Opcode, Operation, Part, Service
 
 
 def complete(qp: QueuePair, response: Arrival) -> None:
@@ -39,11 +40,20 @@ def _stale(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
     The last ACK may be from before READs and atomics, which an ACK unasked must not cover; so an
     older one counts if it tells of more credits than are known.
     """
+    if Bug.OLD_ACK_BREAKS_READ in qp.device.profile.bugs:
+        _break_off(qp, response)
     repeated = serial.add(response.psn, 1) == qp.sq.unacked_psn
     if aeth is not None and (repeated or _tells_more(qp, aeth)):
         _take_credits(qp, aeth)
     else:
         qp.device.drops[Drop.STALE] += 1
+
+
+def _break_off(qp: QueuePair, response: Arrival) -> None:
+    """A mistake of Linux: after an ACK, the responses to a READ have to begin anew."""
+    wqe = qp.sq.oldest()
+    if wqe is not None and wqe.answered and response.flow.bth.opcode == Opcode.RC_ACKNOWLEDGE:
+        qp.sq.broken = True
 
 
 def _answered(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
@@ -130,13 +140,28 @@ def _settled(qp: QueuePair, wqe: Wqe, psn: int) -> bool:
 
 
 def _acknowledged(qp: QueuePair, response: Arrival) -> None:
+    if Bug.ACK_COMPLETES_READ in qp.device.profile.bugs:
+        _complete_unanswered(qp, response)
     settle(qp, serial.add(response.psn, 1))
+
+
+def _complete_unanswered(qp: QueuePair, response: Arrival) -> None:
+    """A mistake of Linux: an ACK stands for the last response to a READ or atomic."""
+    wqe = qp.sq.oldest() if settle(qp, response.psn) else None
+    if wqe is not None and wqe.verb.takes_resource and wqe.last_psn == response.psn:
+        qp.sq.acknowledge(wqe, 1)
+        retry.ended(qp, wqe, WCStatus.SUCCESS)
 
 
 def _read_responded(qp: QueuePair, response: Arrival) -> None:
     wqe = _awaiting(qp, response, Answer.READ)
     if wqe is None:
         return
+    if qp.sq.broken and response.flow.shape.part in (Part.MIDDLE, Part.LAST):
+        retry.ended(qp, wqe, WCStatus.SUCCESS)
+        qp.fail()
+        return
+    qp.sq.broken = False
     left = wqe.packets - wqe.answered
     wanted = min(wqe.length - wqe.answered * qp.mtu, qp.mtu) if wqe.places else 0
     if (left == 1) is not _ends(response) or len(response.payload) != wanted:

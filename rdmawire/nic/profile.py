@@ -49,11 +49,22 @@ class Bug(Enum):
     """Its responses have PSNs of later requests, and the expected PSN moves behind them."""
     EMPTY_READ_FORGOTTEN = "a READ of length 0 that comes again is never answered"
     ATOMIC_WRITE_FORGETS = "an ATOMIC WRITE that is sent again has address 0"
+    ACK_COMPLETES_READ = (
+        "an ACK with the PSN of the response that is due completes a READ or atomic"
+    )
+    """Of its last response. The work succeeds without the data."""
+    OLD_ACK_BREAKS_READ = "an old ACK between the responses to a READ fails the connection"
+    """The next response ends the work with the status that it has so far, success."""
     ERR_KEEPS_RECEIVES = "receives posted in ERR are never flushed"
     ERR_FLUSHES_LATE = "receives posted in ERR are flushed when the next request comes"
 
 
-_ONLY_6_12 = {Bug.ERR_FLUSHES_LATE, Bug.EMPTY_READ_FORGOTTEN, Bug.ATOMIC_WRITE_FORGETS}
+_ONLY_6_12 = {
+    Bug.ERR_FLUSHES_LATE,
+    Bug.EMPTY_READ_FORGOTTEN,
+    Bug.ATOMIC_WRITE_FORGETS,
+    Bug.OLD_ACK_BREAKS_READ,
+}
 BUGS_6_1: Final = frozenset(Bug) - _ONLY_6_12
 """The mistakes of Linux 6.1."""
 BUGS_6_12: Final = frozenset(Bug) - {Bug.ERR_KEEPS_RECEIVES}

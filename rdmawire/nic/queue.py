@@ -83,11 +83,13 @@ class SendQueue:
     ``next_psn`` is the first that no work has, ``unacked_psn`` the oldest not acknowledged, and
     ``in_flight`` counts those that were sent, or promised by a response, since. ``ssn`` counts
     messages. ``outstanding_reads`` counts the READs and atomics in ``sent`` that are not answered,
-    ``awaited_responses`` the responses that they wait for.
+    ``awaited_responses`` the responses that they wait for. ``broken`` says that an old ACK came
+    between the responses to a READ (:attr:`~rdmawire.nic.profile.Bug.OLD_ACK_BREAKS_READ`).
     """
 
     __slots__ = (
         "awaited_responses",
+        "broken",
         "in_flight",
         "next_psn",
         "outstanding_reads",
@@ -108,6 +110,7 @@ class SendQueue:
         self.sent.clear()
         self.next_psn = self.unacked_psn = psn
         self.in_flight = self.outstanding_reads = self.awaited_responses = 0
+        self.broken = False
         self.ssn = 0
 
     def __len__(self) -> int:
@@ -134,6 +137,7 @@ class SendQueue:
 
     def go_back(self, psn: int) -> None:
         """Send again all from ``psn`` on. What is done here and only waits its turn stays done."""
+        self.broken = False
         while self.sent and not serial.is_before(self.sent[-1].last_psn, psn):
             wqe = self.sent.pop()
             self._await_no_more(wqe)

@@ -6,6 +6,7 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.clock import us
+from rdmawire.fabric.host import Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.nic.completion import WCFlags, WCStatus
@@ -13,9 +14,11 @@ from rdmawire.nic.profile import BUGS_6_1, BUGS_6_12, IBTA, RXE, RXE_6_1, RXE_6_
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import LONGEST_MESSAGE, SendOpcode, SendWR
-from rdmawire.wire.ib import FETH, RETH, AtomicAckETH, AtomicETH, Nak
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import AETH, FETH, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
 from rdmawire.wire.opcode import Opcode
-from tests.nic.stage import PATIENT, Stage, climb, go, key_of, nak_of, only, outcomes
+from rdmawire.wire.packet import Packet
+from tests.nic.stage import PATIENT, Stage, climb, go, key_of, nak_of, only, outcomes, statuses
 
 MTU = 1024
 READ = Opcode.RC_RDMA_READ_REQUEST
@@ -174,6 +177,84 @@ def test_an_atomic_write_sent_again_names_its_address_but_for_a_mistake(forgets:
         0 if forgets else there.address,
     ]
     assert there.read(8) == (bytes(8) if forgets else b"12345678")
+
+
+OK = AETH(ack=Ack.ACK, value=NO_CREDITS)
+
+
+def respond(stage: Stage, opcode: Opcode, *more: Header, psn: int, payload: bytes = b"") -> None:
+    """Hand the client a forged response."""
+    stage.tell(Packet.make(opcode, *more, payload=payload, psn=psn), by=stage.server)
+
+
+def reading(length: int, *bugs: Bug) -> tuple[Stage, Registered]:
+    """A soft-RoCE that has sent a READ with PSN 101, and the memory that it reads into."""
+    stage = stage_of(RXE_6_12, *bugs)
+    stage.client.write(b"data", to=stage.server.region)
+    sink = stage.client.read(length, of=stage.server.region).buffer
+    stage.client.nic.transmit(0)
+    respond(stage, Opcode.RC_ACKNOWLEDGE, OK, psn=100)
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    return stage, sink
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+@pytest.mark.parametrize("code", [OK, AETH(ack=Ack.ACK, value=3, msn=1)], ids=["plain", "credits"])
+def test_an_old_ack_between_responses_fails_the_connection_by_a_mistake(
+    code: AETH, mistaken: bool
+) -> None:
+    stage, sink = reading(3 * MTU, *([Bug.OLD_ACK_BREAKS_READ] if mistaken else []))
+    respond(stage, Opcode.RC_RDMA_READ_RESPONSE_FIRST, OK, psn=101, payload=b"1" * MTU)
+    respond(stage, Opcode.RC_ACKNOWLEDGE, code, psn=100)
+    assert stage.client.qp.state is QPState.RTS
+    respond(stage, Opcode.RC_RDMA_READ_RESPONSE_MIDDLE, psn=102, payload=b"2" * MTU)
+    assert stage.client.qp.state is (QPState.ERR if mistaken else QPState.RTS)
+    respond(stage, Opcode.RC_RDMA_READ_RESPONSE_LAST, OK, psn=103, payload=b"3" * MTU)
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    placed = sink.read(3 * MTU)
+    assert placed == b"1" * MTU + (bytes(2 * MTU) if mistaken else b"2" * MTU + b"3" * MTU)
+
+
+def test_responses_that_begin_anew_after_an_old_ack_are_placed() -> None:
+    stage, sink = reading(2 * MTU, *BUGS_6_12)
+    respond(stage, Opcode.RC_RDMA_READ_RESPONSE_FIRST, OK, psn=101, payload=b"1" * MTU)
+    respond(stage, Opcode.RC_ACKNOWLEDGE, OK, psn=100)
+    stage.client.nic.transmit(0)
+    respond(stage, Opcode.RC_RDMA_READ_RESPONSE_ONLY, OK, psn=102, payload=b"2" * MTU)
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    assert sink.read(2 * MTU) == b"1" * MTU + b"2" * MTU
+    assert stage.client.qp.state is QPState.RTS
+
+
+@pytest.mark.parametrize("bug", [None, Bug.ACK_COMPLETES_READ])
+@pytest.mark.parametrize("packets", [1, 2])
+def test_an_ack_in_place_of_the_last_response_completes_a_read_by_a_mistake(
+    packets: int, bug: Bug | None
+) -> None:
+    stage, _ = reading(packets * MTU, *([bug] if bug else []))
+    if packets == 2:
+        respond(stage, Opcode.RC_RDMA_READ_RESPONSE_FIRST, OK, psn=101, payload=b"1" * MTU)
+    stage.sent.clear()
+    respond(stage, Opcode.RC_ACKNOWLEDGE, OK, psn=100 + packets)
+    stage.client.nic.transmit(0)
+    assert statuses(stage.client) == ([WCStatus.SUCCESS] if bug else [])
+    assert stage.client.qp.state is QPState.RTS
+    assert stage.client.qp.counters.implied_nak_seq_err == (bug is None)
+
+
+def test_an_ack_in_place_of_an_earlier_response_completes_nothing() -> None:
+    stage, _ = reading(2 * MTU, Bug.ACK_COMPLETES_READ)
+    respond(stage, Opcode.RC_ACKNOWLEDGE, OK, psn=102)
+    assert statuses(stage.client) == []
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_an_ack_completes_an_atomic_by_a_mistake(mistaken: bool) -> None:
+    stage = stage_of(RXE_6_12, *([Bug.ACK_COMPLETES_READ] if mistaken else []))
+    stage.client.fetch_add(1, of=stage.server.region)
+    stage.client.nic.transmit(0)
+    respond(stage, Opcode.RC_ACKNOWLEDGE, OK, psn=100)
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * mistaken
 
 
 @pytest.mark.parametrize(("bugs", "first", "later"), [(BUGS_6_12, 0xFFFFFF, 100), ((), 99, 99)])

@@ -12,6 +12,7 @@ from rdmawire.nic.cm.event import (
     Disconnected,
     Established,
 )
+from rdmawire.nic.cm.hearing import Ignored
 from rdmawire.nic.cm.machine import DEFAULTS
 from rdmawire.nic.cm.settings import (
     LONGEST_EXPONENT,
@@ -232,3 +233,19 @@ def test_hundreds_of_connections_come_and_go() -> None:
     assert client.names().count("TimewaitExit") == server.names().count("TimewaitExit") == 300
     assert client.is_clean()
     assert server.is_clean()
+
+
+def test_a_restarted_peer_that_uses_its_ids_again_is_ignored_while_the_connection_lasts() -> None:
+    """Nor by rdma_cm: its REQ is taken for a copy of the one that was answered."""
+    two = deaf()
+    forger = Forger(two.server, two.client)
+    forger.req()
+    two.server.accept()
+    forger.rtu(two.server.connection())
+    forger.req(tid=0xD00D, qpn=0x99, psn=5)
+    assert two.server.state() is UP
+    assert two.server.manager.ignored == {Ignored.OUT_OF_STATE: 1}
+    two.server.disconnect()
+    two.drive(seconds(300))
+    forger.req(tid=0xD00E)
+    assert two.server.names().count("ConnectRequest") == 2
