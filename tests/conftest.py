@@ -2,7 +2,7 @@
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # An example may take as long as it takes: a slow machine is no failure. The examples follow from
 # each test's own code, so that two runs of one tree find the same; with RDMAWIRE_EFFORT set, they
@@ -17,3 +17,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("rdmawire")
+
+# For `make mutants`, which wants to know whether a test fails, and not by which smallest example.
+settings.register_profile(
+    "mutants", parent=settings(), phases=[Phase.explicit, Phase.generate], database=None
+)

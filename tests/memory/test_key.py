@@ -1,6 +1,7 @@
 """The table of keys: who gets in, and which key is never valid."""
 
 from errno import EINVAL, ENOMEM
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -153,3 +154,12 @@ class Keys(RuleBasedStateMachine):
 
 Keys.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestKeys = Keys.TestCase
+
+
+def test_keys_that_are_drawn_have_even_indexes_from_all_there_are() -> None:
+    keys = KeyTable(random=Random(1))
+    indexes = [keys.add(Region(ProtectionDomain(1), DmaCounter())) // VARIANTS for _ in range(200)]
+    assert all(index % 2 == 0 for index in indexes)
+    assert len(set(indexes)) == 200
+    assert min(indexes) < 1 << 20
+    assert max(indexes) > 15 << 20

@@ -15,6 +15,7 @@ from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K
 from rdmawire.memory.registrar import WHOLE_SPACE, Limits, Rereg
 from rdmawire.memory.window import DoorbellPage, HostMemory
 from tests.memory.machine import FULL, Machine
+from tests.waiting import calls
 
 
 def pattern(length: int) -> bytes:
@@ -325,3 +326,15 @@ def test_on_demand_is_an_option_of_the_adapter() -> None:
 def test_flags_that_an_adapter_may_ignore() -> None:
     _, region = Machine().region(access=Access.RELAXED_ORDERING | 1 << 29)
     assert region.access == 1 << 20 | 1 << 29
+
+
+@pytest.mark.parametrize("at", [0, 64, PAGE_4K - 8])
+def test_an_access_within_a_page_that_was_met_asks_no_backing(at: int) -> None:
+    """Wherever in the region it is: also at its first and last byte."""
+    machine = Machine()
+    memory, region = machine.region(PAGE_4K)
+    region.write(memory.base, b"x")
+    middle = memory.base + 128
+    for access in (lambda iova: region.read(iova, 8), lambda iova: region.write(iova, bytes(8))):
+        usual = calls(lambda: access(middle))  # noqa: B023
+        assert calls(lambda: access(memory.base + at)) == usual  # noqa: B023

@@ -1,5 +1,6 @@
 """The tool that mutates code: what it changes, what it leaves, and that the tree stays."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,7 @@ def test_mutants_are_found_or_not_and_the_tree_stays(tmp_path: Path) -> None:
     test = "from tools.code import double\n\ndef test_it():\n    assert double(3) == 6\n"
     (root / "tools" / "code.py").write_text(code)
     (root / "tests" / "test_code.py").write_text(test)
+    shutil.copy(ROOT / "tests" / "conftest.py", root / "tests" / "conftest.py")
     folder.mkdir()
     court, tests = Court(root, folder), ("tests/test_code.py",)
     court.rehearse(tests)

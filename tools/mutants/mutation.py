@@ -147,7 +147,8 @@ def _called(node: ast.Expr) -> Iterator[str]:
 
 
 def _returned(node: ast.Return) -> Iterator[str]:
-    if node.value is not None and ast.unparse(node.value) != "None":
+    """Nothing is returned, unless that is as good as what was."""
+    if node.value is not None and ast.unparse(node.value) not in ("None", "False"):
         yield "return None"
 
 

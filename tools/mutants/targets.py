@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tools.mutants.mutation import Mutant
 
 _KEYS = (
+    "tests/test_identifier.py", "tests/fabric/test_identifiers.py",
     "tests/memory/test_key.py", "tests/memory/test_chosen_key.py", "tests/memory/test_mw.py",
     "tests/memory/test_region.py", "tests/memory/test_on_demand.py", "tests/memory/test_fast.py",
 )  # fmt: skip
@@ -19,13 +20,14 @@ _ANSWERING = (
 )  # fmt: skip
 _ROOT = Path(__file__).parents[2]
 _NIC = tuple(str(path.relative_to(_ROOT)) for path in sorted(_ROOT.glob("tests/nic/test_*.py")))
+_ROOMS = ("tests/nic/congestion", "tests/nic/machines")
 
 TARGETS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rdmawire/memory/key.py": (_KEYS, ("tests/memory",), _NIC),
     "rdmawire/memory/region.py": (_KEYS, ("tests/memory",), _NIC),
     "rdmawire/nic/check.py": (_ANSWERING, _NIC),
     "rdmawire/nic/completer.py": (_ASKING, _NIC),
-    "rdmawire/nic/responder.py": (_ANSWERING, (*_NIC, "tests/nic/machines")),
+    "rdmawire/nic/responder.py": (_ANSWERING, (*_NIC, *_ROOMS)),
 }
 """By file: tests, those first that most likely find a mutant; the next only if those do not."""
 
@@ -52,5 +54,12 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "end > packets",
         "(end >= packets)",
         "what is not completed here, _settled completes: one call more, and the same outcome",
+    ),
+    Equivalent(
+        "rdmawire/memory/region.py",
+        "self._tally = counter[Path.HOST]",
+        "self._tally = counter[Path.HOST]",
+        "pass",
+        "a region without pages counts nothing, and one with pages counts by their path",
     ),
 )

@@ -88,6 +88,7 @@ class Court:
     def _run(self, tests: Sequence[str], wait_s: float | None) -> subprocess.CompletedProcess[str]:
         """Run tests in the copy, up to the first that fails; always by the same seed."""
         options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+        options += ["--hypothesis-profile=mutants"]
         return subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=self._folder,
