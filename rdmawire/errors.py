@@ -14,16 +14,16 @@ _NAMES: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
 
 
 def _copied(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
-    """An error of this class, as it is before its attributes are set."""
+    """A new error of this class, without a call of its constructor."""
     return kind.__new__(kind, *args)
 
 
 class Copyable(BaseException):
     """An error that can be pickled and copied, whatever its constructor takes.
 
-    Python makes an error anew from ``args``, as the constructor's arguments: from the text, for a
-    class that makes its text from other values. That fails, and in a worker of
-    ``multiprocessing.Pool`` leaves the caller waiting for ever. Here the constructor is not called.
+    Python rebuilds an error by calling its constructor with ``args``, which is the text alone. A
+    constructor with other parameters then fails, and an error in a worker of
+    ``multiprocessing.Pool`` leaves the caller waiting for ever. Here it is not called.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -69,10 +69,7 @@ class MemoryFault(RdmaError):
 
 
 class PageFault(MemoryFault):
-    """An access to pages of an on-demand region that are being brought in.
-
-    They are there from the time ``ready`` (ns) on.
-    """
+    """An access to pages of an on-demand region that are not present before ``ready`` (ns)."""
 
     def __init__(self, reason: str, address: int, length: int, ready: int) -> None:
         super().__init__(reason, address, length)

@@ -1,7 +1,7 @@
-"""Numbers that nothing else has at the moment: counted up, or drawn from a source of randomness.
+"""Identifiers that are not in use: counted up, or drawn from a source of randomness.
 
-The source is handed in, so that a seed gives the same numbers in each run (``random.Random(1)``),
-and the system's entropy gives numbers that nobody can guess (``random.SystemRandom()``).
+The source is an argument: a seed gives the same numbers in each run (``random.Random(1)``), the
+system's entropy gives numbers that nobody can guess (``random.SystemRandom()``).
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 from rdmawire.errors import VerbsError
 
 MAX_DRAWS: Final = 8
-"""How often a number is drawn before it is counted up: a source may repeat itself for ever."""
+"""Draws before counting up from the last one: a source may repeat itself for ever."""
 
 Taken = Callable[[int], bool]
 """Whether a number is in use."""
@@ -60,11 +60,11 @@ class Numbers(Protocol):
     """Gives numbers that are not in use."""
 
     def unused(self, taken: Taken) -> int:
-        """One that is not ``taken``; ``VerbsError`` ENOMEM where all are."""
+        """A number that is not ``taken``; ``VerbsError`` ENOMEM if all are."""
 
 
 class Counted:
-    """Numbers from ``first`` to ``end - 1``, one after the other and round."""
+    """Numbers from ``first`` to ``end - 1``, counted up, and again from ``first``."""
 
     def __init__(self, first: int, end: int) -> None:
         self._first, self._end = first, end
@@ -84,7 +84,7 @@ class Drawn:
         self._bits, self._first, self._end = bits, first, end
 
     def unused(self, taken: Taken) -> int:
-        """One that is not ``taken``; ``VerbsError`` ENOMEM where all are.
+        """A number that is not ``taken``; ``VerbsError`` ENOMEM if all are.
 
         It is drawn at most :data:`MAX_DRAWS` times, then counted up from the last draw.
         """
@@ -97,7 +97,7 @@ class Drawn:
 
 
 def _count_up(start: int, taken: Taken, first: int, end: int) -> int:
-    """The next number from ``start`` on that is not taken, and round."""
+    """The first number that is not taken from ``start`` to ``end - 1``, then from ``first`` on."""
     start = min(max(start, first), end)
     for number in chain(range(start, end), range(first, start)):
         if not taken(number):

@@ -18,7 +18,7 @@ def safe(text: str) -> str:
 
 
 def safe_lines(text: str) -> str:
-    """Text of lines and tabs that harms no terminal: all else that is not printable is escaped."""
+    """Text for a terminal: all but line feeds and tabs that is not printable is escaped."""
     kept = text.replace("\r\n", "\n")
     return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in kept)
 

@@ -1,7 +1,7 @@
-"""Copies of whole engines and worlds by ``copy.deepcopy``: what both copies share.
+"""Support for ``copy.deepcopy`` of whole engines and worlds: values that both copies share.
 
 A row of a table never changes, and code compares it by identity, so a copy of an engine keeps the
-row itself: a class of such values says ``__deepcopy__ = shared``.
+row itself: the class of such values has ``__deepcopy__ = shared``.
 """
 
 from collections.abc import Iterable

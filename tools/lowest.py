@@ -1,4 +1,4 @@
-"""The lowest versions that `pyproject.toml` says will do: as pip's constraints, and checked.
+"""The lowest library versions that `pyproject.toml` allows: as pip constraints, and checked.
 
 python -m tools.lowest           prints ``name==version``, a line each
 python -m tools.lowest --check   fails unless these are what is installed
@@ -14,13 +14,13 @@ from typing import Any
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 EXTRAS = ("columns", "construct", "hypothesis", "plot", "scapy", "test")
-"""Those whose libraries the package or its tests import; the others are tools for its authors."""
+"""Extras whose libraries the package or its tests import; the others are for development."""
 
 _LOWEST = re.compile(r"([\w.-]+)>=([\w.]+)")
 
 
 def requirements(project: dict[str, Any]) -> Iterator[str]:
-    """What is declared to be needed of other projects."""
+    """The declared requirements, without those on the project itself."""
     extras = project["optional-dependencies"]
     for needed in (project["dependencies"], *(extras[name] for name in EXTRAS)):
         yield from (each for each in needed if not each.startswith(project["name"]))
@@ -35,7 +35,7 @@ def lowest(requirement: str) -> tuple[str, str]:
 
 
 def constraints(pyproject: str) -> list[str]:
-    """A line for each library, as ``name==version``."""
+    """A line ``name==version`` for each library with its lowest version."""
     project = tomllib.loads(pyproject)["project"]
     return ["==".join(lowest(requirement)) for requirement in requirements(project)]
 
@@ -49,7 +49,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def others(lines: list[str]) -> list[str]:
-    """Of these constraints, those that another version is installed of."""
+    """Names of the libraries whose installed version is not that of the constraint."""
     pairs = (line.split("==") for line in lines)
     return [name for name, wanted in pairs if _numbers(version(name)) != _numbers(wanted)]
 

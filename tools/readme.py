@@ -1,8 +1,7 @@
-"""The README as package indexes show it, where a relative link leads nowhere.
+"""The README for package indexes, where relative links do not work.
 
-A metadata hook of hatchling. ``base`` in its table of ``pyproject.toml`` is the address under which
-the files of the repository are found, and relative links are put behind it; without ``base`` they
-become plain text.
+A metadata hook of hatchling. ``base`` in its table of ``pyproject.toml`` is the URL of the
+repository's files, which is put before relative links; without ``base`` they become plain text.
 """
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What ``scapy.contrib.roce`` has besides headers, so that scripts written for it work."""
+"""Names of ``scapy.contrib.roce`` that are no headers, so that scripts written for it work."""
 
 from typing import Any
 
@@ -49,7 +49,8 @@ def cnp(dqpn: int) -> TableLayer:
 def opcode(transport: str, op: str) -> tuple[int, str]:
     """Number and name of an opcode: ``opcode("RC", "SEND_ONLY")``.
 
-    As there, any operation goes with any transport; ``KeyError`` for words that are none.
+    As in ``scapy.contrib.roce``, any operation goes with any transport. ``KeyError`` for unknown
+    words.
     """
     name = f"RC_{op}"
     number = Opcode[WORDS.get(name, name)]

@@ -91,7 +91,7 @@ class TableLayer(PlannedLayer):
         super().__init__(*args, **ungrouped(self.table, fields))
 
     def delfieldval(self, attr: str) -> None:
-        """Forget what a field was set to, by its old name too, which Scapy itself does not know."""
+        """Unset a field, by its deprecated name too, which Scapy does not resolve here."""
         super().delfieldval(self.deprecated_fields.get(attr, (attr,))[0])
 
     def header(self) -> Header:

@@ -1,4 +1,4 @@
-"""What ``scapy.contrib.roce`` calls otherwise than the header tables do."""
+"""Names in ``scapy.contrib.roce`` that differ from those of the header tables."""
 
 from rdmawire.wire import ib
 from rdmawire.wire.header import Header
@@ -14,7 +14,7 @@ FIELDS: dict[type[Header], dict[str, tuple[str, str]]] = {
     },
     ib.GRH: {"nexthdr": ("nxthdr", _SINCE)},
 }
-"""By table, as Scapy's ``deprecated_fields``: its name, the table's, and since when."""
+"""By table, in the form of Scapy's ``deprecated_fields``: Scapy's name to ours and a version."""
 
 WORDS = {"RC_COMPARE_SWAP": "RC_CMP_SWAP", "RD_COMPARE_SWAP": "RD_CMP_SWAP"}
-"""Its opcodes, and the table's."""
+"""Scapy's names of opcodes to ours."""

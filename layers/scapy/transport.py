@@ -39,9 +39,9 @@ class TransportLayer(TableLayer):
         return steps + _datagram(octets, start)
 
     def compute_icrc(self, p: bytes) -> bytes:
-        """The ICRC of ``p``, a BTH to the four bytes in the ICRC's place, as on the wire.
+        """The ICRC of ``p``, the bytes from the BTH to the ICRC's end, in the wire's order.
 
-        Scapy's own RoCE layer has it, and :meth:`pack_icrc`; building does without either.
+        This and :meth:`pack_icrc` are for scripts that call them on ``scapy.contrib.roce``.
         """
         return (icrc(self, p[: -ib.ICRC.SIZE]) or 0).to_bytes(ib.ICRC.SIZE, "big")
 

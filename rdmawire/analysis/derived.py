@@ -29,7 +29,7 @@ ICRC_EXPECTED = Derived(
     "rdmawire.icrc.expected", HEX, "the ICRC that a bad one should have been", 32, "IBA 7.8.1"
 )
 ICRC_NOTE = Derived(
-    "rdmawire.icrc.note", TEXT, "by which rule an ICRC is good that the standard calls bad", 0
+    "rdmawire.icrc.note", TEXT, "the rule by which an ICRC is good that is bad by the standard", 0
 )
 VCRC_STATUS = Derived(
     "rdmawire.vcrc.status",

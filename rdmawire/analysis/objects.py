@@ -75,7 +75,7 @@ def _value(item: Item) -> Any:
 
 
 def _words(found: list[Item]) -> Iterator[tuple[str, str]]:
-    """What values mean, and how people read octets."""
+    """The words for values that have one, and bytes that are text as text."""
     for item in found:
         if item.word:
             yield item.name, item.word

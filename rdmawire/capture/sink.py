@@ -52,12 +52,12 @@ _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 
 
 class FileSink:
-    """Writes a file that gets the name asked for when all is on the disk.
+    """Writes a file that gets its name when all of it is on the disk.
 
-    Until then it has no name, where the file system can do that (open(2), O_TMPFILE), so that
-    nothing is left of a process that is killed. Elsewhere it is called ``.rdmawire-*.part``. A
-    file that is replaced is so in one step, for which the new one must have a name: it is called
-    like that between two calls of the system.
+    Until then it has no name, if the file system supports that (open(2), O_TMPFILE), so that a
+    killed process leaves nothing behind. Else its name is ``.rdmawire-*.part``. Another file is
+    replaced by rename(2), for which the new one needs a name: it has that of a part between two
+    system calls.
 
     ``mode`` is that of the file it replaces, whose permissions it keeps.
     """
@@ -67,7 +67,7 @@ class FileSink:
         self._part = target.with_name(f".rdmawire-{secrets.token_hex(8)}.part")
         unnamed = _open_unnamed(target.parent)
         self._is_named = unnamed is None
-        self._file = unnamed or open(self._part, "xb", buffering=0)  # noqa: SIM115 - its end closes it
+        self._file = unnamed or open(self._part, "xb", buffering=0)  # noqa: SIM115 - closed by commit or discard
         if mode is not None:
             self._permit(stat.S_IMODE(mode))
 
@@ -113,10 +113,10 @@ class FileSink:
 
 
 def _open_unnamed(folder: Path) -> FileIO | None:
-    """A new file without a name in this folder; ``None`` if it could not have one later.
+    """A new file without a name in ``folder``; ``None`` if it could not get one later.
 
-    That is where the file system has no such files, or /proc is missing. Whatever else is wrong
-    with the folder, opening a file with a name in it says so.
+    That is so if the file system has no such files, or /proc is missing. Other errors of the
+    folder are reported when a named file is opened in it.
     """
     if not _O_TMPFILE:
         return None

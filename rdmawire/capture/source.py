@@ -58,9 +58,9 @@ class Source:
         self.check_end()
 
     def fill(self, buffer: memoryview) -> int:
-        """Read until a buffer is full or the file ends; how many bytes were read.
+        """Read until ``buffer`` is full or the file ends. Return how many bytes were read.
 
-        They may also be fewer because reading failed: :meth:`check_end` says so.
+        After a read error it returns fewer: :meth:`check_end` raises the error.
         """
         filled = 0
         try:
@@ -128,7 +128,7 @@ def open_source(path: AnyPath) -> Source:
 
 
 def _there(found: _Found | None) -> _Found:
-    """What a read gave; ``BlockingIOError`` if that is nothing yet."""
+    """The result of a read; ``BlockingIOError`` if nothing can be read yet."""
     if found is None:
         raise BlockingIOError
     return found

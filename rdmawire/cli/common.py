@@ -12,17 +12,17 @@ READ = click.option(
     "-r", "--read", "read", multiple=True, metavar="FILE",
     help="Another FILE, as tshark asks for it.",
 )  # fmt: skip
-"""Files to read, besides those that are named without an option."""
+"""Files to read, besides those given as arguments."""
 
 
 def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]:
-    """The file to write, as parameter ``name``; ``text`` is its help. tshark has -w, others -o."""
+    """The option -w or -o for a file to write, as parameter ``name``; ``text`` is its help."""
     words = ("-w", "--write", "-o", "--output", name)
     return click.option(*words, required=required, metavar="FILE", help=text)
 
 
 def text_or_json(text: str) -> Callable[[F], F]:
-    """--json, and -T json; the command gets ``as_json``, and ``text`` is the help."""
+    """The options --json and -T; the command gets ``as_json``. ``text`` is the help of --json."""
 
     def decorate(command: F) -> F:
         @wraps(command)
@@ -40,7 +40,7 @@ def text_or_json(text: str) -> Callable[[F], F]:
 
 
 def json_is_asked(form: str | None, *, as_json: bool) -> bool:
-    """Whether JSON is wanted; :class:`click.UsageError` where both options say otherwise."""
+    """Whether JSON is wanted; :class:`click.UsageError` if --json and -T contradict each other."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json is -T json, and not -T {form}: give one of them")
     return as_json or form == "json"

@@ -98,7 +98,7 @@ class Export:
         return filled.status
 
     def _way_to(self, sink: Sink, output: str) -> Octets:
-        """A terminal gets no control characters from frames; what is no terminal gets all."""
+        """Where the table is written; a terminal gets control characters escaped."""
         shown_now = self.form == "csv" and output == STREAM and sys.stdout.isatty()
         return Screen(sink) if shown_now else sink
 

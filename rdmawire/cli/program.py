@@ -155,7 +155,7 @@ def _leave_quietly() -> int:
 
 
 def _refused(error: RdmaError) -> int:
-    """An error about a file is told, but that nobody reads the output any more is none."""
+    """Report an error, unless its cause is that the reader of the output closed the pipe."""
     if isinstance(error.__cause__, BrokenPipeError):
         return _leave_quietly()
     return _complain(str(error), 1)

@@ -28,13 +28,13 @@ class Beside(TextIOWrapper):
 
 
 class Octets(Protocol):
-    """Where the bytes of a text go."""
+    """Something that takes the bytes of a text."""
 
     def write(self, octets: bytes) -> None: ...
 
 
 class Screen:
-    """Bytes of UTF-8 text on their way to a terminal, without what would control it."""
+    """Writes UTF-8 text to a terminal, with control characters escaped."""
 
     def __init__(self, terminal: Octets) -> None:
         self._terminal = terminal
@@ -45,7 +45,7 @@ class Screen:
 
 
 def print_text(text: str) -> None:
-    """Print a text from a file as it is, or fit for a terminal where that is what it goes to."""
+    """Print a text as it is; on a terminal its control characters are escaped."""
     sys.stdout.write(safe_lines(text) if sys.stdout.isatty() else text)
 
 

@@ -53,7 +53,7 @@ def write_summary(
 ) -> None:
     """Print a summary: to standard output, unless frames go there. A table has ``more`` rows.
 
-    ``parties`` are counts of who took part; they come first.
+    ``parties`` are the numbers of clients, servers and flows, by name; they come first.
     """
     stream = sys.stdout if to is None else to
     if as_json:

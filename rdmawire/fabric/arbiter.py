@@ -1,17 +1,16 @@
-"""Arbitration: which port's frame gets the last place in a full queue of a switch.
+"""Arbitration: which ingress port's frame gets the last place in a full queue of a switch.
 
-Were it always the first that comes, hosts whose frames come at the same instant would be served in
-a fixed order, and of those that send at the same rate the one that is a little earlier would get
-everything (S. Floyd and V. Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
-So the port that had it longest ago has it; where that leaves a choice, as at the beginning, it is
-drawn.
+If the first frame always got it, hosts whose frames arrive at the same instant would be served in a
+fixed order, and of hosts with the same rate the one that is a little earlier would get everything
+(S. Floyd and V. Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992). So the port
+that had it longest ago gets it; a tie, as at the beginning, is broken at random.
 """
 
 from random import Random
 
 
 class Arbiter:
-    """Decides between the ports, by number, whose frames go to one queue. ``random`` draws."""
+    """Decides between ingress ports, by number, for one queue. ``random`` breaks ties."""
 
     __slots__ = ("_kept", "_random", "_turn")
 
@@ -21,11 +20,11 @@ class Arbiter:
         self._turn = 0
 
     def prefers(self, port: int, other: int) -> bool:
-        """Whether a frame from ``port`` is to have the last place, which one from ``other`` has."""
+        """Whether a frame from ``port`` takes the last place from one that came by ``other``."""
         mine, others = self._kept.get(port, 0), self._kept.get(other, 0)
         return mine < others or (mine == others and bool(self._random.getrandbits(1)))
 
     def keep(self, port: int) -> None:
-        """A frame from this port had the last place when there was room again."""
+        """Record that a frame from this port had the last place when the queue had room again."""
         self._turn += 1
         self._kept[port] = self._turn

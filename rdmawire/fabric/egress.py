@@ -97,7 +97,7 @@ class Egress:
         return queue[-1] if queue else None
 
     def replace_last(self, item: Queued) -> None:
-        """Put a frame in the place of the last one of its priority, which is as long."""
+        """Replace the last frame of a priority by one of the same length."""
         self._queues[item[1].priority][-1] = item
 
     def put_control(self, frame: bytes) -> None:

@@ -69,7 +69,7 @@ def connect(
     ``attributes`` are those of the first. The second has the same, but that ``sq_psn`` and
     ``rq_psn`` change places: what one sends first is what the other expects. ``traffic_class``
     is of frames both ways: DSCP, and ECN in the two lowest bits. ``packets_in_flight`` is how many
-    request packets either leaves unacknowledged, if not as many as its device does by itself.
+    request packets either leaves unacknowledged; ``None`` is the limit of its profile.
     """
     check_kind("attributes", attributes, QPAttributes)
     crossed = attributes._replace(sq_psn=attributes.rq_psn, rq_psn=attributes.sq_psn)

@@ -43,10 +43,10 @@ class SwitchPort:
 
     ``drops`` and ``marks`` count frames by priority: those to leave here for which there was no
     room, and those that were marked. ``stops`` counts pauses that were asked for here; ``told`` are
-    the priorities that the peer was told to stop. ``arbiter`` says whose frame has the last place
-    in a full queue, ``contested`` for which priorities several came for it, as bits. One that
-    ``spans`` is part of the tree that frames take of whose address nobody knows the place: all
-    ports are, but where links make loops.
+    the priorities that the peer was told to stop. ``arbiter`` decides whose frame has the last
+    place in a full queue; ``contested`` has a bit for each priority whose last place is
+    contested. One that ``spans`` is part of the tree that frames take of whose
+    address nobody knows the place: all ports are, but where links make loops.
     """
 
     __slots__ = (
@@ -159,8 +159,8 @@ def _nobody() -> None:
 class Switch:
     """A switch. ``random`` decides about marks where ``settings`` leave them to chance.
 
-    With ``draws`` ports share the places of a full queue (:mod:`rdmawire.fabric.arbiter`); without
-    it they go to the frames that come first.
+    With ``draws``, a source of randomness, ports get equal shares of a full queue
+    (:mod:`rdmawire.fabric.arbiter`); without it the frames that arrive first are queued.
 
     A frame whose address was given takes one of the ports that were given for it. Any other goes
     along the tree of ports that span, to the port at which its address was heard or else to all,
@@ -268,14 +268,14 @@ class Switch:
             port.wake()
 
     def _arrived(self, frame: bytes, lane: Lane, port: SwitchPort, queued: int) -> bytes:
-        """The frame as it comes to a queue of so many octets: with a mark, if that is due."""
+        """The frame as it joins a queue that holds ``queued`` bytes: with an ECN mark, if due."""
         priority, _, markable = lane
         if markable and priority in self._arriving:
             return self._marked(frame, port, priority, self._arriving[priority], queued)
         return frame
 
     def _last_place(self, frame: bytes, lane: Lane, port: SwitchPort) -> bytes:
-        """Give the last place in a full queue to a frame, or not; returns the one that has none."""
+        """Give a frame the last place in a full queue, or not. Return the frame that is lost."""
         priority = lane.priority
         last = port.egress.last(priority)
         if port.arbiter is None or last is None or len(last[0]) != len(frame):
@@ -312,7 +312,7 @@ class Switch:
         return frame
 
     def _settle(self, port: SwitchPort, priority: int) -> None:
-        """There is room again: the frame that has the last place keeps it."""
+        """Record whose frame kept the last place, now that the queue has room again."""
         port.contested &= ~(1 << priority)
         last = port.egress.last(priority)
         if port.arbiter is not None and last is not None:

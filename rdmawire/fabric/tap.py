@@ -22,7 +22,7 @@ def remarks(words: Iterable[str]) -> Options:
 class CaptureTap:
     """Writes frames to a pcap or pcapng, by the path's suffix, with nanosecond times.
 
-    Standard output, which is the path ``-``, gets a pcapng, which has room for comments.
+    The path ``-`` is standard output, which gets a pcapng, since only that has comments.
 
     Time 0 of the world is ``epoch``, in ns since 1970. Use it in a ``with`` statement, or
     ``close`` it: then the file is whole. A frame longer than a capture can keep ends the run with a

@@ -34,7 +34,7 @@ class Backing(ABC):
     path: Path
     owner: Owner
     writable = True
-    by_bus_address = False  # whether linear addresses are those of the bus
+    by_bus_address = False  # whether linear addresses are bus addresses
     faults = 0  # pages that came when they were needed
     copies = 0  # that each DMA costs
     peer: object = None  # the only adapter that may use it, if there is one
@@ -116,8 +116,8 @@ def _pinned(
 class OnDemand(Backing):
     """Host memory that is not pinned: an adapter's first access to a page is a page fault.
 
-    What is unmapped is lost, and what is mapped there later is found by new faults. A page is there
-    ``latency`` ns after the fault; accesses in the meantime are a ``PageFault``.
+    Unmapped pages are lost, and pages mapped there later cause new faults. A page is present
+    ``latency`` ns after the fault; an access before that raises ``PageFault``.
     """
 
     path = Path.HOST
@@ -127,7 +127,7 @@ class OnDemand(Backing):
     def __init__(self, space: AddressSpace, latency: int = 0) -> None:
         self._space = space
         self._latency = latency
-        self._ready: dict[int, int] = {}  # first address of a page -> when it is there (ns)
+        self._ready: dict[int, int] = {}  # first address of a page -> when it is present (ns)
         space.watch(self._unmapped)
 
     def _unmapped(self, start: int, end: int) -> None:
@@ -135,9 +135,9 @@ class OnDemand(Backing):
         self.owner.forget()
 
     def fault_in(self, address: int, length: int) -> None:
-        """Bring the pages of a range in that are not there.
+        """Bring in the pages of a range that are not present.
 
-        ``MemoryFault`` where there are none, ``PageFault`` until all are there.
+        ``MemoryFault`` where there are none, ``PageFault`` until all are present.
         """
         now = 0 if self.initiator is None else self.initiator.now
         ready = self._bring(address, length, now + self._latency)
@@ -149,7 +149,7 @@ class OnDemand(Backing):
         self._bring(address, length, 0)
 
     def _bring(self, address: int, length: int, ready: int) -> int:
-        """Have missing pages there from ``ready`` on (ns); when all of the range are there."""
+        """Have missing pages present at ``ready`` (ns). Return when all pages are present."""
         spans = list(self._space.spans(address, length))
         for window, start, size in spans:
             if not window.pinnable:
@@ -157,7 +157,7 @@ class OnDemand(Backing):
         return max((self._page(page, ready) for page in _pages(spans)), default=0)
 
     def _page(self, page: int, ready: int) -> int:
-        """When a page is there (ns): from ``ready`` on, if it is not on its way already."""
+        """When a page is present (ns): at ``ready``, or when it was to be, if that is earlier."""
         if page not in self._ready:
             self._ready[page] = ready
             self.faults += 1

@@ -27,8 +27,8 @@ class KeyFault(Enum):
 class Footprint(NamedTuple):
     """Where a range of a grant lies in memory: the bytes from ``start`` up to ``end``.
 
-    They are addresses of the bus where ``region`` is ``None``, else addresses in that region,
-    whose place on the bus is not known from the range alone.
+    They are bus addresses if ``region`` is ``None``, else addresses in that region, whose bus
+    addresses do not follow from the range.
     """
 
     region: object
@@ -36,9 +36,9 @@ class Footprint(NamedTuple):
     end: int
 
     def shared(self, other: "Footprint") -> tuple[int, int]:
-        """Which bytes of this range may also be in the other, from and up to; empty if none.
+        """Start and end of the bytes of this range that may also be in ``other``.
 
-        Where the two cannot be compared, all may be.
+        All of them, if the two cannot be compared. There are none if start is not below end.
         """
         if self.region is not other.region:
             return self.start, self.end
@@ -107,7 +107,7 @@ class Grant(ABC):
 
     @abstractmethod
     def footprint(self, iova: int, length: int) -> Footprint:
-        """Where a range lies, to compare it with others; what is checked is only who grants it."""
+        """Where ``length`` bytes from ``iova`` on lie; neither rights nor bounds are checked."""
 
     @abstractmethod
     def fault_in(self, iova: int, length: int) -> None:

@@ -28,7 +28,7 @@ MAX_KEYS: Final = (_INDEXES - _FIRST_INDEX) // _INDEX_STEP
 class KeyTable:
     """The keys of one adapter, at most ``limit`` of them.
 
-    They are counted up, or drawn where ``random`` is given: index and variant both.
+    Keys are counted up; with ``random``, index and variant are drawn from it.
     """
 
     def __init__(self, limit: int = MAX_KEYS, random: Randomness | None = None) -> None:
@@ -62,7 +62,7 @@ class KeyTable:
         return index * VARIANTS + index * _VARIANT_STEP % VARIANTS
 
     def _drawn(self, random: Source) -> int:
-        """A key that nobody had: an index that is used again gets its next variant."""
+        """Draw a key that was not used before: an index used again gets its next variant."""
         half = Drawn(random, 23, _FIRST_INDEX // _INDEX_STEP, _INDEXES // _INDEX_STEP)
         index = half.unused(lambda number: self._is_taken(number * _INDEX_STEP)) * _INDEX_STEP
         self._taken.add(index)

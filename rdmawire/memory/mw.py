@@ -183,8 +183,8 @@ _LARGEST: Final = {
 def bind_window(keys: KeyTable, window: MemoryWindow, region: Region | None, bind: Bind) -> int:
     """Bind; returns the key that is now good. ``VerbsError`` EINVAL for what the rules refuse.
 
-    Type 1 gets its new key from here. A bind of type 1 with length 0 unbinds it: address, rights
-    and ``region`` mean nothing then, and ``region`` may be ``None`` (IBA 10.6.6.2, ibv_bind_mw(3)).
+    A window of type 1 gets its new key here. With length 0 it is unbound: address and rights are
+    ignored then, and ``region`` may be ``None`` (IBA 10.6.6.2, ibv_bind_mw(3)).
     """
     check_kind("window", window, MemoryWindow)
     check_kind("bind", bind, Bind)

@@ -84,7 +84,7 @@ class SparsePages:
         return [number for number in range(first, last + 1) if number in self._pages]
 
     def __getstate__(self) -> tuple[int, dict[int, bytes]]:
-        """What a copy is made of: the pages' octets."""
+        """The state of a copy: the page size, and the bytes of each page."""
         return self.page_size, {number: bytes(page) for number, page in self._pages.items()}
 
     def __setstate__(self, state: tuple[int, dict[int, bytes]]) -> None:

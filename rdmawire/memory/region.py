@@ -60,7 +60,7 @@ class Region(Grant):
         self._tally = counter[Path.HOST]
 
     def __getstate__(self) -> object:
-        """What a copy is made of; its backing lends it pages of its own."""
+        """The state of a copy, without cached pages: its own backing lends it those."""
         state: tuple[None, dict[str, object]] = super().__getstate__()  # type: ignore[assignment]
         return None, state[1] | {"_pages": {}}
 

@@ -40,7 +40,7 @@ _REREG_FLAGS: Final = sum(flag.value for flag in Rereg)
 class Limits(NamedTuple):
     """What an adapter has room for and what it knows.
 
-    ``page_fault_ns`` is how long (ns) a page of an on-demand region takes to come.
+    ``page_fault_ns`` is the time (ns) until a missing page of an on-demand region is present.
     """
 
     max_mr: int = 1 << 20
@@ -80,8 +80,8 @@ class PeerMemory(Protocol):
 class Registrar:
     """Regions and windows of one adapter (``peer`` to the owners of GPUs), and their keys.
 
-    ``initiator`` is the adapter as the bus sees it, with its time. Keys are drawn from ``random``
-    where it is given.
+    ``initiator`` is the adapter as a bus initiator, with its time. With ``random``, keys are drawn
+    from it.
 
     Every refusal is a ``VerbsError`` with libibverbs' errno, and changes nothing.
     """

@@ -1,8 +1,8 @@
-"""The ends of a packet that IP takes by way of others, or for a host away from home.
+"""Addresses that the checksums of UDP, TCP and ICMPv6 cover, if not those of the IP header.
 
-The addresses of an IP header are then not those that the checksums of UDP, TCP and ICMPv6 cover.
-Those cover the final destination (RFC 8200, 8.1; RFC 1122, 4.2.3.8) and the home address
-(RFC 6275, 6.3). All places are counted from the first byte of the header or of the options.
+With a source route or a routing header they cover the final destination (RFC 8200, 8.1; RFC 1122,
+4.2.3.8), for a mobile host its home address (RFC 6275, 6.3). Offsets are from the first byte of the
+extension header or of the options.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,21 +20,21 @@ _FINAL: dict[int, Callable[[int], int]] = {
     2: lambda _: _FIXED,  # RFC 6275, 6.4: the home address
     4: lambda _: _FIXED,  # RFC 8754, 2: Segment List[0] is the last segment of the path
 }
-"""Where the final destination is in a routing header of this type and size."""
+"""Offset of the final destination in a routing header, by type; the argument is its size."""
 
 _HOME_ADDRESS = 0xC9
-"""The option of IPv6 that has the sender's home address. RFC 6275, 6.3."""
+"""The IPv6 option with the sender's home address. RFC 6275, 6.3."""
 _SOURCE_ROUTES = (131, 137)
 """Options of IPv4: loose and strict source route. RFC 791, 3.1."""
 
 HERE = range(0)
-"""The address of the IP header is the one that counts."""
+"""The checksums cover the address in the IP header."""
 
 
 def final_in_routing(header: bytes) -> range | None:
     """Where a routing header has the final destination, :data:`HERE` if it has been reached.
 
-    ``None`` where that cannot be told: another type, or too few addresses.
+    ``None`` if it is not known: the type is another, or there are too few addresses.
     """
     kind, left = header[2], header[3]
     if not left:
@@ -63,9 +63,10 @@ def final_in_source_route(options: bytes) -> range:
 
 
 class _Form(NamedTuple):
-    """How options are written: where they begin, which kinds are a single byte (padding, end).
+    """How options are encoded.
 
-    ``uncounted``: bytes of an option, of its kind and length, that its length does not count.
+    They begin at offset ``start``; kinds in ``single`` are one byte (padding, end of options).
+    ``uncounted`` is how many bytes of the others their length byte leaves out.
     """
 
     start: int
@@ -78,7 +79,7 @@ _IPV4_OPTIONS = _Form(0, (0, 1), 0)  # RFC 791, 3.1
 
 
 def _options(octets: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
-    """Place, kind and size of the options, as far as they are whole."""
+    """Offset, kind and size (bytes) of each option, up to the first that is cut short."""
     at = form.start
     while at < len(octets):
         is_single = octets[at] in form.single
@@ -90,9 +91,9 @@ def _options(octets: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
 
 
 def behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
-    """The IPv6 header with the addresses that count behind an extension header of this kind.
+    """The IPv6 header with the addresses that checksums behind this extension header cover.
 
-    ``None`` where they cannot be told.
+    ``None`` if they are not known.
     """
     if kind == IPProtocol.ROUTING:
         final = final_in_routing(header)
@@ -105,7 +106,7 @@ def behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
 
 
 def behind_options(ip: IPv4, options: bytes) -> IPv4:
-    """The IPv4 header with the addresses that count behind its options."""
+    """The IPv4 header with the addresses that checksums behind its ``options`` cover."""
     final = final_in_source_route(options)
     return ip.replace(dst=options[final.start : final.stop]) if final else ip
 
@@ -117,14 +118,14 @@ _SIZES: dict[int, Callable[[bytes, int], int]] = {
     ),
     IPProtocol.FRAGMENT: lambda _octets, _at: IPv6Fragment.SIZE,
 }
-"""How long extension headers are, by kind."""
+"""Sizes (bytes) of extension headers, by kind; the arguments are bytes and an offset."""
 
 
 def with_ends(ip: IPv4 | IPv6, between: bytes) -> IPv4 | IPv6:
-    """An IP header with the addresses that count for what it carries.
+    """The IP header with the addresses that the checksums of its payload cover.
 
-    ``between`` are its options or extension headers. :class:`WireError` where the addresses
-    cannot be told.
+    ``between`` are its options or extension headers. :class:`WireError` if the addresses are not
+    known.
     """
     if isinstance(ip, IPv4):
         return behind_options(ip, between)
@@ -133,6 +134,6 @@ def with_ends(ip: IPv4 | IPv6, between: bytes) -> IPv4 | IPv6:
         end = at + _SIZES[kind](between, at)
         after = behind_extension(found, kind, between[at:end]) if end <= len(between) else None
         if after is None:
-            raise WireError("an extension header does not tell whose addresses count", at)
+            raise WireError("an extension header leaves the final destination unknown", at)
         found, kind, at = after, between[at], end
     return found

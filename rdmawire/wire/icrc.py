@@ -151,11 +151,11 @@ def _icrc(
 
 
 def icrc_headers_twice(icrc: int, packet: bytes | bytearray | memoryview) -> int:
-    """What Linux's soft-RoCE gives a FLUSH as its ICRC, whose ICRC is ``icrc`` by the standard.
+    """The ICRC that Linux's soft-RoCE gives a FLUSH whose ICRC by the standard is ``icrc``.
 
     ``packet`` is from the BTH to the pad. Linux's table of opcodes does not say where the payload
     of FLUSH begins, so its 32 bytes of headers count as payload, too: they are covered twice, the
-    second time without ones (drivers/infiniband/sw/rxe: rxe_opcode.c, rxe_icrc.c).
+    second time unmasked (drivers/infiniband/sw/rxe: rxe_opcode.c, rxe_icrc.c).
     """
     crc = crc32(packet, _number(icrc.to_bytes(4, "big"), "little"))
     return _number(crc.to_bytes(4, "little"), "big")

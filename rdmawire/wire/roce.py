@@ -34,7 +34,7 @@ from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
 
 
 class NotRoce(WireError):
-    """A frame that carries something else than RoCE: ARP, TCP, another UDP port and the like."""
+    """A frame that is not RoCE: ARP, TCP, another UDP port and the like."""
 
 
 class FrameParts(TypedDict, total=False):

@@ -121,7 +121,7 @@ def _counters() -> Iterator[str]:
         "`mlx5` and `rxe` are the names in `hw_counters` of those drivers, `port` those in "
         "`counters` of a port (IBA 16.1.3.5).\n"
     )
-    yield "| counter | of a queue pair | " + " | ".join(DRIVERS) + " | says |"
+    yield "| counter | of a queue pair | " + " | ".join(DRIVERS) + " | meaning |"
     yield "|---" * (len(DRIVERS) + 3) + "|"
     for row in fields(AdapterCounters):
         names = " | ".join(f"`{name}`" if (name := row.metadata[d]) else "" for d in DRIVERS)

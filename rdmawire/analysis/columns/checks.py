@@ -43,7 +43,7 @@ def _icrc_is_good(plain: Plain) -> tuple[NDArray[np.bool_], NDArray[np.uint32]]:
 
 
 def _icrc_of_linux(plain: Plain, row: int, standard: int) -> int:
-    """The ICRC that Linux's soft-RoCE gives a FLUSH, which has the ``standard`` one elsewhere."""
+    """The ICRC that Linux's soft-RoCE gives a FLUSH whose ICRC by IBA 7.8.1 is ``standard``."""
     place = int(plain.records.places[row])
     bth = place + LEAD + plain.path.width - BTH.SIZE
     return icrc_headers_twice(standard, plain.records.octets[bth : place + int(plain.icrc[row])])

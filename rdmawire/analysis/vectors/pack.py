@@ -60,9 +60,9 @@ class Case(NamedTuple):
 
 
 def places() -> tuple[Path, ...]:
-    """Where a pack is looked for: in the working directory, in the package, beside its source.
+    """Folders that may hold the pack: in the working directory, in the package, beside its source.
 
-    It is in an installed package, and beside the source of one that is not.
+    An installed package has it inside, a source checkout beside the package.
     """
     source = Path(rdmawire.__file__).resolve().parents[1]
     return Path(_NAME), Path(str(files("rdmawire") / _INSTALLED)), source / _NAME

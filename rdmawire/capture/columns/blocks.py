@@ -50,9 +50,9 @@ class PcapFile:
 
         :class:`CaptureError` if the file does not end with the last record, or became shorter.
         """
-        # In front of a block is room for the record that the block before may have cut.
+        # The space before a block takes the start of a record that the block before has cut.
         room = pcap.RECORD + self.form.longest
-        memory = mmap.mmap(-1, room + size)  # anonymous: pages that nothing is read into cost none
+        memory = mmap.mmap(-1, room + size)  # anonymous: pages not written use no memory
         octets = memoryview(memory)
         start, offset, number, filled = room, pcap.HEADER - room, 1, size
         with closing(self._source):
@@ -95,7 +95,7 @@ def open_pcap(path: str | os.PathLike[str]) -> PcapFile | None:
         if name == STREAM or not os.path.isfile(name):
             return None
         source = open_source(name)
-    except (CaptureError, ValueError):  # whoever reads it the other way says what is wrong
+    except (CaptureError, ValueError):  # reported when the file is read the other way
         return None
     return _of_source(source)
 

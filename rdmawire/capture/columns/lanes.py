@@ -74,9 +74,9 @@ class Lanes:
         return Stretch(np.concatenate((alike.places, rest.places)), rest.end)
 
     def _alike(self, sample: Stretch, end: int) -> Stretch:
-        """The records from the sample on that have one length, as those of bulk transfers have.
+        """Find the run of records of one length, as in bulk transfers, that begins the sample.
 
-        None if those in the sample differ.
+        It is empty if the records of the sample differ in length.
         """
         start, lengths = int(sample.places[0]), np.diff(sample.places, append=sample.end)
         length = int(lengths[0])

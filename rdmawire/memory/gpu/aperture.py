@@ -17,7 +17,7 @@ class Aperture(Window):
     """Bus addresses of BAR1, and the page table from them to GPU memory.
 
     A GPU page has one place in the aperture, however often it is pinned. Reads push posted
-    writes ahead of them, as on PCIe. ``random`` has the delays of posted writes.
+    writes ahead of them, as on PCIe. ``random`` draws the delays of posted writes.
     """
 
     path = Path.GPU_DIRECT
@@ -64,7 +64,7 @@ class Aperture(Window):
         return bus
 
     def unpin(self, pages: Sequence[int]) -> None:
-        """Take back one pin of each page. Nothing is posted to one that nobody pins any more."""
+        """Take back one pin of each page; posted writes are flushed before the last goes."""
         for page in pages:
             self._pins[page] -= 1
             if not self._pins[page]:
@@ -79,7 +79,7 @@ class Aperture(Window):
             self._posted.flush()
 
     def advance(self, now: int) -> None:
-        """Make visible to kernels what becomes so up to the time ``now`` (ns)."""
+        """Make posted writes visible to kernels whose time is ``now`` (ns) or earlier."""
         if self._posted is not None:
             self._posted.advance(now)
 
@@ -111,7 +111,7 @@ class Aperture(Window):
         return b"".join(self._memory.read(*part) for part in self._parts(address, length))
 
     def write(self, address: int, data: Octets) -> None:
-        """Write as somebody of whom nothing is known, at the latest time that was told."""
+        """Write as an unknown initiator, at the latest time (ns) seen so far."""
         self.post(address, data, None, relaxed=False)
 
     def post(self, address: int, data: Octets, initiator: Initiator | None, relaxed: bool) -> None:

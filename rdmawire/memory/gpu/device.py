@@ -28,8 +28,8 @@ class Gpu:
     """A GPU with memory from ``base`` on and BAR1 at ``bus_base``.
 
     ``read`` and ``write`` are what its kernels do. A page is alive while an allocation has octets
-    in it or somebody holds it; when it dies, peers that pinned it are told. ``random`` has the
-    delays after which posted writes become visible.
+    in it or somebody holds it; when it dies, peers that pinned it are told. ``random`` draws
+    the delays after which posted writes become visible.
     """
 
     def __init__(self, profile: GpuProfile, base: int, bus_base: int, random: Random) -> None:
@@ -111,9 +111,9 @@ class Gpu:
     def read(self, address: int, length: int, now: int | None = None) -> bytes:
         """What a kernel reads at the time ``now`` (ns).
 
-        Writes through BAR1 are there as far as they became visible up to then, or were flushed
-        (:mod:`rdmawire.memory.gpu.posted`). Without ``now`` it is the latest time that adapters
-        and kernels told this GPU.
+        Writes through BAR1 are seen if they became visible by then, or were flushed
+        (:mod:`rdmawire.memory.gpu.posted`). Without ``now`` the time is the latest that adapters
+        and kernels passed to this GPU.
         """
         check_range(address, length)
         self.check(address, length)
@@ -136,7 +136,7 @@ class Gpu:
     def next_visible(self) -> int | None:
         """When the next posted write becomes visible to kernels by itself (ns), if any does.
 
-        For who polls memory in virtual time. Asking changes nothing.
+        For programs that poll memory in virtual time. Asking changes nothing.
         """
         return self.aperture.next_visible()
 

@@ -37,8 +37,8 @@ class GpuDriver:
     def add(self, profile: GpuProfile, random: Random | None = None) -> Gpu:
         """A new GPU, at free addresses.
 
-        ``random`` has the delays after which its posted writes become visible: that of seed 0, if
-        none is given.
+        ``random`` draws the delays after which its posted writes become visible; without it they
+        are drawn from ``Random(0)``.
         """
         check_kind("profile", profile, GpuProfile)
         random = Random(0) if random is None else random  # noqa: S311 - repeatable

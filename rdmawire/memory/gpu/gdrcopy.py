@@ -11,7 +11,7 @@ from rdmawire.memory.page import PAGE_64K, Octets
 
 
 class Processor:
-    """A processor as the bus sees it: a path of its own, with its time (ns)."""
+    """A CPU as an initiator on the bus; ``now`` is its time (ns)."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -20,8 +20,8 @@ class Processor:
 class GdrMapping:
     """Octets of GPU memory that a processor reads (slowly) and writes (combined).
 
-    Reads go through BAR1, so they see every write that was made before them; what the processor
-    writes is posted, as what an adapter writes (:mod:`rdmawire.memory.gpu.posted`).
+    Reads go through BAR1, so they see all writes before them; the processor's writes are posted,
+    as an adapter's are (:mod:`rdmawire.memory.gpu.posted`).
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class GdrMapping:
         return self._pages.read(offset, length)
 
     def write(self, offset: int, data: Octets, now: int = 0) -> None:
-        """Copy ``data`` to the mapping at the time ``now`` (ns), or at the latest that was told."""
+        """Copy ``data`` to the mapping at ``now`` (ns), or at the latest time passed before."""
         self._check(offset, len(data))
         check_time(now)
         self._processor.now = max(self._processor.now, now)

@@ -1,12 +1,12 @@
-"""Posted writes: what came through BAR1 and becomes visible to kernels a little later.
+"""Posted writes: writes through BAR1, which become visible to kernels a little later.
 
-A PCIe write is posted: its sender does not learn when it takes effect. Here every write gets the
-time at which it becomes visible when it arrives, so that a kernel that reads memory at a given time
-sees what became visible up to then. What may overtake what:
+A PCIe write is posted: its sender does not learn when it takes effect. Here a write gets, when it
+arrives, the time at which it becomes visible: a kernel that reads memory at a given time sees the
+writes whose time has come. Ordering:
 
 - Writes of one initiator (an adapter, a processor) become visible in the order in which it made
-  them. One of a region with RELAXED_ORDERING may overtake those before it; what the initiator
-  writes in order afterwards overtakes neither (PCIe Base Specification 2.4.1).
+  them. A write to a region with RELAXED_ORDERING may overtake those before it; a later write
+  without it overtakes neither (PCIe Base Specification 2.4.1).
 - Writes of different initiators may overtake one another.
 - Host memory is not posted: a flag, a completion or an ACK that says that data has arrived may be
   seen before the data is visible in the GPU.
@@ -22,9 +22,9 @@ from typing import Final
 from rdmawire.memory.window import Initiator
 
 MAX_POSTED: Final = 1 << 20
-"""Bytes that are kept invisible; beyond that, the first to become visible do so at once."""
+"""Most bytes that are invisible; beyond that, the next writes become visible at once."""
 NEVER: Final = 1 << 64
-"""Of a write that only a flush or a read makes visible. Later than any time."""
+"""The time (ns) of a write that only a flush or a read makes visible: later than any other."""
 
 
 _Posted = tuple[int, int, bytes]
@@ -32,11 +32,11 @@ _Posted = tuple[int, int, bytes]
 
 
 class PostedWrites:
-    """The writes that kernels need not see yet.
+    """Writes that are not visible to kernels yet.
 
     ``store(address, data)`` makes one visible. A write becomes visible after a delay from 0 to
-    ``max_delay`` (ns), which comes from ``random``; with ``None`` only a flush makes it visible.
-    ``now`` is the latest time (ns) that was told.
+    ``max_delay`` (ns) that ``random`` draws; with ``None`` only a flush makes it visible. ``now``
+    is the latest time (ns) seen so far.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PostedWrites:
         self.now = 0
 
     def push(self, address: int, data: bytes, initiator: Initiator | None, relaxed: bool) -> None:
-        """Take a write of ``initiator`` in, at its time; ``relaxed`` may overtake."""
+        """Add a write of ``initiator`` at its time; a ``relaxed`` one may overtake those before."""
         if initiator is not None:
             self.advance(initiator.now)
         last = self._last.get(initiator, 0)
@@ -63,7 +63,7 @@ class PostedWrites:
             self._show()
 
     def _insert(self, posted: _Posted) -> None:
-        """Put a write behind all that become visible no later. Most often that is the end."""
+        """Insert a write by its time, behind those of the same time; most often at the end."""
         waiting, place = self._waiting, len(self._waiting)
         while place and waiting[place - 1][0] > posted[0]:
             place -= 1
@@ -73,13 +73,13 @@ class PostedWrites:
             waiting.insert(place, posted)
 
     def _drawn(self) -> int:
-        """The time at which a write that arrives now becomes visible, if it overtakes."""
+        """Draw the time (ns) at which a write that arrives now becomes visible."""
         if self._max_delay is None:
             return NEVER
         return self.now + int(self._random.random() * (self._max_delay + 1))
 
     def advance(self, now: int) -> None:
-        """Make visible what becomes so up to the time ``now`` (ns). Time does not go back."""
+        """Make the writes visible whose time is ``now`` (ns) or earlier. Time does not go back."""
         now = max(self.now, now)
         self.now = now
         waiting = self._waiting

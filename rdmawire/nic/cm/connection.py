@@ -15,11 +15,11 @@ class Connection:
     ``by_hand`` the owner wants to see the peer's answer before the connection stands. ``qpn`` is
     the number of ``qp``, which the owner may have taken back. ``peer_id`` is the peer's id, 0
     while none is known; ``answered`` the transaction of the message that is answered next.
-    ``offer`` is what this side offers, ``terms`` what both agreed upon. ``again`` is what is sent
-    once more where no answer came by ``answer_due`` (ns), ``tries`` times at most and every
-    ``period`` ns; ``deadline`` and ``place`` are its timer. A peer's request came at ``since`` (ns)
-    and waits ``owner_timeout`` ns for the owner's answer. ``reason`` and ``last_words`` are those
-    of a refusal. A ``silent`` one tells its owner nothing any more.
+    ``offer`` is what this side offers, ``terms`` what both agreed upon. ``again`` is sent again if
+    no answer came by ``answer_due`` (ns), ``tries`` times at most and every ``period`` ns;
+    ``deadline`` and ``place`` belong to :class:`~rdmawire.nic.timers.Timers`. A peer's request came
+    at ``since`` (ns) and waits ``owner_timeout`` ns for the owner's answer. ``reason`` and
+    ``last_words`` are those of a refusal. A ``silent`` one tells its owner nothing any more.
     """
 
     __slots__ = (

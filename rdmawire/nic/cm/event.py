@@ -96,7 +96,7 @@ class ConnectError:
 class Unreachable:
     """No answer came, however often it was asked (ETIMEDOUT).
 
-    Of a peer's request: it was not answered in time, and is gone.
+    After a ``ConnectRequest``: the owner did not answer it in time, and it is gone.
     """
 
     TYPE: ClassVar = CMEventType.UNREACHABLE

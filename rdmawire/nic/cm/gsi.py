@@ -40,8 +40,8 @@ _WAY_UP = (
 class Datagram(NamedTuple):
     """What came: 256 octets, from one GID to another.
 
-    ``back`` is the way back, where it is known, and ``pkey_index`` the place in the port's table of
-    the P_Key that it matched.
+    ``back`` is the path back to the sender, if it is known, ``pkey_index`` the index in the port's
+    table of the P_Key that it matched.
     """
 
     source: bytes
@@ -93,7 +93,7 @@ class GeneralServices:
                 yield Datagram(back.dgid, back.sgid, mad, back, done.pkey_index)
 
     def send(self, path: AddressHandle, mad: bytes, now: int, pkey_index: int = 0) -> None:
-        """Send 256 octets to queue pair 1 at the end of a path, with this P_Key of the table."""
+        """Send a MAD of 256 bytes to queue pair 1 at the end of ``path``, with this P_Key."""
         wr = SendWR(
             SendOpcode.SEND,
             flags=SIGNALED | INLINE,

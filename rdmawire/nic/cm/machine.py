@@ -44,8 +44,8 @@ class Machine:
     """All connections of one NIC, and the datagrams that are about them. Times are ns.
 
     ``unconfirmed`` are those that wait for an RTU, by the numbers of their queue pairs.
-    ``pending`` are requests that wait for the owner, by service id and whether it is one of
-    datagrams, then by id, the oldest first.
+    ``pending`` are requests that wait for the owner, the oldest first: by service id and whether
+    they are for datagrams (SIDR), then by communication id.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Machine:
             self.timers.arm(conn, conn.answer_due)
 
     def _extension(self, conn: Connection) -> int:
-        """What our MRA gave the owner besides (ns). IBA 12.6.6."""
+        """The additional time that an MRA of this side gave the owner (ns). IBA 12.6.6."""
         extended = conn.state is CMState.MRA_REQ_SENT
         return duration(self.settings.mra_timeout) if extended else 0
 
@@ -155,7 +155,7 @@ class Machine:
     def path_to(self, heard: Heard) -> AddressHandle:
         """The way back to a sender; ``poll`` saw to it that there is one.
 
-        VLAN, priority, traffic class and RoCE's version are those of the datagram, as with Linux'
+        VLAN, priority, traffic class and RoCE's version are those of the datagram, as with Linux's
         ib_init_ah_attr_from_wc.
         """
         mac = self.neighbours(heard.source) or b""
@@ -170,12 +170,12 @@ class Machine:
         return self.listeners.get((service, datagrams))
 
     def has_room_for(self, service: int, source: bytes, *, datagrams: bool) -> bool:
-        """Whether one more request, of the peer ``source``, may wait for its answer."""
+        """Whether one more request may wait for its answer; ``source`` is the peer's GID."""
         key = (service, datagrams)
         return not self._is_full(key) or self._displaced_by(key, source) is not None
 
     def make_room_for(self, service: int, source: bytes, *, datagrams: bool) -> None:
-        """Give up the request whose place one of ``source`` may take, if no place is free."""
+        """If the backlog is full, refuse the request that yields to one of ``source`` (a GID)."""
         key = (service, datagrams)
         displaced = self._displaced_by(key, source) if self._is_full(key) else None
         if displaced is not None:
@@ -186,11 +186,11 @@ class Machine:
         return self.registry.full or len(waiting) >= self.listeners[key].backlog
 
     def _displaced_by(self, key: tuple[int, bool], source: bytes) -> Connection | None:
-        """The unanswered request that gives its place to one of ``source``, if any does.
+        """The unanswered request that yields its place to one of ``source``, if any does.
 
-        It is the oldest of the peer that has most of them. That peer must have more than
-        ``source`` would have then, or have waited as long as anybody waits for an answer: so one
-        peer cannot shut out the others, nor can many for long.
+        It is the oldest of the peer with the most requests. It yields if that peer has more than
+        ``source`` would have then, or if it is older than the answer time: so one peer cannot
+        shut out the others, and many peers cannot for long.
         """
         waiting = self.pending.get(key, {})
         counts = Counter(conn.remote for conn in waiting.values())
@@ -198,14 +198,14 @@ class Machine:
         oldest = next((conn for conn in waiting.values() if counts[conn.remote] == most), None)
         if oldest is None:
             return None
-        patient = self.now - oldest.since >= self.answer_time
-        return oldest if patient or counts[source] + 1 < most else None
+        expired = self.now - oldest.since >= self.answer_time
+        return oldest if expired or counts[source] + 1 < most else None
 
     def withdraw_request(self, conn: Connection) -> bool:
-        """Take back the event of a peer's request; whether the owner had not taken it yet."""
-        for told in self._events:
-            if told.id == conn.id and told.TYPE is CMEventType.CONNECT_REQUEST:
-                self._events.remove(told)
+        """Remove the event of a peer's request. ``False`` if the owner has taken it already."""
+        for event in self._events:
+            if event.id == conn.id and event.TYPE is CMEventType.CONNECT_REQUEST:
+                self._events.remove(event)
                 return True
         return False
 

@@ -11,7 +11,7 @@ from rdmawire.nic.cm.settings import CMSettings
 from rdmawire.nic.engine import BURST, Nic
 
 LONGEST_DATAGRAM = 512
-"""No frame of a connection management datagram is longer (bytes), whatever headers carry it."""
+"""Bytes that no frame with a connection management datagram exceeds, whatever its headers."""
 
 
 class ManagedPort:
@@ -19,9 +19,9 @@ class ManagedPort:
 
     ``neighbours`` finds the Ethernet address of a GID (``dict.get`` will do), and ``random`` is
     what ids, starting PSNs and ports are drawn from: ``random.Random(1)`` draws the same ones in
-    each run. ``manager`` takes the owner's calls, ``nic`` is the adapter. Whatever the adapter
-    offers (verbs, addresses, counters) is offered here as well. Only ``next_event`` is another: it
-    tells of connections, and what the NIC tells stays with the NIC::
+    each run. ``manager`` takes the owner's calls, ``nic`` is the adapter. All public
+    attributes of the adapter (verbs, addresses, counters) are here as well. Only ``next_event``
+    differs: it returns events of connections; those of the adapter stay with ``nic``::
 
         port = ManagedPort(host.nic, {peer.gid: peer.mac}.get, Random(1))
         world.attach(port, host.mac, link)
@@ -100,12 +100,12 @@ class ManagedPort:
 
 
 def _is_data(frame: bytes) -> bool:
-    """Whether a frame is no datagram of the manager's."""
+    """Whether a frame is too long for a connection management datagram."""
     return frame.__class__ is bytes and len(frame) > LONGEST_DATAGRAM
 
 
 def _of_adapter(name: str) -> property:
-    """An attribute of the adapter's: it is read there, and set there if it can be."""
+    """A property that reads an attribute of the adapter, and sets it where the adapter does."""
 
     def get(port: ManagedPort) -> object:
         return getattr(port.nic, name)
@@ -119,7 +119,7 @@ def _of_adapter(name: str) -> property:
 
 
 _OF_EACH_ADAPTER = ("device", "groups")
-"""Attributes that an adapter gets when it is made."""
+"""Attributes that the constructor of ``Nic`` sets, and its class does not have."""
 
 for _name in (*dir(Nic), *_OF_EACH_ADAPTER):
     if not _name.startswith("_") and not hasattr(ManagedPort, _name):

@@ -51,7 +51,7 @@ class Input(Enum):
     EXPIRED = auto()
     """What had to be waited for is over."""
     DISPLACED = auto()
-    """Its place among the unanswered requests is another peer's now."""
+    """The backlog is full, and a request of another peer takes its place."""
 
     CONNECT = auto()
     RESOLVE = auto()
@@ -85,7 +85,7 @@ class Wait(Enum):
     END = auto()
     """Until everything on its way has arrived or is lost."""
     OWNER = auto()
-    """The owner's answer, until the peer has given up."""
+    """The owner's answer, until the peer gives up."""
 
 
 WAITS: dict[CMState, Wait] = {
@@ -101,4 +101,4 @@ WAITS: dict[CMState, Wait] = {
     CMState.TIMEWAIT: Wait.END,
     CMState.SIDR_REP_SENT: Wait.END,
 }
-"""In all other states the owner is waited for without end, or nobody."""
+"""All other states have no timer."""

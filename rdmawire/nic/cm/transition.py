@@ -50,7 +50,7 @@ class Do(Enum):
     TELL_UNRESOLVED = auto()
     TELL_UNREACHABLE = auto()
     TELL_UNANSWERED = auto()
-    """An owner who has not seen the request yet need not hear of it."""
+    """Unreachable, or remove the request's event if the owner has not taken it."""
     TELL_REJECTED = auto()
     TELL_DISCONNECTED = auto()
     TELL_CUT_OFF = auto()

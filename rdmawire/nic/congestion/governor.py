@@ -18,14 +18,14 @@ from rdmawire.wire import psn as serial
 
 
 def govern(qp: QueuePair, scheme: Scheme | None) -> None:
-    """Have a scheme say how fast a queue pair sends, and its ``rate_limit`` how fast at most."""
+    """Control a queue pair's rate by ``scheme``, below its ``rate_limit``."""
     limited = qp.attributes.rate_limit
     chosen = UNSCHEDULED if scheme is None and limited else scheme
     qp.govern(None if chosen is None else Governor(qp, chosen))
 
 
 def limit_rate(qp: QueuePair) -> None:
-    """Obey the ``rate_limit`` that a queue pair has now. ibv_modify_qp_rate_limit(3)."""
+    """Apply the ``rate_limit`` (kbit/s) of a queue pair. ibv_modify_qp_rate_limit(3)."""
     governor, limited = qp.governor, qp.attributes.rate_limit
     if governor is None and not limited:
         return
@@ -50,13 +50,13 @@ class Governor:
         self._sent: deque[tuple[int, int]] = deque()  # next PSN and time, of packets sent once
 
     def obey_limit(self) -> None:
-        """Send no faster than the queue pair's ``rate_limit`` (kbit/s) allows; 0 allows all."""
+        """Apply the queue pair's ``rate_limit`` (kbit/s); 0 is no limit."""
         self._pacer.limit = self.qp.attributes.rate_limit * KILOBIT or math.inf
 
     def transmit(self, frames: list[bytes], room: int) -> None:
-        """Append what may go, until there are ``room`` frames, and come back for the next.
+        """Append frames that may be sent now, until there are ``room``, and set the next deadline.
 
-        Data of answers and of requests go in turn, while the rate allows.
+        Data of responses and of requests take turns, while the rate allows.
         """
         now, pacer, before = self.qp.device.now, self._pacer, -1
         self._waits = False
@@ -72,14 +72,14 @@ class Governor:
         self._plan()
 
     def _answer_at_once(self, frames: list[bytes], room: int) -> None:
-        """Append answers that are no data: they do not wait."""
+        """Append answers without data, which are not paced."""
         before = -1
         while before < len(frames) < room and not self.qp.inbound.gives_data:
             before = len(frames)
             answer(self.qp, frames, before + 1)
 
     def _send(self, qp: QueuePair, frames: list[bytes], room: int) -> None:
-        """Append a request, if there is any to send."""
+        """Append requests, and note the time of those sent for the first time."""
         queue = qp.sq
         in_flight = queue.in_flight
         send(qp, frames, room)
@@ -123,5 +123,5 @@ class Governor:
             self.stop()
 
     def stop(self) -> None:
-        """Have nothing to do any more."""
+        """Remove the deadline."""
         self.qp.device.governors.disarm(self)

@@ -70,7 +70,7 @@ SCHEME: Final = ("notified", "sent", "acknowledged", "next_timer", "handle_timer
 
 
 class Unscheduled:
-    """No congestion control: a flow that only a rate limit holds back."""
+    """No congestion control: the scheme of a flow that only has a rate limit."""
 
     rate = math.inf
 

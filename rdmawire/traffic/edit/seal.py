@@ -24,7 +24,7 @@ What the octets say of that does not count: they may be edited, and are laid out
 """
 
 Ends = tuple[range, range | None]
-"""Where the addresses of source and destination stand; ``None`` if that cannot be told."""
+"""Offsets of the source and destination address; ``None`` for a destination that is not known."""
 
 NOWHERE = 1 << 62
 """The end of a packet that is not whole."""
@@ -105,8 +105,9 @@ class HeaderSum(Seal):
 class TransportSum(Seal):
     """A checksum over a pseudo header and all from octet ``start`` on: UDP, TCP, ICMPv6.
 
-    ``ends`` are where the source and the destination address stand that count, ``None`` for one
-    that cannot be told. A part of a packet that IP cut up is not ``whole``.
+    ``ends`` are the offsets of the source and the destination address that the checksum covers,
+    ``None`` for a destination that is not known. A part of a packet that IP cut up is not
+    ``whole``.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class TransportSum(Seal):
 
 
 def _merged(ends: Ends) -> list[tuple[int, int]]:
-    """Where the addresses begin and end; those that stand side by side are one piece."""
+    """Starts and ends of the addresses; adjacent ones are merged."""
     places = [(one.start, one.stop) for one in ends if one is not None]
     if len(places) == 2 and places[0][1] == places[1][0]:
         return [(places[0][0], places[1][1])]

@@ -196,7 +196,7 @@ def _ipv6_extension(walk: Walk) -> Step | None:
 
 
 def _ipv6_routing(walk: Walk) -> Step | None:
-    """A routing header: the destination that counts may stand in it."""
+    """A routing header: checksums may cover a destination in it. RFC 8200, 8.1."""
     start = walk.offset
     step = _ipv6_extension(walk)
     if walk.offset <= walk.end:
@@ -207,7 +207,7 @@ def _ipv6_routing(walk: Walk) -> Step | None:
 
 
 def _ipv6_destination(walk: Walk) -> Step | None:
-    """Destination options: the source that counts may stand in them."""
+    """Destination options: checksums may cover a home address in them. RFC 6275, 6.3."""
     start = walk.offset
     step = _ipv6_extension(walk)
     if walk.offset <= walk.end and (home := home_in_options(walk.octets[start : walk.offset])):

@@ -23,8 +23,8 @@ class Walk:
 
     ``short`` says that something is missing of that layer. ``head`` and ``said`` are as in
     :class:`~rdmawire.traffic.edit.place.Layout`; without ``alike``, there is no such head.
-    ``source`` and ``destination`` are where those of the pseudo header stand, the latter ``None``
-    if that cannot be told; ``icrc`` is what an ICRC would be.
+    ``source`` and ``destination`` are the offsets of the pseudo header's addresses, the latter
+    ``None`` if it is not known; ``icrc`` is what an ICRC would be.
     """
 
     icrc: ComputeICRC

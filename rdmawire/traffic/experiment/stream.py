@@ -23,7 +23,7 @@ DSCP: Final = 26
 """Of what is to be lossless; the deployments that publish theirs mostly use this one."""
 
 UNBOUNDED: Final = HALF - 1
-"""Packets in flight, so that congestion control alone, or a pause, holds a sender back."""
+"""Packets in flight: so many that only congestion control or a pause slows a sender down."""
 
 _CAP: Final = QPCap(1 << 13, 1, 1, 1, 0)
 

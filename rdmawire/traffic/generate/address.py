@@ -33,9 +33,9 @@ class Address(NamedTuple):
         return found
 
     def after(self, count: int) -> Self:
-        """The address that comes ``count`` addresses later; :class:`OrderError` if it is no host's.
+        """The address ``count`` behind this one; :class:`OrderError` if that is no host's.
 
-        An Ethernet address that was given counts up as well.
+        An Ethernet address that was given is increased as well.
         """
         try:
             ip = self.ip + count

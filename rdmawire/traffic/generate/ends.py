@@ -81,7 +81,7 @@ class End(Host):
 
 
 class Work(NamedTuple):
-    """A message as it is posted: by which client, to which queue pair, and for which server."""
+    """A message as it is posted: ``client`` posts ``wr`` to ``qp``; ``server`` is its peer."""
 
     client: End
     qp: QueuePair

@@ -16,14 +16,14 @@ from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import HALF, MODULUS
 
 MAX_HOSTS: Final = 254
-"""Clients and servers together: as many as have an address of their own in 10.0.0.0/24."""
+"""Most clients and servers together: the host addresses of 10.0.0.0/24."""
 MOST_QPS: Final = 1 << 14
 MOST_LOSS: Final = 0.5
 MOST_MESSAGES: Final = 10**15
 LAST_SEED: Final = (1 << 64) - 1
 LAST_TIMEOUT: Final = 31
 LAST_WINDOW: Final = HALF - 1
-"""Packets that a requester may leave unacknowledged: of one half of the circle. IBA 9.7.1."""
+"""Most packets that a requester may leave unacknowledged: half of all PSNs, less one. IBA 9.7.1."""
 CNP_DSCP: Final = 48
 """The DSCP of CNPs where adapters are as they come: class selector 6."""
 DEFAULT_MESSAGES: Final = 1000
@@ -71,8 +71,8 @@ class Order:
     ``pcp`` the priority in its tag (``None``: the class that a DSCP selects), and ``dscp`` that of
     all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
     ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
-    more. ``window`` is how many request packets a queue pair leaves unacknowledged, ``None`` for as
-    many as there may be. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1
+    more. ``window`` is how many request packets a queue pair leaves unacknowledged, ``None`` for
+    :data:`LAST_WINDOW`. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1
     and 10.0.0.2, or fd00::1 and fd00::2.
 
     ``clients`` and ``servers`` are numbers of hosts: more than one of either are joined by one
@@ -155,21 +155,22 @@ class Order:
     def pair_of(self, lane: int) -> tuple[int, int]:
         """The client and the server of a lane, both counted from 0.
 
-        Lanes go round both, so that every host has its share of any number of lanes. Each time
-        that both rounds end together, servers move on by one: so every client meets every server.
+        Lanes are assigned round robin to both, so that each host has its share. After each
+        ``lcm(clients, servers)`` lanes the servers move on by one, so that every client meets every
+        server.
         """
         turn = lane // lcm(self.clients, self.servers)
         return lane % self.clients, (lane + turn) % self.servers
 
     def place(self, number: int) -> Place:
-        """Where a host is: clients have the numbers from 1 on, servers those behind them."""
+        """Addresses of a host by its number: clients have 1 and up, servers the numbers behind."""
         behind = number - 1 - self.clients
         if behind < 0:
             return place(number, self.client and self.client.after(number - 1), ipv6=self.ipv6)
         return place(number, self.server and self.server.after(behind), ipv6=self.ipv6)
 
     def shared_addresses(self) -> set[str]:
-        """What a client and a server have in common of their places, by the field's name."""
+        """Names of the fields of :class:`Place` in which two hosts are equal."""
         places = [self.place(number) for number in range(1, self.hosts + 1)]
         return {
             name

@@ -21,7 +21,7 @@ _ENDLESS: Final = 1 << 62
 _ROOMY: Final = Settings(buffer=_ENDLESS, queue=_ENDLESS)
 """A switch whose queues never overflow."""
 _SWITCH_MAC: Final = b"\x06\0\0\0"
-"""How the addresses of a switch's ports begin; no frame is for them."""
+"""First bytes of the MAC addresses of a switch's ports, to which no frame is sent."""
 
 
 class Watcher(Protocol):
@@ -119,7 +119,7 @@ class Setup:
             time = 2 * time if still else least
 
     def _waits(self) -> bool:
-        """Whether the switch has frames that did not arrive at their hosts yet."""
+        """Whether frames are on their way from the switch to hosts."""
         if self._switch is None:
             return False
         queued = any(len(port.egress) for port in self._switch.ports)

@@ -65,7 +65,7 @@ class Wire:
         return self._link.carry(frame, now)
 
     def branch(self, mac: bytes) -> "Branch":
-        """The link of the host with this Ethernet address, where a switch is at its other end."""
+        """The link from the host with this MAC address to the switch."""
         return Branch(self, Link(self._link.latency, rate=self.rate), mac)
 
     def _marked(self, frame: bytes) -> bytes:
@@ -80,8 +80,8 @@ class Wire:
 class Branch:
     """A host's link to the switch.
 
-    What the host sends is shown, lost and marked as on the wire; what the switch sends was before,
-    and arrives.
+    Frames from the host (``mac``, 6 bytes) are shown, lost and marked by ``wire``. Frames from the
+    switch went through that before, and arrive.
     """
 
     def __init__(self, wire: Wire, link: Link, mac: bytes) -> None:

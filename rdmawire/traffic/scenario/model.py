@@ -214,7 +214,7 @@ class ConnectionPlan:
     ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` by the
     connection manager; ``reject`` has the second end refuse it, for this reason (a name of
     :class:`rdmawire.wire.cm_code.RejectReason`). ``packets_in_flight`` is how many request packets
-    a queue pair leaves unacknowledged, ``None`` for as many as its adapter does by itself.
+    a queue pair leaves unacknowledged, ``None`` for the limit of its adapter's profile.
 
     ``congestion`` is a scheme's name (``dcqcn``, ``timely``), with its ``parameters``;
     ``cnp_interval`` how seldom (ns) marks are told, ``cnp_dscp`` by frames with

@@ -110,7 +110,7 @@ def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misr
 
 
 def _window(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
-    """Only what is acknowledged may be under way in part."""
+    """A window is for reliable types: others have no ACKs."""
     if plan.packets_in_flight is not None and not SERVICES[TYPES[plan.type][0]].reliable:
         what = f"'packets in flight' of a connection of type {plan.type}"
         yield Misread(found.at("packets in flight"), what, "a reliable type: RC or XRC")
