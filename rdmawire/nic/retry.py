@@ -80,11 +80,15 @@ def _send_again(qp: QueuePair) -> None:
 
 
 def timed_out(qp: QueuePair) -> None:
-    """The timer fired: the wait that the peer asked for is over, or no ACK came."""
+    """The timer fired: the wait that the peer asked for is over, or no ACK came.
+
+    A requester that waits for pages of its own has not sent all that the peer would acknowledge, or
+    discarded the response: the wait for an ACK begins anew when the pages are there.
+    """
     if qp.patience.resting:
         qp.patience.resting = False
         qp.wake()
-    else:
+    elif qp.page_wait.deadline is None:
         qp.patience.retrying = False
         qp.counters.local_ack_timeout_err += go_back(qp)
 
@@ -101,8 +105,9 @@ def discard(qp: QueuePair, ready: int) -> None:
 
 def paged_in(qp: QueuePair) -> None:
     """The pages that the requester waited for are there. That takes no retry."""
-    if qp.page_wait.resend and qp.sq.oldest() is not None and not qp.patience.resting:
-        _send_again(qp)
+    if not qp.patience.resting:
+        if qp.page_wait.resend and qp.sq.oldest() is not None:
+            _send_again(qp)
         qp.patience.stop()
     qp.page_wait.resend = False
     qp.wake()

@@ -212,6 +212,38 @@ def test_a_response_that_cannot_be_placed_is_asked_for_again(
     assert stage.client.nic.drops[Drop.PAGE_FAULT] >= 1
 
 
+BRIEF = 1
+"""A local ACK timeout of 8 us, much less than a page takes."""
+
+
+def paging_client(opcode: SendOpcode, length: int) -> Stage:
+    """A client that has no retries and an ACK timeout shorter than its page faults, at work."""
+    stage = staged()
+    climb(stage.client, QPState.RTS, ATTRIBUTES._replace(timeout=BRIEF, retry_cnt=0))
+    stage.server.region.write(DATA)
+    local = on_demand(stage.client)
+    stage.client.post(to_remote(opcode, stage.server.region, local.sge(length)), local)
+    return stage
+
+
+@pytest.mark.parametrize("opcode", [SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ])
+def test_no_ack_timeout_ends_a_wait_for_pages(opcode: SendOpcode) -> None:
+    stage = paging_client(opcode, 10_000)
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    assert stage.client.qp.counters.local_ack_timeout_err == 0
+    assert stage.now >= 3 * LATENCY
+
+
+@pytest.mark.parametrize("opcode", [SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ])
+def test_an_ack_that_never_comes_is_missed_after_a_wait_for_pages(opcode: SendOpcode) -> None:
+    stage = paging_client(opcode, 10_000)
+    stage.pair.world.run(LATENCY - 1)
+    stage.server.nic.destroy_qp(stage.server.qp)
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.RETRY_EXC_ERR]
+
+
 def test_a_read_whose_pages_go_before_it_is_answered_is_asked_for_again() -> None:
     stage = staged()
     there = on_demand(stage.server)
