@@ -15,7 +15,7 @@ from rdmawire.nic.hw_counters import BY_FAULT
 from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE, Acknowledge
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.replay import replay
-from rdmawire.nic.role import REQUEST, SEND, WRITE, Role, Step
+from rdmawire.nic.role import NO_HEADER, REQUEST, SEND, WRITE, Role, Step
 from rdmawire.nic.state import QPType
 from rdmawire.nic.unseal import Arrival
 from rdmawire.wire import psn as serial
@@ -98,15 +98,10 @@ def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     return None
 
 
-CONGESTION = Role(REQUEST, True, True, (_note_congestion,))
+CONGESTION = Role(REQUEST, (_note_congestion,))
 """A CNP, of whatever service."""
 
-MALFORMED = Role(
-    REQUEST,
-    True,
-    True,
-    (check.check_psn, check.check_op_seq, check.check_shape),
-)
+MALFORMED = Role(REQUEST, (check.check_psn, check.check_op_seq, check.check_shape))
 """A reserved opcode, or a payload that the operation does not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
 
 _GOING_ON: tuple[Step, ...] = (check.check_fit, execute.place)
@@ -138,7 +133,7 @@ def _send(operation: Operation, reliable: bool) -> Role:
     invalidate = (execute.invalidate,) if "ieth" in RULES[operation].headers else ()
     steps = _IN_ORDER[reliable] + _SEND_STEPS[part] + invalidate
     last = _SEND_LAST_STEPS[part]
-    return Role(SEND, begins, ends, (*steps, last), receipt=_RECEIPTS.get(operation))
+    return Role(SEND, (*steps, last), begins, ends, receipt=_RECEIPTS.get(operation))
 
 
 _SEND_STEPS: dict[Part, tuple[Step, ...]] = {
@@ -170,13 +165,13 @@ def _write(operation: Operation, reliable: bool) -> Role:
         execute.finish if ends else execute.advance,
     )
     receipt = _RECEIPTS.get(operation)
-    return Role(WRITE, begins, ends, steps, access=REMOTE_WRITE, receipt=receipt)
+    return Role(WRITE, steps, begins, ends, access=REMOTE_WRITE, receipt=receipt)
 
 
 def _request(access: int, *steps: Step) -> Role:
     """A request of one packet that is answered with more than an ACK."""
     first = (*_IN_ORDER[True], check.check_op_valid, check.check_room_for_answer)
-    return Role(REQUEST, True, True, first + steps, access=access)
+    return Role(REQUEST, first + steps, access=access)
 
 
 _READ = _request(
@@ -195,8 +190,6 @@ _REQUESTS = {
 
 _DATAGRAM = Role(
     SEND,
-    True,
-    True,
     (
         check.check_qkey,
         check.check_length,
@@ -232,18 +225,19 @@ def _placed(service: Service, operation: Operation, role: Role) -> Role:
     places = {label: place for place, label in enumerate(labels)}
     return replace(
         role,
-        reth=places.get("reth", -1),
-        immdt=places.get("immdt", -1),
-        ieth=places.get("ieth", -1),
-        atomiceth=places.get("atomiceth", -1),
-        feth=places.get("feth", -1),
-        deth=places.get("deth", -1),
+        reth=places.get("reth", NO_HEADER),
+        immdt=places.get("immdt", NO_HEADER),
+        ieth=places.get("ieth", NO_HEADER),
+        atomiceth=places.get("atomiceth", NO_HEADER),
+        feth=places.get("feth", NO_HEADER),
+        deth=places.get("deth", NO_HEADER),
     )
 
 
 def _for_named_srq(role: Role) -> Role:
     """XRC: the receive queue is the packet's choice, once it is expected, or comes again."""
-    steps = (*_IN_ORDER[True], check.check_xrcsrq, *role.steps[len(_IN_ORDER[True]) :])
+    ordered = _IN_ORDER[True]
+    steps = (*ordered, check.check_xrcsrq, *role.steps[len(ordered) :])
     return replace(role, steps=steps, again=(check.check_xrcsrq, *role.again))
 
 

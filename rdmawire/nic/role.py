@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rdmawire.nic.completion import WCOpcode
 from rdmawire.nic.fault import Fault
@@ -35,29 +35,33 @@ SEND = Family("SEND", Fault.TOO_LONG, exact=False)
 WRITE = Family("RDMA WRITE", Fault.LENGTH, exact=True)
 REQUEST = Family("a request of one packet", Fault.LENGTH, exact=True)
 
+NO_HEADER: Final = -1
+"""The place of a header that an opcode does not have."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Role:
     """One opcode of one service.
 
-    ``access`` are the rights it needs, of the queue pair and of the key. ``receipt`` is how it
-    completes a receive, ``None`` where it does not. ``again`` are the steps of one that comes
-    again and has octets read again. The fields from ``reth`` on are the places of these headers
-    behind the BTH, -1 where there is none.
+    ``begins`` and ``ends`` say whether it is the first and the last packet of its message: most
+    operations have messages of one packet. ``access`` are the rights it needs, of the queue pair
+    and of the key. ``receipt`` is how it completes a receive, ``None`` where it does not. ``again``
+    are the steps of one that comes again and has octets read again. The fields from ``reth`` on are
+    the places of these headers behind the BTH, :data:`NO_HEADER` where there is none.
     """
 
     family: Family
-    begins: bool
-    ends: bool
     steps: tuple[Step, ...]
+    begins: bool = True
+    ends: bool = True
     access: int = 0
     receipt: WCOpcode | None = None
     again: tuple[Step, ...] = ()
-    reth: int = -1
-    immdt: int = -1
-    ieth: int = -1
-    atomiceth: int = -1
-    feth: int = -1
-    deth: int = -1
+    reth: int = NO_HEADER
+    immdt: int = NO_HEADER
+    ieth: int = NO_HEADER
+    atomiceth: int = NO_HEADER
+    feth: int = NO_HEADER
+    deth: int = NO_HEADER
 
     __deepcopy__ = shared
