@@ -92,3 +92,23 @@ def test_the_first_and_the_last_key_are_given(key: int) -> None:
     region = register(registrar)
     registrar.choose_key(region, key)
     assert registrar.keys.find(key) is region
+
+
+@pytest.mark.parametrize(
+    ("chosen", "given"),
+    [(0x11, [0x14, 0x16]), (0x12, [0x10, 0x14]), (0x13, [0x10, 0x16]), (0x20, [0x10, 0x12])],
+)
+def test_keys_are_given_from_the_indexes_that_are_not_beside_a_chosen_one(
+    chosen: int, given: list[int]
+) -> None:
+    registrar = Registrar(AddressSpace())
+    registrar.choose_key(register(registrar), chosen << 8)
+    assert [register(registrar).key >> 8 for _ in given] == given
+
+
+def test_an_index_that_was_chosen_is_free_again_with_its_region() -> None:
+    registrar = Registrar(AddressSpace())
+    region = register(registrar)
+    registrar.choose_key(region, 0x12 << 8)
+    registrar.dereg_mr(region)
+    assert [register(registrar).key >> 8 for _ in range(3)] == [0x10, 0x12, 0x14]

@@ -19,7 +19,7 @@ from rdmawire.memory.access import (
 from rdmawire.memory.counter import DmaCounter
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.grant import KeyFault
-from rdmawire.memory.key import VARIANTS, KeyTable
+from rdmawire.memory.key import MAX_KEYS, VARIANTS, KeyTable
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
 from tests.memory.machine import FULL, Machine
@@ -33,6 +33,10 @@ ASKED = {
     "remote atomic": REMOTE_ATOMIC,
     "write with atomic": REMOTE_WRITE | REMOTE_ATOMIC,
 }
+
+
+def a_region() -> Region:
+    return Region(ProtectionDomain(1), DmaCounter())
 
 
 @pytest.mark.parametrize("access", [a for a in range(16) if a & 1 or not a & 10])
@@ -105,6 +109,25 @@ def test_an_index_comes_back_with_each_of_its_variants() -> None:
     assert len({key // VARIANTS for key in keys}) == 1
 
 
+def test_a_key_of_one_queue_pair_is_for_no_other() -> None:
+    machine = Machine()
+    memory, region = machine.region()
+    region.qpn = 1
+    check = machine.keys.check
+    assert check(region.key, machine.pd, memory.base, 1, 0) is KeyFault.WRONG_QP
+    assert check(region.key, machine.pd, memory.base, 1, 0, 2) is KeyFault.WRONG_QP
+    assert check(region.key, machine.pd, memory.base, 1, 0, 1) is region
+    assert machine.keys.of_qp(1) == [region]
+    assert machine.keys.of_qp(2) == []
+
+
+def test_there_are_keys_for_every_other_index_from_16_on() -> None:
+    assert len(range(16, 1 << 24, 2)) == MAX_KEYS
+    table = KeyTable()
+    indexes = [table.add(a_region()) >> 8 for _ in range(3)]
+    assert indexes == [16, 18, 20]
+
+
 class Keys(RuleBasedStateMachine):
     """Whatever variants are chosen: what is in use is found, what is beside it is not."""
 
@@ -158,8 +181,44 @@ TestKeys = Keys.TestCase
 
 def test_keys_that_are_drawn_have_even_indexes_from_all_there_are() -> None:
     keys = KeyTable(random=Random(1))
-    indexes = [keys.add(Region(ProtectionDomain(1), DmaCounter())) // VARIANTS for _ in range(200)]
+    indexes = [keys.add(a_region()) // VARIANTS for _ in range(200)]
     assert all(index % 2 == 0 for index in indexes)
     assert len(set(indexes)) == 200
     assert min(indexes) < 1 << 20
     assert max(indexes) > 15 << 20
+
+
+class Stuck:
+    """Draws the same index and the same variant for ever."""
+
+    def __init__(self, index: int, variant: int) -> None:
+        self.drawn = {23: index >> 1, 8: variant}
+
+    def getrandbits(self, k: int, /) -> int:
+        return self.drawn[k]
+
+
+@pytest.mark.parametrize(
+    ("stuck", "first", "second"),
+    [
+        (0x200, 0x200, 0x202),
+        (0x10, 0x10, 0x12),
+        (0x0E, 0x10, 0x12),
+        (0, 0x10, 0x12),
+        (0xFFFFFE, 0xFFFFFE, 0x10),
+    ],
+)
+def test_an_index_that_was_drawn_before_is_counted_up_and_round(
+    stuck: int, first: int, second: int
+) -> None:
+    table = KeyTable(random=Stuck(stuck, 0x80))
+    assert [table.add(a_region()), table.add(a_region())] == [first << 8 | 0x80, second << 8 | 0x80]
+
+
+def test_an_index_that_is_drawn_again_gets_its_next_variant() -> None:
+    table, region = KeyTable(random=Stuck(0x200, 0x80)), a_region()
+    keys = []
+    for _ in range(3):
+        keys.append(table.add(region))
+        table.remove(region)
+    assert keys == [0x20080, 0x200B5, 0x200EA]

@@ -1,5 +1,6 @@
 """Regions of host memory: translation, edges, rights, life."""
 
+from copy import deepcopy
 from errno import EFAULT, EINVAL, ENOMEM, EOPNOTSUPP
 
 import pytest
@@ -15,7 +16,6 @@ from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K
 from rdmawire.memory.registrar import WHOLE_SPACE, Limits, Rereg
 from rdmawire.memory.window import DoorbellPage, HostMemory
 from tests.memory.machine import FULL, Machine
-from tests.waiting import calls
 
 
 def pattern(length: int) -> bytes:
@@ -329,12 +329,55 @@ def test_flags_that_an_adapter_may_ignore() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 64, PAGE_4K - 8])
-def test_an_access_within_a_page_that_was_met_asks_no_backing(at: int) -> None:
+@pytest.mark.parametrize("iova", [None, 0x7000_0000_0000])
+def test_an_access_within_a_page_that_was_met_asks_no_backing(
+    iova: int | None, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever in the region it is: also at its first and last byte."""
     machine = Machine()
+    memory = machine.space.allocate(PAGE_4K, PAGE_4K)
+    region = machine.registrar.reg_mr(machine.pd, memory.base, PAGE_4K, FULL, iova)
+    region.write(region.iova + 100, b"x")
+    for name in ("read", "write", "lend"):
+        monkeypatch.setattr(region.backing, name, None)
+    region.write(region.iova + at, b"12345678")
+    assert region.read(region.iova + at, 8) == b"12345678"
+    monkeypatch.undo()
+    assert machine.space.read(memory.base + at, 8) == b"12345678"
+
+
+def test_a_page_is_borrowed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, region = Machine().region(2 * PAGE_4K)
+    border = memory.base + PAGE_4K
+    region.write(border - 1, b"12")
+    monkeypatch.setattr(region.backing, "lend", None)
+    assert region.read(border - 1, 2) == b"12"
+
+
+def test_a_new_translation_forgets_the_pages_of_the_old_one() -> None:
+    machine = Machine()
     memory, region = machine.region(PAGE_4K)
-    region.write(memory.base, b"x")
-    middle = memory.base + 128
-    for access in (lambda iova: region.read(iova, 8), lambda iova: region.write(iova, bytes(8))):
-        usual = calls(lambda: access(middle))  # noqa: B023
-        assert calls(lambda: access(memory.base + at)) == usual  # noqa: B023
+    other = machine.space.allocate(PAGE_4K)
+    region.write(memory.base, b"old")
+    rereg = machine.registrar.rereg_mr
+    rereg(region, Rereg.CHANGE_TRANSLATION, address=other.base, length=PAGE_4K)
+    machine.space.unmap(memory)
+    machine.space.map(HostMemory(memory.base, PAGE_4K))
+    rereg(region, Rereg.CHANGE_TRANSLATION, address=memory.base, length=PAGE_4K)
+    assert bytes(region.read(memory.base, 3)) == bytes(3)
+
+
+def test_a_region_without_pages_begins_nowhere() -> None:
+    machine = Machine()
+    region = machine.registrar.alloc_mr(machine.pd, 1)
+    assert (region.address, region.iova, region.length) == (0, 0, 0)
+
+
+def test_a_copy_of_a_region_is_of_memory_of_its_own() -> None:
+    machine = Machine()
+    memory, region = machine.region()
+    region.write(memory.base, b"one")
+    copied_machine, copied = deepcopy((machine, region))
+    copied.write(memory.base, b"two")
+    assert machine.space.read(memory.base, 3) == bytes(region.read(memory.base, 3)) == b"one"
+    assert copied_machine.space.read(memory.base, 3) == b"two"

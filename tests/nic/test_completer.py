@@ -7,6 +7,7 @@ from rdmawire.fabric.pair import Pair
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.state import QPState
 from rdmawire.nic.unseal import Drop
+from rdmawire.nic.work import SendOpcode, SendWR
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, NO_CREDITS, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import Opcode
@@ -210,3 +211,16 @@ def test_acks_that_overtake_one_another_complete_each_work_once() -> None:
     stage.client.write(b"two", to=stage.server.region)
     stage.drive()
     assert outcomes(stage.client) == [(1, WCStatus.SUCCESS), (2, WCStatus.SUCCESS)]
+
+
+def test_an_ack_that_comes_while_work_is_to_be_sent_again_completes_local_work_behind_it() -> None:
+    stage = stage_of()
+    client = stage.client
+    client.write(b"first", to=stage.server.region)
+    free = client.nic.memory.alloc_mr(client.pd, 1)
+    client.post(SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=free.rkey), client.region)
+    client.nic.transmit(0)
+    answer(stage, ACK, AETH(ack=Ack.NAK, value=Nak.PSN_SEQUENCE_ERROR), psn=100)
+    assert statuses(client) == []
+    answer(stage, ACK, OK, psn=100)
+    assert outcomes(client) == [(1, WCStatus.SUCCESS), (2, WCStatus.SUCCESS)]
