@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -111,10 +112,10 @@ def test_a_file_that_is_replaced_is_read_as_it_was(capture: Path, read: Read) ->
 
 def test_a_pcapng_and_a_packed_capture_cut_while_they_are_read(tmp_path: Path) -> None:
     for name in ("x.pcapng", "x.pcap.gz", "x.pcapng.zst"):
-        path = tmp_path / name
+        path, random = tmp_path / name, Random(1)
         with create_capture(path) as writer:
             for number in range(40_000):
-                writer.write(Record(os.urandom(60), number, 60, 1))
+                writer.write(Record(random.randbytes(60), number, 60, 1))
         size = path.stat().st_size
         rows = rows_of_records(path)
         total = next(rows)
