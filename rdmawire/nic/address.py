@@ -20,7 +20,7 @@ MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 LAST_PRIORITY = 7
 """The highest priority code point, and service level of RoCE. IEEE 802.1Q, 9.6."""
 LAST_VLAN = 4094
-"""The last VLAN that there is. IEEE 802.1Q, 9.6."""
+"""The highest VLAN identifier that may be used. IEEE 802.1Q, 9.6."""
 
 FLOW_LABELS = 1 << 20
 GOLDEN_RATIO = 0x61C88647
@@ -48,8 +48,8 @@ class AddressHandle(NamedTuple):
 
     ``sl`` 0 to 7 is the priority of the VLAN tag, and ``vlan`` 0 to 4094 its VLAN: with neither
     there is no tag, with ``sl`` alone a priority tag. ``vlan`` and ``gid_type`` are those of the
-    source GID, as Linux has them there. What they leave open (no tag, ``None``) responses have as
-    the request had it (:mod:`rdmawire.nic.encapsulation`).
+    source GID, as Linux has them there. Where they are not set, responses are sent as the
+    request came (:mod:`rdmawire.nic.encapsulation`).
     """
 
     dmac: bytes

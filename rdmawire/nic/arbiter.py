@@ -1,9 +1,9 @@
-"""Which of a queue pair's frames go first: answers of its responder, or requests of its own.
+"""The order in which a queue pair sends its responses and its requests.
 
-Both share what the port has room for. While both have something to send, they take turns of
-:data:`TURN` frames, and who is behind in bytes has the next one: so each gets about half of the
-bytes, whatever the other has to say, and waits for one turn of the other at most. The standard
-leaves the order between both to the adapter (IBA 9.7.5 orders answers, 9.7.2 requests).
+While both are pending, they are sent in turns of :data:`TURN` frames, and the side that has sent
+fewer bytes has the next turn. So each side gets about half of the bytes, and waits for one turn of
+the other at most. The standard leaves this order to the adapter: IBA 9.7.5 orders responses, 9.7.2
+requests.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.requester import send
 
 TURN = 8
-"""Frames of one side before the other has its turn: enough for runs of them, and soon over."""
+"""Frames of one turn: enough to send runs of middle packets together."""
 
 Side = Callable[[QueuePair, list[bytes], int], None]
-"""Appends frames of a queue pair, until there are so many of them or it has no more."""
+"""Appends frames of a queue pair to a list, until it has that many frames or nothing is pending."""
 
 
 def transmit(qp: QueuePair, frames: list[bytes], room: int, send: Side = send) -> None:
-    """Append what a queue pair has to send, until there are ``room`` frames.
+    """Append a queue pair's pending frames to ``frames``, until that has ``room`` frames.
 
     ``send`` appends its requests.
     """
@@ -36,7 +36,7 @@ def transmit(qp: QueuePair, frames: list[bytes], room: int, send: Side = send) -
 
 
 def _share(qp: QueuePair, frames: list[bytes], room: int, sides: tuple[Side, Side]) -> None:
-    """Both sides in turn; when one has no more, the other has what is left, and no debts."""
+    """Send both sides in turn; when one has nothing pending, the other gets the rest."""
     while len(frames) < room:
         requests = qp.answers_ahead > 0
         before, end = len(frames), min(room, len(frames) + TURN)

@@ -77,10 +77,10 @@ class WorkCompletion(NamedTuple):
     (ibv_poll_cq(3)). ``byte_len`` counts octets, for UD with the 40 of the GRH. ``imm_data`` is
     the number as it stands on the wire, first octet uppermost.
 
-    Of datagrams ``pkey_index`` is the place in the port's table of the P_Key that the packet's
-    matched, ``sl`` the priority of its VLAN tag and ``vlan_id`` the VLAN (``None`` without a tag),
-    ``smac`` the Ethernet address that it came from (6 bytes), and ``network_hdr_type`` says what
-    stands in the first 40 bytes: what the kernel's ib_wc has besides.
+    Datagrams also have fields of the kernel's ib_wc: ``pkey_index`` is the index in the port's
+    table of the P_Key that matched, ``sl`` the priority of the VLAN tag, ``vlan_id`` the VLAN
+    (``None`` without a tag), ``smac`` the source MAC address (6 bytes), and ``network_hdr_type``
+    the header in the first 40 bytes of the receive.
     """
 
     wr_id: int

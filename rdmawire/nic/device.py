@@ -53,7 +53,7 @@ class Device:
     time (ns) of what is being done. ``rcv_packets`` and ``rcv_bytes`` count the frames that came
     while the link was up, ``rcv_raw`` those among them that went to raw packet queue pairs;
     ``xmit_packets`` and ``xmit_bytes`` those sent, ``xmit_discards`` those lost while the link was
-    down. ``retired`` sums up the counters of queue pairs that were destroyed.
+    down. ``retired`` has the sums of the counters of destroyed queue pairs.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Device:
         self.forget_flows: Callable[[], None] = _nothing_to_forget
 
     def pkey_index_of(self, pkey: int) -> int | None:
-        """The place in the port's table of the P_Key that this one matches, if one does.
+        """Index in the port's table of a P_Key that ``pkey`` matches, or ``None``.
 
-        An entry with the same membership goes first.
+        An entry equal to ``pkey`` is preferred.
         """
         if pkey in self.pkeys and pkeys_match(pkey, pkey):
             return self.pkeys.index(pkey)

@@ -1,11 +1,10 @@
 """What carries packets of a path: VLAN tags, and RoCE or RoCEv2.
 
-An address handle says it: ``vlan`` and ``sl`` make the tag (RoCE maps a service level to the
-priority code point; IEEE 802.1Q, 6.9.3), ``gid_type`` the network header. What it says holds for
-all that its queue pair sends, requests and responses, as the address vector of an adapter does
-(Linux takes the VLAN from the port's GID, the priority from the service level). What it leaves
-open, requests have none of (no tag, RoCEv2), and responses have as the request had it: a peer that
-asks in a VLAN, with a priority or by RoCE is answered there.
+An address handle sets it: ``vlan`` and ``sl`` make the tag (RoCE maps a service level to the
+priority code point; IEEE 802.1Q, 6.9.3), ``gid_type`` the network header. What it sets holds for
+all packets of its queue pair, requests and responses, as an adapter's address vector does (Linux
+takes the VLAN from the port's GID, the priority from the service level). Where it sets nothing,
+requests have no tag and are RoCEv2, and responses are sent as the request came.
 """
 
 from collections.abc import Iterable
@@ -41,7 +40,7 @@ PLAIN: Final = Encapsulation()
 
 
 def encapsulation_for(handle: AddressHandle, request: Encapsulation = PLAIN) -> Encapsulation:
-    """What carries packets of a path; what the handle leaves open is as in ``request``."""
+    """The encapsulation of a path; what the handle does not set is taken from ``request``."""
     gid_type = request.gid_type if handle.gid_type is None else GIDType(handle.gid_type)
     return Encapsulation(_tags_for(handle) or request.tags, gid_type)
 
@@ -54,7 +53,7 @@ def _tags_for(handle: AddressHandle) -> tuple[Tag, ...]:
 
 
 def encapsulation_of(headers: tuple[Piece, ...]) -> Encapsulation:
-    """What carried a packet with these headers before its BTH."""
+    """The encapsulation of a packet with these headers before its BTH."""
     tags = []
     ethertype = 0
     for header in headers:
@@ -78,9 +77,9 @@ _NETWORKS: dict[type[Piece], NetworkType] = {
 def origin_of(
     headers: tuple[Piece, ...],
 ) -> tuple[int, int, int, int | None, bytes, NetworkType]:
-    """Fields of a completion, from ``slid`` to ``network_hdr_type``.
+    """Fields of a datagram's completion, from ``slid`` to ``network_hdr_type``.
 
-    Of several tags it is the innermost.
+    ``headers`` stand before its BTH. Of several tags the innermost counts.
     """
     sl, vlan, smac, network = 0, None, b"", NetworkType.IB
     for header in headers:

@@ -39,7 +39,7 @@ _COUNTS = QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY
 
 
 def _expect(qp: QueuePair, psn: int) -> None:
-    """Begin to answer anew, with this PSN expected."""
+    """Reset the responder, with this PSN expected."""
     qp.inbound.reset(psn, keeps_ack=Bug.ACK_PSN_KEPT in qp.device.profile.bugs)
 
 

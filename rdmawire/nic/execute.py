@@ -67,7 +67,7 @@ def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
 
 
 def _keep_under_receive(qp: QueuePair, length: int) -> None:
-    """Pending READs keep what stands in the receive in use; where that is refused, nothing goes."""
+    """Keep for pending READs the ``length`` bytes of the receive in use that a SEND overwrites."""
     sink = gather(qp.device.keys, qp.recv_pd, qp.inbound.recv.sges, LOCAL_WRITE)
     if not isinstance(sink, KeyFault):
         keep(qp, sink, 0, min(length, sink.length))
@@ -89,19 +89,19 @@ def place(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
 
 
 def _unless_paged(error: MemoryFault, fault: Fault) -> Fault:
-    """What is wrong with an access: ``fault``, unless its pages are only being brought in."""
+    """``fault``, or ``PAGE_FAULT`` if ``error`` says that the pages come later."""
     return Fault.PAGE_FAULT if isinstance(error, PageFault) else fault
 
 
 def _sink_fault(qp: QueuePair, role: Role, sink: Piece | Gather) -> Fault:
-    """A WRITE's target belongs to the peer's R_Key, all else to local keys of our own receive."""
+    """The fault of a write: of the peer's R_Key for a WRITE, else of the receive's own L_Keys."""
     if role.access and isinstance(sink, Piece):
         return access_fault(qp, sink, role.access)
     return Fault.LOCAL
 
 
 def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
-    """The next packet of the message is expected; AckReq is of services that acknowledge."""
+    """Expect the next packet; AckReq counts only on services that acknowledge."""
     inbound = qp.inbound
     inbound.epsn = (inbound.epsn + 1) % MODULUS
     inbound.refused = False
@@ -171,7 +171,7 @@ _NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
 
 
 def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
-    """The pages that a READ asks for are there, where a profile says that this takes time."""
+    """Bring in the pages that a READ names, if the profile's page faults take time."""
     target = qp.inbound.target
     if not (qp.device.profile.page_fault_ns and target.length):
         return None
@@ -185,7 +185,7 @@ def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
 
 
 def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
-    """A READ's octets are read when its responses are sent, or before they change."""
+    """Owe a READ its responses: its bytes are read when they are sent, or before they change."""
     qp.counters.rx_read_requests += 1
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
@@ -236,7 +236,7 @@ def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
 
 
 def _keep_under_target(qp: QueuePair) -> None:
-    """Pending READs keep what an atomic or ATOMIC WRITE is about to change."""
+    """Keep for pending READs the bytes that an atomic or ATOMIC WRITE is about to change."""
     if qp.inbound.reads:
         keep(qp, qp.inbound.target, 0, ATOMIC_SIZE)
 

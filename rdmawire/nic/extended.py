@@ -28,7 +28,7 @@ def _reth(qp: QueuePair, wqe: Wqe) -> Header:
 
 
 def _forgets_address(qp: QueuePair, wqe: Wqe) -> bool:
-    """Whether work is sent again by a device that does not know any more where it goes."""
+    """Whether work is retransmitted without its address: ``Bug.ATOMIC_WRITE_FORGETS``."""
     return wqe.most_sent > 0 and Bug.ATOMIC_WRITE_FORGETS in qp.device.profile.bugs
 
 

@@ -7,7 +7,7 @@ Linux Counters and Status Parameters"), ``rxe`` that of soft-RoCE
 (drivers/infiniband/sw/rxe/rxe_hw_counters.c), and ``port`` that of the standard's PortCounters
 (IBA 16.1.3.5), which Linux shows in ``counters``.
 
-What is exceptional is counted where it happens. What every packet does is counted once for a call.
+Rare events are counted where they happen; frames and bytes once per call.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ DATA_UNIT: Final = 4
 """Bytes that a port's counters of data count as one. IBA 16.1.3.5."""
 
 DRIVERS: Final = ("mlx5", "rxe", "port")
-"""Whose names counters have."""
+"""The drivers whose counter names are known, and the standard's PortCounters."""
 
 
 def _row(meaning: str, *, mlx5: str = "", rxe: str = "", port: str = "") -> int:
@@ -38,7 +38,7 @@ def _row(meaning: str, *, mlx5: str = "", rxe: str = "", port: str = "") -> int:
 
 @dataclass(slots=True)
 class QPCounters:
-    """What one queue pair counts. It goes on counting through RESET, as with mlx5."""
+    """Counters of one queue pair. RESET does not clear them, as with mlx5."""
 
     rx_write_requests: int = _row("WRITE requests taken.", mlx5="rx_write_requests")
     rx_read_requests: int = _row("READ requests taken.", mlx5="rx_read_requests")
@@ -153,7 +153,7 @@ QP_COUNTERS: Final = tuple(row.name for row in fields(QPCounters))
 
 @dataclass(slots=True)
 class AdapterCounters(QPCounters):
-    """What an adapter counts: the sums over its queue pairs, and what belongs to the port.
+    """Counters of an adapter: sums over its queue pairs, and those of its port.
 
     A frame's bytes are those from its Ethernet header on, without the FCS.
     """
@@ -190,7 +190,7 @@ ADAPTER_COUNTERS: Final = tuple(row.name for row in fields(AdapterCounters))
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {row.name: row.metadata["meaning"] for row in fields(AdapterCounters)}
 )
-"""What each counter says."""
+"""What each counter counts, by its name."""
 
 _NO_SLOW_RESTART: Final = "mlx5's own way to begin sending again"
 _NO_WIRE: Final = "a wire of its own errors and lanes, which no emulated port has"
@@ -231,7 +231,7 @@ BY_FAULT: Final[Mapping[Fault, str]] = MappingProxyType(
         Fault.RKEY: "resp_remote_access_errors",
     }
 )
-"""What the responder counts, by what is wrong with a request."""
+"""The counter that the responder increments for each fault."""
 
 BY_SEND_STATUS: Final[Mapping[WCStatus, str]] = MappingProxyType(
     {
@@ -242,7 +242,7 @@ BY_SEND_STATUS: Final[Mapping[WCStatus, str]] = MappingProxyType(
         WCStatus.RNR_RETRY_EXC_ERR: "req_rnr_retries_exceeded",
     }
 )
-"""What the requester counts besides ``req_cqe_error``, by how its work ended."""
+"""The counter that the requester increments besides ``req_cqe_error``, by completion status."""
 
 
 _OF_PORT: Final[Mapping[str, Callable[["Device"], int]]] = MappingProxyType(
@@ -260,7 +260,7 @@ _OF_PORT: Final[Mapping[str, Callable[["Device"], int]]] = MappingProxyType(
         "link_downed": lambda device: device.link_downed,
     }
 )
-"""How the counters of the port are read."""
+"""How the port's counters are computed, by their names."""
 
 
 def _dropped(device: "Device", reasons: tuple[Drop, ...]) -> int:
@@ -268,7 +268,7 @@ def _dropped(device: "Device", reasons: tuple[Drop, ...]) -> int:
 
 
 def adapter_counter(device: "Device", name: str) -> int:
-    """One of :data:`ADAPTER_COUNTERS` as it is now. ``KeyError`` for other names."""
+    """The present value of one of :data:`ADAPTER_COUNTERS`. ``KeyError`` for other names."""
     if name not in QP_COUNTERS:
         return _OF_PORT[name](device)
     counted = (device.retired, *(qp.counters for qp in device.qps.values()))
@@ -276,5 +276,5 @@ def adapter_counter(device: "Device", name: str) -> int:
 
 
 def adapter_counters(device: "Device") -> AdapterCounters:
-    """All counters of an adapter as they are now."""
+    """The present values of all counters of an adapter."""
     return AdapterCounters(**{name: adapter_counter(device, name) for name in ADAPTER_COUNTERS})

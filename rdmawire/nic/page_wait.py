@@ -1,9 +1,9 @@
 """How a requester waits for pages of its own on-demand regions.
 
-A page that a packet is to be read from, or a response written to, may have to be brought in. The
-queue pair waits that long, which takes none of its retries: what it was about to send goes out
-then, and a response that could not be placed is discarded and asked for again. A responder does not
-wait but answers with an RNR NAK (:data:`rdmawire.nic.fault.RELIABLE`).
+A page that a request is read from, or a response written to, may have to be brought in. The queue
+pair waits until it is there, without using a retry, and then sends on; a response that could not be
+placed is discarded and requested again. A responder does not wait but answers with an RNR NAK
+(:data:`rdmawire.nic.fault.RELIABLE`).
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ class PageWait:
         self.resend = False
 
     def wait(self, ready: int, *, resend: bool = False) -> None:
-        """Wait until ``ready`` (ns), or longer where it waits longer already."""
+        """Wait until ``ready`` (ns), or until a later deadline set before."""
         self.resend |= resend
         self._device.page_waits.arm(self, max(ready, self.deadline or 0))
 

@@ -33,9 +33,9 @@ class AtomicCap(IntEnum):
 
 
 class Bug(Enum):
-    """A mistake of Linux's soft-RoCE that a peer can meet; :attr:`Profile.bugs` has them.
+    """A bug of Linux's soft-RoCE that a peer can meet; :attr:`Profile.bugs` has them.
 
-    The profiles have none: have ``replace(RXE_6_12, bugs=BUGS_6_12)`` for a peer with those of a
+    No profile has any. ``replace(RXE_6_12, bugs=BUGS_6_12)`` is a profile with the bugs of a
     kernel.
     """
 
@@ -153,9 +153,9 @@ class Profile:
     packets_per_ack: int
     """A request asks for an ACK with its last packet, and with this many since one last did."""
     packets_in_flight: int
-    """Packets that a requester leaves unacknowledged, where nobody says otherwise."""
+    """Packets that a requester leaves unacknowledged, unless ``limit_in_flight`` sets a number."""
     responses_fill_window: bool
-    """Whether the responses that READs and atomics wait for count among those packets."""
+    """Whether pending responses to READs and atomics count among ``packets_in_flight``."""
     rnr_timer_ns: tuple[int, ...]
     """How long a requester waits for each RNR NAK timer 0..31, in nanoseconds."""
     too_long: Nak
@@ -182,12 +182,12 @@ class Profile:
     """Whether work holds its slot in a queue until its completion, or a later one, is polled; or
     else until it completes. IBA 10.8.6."""
     validates_duplicates: bool
-    """Whether a request that comes again must be what it was the first time: a SEND or WRITE none
-    that had a response, a READ as far on in memory as in PSNs, an atomic with its operands.
-    IBA 9.7.5.1.4."""
+    """Whether a duplicate is compared with the first request: a SEND or WRITE must not have the PSN
+    of a READ or atomic, a READ must name the address that its PSN implies, and an atomic must have
+    the same operands. IBA 9.7.5.1.4."""
     acks_newest: bool
-    """Whether the ACK of a SEND or WRITE that comes again has the PSN of the newest request but
-    READs, whatever READs and atomics are before it. IBA 9.7.5.1.4."""
+    """Whether the ACK of a duplicate SEND or WRITE has the PSN of the newest request that is no
+    READ, although READs and atomics come before it. IBA 9.7.5.1.4."""
     naks_gaps_after_rnr: bool
     """Whether a gap is answered with a NAK although the expected request got an RNR NAK.
     IBA 9.7.5.2.8."""
@@ -199,22 +199,23 @@ class Profile:
     """Whether the first packet of a WRITE may have all that RETH.dmalen announces.
     IBA 9.7.4.1.6."""
     receives_have_grh: bool
-    """Whether completions of receives say that there is a GRH on connected services, too.
+    """Whether completions of receives have the flag GRH on connected services, too.
     IBA 11.4.2.1."""
     unsupported: frozenset[Operation]
-    """Requests that it does not know, and is silent about."""
+    """Operations that it does not support: such requests are dropped, such work is refused."""
     bugs: frozenset[Bug] = frozenset()
-    """Mistakes that it makes besides."""
+    """Bugs of Linux that it has."""
     local_inv_waits: bool
     """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
     flush_icrc_covers_headers_twice: bool
     """Whether the ICRC of a FLUSH covers its headers twice, sent and received, as in Linux, whose
     table of opcodes does not say where the payload of FLUSH begins. IBA 7.8.1."""
     page_fault_ns: int
-    """How long (ns) a page of an on-demand region takes to come. 0: it is there at once, and
-    nothing of it shows on the wire. Else a responder answers with an RNR NAK, as mlx5 does."""
+    """Time (ns) until a missing page of an on-demand region is present. With 0 it is present at
+    once, and nothing is seen of page faults; else a responder answers with an RNR NAK, as mlx5
+    does."""
     memory_management_error: WCStatus
-    """How a LOCAL_INV or REG_MR completes that is refused. IBA 11.6.2."""
+    """Completion status of a LOCAL_INV or REG_MR that is refused. IBA 11.6.2."""
 
     __deepcopy__ = shared
 

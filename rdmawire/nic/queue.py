@@ -82,9 +82,10 @@ class SendQueue:
 
     ``next_psn`` is the first that no work has, ``unacked_psn`` the oldest not acknowledged, and
     ``in_flight`` counts those that were sent, or promised by a response, since. ``ssn`` counts
-    messages. ``outstanding_reads`` counts the READs and atomics in ``sent`` that are not answered,
-    ``awaited_responses`` the responses that they wait for. ``broken`` says that an old ACK came
-    between the responses to a READ (:attr:`~rdmawire.nic.profile.Bug.OLD_ACK_BREAKS_READ`).
+    messages. ``outstanding_reads`` counts the READs and atomics in ``sent`` without all their
+    responses, ``awaited_responses`` the response packets that are missing. ``broken`` says that an
+    old ACK came between the responses to a READ
+    (:attr:`~rdmawire.nic.profile.Bug.OLD_ACK_BREAKS_READ`).
     """
 
     __slots__ = (
@@ -169,12 +170,12 @@ class SendQueue:
             self.awaited_responses -= packets
 
     def ask(self, wqe: Wqe) -> None:
-        """A READ or atomic goes out for what was not answered yet."""
+        """Count a READ or atomic that is sent, and the responses that it waits for."""
         self.outstanding_reads += 1
         self.awaited_responses += wqe.packets - wqe.answered
 
     def _await_no_more(self, wqe: Wqe) -> None:
-        """Work leaves those that wait for answers, if it is one."""
+        """Undo :meth:`ask` for work that leaves ``sent``, if it waits for responses."""
         if wqe.awaited:
             self.outstanding_reads -= 1
             self.awaited_responses -= wqe.packets - wqe.answered

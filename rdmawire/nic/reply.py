@@ -20,20 +20,20 @@ _HEADERS: Final[dict[NetworkType, type[GRH] | type[IPv4] | type[IPv6]]] = {
 
 
 def init_ah_from_wc(wc: WorkCompletion, grh: bytes, gids: Sequence[bytes]) -> AddressHandle:
-    """The path to whoever sent a datagram, in the way that it came.
+    """The path back to the sender of a datagram, in the datagram's encapsulation.
 
     ``wc`` is the completion of its receive, ``grh`` the first 40 bytes of the receive's memory,
     ``gids`` the port's table. VLAN, service level, traffic class, flow label, hop limit and type of
-    the GID are those of the datagram; a mark of congestion is not sent back. What was sent to a
-    group is answered from the first GID of its kind. ``VerbsError`` EINVAL for what is no
-    completion of a datagram, and where the port no longer has the GID.
+    the GID are those of the datagram; the ECN mark Congestion Experienced is not copied. For a
+    datagram to a multicast group the source is the first GID of the same IP version. ``VerbsError``
+    EINVAL if ``wc`` is no completion of a datagram, or the port no longer has the GID.
     """
     back = way_back(wc, grh)
     return back._replace(sgid=_own_gid(back.sgid, gids))
 
 
 def way_back(wc: WorkCompletion, grh: bytes) -> AddressHandle:
-    """As :func:`init_ah_from_wc`, from the very GID that the datagram went to."""
+    """As :func:`init_ah_from_wc`, but ``sgid`` is the datagram's destination, a group as well."""
     check_kind("wc", wc, WorkCompletion)
     if wc.status != WCStatus.SUCCESS or not wc.wc_flags & WCFlags.GRH:
         raise VerbsError("the completion is not of a datagram that was received", EINVAL)

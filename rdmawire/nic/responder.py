@@ -24,7 +24,7 @@ from rdmawire.wire.opcode import OPERATIONS, RULES, SHAPES, Operation, Part, Ser
 
 
 def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
-    """Take one request in, and execute it at once, also behind READs that are not answered."""
+    """Execute one request at once, also while READs before it wait for their responses."""
     for step in role.steps:
         fault = step(qp, role, request)
         if fault is not None:
@@ -69,15 +69,15 @@ def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -
     elif reaction.acknowledged:
         inbound.settle()
         inbound.owed.append(Acknowledge(request.psn, inbound.msn))
-    told = reaction.rnr and not qp.device.profile.naks_gaps_after_rnr
-    inbound.refused = reaction.once or told
+    silent_after_rnr = reaction.rnr and not qp.device.profile.naks_gaps_after_rnr
+    inbound.refused = reaction.once or silent_after_rnr
     qp.wake()
 
 
 def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
     """The receive in use ends with an error, or else an event tells; then all the rest ends.
 
-    What is answered to the request, and to those before it, still leaves.
+    The answers to the request and to those before it are still sent.
     """
     qp.inbound.parting = reaction.nak is not None or reaction.acknowledged
     recv, qp.inbound.recv = qp.inbound.recv, NO_RECEIVE

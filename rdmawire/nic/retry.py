@@ -32,21 +32,21 @@ def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
 
 
 def implied(qp: QueuePair) -> None:
-    """An answer shows that one before it is missing. IBA 9.7.5.1.2."""
+    """A response shows that an earlier one is missing: an implied NAK. IBA 9.7.5.1.2."""
     if not _went_back(qp):
         qp.counters.implied_nak_seq_err += _missing(qp)
 
 
 def _went_back(qp: QueuePair) -> bool:
-    """Whether what is missing is being sent again, or will be when the queue pair has rested."""
+    """Whether the queue pair is retransmitting, or will when its RNR wait ends."""
     return qp.patience.retrying or qp.patience.resting
 
 
 def _missing(qp: QueuePair) -> bool:
-    """Go back to what asked for a missing answer, once until something moves.
+    """Retransmit the request of a missing response, once until the queue advances.
 
-    Whatever was on its way when that was found out says so again, and means nothing new. Returns
-    whether the queue pair goes on.
+    Packets that were in flight when the loss was found report it again, and mean nothing new.
+    Return ``False`` if no retry was left.
     """
     if _went_back(qp):
         return True
@@ -55,7 +55,7 @@ def _missing(qp: QueuePair) -> bool:
 
 
 def go_back(qp: QueuePair) -> bool:
-    """Send again all that is unacknowledged, if a retry is left; whether any was sent again."""
+    """Retransmit all that is unacknowledged, if a retry is left. Return whether it was."""
     wqe = qp.sq.oldest()
     if wqe is None:
         return False
@@ -82,8 +82,8 @@ def _send_again(qp: QueuePair) -> None:
 def timed_out(qp: QueuePair) -> None:
     """The timer fired: the wait that the peer asked for is over, or no ACK came.
 
-    A requester that waits for pages of its own has not sent all that the peer would acknowledge, or
-    discarded the response: the wait for an ACK begins anew when the pages are there.
+    While a requester waits for its own pages, the timer has no effect: it has not sent all that the
+    peer would acknowledge, or has discarded the response, and waits for an ACK again afterwards.
     """
     if qp.patience.resting:
         qp.patience.resting = False
@@ -94,9 +94,9 @@ def timed_out(qp: QueuePair) -> None:
 
 
 def discard(qp: QueuePair, ready: int) -> None:
-    """A response cannot be placed before ``ready`` (ns): it is asked for again then.
+    """Discard a response whose page is absent until ``ready`` (ns), and request it again then.
 
-    Responses behind it are discarded, too, and mean nothing new.
+    Responses behind it are discarded, too, and do not count as an implied NAK.
     """
     qp.device.drops[Drop.PAGE_FAULT] += 1
     qp.patience.retrying = True
@@ -104,7 +104,7 @@ def discard(qp: QueuePair, ready: int) -> None:
 
 
 def paged_in(qp: QueuePair) -> None:
-    """The pages that the requester waited for are there. That takes no retry."""
+    """Send on when the pages that the requester waited for are there. That uses no retry."""
     if not qp.patience.resting:
         if qp.page_wait.resend and qp.sq.oldest() is not None:
             _send_again(qp)

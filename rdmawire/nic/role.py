@@ -46,7 +46,7 @@ class Role:
     ``begins`` and ``ends`` say whether it is the first and the last packet of its message: most
     operations have messages of one packet. ``access`` are the rights it needs, of the queue pair
     and of the key. ``receipt`` is how it completes a receive, ``None`` where it does not. ``again``
-    are the steps of one that comes again and has octets read again. The fields from ``reth`` on are
+    are the steps of a duplicate that has bytes read again. The fields from ``reth`` on are
     the places of these headers behind the BTH, :data:`NO_HEADER` where there is none.
     """
 

@@ -1,10 +1,10 @@
-"""What pending READs keep of memory that requests behind them change.
+"""Copies of memory for pending READs, made before later requests change it.
 
-A READ reads memory when its responses are sent, and what comes behind it on the queue pair is
-executed at once. Before that changes memory of a READ that is not answered to the end, the
-responses concerned keep what stood there (copy on write, response by response), also those that
-were sent: the peer may ask for them again. So a READ sees memory as it was in its turn, however
-late its responses leave; IBA 10.8.3.3 asks for that only behind a fence.
+A READ reads memory when its responses are sent, and the requests behind it on the queue pair are
+executed at once. Before one of them changes memory of a pending READ, the old bytes are copied to
+the responses concerned (copy on write, by response), also to those already sent: the peer may
+request them again. So a READ sees memory as it was in its turn, however late its responses are
+sent; IBA 10.8.3.3 requires that only behind a fence.
 """
 
 from rdmawire.errors import MemoryFault
@@ -14,12 +14,12 @@ from rdmawire.nic.inbound import ReadResponse
 from rdmawire.nic.qp import QueuePair
 
 MAX_KEPT = 16 << 20
-"""Bytes that the pending READs of one queue pair keep. READs that would keep more see memory as it
-is when they are answered, as the standard allows; nothing is dropped."""
+"""Most bytes that the pending READs of one queue pair keep. Responses beyond it have the memory as
+it is when they are sent, as the standard allows."""
 
 
 def keep(qp: QueuePair, memory: Piece | Gather, offset: int, length: int) -> None:
-    """``length`` bytes of ``memory`` from ``offset`` on are about to change."""
+    """Keep for pending READs ``length`` bytes of ``memory`` at ``offset``, before they change."""
     room = _room(qp)
     for change in memory.footprints(offset, length):
         for read in _pending(qp):
@@ -27,7 +27,7 @@ def keep(qp: QueuePair, memory: Piece | Gather, offset: int, length: int) -> Non
 
 
 def keep_all(qp: QueuePair, grant: Grant) -> None:
-    """The peer is about to take back this key: pending READs by it keep all they ask for."""
+    """Keep for pending READs all memory that they read by this key, before it is invalidated."""
     room = _room(qp) * qp.mtu
     for read in _pending(qp):
         target = read.target
@@ -45,12 +45,12 @@ def _pending(qp: QueuePair) -> list[ReadResponse]:
 
 
 def _room(qp: QueuePair) -> int:
-    """How many responses more may be kept."""
+    """How many more responses may be kept."""
     return MAX_KEPT // qp.mtu - sum(read.packets_kept(qp.mtu) for read in _pending(qp))
 
 
 def _keep(read: ReadResponse, change: Footprint, mtu: int, room: int) -> int:
-    """Have a READ keep what a change concerns, ``room`` responses at most; how many it took."""
+    """Keep at most ``room`` responses that ``change`` overwrites. Return how many were kept."""
     touched = _touched(read, change, mtu)
     taken = 0
     for index in touched:
@@ -62,7 +62,7 @@ def _keep(read: ReadResponse, change: Footprint, mtu: int, room: int) -> int:
 
 
 def _touched(read: ReadResponse, change: Footprint, mtu: int) -> range:
-    """The responses that a change of memory concerns, by their places in the READ."""
+    """Indices of the responses of a READ that ``change`` overwrites."""
     target = read.target
     if read.all_kept or read.whole is not None:
         return range(0)

@@ -28,11 +28,11 @@ class Answers(Enum):
 class Conduct(NamedTuple):
     """What may enter and leave a queue pair in some state, and what may be posted. IBA 10.3.1.
 
-    ``post_recv`` and ``post_send`` say that work may be posted, ``flush_recv`` and ``flush_send``
-    that it completes at once with a flush error, with what was queued before. ``packets`` says that
-    requests, responses and CNPs of the peer are taken; a message in the middle goes on while they
-    are, and its receive is flushed with the others. ``answers`` may leave; ``begin`` says that
-    posted sends begin, ``send`` that sends that were begun go on, and are sent again.
+    ``post_recv`` and ``post_send`` say that work may be posted; ``flush_recv`` and ``flush_send``
+    that it completes at once with a flush error, as does what was queued before. ``packets`` says
+    that requests, responses and CNPs of the peer are accepted. ``answers`` says which answers are
+    sent. ``begin`` says that posted sends are begun, ``send`` that those begun before go on and are
+    retransmitted.
     """
 
     post_recv: bool = False
@@ -86,4 +86,4 @@ CONDUCT: Final = MappingProxyType(
         ),
     }
 )
-"""State to what a queue pair does in it."""
+"""What a queue pair does in each state."""

@@ -1,9 +1,9 @@
 """Deadlines of many objects in one heap, the soonest first. Times are ns.
 
-A deadline that moves later leaves its entry where it is; when the entry comes up, it is put back.
-Nearly every ACK moves one, and that must cost nothing. One that moves earlier, or goes, leaves an
-entry that nobody needs: once those are more than half, all are removed together, so the heap holds
-at most ``2 * live + SLACK`` entries for ``live`` deadlines.
+When a deadline moves later, its entry stays where it is, and is put back when it comes up: nearly
+every ACK moves a deadline, which must cost nothing. A deadline that moves earlier, or is disarmed,
+leaves a stale entry. Once more than half of the entries are stale, they are removed together, so
+the heap holds at most ``2 * live + SLACK`` entries for ``live`` deadlines.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 SLACK = 16
-"""Entries that are not worth a cleaning."""
+"""Stale entries that are not worth a cleaning."""
 
 
 class Waiter(Protocol):
-    """What waits: until ``deadline``; ``place`` is the time of its entry in the heap.
+    """Something with a ``deadline``; ``place`` is the time of its entry in the heap.
 
     Both belong to :class:`Timers`; ``None`` stands for no deadline and no entry.
     """
@@ -28,7 +28,7 @@ W = TypeVar("W", bound=Waiter)
 
 
 class Timers(Generic[W]):
-    """The deadlines of all that wait in one adapter."""
+    """The deadlines of the waiters of one adapter."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, W]] = []
@@ -36,11 +36,11 @@ class Timers(Generic[W]):
         self._live = 0
 
     def __len__(self) -> int:
-        """How many entries the heap has, needed or not."""
+        """How many entries the heap has, stale ones too."""
         return len(self._heap)
 
     def arm(self, waiter: W, deadline: int) -> None:
-        """Have ``waiter`` wait until ``deadline``, whatever it waited for before."""
+        """Set the deadline of ``waiter``, in place of the one before."""
         if waiter.deadline is None:
             self._live += 1
         waiter.deadline = deadline
@@ -49,7 +49,7 @@ class Timers(Generic[W]):
             self._clean()
 
     def disarm(self, waiter: W) -> None:
-        """Have ``waiter`` wait for nothing."""
+        """Remove the deadline of ``waiter``."""
         if waiter.deadline is not None:
             waiter.deadline = None
             self._live -= 1
@@ -65,7 +65,7 @@ class Timers(Generic[W]):
         return None
 
     def due(self, now: int) -> Iterator[W]:
-        """What waited until ``now`` or earlier, in that order; each waits for nothing after."""
+        """Remove the waiters whose deadline is ``now`` or earlier, and yield them in its order."""
         while (time := self.next()) is not None and time <= now:
             waiter = heappop(self._heap)[2]
             waiter.place = None
@@ -78,7 +78,7 @@ class Timers(Generic[W]):
         heappush(self._heap, (time, self._entries, waiter))
 
     def _put_back(self) -> None:
-        """Take the first entry out; what had it gets another if it still waits."""
+        """Remove the first entry, and add another for its waiter if that still has a deadline."""
         time, _, waiter = heappop(self._heap)
         if waiter.place == time:
             waiter.place = None
@@ -86,7 +86,7 @@ class Timers(Generic[W]):
                 self._put(waiter, waiter.deadline)
 
     def _clean(self) -> None:
-        """Keep one entry for each deadline, where those nobody needs are more than half."""
+        """Remove stale entries, if they are more than half of all."""
         if len(self._heap) <= 2 * self._live + SLACK:
             return
         needed: dict[W, tuple[int, int, W]] = {}

@@ -98,13 +98,13 @@ class RegMR(NamedTuple):
 class SendWR(NamedTuple):
     """A send work request, as ibv_send_wr has it.
 
-    Numbers that its opcode does not use are left alone; memory and objects (``sges``, ``inline``,
-    ``ah``, ``bind``, ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` what
-    ``sges`` name is copied when the work is posted, whatever the keys; ``inline`` are bytes in
-    place of ``sges``. ``imm_data`` is the number as it stands on the wire, first byte uppermost.
-    ``pkey_index`` is the place of the P_Key in the port's table, for queue pair 1 alone (as in
-    Linux' ib_ud_wr); ``None`` is the queue pair's own. ``length`` is what a FLUSH is for, in bytes;
-    ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
+    Numbers that its opcode does not use are ignored; memory and objects (``sges``, ``inline``,
+    ``ah``, ``bind``, ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` the
+    bytes of ``sges`` are copied when the work is posted, and no key is checked; ``inline`` are
+    bytes in place of ``sges``. ``imm_data`` is the number as it stands on the wire, first byte
+    uppermost. ``pkey_index`` is the index of the P_Key in the port's table, for queue pair 1 alone
+    (as in Linux's ib_ud_wr); ``None`` is the queue pair's own. ``length`` is how many bytes a FLUSH
+    covers; ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
     """
 
     opcode: SendOpcode
