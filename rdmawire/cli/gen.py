@@ -110,17 +110,17 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--clients", type=option.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
-    help="Hosts that ask. More than one client or server are joined by a switch: --rate and "
+    help="Hosts that send requests. More than two hosts are joined by a switch: --rate and "
     "--latency are those of each host's link to it.",
 )  # fmt: skip
 @click.option(
     "--servers", type=option.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
-    help="Hosts that answer. Many clients and one server are an incast; with many of both, clients "
+    help="Hosts that respond. Many clients and one server are an incast; with many of both, clients "
     "and servers are paired round robin.",
 )  # fmt: skip
 @click.option(
     "--flows", type=option.WholeNumber(1, MOST_QPS),
-    help="Instead of --qps: queue pairs of all pairs of hosts together.",
+    help="Instead of --qps: the number of queue pairs of all pairs of hosts together.",
 )  # fmt: skip
 @click.option(
     "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MOST_LOSS)),
@@ -187,7 +187,7 @@ def _psn(text: str) -> int:
 @click.option(
     "--window", metavar="PACKETS", type=option.WholeNumber(1, LAST_WINDOW),
     help="Request packets that a queue pair leaves unacknowledged: soft-RoCE has 128.  [default: "
-    "no bound, since nothing here drops what comes too fast]",
+    "no limit]",
 )  # fmt: skip
 @common.text_or_json("Print the summary as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")

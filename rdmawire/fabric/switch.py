@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from rdmawire.fabric.arbiter import Arbiter
 from rdmawire.fabric.astray import kept
 from rdmawire.fabric.buffer import Buffer
 from rdmawire.fabric.egress import OWN, Egress, Lane
@@ -36,6 +35,33 @@ class Way(NamedTuple):
 
     ports: "tuple[SwitchPort, ...]"
     lane: Lane
+
+
+class Arbiter:
+    """Decides which ingress port's frame gets the last place in one full queue.
+
+    If the first frame always got it, hosts whose frames arrive at the same instant would be served
+    in a fixed order, and of hosts with the same rate the one that is a little earlier would get
+    everything (S. Floyd and V. Jacobson, On Traffic Phase Effects in Packet-Switched Gateways,
+    1992). So the port that had it longest ago gets it; ``random`` breaks ties, as at the beginning.
+    """
+
+    __slots__ = ("_kept", "_random", "_turn")
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._kept: dict[int, int] = {}
+        self._turn = 0
+
+    def prefers(self, port: int, other: int) -> bool:
+        """Whether a frame from ``port`` takes the last place from one that came by ``other``."""
+        mine, others = self._kept.get(port, 0), self._kept.get(other, 0)
+        return mine < others or (mine == others and bool(self._random.getrandbits(1)))
+
+    def keep(self, port: int) -> None:
+        """Record that a frame from this port had the last place when the queue had room again."""
+        self._turn += 1
+        self._kept[port] = self._turn
 
 
 class SwitchPort:
@@ -160,7 +186,7 @@ class Switch:
     """A switch. ``random`` decides about marks where ``settings`` leave them to chance.
 
     With ``draws``, a source of randomness, ports get equal shares of a full queue
-    (:mod:`rdmawire.fabric.arbiter`); without it the frames that arrive first are queued.
+    (:class:`Arbiter`); without it the frames that arrive first are queued.
 
     A frame whose address was given takes one of the ports that were given for it. Any other goes
     along the tree of ports that span, to the port at which its address was heard or else to all,

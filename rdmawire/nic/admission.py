@@ -6,7 +6,7 @@ from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.responder import ROLES
 from rdmawire.nic.unseal import Drop, Flow
-from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.opcode import Opcode, operation_of
 
 
 def refused(qp: QueuePair, flow: Flow) -> Drop | None:
@@ -26,16 +26,12 @@ def _other_service(qp: QueuePair, flow: Flow) -> bool:
 
 
 def _not_answered(qp: QueuePair, flow: Flow) -> bool:
-    """A request that the device does not know, or is silent about as malformed. IBA 9.7.4.1."""
+    """A request that the device does not support, or drops as malformed. IBA 9.7.4.1."""
     answers = ROLES[qp.type] and qp.device.profile.naks_malformed_requests
     if flow.malformed:
         return not answers
     unsupported = qp.device.profile.unsupported
-    return bool(unsupported) and flow.bth.opcode % _OPERATIONS in unsupported
-
-
-_OPERATIONS = 1 << 5
-"""Operations of a service: an opcode's lower five bits. IBA 9.2.1."""
+    return bool(unsupported) and operation_of(flow.bth.opcode) in unsupported
 
 
 def _other_partition(qp: QueuePair, flow: Flow) -> bool:

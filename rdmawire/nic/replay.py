@@ -14,7 +14,7 @@ from rdmawire.nic.role import REQUEST, Role
 from rdmawire.nic.unseal import Arrival, Drop
 from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import RETH
-from rdmawire.wire.opcode import Operation
+from rdmawire.wire.opcode import Operation, operation_of
 
 
 def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
@@ -32,7 +32,7 @@ def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
 
 
 def _acknowledge(qp: QueuePair, request: Arrival, resource: Resource | None) -> None:
-    """Acknowledge a SEND or WRITE, unless its PSN was that of a READ or atomic."""
+    """Acknowledge a duplicate SEND or WRITE; drop one with the PSN of a READ or atomic."""
     profile = qp.device.profile
     if profile.validates_duplicates and resource is not None:
         qp.device.drops[Drop.FORGOTTEN] += 1
@@ -71,23 +71,19 @@ def _again(
 def _atomic_again(
     qp: QueuePair, role: Role, request: Arrival, resource: Resource
 ) -> AtomicResponse | None:
-    """What stood in memory before the first time."""
+    """The response of the first atomic, with its original value; ``None`` if it differs."""
     bugs = qp.device.profile.bugs
     original = resource.original
     if original is None:
-        read = resource.opcode % _OPERATIONS == Operation.RDMA_READ_REQUEST
+        read = operation_of(resource.opcode) == Operation.RDMA_READ_REQUEST
         original = resource.asked.va if read and Bug.ATOMIC_FROM_READ in bugs else None
     elif Bug.ATOMIC_FROM_ANY not in bugs and not _is_same(qp, role, request, resource):
         return None
     return None if original is None else AtomicResponse(request.psn, qp.inbound.msn, original)
 
 
-_OPERATIONS = 1 << 5
-"""Operations of a service: an opcode's lower five bits. IBA 9.2.1."""
-
-
 def _is_same(qp: QueuePair, role: Role, request: Arrival, resource: Resource) -> bool:
-    """Whether an atomic is the first one again."""
+    """Whether an atomic is a duplicate of the first, with the same operands."""
     operands = request.extended[role.atomiceth] == resource.asked
     same = operands or not qp.device.profile.validates_duplicates
     return same and request.flow.bth.opcode == resource.opcode
@@ -131,7 +127,7 @@ def _is_within(reth: RETH, resource: Resource, _: int) -> bool:
 
 
 def _grow(qp: QueuePair, end: int) -> None:
-    """Expect the PSN behind a READ that came again and asked for more, by a mistake."""
+    """Expect the PSN behind a duplicate READ that is longer than the first: ``Bug.READ_GROWS``."""
     if serial.is_before(qp.inbound.epsn, end):
         qp.inbound.move_past(serial.span(qp.inbound.epsn, end))
 

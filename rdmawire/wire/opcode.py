@@ -275,6 +275,11 @@ def service_of(opcode: int) -> Service:
     return Service(opcode >> 5)
 
 
+def operation_of(opcode: int) -> int:
+    """The operation of an opcode, reserved ones too: its lower five bits. IBA 9.2.1."""
+    return opcode & 0x1F
+
+
 def is_vendor(opcode: int) -> bool:
     """Whether the opcode is in the vendors' range, 0xC0 to 0xFF."""
     return opcode >> 5 in (Service.VENDOR_6, Service.VENDOR_7)

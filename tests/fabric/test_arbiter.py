@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from rdmawire.fabric.arbiter import Arbiter
 from rdmawire.fabric.clock import gbps, ms, us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import ATTRIBUTES, connect
 from rdmawire.fabric.settings import KIB, MIB, Settings
+from rdmawire.fabric.switch import Arbiter
 from rdmawire.fabric.topology import Cable, place_of, star
 from rdmawire.nic.attribute import QPCap
 from rdmawire.nic.qp import QPInit, QueuePair

@@ -220,7 +220,7 @@ def test_a_reset_takes_the_limit_back() -> None:
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC, QPType.UD])
 def test_other_queue_pairs_have_no_rate_limit(kind: QPType) -> None:
-    """As Linux' ib_core has it."""
+    """As in Linux's ib_core."""
     end = Pair(kind=kind).client
     with pytest.raises(VerbsError, match="rate_limit not allowed"):
         end.nic.modify_qp(end.qp, QPAttributes(rate_limit=8), QPAttrMask.RATE_LIMIT)
