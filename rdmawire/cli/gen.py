@@ -115,8 +115,8 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--servers", type=option.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
-    help="Hosts that respond. Many clients and one server are an incast; with many of both, clients "
-    "and servers are paired round robin.",
+    help="Hosts that respond. Many clients and one server are an incast; with many of both, "
+    "clients and servers are paired round robin.",
 )  # fmt: skip
 @click.option(
     "--flows", type=option.WholeNumber(1, MOST_QPS),
