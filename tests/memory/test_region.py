@@ -346,12 +346,32 @@ def test_an_access_within_a_page_that_was_met_asks_no_backing(
     assert machine.space.read(memory.base + at, 8) == b"12345678"
 
 
-def test_a_page_is_borrowed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_that_an_access_ended_in_is_borrowed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     memory, region = Machine().region(2 * PAGE_4K)
     border = memory.base + PAGE_4K
     region.write(border - 1, b"12")
     monkeypatch.setattr(region.backing, "lend", None)
     assert region.read(border - 1, 2) == b"12"
+    for name in ("read", "write"):
+        monkeypatch.setattr(region.backing, name, None)
+    region.write(border, b"34")
+    assert region.read(border, 2) == b"34"
+
+
+def test_the_pages_of_a_region_are_at_its_address_not_at_its_iova() -> None:
+    machine, iova = Machine(), 0x7000_0000_0000
+    memory = machine.space.allocate(PAGE_4K)
+    region = machine.registrar.reg_mr(machine.pd, memory.base, PAGE_4K, FULL, iova)
+    assert region.footprint(iova + 8, 16) == (None, memory.base + 8, memory.base + 24)
+    region.push(region.end - 1)
+    with pytest.raises(MemoryFault, match="outside"):
+        region.push(region.end)
+    rights = FULL | Access.ON_DEMAND
+    paged = machine.registrar.reg_mr(machine.pd, memory.base, PAGE_4K, rights, iova)
+    paged.fault_in(iova, 1)
+    assert paged.page_faults == 1
 
 
 def test_a_new_translation_forgets_the_pages_of_the_old_one() -> None:

@@ -81,6 +81,18 @@ def test_a_payload_where_none_belongs_is_answered_with_a_nak(name: str) -> None:
     assert stage.server.region.read(8) == bytes(8)
 
 
+def test_the_event_says_whether_it_was_the_opcode_or_the_length() -> None:
+    for opcode, headers, fault in (
+        (RESERVED[0], lambda _: (), Fault.OP_VALID),
+        (Opcode.RC_RDMA_READ_REQUEST, _read, Fault.LENGTH),
+    ):
+        stage = stage_of()
+        ask(stage, opcode, *headers(stage), payload=bytes(4))
+        (told,) = events(stage.server)
+        assert isinstance(told, InvalidRequest)
+        assert told.fault is fault
+
+
 def test_the_peer_learns_of_it() -> None:
     stage = stage_of()
     stage.client.write(b"12345678", to=stage.server.region)

@@ -15,7 +15,7 @@ from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import QPState
 from rdmawire.nic.work import LONGEST_MESSAGE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import AETH, FETH, RETH, Ack, AtomicETH, ImmDt, Nak
+from rdmawire.wire.ib import AETH, FETH, IETH, RETH, Ack, AtomicETH, ImmDt, Nak
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from tests.nic.stage import (
@@ -364,3 +364,49 @@ def test_a_queue_pair_in_rtr_answers_but_does_not_send() -> None:
     stage.drive()
     assert statuses(stage.client) == [WCStatus.SUCCESS]
     assert read.buffer.read() == bytes(3000)
+
+
+@pytest.mark.parametrize("profile", [IBTA, RXE])
+def test_a_gap_is_answered_with_one_nak_however_much_comes_behind_it(profile: Profile) -> None:
+    stage = Stage(Pair(attributes=PATIENT, profile=profile))
+    for psn in (101, 102, 103):
+        stage.ask(Opcode.RC_SEND_ONLY, payload=b"late", psn=psn)
+        stage.drive()
+    assert nak_of(stage) == (Nak.PSN_SEQUENCE_ERROR, 100)
+
+
+@pytest.mark.parametrize(
+    ("profile", "naks"), [(IBTA, [Ack.RNR_NAK]), (RXE, [Ack.RNR_NAK, Ack.NAK])]
+)
+def test_what_comes_behind_a_packet_that_is_to_wait(profile: Profile, naks: list[Ack]) -> None:
+    """Linux answers it with a NAK of its own, once; the standard with nothing."""
+    stage = Stage(Pair(attributes=PATIENT, profile=profile))
+    for psn in (100, 101, 102):
+        stage.ask(Opcode.RC_SEND_ONLY, payload=b"hello", psn=psn)
+        stage.drive()
+    assert [aeth.ack for aeth in stage.aeths(stage.server)] == naks
+
+
+def test_an_ack_that_is_due_goes_before_that_of_a_key_that_is_not_to_be_taken_back() -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    stage.server.receive(8)
+    write = key_of(stage.server.region, 4)
+    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"1234", psn=100, ackreq=1)
+    stage.ask(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(0xBAD), payload=b"1234", psn=101)
+    stage.drive()
+    assert stage.psns(stage.server) == [100, 101]
+    assert {aeth.ack for aeth in stage.aeths(stage.server)} == {Ack.ACK}
+
+
+@pytest.mark.parametrize("length", [LONGEST_MESSAGE, LONGEST_MESSAGE + 1])
+@pytest.mark.parametrize(
+    ("opcode", "payload"), [(Opcode.RC_RDMA_READ_REQUEST, b""), (Opcode.RC_RDMA_WRITE_FIRST, FULL)]
+)
+def test_a_message_of_just_2_31_bytes_is_refused_by_its_key_alone(
+    opcode: Opcode, payload: bytes, length: int
+) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    stage.ask(opcode, RETH(stage.server.region.address, 0xBAD, length), payload=payload, psn=100)
+    stage.drive()
+    fits = length == LONGEST_MESSAGE
+    assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR if fits else Nak.INVALID_REQUEST, 100)

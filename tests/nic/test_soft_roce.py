@@ -215,14 +215,18 @@ def test_an_old_ack_between_responses_fails_the_connection_by_a_mistake(
     assert placed == b"1" * MTU + (bytes(2 * MTU) if mistaken else b"2" * MTU + b"3" * MTU)
 
 
-def test_responses_that_begin_anew_after_an_old_ack_are_placed() -> None:
-    stage, sink = reading(2 * MTU, *BUGS_6_12)
+@pytest.mark.parametrize("packets", [2, 3])
+def test_responses_that_begin_anew_after_an_old_ack_are_placed(packets: int) -> None:
+    stage, sink = reading(packets * MTU, *BUGS_6_12)
     respond(stage, Opcode.RC_RDMA_READ_RESPONSE_FIRST, OK, psn=101, payload=b"1" * MTU)
     respond(stage, Opcode.RC_ACKNOWLEDGE, OK, psn=100)
-    stage.client.nic.transmit(0)
-    respond(stage, Opcode.RC_RDMA_READ_RESPONSE_ONLY, OK, psn=102, payload=b"2" * MTU)
+    if packets == 2:
+        respond(stage, Opcode.RC_RDMA_READ_RESPONSE_ONLY, OK, psn=102, payload=b"2" * MTU)
+    else:
+        respond(stage, Opcode.RC_RDMA_READ_RESPONSE_FIRST, OK, psn=102, payload=b"2" * MTU)
+        respond(stage, Opcode.RC_RDMA_READ_RESPONSE_LAST, OK, psn=103, payload=b"3" * MTU)
     assert statuses(stage.client) == [WCStatus.SUCCESS]
-    assert sink.read(2 * MTU) == b"1" * MTU + b"2" * MTU
+    assert sink.read(packets * MTU) == b"".join(b"%d" % n * MTU for n in range(1, packets + 1))
     assert stage.client.qp.state is QPState.RTS
 
 
@@ -240,6 +244,9 @@ def test_an_ack_in_place_of_the_last_response_completes_a_read_by_a_mistake(
     assert statuses(stage.client) == ([WCStatus.SUCCESS] if bug else [])
     assert stage.client.qp.state is QPState.RTS
     assert stage.client.qp.counters.implied_nak_seq_err == (bug is None)
+    queue = stage.client.qp.sq
+    if bug:
+        assert (queue.unacked_psn, queue.in_flight) == (queue.next_psn, 0)
 
 
 def test_an_ack_in_place_of_an_earlier_response_completes_nothing() -> None:
@@ -288,3 +295,18 @@ def test_receives_posted_in_err_are_flushed(
     assert found == flushed[:posted]
     stage.ask(Opcode.RC_SEND_ONLY, payload=b"late", psn=100)
     assert found + outcomes(stage.server) == flushed[:after_packet]
+
+
+@pytest.mark.parametrize(("profile", "checked"), [(RXE_6_12, True), (RXE_6_1, False)])
+def test_the_length_of_a_write_is_checked_where_that_of_a_send_is_not(
+    profile: Profile, checked: bool
+) -> None:
+    for opcode, headers, refused in (
+        (Opcode.RC_SEND_FIRST, lambda _: (), checked),
+        (Opcode.RC_RDMA_WRITE_FIRST, lambda there: (key_of(there, 3 * MTU),), True),
+    ):
+        stage = stage_of(profile)
+        stage.server.receive(3 * MTU)
+        stage.ask(opcode, *headers(stage.server.region), payload=bytes(MTU - 4), psn=100)
+        stage.drive()
+        assert (stage.server.qp.state is QPState.ERR) is refused

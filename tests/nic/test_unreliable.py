@@ -171,3 +171,14 @@ def test_a_write_that_lost_its_end_leaves_what_came() -> None:
     assert stage.server.region.read(2048) == FULL + FULL
     assert stage.server.region.read(3, 2048) == bytes(3)
     assert statuses(stage.server) == []
+
+
+def test_what_is_dropped_is_no_gap() -> None:
+    stage = stage_of()
+    there = stage.server.region
+    write = Opcode.UC_RDMA_WRITE_ONLY
+    stage.ask(write, RETH(there.address, 0xBAD, 4), payload=b"lost", psn=100)
+    stage.ask(write, key_of(there, 4), payload=b"data", psn=101)
+    assert stage.server.nic.drops == {Drop.ACCESS: 1}
+    assert stage.server.qp.counters.out_of_sequence == 0
+    assert there.read(4) == b"data"
