@@ -18,7 +18,10 @@ from rdmawire.wire import psn as serial
 def held(qp: QueuePair, wqe: Wqe) -> bool:
     """Whether work must not be begun yet."""
     queue = qp.sq
-    if not qp.begins or qp.halted or qp.window_left(queue.in_flight) <= 0:
+    if not qp.begins or qp.halted:
+        return True
+    in_flight = queue.in_flight
+    if in_flight >= qp.packets_in_flight and qp.window_left(in_flight) <= 0:
         return True
     verb = wqe.verb
     if verb.ends_use and _in_use(qp, wqe):
@@ -62,7 +65,8 @@ def _out_of_credits(qp: QueuePair, limit: int) -> bool:
 
     With nothing under way one goes all the same, or a lost word of credits would stop all.
     """
-    return qp.sq.in_flight > 0 and serial.distance(limit, qp.sq.ssn + 1) > 0
+    queue = qp.sq
+    return queue.in_flight > 0 and 0 < (queue.ssn + 1 - limit) % serial.MODULUS < serial.HALF
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:

@@ -102,8 +102,7 @@ def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
 def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     """First and middle packets are full, last ones neither empty nor over-full. IBA 9.7.4.1.6."""
     length = len(request.payload)
-    least = 0 if role.begins else 1
-    fits = least <= length <= qp.mtu if role.ends else length == qp.mtu
+    fits = length <= qp.mtu and (length or role.begins) if role.ends else length == qp.mtu
     if fits or (role.family is SEND and not qp.device.profile.checks_send_lengths):
         return None
     return Fault.LENGTH

@@ -157,17 +157,24 @@ def _read_responded(qp: QueuePair, response: Arrival) -> None:
     wqe = _awaiting(qp, response, Answer.READ)
     if wqe is None:
         return
-    if qp.sq.broken and response.flow.shape.part in (Part.MIDDLE, Part.LAST):
-        retry.ended(qp, wqe, WCStatus.SUCCESS)
-        qp.fail()
+    if qp.sq.broken and not _begins_anew(qp, wqe, response):
         return
-    qp.sq.broken = False
     left = wqe.packets - wqe.answered
     wanted = min(wqe.length - wqe.answered * qp.mtu, qp.mtu) if wqe.places else 0
     if (left == 1) is not _ends(response) or len(response.payload) != wanted:
         retry.ended(qp, wqe, WCStatus.BAD_RESP_ERR)
         return
     _place(qp, wqe, wqe.answered * qp.mtu, response.payload)
+
+
+def _begins_anew(qp: QueuePair, wqe: Wqe, response: Arrival) -> bool:
+    """Whether a response begins a READ or part of it; by a mistake of Linux, others end it."""
+    qp.sq.broken = False
+    if response.flow.shape.part in (Part.FIRST, Part.ONLY):
+        return True
+    retry.ended(qp, wqe, WCStatus.SUCCESS)
+    qp.fail()
+    return False
 
 
 def _ends(response: Arrival) -> bool:

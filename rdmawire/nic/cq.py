@@ -84,14 +84,14 @@ class CompletionQueue:
 
         ``solicited`` says that its message came with the solicited event bit.
         """
-        held = self._held
-        if len(held) >= self._room:
+        before = len(self._held)
+        if before >= self._room:
             self._overrun()
             return 0
-        held.append(completion)
+        self._held.append(completion)
         if self._armed:
             self._tell(now, solicited or completion.status != 0)
-        return self.polled + len(held)
+        return self.polled + before + 1
 
     def poll(self, most: int) -> list[WorkCompletion]:
         """The oldest completions, ``most`` (0 or more) of them at most. ibv_poll_cq(3)."""

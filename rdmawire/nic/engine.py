@@ -46,10 +46,12 @@ class Nic(Verbs):
         if now.__class__ is not int or frame.__class__ is not bytes:
             check_time(now)
             frame = as_bytes("frame", frame)
-        outer, thread = self._thread, get_ident()
-        if outer is not None and outer != thread:
+        thread = get_ident()  # first: behind a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
             raise in_use(self)
-        self._thread = thread
         try:
             device = self.device
             device.now = now
@@ -70,17 +72,23 @@ class Nic(Verbs):
             if not qp.takes_packets:
                 self._turned_away(qp, role)
                 continue
-            if qp.migrating:
-                heard(qp, flow)
-            if flow.marked:
-                _marked(qp)
+            if flow.special or qp.watches:
+                self._look_at(qp, role, flow)
             if role is None:
                 complete(qp, arrival)
             else:
-                encapsulation = flow.encapsulation
-                if qp.state is QPState.RTR or encapsulation is not qp.request_encapsulation:
-                    self._hear_peer(qp, encapsulation)
                 respond(qp, role, arrival)
+
+    def _look_at(self, qp: QueuePair, role: Role | None, flow: Flow) -> None:
+        """Use what a packet says before its transport headers, and that it came at all."""
+        if qp.migrating:
+            heard(qp, flow)
+        if flow.marked:
+            _marked(qp)
+        encapsulation = flow.encapsulation
+        unknown = qp.state is QPState.RTR or encapsulation is not qp.request_encapsulation
+        if role is not None and unknown:
+            self._hear_peer(qp, encapsulation)
 
     def _turned_away(self, qp: QueuePair, role: Role | None) -> None:
         """A packet came that the queue pair does not take in its state."""

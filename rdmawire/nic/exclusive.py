@@ -1,8 +1,8 @@
 """One thread at a time: an adapter that two threads use at once is refused, not corrupted.
 
 There is no lock: who has several threads has one of its own. ``_thread`` is the thread that is
-inside, which may come in again. Between reading and setting it CPython does not switch threads, so
-two that come together are found out.
+inside, which may come in again. Nothing is called between reading and setting it, so CPython does
+not switch threads there, and two that come together are found out.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,12 @@ def one_thread(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def entered(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outer, thread = self._thread, get_ident()
-        if outer is not None and outer != thread:
+        thread = get_ident()  # first: behind a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
             raise in_use(self)
-        self._thread = thread
         try:
             return method(self, *args, **kwargs)
         finally:

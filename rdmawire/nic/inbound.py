@@ -102,12 +102,18 @@ class ReadResponse:
         """The bytes of the next response; ``MemoryFault`` where they may not be read any more."""
         offset = self.sent * mtu
         length = min(mtu, self.target.length - offset)
-        kept = self.kept.get(serial.add(self.psn, self.sent)) if self.kept else None
+        if self.kept or self.whole is not None:
+            kept = self._kept_payload(offset, length)
+            if kept is not None:
+                return kept
+        return self.target.read(offset, length) if length else b""
+
+    def _kept_payload(self, offset: int, length: int) -> bytes | None:
+        """What was kept of the next response, if anything was, and may be told still."""
+        kept = self.kept.get(serial.add(self.psn, self.sent))
         if kept is not None and len(kept) >= length and (self.whole or self.target.holds):
             return kept[:length]
-        if self.whole is not None:
-            return self.whole[offset : offset + length]
-        return self.target.read(offset, length) if length else b""
+        return None if self.whole is None else self.whole[offset : offset + length]
 
     def packets_kept(self, mtu: int) -> int:
         """How many responses' payloads it keeps."""

@@ -111,8 +111,8 @@ def _refuse(qp: QueuePair, wr: SendWR) -> None:
     raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
 
 
-class _CheckFit:
-    """Checks that the work has only what means something for its opcode and service.
+class _Usage:
+    """What means something for one opcode in one service: work has nothing else.
 
     ``flags`` are the send flags that do; ``unused`` names memory and objects that do not. Numbers
     that are not used are left alone, as in the unions of ibv_send_wr.
@@ -121,19 +121,28 @@ class _CheckFit:
     def __init__(self, flags: int, unused: tuple[str, ...]) -> None:
         self.misfits = ~flags
         self.unused = unused
-        self.uses_memory = "sges" not in unused
-        self.given = itemgetter(*map(SendWR._fields.index, unused))
-        self.nothing = tuple(SendWR._field_defaults[name] for name in unused)
+        self.check = self._check_nothing if "sges" in unused else self._check_memory
+        rare = sorted({*unused, "inline"})
+        self.rare_flags = ~flags | INLINE
+        self.rare = itemgetter(*map(SendWR._fields.index, rare))
+        self.nothing = tuple(SendWR._field_defaults[name] for name in rare)
 
-    def __call__(self, qp: QueuePair, wr: SendWR) -> None:
-        if wr.flags & self.misfits or self.given(wr) != self.nothing:
-            _check_flags(qp, wr, wr.flags & self.misfits)
-            _check_unused(qp, wr, self.unused)
-        if self.uses_memory:
+    def _check_nothing(self, qp: QueuePair, wr: SendWR) -> None:
+        """``VerbsError`` EINVAL for what is not used, where that is memory, too."""
+        if wr.flags & self.rare_flags or self.rare(wr) != self.nothing:
+            self._check_use(qp, wr)
+
+    def _check_memory(self, qp: QueuePair, wr: SendWR) -> None:
+        """``VerbsError`` EINVAL for what is not used, and for memory that cannot be."""
+        if wr.flags & self.rare_flags or self.rare(wr) != self.nothing:
+            self._check_use(qp, wr)
             if wr.inline or wr.flags & INLINE:
                 _check_inline(qp, wr)
-            else:
-                check_sges(wr.sges, qp.cap.max_send_sge)
+        check_sges(wr.sges, qp.cap.max_send_sge)
+
+    def _check_use(self, qp: QueuePair, wr: SendWR) -> None:
+        _check_flags(qp, wr, wr.flags & self.misfits)
+        _check_unused(qp, wr, self.unused)
 
 
 def _check_flags(qp: QueuePair, wr: SendWR, misfits: int) -> None:
@@ -172,7 +181,7 @@ def _check_inline(qp: QueuePair, wr: SendWR) -> None:
     if not wr.flags & INLINE:
         raise VerbsError(f"{len(wr.inline)} octets inline without SendFlags.INLINE", EINVAL)
     check_kind("inline", wr.inline, bytes)
-    check_sges(wr.sges, qp.cap.max_send_sge)
+    check_sges(wr.sges, qp.cap.max_send_sge)  # before they are added up
     if wr.inline and wr.sges:
         raise VerbsError("both inline and sges say what to send: one of them must", EINVAL)
     found = _length(wr)
@@ -273,7 +282,7 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
     verb = VERBS[opcode]
     return (
         *((_check_known,) if verb.only in _LATE else ()),
-        _CheckFit(_flags_for(service, verb), _unused(verb, headers, opcode)),
+        _Usage(_flags_for(service, verb), _unused(verb, headers, opcode)).check,
         *((_Fits(widths),) if widths else ()),
         *((_check_eight,) if opcode in _OF_EIGHT else ()),
         *((_check_handle,) if DETH in headers else ()),

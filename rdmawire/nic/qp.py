@@ -127,6 +127,7 @@ class QueuePair:
         "takes_packets",
         "type",
         "unasked",
+        "watches",
         "ways_to_peer",
         "xrc_domain",
     )
@@ -144,6 +145,7 @@ class QueuePair:
         grh = kind is QPType.UD or device.profile.receives_have_grh
         self.receive_flags = WCFlags.GRH.value if grh else 0
         self.inbound = Inbound()
+        self.request_encapsulation, self.migrating = PLAIN, False
         self.enter(QPState.RESET)
         self.attributes = QPAttributes(cap=init.cap)
         self.sq = SendQueue()
@@ -151,7 +153,6 @@ class QueuePair:
         self.send_slots = Slots(device.profile)
         self.recv_slots = Slots(device.profile)
         self.seal = self.response_seal = Seal((), BTH())
-        self.request_encapsulation = PLAIN
         self.patience = Patience(device, self)
         self.page_wait = PageWait(device, self)
         self.governor: Governor | None = None
@@ -214,8 +215,14 @@ class QueuePair:
         self.state = state
         self.conduct = conduct = CONDUCT[state]
         self.takes_packets, self.sends, self.begins = conduct.packets, conduct.send, conduct.begin
+        self._choose_watch()
         if conduct.answers is not Answers.ALL:
             self.inbound.fall_silent(final=conduct.answers is Answers.FINAL)
+
+    def _choose_watch(self) -> None:
+        """``watches``: whether any packet's path, or that a request came, may change anything."""
+        plain = self.request_encapsulation is PLAIN
+        self.watches = self.migrating or self.state is QPState.RTR or not plain
 
     def take_attributes(self) -> None:
         """Unpack the attributes that every packet needs."""
@@ -237,6 +244,7 @@ class QueuePair:
         self._take_encapsulation()
         migrates = self.device.profile.migrates
         self.migrating = migrates and now.path_mig_state != MigrationState.MIGRATED
+        self._choose_watch()
         handles = (now.ah, now.alt_ah if self.migrating else None)
         self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
 
@@ -246,6 +254,7 @@ class QueuePair:
             return
         self.request_encapsulation = request
         self._take_encapsulation()
+        self._choose_watch()
 
     def _take_encapsulation(self) -> None:
         """Make ready what seals responses."""
@@ -393,20 +402,24 @@ class QueuePair:
 
     def complete_send(self, wqe: Wqe, status: WCStatus) -> None:
         """Complete work, if it failed or asked for it. IBA 10.7.3.1."""
+        verb = wqe.verb
         if status:
             self._count_failed(wqe, status)
-        else:
-            self.counters.rdma_sends += wqe.verb.is_send
+        elif verb.is_send:
+            self.counters.rdma_sends += 1
+        slots = self.send_slots
         if not (status or self.signal_all or wqe.flags & SIGNALED):
-            self.send_slots.completed_unseen()
+            slots.unreported += 1
             return
-        fields = (wqe.wr.wr_id, status, wqe.verb.completion, 0, wqe.length, 0, 0, self.number)
+        fields = (wqe.wr.wr_id, status, verb.completion, 0, wqe.length, 0, 0, self.number)
         cq = self.send_cq
         position = cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
-        if position:
-            self.send_slots.reported(cq, position)
-        else:
+        if not position:
             self.lose()
+            return
+        if slots.unreported:
+            slots.report_silent(cq, position)
+        slots.reports[cq].append(position)
 
     def _count_failed(self, wqe: Wqe, status: WCStatus) -> None:
         """Count work that ended in an error."""
@@ -433,7 +446,7 @@ class QueuePair:
             self.lose()
             return False
         slots = self.recv_slots if self.srq is None else self.srq.slots
-        slots.reported(cq, position)
+        slots.reports[cq].append(position)
         return True
 
     @property

@@ -61,13 +61,10 @@ def _place(
     taken = 0
     for psn in serial.numbers(qp.inbound.epsn, fits):
         frame = frames[start + taken]
-        try:
-            rest = memoryview(frame)[word:]
-        except TypeError:
+        if frame.__class__ is not bytes or len(frame) != end:
             break  # taken in alone, what is no octets is refused
-        if len(frame) != end or frame[:word] != head or rest[:4] != pack_word(psn):
-            break
-        if crc32(rest, crc) != RESIDUE:
+        rest = memoryview(frame)[word:]
+        if frame[:payload] != head + pack_word(psn) or crc32(rest, crc) != RESIDUE:
             break
         try:
             write(offset, rest[first:last])

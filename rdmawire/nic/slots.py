@@ -5,11 +5,11 @@ or of a later one, is polled. Work whose success is not signalled is known to be
 completion alone, so a queue in which nothing is signalled fills up for good, as with mlx5. A
 profile may free a slot as soon as its work completes (:attr:`Profile.frees_slots_at_poll`).
 
-Polling costs nothing for this: a completion queue counts what was polled, and what that freed is
-worked out when a queue seems to be full.
+Neither completing nor polling does more for this than note one number: a completion queue counts
+what was polled, and what that freed is worked out when a queue seems to be full.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.profile import Profile
@@ -18,12 +18,13 @@ from rdmawire.nic.profile import Profile
 class Slots:
     """The slots of one work queue that are in use.
 
-    ``held`` counts them, as far as was worked out: :meth:`reclaim` brings it up to date.
-    ``unreported`` counts work that completed without a completion since the last one.
-    ``_reports`` has, for each slot, the position of the completion that frees it.
+    ``held`` counts them, as of the last :meth:`reclaim`, and those taken since. ``reports`` has,
+    for each slot whose work completed, the position (:attr:`CompletionQueue.polled`) of the
+    completion that frees it. ``unreported`` counts work that completed without a completion since
+    the last one.
     """
 
-    __slots__ = ("_at_poll", "_reports", "held", "unreported")
+    __slots__ = ("_at_poll", "held", "reports", "unreported")
 
     def __init__(self, profile: Profile) -> None:
         self._at_poll = profile.frees_slots_at_poll
@@ -32,37 +33,25 @@ class Slots:
     def clear(self) -> None:
         """Free all: the queue is empty, and what is in completion queues frees nothing."""
         self.held = self.unreported = 0
-        self._reports: dict[CompletionQueue, deque[int]] = {}
+        self.reports: defaultdict[CompletionQueue, deque[int]] = defaultdict(deque)
 
-    def reported(self, cq: CompletionQueue, position: int) -> None:
-        """Work completed, with the completion of this ``position`` among all of ``cq``."""
-        if not self._at_poll:
-            self.held -= 1
-            return
-        reports = self._reports.get(cq)
-        if reports is None:
-            reports = self._reports[cq] = deque()
-        if self.unreported:
-            reports.extend([position] * self.unreported)
-            self.unreported = 0
-        reports.append(position)
-
-    def completed_unseen(self) -> None:
-        """Work completed without a completion."""
-        if self._at_poll:
-            self.unreported += 1
-        else:
-            self.held -= 1
+    def report_silent(self, cq: CompletionQueue, position: int) -> None:
+        """Work that completed without a completion is freed with this one of ``cq``."""
+        self.reports[cq].extend([position] * self.unreported)
+        self.unreported = 0
 
     def reclaim(self) -> int:
         """Free the slots whose completions were polled; how many are held still."""
-        for cq, reports in self._reports.items():
-            polled = cq.polled
-            while reports and reports[0] <= polled:
+        if not self._at_poll:
+            self.held -= self.unreported
+            self.unreported = 0
+        for cq, reports in self.reports.items():
+            freed = cq.polled if self._at_poll else cq.polled + len(cq)
+            while reports and reports[0] <= freed:
                 reports.popleft()
                 self.held -= 1
         return self.held
 
     def unpolled(self) -> int:
         """Completions that wait to be polled, as of the last :meth:`reclaim`."""
-        return sum(len(set(reports)) for reports in self._reports.values())
+        return sum(len(set(reports)) for reports in self.reports.values())

@@ -101,8 +101,8 @@ class SharedReceiveQueue:
 
         A device that frees slots without a poll does so when a receive is taken.
         """
-        at_poll = self._profile.frees_slots_at_poll
-        return self.max_wr - (self.slots.reclaim() if at_poll else len(self._held))
+        held = self.slots.reclaim()
+        return self.max_wr - (held if self._profile.frees_slots_at_poll else len(self._held))
 
     def _fullness(self) -> str:
         """What holds its slots."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from isal.isal_zlib import crc32
 
 from rdmawire.errors import WireError
-from rdmawire.nic.encapsulation import encapsulation_of, origin_of
+from rdmawire.nic.encapsulation import PLAIN, encapsulation_of, origin_of
 from rdmawire.nic.head import HEAD_OF_BTH, HEAD_SIZES, MOST_HEADS, tagged_size, word_offset
 from rdmawire.nic.seal import ACKREQ, state_behind
 from rdmawire.wire import roce
@@ -84,6 +84,7 @@ class Flow:
     ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
     opcode, or with a payload that their operation does not have: all behind the BTH is payload.
     ``origin`` is what completions of datagrams say of the link (:func:`origin_of`).
+    ``special`` ones are marked, tagged or RoCE: the path of each is looked at.
     ``headers_twice`` says that the ICRC covers the headers twice.
     ``ways`` is for the engine: who takes them, by which row.
     """
@@ -100,6 +101,7 @@ class Flow:
         "runs",
         "shape",
         "solicited",
+        "special",
         "ways",
     )
 
@@ -118,6 +120,7 @@ class Flow:
         self.marked = bth.opcode != Opcode.CNP and any(
             isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers
         )
+        self.special = self.marked or self.encapsulation is not PLAIN
         self.runs = self.shape.part is Part.MIDDLE and not self.marked
         self.ways: tuple[tuple[QueuePair, Role | None], ...] = ()
 
@@ -173,6 +176,7 @@ class Unsealer:
         self._take_raw = take_raw
         self._drops = drops
         self._flows: dict[bytes, Flow] = {}
+        self._size = 0  # of the head seen last: most frames are built as the one before
 
     def forget(self) -> None:
         """Check every head anew: the port's addresses changed."""
@@ -180,7 +184,11 @@ class Unsealer:
 
     def flow_of(self, frame: bytes) -> Flow | None:
         """What the head of a frame says; ``None`` where the frame was dropped, and counted."""
-        size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
+        return self._flows.get(frame[: self._size]) or self._find(frame)
+
+    def _find(self, frame: bytes) -> Flow | None:
+        """The flow of a frame whose head may have another size than that before it."""
+        self._size = size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
         return self._flows.get(frame[:size]) or self._admit(frame, size)
 
     def unseal(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
@@ -189,8 +197,7 @@ class Unsealer:
         ``flow`` is what :meth:`flow_of` found, if it was asked before.
         """
         if flow is None:
-            size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
-            flow = self._flows.get(frame[:size]) or self._admit(frame, size)
+            flow = self._flows.get(frame[: self._size]) or self._find(frame)
             if flow is None:
                 return None
         read, start, payload, pad, end, crc = flow.layout

@@ -351,10 +351,12 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if now.__class__ is not int:
             check_time(now)
-        outer, thread = self._thread, get_ident()
-        if outer is not None and outer != thread:
+        thread = get_ident()  # first: behind a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
             raise in_use(self)
-        self._thread = thread
         try:
             self.device.now = now
             for wr in each("work", work):
@@ -367,10 +369,12 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if now.__class__ is not int:
             check_time(now)
-        outer, thread = self._thread, get_ident()
-        if outer is not None and outer != thread:
+        thread = get_ident()  # first: behind a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
             raise in_use(self)
-        self._thread = thread
         try:
             self.device.now = now
             for wr in each("work", work):

@@ -68,12 +68,17 @@ def check_sges(sges: tuple[Sge, ...], most: int) -> None:
         raise VerbsError(f"sges is {shown(sges)}, neither a tuple nor a list", EINVAL)
     if len(sges) > most:
         raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
-    for sge in sges:
-        address, length, lkey = sge
-        bits = address | length | lkey  # of all three at once: every piece of work comes here
-        if (length | lkey) >> 32 or bits >> 64 or bits.__class__ is not int:
-            place, pieces = sges.index(sge), ", ".join(map(shown, sge))
+    for address, length, lkey in sges:
+        bits = address >> 32 | length | lkey  # at once: every piece of work comes here
+        if bits >> 32 or bits.__class__ is not int:
+            place, pieces = _place_of(sges, (address, length, lkey))
             raise VerbsError(f"SGE {place}: address, length, lkey {pieces}: no such range", EINVAL)
+
+
+def _place_of(sges: tuple[Sge, ...], sge: tuple[int, int, int]) -> tuple[int, str]:
+    """Which of the pieces this is, and what it has."""
+    place = next(index for index, other in enumerate(sges) if tuple(other) == sge)
+    return place, ", ".join(map(shown, sge))
 
 
 class BindMW(NamedTuple):
