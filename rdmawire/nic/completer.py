@@ -35,10 +35,10 @@ def complete(qp: QueuePair, response: Arrival) -> None:
 
 
 def _stale(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
-    """A ghost, unless it repeats the last ACK to tell of credits. IBA 9.7.5.1.2, 9.7.7.2.4.
+    """Take credits from a repeated ACK, or drop a stale response. IBA 9.7.5.1.2, 9.7.7.2.4.
 
-    The last ACK may be from before READs and atomics, which an ACK unasked must not cover; so an
-    older one counts if it tells of more credits than are known.
+    An unsolicited ACK covers no READ or atomic, so its PSN may be older than that of the last
+    ACK: it counts if it grants more credits than are known.
     """
     if Bug.OLD_ACK_BREAKS_READ in qp.device.profile.bugs:
         _break_off(qp, response)
@@ -50,7 +50,7 @@ def _stale(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
 
 
 def _break_off(qp: QueuePair, response: Arrival) -> None:
-    """A mistake of Linux: after an ACK, the responses to a READ have to begin anew."""
+    """Note an ACK between the responses to a READ: ``Bug.OLD_ACK_BREAKS_READ``."""
     wqe = qp.sq.oldest()
     if wqe is not None and wqe.answered and response.flow.bth.opcode == Opcode.RC_ACKNOWLEDGE:
         qp.sq.broken = True
@@ -71,7 +71,7 @@ def _take_credits(qp: QueuePair, aeth: AETH) -> None:
 
 
 def _tells_more(qp: QueuePair, aeth: AETH) -> bool:
-    """Whether an ACK tells of more credits than are known: of receives, none is taken back."""
+    """Whether an ACK grants more credits than are known; credits are never taken back."""
     if qp.credit_limit is None or aeth.ack != Ack.ACK or aeth.value == NO_CREDITS:
         return False
     return serial.is_before(qp.credit_limit, serial.add(aeth.msn, CREDITS[aeth.value]))
@@ -146,7 +146,7 @@ def _acknowledged(qp: QueuePair, response: Arrival) -> None:
 
 
 def _complete_unanswered(qp: QueuePair, response: Arrival) -> None:
-    """A mistake of Linux: an ACK stands for the last response to a READ or atomic."""
+    """Take an ACK for the last response to a READ or atomic: ``Bug.ACK_COMPLETES_READ``."""
     wqe = qp.sq.oldest() if settle(qp, response.psn) else None
     if wqe is not None and wqe.verb.takes_resource and wqe.last_psn == response.psn:
         qp.sq.acknowledge(wqe, 1)

@@ -23,11 +23,11 @@ _PERIOD = Bounds(0, lambda profile: profile.max_cq_period)
 
 
 class CompletionQueue:
-    """A queue for ``cqe`` completions; events go to ``sink``. ``polled`` counts those taken.
+    """A queue for ``cqe`` completions; events go to ``sink``.
 
-    ``qps`` and ``srqs`` are the numbers of the queue pairs, and of the shared receive queues of
-    XRC, that complete here. ``VerbsError`` EINVAL for a size beyond the profile's limit
-    (ibv_create_cq(3)).
+    ``polled`` counts the completions that were polled. ``qps`` and ``srqs`` are the numbers of the
+    queue pairs, and of the shared receive queues of XRC, that complete here. ``VerbsError`` EINVAL
+    for a size beyond the profile's limit (ibv_create_cq(3)).
     """
 
     __slots__ = (
@@ -80,7 +80,9 @@ class CompletionQueue:
         return f"<CQ {self.number}: {state}>"
 
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
-        """Take a completion; its position, as :attr:`polled` counts, or 0 when it is lost.
+        """Queue a completion. Return its number, from 1 on, or 0 if the queue is overrun.
+
+        It was polled once :attr:`polled` reaches that number.
 
         ``solicited`` says that its message came with the solicited event bit.
         """

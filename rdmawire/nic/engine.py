@@ -39,7 +39,7 @@ BURST = 64
 
 @one_thread_at_a_time("receive")
 class Nic(Verbs):
-    """One port of an adapter. ``VerbsError`` EBUSY for a thread that calls while another does."""
+    """One port of an adapter. Raises ``VerbsError`` EBUSY in a second thread inside it."""
 
     def receive(self, frame: bytes, now: int) -> None:
         """Take in one Ethernet frame, without its FCS."""
@@ -91,7 +91,7 @@ class Nic(Verbs):
             self._hear_peer(qp, encapsulation)
 
     def _turned_away(self, qp: QueuePair, role: Role | None) -> None:
-        """A packet came that the queue pair does not take in its state."""
+        """Drop a packet that the queue pair does not accept in its state."""
         self.device.drops[Drop.QP_STATE] += 1
         if role is not None and role is not CONGESTION:
             qp.flush_late()
@@ -120,7 +120,7 @@ class Nic(Verbs):
                 taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
                 if taken:
                     index += taken
-                    octets += taken * len(frame)  # all of a run are as long
+                    octets += taken * len(frame)  # the frames of a run have one length
                     continue
                 arrival = None if flow is None else unseal(frame, flow)
                 if arrival is not None:
@@ -205,7 +205,7 @@ class Nic(Verbs):
         return events.popleft() if events else None
 
     def _hear_peer(self, qp: QueuePair, encapsulation: Encapsulation) -> None:
-        """The peer talks before we know that it is ready (IBA 11.6.3.1), or in another way."""
+        """Note a request in RTR (IBA 11.6.3.1), or one in another encapsulation."""
         qp.answer_in(encapsulation)
         if qp.state is QPState.RTR and not qp.established:
             qp.established = True
@@ -246,7 +246,7 @@ def _role(qp: QueuePair, flow: Flow) -> Role | None:
 
 
 def _marked(qp: QueuePair) -> None:
-    """A packet with the mark Congestion Experienced came: count it, and owe a CNP."""
+    """Count a packet marked Congestion Experienced, and have a CNP sent."""
     qp.counters.np_ecn_marked_roce_packets += 1
     if qp.notifier is not None:
         qp.notifier.marked(qp)

@@ -1,8 +1,8 @@
-"""One thread at a time: an adapter that two threads use at once is refused, not corrupted.
+"""Detects a second thread inside an adapter, and refuses it.
 
-There is no lock: who has several threads has one of its own. ``_thread`` is the thread that is
-inside, which may come in again. Nothing is called between reading and setting it, so CPython does
-not switch threads there, and two that come together are found out.
+There is no lock: a program with several threads needs one of its own. ``_thread`` is the thread
+that is inside, which may enter again. Nothing is called between reading and setting it, so CPython
+does not switch threads there, and two threads that enter at once are detected.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ C = TypeVar("C", bound=type)
 
 
 def in_use(what: object) -> VerbsError:
-    """The refusal of a second thread."""
+    """The error for a second thread inside ``what``."""
     name = type(what).__name__
     return VerbsError(f"another thread is inside this {name}: let one in at a time", EBUSY)
 
 
 def one_thread(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that refuses a second thread while one is inside: ``VerbsError`` EBUSY."""
+    """Wrap a method to raise ``VerbsError`` EBUSY in a second thread while one is inside."""
 
     @wraps(method)
     def entered(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -43,7 +43,7 @@ def one_thread(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_thread_at_a_time(*but: str) -> Callable[[C], C]:
-    """Have all public methods and setters of a class refuse a second thread, ``but`` these."""
+    """Wrap all public methods and setters of a class with :func:`one_thread`, ``but`` these."""
 
     def decorate(cls: C) -> C:
         for name, member in list(vars(cls).items()):

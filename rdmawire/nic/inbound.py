@@ -70,9 +70,9 @@ class ReadResponse:
 
     ``psn`` is the first response's, ``msn`` counts the messages up to this one. A ``resumed`` READ
     began in the middle of an earlier one; one that is ``replayed`` was answered in full before.
-    ``kept`` has the payloads, by PSN, of responses whose memory changed since, ``all_kept`` says
-    that those are all; ``whole`` is all it asked for, where the peer took the key back
-    (:mod:`rdmawire.nic.snapshot`).
+    ``kept`` has the payloads, by PSN, of responses whose memory changed since; ``all_kept`` says
+    that no response lacks one. ``whole`` is the payload of all responses, kept when the peer
+    invalidated the key (:mod:`rdmawire.nic.snapshot`).
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class ReadResponse:
         self.whole: bytes | None = None
 
     def payload(self, mtu: int) -> bytes | memoryview:
-        """The bytes of the next response; ``MemoryFault`` where they may not be read any more."""
+        """The bytes of the next response; ``MemoryFault`` if they can no longer be read."""
         offset = self.sent * mtu
         length = min(mtu, self.target.length - offset)
         if self.kept or self.whole is not None:
@@ -120,7 +120,7 @@ class ReadResponse:
         return len(self.kept) + -(-len(self.whole or b"") // mtu)
 
     def keep(self, index: int, mtu: int) -> bool:
-        """Have a response say what memory holds now, unless it does; whether it is kept newly."""
+        """Keep what memory now holds of response ``index``; ``False`` if nothing new was kept."""
         psn = serial.add(self.psn, index)
         if psn in self.kept:
             return False
@@ -175,8 +175,8 @@ class Inbound:
     counts the CNPs owed. ``epsn`` is the PSN expected, ``msn`` the number of messages done;
     ``refused`` says that the expected packet was refused, and what comes behind it need not be (one
     NAK for each gap). ``reads`` counts the READs whose responses are owed; before anything changes
-    memory under them, they keep what they need of it. ``starved`` says that the peer was told of
-    no receives.
+    memory under them, they keep what they need of it. ``starved`` says that the last ACK granted
+    no credits. ``parting`` says that the last answer owed is what ended the queue pair.
     ``recv`` is the receive in use, ``target`` what the key of the request in hand allows,
     ``denied`` what the last key that did not allow its request was asked for. ``response_end`` is
     the PSN behind the last READ or atomic, ``before_responses`` the last PSN before it that an ACK
@@ -227,7 +227,7 @@ class Inbound:
         self.denied: Denied | None = None
 
     def fall_silent(self, *, final: bool = False) -> None:
-        """Owe no answer any more; ``final``: but a NAK that ended the queue pair, and before it."""
+        """Discard all answers; with ``final`` those stay that end in what ended the queue pair."""
         self.cnps_due = 0
         self.starved = False
         if not (final and self.parting):
@@ -296,7 +296,7 @@ class Inbound:
     def move_past(self, packets: int, *, by_ack: bool = False) -> None:
         """Expect the PSN behind a READ or atomic that has this many response ``packets``.
 
-        One that counts as answered ``by_ack`` may be what a later ACK is for.
+        With ``by_ack`` a later ACK may have its PSN, as with Linux (:attr:`Profile.acks_newest`).
         """
         before = self.ack_psn
         self.epsn = serial.add(self.epsn, packets)
@@ -307,7 +307,7 @@ class Inbound:
         """Acknowledge a SEND or WRITE that came again with this ``psn``.
 
         The ACK is for the newest packet done, but for nothing from the next READ or atomic on: the
-        peer may have lost the response, and an ACK with its PSN is taken for the response by some.
+        peer may have lost the response, and Linux takes an ACK with its PSN for the response.
         A pending answer to anything behind ``psn`` acknowledges it as well. IBA 9.7.5.1.2,
         9.7.5.1.4.
         """
@@ -320,23 +320,23 @@ class Inbound:
             self.owed.append(Acknowledge(serial.add(response, -1), self.msn))
 
     def acknowledge_newest(self) -> None:
-        """Acknowledge the last request that an ACK answers; one ACK of it that waits is enough."""
+        """Acknowledge the last request that an ACK answers, unless that ACK is pending."""
         if self.epsn != self.response_end:
             self.ack_due = True
         elif not self._acknowledges(self.ack_psn):
             self.owed.append(Acknowledge(self.ack_psn, self.msn))
 
     def acknowledge_unasked(self) -> None:
-        """Tell of credits with an ACK that no request asked for. IBA 9.7.7.2.4.
+        """Grant credits with an unsolicited ACK. IBA 9.7.7.2.4.
 
-        It covers no READ or atomic, as in :meth:`acknowledge_again`; a pending response tells of
+        It covers no READ or atomic, as in :meth:`acknowledge_again`; a pending response grants the
         credits itself.
         """
         if all(isinstance(answer, Acknowledge) for answer in self.owed):
             self.acknowledge_newest()
 
     def _acknowledges(self, psn: int, ack: Ack = Ack.ACK, value: int = 0) -> bool:
-        """Whether an ACK or NAK of this PSN that says this waits already."""
+        """Whether an equal ACK or NAK of this PSN is pending."""
         waiting = (answer for answer in self.owed if isinstance(answer, Acknowledge))
         return any(answer.says(psn, ack, value) for answer in waiting)
 

@@ -44,9 +44,9 @@ from rdmawire.wire.opcode import Operation
 
 
 def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
-    """The work as it is queued, its inline bytes copied from memory.
+    """Check work, and return it with its inline bytes copied from memory.
 
-    ``VerbsError`` for work that the queue pair does not take; it says what was found.
+    ``VerbsError`` for work that the queue pair does not accept.
     """
     if not qp.conduct.post_send:
         raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
@@ -61,7 +61,7 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
 
 
 def _full_of_sends(qp: QueuePair) -> str:
-    """What holds the slots of a send queue, and what frees them."""
+    """The error text for a full send queue: what holds its slots, and what frees them."""
     under_way, slots = len(qp.sq), qp.send_slots
     silent = slots.held - under_way - slots.unpolled()
     reason = f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)"
@@ -74,9 +74,9 @@ def _full_of_sends(qp: QueuePair) -> str:
 
 
 def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
-    """Inline work with the bytes that its SGEs name now, read by the processor: no key counts.
+    """Inline work with the bytes of its SGEs, which the CPU reads: no key is checked.
 
-    ``VerbsError`` EFAULT where no memory is, as the caller's own read would fault.
+    ``VerbsError`` EFAULT where there is no memory, as a read of the caller's would fault.
     """
     read = qp.device.space.read
     try:
@@ -112,10 +112,10 @@ def _refuse(qp: QueuePair, wr: SendWR) -> None:
 
 
 class _Usage:
-    """What means something for one opcode in one service: work has nothing else.
+    """The flags, memory and objects that one opcode in one service uses: work has no others.
 
-    ``flags`` are the send flags that do; ``unused`` names memory and objects that do not. Numbers
-    that are not used are left alone, as in the unions of ibv_send_wr.
+    ``flags`` are the send flags in use; ``unused`` names the fields of memory and objects that are
+    not. Unused numbers are ignored, as in the unions of ibv_send_wr.
     """
 
     def __init__(self, flags: int, unused: tuple[str, ...]) -> None:
@@ -183,7 +183,7 @@ def _check_inline(qp: QueuePair, wr: SendWR) -> None:
     check_kind("inline", wr.inline, bytes)
     check_sges(wr.sges, qp.cap.max_send_sge)  # before they are added up
     if wr.inline and wr.sges:
-        raise VerbsError("both inline and sges say what to send: one of them must", EINVAL)
+        raise VerbsError("inline and sges are both given: use one of them", EINVAL)
     found = _length(wr)
     if found > qp.cap.max_inline_data:
         raise VerbsError(f"{found} bytes inline, max_inline_data {qp.cap.max_inline_data}", EINVAL)
@@ -263,13 +263,13 @@ _OF_REGISTRATION = (Region, FastRegistration)
 
 
 def _check_known(qp: QueuePair, wr: SendWR) -> None:
-    """Refuse work that this device does not know."""
+    """Refuse work that the device does not support."""
     if VERBS[wr.opcode].only in qp.device.profile.unsupported:
         _refuse(qp, wr)
 
 
 _LATE = (Operation.FLUSH, Operation.ATOMIC_WRITE)
-"""Operations that a device may not know: they came with annex A19."""
+"""Operations of annex A19, which a device may not support."""
 
 _Rule = Callable[[QueuePair, SendWR], None]
 
@@ -291,7 +291,7 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
 
 
 def _unused(verb: Verb, headers: tuple[type[Header], ...], opcode: SendOpcode) -> tuple[str, ...]:
-    """The fields of memory and objects that this work has no use for."""
+    """The fields of memory and objects that this work does not use."""
     used = {
         "sges": verb.local is not Local.NONE,
         "inline": verb.local is Local.SOURCE,

@@ -71,8 +71,8 @@ class QueuePair:
     ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
     receives: a shared receive queue has its own (IBA 10.2.9).
     ``halted`` says that no work begins any more: what failed ends in its turn. ``counters`` are
-    those that drivers have: :mod:`rdmawire.nic.hw_counters`. ``answers_ahead`` is how many bytes
-    more of answers than of requests left while both had something to send.
+    those that drivers have: :mod:`rdmawire.nic.hw_counters`. ``answers_ahead`` is the bytes of
+    responses minus those of requests that were sent while both were pending.
     """
 
     __slots__ = (
@@ -174,7 +174,7 @@ class QueuePair:
 
     @property
     def cnps(self) -> int:
-        """CNPs that came."""
+        """CNPs received."""
         return self.counters.rp_cnp_handled + self.counters.rp_cnp_ignored
 
     def acquire(self) -> None:
@@ -198,7 +198,7 @@ class QueuePair:
             queue.qps.discard(self.number)
 
     def govern(self, governor: "Governor | None") -> None:
-        """Have this say how fast to send, and no longer the one before."""
+        """Replace the rate control; with ``None`` the queue pair sends at the rate of the link."""
         if self.governor is not None:
             self.governor.stop()
         self.governor = governor
@@ -211,7 +211,7 @@ class QueuePair:
     # The state, and attributes as packets need them.
 
     def enter(self, state: QPState) -> None:
-        """Be in a state, and do what its row of :data:`CONDUCT` says from now on."""
+        """Enter a state, and apply its row of :data:`CONDUCT`."""
         self.state = state
         self.conduct = conduct = CONDUCT[state]
         self.takes_packets, self.sends, self.begins = conduct.packets, conduct.send, conduct.begin
@@ -249,7 +249,7 @@ class QueuePair:
         self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
 
     def answer_in(self, request: Encapsulation) -> None:
-        """Send responses as the newest request came, where the path leaves that open."""
+        """Send responses in the newest request's encapsulation, where the path sets none."""
         if request == self.request_encapsulation:
             return
         self.request_encapsulation = request
@@ -257,7 +257,7 @@ class QueuePair:
         self._choose_watch()
 
     def _take_encapsulation(self) -> None:
-        """Make ready what seals responses."""
+        """Make the seal of responses for the newest request's encapsulation."""
         now, request = self.attributes, self.request_encapsulation
         self.response_seal = self.seal
         if now.ah is not None and request is not PLAIN:
@@ -301,10 +301,9 @@ class QueuePair:
         return self.seals[key]
 
     def pkey_index_of(self, pkey: int) -> int | None:
-        """The place in the port's table of this queue pair's P_Key that one of a packet matches.
+        """Index, in the port's table, of the P_Key that ``pkey`` of a packet matches, or ``None``.
 
-        ``None`` where it matches none: one is compared, by queue pair 1 all of the table
-        (IBA 10.9.4).
+        A queue pair compares its own P_Key, queue pair 1 all of the table. IBA 10.9.4.
         """
         if self.number == GSI_QPN:
             return self.device.pkey_index_of(pkey)
@@ -340,12 +339,12 @@ class QueuePair:
 
     @property
     def _keeps_receives(self) -> bool:
-        """Whether receives posted in ERR wait, by a mistake of the device."""
+        """Whether receives posted in ERR are not flushed at once, by a :class:`Bug`."""
         mistakes = Bug.ERR_KEEPS_RECEIVES, Bug.ERR_FLUSHES_LATE
         return not self.device.profile.bugs.isdisjoint(mistakes)
 
     def flush_late(self) -> None:
-        """Flush the receives that were posted in ERR: a request came."""
+        """Flush receives posted in ERR when a request arrives: ``Bug.ERR_FLUSHES_LATE``."""
         late = Bug.ERR_FLUSHES_LATE in self.device.profile.bugs
         if late and self.state is QPState.ERR:
             self._flush_queue()
@@ -360,16 +359,16 @@ class QueuePair:
         return self.window_left(serial.span(self.sq.unacked_psn, psn))
 
     def window_left(self, in_flight: int) -> int:
-        """How many packets more may go while so many PSNs are not acknowledged."""
+        """How many more packets may be sent while ``in_flight`` PSNs are unacknowledged."""
         if self.device.profile.responses_fill_window:
             return self.packets_in_flight - in_flight
         return self.packets_in_flight - in_flight + self.sq.awaited_responses
 
     def limit_in_flight(self, packets: int) -> None:
-        """Leave so many packets unacknowledged at most.
+        """Leave at most ``packets`` packets unacknowledged.
 
-        Where that is less than the device does, an ACK is asked for with half of them, so that it
-        comes before the other half is sent.
+        If that is below the profile's ``packets_in_flight``, AckReq is set at least every
+        ``packets // 2`` packets, so that an ACK can arrive before the window is full.
         """
         device = self.device.profile
         self.packets_in_flight = packets
@@ -436,7 +435,7 @@ class QueuePair:
         self.report_receive(WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number))
 
     def report_receive(self, completion: WorkCompletion, solicited: bool = False) -> bool:
-        """Complete a receive; ``False`` where that is lost, and the queue pair has failed.
+        """Complete a receive. Return ``False`` if its CQ is overrun: the queue pair has failed.
 
         ``solicited`` says that its message came with the solicited event bit.
         """
@@ -507,7 +506,7 @@ class QueuePair:
             self.device.events.append(LastWQEReached(self.number))
 
     def give_up_receive(self) -> None:
-        """The receive in use never completes: its slot in a shared receive queue is free."""
+        """Free the SRQ slot of the receive in use, which will never complete."""
         if self.srq is not None and self.inbound.recv is not NO_RECEIVE:
             self.srq.give_up()
 

@@ -1,12 +1,12 @@
-"""Slots of work queues: how much may be posted before something completes. IBA 10.8.6.
+"""Slots of work queues: how many work requests a queue holds. IBA 10.8.6.
 
-A send or receive holds its slot until its owner knows that it is done: until the completion of it,
-or of a later one, is polled. Work whose success is not signalled is known to be done by the next
-completion alone, so a queue in which nothing is signalled fills up for good, as with mlx5. A
-profile may free a slot as soon as its work completes (:attr:`Profile.frees_slots_at_poll`).
+A work request holds its slot until its completion, or a later one of the same queue, is polled. An
+unsignaled send has no completion of its own, so a queue in which no send is signaled stays full,
+as with mlx5 (rdma-core, providers/mlx5/cq.c). A profile may free a slot as soon as its work
+completes (:attr:`Profile.frees_slots_at_poll`).
 
-Neither completing nor polling does more for this than note one number: a completion queue counts
-what was polled, and what that freed is worked out when a queue seems to be full.
+Completing and polling only note one number for this: a completion queue counts what was polled, and
+the slots that this freed are counted when a work queue seems to be full.
 """
 
 from collections import defaultdict, deque
@@ -18,10 +18,10 @@ from rdmawire.nic.profile import Profile
 class Slots:
     """The slots of one work queue that are in use.
 
-    ``held`` counts them, as of the last :meth:`reclaim`, and those taken since. ``reports`` has,
-    for each slot whose work completed, the position (:attr:`CompletionQueue.polled`) of the
-    completion that frees it. ``unreported`` counts work that completed without a completion since
-    the last one.
+    ``held`` counts them as of the last :meth:`reclaim`, and those taken since. ``reports`` has, for
+    each slot and by completion queue, the number of the completion that frees it
+    (:meth:`CompletionQueue.push`). ``unreported`` counts unsignaled work that completed since the
+    last completion.
     """
 
     __slots__ = ("_at_poll", "held", "reports", "unreported")
@@ -31,17 +31,17 @@ class Slots:
         self.clear()
 
     def clear(self) -> None:
-        """Free all: the queue is empty, and what is in completion queues frees nothing."""
+        """Free all slots: the queue was emptied, and unpolled completions free nothing more."""
         self.held = self.unreported = 0
         self.reports: defaultdict[CompletionQueue, deque[int]] = defaultdict(deque)
 
     def report_silent(self, cq: CompletionQueue, position: int) -> None:
-        """Work that completed without a completion is freed with this one of ``cq``."""
+        """Free unsignaled work that completed with the completion number ``position`` of ``cq``."""
         self.reports[cq].extend([position] * self.unreported)
         self.unreported = 0
 
     def reclaim(self) -> int:
-        """Free the slots whose completions were polled; how many are held still."""
+        """Free the slots whose completions were polled. Return how many are still held."""
         if not self._at_poll:
             self.held -= self.unreported
             self.unreported = 0
@@ -53,5 +53,5 @@ class Slots:
         return self.held
 
     def unpolled(self) -> int:
-        """Completions that wait to be polled, as of the last :meth:`reclaim`."""
+        """How many completions were not polled as of the last :meth:`reclaim`."""
         return sum(len(set(reports)) for reports in self.reports.values())

@@ -105,12 +105,12 @@ class SharedReceiveQueue:
         return self.max_wr - (held if self._profile.frees_slots_at_poll else len(self._held))
 
     def _fullness(self) -> str:
-        """What holds its slots."""
+        """The error text for a full queue: what holds its slots."""
         taken = self.slots.held - len(self._held)
         return f"max_wr {self.max_wr}, {taken} of them taken and not polled from a CQ"
 
     def give_up(self) -> None:
-        """A receive that was taken never completes."""
+        """Free the slot of a receive that was taken and will never complete."""
         self.slots.held -= 1
 
     def take(self) -> RecvWR | None:

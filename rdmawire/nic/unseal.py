@@ -82,8 +82,8 @@ class Flow:
     ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
     congestion (RFC 3168, 5), CNPs aside, or two ends would tell each other for ever; ``solicited``
     ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
-    opcode, or with a payload that their operation does not have: all behind the BTH is payload.
-    ``origin`` is what completions of datagrams say of the link (:func:`origin_of`).
+    opcode, or with a payload that their operation does not have; all behind their BTH counts as
+    payload. ``origin`` are the link's fields of a datagram's completion (:func:`origin_of`).
     ``special`` ones are marked, tagged or RoCE: the path of each is looked at.
     ``headers_twice`` says that the ICRC covers the headers twice.
     ``ways`` is for the engine: who takes them, by which row.
@@ -126,7 +126,7 @@ class Flow:
 
 
 def _malformed_shapes() -> dict[int, Shape]:
-    """What a malformed packet may be: any request of a service that answers it, or reserved."""
+    """Reserved and request opcodes of RC and XRC, which are answered if malformed: as SEND ONLY."""
     shapes = {}
     for service in (Service.RC, Service.XRC):
         only = replace(SHAPES[service << 5 | Operation.SEND_ONLY], headers=())
@@ -159,8 +159,8 @@ class Unsealer:
 
     ``is_mine`` says of the headers before the BTH whether their addresses are the port's.
     ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
-    ``take_raw`` is given frames without a BTH, and returns whether it took them: those are not
-    dropped.
+    ``take_raw`` is called with each frame without a BTH; it returns ``False`` if nobody wants it,
+    and the frame is dropped.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Unsealer:
     def unseal(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
         """The packet in a frame; ``None`` where the frame was dropped, and counted.
 
-        ``flow`` is what :meth:`flow_of` found, if it was asked before.
+        ``flow`` is the result of :meth:`flow_of`, if the caller has it.
         """
         if flow is None:
             flow = self._flows.get(frame[: self._size]) or self._find(frame)
@@ -230,7 +230,7 @@ class Unsealer:
         return flow
 
     def _without_packet(self, frame: bytes, error: WireError) -> None:
-        """A frame is for raw packet queue pairs, is other traffic, or is malformed."""
+        """Hand a frame without a packet to raw packet queue pairs, or drop and count it."""
         if not (roce.bth_offset(frame, 0, len(frame)) < 0 and self._take_raw(frame)):
             other = isinstance(error, roce.NotRoce)
             self._drops[Drop.NOT_RDMA if other else Drop.MALFORMED] += 1
@@ -255,10 +255,10 @@ class Unsealer:
 
 
 def _malformed_request(frame: bytes) -> roce.Frame | None:
-    """The frame of a request that the standard gives no meaning, if its BTH can be read.
+    """Parse a frame with a malformed request; ``None`` if it holds none.
 
-    It is read as a vendor's packet is, of which only the BTH is known. Packets whose length is no
-    multiple of four bytes are none at all (IBA 9.2.5), nor are those too short for their headers.
+    Only the BTH is parsed, as for a vendor's opcode. ``None`` also where the length behind the BTH
+    is no multiple of four bytes (IBA 9.2.5), or less than the opcode's headers need.
     """
     place = roce.bth_offset(frame, 0, len(frame))
     opcode = frame[place] if place >= 0 else None
@@ -280,7 +280,11 @@ _VENDOR = bytes([Service.VENDOR_6 << 5])
 
 
 def _headers_twice(frame: bytes, start: int, end: int, crc: int) -> int:
-    """The CRC's state behind an ICRC that covers the headers twice; none of them is payload."""
+    """CRC state after an ICRC that covers the headers twice; the packet has no payload.
+
+    ``start`` and ``end`` are offsets in ``frame``: the PSN's word, where the CRC state is ``crc``,
+    and the end of the ICRC.
+    """
     last, bth = end - ICRC.SIZE, start - HEAD_OF_BTH
     crc = crc32(frame[bth:last], crc32(frame[start:last], crc))
     return crc32(frame[last:end], crc)

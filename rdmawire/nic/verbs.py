@@ -102,7 +102,7 @@ class Verbs(Port):
         self._handles = Count(1)
 
     def __getstate__(self) -> dict[str, object]:
-        """What a copy is made of: nobody is inside it."""
+        """What a copy is made of; no thread is inside it."""
         return self.__dict__ | {"_thread": None}
 
     @property
@@ -117,7 +117,7 @@ class Verbs(Port):
 
     @property
     def counters(self) -> AdapterCounters:
-        """The counters as they are now, queue pairs that were destroyed included: a copy."""
+        """A copy of the present counters, with those of destroyed queue pairs."""
         return adapter_counters(self.device)
 
     # What belongs to nobody else.
@@ -190,10 +190,10 @@ class Verbs(Port):
         self.device.xrcds.close(domain)
 
     def init_ah_from_wc(self, wc: WorkCompletion, grh: bytes) -> AddressHandle:
-        """The way back to the sender of a datagram. ibv_init_ah_from_wc(3).
+        """The path back to the sender of a datagram. ibv_init_ah_from_wc(3).
 
-        ``grh`` are the first 40 bytes of the receive that ``wc`` completed;
-        :func:`rdmawire.nic.reply.init_ah_from_wc` says what becomes of them.
+        ``wc`` is the completion of its receive, ``grh`` the first 40 bytes of the receive's memory.
+        Details and errors are those of :func:`rdmawire.nic.reply.init_ah_from_wc`.
         """
         return init_ah_from_wc(wc, grh, self.gids)
 
@@ -307,10 +307,10 @@ class Verbs(Port):
         govern(qp, scheme)
 
     def limit_in_flight(self, qp: QueuePair, packets: int | None) -> None:
-        """Have a queue pair leave so many request packets unacknowledged at most.
+        """Set how many request packets a queue pair leaves unacknowledged at most.
 
-        ``packets`` is 1 to 2**23 - 1 (IBA 9.7.1), ``None`` for what the device does by itself.
-        ``VerbsError`` EINVAL for other numbers, and for queue pairs that nobody acknowledges to.
+        ``packets`` is 1 to 2**23 - 1 (IBA 9.7.1); ``None`` restores the limit of the profile.
+        ``VerbsError`` EINVAL for other numbers, and for services without acknowledgements.
         """
         check_qp(self.device, qp)
         if packets is None:
@@ -426,7 +426,7 @@ _NOBODY = object()
 
 
 def qpns(random: Randomness | None) -> Numbers:
-    """The numbers of queue pairs: counted up, or drawn."""
+    """The source of queue pair numbers: counted up, or drawn from ``random``."""
     if random is None:
         return Counted(FIRST_QPN, MULTICAST_QPN)
     return Drawn(random, 24, FIRST_QPN, MULTICAST_QPN)
