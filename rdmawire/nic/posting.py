@@ -36,6 +36,7 @@ from rdmawire.nic.work import (
     Verb,
     check_receive,
     check_sges,
+    posted_sges,
 )
 from rdmawire.screen import shown
 from rdmawire.wire.header import Header
@@ -44,7 +45,7 @@ from rdmawire.wire.opcode import Operation
 
 
 def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
-    """Check work, and return it with its inline bytes copied from memory.
+    """Check work, and return it as it is queued: its SGEs copied, or its inline bytes.
 
     ``VerbsError`` for work that the queue pair does not accept.
     """
@@ -57,7 +58,11 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
         raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
     if qp.send_slots.held >= qp.cap.max_send_wr and qp.free_sends < 1:
         raise VerbsError(_full_of_sends(qp), ENOMEM)
-    return _copied(qp, wr) if wr.sges and wr.flags & INLINE else wr
+    if not wr.sges:
+        return wr
+    if wr.flags & INLINE:
+        return _copied(qp, wr)
+    return wr if wr.sges.__class__ is tuple else wr._replace(sges=posted_sges(wr.sges))
 
 
 def _full_of_sends(qp: QueuePair) -> str:
@@ -86,14 +91,14 @@ def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
     return wr._replace(sges=(), inline=data)
 
 
-def check_recv(qp: QueuePair, wr: RecvWR) -> None:
-    """``VerbsError`` for a receive that the queue pair does not take."""
+def check_recv(qp: QueuePair, wr: RecvWR) -> RecvWR:
+    """The receive as it is queued; ``VerbsError`` for one that the queue pair does not take."""
     if not qp.service.receives or qp.srq is not None:
         raise VerbsError(f"QP {qp.number:#x} has no receive queue of its own", EINVAL)
     if not qp.conduct.post_recv:
         state = qp.state.name
         raise VerbsError(f"QP {qp.number:#x} is in {state}: receives need INIT or later", EINVAL)
-    check_receive(wr, qp.cap.max_recv_sge)
+    wr = check_receive(wr, qp.cap.max_recv_sge)
     if qp.recv_slots.held >= qp.cap.max_recv_wr and qp.free_receives < 1:
         done = qp.recv_slots.unpolled()
         raise VerbsError(
@@ -101,6 +106,7 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> None:
             + (f": poll the CQ, {done} of them are done" if done else ""),
             ENOMEM,
         )
+    return wr
 
 
 def _name(wr: SendWR) -> str:

@@ -89,7 +89,7 @@ class SharedReceiveQueue:
 
     def post(self, wr: RecvWR) -> None:
         """Add a receive; ENOMEM when full, EINVAL with too many pieces. ibv_post_srq_recv(3)."""
-        check_receive(wr, self.max_sge)
+        wr = check_receive(wr, self.max_sge)
         if self.slots.held >= self.max_wr and self.free < 1:
             raise VerbsError(f"SRQ {self.number} is full: {self._fullness()}", ENOMEM)
         self.slots.held += 1

@@ -378,8 +378,7 @@ class Verbs(Port):
         try:
             self.device.now = now
             for wr in each("work", work):
-                check_recv(qp, wr)
-                qp.post_recv(wr)
+                qp.post_recv(check_recv(qp, wr))
         finally:
             self._thread = outer
 

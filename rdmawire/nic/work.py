@@ -4,6 +4,7 @@ Numbers are those of libibverbs (ibv_wr_opcode, ibv_send_flags). :data:`VERBS` h
 kind of work; requester, completer and responder read it, none of them asks for a kind by name.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from errno import EINVAL
@@ -149,10 +150,16 @@ WRONG_KIND = (AttributeError, TypeError, ValueError)
 """What checks of a work request meet where its fields are not what their names say."""
 
 
-def check_receive(wr: RecvWR, most: int) -> None:
-    """``VerbsError`` EINVAL for what is no receive of at most so many pieces."""
+def posted_sges(sges: Iterable[Sge]) -> tuple[Sge, ...]:
+    """SGEs as they are now: a list may be used for something else once the work is posted."""
+    return tuple(Sge(*sge) for sge in sges)
+
+
+def check_receive(wr: RecvWR, most: int) -> RecvWR:
+    """A receive as it is queued; ``VerbsError`` EINVAL for none of at most ``most`` SGEs."""
     try:
         check_sges(wr.sges, most)
+        return wr if wr.sges.__class__ is tuple else wr._replace(sges=posted_sges(wr.sges))
     except WRONG_KIND as error:
         raise VerbsError(f"no receive: {shown(wr)}: {error}", EINVAL) from error
 

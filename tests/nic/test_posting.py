@@ -1,6 +1,7 @@
 """What may be posted: states, kinds of work, sizes, and the errno of each refusal."""
 
 from errno import EFAULT, EINVAL, ENOMEM
+from typing import Any
 
 import pytest
 
@@ -398,3 +399,27 @@ def test_pieces_of_memory_that_no_address_reaches(sge: Sge) -> None:
     assert refused(stage, SendWR(SendOpcode.SEND, (sge,))) == EINVAL
     with pytest.raises(VerbsError):
         stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,)),), 0)
+
+
+def test_a_list_of_sges_is_free_again_once_work_is_posted() -> None:
+    """As the arrays of ibv_post_send(3) and ibv_post_recv(3) are."""
+    stage = Stage()
+    client, server = stage.client, stage.server
+    sink, source = server.buffer(8), client.filled(b"in place")
+    there: Any = [sink.sge(8)]
+    here: Any = [source.sge(8)]
+    server.nic.post_recv(server.qp, (RecvWR(there),), 0)
+    client.nic.post_send(client.qp, (SendWR(Op.SEND, here),), 0)
+    there[:] = here[:] = (None, client.region.sge(8))
+    stage.drive()
+    assert statuses(client) == [WCStatus.SUCCESS]
+    assert sink.read() == b"in place"
+
+
+def test_a_list_of_sges_is_free_again_once_a_shared_receive_is_posted() -> None:
+    server = Stage().server
+    srq = server.nic.create_srq(server.pd, 4)
+    there: Any = [server.region.sge(8)]
+    server.nic.post_srq_recv(srq, (RecvWR(there),))
+    there.clear()
+    assert srq.take() == RecvWR((server.region.sge(8),))
