@@ -224,3 +224,19 @@ def test_an_ack_that_comes_while_work_is_to_be_sent_again_completes_local_work_b
     assert statuses(client) == []
     answer(stage, ACK, OK, psn=100)
     assert outcomes(client) == [(1, WCStatus.SUCCESS), (2, WCStatus.SUCCESS)]
+
+
+def test_each_response_to_a_read_begins_the_wait_anew() -> None:
+    stage = Stage()
+    client = stage.client
+    client.read(2048, of=stage.server.region)
+    client.nic.transmit(0)
+    before = client.nic.next_timer()
+    first = Packet.make(FIRST, OK, payload=bytes(1024), psn=100)
+    client.nic.receive(stage.forge(first, by=stage.server), 5000)
+    assert before is not None
+    assert client.nic.next_timer() == before + 5000
+    last = Packet.make(LAST, OK, payload=bytes(1024), psn=101)
+    client.nic.receive(stage.forge(last, by=stage.server), 6000)
+    assert statuses(client) == [WCStatus.SUCCESS]
+    assert client.nic.next_timer() is None
