@@ -149,8 +149,7 @@ def _complete_unanswered(qp: QueuePair, response: Arrival) -> None:
     """Take an ACK for the last response to a READ or atomic: ``Bug.ACK_COMPLETES_READ``."""
     wqe = qp.sq.oldest() if settle(qp, response.psn) else None
     if wqe is not None and wqe.verb.takes_resource and wqe.last_psn == response.psn:
-        qp.sq.acknowledge(wqe, 1)
-        retry.ended(qp, wqe, WCStatus.SUCCESS)
+        _place(qp, wqe, 0, b"")
 
 
 def _read_responded(qp: QueuePair, response: Arrival) -> None:

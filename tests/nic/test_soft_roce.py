@@ -247,6 +247,7 @@ def test_an_ack_in_place_of_the_last_response_completes_a_read_by_a_mistake(
     queue = stage.client.qp.sq
     if bug:
         assert (queue.unacked_psn, queue.in_flight) == (queue.next_psn, 0)
+        assert (queue.outstanding_reads, queue.awaited_responses) == (0, 0)
 
 
 def test_an_ack_in_place_of_an_earlier_response_completes_nothing() -> None:

@@ -101,6 +101,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "work at the front with a status was retired: nothing is completed here, as above",
     ),
     Equivalent(
+        "rdmawire/nic/completer.py",
+        '_place(qp, wqe, 0, b"")',
+        "0",
+        "1",
+        "where nothing is written its offset is not looked at",
+    ),
+    Equivalent(
         "rdmawire/memory/region.py",
         "self._tally = counter[Path.HOST]",
         "self._tally = counter[Path.HOST]",
