@@ -328,15 +328,17 @@ def test_flags_that_an_adapter_may_ignore() -> None:
     assert region.access == 1 << 20 | 1 << 29
 
 
-@pytest.mark.parametrize("at", [0, 64, PAGE_4K - 8])
+@pytest.mark.parametrize("at", [0, 64, PAGE_64K - 8])
 @pytest.mark.parametrize("iova", [None, 0x7000_0000_0000])
 def test_an_access_within_a_page_that_was_met_asks_no_backing(
     iova: int | None, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever in the region it is: also at its first and last byte."""
     machine = Machine()
-    memory = machine.space.allocate(PAGE_4K, PAGE_4K)
-    region = machine.registrar.reg_mr(machine.pd, memory.base, PAGE_4K, FULL, iova)
+    memory = machine.space.allocate(PAGE_64K)
+    region = machine.registrar.reg_mr(machine.pd, memory.base, PAGE_64K, FULL, iova)
+    assert region.backing is not None
+    assert region.backing.page_size == PAGE_64K
     region.write(region.iova + 100, b"x")
     for name in ("read", "write", "lend"):
         monkeypatch.setattr(region.backing, name, None)
@@ -349,8 +351,8 @@ def test_an_access_within_a_page_that_was_met_asks_no_backing(
 def test_the_page_that_an_access_ended_in_is_borrowed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    memory, region = Machine().region(2 * PAGE_4K)
-    border = memory.base + PAGE_4K
+    memory, region = Machine().region(2 * PAGE_64K)
+    border = memory.base + PAGE_64K
     region.write(border - 1, b"12")
     monkeypatch.setattr(region.backing, "lend", None)
     assert region.read(border - 1, 2) == b"12"

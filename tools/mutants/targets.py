@@ -19,6 +19,7 @@ _ANSWERING = (
     "tests/nic/test_responder.py", "tests/nic/test_rights.py", "tests/nic/test_answer.py",
     "tests/nic/test_absent_memory.py", "tests/nic/test_unreliable.py", "tests/nic/test_xrc.py",
     "tests/nic/test_congestion.py", "tests/nic/test_malformed_requests.py",
+    "tests/nic/test_soft_roce.py",
 )  # fmt: skip
 _SLOW = (
     "tests/nic/test_retry.py", "tests/nic/test_hostile_frames.py",
