@@ -362,12 +362,17 @@ def test_the_page_that_an_access_ended_in_is_borrowed_once(
     assert region.read(border, 2) == b"34"
 
 
-def test_the_pages_of_a_region_are_at_its_address_not_at_its_iova() -> None:
+def test_the_pages_of_a_region_are_at_its_address_not_at_its_iova(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine, iova = Machine(), 0x7000_0000_0000
     memory = machine.space.allocate(PAGE_4K)
     region = machine.registrar.reg_mr(machine.pd, memory.base, PAGE_4K, FULL, iova)
     assert region.footprint(iova + 8, 16) == (None, memory.base + 8, memory.base + 24)
+    pushed = list[int]()
+    monkeypatch.setattr(region.backing, "push", pushed.append)
     region.push(region.end - 1)
+    assert pushed == [memory.base + PAGE_4K - 1]
     with pytest.raises(MemoryFault, match="outside"):
         region.push(region.end)
     rights = FULL | Access.ON_DEMAND
