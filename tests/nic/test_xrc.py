@@ -13,12 +13,15 @@ from rdmawire.fabric.world import World
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.event import CQError, Event, InvalidRequest, LastWQEReached, QPFatal
+from rdmawire.nic.fault import Fault
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
-from rdmawire.wire.ib import AETH, XRCETH, Ack, Nak
+from rdmawire.wire.ib import AETH, RETH, XRCETH, Ack, Nak
+from rdmawire.wire.opcode import Opcode, Service
+from rdmawire.wire.packet import Packet
 from tests.nic.test_posting import LOCAL, RELIABLE
 
 
@@ -139,6 +142,29 @@ def test_a_message_that_names_another_queue_on_its_way_is_refused(place: int) ->
     assert pair.target.state is QPState.ERR
     assert [done.status for done in pair.cqs[0].poll(9)] == [WCStatus.REM_INV_REQ_ERR]
     assert (pair.cqs[1].poll(9), len(pair.srqs[1])) == ([], 1)
+
+
+MALFORMED = {
+    "reserved opcode": (Service.XRC << 5 | 0x1F, (), Fault.OP_VALID),
+    "READ with a payload": (Opcode.XRC_RDMA_READ_REQUEST, (XRCETH(), RETH()), Fault.LENGTH),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_request_is_answered_with_a_nak(name: str) -> None:
+    opcode, headers, fault = MALFORMED[name]
+    pair = Extended()
+    pair.post(SendOpcode.RDMA_WRITE, pair.srqs[0].number)
+    assert pair.statuses() == [WCStatus.SUCCESS]
+    good = roce.parse(pair.sent[0])
+    psn = good.packet.bth.psn + 1
+    packet = Packet(good.packet.bth.replace(opcode=opcode, psn=psn), headers, bytes(16))
+    pair.server.nic.receive(good._replace(packet=packet).seal().build(), pair.world.now)
+    pair.world.run()
+    aeth = roce.parse(pair.sent[-1]).packet.header(AETH)
+    assert aeth is not None
+    assert (aeth.ack, aeth.value) == (Ack.NAK, Nak.INVALID_REQUEST)
+    assert pair.events() == [InvalidRequest(pair.target.number, psn, fault)]
 
 
 def renamed(frame: bytes, srq: int) -> bytes:
