@@ -18,7 +18,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.profile import IBTA, PROFILES
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
-from rdmawire.nic.work import RecvWR, SendOpcode
+from rdmawire.nic.work import RecvWR, SendFlags, SendOpcode
 from rdmawire.wire.ib import AETH, RNR_TIMER_NS, Ack
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import Stage, climb, statuses, to_remote
@@ -308,3 +308,16 @@ def test_profiles_have_their_pages_at_once(name: str) -> None:
     assert there.read(len(DATA)) == DATA
     assert set(stage.opcodes(stage.server)) == {Opcode.RC_ACKNOWLEDGE}
     assert rnr_naks(stage) == []
+
+
+def test_inline_data_are_read_by_the_processor_and_wait_for_no_page() -> None:
+    stage = staged()
+    memory = on_demand(stage.client)
+    memory.write(b"12345678")
+    there, sge = stage.server.region, memory.sge(8)
+    work = to_remote(SendOpcode.RDMA_WRITE, there, sge)._replace(flags=SendFlags.INLINE)
+    stage.client.nic.post_send(stage.client.qp, [work], stage.now)
+    memory.write(b"too late")
+    assert stage.client.nic.transmit(stage.now)
+    stage.drive()
+    assert there.read(8) == b"12345678"
