@@ -1,7 +1,7 @@
 """What somebody may have meant by a name that nothing goes by."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 OFFERED = 3
@@ -23,8 +23,13 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 def offer(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that offers the nearest names; empty if none is near."""
-    near = nearest(name, known)
-    return f"; the nearest are {', '.join(near)}" if near else ""
+    return offering(nearest(name, known))
+
+
+def offering(near: Sequence[str]) -> str:
+    """The end of a sentence that offers these names; empty if there are none."""
+    verb = "is" if len(near) == 1 else "are"
+    return f"; the nearest {verb} {', '.join(near)}" if near else ""
 
 
 def _shared(one: str, other: str) -> int:

@@ -186,7 +186,7 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--window", metavar="PACKETS", type=option.WholeNumber(1, LAST_WINDOW),
-    help="Request packets that a queue pair leaves unacknowledged: soft-RoCE has 128.  [default: "
+    help="Request packets that a queue pair leaves unacknowledged: soft-RoCE has 129.  [default: "
     "no limit]",
 )  # fmt: skip
 @common.text_or_json("Print the summary as one JSON object.")

@@ -69,7 +69,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="rdmawire")
 def cli() -> None:
-    """Read, check and take apart RDMA traffic: RoCE, InfiniBand and iWARP."""
+    """Read, check, make and edit RDMA traffic: RoCE, InfiniBand and iWARP."""
 
 
 def _no_command(word: str) -> str:

@@ -237,9 +237,13 @@ def _say_odd(scenario: "Scenario", hints: "Iterable[Hint]") -> None:
 
 def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
     for scenario in () if quiet else read:
-        steps, expectations = len(scenario.steps), len(scenario.expectations)
-        said = f"{steps} steps, {expectations} expectations"
+        steps = _counted(len(scenario.steps), "step")
+        said = f"{steps}, {_counted(len(scenario.expectations), 'expectation')}"
         click.echo(f"{safe(scenario.source)}: {safe(scenario.name)} ({said})")
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":

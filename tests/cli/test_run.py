@@ -83,9 +83,9 @@ def test_a_shipped_name_is_the_shipped_scenario_whatever_files_there_are(
     assert (done.returncode, done.stderr) == (0, "")
     told = rdmawire("run", "--check", "lost-first", "./lost-first", str(tmp_path / "write"))
     assert told.stdout.splitlines() == [
-        "lost-first: The first packet of a WRITE is lost (1 steps, 7 expectations)",
-        "./lost-first: One WRITE (1 steps, 1 expectations)",
-        f"{tmp_path}/write: One WRITE (1 steps, 1 expectations)",
+        "lost-first: The first packet of a WRITE is lost (1 step, 7 expectations)",
+        "./lost-first: One WRITE (1 step, 1 expectation)",
+        f"{tmp_path}/write: One WRITE (1 step, 1 expectation)",
     ]
     assert "One WRITE" not in rdmawire("run", "--show", "lost-first").stdout
     assert "One WRITE" in rdmawire("run", "--show", "./lost-first").stdout
@@ -99,8 +99,8 @@ def test_shipped_scenarios_are_shown_and_read_again(tmp_path: Path) -> None:
     assert rdmawire("run", "--show", str(path)).stdout == shown
     done = rdmawire("run", "--check", str(path), "lost-first")
     assert done.stdout.splitlines() == [
-        f"{path}: The first packet of a WRITE is lost (1 steps, 7 expectations)",
-        "lost-first: The first packet of a WRITE is lost (1 steps, 7 expectations)",
+        f"{path}: The first packet of a WRITE is lost (1 step, 7 expectations)",
+        "lost-first: The first packet of a WRITE is lost (1 step, 7 expectations)",
     ]
     assert rdmawire("run", "-q", "--check", "lost-first").stdout == ""
 

@@ -99,7 +99,7 @@ def test_what_no_golden_case_has_is_found_frame_by_frame(word: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["RNR_NACK"], "no test vector has 'RNR_NACK'; the nearest are RNR_NAK"),
+        (["RNR_NACK"], "no test vector has 'RNR_NACK'; the nearest is RNR_NAK"),
         (["RNR_NAK", "RNR_NACK"], "no test vector has 'RNR_NACK'"),
         (["CNP", "vxlan"], "no test vector has all of 'CNP', 'vxlan'; each alone is found"),
         (["\x1b[2J"], r"no test vector has '\x1b[2J'"),

@@ -65,3 +65,9 @@ def test_every_page_is_in_the_contents() -> None:
 def test_the_settings_of_the_comparison_are_shown_where_it_is_promised() -> None:
     page = (DOCS / "howto" / "move-from-tshark.md").read_text()
     assert [preference for preference in PREFERENCES if f"-o {preference}" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_says_how_to_make_the_folder_before_it_writes_there(page: Path) -> None:
+    before, found, behind = page.read_text().partition("$TMPDIR")
+    assert not found or "`export TMPDIR=$(mktemp -d)`" in behind.splitlines()[0], before[-80:]

@@ -11,6 +11,7 @@ from rdmawire.analysis.filter.error import FilterError, shown
 from rdmawire.analysis.filter.kind import SIZES, Kind, Prefix
 from rdmawire.analysis.filter.lexer import Form, Token, octets_of
 from rdmawire.analysis.filter.moment import date_ns, seconds_ns
+from rdmawire.nearest import offering
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def _number(literal: Literal, width: int, name: str) -> int:
 def _no_word(literal: Literal, name: str) -> int:
     near = words_like(name, literal.written) if name else []
     if near:
-        raise _Reason(f"{literal} is no word of it; the nearest are {', '.join(near)}")
+        raise _Reason(f"{literal} is no word of it{offering(near)}")
     raise ValueError(literal.written)
 
 

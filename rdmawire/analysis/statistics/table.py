@@ -14,8 +14,7 @@ from rdmawire.analysis.statistics.report import (
     Throughput,
     Total,
 )
-from rdmawire.analysis.statistics.unit import duration, rate
-from rdmawire.capture.interface import SECOND
+from rdmawire.analysis.statistics.unit import duration, rate, seconds
 from rdmawire.screen import safe
 
 
@@ -220,6 +219,6 @@ _THROUGHPUT = [
 def _throughput(found: Throughput) -> Iterator[list[str]]:
     columns = zip(found.frames, found.octets, found.payload, found.other_octets, strict=True)
     for number, (frames, octets, payload, other) in enumerate(columns):
-        since = f"{number * found.interval_ns / SECOND:.9g} s"
+        since = seconds(number * found.interval_ns)
         counts = [str(n) for n in (frames, octets, payload)]
         yield [since, *counts, rate(octets, found.interval_ns), str(other)]

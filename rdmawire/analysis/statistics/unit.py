@@ -20,6 +20,12 @@ def duration(nanoseconds: int) -> str:
     return f"{nanoseconds / size:.6g} {unit}"
 
 
+def seconds(nanoseconds: int) -> str:
+    """A length of time in seconds, to the nanosecond, without an exponent."""
+    whole, rest = divmod(nanoseconds, SECOND)
+    return f"{whole}.{rest:09}".rstrip("0").rstrip(".") + " s"
+
+
 def rate(octets: int, nanoseconds: int) -> str:
     """Bits in a second; nothing for no time."""
     if nanoseconds <= 0:
