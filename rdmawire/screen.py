@@ -33,6 +33,11 @@ def quoted(text: str, most: int = LONGEST) -> str:
     return repr(shortened(text, most))
 
 
+def counted(count: int, name: str) -> str:
+    """A number of things: ``1 frame``, ``2 frames``."""
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
 def shown(value: object) -> str:
     """What a caller gave, in few words."""
     if isinstance(value, int):

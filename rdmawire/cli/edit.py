@@ -17,7 +17,7 @@ from rdmawire.cli.once import OnceCommand
 from rdmawire.cli.peers import peers_of
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
-from rdmawire.screen import shortened
+from rdmawire.screen import counted, shortened
 from rdmawire.traffic.edit.copy import edit_capture
 from rdmawire.traffic.edit.editor import Editor
 from rdmawire.traffic.edit.offset import PsnRule
@@ -169,7 +169,7 @@ def _warn_of_merges(option_name: str, merged: Sequence[str]) -> None:
 
 
 def _done(tally: Tally) -> Iterator[str]:
-    yield _frames(tally.frames)
+    yield counted(tally.frames, "frame")
     yield f"{tally.changed} changed"
     for count, what in (
         (tally.dropped, "left out"),
@@ -179,7 +179,3 @@ def _done(tally: Tally) -> Iterator[str]:
     ):
         if count:
             yield f"{count} {what}"
-
-
-def _frames(count: int) -> str:
-    return "1 frame" if count == 1 else f"{count} frames"

@@ -24,7 +24,6 @@ from rdmawire.traffic.generate.order import (
     CNP_DSCP,
     LAST_SEED,
     LAST_TIMEOUT,
-    LAST_WINDOW,
     MAX_HOSTS,
     MOST_LOSS,
     MOST_MESSAGES,
@@ -36,7 +35,7 @@ from rdmawire.traffic.generate.order import (
 from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
 from rdmawire.traffic.generate.tag import Tag
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
 
 if TYPE_CHECKING:
     from rdmawire.traffic.summary import Summary
@@ -185,7 +184,7 @@ def _psn(text: str) -> int:
     "take where nothing is lost]",
 )  # fmt: skip
 @click.option(
-    "--window", metavar="PACKETS", type=option.WholeNumber(1, LAST_WINDOW),
+    "--window", metavar="PACKETS", type=option.WholeNumber(1, MAX_IN_FLIGHT),
     help="Request packets that a queue pair leaves unacknowledged: soft-RoCE has 129.  [default: "
     "no limit]",
 )  # fmt: skip

@@ -21,7 +21,7 @@ from rdmawire.cli.suffix import by_own_name
 from rdmawire.cli.target import Target
 from rdmawire.cli.together import check_together
 from rdmawire.cli.verdicts import Results
-from rdmawire.screen import safe
+from rdmawire.screen import counted, safe
 
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.form.mistake import ScenarioError
@@ -237,13 +237,9 @@ def _say_odd(scenario: "Scenario", hints: "Iterable[Hint]") -> None:
 
 def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
     for scenario in () if quiet else read:
-        steps = _counted(len(scenario.steps), "step")
-        said = f"{steps}, {_counted(len(scenario.expectations), 'expectation')}"
+        steps = counted(len(scenario.steps), "step")
+        said = f"{steps}, {counted(len(scenario.expectations), 'expectation')}"
         click.echo(f"{safe(scenario.source)}: {safe(scenario.name)} ({said})")
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":

@@ -65,8 +65,7 @@ def _out_of_credits(qp: QueuePair, limit: int) -> bool:
 
     With nothing under way one goes all the same, or a lost word of credits would stop all.
     """
-    queue = qp.sq
-    return queue.in_flight > 0 and 0 < (queue.ssn + 1 - limit) % serial.MODULUS < serial.HALF
+    return qp.sq.in_flight > 0 and serial.is_before(limit, qp.sq.ssn + 1)
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:

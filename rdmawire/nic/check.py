@@ -81,7 +81,7 @@ def check_resource(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     """A receive for the message: one that an abandoned message left, or the next."""
     inbound = qp.inbound
     if inbound.recv is NO_RECEIVE:
-        recv = qp.rq.popleft() if qp.rq else qp.take_receive()
+        recv = qp.take_receive()
         if recv is None:
             return Fault.NOT_READY
         inbound.recv = recv

@@ -129,7 +129,7 @@ class _Usage:
         self.unused = unused
         self.check = self._check_nothing if "sges" in unused else self._check_memory
         rare = sorted({*unused, "inline"})
-        self.rare_flags = ~flags | INLINE
+        self.rare_flags = self.misfits | INLINE
         self.rare = itemgetter(*map(SendWR._fields.index, rare))
         self.nothing = tuple(SendWR._field_defaults[name] for name in rare)
 
@@ -144,6 +144,7 @@ class _Usage:
             self._check_use(qp, wr)
             if wr.inline or wr.flags & INLINE:
                 _check_inline(qp, wr)
+                return
         check_sges(wr.sges, qp.cap.max_send_sge)
 
     def _check_use(self, qp: QueuePair, wr: SendWR) -> None:

@@ -58,7 +58,7 @@ from rdmawire.nic.unseal import Drop, Unsealer
 from rdmawire.nic.work import RecvWR, SendWR
 from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.layout import Piece
-from rdmawire.wire.psn import HALF
+from rdmawire.wire.psn import MAX_IN_FLIGHT
 
 FIRST_QPN = 0x11
 """Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
@@ -315,7 +315,7 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if packets is None:
             packets = self.device.profile.packets_in_flight
-        check_number("packets", packets, 1, HALF - 1)
+        check_number("packets", packets, 1, MAX_IN_FLIGHT)
         if not qp.service.reliable:
             raise VerbsError(f"QP {qp.number:#x} waits for no ACKs", EINVAL)
         qp.limit_in_flight(packets)

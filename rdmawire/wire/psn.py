@@ -6,10 +6,13 @@ Of two numbers less than half the circle apart, the later one is ahead. Nobody e
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import Final
 
 MODULUS = 1 << 24
 HALF = MODULUS >> 1
 """The numbers that may be in flight: those behind the one expected are repeated, not new."""
+MAX_IN_FLIGHT: Final = HALF - 1
+"""Most packets that a requester may leave unacknowledged."""
 
 
 def add(psn: int, packets: int) -> int:

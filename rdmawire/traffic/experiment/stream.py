@@ -14,16 +14,13 @@ from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
-from rdmawire.wire.psn import HALF
+from rdmawire.wire.psn import MAX_IN_FLIGHT
 
 MESSAGE: Final = 1 << 20
 """Octets of one RDMA WRITE."""
 
 DSCP: Final = 26
 """Of what is to be lossless; the deployments that publish theirs mostly use this one."""
-
-UNBOUNDED: Final = HALF - 1
-"""Packets in flight: so many that only congestion control or a pause slows a sender down."""
 
 _CAP: Final = QPCap(1 << 13, 1, 1, 1, 0)
 
@@ -56,7 +53,7 @@ class Stream:
             self.peer,
             ATTRIBUTES._replace(path_mtu=mtu),
             traffic_class=dscp << 2 | ECN.ECT_0,
-            packets_in_flight=UNBOUNDED,
+            packets_in_flight=MAX_IN_FLIGHT,  # only congestion control or a pause slows it down
         )
         source.nic.control_congestion(self.qp, scheme)
         if notifies:

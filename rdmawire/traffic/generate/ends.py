@@ -18,13 +18,13 @@ from rdmawire.nic.state import QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.traffic.generate.blend import TAKES_RECEIVE, WITHOUT_DATA, Message
 from rdmawire.traffic.generate.memory import Store
-from rdmawire.traffic.generate.order import LAST_WINDOW, Order, Verb
+from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.patience import exponent
 from rdmawire.traffic.generate.work import WORD, Postman
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
 
 PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
 """An adapter that never gives a peer up: what is lost is sent again until it arrives."""
@@ -143,7 +143,7 @@ class Ends:
         )
         own.bring_up(lane.asks, attributes)
         if lane.asks.service.reliable:
-            own.nic.limit_in_flight(lane.asks, self._order.window or LAST_WINDOW)
+            own.nic.limit_in_flight(lane.asks, self._order.window or MAX_IN_FLIGHT)
         self._heed_congestion(own, lane.asks)
 
     def _heed_congestion(self, own: End, qp: QueuePair) -> None:

@@ -13,7 +13,7 @@ from rdmawire.traffic.generate.address import Address, place
 from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
 from rdmawire.traffic.generate.tag import LAST_PCP, LAST_VLAN
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import HALF, MODULUS
+from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
 
 MAX_HOSTS: Final = 254
 """Most clients and servers together: the host addresses of 10.0.0.0/24."""
@@ -22,8 +22,6 @@ MOST_LOSS: Final = 0.5
 MOST_MESSAGES: Final = 10**15
 LAST_SEED: Final = (1 << 64) - 1
 LAST_TIMEOUT: Final = 31
-LAST_WINDOW: Final = HALF - 1
-"""Most packets that a requester may leave unacknowledged: half of all PSNs, less one. IBA 9.7.1."""
 CNP_DSCP: Final = 48
 """The DSCP of CNPs where adapters are as they come: class selector 6."""
 DEFAULT_MESSAGES: Final = 1000
@@ -72,8 +70,8 @@ class Order:
     all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
     ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
     more. ``window`` is how many request packets a queue pair leaves unacknowledged, ``None`` for
-    :data:`LAST_WINDOW`. ``client`` and ``server`` say where the two are, ``None`` for 10.0.0.1
-    and 10.0.0.2, or fd00::1 and fd00::2.
+    :data:`~rdmawire.wire.psn.MAX_IN_FLIGHT`. ``client`` and ``server`` say where the two are,
+    ``None`` for 10.0.0.1 and 10.0.0.2, or fd00::1 and fd00::2.
 
     ``clients`` and ``servers`` are numbers of hosts: more than one of either are joined by one
     switch. Then ``client`` and ``server`` are the first of each, and the addresses of the others
@@ -206,7 +204,7 @@ _ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
     "rate": range(SLOWEST, FASTEST + 1),
     "latency": range(10**9),
     "timeout": range(1, LAST_TIMEOUT + 1),
-    "window": range(1, LAST_WINDOW + 1),
+    "window": range(1, MAX_IN_FLIGHT + 1),
 }
 """The numbers that each wish may have."""
 

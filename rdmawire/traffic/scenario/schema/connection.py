@@ -38,7 +38,7 @@ from rdmawire.traffic.scenario.schema.words import ACCESS, TYPE
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES
 from rdmawire.wire.cm_code import RejectReason
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import HALF, MODULUS
+from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
 
 MOST_PAIRS: Final = 1 << 12
 """Queue pairs of one connection at each end."""
@@ -258,7 +258,7 @@ CONNECTION: Final = Record(
             help="Whether it has an alternate path, for the verb `migrate`.",
         ),
         "packets in flight": Key(
-            kind=number(1, HALF - 1),
+            kind=number(1, MAX_IN_FLIGHT),
             clause="IBA 9.7.1",
             help="How many request packets a queue pair leaves unacknowledged: if left out, 128 "
             "with `ibta`, 129 with `rxe`.",
