@@ -134,8 +134,9 @@ class KeyTable:
         operation of no octets has no address to check: whether its key is looked at is for the
         caller to know.
         """
-        grant = self._grants.get(key)
-        if grant is None:
+        try:
+            grant = self._grants[key]
+        except KeyError:
             return KeyFault.INVALID_KEY
         if grant.pd is not pd and grant.pd is not None:
             return KeyFault.WRONG_PD

@@ -79,7 +79,7 @@ def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
     """The next response packet of a READ."""
     opcode = _place(qp, owed)
     octets = owed.payload(qp.mtu)
-    more = b"" if opcode == Operation.RDMA_READ_RESPONSE_MIDDLE else _aeth(qp, owed.msn)
+    more = b"" if opcode is _MIDDLE else _aeth(qp, owed.msn)
     return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, octets)
 
 
@@ -90,10 +90,11 @@ def _place(qp: QueuePair, owed: ReadResponse) -> Operation:
     return _PLACES[first, last]
 
 
+_MIDDLE = Operation.RDMA_READ_RESPONSE_MIDDLE
 _PLACES = {
     (True, True): Operation.RDMA_READ_RESPONSE_ONLY,
     (True, False): Operation.RDMA_READ_RESPONSE_FIRST,
-    (False, False): Operation.RDMA_READ_RESPONSE_MIDDLE,
+    (False, False): _MIDDLE,
     (False, True): Operation.RDMA_READ_RESPONSE_LAST,
 }
 

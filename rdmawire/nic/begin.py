@@ -11,7 +11,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.gather import Inline, gather
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
-from rdmawire.nic.work import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local
+from rdmawire.nic.work import FENCE, INLINE, LONGEST_MESSAGE, Local
 from rdmawire.wire import psn as serial
 
 
@@ -28,8 +28,11 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
         return True
     if (verb.takes_resource or queue.outstanding_reads) and _out_of_reads(qp, wqe):
         return True
-    limit = qp.credit_limit
-    return limit is not None and verb.takes_receive and _out_of_credits(qp, limit)
+    if (limit := qp.credit_limit) is None or not verb.takes_receive:
+        return False
+    # Out of credits, IBA 9.7.7.2.5. With nothing in flight one message goes all the same: else an
+    # ACK with new credits that is lost would stop the queue for ever.
+    return in_flight > 0 and serial.is_before(limit, queue.ssn + 1)
 
 
 def _in_use(qp: QueuePair, wqe: Wqe) -> bool:
@@ -58,14 +61,6 @@ def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
         return False
     octets = sum(length for _, length, _ in wqe.wr.sges)
     return -(-octets // qp.mtu) > room
-
-
-def _out_of_credits(qp: QueuePair, limit: int) -> bool:
-    """Messages ahead of what the peer has receives for wait. IBA 9.7.7.2.5.
-
-    With nothing under way one goes all the same, or a lost word of credits would stop all.
-    """
-    return qp.sq.in_flight > 0 and serial.is_before(limit, qp.sq.ssn + 1)
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:
@@ -126,5 +121,5 @@ _PREPARE: dict[Local, Callable[[QueuePair, Wqe], WCStatus | None]] = {
 def packets_of(wqe: Wqe, mtu: int) -> int:
     """How many PSNs work takes; what needs no packet takes none."""
     if wqe.length <= mtu or wqe.verb.one_packet:
-        return 0 if wqe.verb.answer is Answer.NOTHING else 1
+        return wqe.verb.min_packets
     return -(-wqe.length // mtu)

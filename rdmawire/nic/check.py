@@ -12,7 +12,7 @@ from rdmawire.nic.fault import Fault
 from rdmawire.nic.gather import NOTHING, Piece, piece
 from rdmawire.nic.inbound import NO_MESSAGE, NO_RECEIVE
 from rdmawire.nic.qp import QueuePair
-from rdmawire.nic.role import IDLE, SEND, Role
+from rdmawire.nic.role import SEND, Role
 from rdmawire.nic.unseal import Arrival
 from rdmawire.nic.work import ATOMIC_SIZE, LONGEST_MESSAGE
 from rdmawire.wire import psn as serial
@@ -20,13 +20,16 @@ from rdmawire.wire.ib import Placement, Selectivity
 from rdmawire.wire.opcode import SHAPES
 
 
-def check_psn(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
-    """The PSN expected, or one behind it or ahead. IBA 9.7.4.1.2."""
-    expected = qp.inbound.epsn
-    if request.psn == expected:
-        return None
-    behind = serial.distance(expected, request.psn) < 0
-    return Fault.DUPLICATE if behind else Fault.SEQUENCE
+def check_order(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The PSN is the expected one, and the message begins or goes on as it must.
+
+    IBA 9.7.4.1.2 and 9.7.4.1.3: a message begins when none is coming in, and goes on as it began.
+    """
+    inbound = qp.inbound
+    if request.psn != inbound.epsn:
+        behind = serial.distance(inbound.epsn, request.psn) < 0
+        return Fault.DUPLICATE if behind else Fault.SEQUENCE
+    return None if inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
 
 
 def check_gap(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
@@ -37,17 +40,11 @@ def check_gap(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     return None
 
 
-def check_op_seq(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
-    """A message begins when none is coming in, and goes on as it began. IBA 9.7.4.1.3."""
-    expected = IDLE if role.begins else role.family
-    return None if qp.inbound.incoming.family is expected else Fault.OP_SEQUENCE
-
-
-def check_op_begins(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
-    """As :func:`check_op_seq`; but what begins anew ends what was coming in. IBA 9.8.2.2.1."""
+def check_op_begins(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """A message goes on as it began; one that begins ends what was coming in. IBA 9.8.2.2.1."""
     if role.begins:
         qp.inbound.incoming = NO_MESSAGE
-    return check_op_seq(qp, role, request)
+    return None if qp.inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
 
 
 def check_op_valid(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:

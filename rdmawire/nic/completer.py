@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.nic import retry
-from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.completion import SUCCESS, WCStatus
 from rdmawire.nic.profile import Bug
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import Wqe
@@ -20,6 +20,11 @@ from rdmawire.wire import psn as serial
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
 from rdmawire.wire.opcode import Opcode, Operation, Part, Service
 
+# Members of enumerations that each response is compared with: looking one up takes 70 ns.
+_ACK, _READ, _ATOMIC = Ack.ACK, Answer.READ, Answer.ATOMIC
+_FIRST_OR_ONLY = (Part.FIRST, Part.ONLY)
+_LAST_OR_ONLY = (Part.LAST, Part.ONLY)
+
 
 def complete(qp: QueuePair, response: Arrival) -> None:
     """Take one response in."""
@@ -27,7 +32,7 @@ def complete(qp: QueuePair, response: Arrival) -> None:
     aeth: AETH | None = response.extended[0] if response.extended else None
     if not serial.in_window(response.psn, queue.unacked_psn, queue.in_flight):
         _stale(qp, response, aeth)
-    elif aeth is None or aeth.ack == Ack.ACK:
+    elif aeth is None or aeth.ack == _ACK:
         _answered(qp, response, aeth)
     elif aeth.ack in retry.REFUSALS and settle(qp, response.psn):
         retry.REFUSALS[aeth.ack](qp, aeth.value)
@@ -64,7 +69,7 @@ def _answered(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
 
 def _take_credits(qp: QueuePair, aeth: AETH) -> None:
     """How many messages the peer has receives for. IBA 9.7.7.2."""
-    if aeth.value == NO_CREDITS or aeth.ack != Ack.ACK:
+    if aeth.value == NO_CREDITS or aeth.ack != _ACK:
         qp.credit_limit = None
     else:
         qp.credit_limit = serial.add(aeth.msn, CREDITS[aeth.value])
@@ -72,7 +77,7 @@ def _take_credits(qp: QueuePair, aeth: AETH) -> None:
 
 def _tells_more(qp: QueuePair, aeth: AETH) -> bool:
     """Whether an ACK grants more credits than are known; credits are never taken back."""
-    if qp.credit_limit is None or aeth.ack != Ack.ACK or aeth.value == NO_CREDITS:
+    if qp.credit_limit is None or aeth.ack != _ACK or aeth.value == NO_CREDITS:
         return False
     return serial.is_before(qp.credit_limit, serial.add(aeth.msn, CREDITS[aeth.value]))
 
@@ -122,7 +127,7 @@ def _settle_whole(qp: QueuePair, packets: int) -> None:
             break
         done = end
         sent.popleft()
-        qp.complete_send(wqe, WCStatus.SUCCESS)
+        qp.complete_send(wqe, SUCCESS)
     queue.pass_by(done)
 
 
@@ -135,7 +140,7 @@ def _settled(qp: QueuePair, wqe: Wqe, psn: int) -> bool:
     left = wqe.unacked
     queue.acknowledge(wqe, min(left, ahead))
     if left <= ahead:
-        queue.finish(wqe, WCStatus.SUCCESS)
+        queue.finish(wqe, SUCCESS)
     return left <= ahead
 
 
@@ -153,7 +158,7 @@ def _complete_unanswered(qp: QueuePair, response: Arrival) -> None:
 
 
 def _read_responded(qp: QueuePair, response: Arrival) -> None:
-    wqe = _awaiting(qp, response, Answer.READ)
+    wqe = _awaiting(qp, response, _READ)
     if wqe is None:
         return
     if qp.sq.broken and not _begins_anew(qp, wqe, response):
@@ -169,9 +174,9 @@ def _read_responded(qp: QueuePair, response: Arrival) -> None:
 def _begins_anew(qp: QueuePair, wqe: Wqe, response: Arrival) -> bool:
     """Whether a response begins a READ or part of it; by a mistake of Linux, others end it."""
     qp.sq.broken = False
-    if response.flow.shape.part in (Part.FIRST, Part.ONLY):
+    if response.flow.shape.part in _FIRST_OR_ONLY:
         return True
-    retry.ended(qp, wqe, WCStatus.SUCCESS)
+    retry.ended(qp, wqe, SUCCESS)
     qp.fail()
     return False
 
@@ -182,11 +187,11 @@ def _ends(response: Arrival) -> bool:
     A READ that went on where it stopped begins again with a FIRST there; the answer to the READ
     before it has a MIDDLE at that place, and may still come. Both are as good.
     """
-    return response.flow.shape.part in (Part.LAST, Part.ONLY)
+    return response.flow.shape.part in _LAST_OR_ONLY
 
 
 def _atomic_responded(qp: QueuePair, response: Arrival) -> None:
-    wqe = _awaiting(qp, response, Answer.ATOMIC)
+    wqe = _awaiting(qp, response, _ATOMIC)
     if wqe is None:
         return
     original: int = response.extended[1].origremdt
@@ -218,7 +223,7 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
     wqe.answered += 1
     qp.sq.acknowledge(wqe, 1)
     if wqe.answered == wqe.packets:
-        qp.sq.finish(wqe, WCStatus.SUCCESS)
+        qp.sq.finish(wqe, SUCCESS)
         qp.retire()
     _moved(qp)
 

@@ -11,7 +11,7 @@ from rdmawire.memory import fast
 from rdmawire.memory.access import LOCAL_WRITE, REMOTE_READ
 from rdmawire.memory.grant import KeyFault
 from rdmawire.nic.check import access_fault
-from rdmawire.nic.completion import WCFlags, WCStatus, WorkCompletion
+from rdmawire.nic.completion import SUCCESS, WCFlags, WorkCompletion
 from rdmawire.nic.fault import Fault
 from rdmawire.nic.gather import NOTHING, Gather, Piece, gather, scatter
 from rdmawire.nic.grh import grh_of
@@ -146,28 +146,41 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
     nobody may be told that the message arrived.
     """
     inbound = qp.inbound
-    src_qp, flags, more = qp.dest_qp, qp.receive_flags, _NO_DATAGRAM
-    if role.deth >= 0:
-        src_qp = request.extended[role.deth].srcqp
-        more = (qp.pkey_index_of(request.flow.bth.pkey), *request.flow.origin)
+    wr_id = inbound.recv.wr_id
+    inbound.recv = NO_RECEIVE
+    from_headers: tuple[object, ...]
+    if role.plain:
+        from_headers = (0, 0, qp.number, qp.dest_qp, qp.receive_flags, *_NO_DATAGRAM)
+    else:
+        from_headers = _from_headers(qp, role, request)
+    head = (wr_id, SUCCESS, role.receipt, 0, length)
+    done = _new(WorkCompletion, head + from_headers)
+    kept = qp.report_receive(done, request.flow.solicited)
+    qp.counters.rdma_recvs += kept
+    return kept
+
+
+_NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
+
+
+def _from_headers(qp: QueuePair, role: Role, request: Arrival) -> tuple[object, ...]:
+    """The fields of a completion from ``imm_data`` on, with what the packet's headers say."""
     imm = inv = 0
+    flags = qp.receive_flags
     if role.immdt >= 0:
         imm = request.extended[role.immdt].immdt
         flags |= _WITH_IMM
     elif role.ieth >= 0:
         inv = request.extended[role.ieth].rkey
         flags |= _WITH_INV
-    wr_id = inbound.recv.wr_id
-    inbound.recv = NO_RECEIVE
-    head = (wr_id, WCStatus.SUCCESS, role.receipt, 0, length, imm, inv, qp.number, src_qp, flags)
-    done = _new(WorkCompletion, head + more)
-    kept = qp.report_receive(done, request.flow.solicited)
-    qp.counters.rdma_recvs += kept
-    return kept
+    if role.deth < 0:
+        return (imm, inv, qp.number, qp.dest_qp, flags, *_NO_DATAGRAM)
+    src_qp = request.extended[role.deth].srcqp
+    pkey_index = qp.pkey_index_of(request.flow.bth.pkey)
+    return (imm, inv, qp.number, src_qp, flags, pkey_index, *request.flow.origin)
 
 
 _WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value
-_NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
 
 
 def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:

@@ -120,12 +120,13 @@ def gather(
 
     An empty piece is none: its key is not looked at.
     """
-    if len(sges) == 1 and sges[0][1]:
+    if len(sges) == 1:
         address, length, lkey = sges[0]
-        granted = keys.check(lkey, pd, address, length, access)
-        if type(granted) is KeyFault:
-            return granted
-        return _new(Piece, (granted, address, length, granted.generation, lkey))
+        if length:
+            granted = keys.check(lkey, pd, address, length, access)
+            if type(granted) is KeyFault:
+                return granted
+            return _new(Piece, (granted, address, length, granted.generation, lkey))
     return _gather(keys, pd, sges, access)
 
 
@@ -133,14 +134,16 @@ def scatter(
     keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], octets: bytes
 ) -> bool | KeyFault:
     """Place octets at once in the pieces whose keys allow it; ``False`` if there are too many."""
-    if len(sges) == 1 and sges[0][1]:
+    if len(sges) == 1:
         address, length, lkey = sges[0]
-        granted = keys.check(lkey, pd, address, length, LOCAL_WRITE)
-        if type(granted) is KeyFault:
-            return granted
-        if octets and len(octets) <= length:
-            granted.write(address, octets)
-        return len(octets) <= length
+        if length:
+            granted = keys.check(lkey, pd, address, length, LOCAL_WRITE)
+            if type(granted) is KeyFault:
+                return granted
+            fits = len(octets) <= length
+            if fits and octets:
+                granted.write(address, octets)
+            return fits
     sink = _gather(keys, pd, sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return sink

@@ -52,17 +52,17 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
     if not qp.conduct.post_send:
         raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
     try:
+        if wr.sges.__class__ is not tuple:
+            wr = wr._replace(sges=posted_sges(wr.sges))
         for rule in RULES[qp.type].get(wr.opcode, _NOT_HERE):
             rule(qp, wr)
     except WRONG_KIND as error:
         raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
     if qp.send_slots.held >= qp.cap.max_send_wr and qp.free_sends < 1:
         raise VerbsError(_full_of_sends(qp), ENOMEM)
-    if not wr.sges:
-        return wr
-    if wr.flags & INLINE:
+    if wr.flags & INLINE and wr.sges:
         return _copied(qp, wr)
-    return wr if wr.sges.__class__ is tuple else wr._replace(sges=posted_sges(wr.sges))
+    return wr
 
 
 def _full_of_sends(qp: QueuePair) -> str:
@@ -284,7 +284,7 @@ _Rule = Callable[[QueuePair, SendWR], None]
 def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
     """What one kind of work must pass in one service, in this order."""
     outbound = service.outbound.get(opcode)
-    headers = outbound.layouts[outbound.only].headers if outbound else ()
+    headers = outbound.headers if outbound else ()
     widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
     verb = VERBS[opcode]
     return (

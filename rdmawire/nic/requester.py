@@ -12,7 +12,7 @@ from isal.isal_zlib import crc32
 from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.nic import local_work
 from rdmawire.nic.begin import begin, fail, held
-from rdmawire.nic.completion import WCStatus
+from rdmawire.nic.completion import SUCCESS, WCStatus
 from rdmawire.nic.extended import extended
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.queue import NO_PSN, Wqe
@@ -53,19 +53,30 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
         return wqe.status is not None
     if not qp.service.reliable and wqe.status is None:
         qp.sq.pass_by(wqe.packets)
-        wqe.status = WCStatus.SUCCESS
+        wqe.status = SUCCESS
     return True
 
 
 def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
-    """A SEND or WRITE: its packets one by one, and those in the middle in runs."""
+    """A SEND or WRITE."""
     service = qp.service
     opcodes = service.outbound[wqe.wr.opcode]
     seal = qp.seal if service.connected else qp.seal_for(wqe.wr)
-    last = wqe.packets - 1
-    if not last:
-        frames.append(_only(qp, wqe, opcodes, seal))
+    if wqe.packets > 1:
+        _packets(qp, wqe, opcodes, seal, frames, room)
         return
+    payload = wqe.source.read(0, wqe.length) if wqe.length else b""
+    more = extended(opcodes.headers, qp, wqe) if opcodes.headers else b""
+    qp.unasked = qp.ask_after
+    qp.sq.advance(wqe, 1)
+    frames.append(seal.frame(opcodes.only, wqe.psn | qp.ackreq, more, payload, wqe.se))
+
+
+def _packets(  # noqa: PLR0917  once a message
+    qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal, frames: list[bytes], room: int
+) -> None:
+    """The packets of a message: one by one, and those in the middle in runs."""
+    last = wqe.packets - 1
     bare = not opcodes.layouts[opcodes.middle].headers  # XRC's say which queue receives
     while wqe.sent <= last:
         left = min(room - len(frames), qp.window_at(wqe))
@@ -76,16 +87,6 @@ def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
             _middles(qp, wqe, seal.head(opcodes.middle, qp.mtu), frames, run)
         else:
             frames.append(_packet(qp, wqe, opcodes, seal))
-
-
-def _only(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
-    """The one packet of a message."""
-    payload = wqe.source.read(0, wqe.length) if wqe.length else b""
-    headers = opcodes.layouts[opcodes.only].headers
-    more = extended(headers, qp, wqe) if headers else b""
-    qp.unasked = qp.ask_after
-    qp.sq.advance(wqe, 1)
-    return seal.frame(opcodes.only, wqe.psn | qp.ackreq, more, payload, wqe.se)
 
 
 def _middles(qp: QueuePair, wqe: Wqe, head: Head, frames: list[bytes], count: int) -> None:
@@ -123,7 +124,7 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
     """A READ, atomic or FLUSH: one packet that asks for what has not been answered."""
     opcodes = qp.service.outbound[wqe.wr.opcode]
     payload = wqe.source.read(0, wqe.length) if wqe.verb.local is Local.SOURCE else b""
-    more = extended(opcodes.layouts[opcodes.only].headers, qp, wqe)
+    more = extended(opcodes.headers, qp, wqe)
     word = serial.add(wqe.psn, wqe.answered) | qp.ask(ends=True)
     qp.sq.ask(wqe)
     qp.sq.advance(wqe, wqe.packets)

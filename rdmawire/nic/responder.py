@@ -101,7 +101,7 @@ def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
 CONGESTION = Role(REQUEST, (_note_congestion,))
 """A CNP, of whatever service."""
 
-MALFORMED = Role(REQUEST, (check.check_psn, check.check_op_seq, check.check_shape))
+MALFORMED = Role(REQUEST, (check.check_order, check.check_shape))
 """A reserved opcode, or a payload that the operation does not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
 
 _GOING_ON: tuple[Step, ...] = (check.check_fit, execute.place)
@@ -109,7 +109,7 @@ _STARTS = (Part.FIRST, Part.ONLY)
 _ENDS = (Part.LAST, Part.ONLY)
 
 _IN_ORDER: dict[bool, tuple[Step, ...]] = {
-    True: (check.check_psn, check.check_op_seq),
+    True: (check.check_order,),
     False: (check.check_gap, check.check_op_begins),
 }
 """The place of a packet in the conversation, by whether gaps are answered."""

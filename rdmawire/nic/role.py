@@ -1,7 +1,7 @@
 """What a request packet is to the responder: a row for each opcode."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rdmawire.nic.completion import WCOpcode
@@ -47,7 +47,9 @@ class Role:
     operations have messages of one packet. ``access`` are the rights it needs, of the queue pair
     and of the key. ``receipt`` is how it completes a receive, ``None`` where it does not. ``again``
     are the steps of a duplicate that has bytes read again. The fields from ``reth`` on are
-    the places of these headers behind the BTH, :data:`NO_HEADER` where there is none.
+    the places of these headers behind the BTH, :data:`NO_HEADER` where there is none. ``follows``
+    is the family of the message that is coming in when the packet comes, :data:`IDLE` for one that
+    begins. ``plain`` says that no header adds to the completion of a receive.
     """
 
     family: Family
@@ -63,5 +65,12 @@ class Role:
     atomiceth: int = NO_HEADER
     feth: int = NO_HEADER
     deth: int = NO_HEADER
+    follows: Family = field(init=False)
+    plain: bool = field(init=False)
 
     __deepcopy__ = shared
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "follows", IDLE if self.begins else self.family)
+        adding = (self.immdt, self.ieth, self.deth)
+        object.__setattr__(self, "plain", all(place == NO_HEADER for place in adding))

@@ -68,7 +68,10 @@ class Seal:
         """One frame; ``word`` is the PSN, with :data:`ACKREQ` where an ACK is asked for."""
         length = len(extended) + len(payload)
         key = length << 9 | se << 8 | opcode
-        head, crc = self._heads.get(key) or self._made(key, opcode, length, se)
+        try:
+            head, crc = self._heads[key]
+        except KeyError:
+            head, crc = self._made(key, opcode, length, se)
         tail = b"".join((pack_word(word), extended, payload, PADS[length & 3]))
         return b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little")))
 

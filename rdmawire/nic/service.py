@@ -10,6 +10,7 @@ from rdmawire.nic.fault import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import VERBS, SendOpcode
 from rdmawire.snapshot import shared
+from rdmawire.wire.header import Header
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.opcode import OPERATIONS, Operation, Service
 from rdmawire.wire.packet import LAYOUTS, Layout
@@ -17,13 +18,17 @@ from rdmawire.wire.packet import LAYOUTS, Layout
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """The opcodes of one kind of work's packets, and the headers behind their BTH."""
+    """The opcodes of one kind of work's packets, and the headers behind their BTH.
+
+    ``headers`` are those of the only packet.
+    """
 
     only: int
     first: int
     middle: int
     last: int
     layouts: Mapping[int, Layout]
+    headers: tuple[type[Header], ...]
 
     __deepcopy__ = shared
 
@@ -82,7 +87,7 @@ def _opcodes(wire: Service, op: SendOpcode) -> Outbound:
         _opcode(wire, operation) for operation in (verb.only, verb.first, verb.middle, verb.last)
     )
     layouts = {opcode: LAYOUTS[opcode] for opcode in (only, first, middle, last) if opcode >= 0}
-    return Outbound(only, first, middle, last, layouts)
+    return Outbound(only, first, middle, last, layouts, layouts[only].headers)
 
 
 NO_OPCODE = -1

@@ -197,9 +197,12 @@ class Unsealer:
         ``flow`` is the result of :meth:`flow_of`, if the caller has it.
         """
         if flow is None:
-            flow = self._flows.get(frame[: self._size]) or self._find(frame)
-            if flow is None:
-                return None
+            try:
+                flow = self._flows[frame[: self._size]]
+            except KeyError:
+                flow = self._find(frame)
+                if flow is None:
+                    return None
         read, start, payload, pad, end, crc = flow.layout
         state = crc32(frame[start:end], crc)
         if flow.headers_twice:

@@ -4,7 +4,6 @@ Numbers are those of libibverbs (ibv_wr_opcode, ibv_send_flags). :data:`VERBS` h
 kind of work; requester, completer and responder read it, none of them asks for a kind by name.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from errno import EINVAL
@@ -65,8 +64,6 @@ class Sge(NamedTuple):
 
 def check_sges(sges: tuple[Sge, ...], most: int) -> None:
     """``VerbsError`` EINVAL for more pieces than there may be, and for what is no range."""
-    if sges.__class__ is not tuple and not isinstance(sges, (tuple, list)):
-        raise VerbsError(f"sges is {shown(sges)}, neither a tuple nor a list", EINVAL)
     if len(sges) > most:
         raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
     for address, length, lkey in sges:
@@ -150,16 +147,23 @@ WRONG_KIND = (AttributeError, TypeError, ValueError)
 """What checks of a work request meet where its fields are not what their names say."""
 
 
-def posted_sges(sges: Iterable[Sge]) -> tuple[Sge, ...]:
-    """SGEs as they are now: a list may be used for something else once the work is posted."""
-    return tuple(Sge(*sge) for sge in sges)
+def posted_sges(sges: object) -> tuple[Sge, ...]:
+    """SGEs as they are now: a list may be used for something else once the work is posted.
+
+    ``VerbsError`` EINVAL for what is neither a tuple nor a list.
+    """
+    if not isinstance(sges, (tuple, list)):
+        raise VerbsError(f"sges is {shown(sges)}, neither a tuple nor a list", EINVAL)
+    return tuple(Sge(address, length, lkey) for address, length, lkey in sges)
 
 
 def check_receive(wr: RecvWR, most: int) -> RecvWR:
     """A receive as it is queued; ``VerbsError`` EINVAL for none of at most ``most`` SGEs."""
     try:
+        if wr.sges.__class__ is not tuple:
+            wr = wr._replace(sges=posted_sges(wr.sges))
         check_sges(wr.sges, most)
-        return wr if wr.sges.__class__ is tuple else wr._replace(sges=posted_sges(wr.sges))
+        return wr
     except WRONG_KIND as error:
         raise VerbsError(f"no receive: {shown(wr)}: {error}", EINVAL) from error
 
@@ -196,6 +200,7 @@ class Verb:
     ``takes_resource`` says that it counts among the READs and atomics under way (IBA 9.4.4, 9.4.5,
     A19), ``takes_receive`` that the peer must have one posted. One that ``ends_use`` of a key is
     fenced against all work before it, not READs and atomics alone (IBA 10.6.5.1).
+    ``min_packets`` is 0 for work that needs no packet, else 1.
     """
 
     completion: WCOpcode
@@ -210,12 +215,14 @@ class Verb:
     ends_use: bool = False
     takes_resource: bool = field(init=False)
     is_send: bool = field(init=False)
+    min_packets: int = field(init=False)
 
     __deepcopy__ = shared
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "takes_resource", self.answer in (Answer.READ, Answer.ATOMIC))
         object.__setattr__(self, "is_send", self.completion is WCOpcode.SEND)
+        object.__setattr__(self, "min_packets", int(self.answer is not Answer.NOTHING))
 
 
 _SEND = (Operation.SEND_FIRST, Operation.SEND_MIDDLE)

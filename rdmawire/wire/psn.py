@@ -40,7 +40,7 @@ def span(start: int, end: int) -> int:
 
 def is_before(first: int, second: int) -> bool:
     """Whether ``first`` is behind ``second``."""
-    return distance(first, second) > 0
+    return 0 < (second - first) % MODULUS < HALF
 
 
 def in_window(psn: int, start: int, packets: int) -> bool:

@@ -61,14 +61,14 @@ class Equivalent(NamedTuple):
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "rdmawire/nic/check.py",
-        "behind = serial.distance(expected, request.psn) < 0",
-        "serial.distance(expected, request.psn) < 0",
-        "(serial.distance(expected, request.psn) <= 0)",
+        "behind = serial.distance(inbound.epsn, request.psn) < 0",
+        "serial.distance(inbound.epsn, request.psn) < 0",
+        "(serial.distance(inbound.epsn, request.psn) <= 0)",
         "the distance is not 0: a PSN that is the one expected has returned before",
     ),
     Equivalent(
         "rdmawire/nic/check.py",
-        "behind = serial.distance(expected, request.psn) < 0",
+        "behind = serial.distance(inbound.epsn, request.psn) < 0",
         "0",
         "1",
         "the distance is not 0: a PSN that is the one expected has returned before",
