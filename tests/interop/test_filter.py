@@ -16,7 +16,8 @@ from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.filter import Filter, FilterError
 from rdmawire.analysis.filter.catalogue import PROTOCOLS
 from rdmawire.analysis.node import Dissection
-from rdmawire.capture import open_capture
+from rdmawire.capture import create_capture, open_capture
+from rdmawire.capture.record import Record
 from tests.analysis.filter_samples import FILTERS
 from tests.interop.blind_spots import BLIND_SPOTS
 from tests.interop.test_tshark import CAPTURES, FILES, is_readable
@@ -120,6 +121,35 @@ def test_the_table_finds_something_with_nearly_every_filter() -> None:
     assert len(passing) > 0.6 * len(FILTERS) > 100
 
 
+_PATTERNS = r"""
+\bRT\b \BT [[:alpha:]] [[:^alpha:]] [[:upper:]] [[:space:]] [[:punct:]] [[:word:]] [[:blank:]]
+[[:cntrl:]] [[:print:]] [[:xdigit:]] [[:alnum:]_-] [^[:graph:]] \d \D \w \W \s \S \h \H \v \V \N \R
+[\s] [^\s] [\S\d] [\h] [\H] [\v] [\V] [^\W] [^\D\d] \e \a \f \n \r \t \0 \012 \x \xg \x4 \x4g \x{4}
+\x4{2} \xe9 \x{e9} [\x4-\x7] [\xc0-\xdf] [^\xe0-\xef] [A-\xc5] é [é] \cA [\cA] \c[ \o{101} [\b] a\Z
+a\z a$ ^a \Aa \Gb (?m)a$ (?m)^a (?s)a.b a.b (?-i)rt (?-i:R)t (?si-m)A.B (?U)a+ (?)a \Q$\E \Qa a\E
+\Q\s\E\s (?#remark)a (?<n>a) (?P<n>a) (?:a|b)+$ a{,3} a{3 a{2}? a{3,} []a] [^]a] [a-] [a-c-e]
+[\\d-f] [$^.] a| () \- \_ \pL \PL \C
+"""
+SUBJECTS = [
+    *(bytes([octet]) for octet in range(256)),
+    *(b"a\n", b"a\n\n", b"\na", b"\r\n", b"RT", b"rt", b"x rt y", b"art", b"aaa", b"aaab", b"a\nb"),
+    *(b"ab", b"A1_", b"$", b"a$", b"a{,3}", b"a{3", b"\x04g", b"\x00g", b"\xc3\xa9", b"\\s "),
+]
+
+
+def test_every_pattern_finds_what_tshark_finds(tmp_path: Path) -> None:
+    path = tmp_path / "subjects.pcap"
+    ethernet = bytes.fromhex("020000000001 020000000002 88b5")
+    with create_capture(path) as capture:
+        for number, subject in enumerate(SUBJECTS):
+            capture.write(Record(ethernet + subject, number, 14 + len(subject), 1))
+    filters = [f'frame[14:] matches r"{pattern}"' for pattern in _PATTERNS.split()]
+    frames = dissected(path)
+    for text, their in theirs(path, filters, tmp_path).items():
+        wanted = Filter(text)
+        assert {frame.number for frame in frames if wanted(frame)} == their, text
+
+
 REFUSED = [
     *("ip and", "and ip", "ip ip", "(ip", "ip)", "ip ==", "== ip", "1", '"a"', "4 == 4"),
     *("ip AND tcp", "infiniband.bth.opcode == 300", "infiniband.bth.opcode == RC_NOTHING"),
@@ -132,6 +162,8 @@ REFUSED = [
     *("infiniband.bth.a & 1", "infiniband.bth[0] + 1 == 2", "frame.time_delta > .01"),
     *("frame.time > 1795227398", 'frame.time > "2026-11-21T02"', "frame.time_relative * 2 < 1"),
     *("any ip.addr", "all frame.len & 1", "ip.ttl == 68-4", "ip.src[1,] == 4d", "eth.type == ip"),
+    *('frame matches "[:alpha:]"', r'frame matches r"[\d-f]"', 'frame matches "[[:no:]]"'),
+    *('frame matches "[b-a]"', 'frame matches "a**"', r'frame matches r"\y"', 'frame ~ "a{3,2}"'),
 ]  # fmt: skip
 
 

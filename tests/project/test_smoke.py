@@ -59,6 +59,12 @@ def test_isal_and_crc32c_verify_every_checksum(capture: str) -> None:
     assert "CRC" in ran("dissect", "--quiet", "--fail-on-bad-checksum", capture)
 
 
+def test_re2_finds_patterns_in_frames() -> None:
+    found = ran("dissect", "-q", "-Y", r'string(ip.src) matches r"^10\.77\.0\.\d+$"', RNR)
+    assert found == ran("dissect", "-q", "-Y", "ip.src == 10.77.0.0/24", RNR)
+    assert "lookaround" in refused("dissect", "-Y", 'frame matches "a(?=b)"', RNR, status=2)
+
+
 def test_pyyaml_reads_a_scenario() -> None:
     assert ran("run", "lost-first").startswith("passed  lost-first")
 

@@ -12,7 +12,7 @@ from rdmawire.analysis.filter.error import FilterError, shown
 from rdmawire.analysis.filter.kind import ADDED, MASKED, MATCHED, OCTETS, SEARCHED, Kind
 from rdmawire.analysis.filter.lexer import Form, octets_of
 from rdmawire.analysis.filter.literal import Literal, integer
-from rdmawire.analysis.filter.pattern import Pattern, PatternError
+from rdmawire.analysis.filter.regex import PatternError, compile_pattern
 from rdmawire.analysis.filter.tree import (
     Arithmetic,
     Call,
@@ -181,7 +181,7 @@ def matches(of: Operand, pattern: Operand, quantifier: Quantifier) -> Test:
         raise FilterError('a regular expression stands in "..." or r"..."', pattern.offset)
     octets = octets_of(literal.token)
     try:
-        Pattern(octets)
+        compile_pattern(octets)
     except PatternError as error:
         raise FilterError(str(error), pattern.offset) from None
     return Matches(known(of), octets, quantifier)

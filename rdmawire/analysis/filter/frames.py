@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, TypeGuard
 
 from rdmawire.analysis.filter.kind import Kind, Prefix
-from rdmawire.analysis.filter.pattern import Pattern
+from rdmawire.analysis.filter.regex import compile_pattern
 from rdmawire.analysis.filter.tree import (
     And,
     Compare,
@@ -157,7 +157,7 @@ def _contains(test: Contains) -> Question:
 
 
 def _matches(test: Matches) -> Question:
-    found_in = Pattern(test.pattern).found_in
+    found_in = compile_pattern(test.pattern)
     if test.of.kind is Kind.TEXT:
         return _of_values(
             values_of(test.of),
