@@ -5,7 +5,6 @@
 
 import sys
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
@@ -16,6 +15,7 @@ from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import H200
 from rdmawire.memory.region import Region
 from rdmawire.nic.work import SendOpcode, SendWR, Sge
+from rdmawire.units import us
 
 LENGTH = 8_000
 LOST = 3

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
-from rdmawire.analysis.moment import duration_ns, epoch_ns
 from rdmawire.analysis.node import Dissection
 from rdmawire.errors import RdmaError
+from rdmawire.units import epoch_ns, parse_duration
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _DATE = re.compile(
@@ -78,7 +78,7 @@ def _date(text: str) -> int:
 
 _READERS: tuple[tuple[BoundKind, Callable[[str], int]], ...] = (
     (BoundKind.NUMBER, _number),
-    (BoundKind.RELATIVE, duration_ns),
+    (BoundKind.RELATIVE, parse_duration),
     (BoundKind.EPOCH, _date),
 )
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from rdmawire.analysis.moment import duration_ns
 from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit import text
 from rdmawire.traffic.edit.clash import shared, touched
@@ -17,6 +16,7 @@ from rdmawire.traffic.edit.naming import fields_named
 from rdmawire.traffic.edit.record import Change, later
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.traffic.edit.rule import Rule
+from rdmawire.units import parse_duration
 
 
 class Asked(NamedTuple):
@@ -182,7 +182,7 @@ def time_shift(ctx: click.Context, option: click.Parameter, said: str | None) ->
     if said is None:
         return []
     try:
-        shift = duration_ns(said[1:] if said.startswith(("-", "+")) else said)
+        shift = parse_duration(said[1:] if said.startswith(("-", "+")) else said)
     except ValueError:
         raise click.BadParameter(
             f"{quoted(said)} is no time such as 1.5s or -20ms", ctx, option

@@ -1,6 +1,5 @@
 """`rdmawire gen`: test traffic as a capture, with every checksum and every answer in it."""
 
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rdmawire.analysis.moment import duration_ns
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import common, option
@@ -34,6 +32,7 @@ from rdmawire.traffic.generate.order import (
 )
 from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
 from rdmawire.traffic.generate.tag import Tag
+from rdmawire.units import parse_duration
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MANY = 100_000
 """Messages or frames that are worth another library."""
-_GAP = re.compile(r"(?<=[0-9])\s+(?=[a-z]+$)")
 """Between a number and its unit, as scenarios write times."""
 
 
@@ -61,7 +59,7 @@ def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
 
 def _latency(text: str) -> int:
     try:
-        return duration_ns(_GAP.sub("", text.strip()))
+        return parse_duration(text.strip())
     except ValueError:
         raise OrderError(f"{quoted(text)} is no time such as 1us or 500 ns") from None
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmawire.analysis.moment import duration_ns
 from rdmawire.capture.refusal import shown, write_refusal
 from rdmawire.cli import common, option
 from rdmawire.cli.aligned import show
 from rdmawire.cli.counting import Counted, Counting
 from rdmawire.cli.once import OnceCommand
+from rdmawire.units import parse_duration
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
@@ -34,7 +34,7 @@ def _interval(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     if text is None:
         return None
     with suppress(ValueError):
-        if 0 < (width := duration_ns(text)) < _ENDLESS:
+        if 0 < (width := parse_duration(text)) < _ENDLESS:
             return width
     raise click.BadParameter(f"{text!r} is no time such as 100ms or 1.5s", ctx, parameter)
 

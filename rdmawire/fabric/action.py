@@ -10,11 +10,11 @@ from random import Random
 from typing import Final
 
 from rdmawire.bound import TIME, Bound, Kind, Whole, Word
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.field import Fields, check_value
 from rdmawire.fabric.flow import Classifier, marked
 from rdmawire.fabric.passing import Passing
 from rdmawire.fabric.refusal import FabricError, check_values
+from rdmawire.units import us
 from rdmawire.wire.naming import Value
 
 Passings = Iterable[Passing]

@@ -12,10 +12,10 @@ from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from rdmawire.bound import PERIOD, TIME, Bound, Kind, Many, Optional, Real, Table, Whole
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.line import exceeds, time_of
 from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import check_settings
+from rdmawire.units import us
 
 Waits = tuple[int, ...]
 """What a frame waits (ns) beyond the latency: one number for each of its copies."""

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import partial
 
 from rdmawire.bound import PERIOD
-from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.refusal import check_values
 from rdmawire.fabric.world import World
+from rdmawire.units import seconds
 
 Question = Callable[[], float]
 

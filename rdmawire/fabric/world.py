@@ -16,13 +16,13 @@ from rdmawire.bound import TIME, Bound, Whole
 from rdmawire.errors import RdmaError
 from rdmawire.fabric.agenda import APPOINTMENT, Agenda
 from rdmawire.fabric.appointment import Action, Appointment
-from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.link import Arrival, Held
 from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.refusal import MOMENT, check_settings, check_values
 from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
 from rdmawire.nic.address import MAC_OCTETS
 from rdmawire.snapshot import copy_each
+from rdmawire.units import seconds
 
 BOUNDS: Final[dict[str, Bound]] = {
     "time_limit": TIME,

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, ms, us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import ATTRIBUTES, connect
@@ -16,6 +15,7 @@ from rdmawire.nic.attribute import QPCap
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import gbps, ms, us
 from rdmawire.wire.psn import HALF
 
 SENDERS = 8

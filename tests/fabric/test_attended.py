@@ -1,7 +1,6 @@
 """Ports whose owners hear at once of what happens."""
 
 from rdmawire.fabric.attended import AttendedPort
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, connect
@@ -11,6 +10,7 @@ from rdmawire.nic.event import CompletionEvent, Event
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import us
 
 
 class Asker:

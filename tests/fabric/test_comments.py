@@ -7,12 +7,12 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.fabric.action import ACTIONS
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.passing import BEFALLEN
 from rdmawire.fabric.tap import CaptureTap
+from rdmawire.units import us
 
 DATA = bytes(range(256)) * 16
 FOURTH = {"bth.psn": 103}

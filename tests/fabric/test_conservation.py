@@ -6,11 +6,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.topology import Cable, leaf_spine
+from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ECN
 from tests.fabric.talker import Talker, frame_of
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.host import ALL_ACCESS, Host, Registered
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.network import Network
@@ -29,6 +28,7 @@ from rdmawire.memory.gpu.profile import H200
 from rdmawire.nic.congestion.dcqcn import Dcqcn
 from rdmawire.nic.profile import IBTA, RXE
 from rdmawire.nic.state import QPType
+from rdmawire.units import gbps, us
 from tests.fabric.test_network import Flow
 from tests.nic.cm.stage import SERVICE, Two
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.egress import Egress, Lane, round_robin, strict
 from rdmawire.fabric.line import bits, duration, exceeds
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.mac import MOST_WAITING, Mac
 from rdmawire.fabric.pause import pfc_frame, quanta_of
 from rdmawire.fabric.world import World
+from rdmawire.units import gbps, us
 from rdmawire.wire.inet import Ethernet, EtherType, MACControl, MACControlOpcode, Pause
 from tests.fabric.talker import Talker, frame_of, frames_of
 

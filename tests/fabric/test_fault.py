@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.action import ACTIONS, BOUNDS, OPTIONS
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
@@ -17,6 +16,7 @@ from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import World
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.unseal import Drop
+from rdmawire.units import us
 from rdmawire.wire import roce
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.header import Header

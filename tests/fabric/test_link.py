@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.refusal import FabricError
+from rdmawire.units import gbps, us
 
 NAN = float("nan")
 

@@ -8,7 +8,6 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.line import bits, duration
@@ -24,6 +23,7 @@ from rdmawire.nic.cq import CompletionQueue
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import gbps, us
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN, UDP
 from tests.fabric.talker import Talker, frame_of, frames_of, mac_of

@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
@@ -18,6 +17,7 @@ from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.qp import QPInit
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
+from rdmawire.units import us
 from rdmawire.wire import roce
 
 EVERYWHERE = pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.action import ACTIONS
 from rdmawire.fabric.astray import MOST_TURNS
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
@@ -17,6 +16,7 @@ from rdmawire.fabric.pause import GROUP, pfc_frame, quanta_of
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.topology import Cable, leaf_spine
 from rdmawire.fabric.world import World
+from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ECN
 from tests.fabric.talker import Talker, frame_of, frames_of, mac_of
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.topology import Cable, leaf_spine
+from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ECN
 from tests.fabric.talker import Talker, frame_of
 from tests.fabric.test_network import busy

@@ -2,13 +2,13 @@
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.line import bits, duration
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.sampler import Meter, Sampler
 from rdmawire.fabric.topology import Cable, star
 from rdmawire.fabric.world import World
+from rdmawire.units import gbps, us
 from tests.fabric.talker import Talker, frames_of, mac_of
 
 CABLE = Cable(us(1), gbps(10))

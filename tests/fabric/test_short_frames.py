@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
@@ -15,6 +14,7 @@ from rdmawire.nic.qp import QPInit
 from rdmawire.nic.state import QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import gbps, us
 from rdmawire.wire.inet import Ethernet
 
 SHORT = range(Ethernet.SIZE)

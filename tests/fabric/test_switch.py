@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pause import headroom, quanta_of
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.switch import Switch
+from rdmawire.units import gbps, us
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN
 from tests.fabric.talker import SIZE, Talker, frame_of, frames_of, mac_of

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.mac import MOST_WAITING, Mac
 from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.station import Port
 from rdmawire.fabric.world import World
+from rdmawire.units import gbps, us
 from tests.fabric.test_world import GROUP, A, B, C, Recorder, numbered
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.fabric.clock import ms, seconds, us
 from rdmawire.fabric.link import Arrival, Chances, Link
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import Unsettled, World
+from rdmawire.units import ms, seconds, us
 
 A, B, C, GROUP = (bytes((2, 0, 0, 0, 0, n)) for n in (1, 2, 3, 4))
 GROUP = b"\x01\x00\x5e" + GROUP[3:]

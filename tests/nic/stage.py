@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
@@ -16,6 +15,7 @@ from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.transition import QP_TRANSITIONS
 from rdmawire.nic.work import SendOpcode, SendWR, Sge
+from rdmawire.units import us
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, RETH, Ack

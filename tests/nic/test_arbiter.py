@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.line import time_of
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, connect
@@ -14,6 +13,7 @@ from rdmawire.nic.engine import BURST
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import gbps, us
 from rdmawire.wire import roce
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Operation

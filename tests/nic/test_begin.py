@@ -2,7 +2,6 @@
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.memory.access import Access
@@ -10,6 +9,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.profile import RXE
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import LONGEST_MESSAGE, SendOpcode, SendWR, Sge
+from rdmawire.units import us
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode

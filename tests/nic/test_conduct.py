@@ -6,13 +6,13 @@ from typing import NamedTuple
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.pair import ATTRIBUTES, COMPLETIONS, Pair
 from rdmawire.nic.completion import WCStatus, WorkCompletion
 from rdmawire.nic.requester import send
 from rdmawire.nic.state import CONDUCT, QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import seconds
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, CNP, RETH, Ack, Nak
 from rdmawire.wire.inet import ECN, IPv4

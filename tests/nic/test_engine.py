@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair, connect
 from rdmawire.nic.attribute import QPAttrMask
@@ -19,6 +18,7 @@ from rdmawire.nic.event import (
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import SIGNALED, SendFlags, SendOpcode, SendWR, Sge
+from rdmawire.units import us
 from rdmawire.wire.ib import AETH, CNP, RETH, Ack
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet

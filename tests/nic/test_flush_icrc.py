@@ -8,12 +8,12 @@ import pytest
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.selection import Selection
 from rdmawire.capture import LinkType, Record, create_capture, open_capture
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.unseal import Drop
+from rdmawire.units import us
 from rdmawire.wire.opcode import Opcode
 from tests.analysis.columns.test_columns import check
 from tests.nic.stage import Stage, statuses

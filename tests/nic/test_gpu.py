@@ -5,7 +5,6 @@ from random import Random
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
@@ -20,6 +19,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import AccessViolation
 from rdmawire.nic.state import QPState
 from rdmawire.nic.work import RecvWR, SendOpcode, Sge
+from rdmawire.units import us
 from rdmawire.wire.ib import Nak, Placement, Selectivity
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import PATIENT, Stage, events, key_of, nak_of, outcomes, statuses, to_remote

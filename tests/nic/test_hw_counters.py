@@ -5,7 +5,6 @@ from dataclasses import fields
 
 import pytest
 
-from rdmawire.fabric.clock import ms
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
@@ -26,6 +25,7 @@ from rdmawire.nic.qp import QPInit
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import ms
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, CNP, RETH, Ack, Nak
 from rdmawire.wire.inet import ECN, IPv4

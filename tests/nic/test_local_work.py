@@ -2,7 +2,6 @@
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
@@ -16,6 +15,7 @@ from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus
 from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.work import FENCE, SIGNALED, BindMW, RegMR, SendOpcode, SendWR, Sge
+from rdmawire.units import us
 from tests.nic.stage import PATIENT, Stage, events, go, only, outcomes, statuses
 
 RIGHTS = Access.REMOTE_WRITE | Access.REMOTE_READ

@@ -2,7 +2,6 @@
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 from rdmawire.nic.address import mapped
@@ -11,6 +10,7 @@ from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.event import GIDChanged, PathMigrated, PathMigrationFailed
 from rdmawire.nic.profile import RXE
 from rdmawire.nic.state import MigrationState, QPState
+from rdmawire.units import us
 from rdmawire.wire import roce
 from rdmawire.wire.inet import IPv4
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
@@ -19,6 +18,7 @@ from rdmawire.nic.profile import IBTA, PROFILES
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import RecvWR, SendFlags, SendOpcode
+from rdmawire.units import us
 from rdmawire.wire.ib import AETH, RNR_TIMER_NS, Ack
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import Stage, climb, statuses, to_remote

@@ -5,7 +5,6 @@ from errno import EBUSY
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
@@ -19,6 +18,7 @@ from rdmawire.nic.raw import FlowRule
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.units import us
 from rdmawire.wire.inet import Ethernet, EtherType
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.inbound import MOST_ACKNOWLEDGES
 from rdmawire.nic.state import QPState
 from rdmawire.nic.unseal import Drop
+from rdmawire.units import us
 from rdmawire.wire.ib import RETH, Ack, AtomicAckETH, AtomicETH
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.psn import MODULUS

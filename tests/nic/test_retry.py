@@ -2,7 +2,6 @@
 
 import pytest
 
-from rdmawire.fabric.clock import seconds, us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.attribute import QPAttrMask
@@ -12,6 +11,7 @@ from rdmawire.nic.event import PathMigrated
 from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import MigrationState, QPState
 from rdmawire.nic.work import SendOpcode, SendWR, Sge
+from rdmawire.units import seconds, us
 from rdmawire.wire.ib import AETH, NO_CREDITS, RETH, Ack, Nak
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode

@@ -2,12 +2,12 @@
 
 import pytest
 
-from rdmawire.fabric.clock import seconds, us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import QPState
+from rdmawire.units import seconds, us
 from rdmawire.wire.ib import RNR_TIMER_NS, Ack
 from rdmawire.wire.opcode import Opcode
 from tests.nic.stage import Stage, go, lossy, only, outcomes, statuses

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
@@ -14,6 +13,7 @@ from rdmawire.nic.profile import BUGS_6_1, BUGS_6_12, IBTA, RXE, RXE_6_1, RXE_6_
 from rdmawire.nic.state import QPState, QPType
 from rdmawire.nic.unseal import Drop
 from rdmawire.nic.work import LONGEST_MESSAGE, SendOpcode, SendWR
+from rdmawire.units import us
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, FETH, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
 from rdmawire.wire.opcode import Opcode

@@ -5,12 +5,12 @@ from errno import EINVAL
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.profile import IBTA, RXE, Profile
 from rdmawire.nic.state import QPType
+from rdmawire.units import gbps, us
 from rdmawire.wire import roce
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode

@@ -11,7 +11,6 @@ from typing import ClassVar, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from rdmawire.fabric.clock import us
 from rdmawire.memory.access import Access
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.key import VARIANTS
@@ -22,6 +21,7 @@ from rdmawire.nic.completion import WCOpcode
 from rdmawire.nic.event import CommunicationEstablished
 from rdmawire.nic.state import QPState
 from rdmawire.nic.work import ATOMIC_SIZE, BindMW, RegMR, SendOpcode, SendWR, Sge
+from rdmawire.units import us
 from rdmawire.wire.management import MTU
 from tests.stateful.connection import (
     CAP,

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair, Posted
 from rdmawire.nic.attribute import QPAttributes
 from rdmawire.nic.completion import WCStatus
 from rdmawire.nic.inbound import MOST_ACKNOWLEDGES
 from rdmawire.nic.profile import PROFILES, Profile
+from rdmawire.units import us
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Operation
 from tests.stateful.effort import EFFORT

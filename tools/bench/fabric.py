@@ -4,7 +4,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import ATTRIBUTES, connect
@@ -14,6 +13,7 @@ from rdmawire.nic.attribute import QPCap
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet

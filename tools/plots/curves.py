@@ -6,7 +6,6 @@ Times are in ms, rates in Gb/s, queues in KB (1,000 octets).
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from rdmawire.fabric.clock import gbps, ms, us
 from rdmawire.nic.congestion.dcqcn import DcqcnParameters
 from rdmawire.traffic.experiment.fluid import Fluid
 from rdmawire.traffic.experiment.incast import (
@@ -21,6 +20,7 @@ from rdmawire.traffic.experiment.incast import (
 from rdmawire.traffic.experiment.spread import Plan as SpreadPlan
 from rdmawire.traffic.experiment.spread import Spread
 from rdmawire.traffic.experiment.victim import PLANS, Victim
+from rdmawire.units import gbps, ms, us
 from rdmawire.wire.management import MTU
 
 Curves = dict[str, Any]

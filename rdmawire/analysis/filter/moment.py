@@ -3,8 +3,8 @@
 import re
 from datetime import timedelta
 
-from rdmawire.analysis.moment import EPOCH, billionths, epoch_ns
 from rdmawire.capture.interface import SECOND
+from rdmawire.units import EPOCH, billionths, epoch_ns
 
 _ZONE = r"\s*(?P<zone>Z|UTC|[+-][0-9]{2}:?[0-9]{2})?"
 _CLOCK = r"(?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:[.,](?P<fraction>[0-9]{1,9}))?"

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rdmawire.analysis.statistics.circle import Numbers
-from rdmawire.analysis.statistics.unit import duration
 from rdmawire.errors import RdmaError
+from rdmawire.units import format_duration
 
 _FINE = 10_000
 """Fine stretches at most; where more are needed, ten become one."""
@@ -57,8 +57,8 @@ class Bins:
         while latest // self._width >= (_FIXED if self._asked else _FINE):
             if self._asked:
                 raise IntervalError(
-                    f"the capture has more than {_FIXED} intervals of {duration(self._asked)}; "
-                    "ask for longer ones"
+                    f"the capture has more than {_FIXED} intervals of "
+                    f"{format_duration(self._asked)}; ask for longer ones"
                 )
             self._widen()
         needed = latest // self._width + 1

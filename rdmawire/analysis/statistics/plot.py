@@ -14,10 +14,10 @@ from rdmawire.analysis.statistics.circle import Numbers
 from rdmawire.analysis.statistics.line import REACH
 from rdmawire.analysis.statistics.points import Points
 from rdmawire.analysis.statistics.report import Flow, Report, Throughput
-from rdmawire.analysis.statistics.unit import RATES, Units, duration, unit_of
 from rdmawire.capture.interface import SECOND
 from rdmawire.capture.refusal import write_refusal
 from rdmawire.capture.sink import open_sink
+from rdmawire.units import RATE_UNITS, Units, format_duration, unit_of
 from rdmawire.wire.psn import MODULUS
 
 try:
@@ -104,14 +104,14 @@ def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
         ("other, on the wire", found.other_octets, _GREY, "--"),
     )
     most = max((max(octets, default=0) for _, octets, _, _ in lines), default=0) * 8 / seconds
-    size, unit = unit_of(most, RATES)
+    size, unit = unit_of(most, RATE_UNITS)
     for label, octets, colour, style in lines:
         if any(octets):
             heights = np.array(octets) * 8 / seconds / size
             axes.stairs(heights, edges, color=colour, label=label, linewidth=1.8, linestyle=style)
     axes.set_ylabel(f"throughput ({unit})")
     axes.set_ylim(bottom=0)
-    axes.set_title(f"Throughput, in stretches of {duration(found.interval_ns)}", loc="left")
+    axes.set_title(f"Throughput, in stretches of {format_duration(found.interval_ns)}", loc="left")
     _legend(axes)
 
 

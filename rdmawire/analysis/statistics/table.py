@@ -14,8 +14,8 @@ from rdmawire.analysis.statistics.report import (
     Throughput,
     Total,
 )
-from rdmawire.analysis.statistics.unit import duration, rate, seconds
 from rdmawire.screen import safe
+from rdmawire.units import format_duration, format_rate, format_seconds
 
 
 class Head(NamedTuple):
@@ -51,7 +51,7 @@ def heading(report: Report) -> str:
     parts = ((report.transport, "RoCE or InfiniBand"), (report.iwarp, "iWARP"))
     said = [f"{total.frames} {name}" for total, name in parts if total.frames]
     said += [f"{report.other.frames} other"]
-    length = duration(report.last_ns - report.first_ns)
+    length = format_duration(report.last_ns - report.first_ns)
     names = ", ".join(safe(name) for name in report.files)
     return f"{names}: {report.frames} frames, {report.octets} octets in {length}: {', '.join(said)}"
 
@@ -72,7 +72,7 @@ def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
         if shown := list(islice(rows, top or None)):
             yield Table(title, heads, shown, sum(1 for _ in rows), keys)
     if rates := list(_throughput(throughput)):
-        title = f"throughput, each {duration(throughput.interval_ns)}"
+        title = f"throughput, each {format_duration(throughput.interval_ns)}"
         yield Table(title, _THROUGHPUT, rates, 0, 1)
 
 
@@ -174,7 +174,7 @@ def _naks(flow: Flow) -> Iterator[list[str]]:
     for name, count in flow.responses.naks.items():
         yield [*where, name, str(count)]
     for rnr in flow.responses.rnr_naks:
-        said = f"RNR, timer {rnr.timer}, {duration(rnr.wait_ns)}"
+        said = f"RNR, timer {rnr.timer}, {format_duration(rnr.wait_ns)}"
         yield [*where, said, str(rnr.count)]
 
 
@@ -219,6 +219,6 @@ _THROUGHPUT = [
 def _throughput(found: Throughput) -> Iterator[list[str]]:
     columns = zip(found.frames, found.octets, found.payload, found.other_octets, strict=True)
     for number, (frames, octets, payload, other) in enumerate(columns):
-        since = seconds(number * found.interval_ns)
+        since = format_seconds(number * found.interval_ns)
         counts = [str(n) for n in (frames, octets, payload)]
-        yield [since, *counts, rate(octets, found.interval_ns), str(other)]
+        yield [since, *counts, format_rate(octets, found.interval_ns), str(other)]

@@ -13,7 +13,6 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.sampler import Meter, Sampler
@@ -25,6 +24,7 @@ from rdmawire.nic.congestion.scheme import Scheme
 from rdmawire.nic.congestion.timely import Timely, TimelyParameters
 from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
+from rdmawire.units import gbps, us
 from rdmawire.wire.management import MTU
 
 LOSSLESS: Final = 3

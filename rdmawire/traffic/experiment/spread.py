@@ -7,13 +7,13 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
-from rdmawire.fabric.clock import gbps, us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import KIB, Settings
 from rdmawire.fabric.topology import Cable, leaf_spine, place_of
 from rdmawire.fabric.world import World
 from rdmawire.traffic.experiment.stream import Stream, poll_all
+from rdmawire.units import gbps, us
 
 CABLE: Final = Cable(us(1), gbps(100))
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Final
 
-from rdmawire.fabric.clock import seconds
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, connect
 from rdmawire.nic.attribute import QPCap
@@ -12,6 +11,7 @@ from rdmawire.nic.congestion.scheme import Scheme
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import seconds
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 from rdmawire.wire.psn import MAX_IN_FLIGHT

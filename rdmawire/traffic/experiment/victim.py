@@ -12,7 +12,6 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
-from rdmawire.fabric.clock import gbps, ms, us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.sampler import Meter, Sampler
@@ -21,6 +20,7 @@ from rdmawire.fabric.topology import Cable, place_of
 from rdmawire.fabric.world import World
 from rdmawire.traffic.experiment.incast import MakeScheme, dcqcn
 from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
+from rdmawire.units import gbps, ms, us
 from rdmawire.wire.management import MTU
 
 OTHER_DSCP: Final = 34

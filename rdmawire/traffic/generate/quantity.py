@@ -3,14 +3,13 @@
 Units are those of scenarios: ``4k`` or ``4 KiB``, ``100G`` or ``100 Gbit/s``.
 """
 
-import re
 from random import Random
 from typing import Final, NamedTuple, Self
 
 from rdmawire.errors import RdmaError
 from rdmawire.nic.work import LONGEST_MESSAGE
 from rdmawire.screen import quoted, shortened
-from rdmawire.traffic.quantity import NoQuantity, quantity, rate_factor, size_factor
+from rdmawire.units import QuantityError, parse_quantity, parse_share, rate_factor, size_factor
 
 MOST_SIZES: Final = 64
 
@@ -57,10 +56,10 @@ def _range(word: str, text: str) -> tuple[int, int]:
 
 def _size(word: str, text: str) -> int:
     try:
-        octets = quantity(word.strip(), size_factor)
-    except NoQuantity:
+        octets = parse_quantity(word.strip(), size_factor)
+    except QuantityError:
         octets = None
-    if octets is None or not octets.whole:
+    if octets is None or not octets.exact:
         raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
     if octets.value > LONGEST_MESSAGE:
         raise OrderError(f"{quoted(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
@@ -70,8 +69,8 @@ def _size(word: str, text: str) -> int:
 def rate(text: str) -> int:
     """Bits a second, from ``100G``, ``100 Gbit/s``, ``100Gbps``, ``2.5G`` or ``400000000``."""
     try:
-        bits = quantity(text.strip(), rate_factor).value
-    except NoQuantity:
+        bits = parse_quantity(text.strip(), rate_factor).value
+    except QuantityError:
         raise OrderError(f"{quoted(text)} is no rate such as 100G or 25 Gbit/s") from None
     if not SLOWEST <= bits <= FASTEST:
         raise OrderError(f"{quoted(text)} is not within 1M..10T bits a second")
@@ -85,10 +84,10 @@ FASTEST: Final = 10**13
 
 def share(text: str, most: float) -> float:
     """A share of frames, from ``1%`` or ``0.01``, up to ``most``."""
-    percent = text.strip().endswith("%")
-    digits = text.strip().removesuffix("%").rstrip()
-    match = re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,15})?|\.[0-9]{1,15}", digits, re.ASCII)
-    value = float(digits) / (100 if percent else 1) if match else -1.0
+    try:
+        value = parse_share(text)
+    except ValueError:
+        value = -1.0
     if not 0.0 <= value <= most:
         raise OrderError(
             f"{quoted(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"

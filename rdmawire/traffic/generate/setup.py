@@ -6,7 +6,6 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.settings import Settings
 from rdmawire.fabric.station import Carrier, Port
 from rdmawire.fabric.switch import Switch
@@ -14,6 +13,7 @@ from rdmawire.fabric.world import World
 from rdmawire.traffic.generate.losses import Losses
 from rdmawire.traffic.generate.order import Order, Tap
 from rdmawire.traffic.generate.wire import TaggedPort, Wire
+from rdmawire.units import us
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, IPv4, IPv6
 
 _SLICE: Final = us(10)

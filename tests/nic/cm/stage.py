@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Arrival, Chances, Link
 from rdmawire.fabric.world import World
@@ -24,6 +23,7 @@ from rdmawire.nic.profile import IBTA, Profile
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
+from rdmawire.units import us
 from rdmawire.wire import roce
 from rdmawire.wire.cm_code import CMAttribute
 

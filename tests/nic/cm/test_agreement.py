@@ -5,7 +5,6 @@ from errno import EINVAL
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.memory.access import Access
 from rdmawire.nic.cm.event import (
     ConnectRequest,
@@ -14,6 +13,7 @@ from rdmawire.nic.cm.event import (
 from rdmawire.nic.cm.machine import DEFAULTS
 from rdmawire.nic.cm.settings import ConnParam, ack_timeout, duration
 from rdmawire.nic.state import QPType
+from rdmawire.units import us
 from rdmawire.wire.cm import REP
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.cm_request import REQ, PrimaryPath

@@ -2,7 +2,6 @@
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.nic.address import AddressHandle, GIDType
 from rdmawire.nic.attribute import QPAttributes, QPAttrMask
 from rdmawire.nic.cm import compose
@@ -10,6 +9,7 @@ from rdmawire.nic.encapsulation import encapsulation_of
 from rdmawire.nic.path import gids_of
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPState, QPType
+from rdmawire.units import us
 from rdmawire.wire import roce
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.cm_request import REQ

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from rdmawire.fabric.clock import ms, seconds, us
 from rdmawire.fabric.link import Chances
 from rdmawire.nic.cm.event import (
     CMEvent,
@@ -19,6 +18,7 @@ from rdmawire.nic.cm.machine import DEFAULTS
 from rdmawire.nic.cm.state import CMState
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPState, QPType
+from rdmawire.units import ms, seconds, us
 from rdmawire.wire.cm import REJ
 from rdmawire.wire.cm_code import Message, RejectReason
 from tests.nic.cm.stage import UP, MessageLink, Place, Two

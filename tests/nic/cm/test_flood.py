@@ -5,7 +5,6 @@ They expire, they are of bounded number, and who floods a listener keeps no othe
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Place
 from rdmawire.identifier import MAX_DRAWS
 from rdmawire.nic.cm.event import ConnectRequest, DatagramRequest, Established, Unreachable
@@ -15,6 +14,7 @@ from rdmawire.nic.cm.settings import duration
 from rdmawire.nic.profile import IBTA
 from rdmawire.nic.state import QPType
 from rdmawire.nic.timers import SLACK
+from rdmawire.units import us
 from rdmawire.wire.cm import REJ, SIDRREP
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus
 from rdmawire.wire.cm_request import REQ

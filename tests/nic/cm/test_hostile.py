@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.nic.cm.gsi import RECEIVES, SENDS
 from rdmawire.nic.cm.hearing import Ignored
 from rdmawire.nic.cm.message import of
 from rdmawire.nic.cm.state import Input
 from rdmawire.nic.unseal import Drop
+from rdmawire.units import us
 from rdmawire.wire.cm import APR, LAP, RTU
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.mad import MAD, SIZE

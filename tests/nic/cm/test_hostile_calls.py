@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Host
 from rdmawire.nic.cm.port import ManagedPort
 from rdmawire.nic.qp import QueuePair
 from rdmawire.nic.state import QPType
+from rdmawire.units import us
 from tests.nic.cm.stage import SERVICE, Two
 
 NO_TIMES: tuple[Any, ...] = (None, "now", 1.5, float("nan"), [], -1.0)

@@ -5,7 +5,6 @@ from errno import EINVAL
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import seconds, us
 from rdmawire.nic.cm.event import (
     ConnectRequest,
     ConnectResponse,
@@ -21,6 +20,7 @@ from rdmawire.nic.cm.settings import (
 )
 from rdmawire.nic.cm.state import CMState
 from rdmawire.nic.state import QPState
+from rdmawire.units import seconds, us
 from rdmawire.wire.cm import MRA, REP
 from rdmawire.wire.cm_code import FailoverAccepted, Message
 from rdmawire.wire.cm_request import REQ, AlternatePath

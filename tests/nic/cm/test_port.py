@@ -7,7 +7,6 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.attended import AttendedPort
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import CAP
 from rdmawire.nic.cm.event import ConnectRequest
@@ -16,6 +15,7 @@ from rdmawire.nic.engine import Nic
 from rdmawire.nic.qp import QPInit
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.units import us
 from tests.nic.cm.stage import Two, connected
 
 

@@ -5,7 +5,6 @@ from errno import EBUSY, EINVAL
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.nic.cm import compose
 from rdmawire.nic.cm.event import ConnectError, ConnectRequest, Rejected, Unresolved
@@ -14,6 +13,7 @@ from rdmawire.nic.cm.message import Heard, of
 from rdmawire.nic.cm.settings import ConnParam
 from rdmawire.nic.cm.state import CMState
 from rdmawire.nic.state import QPState, QPType
+from rdmawire.units import us
 from rdmawire.wire.cm import REJ, REP, SIDRREP
 from rdmawire.wire.cm_code import CMAttribute, Message, RejectReason, SIDRStatus
 from rdmawire.wire.cm_request import REQ, PrimaryPath

@@ -1,6 +1,5 @@
 """Datagram services, and how they are found. IBA 12.11."""
 
-from rdmawire.fabric.clock import us
 from rdmawire.nic.cm.event import (
     DatagramRequest,
     Resolved,
@@ -11,6 +10,7 @@ from rdmawire.nic.cm.settings import (
 )
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendFlags, SendOpcode, SendWR
+from rdmawire.units import us
 from rdmawire.wire.cm import SIDRREP
 from tests.nic.cm.stage import DATAGRAMS, SERVICE, Two
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import us
 from rdmawire.nic.cm.event import (
     ConnectRequest,
     ConnectResponse,
@@ -18,6 +17,7 @@ from rdmawire.nic.cm.event import (
 from rdmawire.nic.cm.settings import CMSettings, ConnParam, ack_timeout
 from rdmawire.nic.cm.state import CMState
 from rdmawire.nic.profile import RXE
+from rdmawire.units import us
 from tests.nic.cm.stage import SERVICE, UP, MessageLink, Two, connected
 
 GENERIC = 0x0002_C901_0000_0007

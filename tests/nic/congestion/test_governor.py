@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.clock import ms, us
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import Pair
@@ -15,6 +14,7 @@ from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.nic.congestion.notification import CNP_INTERVAL
 from rdmawire.nic.congestion.scheme import GIGABIT, SECOND
 from rdmawire.nic.state import QPType
+from rdmawire.units import ms, us
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH
 from rdmawire.wire.inet import ECN, IPv4

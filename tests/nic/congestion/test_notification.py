@@ -2,13 +2,13 @@
 
 import pytest
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.line import SECOND
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.nic.congestion.notification import MOST_OWED
 from rdmawire.nic.engine import Nic
+from rdmawire.units import us
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.opcode import Opcode
 

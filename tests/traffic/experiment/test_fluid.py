@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from rdmawire.fabric.clock import gbps
 from rdmawire.fabric.settings import Marking
 from rdmawire.nic.congestion.dcqcn import DcqcnParameters
 from rdmawire.traffic.experiment.fluid import Fluid
+from rdmawire.units import gbps
 
 KNOWN = DcqcnParameters()
 FRAME = 1000

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from rdmawire.fabric.clock import gbps, ms, seconds, us
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.settings import Marking
 from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
@@ -30,6 +29,7 @@ from rdmawire.traffic.experiment.incast import (
     with_timely,
 )
 from rdmawire.traffic.experiment.stream import octets_in
+from rdmawire.units import gbps, ms, seconds, us
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU

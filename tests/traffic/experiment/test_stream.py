@@ -1,10 +1,10 @@
 """A stream says what of its work is done, and what has failed."""
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.topology import Cable, place_of, star
 from rdmawire.traffic.experiment.stream import Stream, poll_all
+from rdmawire.units import us
 
 MESSAGE = 4096
 

@@ -4,9 +4,9 @@ from functools import cache
 
 import pytest
 
-from rdmawire.fabric.clock import ms
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.experiment.victim import EDGE, PLANS, Victim
+from rdmawire.units import ms
 
 END = ms(4)
 BEFORE = slice(2, 9)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from rdmawire.capture import Record
-from rdmawire.fabric.clock import gbps, ms
 from rdmawire.traffic.generate import blend
 from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.patience import exponent
 from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.writing import generate
 from rdmawire.traffic.summary import Summary
+from rdmawire.units import gbps, ms
 
 WIRES = [
     {"rate": gbps(100), "latency": 1000},

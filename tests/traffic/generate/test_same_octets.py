@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rdmawire.capture import Writer
-from rdmawire.fabric.clock import gbps
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import blend
 from rdmawire.traffic.generate.address import Address
@@ -20,6 +19,7 @@ from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.repeating import repeat
 from rdmawire.traffic.generate.tag import Tag
 from rdmawire.traffic.summary import Summary
+from rdmawire.units import gbps
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MODULUS
 from tests.traffic.generate.made import Made, made, read, short_rounds, writing

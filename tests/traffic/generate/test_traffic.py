@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rdmawire.fabric.clock import gbps
 from rdmawire.fabric.line import bits, duration
 from rdmawire.nic.address import udp_source_port
 from rdmawire.traffic.generate.memory import PAGE
 from rdmawire.traffic.generate.order import Order, Tap, Verb
 from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.summary import Moved
+from rdmawire.units import gbps
 from rdmawire.wire.ib import AETH, DETH, RETH, Ack, AtomicAckETH
 from rdmawire.wire.inet import ECN, UDP, VLAN, Ethernet, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode, Service

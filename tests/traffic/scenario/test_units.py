@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.traffic.quantity import RATES, SIZES
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.mistake import Unfit
 from rdmawire.traffic.scenario.model import End, Range, Span
+from rdmawire.units import RATES, SIZES, TIMES, format_exactly
 
 GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (units.number, "7", 7),
@@ -129,8 +129,8 @@ def test_any_text_is_a_value_or_unfit(parse: Callable[[str], Any], text: str) ->
 
 @given(st.integers(0, units.LARGEST), st.sampled_from(["size", "time", "rate"]))
 def test_quantities_are_written_as_they_are_read(value: int, kind: str) -> None:
-    table = {"size": SIZES, "time": units.TIMES, "rate": RATES}[kind]
-    assert getattr(units, kind)(units.written(value, table)) == value
+    table = {"size": SIZES, "time": TIMES, "rate": RATES}[kind]
+    assert getattr(units, kind)(format_exactly(value, table)) == value
 
 
 @pytest.mark.parametrize(

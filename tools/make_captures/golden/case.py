@@ -10,7 +10,6 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import ALL_ACCESS, Place
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.nic.address import AddressHandle
@@ -18,6 +17,7 @@ from rdmawire.nic.attribute import QPAttributes
 from rdmawire.nic.fault import Fault
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import SendOpcode
+from rdmawire.units import us
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import RETH, AtomicETH
 from rdmawire.wire.management import MTU

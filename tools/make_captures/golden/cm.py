@@ -6,7 +6,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 from rdmawire.fabric.attended import AttendedPort
-from rdmawire.fabric.clock import us
 from rdmawire.fabric.host import Host, Place
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.world import World
@@ -25,6 +24,7 @@ from rdmawire.nic.event import Event
 from rdmawire.nic.qp import QPInit, QueuePair
 from rdmawire.nic.state import QPType
 from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
+from rdmawire.units import us
 from rdmawire.wire.cm_code import RejectReason
 from tools.make_captures.golden.case import CLIENT, LATENCY, PLACES, SERVER, text
 from tools.make_captures.golden.played import Played

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from rdmawire.screen import quoted
-from rdmawire.traffic.quantity import RATES, SIZES
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar, described, is_nothing
 from rdmawire.traffic.scenario.model import Mark, Range
+from rdmawire.units import RATES, SIZES, TIMES, format_exactly
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -143,13 +143,13 @@ def fraction(low: float, high: float) -> Leaf[float]:
 
 def size(low: int, high: int) -> Leaf[int]:
     """Octets."""
-    least, most = (units.written(value, SIZES) for value in (low, high))
-    usual = units.written(min(max(low, 8 << 10), high), SIZES)
+    least, most = (format_exactly(value, SIZES) for value in (low, high))
+    usual = format_exactly(min(max(low, 8 << 10), high), SIZES)
     return Leaf(
         said=f"a size from {least} to {most}, such as {usual}",
         parse=within(units.size, low, high),
         samples=(usual, most, str(max(low, 64))),
-        shown=partial(units.written, units=SIZES),
+        shown=partial(format_exactly, units=SIZES),
         types=("integer", "string"),
     )
 
@@ -160,12 +160,12 @@ LONGEST_TIME = 10**15
 
 def time(low: int = 0, high: int = LONGEST_TIME) -> Leaf[int]:
     """Nanoseconds."""
-    longest = f"a time up to {units.written(high, units.TIMES)}"
+    longest = f"a time up to {format_exactly(high, TIMES)}"
     return Leaf(
         said=f"{longest}, such as 10 us" if high < LONGEST_TIME else "a time such as 10 us",
         parse=within(units.time, low, high, longest),
         samples=("10 us", "1.5 ms"),
-        shown=partial(units.written, units=units.TIMES),
+        shown=partial(format_exactly, units=TIMES),
     )
 
 
@@ -181,12 +181,12 @@ def ranged(parse: Callable[[str], int], samples: tuple[str, ...]) -> Leaf[Range]
 
 def rate(low: int = 1, high: int = 10**15) -> Leaf[int]:
     """Bits a second."""
-    least, most = (units.written(value, RATES) for value in (low, high))
+    least, most = (format_exactly(value, RATES) for value in (low, high))
     return Leaf(
         said="a rate such as 100 Gbit/s",
         parse=within(units.rate, low, high, f"a rate from {least} to {most}"),
         samples=("100 Gbit/s", "2.5 Gbit/s"),
-        shown=partial(units.written, units=RATES),
+        shown=partial(format_exactly, units=RATES),
     )
 
 

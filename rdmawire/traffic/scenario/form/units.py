@@ -2,7 +2,7 @@
 
 A parser takes a text and gives a value, or :class:`Unfit`. Numbers are decimal, or hexadecimal
 behind ``0x``; sizes become octets, times ns, rates bits a second, each exactly. Sizes and rates
-are written as :mod:`rdmawire.traffic.quantity` says.
+are written as :mod:`rdmawire.units` says.
 """
 
 import re
@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from rdmawire.traffic.quantity import (
-    LONGEST,
+from rdmawire.traffic.scenario.form.mistake import Unfit
+from rdmawire.traffic.scenario.model import End, Range, Span
+from rdmawire.units import (
+    MAX_TEXT,
     RATES,
     SIZES,
+    TIMES,
     FactorOf,
-    NoQuantity,
-    quantity,
+    QuantityError,
+    parse_quantity,
     rate_factor,
     size_factor,
 )
-from rdmawire.traffic.scenario.form.mistake import Unfit
-from rdmawire.traffic.scenario.model import End, Range, Span
 from rdmawire.wire.address import mac_octets, of_group, of_one_host
 
 LARGEST: Final = (1 << 64) - 1
@@ -33,8 +34,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPAN = re.compile(r"([^.\[\]]+)\.([^.\[\]]+)(?:\[([^:\[\]]*)(:?)([^:\[\]]*)\])?")
 _END = re.compile(r"([^/#]+)/([^/#]+)(?:#(.+))?")
 
-TIMES: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-
 
 class Beyond(Unfit):
     """A number greater than any of a scenario."""
@@ -42,7 +41,7 @@ class Beyond(Unfit):
 
 def number(text: str) -> int:
     """``7``, ``-1`` or ``0x1f``."""
-    if len(text) > LONGEST or not _NUMBER.fullmatch(text):
+    if len(text) > MAX_TEXT or not _NUMBER.fullmatch(text):
         raise Unfit
     value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
     if abs(value) > LARGEST:
@@ -52,7 +51,7 @@ def number(text: str) -> int:
 
 def fraction(text: str) -> float:
     """``0.25``; no sign and no exponent."""
-    if len(text) > LONGEST or not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+    if len(text) > MAX_TEXT or not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
         raise Unfit
     return float(text)
 
@@ -60,12 +59,12 @@ def fraction(text: str) -> float:
 def _quantity(text: str, units: Mapping[str, int], factor_of: FactorOf) -> int:
     """A number and a unit, as a whole number of the unit that counts 1."""
     try:
-        found = quantity(text, factor_of)
-    except NoQuantity as error:
+        found = parse_quantity(text, factor_of)
+    except QuantityError as error:
         raise Unfit(word=error.unit, known=[name for name in units if name]) from None
     if found.value > LARGEST:
         raise Beyond(f"no more than {LARGEST // found.factor} {found.unit}".strip())
-    if not found.whole:
+    if not found.exact:
         raise Unfit
     return found.value
 
@@ -91,16 +90,6 @@ def amount(text: str) -> int:
 
 
 _AMOUNTS: Final = SIZES | TIMES
-
-
-def written(value: int, units: Mapping[str, int]) -> str:
-    """A quantity in the greatest unit in which it is whole."""
-    if not value:
-        return "0"
-    name, unit = max(
-        ((name, unit) for name, unit in units.items() if value % unit == 0), key=lambda one: one[1]
-    )
-    return f"{value // unit} {name}".strip()
 
 
 def between(text: str, parse: Callable[[str], int]) -> Range:

@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rdmawire.traffic.quantity import SIZES
 from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import length_of
-from rdmawire.traffic.scenario.form.units import written
 from rdmawire.traffic.scenario.model import End, Fill, LinkPlan, Mark, Span, StepPlan
 from rdmawire.traffic.scenario.tables import QUEUE
 from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.units import SIZES, format_exactly
 
 MOST_FILLED: Final = 1 << 28
 """Octets of one memory that an application may fill at a time, from the beginning or later."""
@@ -49,7 +48,7 @@ class _Bound(NamedTuple):
     def _text(self, value: int) -> str:
         if self.of == "messages":
             return str(value)
-        text = written(value, SIZES)
+        text = format_exactly(value, SIZES)
         return f"{text} octets" if text.isdigit() else text
 
 

@@ -9,18 +9,17 @@ from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.work import ATOMIC_SIZE, Local, SendFlags, SendOpcode
 from rdmawire.nic.work import VERBS as WORK
 from rdmawire.screen import quoted
-from rdmawire.traffic.quantity import SIZES
 from rdmawire.traffic.scenario.form.mistake import Misread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import check_fit, length_of, memory_of
 from rdmawire.traffic.scenario.form.source import Items, Node
-from rdmawire.traffic.scenario.form.units import written
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
 from rdmawire.traffic.scenario.rules.amount import MOST_FILLED, octets_of_one
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
 from rdmawire.traffic.scenario.tables import SUCCESS, TYPES
 from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
+from rdmawire.units import SIZES, format_exactly
 
 
 def check_step(plan: StepPlan, found: Found, reading: Reading) -> StepPlan:
@@ -245,7 +244,7 @@ def _fill(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
         return
     length = length_of(span, reading)
     if length is not None and length > MOST_FILLED:
-        most = written(MOST_FILLED, SIZES)
+        most = format_exactly(MOST_FILLED, SIZES)
         expected = f"{most} at most: a part of it, such as {span.host}.{span.memory}[0:{most}]"
         yield Misread(found.at("what"), f"{length} octets to fill", expected)
 

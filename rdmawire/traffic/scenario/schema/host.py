@@ -11,7 +11,6 @@ from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.window import HOST_PAGE_SIZES
 from rdmawire.nic.profile import PROFILES
 from rdmawire.screen import quoted
-from rdmawire.traffic.quantity import SIZES
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
@@ -41,6 +40,7 @@ from rdmawire.traffic.scenario.rules.amount import MOST_FILLED
 from rdmawire.traffic.scenario.schema.content import CONTENT_KEYS
 from rdmawire.traffic.scenario.schema.words import ACCESS, ERRNO
 from rdmawire.traffic.scenario.tables import MODELS, VIAS
+from rdmawire.units import SIZES, format_exactly
 
 MOST_MEMORY: Final = 1 << 40
 """Octets of one memory: what is never touched costs nothing."""
@@ -54,12 +54,12 @@ def _page(text: str) -> int:
     return found
 
 
-_PAGES: Final = tuple(units.written(page, SIZES) for page in HOST_PAGE_SIZES)
+_PAGES: Final = tuple(format_exactly(page, SIZES) for page in HOST_PAGE_SIZES)
 PAGE: Final = Leaf(
     said=f"one of {listed(_PAGES)}",
     parse=_page,
     samples=_PAGES,
-    shown=lambda page: units.written(page, SIZES),
+    shown=lambda page: format_exactly(page, SIZES),
 )
 
 
@@ -87,7 +87,7 @@ GPU_RECORD: Final = Record(
 def _check_memory(plan: MemoryPlan, found: Found, reading: Reading) -> MemoryPlan:
     """Rights that go together, an amount that may be filled, ways that there are."""
     if plan.content.fill is not Fill.ZEROS and plan.size > MOST_FILLED:
-        most = units.written(MOST_FILLED, SIZES)
+        most = format_exactly(MOST_FILLED, SIZES)
         raise Misread(found.at("size"), f"{plan.size} octets to fill", f"{most} at most, or zeros")
     if plan.name in reading.names.of(reading.scope[0], "windows"):
         raise Misread(plan.mark, f"memory {quoted(plan.name)}", "a name that no window has")

@@ -1,4 +1,4 @@
-"""One way to write sizes and rates, for scenarios and the command line."""
+"""One way to write times, sizes and rates, for scenarios, the command line and reports."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,15 +9,23 @@ from hypothesis import strategies as st
 
 from rdmawire.traffic.generate import quantity as ordered
 from rdmawire.traffic.generate.quantity import OrderError, Sizes
-from rdmawire.traffic.quantity import NoQuantity, quantity, rate_factor, size_factor
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.mistake import Unfit
+from rdmawire.units import (
+    QuantityError,
+    format_seconds,
+    parse_duration,
+    parse_quantity,
+    rate_factor,
+    size_factor,
+)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 SIZES = {
     "64": 64,
     "64 octets": 64,
+    "64 bytes": 64,
     "16k": 16 * KIB,
     "16K": 16 * KIB,
     "16 KiB": 16 * KIB,
@@ -86,18 +94,48 @@ def test_a_rate_without_a_unit_is_for_gen_alone() -> None:
 
 @given(st.text(max_size=60), st.sampled_from([size_factor, rate_factor]))
 def test_any_text_is_a_quantity_or_none(text: str, factor: Callable[[str], int | None]) -> None:
-    with suppress(NoQuantity):
-        assert quantity(text, factor).value >= 0
+    with suppress(QuantityError):
+        assert parse_quantity(text, factor).value >= 0
 
 
 @pytest.mark.parametrize(("text", "unit"), [("8 KB", "KB"), ("8", ""), ("x", "")])
 def test_what_stands_where_a_unit_should_is_told(text: str, unit: str) -> None:
-    with pytest.raises(NoQuantity) as caught:
-        quantity(text, {"KiB": 1 << 10}.get)
+    with pytest.raises(QuantityError) as caught:
+        parse_quantity(text, {"KiB": 1 << 10}.get)
     assert caught.value.unit == unit
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**9 - 1))
 def test_points_are_exact(whole: int, behind: int) -> None:
-    found = quantity(f"{whole}.{behind:09}G", rate_factor)
+    found = parse_quantity(f"{whole}.{behind:09}G", rate_factor)
     assert found == (whole * 10**9 + behind, True, "G", 10**9)
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "written"),
+    [
+        (0, "0 s"),
+        (1, "0.000000001 s"),
+        (20_000, "0.00002 s"),
+        (1_500_000_000, "1.5 s"),
+        (100_000_000_000, "100 s"),
+    ],
+)
+def test_seconds_have_no_exponent(nanoseconds: int, written: str) -> None:
+    assert format_seconds(nanoseconds) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [("1.5s", 1_500_000_000), ("20 ms", 20_000_000), ("7us", 7_000), ("9ns", 9), ("0.9 ns", 0)],
+)
+def test_durations_may_have_a_space(text: str, nanoseconds: int) -> None:
+    assert parse_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "5", "1 m", "-1 s", "1.s", "1e3 s", "1 s ", "9" * 19 + "s"]
+)
+def test_texts_that_are_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^"):
+        parse_duration(text)
