@@ -118,11 +118,11 @@ def rate_factor(unit: str) -> int | None:
     return None if parts is None else 1000 ** _PREFIXES.index(parts[1].casefold())
 
 
-_DURATION: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?\s*(s|ms|us|ns)")
+_DURATION: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?(s|ms|us|ns)")
 
 
 def parse_duration(text: str) -> int:
-    """Read ``1.5s``, ``20 ms``, ``7us`` or ``9ns`` in ns; ``ValueError`` for any other text."""
+    """Read ``1.5s``, ``20ms``, ``7us`` or ``9ns`` in ns; ``ValueError`` for any other text."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(text)

@@ -16,7 +16,7 @@ import pytest
 
 import rdmawire
 from rdmawire import errors
-from rdmawire.traffic.scenario.form.mistake import Mistake
+from rdmawire.traffic.scenario.document import Mistake
 from rdmawire.traffic.scenario.model import Mark
 from tests.waiting import HANG
 

@@ -1,5 +1,6 @@
 """`rdmawire gen`: test traffic as a capture, with every checksum and every answer in it."""
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MANY = 100_000
 """Messages or frames that are worth another library."""
+_GAP = re.compile(r"(?<=[0-9])\s+(?=[a-z]+$)")
 """Between a number and its unit, as scenarios write times."""
 
 
@@ -59,7 +61,7 @@ def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
 
 def _latency(text: str) -> int:
     try:
-        return parse_duration(text.strip())
+        return parse_duration(_GAP.sub("", text.strip()))
     except ValueError:
         raise OrderError(f"{quoted(text)} is no time such as 1us or 500 ns") from None
 

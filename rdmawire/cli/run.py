@@ -24,7 +24,7 @@ from rdmawire.cli.verdicts import Results
 from rdmawire.screen import counted, safe
 
 if TYPE_CHECKING:
-    from rdmawire.traffic.scenario.form.mistake import ScenarioError
+    from rdmawire.traffic.scenario.document import ScenarioError
     from rdmawire.traffic.scenario.hints import Hint
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.playing.outcome import Outcome
@@ -179,7 +179,7 @@ def _nearest(word: str) -> str:
 
 def _print_text(word: str, results: Results) -> int:
     """What stands in the file of a scenario; the exit status."""
-    from rdmawire.traffic.scenario.form.mistake import ScenarioError
+    from rdmawire.traffic.scenario.document import ScenarioError
 
     try:
         print_text(text_of_word(word, shipped=_is_shipped(word)))
@@ -201,7 +201,7 @@ def _complain_of(word: str, error: "ScenarioError", results: Results) -> int:
 
 def _read_all(names: Sequence[str], seed: int | None, results: Results) -> "list[Scenario] | None":
     """All scenarios; ``None`` if there are mistakes in some, which are told."""
-    from rdmawire.traffic.scenario.form.mistake import ScenarioError
+    from rdmawire.traffic.scenario.document import ScenarioError
 
     read = []
     for name in names:

@@ -63,6 +63,6 @@ def text_of_word(word: str, *, shipped: bool) -> str:
 
 def octets_of_input() -> bytes:
     """What standard input has, one octet more than a scenario may have at the most."""
-    from rdmawire.traffic.scenario.form.source import MOST_OCTETS
+    from rdmawire.traffic.scenario.document import MAX_BYTES
 
-    return sys.stdin.buffer.read(MOST_OCTETS + 1)
+    return sys.stdin.buffer.read(MAX_BYTES + 1)

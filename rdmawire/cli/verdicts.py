@@ -9,7 +9,7 @@ from rdmawire.cli.summary import as_object, write_summary
 from rdmawire.screen import safe
 
 if TYPE_CHECKING:
-    from rdmawire.traffic.scenario.form.mistake import Mistake, ScenarioError
+    from rdmawire.traffic.scenario.document import Mistake, ScenarioError
     from rdmawire.traffic.scenario.hints import Hint
     from rdmawire.traffic.scenario.playing.failure import Failure
     from rdmawire.traffic.scenario.playing.outcome import Outcome

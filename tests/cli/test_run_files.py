@@ -82,8 +82,8 @@ def test_standard_input_is_shown() -> None:
 @pytest.mark.parametrize(
     ("octets", "said"),
     [
-        (b"name: \xff\n", ":1:7: found octet 0xff; expected text in UTF-8"),
-        (b"#" * (1 << 21), ":1:1: found more than 1048576 octets; expected a file with fewer"),
+        (b"name: \xff\n", ":1:7: found byte 0xff; expected text in UTF-8"),
+        (b"#" * (1 << 21), ":1:1: found more than 1048576 bytes; expected a smaller file"),
     ],
 )
 def test_what_cannot_be_a_scenario_is_not_shown(here: Path, octets: bytes, said: str) -> None:

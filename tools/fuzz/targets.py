@@ -22,7 +22,7 @@ from rdmawire.cli.fpdus import fpdu_finder
 from rdmawire.errors import CaptureError, WireError
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit.stream import StreamEditor
-from rdmawire.traffic.scenario.form.mistake import MOST_MISTAKES, Mistake, ScenarioError
+from rdmawire.traffic.scenario.document import MAX_MISTAKES, Mistake, ScenarioError
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.wire import mad, mpa, native, rdmap, roce
 from rdmawire.wire.layout import Piece, joined
@@ -146,7 +146,7 @@ def filters(octets: bytes) -> None:
 def scenarios(octets: bytes) -> None:
     """A scenario's file: a scenario, or mistakes that a screen can show."""
     mistakes = _mistakes(octets)
-    assert len(mistakes) <= MOST_MISTAKES
+    assert len(mistakes) <= MAX_MISTAKES
     assert all(str(mistake).isprintable() for mistake in mistakes)
 
 

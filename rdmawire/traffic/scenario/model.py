@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from rdmawire.traffic.scenario.document import Mark
 
-class Mark(NamedTuple):
-    """Where something stands in the file: line and column, from 1 on."""
-
-    line: int
-    column: int
+__all__ = ["Mark"]
 
 
 class Span(NamedTuple):

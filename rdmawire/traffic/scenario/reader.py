@@ -7,9 +7,17 @@
 
 import os
 
-from rdmawire.traffic.scenario.form.mistake import Misread, Mistake, Mistakes, ScenarioError
+from rdmawire.traffic.scenario.document import (
+    MAX_BYTES,
+    Diagnostics,
+    Mistake,
+    Node,
+    NodeError,
+    ScenarioError,
+    decode,
+    parse_document,
+)
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import MOST_OCTETS, Node, decoded, tree
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.rules.whole import check_whole, links_of
 from rdmawire.traffic.scenario.schema.whole import SCENARIO, homes
@@ -24,7 +32,7 @@ def read_octets(path: str | os.PathLike[str]) -> bytes:
     """A file's octets, one more than a scenario may have at the most; :class:`ScenarioError`."""
     try:
         with open(path, "rb") as file:
-            return file.read(MOST_OCTETS + 1)
+            return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
         expected = "the file of a scenario, to read"
@@ -34,28 +42,28 @@ def read_octets(path: str | os.PathLike[str]) -> bytes:
 
 def text_of_octets(octets: bytes, source: str) -> str:
     """The text that a file of a scenario has; :class:`ScenarioError` if it cannot be one."""
-    mistakes = Mistakes(source)
+    mistakes = Diagnostics(source)
     try:
-        return decoded(octets)
-    except Misread as error:
-        mistakes.tell(error)
+        return decode(octets)
+    except NodeError as error:
+        mistakes.report(error)
         raise mistakes.error() from None
 
 
 def read_scenario_text(text: str | bytes, source: str = "scenario") -> Scenario:
     """The scenario that a text says; ``source`` is what messages call it."""
-    mistakes = Mistakes(source)
+    mistakes = Diagnostics(source)
     try:
-        return read_tree(tree(text, mistakes), mistakes)
-    except Misread as error:
-        mistakes.tell(error)
+        return read_tree(parse_document(text, mistakes), mistakes)
+    except NodeError as error:
+        mistakes.report(error)
         raise mistakes.error() from None
 
 
-def read_tree(root: Node, mistakes: Mistakes) -> Scenario:
+def read_tree(root: Node, mistakes: Diagnostics) -> Scenario:
     """The scenario that a tree says, unless there are mistakes, those told before among them.
 
-    :class:`Misread` for what is no tree of a scenario at all.
+    :class:`NodeError` for what is no tree of a scenario at all.
     """
     reading = Reading(root, mistakes, homes())
     found, _ = SCENARIO.find(root, reading)

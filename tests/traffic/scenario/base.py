@@ -6,9 +6,16 @@ from typing import Any, Final
 
 import yaml
 
-from rdmawire.traffic.scenario.form.mistake import Mistake, Mistakes, ScenarioError
+from rdmawire.traffic.scenario.document import (
+    Diagnostics,
+    Items,
+    Mistake,
+    Node,
+    Pairs,
+    Scalar,
+    ScenarioError,
+)
 from rdmawire.traffic.scenario.form.record import Record, records_in
-from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.reader import read_scenario_text, read_tree
 from rdmawire.traffic.scenario.schema.whole import SCENARIO
@@ -152,7 +159,7 @@ def noded(value: Any, places: Iterator[int]) -> Node:
 def told(root: Node) -> tuple[Mistake, ...]:
     """What is amiss with a tree."""
     try:
-        read_tree(root, Mistakes("it.yaml"))
+        read_tree(root, Diagnostics("it.yaml"))
     except ScenarioError as error:
         return error.mistakes
     return ()

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.traffic.scenario.form.mistake import MOST_MISTAKES
+from rdmawire.traffic.scenario.document import MAX_MISTAKES
 from rdmawire.traffic.scenario.schema.whole import homes
 from rdmawire.traffic.scenario.verbs import VERBS
 from tests.traffic.scenario.base import base, mistakes_of, noded, told
@@ -30,7 +30,7 @@ SIGNS = ["\n", "\n  ", "\n    ", "\n  - ", ": ", ": {", "}", "[", "]", ", ", " "
 @given(st.lists(st.sampled_from(WORDS) | st.sampled_from(SIGNS), max_size=60))
 @settings(max_examples=200, deadline=None)
 def test_words_of_the_language_in_any_order(words: list[str]) -> None:
-    assert len(mistakes_of("".join(words))) <= MOST_MISTAKES
+    assert len(mistakes_of("".join(words))) <= MAX_MISTAKES
 
 
 def test_names_that_cannot_be_printed_are_escaped_where_they_are_listed() -> None:

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from rdmawire.traffic.scenario.form.mistake import Mistakes
+from rdmawire.traffic.scenario.document import (
+    Diagnostics,
+    Items,
+    Node,
+    Scalar,
+    is_nothing,
+    parse_document,
+)
 from rdmawire.traffic.scenario.form.record import Record
-from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, is_nothing, tree
 from rdmawire.traffic.scenario.json_schema import json_schema
 from rdmawire.traffic.scenario.shipped import shipped, text_of
 from tests.traffic.scenario.base import PLACES, RECORDS, TEXT, at, base, noded
@@ -108,7 +114,7 @@ def fits_all(root: Node) -> bool:
 
 
 def rooted(text: str) -> Node:
-    return tree(text, Mistakes("it.yaml"))
+    return parse_document(text, Diagnostics("it.yaml"))
 
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.traffic.scenario.form.mistake import ScenarioError
+from rdmawire.traffic.scenario.document import ScenarioError
 from rdmawire.traffic.scenario.model import End, FaultPlan, Scenario
 from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.reader import read_scenario_text

@@ -214,7 +214,7 @@ def test_the_first_that_is_too_much_is_shown_or_else_the_last(
 
 
 def test_frames_are_known_by_themselves_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "MOST_OCTETS", 10)
+    monkeypatch.setattr(numbers, "MAX_BYTES", 10)
     known, one, same = Numbers(), bytearray(b"four"), bytearray(b"four")
     frames = [bytes(one), bytes(same), b"other", b"1234567"]
     known.add(frames[0], 1)
@@ -228,7 +228,7 @@ def test_frames_are_known_by_themselves_and_not_for_ever(monkeypatch: pytest.Mon
 def test_a_frame_that_has_a_new_number_is_known_as_long_as_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(numbers, "MOST_OCTETS", 10)
+    monkeypatch.setattr(numbers, "MAX_BYTES", 10)
     known, again, other, last = Numbers(), b"four", b"other", b"seven"
     for number, frame in enumerate((again, other, again, last), 1):
         known.add(frame, number)

@@ -5,7 +5,7 @@ from itertools import count
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rdmawire.traffic.scenario.form.mistake import Mistakes, ScenarioError
+from rdmawire.traffic.scenario.document import Diagnostics, ScenarioError
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.reader import read_tree
@@ -30,7 +30,7 @@ def with_changes(changes: list[tuple[Row, str]]) -> Scenario | None:
         except (LookupError, TypeError):
             continue  # another change put something else there
     try:
-        return read_tree(noded(document, count(1)), Mistakes("it.yaml"))
+        return read_tree(noded(document, count(1)), Diagnostics("it.yaml"))
     except ScenarioError:
         return None
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.errors import RdmaError
-from rdmawire.traffic.scenario.form.mistake import MOST_MISTAKES, ScenarioError
+from rdmawire.traffic.scenario.document import MAX_BYTES, MAX_MISTAKES, MAX_NODES, ScenarioError
 from rdmawire.traffic.scenario.form.reading import MOST_LISTED
-from rdmawire.traffic.scenario.form.source import MOST_NODES, MOST_OCTETS
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     Content,
@@ -272,10 +271,10 @@ def test_a_scenario_error_is_one_of_rdmawire() -> None:
 
 
 def test_of_many_mistakes_the_first_are_told_and_the_others_counted() -> None:
-    keys = "".join(f"k{number}: 1\n" for number in range(MOST_MISTAKES + 30))
+    keys = "".join(f"k{number}: 1\n" for number in range(MAX_MISTAKES + 30))
     with pytest.raises(ScenarioError) as caught:
         read(keys)
-    assert len(caught.value.mistakes) == MOST_MISTAKES
+    assert len(caught.value.mistakes) == MAX_MISTAKES
     assert caught.value.more == 32  # and there is neither a name nor are there hosts
     assert str(caught.value).endswith("\nand 32 more")
 
@@ -298,7 +297,7 @@ def test_nothing_is_no_scenario(text: str) -> None:
 
 def test_octets_that_are_no_text_have_a_place() -> None:
     (mistake,) = mistakes_of(b"name: One\nabout: \xff\n")
-    assert str(mistake) == "it.yaml:2:8: found octet 0xff; expected text in UTF-8"
+    assert str(mistake) == "it.yaml:2:8: found byte 0xff; expected text in UTF-8"
 
 
 def test_characters_that_yaml_does_not_have_have_a_place() -> None:
@@ -307,8 +306,8 @@ def test_characters_that_yaml_does_not_have_have_a_place() -> None:
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
-    (mistake,) = mistakes_of(b" " * (MOST_OCTETS + 1))
-    assert mistake.found == f"more than {MOST_OCTETS} octets"
+    (mistake,) = mistakes_of(b" " * (MAX_BYTES + 1))
+    assert mistake.found == f"more than {MAX_BYTES} bytes"
 
 
 def laughs(levels: int) -> str:
@@ -320,7 +319,7 @@ def laughs(levels: int) -> str:
 
 def test_a_billion_laughs_are_not_laughed() -> None:
     (mistake,) = mistakes_of(laughs(9))
-    assert mistake.found == f"more than {MOST_NODES} values"
+    assert mistake.found == f"more than {MAX_NODES} values"
 
 
 def test_aliases_stand_for_what_they_name() -> None:
@@ -356,7 +355,7 @@ def test_merged_keys_count_as_if_they_were_written_again() -> None:
     keys = ", ".join(f"k{n}: x" for n in range(1000))
     more = "".join(f"b{n}: {{<<: *a}}\n" for n in range(20))
     (mistake,) = mistakes_of(f"a: &a {{{keys}}}\n{more}")
-    assert mistake.found == f"more than {MOST_NODES} values"
+    assert mistake.found == f"more than {MAX_NODES} values"
 
 
 ALONE = """

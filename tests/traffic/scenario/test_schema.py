@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rdmawire.traffic.scenario.document import Diagnostics, Node, parse_document
 from rdmawire.traffic.scenario.form.kind import Kind, shown
-from rdmawire.traffic.scenario.form.mistake import Mistakes
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Key, Named, Record, parts
-from rdmawire.traffic.scenario.form.source import Node, tree
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.schema.content import INLINE
 from rdmawire.traffic.scenario.schema.content import TEXT as TEXT_CONTENT
@@ -214,21 +213,21 @@ def _made_of_records(kind: Kind[Any]) -> bool:
 
 def reading() -> Reading:
     """As it is in the second step, with all that may be named."""
-    mistakes = Mistakes("sample")
+    mistakes = Diagnostics("sample")
     found = Reading(ROOT, mistakes, homes())
     found.scope.append("client")
     found.step = 1
     return found
 
 
-ROOT = tree(TEXT, Mistakes("it.yaml"))
+ROOT = parse_document(TEXT, Diagnostics("it.yaml"))
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.said[:40])
 def test_all_samples_are_such_values(kind: Kind[Any]) -> None:
     for sample in kind.samples:
         now = reading()
-        kind.read(tree(sample, now.mistakes), now)
+        kind.read(parse_document(sample, now.mistakes), now)
         assert not now.mistakes, sample
 
 
@@ -243,7 +242,7 @@ USUAL = [
 @pytest.mark.parametrize(("row", "default"), USUAL, ids=str)
 def test_defaults_are_written_as_they_are_read(row: Row, default: object) -> None:
     now = reading()
-    written = tree(shown(row.row.kind, default), now.mistakes)
+    written = parse_document(shown(row.row.kind, default), now.mistakes)
     assert row.row.kind.read(written, now) == default
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rdmawire.traffic.scenario.document import TextError
 from rdmawire.traffic.scenario.form import units
-from rdmawire.traffic.scenario.form.mistake import Unfit
 from rdmawire.traffic.scenario.model import End, Range, Span
 from rdmawire.units import RATES, SIZES, TIMES, format_exactly
 
@@ -94,7 +94,7 @@ def test_good_texts_are_values(parse: Callable[[str], Any], text: str, value: ob
 
 @pytest.mark.parametrize(("parse", "text"), REFUSED)
 def test_bad_texts_are_unfit(parse: Callable[[str], Any], text: str) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(TextError):
         parse(text)
 
 
@@ -115,7 +115,7 @@ def test_ranges_have_a_least_and_a_most(text: str, found: Range) -> None:
 
 @pytest.mark.parametrize("text", ["", "..", "5..3", "1...2", "1..2..3", "a..b", "1-2"])
 def test_ranges_that_are_none(text: str) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(TextError):
         units.between(text, units.number)
 
 
@@ -123,7 +123,7 @@ def test_ranges_that_are_none(text: str) -> None:
 def test_any_text_is_a_value_or_unfit(parse: Callable[[str], Any], text: str) -> None:
     try:
         parse(text)
-    except Unfit:
+    except TextError:
         return
 
 
@@ -138,12 +138,12 @@ def test_quantities_are_written_as_they_are_read(value: int, kind: str) -> None:
     ["255.255.255.255", "127.0.0.1", "240.0.0.1", "0.0.0.1", "224.0.0.1", "::", "::1", "ff02::1"],
 )
 def test_addresses_that_no_host_has(text: str) -> None:
-    with pytest.raises(Unfit, match="the address of one host"):
+    with pytest.raises(TextError, match="the address of one host"):
         units.address(text)
 
 
 @pytest.mark.parametrize(("parse", "unit"), [(units.size, "TiB"), (units.time, "s")])
 def test_more_than_any_value_is_told_with_the_bound(parse: Callable[[str], int], unit: str) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(TextError) as caught:
         parse(f"99999999999999999999 {unit}")
     assert parse(caught.value.expected.removeprefix("no more than ")) <= units.LARGEST

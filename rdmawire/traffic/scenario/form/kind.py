@@ -10,10 +10,20 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.document import (
+    Items,
+    Node,
+    NodeError,
+    Pairs,
+    ReportedError,
+    Scalar,
+    TextError,
+    described,
+    is_nothing,
+    listed,
+)
 from rdmawire.traffic.scenario.form import units
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar, described, is_nothing
 from rdmawire.traffic.scenario.model import Mark, Range
 from rdmawire.units import RATES, SIZES, TIMES, format_exactly
 
@@ -37,7 +47,7 @@ class Kind(Protocol[T_co]):
     def samples(self) -> tuple[str, ...]: ...
 
     def read(self, node: Node, reading: Reading) -> T_co:
-        """The value; :class:`Unread` for what is none."""
+        """The value; :class:`ReportedError` for what is none."""
 
     def json(self, known: Definitions) -> Json:
         """Its JSON Schema; what that refers to is put into ``known``."""
@@ -49,12 +59,12 @@ def shown(kind: Kind[Any], value: Any) -> str:
     return show(value)
 
 
-def misfit(node: Node, expected: str, error: Unfit | None = None) -> Misread:
+def misfit(node: Node, expected: str, error: TextError | None = None) -> NodeError:
     """That something else stands there than was expected."""
     if error is None:
-        return Misread(node.mark, described(node), expected)
+        return NodeError(node.mark, described(node), expected)
     expected = error.expected or expected
-    return Misread(node.mark, described(node), expected, word=error.word, known=error.known)
+    return NodeError(node.mark, described(node), expected, word=error.word, known=error.known)
 
 
 def pairs_of(node: Node, expected: str) -> tuple[tuple[Scalar, Node], ...]:
@@ -76,7 +86,7 @@ def parsed(node: Node, expected: str, parse: Callable[[str], T]) -> T:
     text = text_of(node, expected)
     try:
         return parse(text)
-    except Unfit as error:
+    except TextError as error:
         raise misfit(node, expected, error) from None
 
 
@@ -112,9 +122,9 @@ def within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Call
         try:
             value = parse(text)
         except units.Beyond:
-            raise Unfit(bounds) from None
+            raise TextError(bounds) from None
         if not low <= value <= high:  # type: ignore[operator]
-            raise Unfit(bounds)
+            raise TextError(bounds)
         return value
 
     return parsed
@@ -219,7 +229,7 @@ class Numbers:
         least, most = units.between(text, units.number)
         last = self.high if most is None else most
         if least < self.low or last > self.high:
-            raise Unfit
+            raise TextError
         return range(least, last + 1)
 
     def json(self, known: Definitions) -> Json:  # noqa: ARG002 - a kind
@@ -257,7 +267,7 @@ class Word:
     def read(self, node: Node, reading: Reading) -> str:  # noqa: ARG002 - a kind
         text = text_of(node, self.said)
         if text not in self.words:
-            raise Misread(node.mark, quoted(text), self.said, word=text, known=self.words)
+            raise NodeError(node.mark, quoted(text), self.said, word=text, known=self.words)
         return text
 
     def show(self, value: str) -> str:
@@ -292,7 +302,7 @@ class Many(Generic[T]):
             partial(self.item.read, item, reading) for item in self._items(node)
         )
         if not (whole or self.lenient):
-            raise Unread
+            raise ReportedError
         return found
 
     def _items(self, node: Node) -> tuple[Node, ...]:

@@ -4,8 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from rdmawire.traffic.scenario.form.mistake import Misread, Mistakes, Unread
-from rdmawire.traffic.scenario.form.source import Items, Node, Pairs, Scalar
+from rdmawire.traffic.scenario.document import (
+    Diagnostics,
+    Items,
+    Node,
+    NodeError,
+    Pairs,
+    ReportedError,
+    Scalar,
+)
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     HostPlan,
@@ -98,7 +105,7 @@ class Reading:
     """
 
     def __init__(
-        self, root: Node, mistakes: Mistakes, homes: Mapping[str, tuple[str, ...]]
+        self, root: Node, mistakes: Diagnostics, homes: Mapping[str, tuple[str, ...]]
     ) -> None:
         self.names = Names(root)
         self.mistakes = mistakes
@@ -131,16 +138,16 @@ class Reading:
         return made
 
     def spend(self, values: int, node: Node) -> None:
-        """Count values of lists; :class:`Misread` for more than a file may have."""
+        """Count values of lists; :class:`NodeError` for more than a file may have."""
         self._listed += values
         if self._listed > MOST_LISTED:
-            raise Misread(node.mark, f"{values} values in a list", f"{MOST_LISTED} in a file")
+            raise NodeError(node.mark, f"{values} values in a list", f"{MOST_LISTED} in a file")
 
-    def tell(self, complaints: Iterable[Misread]) -> bool:
-        """Mistakes in something that is read nevertheless; whether there are any."""
+    def tell(self, complaints: Iterable[NodeError]) -> bool:
+        """Diagnostics in something that is read nevertheless; whether there are any."""
         some = False
         for complaint in complaints:
-            self.mistakes.tell(complaint)
+            self.mistakes.report(complaint)
             some = True
         return some
 
@@ -150,14 +157,14 @@ class Reading:
         for read in reads:
             try:
                 found.append(read())
-            except Unread as error:
-                self.mistakes.tell(error)
+            except ReportedError as error:
+                self.mistakes.report(error)
                 whole = False
         return tuple(found), whole
 
     def every(self, reads: Iterable[Callable[[], T]]) -> tuple[T, ...]:
-        """All that is read; :class:`Unread` where something cannot be, once all that is told."""
+        """All that is read; :class:`ReportedError`, after all are reported, if some are invalid."""
         found, whole = self.gather(reads)
         if not whole:
-            raise Unread
+            raise ReportedError
         return found

@@ -6,6 +6,15 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.document import (
+    Node,
+    NodeError,
+    Pairs,
+    ReportedError,
+    Scalar,
+    is_nothing,
+    listed,
+)
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
     Definitions,
@@ -18,9 +27,7 @@ from rdmawire.traffic.scenario.form.kind import (
     pairs_of,
     shown,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, Unread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar, is_nothing
 from rdmawire.traffic.scenario.model import Mark
 
 T = TypeVar("T")
@@ -114,7 +121,7 @@ class Record(Generic[T]):
         """The value, with fields that are given besides what stands there."""
         found, whole = self.find(node, reading)
         if not whole:
-            raise Unread
+            raise ReportedError
         found.mark = mark
         value = self.plan(**given, **found.values, mark=mark)
         return value if self.finish is None else self.finish(value, found, reading)
@@ -150,7 +157,7 @@ class Record(Generic[T]):
         rival = found.taken.setdefault(row.places(name), key.text)
         if rival != key.text:
             besides = f"{quoted(key.text)} besides {quoted(rival)}"
-            raise Misread(key.mark, besides, "one of the two")
+            raise NodeError(key.mark, besides, "one of the two")
         found.nodes[key.text] = node
         row.put(name, row.kind.read(node, reading), found.values)
 
@@ -166,11 +173,11 @@ class Record(Generic[T]):
         of = f" of {homes[0]}" if homes else ""
         known = (*self.keys, *self.prefixes)
         expected = f"a key of {self.called}: {listed(known)}"
-        raise Misread(key.mark, f"key {quoted(text)}{of}", expected, word=text, known=known)
+        raise NodeError(key.mark, f"key {quoted(text)}{of}", expected, word=text, known=known)
 
     def _miss(self, key: str, node: Node) -> None:
         found = f"{self.called} without {quoted(key)}"
-        raise Misread(node.mark, found, self.keys[key].kind.said)
+        raise NodeError(node.mark, found, self.keys[key].kind.said)
 
     def default(self, key: str) -> Any:
         """What a key has that is left out; ``MISSING`` if nothing."""
@@ -265,7 +272,7 @@ class Choice(Generic[T]):
         key, value = self._pair(node)
         if key.text not in self.records:
             found = quoted(key.text)
-            raise Misread(key.mark, found, self.said, word=key.text, known=self.records)
+            raise NodeError(key.mark, found, self.said, word=key.text, known=self.records)
         return self.records[key.text].make(value, reading, key.mark, **{self.into: key.text})
 
     def _pair(self, node: Node) -> tuple[Scalar, Node]:
@@ -275,7 +282,7 @@ class Choice(Generic[T]):
         if not isinstance(node, Pairs):
             raise misfit(node, self.said)
         if len(node.pairs) != 1:
-            raise Misread(node.mark, f"{len(node.pairs)} keys", self.said)
+            raise NodeError(node.mark, f"{len(node.pairs)} keys", self.said)
         return node.pairs[0]
 
     def json(self, known: Definitions) -> Json:

@@ -4,26 +4,25 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
+from rdmawire.traffic.scenario.document import Node, NodeError, described, listed
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Definitions, Json, parsed, text_of
-from rdmawire.traffic.scenario.form.mistake import Misread, listed
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import Node, described
 from rdmawire.traffic.scenario.model import End, MemoryPlan, Span
 
 Known = Callable[[Reading], Collection[str]]
 
 
 def check_known(node: Node, word: str, what: str, known: Collection[str]) -> None:
-    """:class:`Misread` for a word of a node that is no name of what it should be."""
+    """:class:`NodeError` for a word of a node that is no name of what it should be."""
     if word not in known:
         raise unknown(node, word, what, known)
 
 
-def unknown(node: Node, word: str, what: str, known: Collection[str]) -> Misread:
+def unknown(node: Node, word: str, what: str, known: Collection[str]) -> NodeError:
     """That a word is none of those that are known."""
     expected = f"{what}: {listed(known) if known else 'there is none'}"
-    return Misread(node.mark, described(node), expected, word=word, known=known)
+    return NodeError(node.mark, described(node), expected, word=word, known=known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +141,11 @@ def length_of(span: Span, reading: Reading) -> int | None:
 
 
 def check_fit(node: Node, span: Span, reading: Reading) -> None:
-    """:class:`Misread` for octets that are not all in the memory."""
+    """:class:`NodeError` for octets that are not all in the memory."""
     plan = memory_of(span, reading)
     if plan is not None and span.offset + (span.length or 1) > plan.size:
         expected = f"a span within its {plan.size} octets"
-        raise Misread(node.mark, described(node), expected)
+        raise NodeError(node.mark, described(node), expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +174,9 @@ END: Final = Ends()
 
 
 def check_count(node: Node, end: End, count: int) -> None:
-    """:class:`Misread` for a queue pair that a connection does not have."""
+    """:class:`NodeError` for a queue pair that a connection does not have."""
     if end.number is not None and end.number > count:
-        raise Misread(node.mark, described(node), which_of(count))
+        raise NodeError(node.mark, described(node), which_of(count))
 
 
 def which_of(count: int) -> str:

@@ -1,6 +1,6 @@
 """Values as a file writes them: one small parser for each, and how each is written back.
 
-A parser takes a text and gives a value, or :class:`Unfit`. Numbers are decimal, or hexadecimal
+A parser takes a text and gives a value, or :class:`TextError`. Numbers are decimal, or hexadecimal
 behind ``0x``; sizes become octets, times ns, rates bits a second, each exactly. Sizes and rates
 are written as :mod:`rdmawire.units` says.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from rdmawire.traffic.scenario.form.mistake import Unfit
+from rdmawire.traffic.scenario.document import TextError
 from rdmawire.traffic.scenario.model import End, Range, Span
 from rdmawire.units import (
     MAX_TEXT,
@@ -35,14 +35,14 @@ _SPAN = re.compile(r"([^.\[\]]+)\.([^.\[\]]+)(?:\[([^:\[\]]*)(:?)([^:\[\]]*)\])?
 _END = re.compile(r"([^/#]+)/([^/#]+)(?:#(.+))?")
 
 
-class Beyond(Unfit):
+class Beyond(TextError):
     """A number greater than any of a scenario."""
 
 
 def number(text: str) -> int:
     """``7``, ``-1`` or ``0x1f``."""
     if len(text) > MAX_TEXT or not _NUMBER.fullmatch(text):
-        raise Unfit
+        raise TextError
     value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
     if abs(value) > LARGEST:
         raise Beyond(f"a number up to {LARGEST}")
@@ -52,7 +52,7 @@ def number(text: str) -> int:
 def fraction(text: str) -> float:
     """``0.25``; no sign and no exponent."""
     if len(text) > MAX_TEXT or not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
-        raise Unfit
+        raise TextError
     return float(text)
 
 
@@ -61,11 +61,11 @@ def _quantity(text: str, units: Mapping[str, int], factor_of: FactorOf) -> int:
     try:
         found = parse_quantity(text, factor_of)
     except QuantityError as error:
-        raise Unfit(word=error.unit, known=[name for name in units if name]) from None
+        raise TextError(word=error.unit, known=[name for name in units if name]) from None
     if found.value > LARGEST:
         raise Beyond(f"no more than {LARGEST // found.factor} {found.unit}".strip())
     if not found.exact:
-        raise Unfit
+        raise TextError
     return found.value
 
 
@@ -99,17 +99,17 @@ def between(text: str, parse: Callable[[str], int]) -> Range:
         only = parse(least)
         return Range(only, only)
     if not (least or most):
-        raise Unfit
+        raise TextError
     found = Range(parse(least) if least else 0, parse(most) if most else None)
     if found.most is not None and found.most < found.least:
-        raise Unfit("a range with the least value first")
+        raise TextError("a range with the least value first")
     return found
 
 
 def name(text: str) -> str:
     """A name that a scenario gives: letters, digits and underscores, a letter first."""
     if len(text) > LONGEST_NAME or not _NAME.fullmatch(text):
-        raise Unfit
+        raise TextError
     return text
 
 
@@ -117,18 +117,18 @@ def span(text: str) -> Span:
     """``host.memory``, ``host.memory[16:32]``, ``host.memory[4 KiB:]`` or ``host.memory[:8]``."""
     parts = _SPAN.fullmatch(text)
     if parts is None:
-        raise Unfit
+        raise TextError
     host, memory, start, colon, end = parts.groups()
     if start is None:
         return Span(name(host), name(memory))
     if not colon:
-        raise Unfit(f"from where to where: [{start}:end]")
+        raise TextError(f"from where to where: [{start}:end]")
     offset = size(start.strip()) if start.strip() else 0
     if not end.strip():
         return Span(name(host), name(memory), offset)
     length = size(end.strip()) - offset
     if length <= 0:
-        raise Unfit("a span that ends behind its begin")
+        raise TextError("a span that ends behind its begin")
     return Span(name(host), name(memory), offset, length)
 
 
@@ -136,12 +136,12 @@ def end(text: str) -> End:
     """``host/connection``, or ``host/connection#2`` for its second queue pair."""
     parts = _END.fullmatch(text)
     if parts is None:
-        raise Unfit
+        raise TextError
     host, connection, which = parts.groups()
     if which is None:
         return End(name(host), name(connection))
     if number(which) < 1:
-        raise Unfit("queue pairs counted from 1 on")
+        raise TextError("queue pairs counted from 1 on")
     return End(name(host), name(connection), number(which))
 
 
@@ -150,7 +150,7 @@ def octets(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise Unfit from None
+        raise TextError from None
 
 
 def encoded(text: str) -> bytes:
@@ -158,7 +158,7 @@ def encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise Unfit("text that has octets in UTF-8") from None
+        raise TextError("text that has octets in UTF-8") from None
 
 
 def mac(text: str) -> str:
@@ -166,9 +166,9 @@ def mac(text: str) -> str:
     try:
         octets = mac_octets(text)
     except ValueError:
-        raise Unfit from None
+        raise TextError from None
     if of_group(octets):
-        raise Unfit("the address of one station, not a group's")
+        raise TextError("the address of one station, not a group's")
     return octets.hex(":")
 
 
@@ -177,14 +177,14 @@ def address(text: str) -> str:
     try:
         found = ip_address(text)
     except ValueError:
-        raise Unfit from None
+        raise TextError from None
     if not of_one_host(found):
-        raise Unfit("the address of one host")
+        raise TextError("the address of one host")
     return str(found)
 
 
 def truth(text: str) -> bool:
     """``true`` or ``false``."""
     if text not in ("true", "false"):
-        raise Unfit
+        raise TextError
     return text == "true"

@@ -10,11 +10,18 @@ from rdmawire.fabric.field import named, names, usual_name
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.nic.address import mapped
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.document import (
+    Items,
+    Node,
+    NodeError,
+    Scalar,
+    TextError,
+    described,
+    listed,
+)
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Definitions, Json, pairs_of, parsed
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.source import Items, Node, Scalar, described
 from rdmawire.wire.address import mac_octets
 from rdmawire.wire.header import Row
 from rdmawire.wire.naming import Named, siblings
@@ -51,7 +58,7 @@ def _name(text: str) -> str:
     except FabricError:
         fields = siblings(names(), text)
         expected = f"a field of {text.rpartition('.')[0]}: {listed(fields)}" if fields else ""
-        raise Unfit(expected, word=text, known=fields or list(names())) from None
+        raise TextError(expected, word=text, known=fields or list(names())) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class Where:
         rival = seen.setdefault(name, key.text)
         if rival != key.text:
             besides = f"{quoted(key.text)} besides {quoted(rival)}"
-            raise Misread(key.mark, besides, "a field by one of its names")
+            raise NodeError(key.mark, besides, "a field by one of its names")
         return name, wanted(name, node, reading)
 
     def json(self, known: Definitions) -> Json:
@@ -116,13 +123,13 @@ def _number(text: str, width: int, words: Mapping[str, int], scale: int) -> int 
         return words[text]
     try:
         least, most = units.between(text, units.number)
-    except Unfit as error:
-        raise Unfit(error.expected, word=text, known=list(words)) from None
+    except TextError as error:
+        raise TextError(error.expected, word=text, known=list(words)) from None
     if least < 0 or max(least, most or 0) >> width:
-        raise Unfit
+        raise TextError
     if most is not None and least == most:
         if least % scale:
-            raise Unfit(f"a multiple of {scale}")
+            raise TextError(f"a multiple of {scale}")
         return least
     return range(least, (1 << width) if most is None else most + 1)
 
@@ -159,9 +166,9 @@ def octets_of(field: str, row: Row, node: Node) -> bytes:
         try:
             found = parse(text)
         except ValueError:
-            raise Unfit from None
+            raise TextError from None
         if len(found) != length:
-            raise Unfit
+            raise TextError
         return found
 
     return parsed(node, said, octets)
@@ -171,5 +178,5 @@ def value_of(field: str, node: Node) -> Value:
     """The one value that a field is given."""
     value = _one(field, node)
     if isinstance(value, range):
-        raise Misread(node.mark, described(node), f"one value for {field}")
+        raise NodeError(node.mark, described(node), f"one value for {field}")
     return value

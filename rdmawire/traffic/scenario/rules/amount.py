@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rdmawire.traffic.scenario.form.mistake import Misread
+from rdmawire.traffic.scenario.document import NodeError
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import length_of
@@ -40,10 +40,10 @@ class _Bound(NamedTuple):
     said: str
     instead: str
 
-    def wrong(self, mark: Mark, total: int) -> Misread:
+    def wrong(self, mark: Mark, total: int) -> NodeError:
         most = self._text(self.most)
         found = f"{self._text(total)} {self.said}, all together up to here"
-        return Misread(mark, found, f"{most} at most: {self.instead}")
+        return NodeError(mark, found, f"{most} at most: {self.instead}")
 
     def _text(self, value: int) -> str:
         if self.of == "messages":
@@ -62,7 +62,7 @@ _BOUNDS: Final = (
 )
 
 
-def check_amounts(found: Found, reading: Reading, links: Sequence[LinkPlan]) -> Iterator[Misread]:
+def check_amounts(found: Found, reading: Reading, links: Sequence[LinkPlan]) -> Iterator[NodeError]:
     """Of each bound, where it is first not kept."""
     amounts = [*_amounts(found, reading)]
     unpaced = any(link.rate is None for link in links)

@@ -7,11 +7,10 @@ from rdmawire.nic.attribute import BOUNDS
 from rdmawire.nic.profile import PROFILES
 from rdmawire.nic.service import SERVICES
 from rdmawire.screen import quoted
-from rdmawire.traffic.scenario.form.mistake import Misread, listed
+from rdmawire.traffic.scenario.document import NodeError, Pairs, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import which_of
-from rdmawire.traffic.scenario.form.source import Pairs
 from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
 from rdmawire.traffic.scenario.tables import TYPES
 
@@ -24,27 +23,27 @@ def check_connection(plan: ConnectionPlan, found: Found, reading: Reading) -> Co
     return plan
 
 
-Rule = Callable[[ConnectionPlan, Found, Reading], Iterator[Misread]]
+Rule = Callable[[ConnectionPlan, Found, Reading], Iterator[NodeError]]
 
 
-def _ends(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+def _ends(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
     """Two hosts."""
     one, other = plan.ends
     if one == other:
-        yield Misread(found.at("between"), f"{one} twice", "two hosts")
+        yield NodeError(found.at("between"), f"{one} twice", "two hosts")
 
 
-def _of_end(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+def _of_end(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
     """Attributes of one end are of an end."""
     for host in plan.of_end:
         if host not in plan.ends:
             mark, expected = found.at(f"attributes of {host}"), f"one of {listed(plan.ends)}"
-            yield Misread(
+            yield NodeError(
                 mark, f"attributes of {quoted(host)}", expected, word=host, known=plan.ends
             )
 
 
-def _attributes(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _attributes(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """Numbers that the adapters of the ends have."""
     for host in (reading.hosts[end] for end in plan.ends if end in reading.hosts):
         both = {"attributes": plan.attributes}
@@ -55,13 +54,13 @@ def _attributes(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterato
 
 def out_of_bounds(
     host: HostPlan, values: Mapping[str, int], found: Found, key: str
-) -> Iterator[Misread]:
+) -> Iterator[NodeError]:
     """Attributes behind a key that the adapter of a host does not take."""
     for name, value in values.items():
         high = int(BOUNDS[name].high(PROFILES[host.profile]))
         if value > high:
             expected = f"{high} at most: {host.name} is {host.profile}"
-            yield Misread(_at(found, key, name), f"{name} {value}", expected)
+            yield NodeError(_at(found, key, name), f"{name} {value}", expected)
 
 
 def _at(found: Found, key: str, name: str) -> Mark:
@@ -71,17 +70,19 @@ def _at(found: Found, key: str, name: str) -> Mark:
     return node.mark if inner is None else inner.mark
 
 
-def _queues(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _queues(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """Shared receive queues are of ends that receive, and are for XRC if the connection is."""
     for host, queue in plan.srq.items():
         mark = _at(found, "shared receives", host)
         if host not in plan.ends:
-            yield Misread(mark, f"host {quoted(host)}", f"one of {listed(plan.ends)}")
+            yield NodeError(mark, f"host {quoted(host)}", f"one of {listed(plan.ends)}")
         elif _is_xrc(host, queue, reading) not in (None, plan.type == "XRC"):
             kind = "is" if plan.type == "XRC" else "is not"
-            yield Misread(mark, f"queue {quoted(queue)}", f"one that {kind} for XRC ('xrc: true')")
+            yield NodeError(
+                mark, f"queue {quoted(queue)}", f"one that {kind} for XRC ('xrc: true')"
+            )
         elif plan.type == "XRC" and host == plan.ends[0]:
-            yield Misread(mark, f"a queue of {host}", f"one of {plan.ends[1]}, which receives")
+            yield NodeError(mark, f"a queue of {host}", f"one of {plan.ends[1]}, which receives")
 
 
 def _is_xrc(host: str, queue: str, reading: Reading) -> bool | None:
@@ -90,56 +91,58 @@ def _is_xrc(host: str, queue: str, reading: Reading) -> bool | None:
     return next((srq.xrc for srq in plans if srq.name == queue), None)
 
 
-def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """What only some types have."""
     connected = SERVICES[TYPES[plan.type][0]].connected
     of = f"a connection of type {plan.type}"
     if plan.connect == "cm" and plan.type == "XRC":
-        yield Misread(found.at("connect"), "cm", f"at once, for {of}")
+        yield NodeError(found.at("connect"), "cm", f"at once, for {of}")
     for key in ("congestion", "cnp interval", "alternate"):
         if not connected and key in found.nodes:
-            yield Misread(found.at(key), f"{key!r} of {of}", "a connected type: RC, UC or XRC")
+            yield NodeError(found.at(key), f"{key!r} of {of}", "a connected type: RC, UC or XRC")
     if plan.cnp_dscp is not None and plan.cnp_interval is None and plan.congestion != "dcqcn":
-        yield Misread(found.at("cnp dscp"), "'cnp dscp' without CNPs", "'cnp interval' besides")
+        yield NodeError(found.at("cnp dscp"), "'cnp dscp' without CNPs", "'cnp interval' besides")
     if plan.alternate and plan.connect == "cm":
-        yield Misread(found.at("alternate"), "'alternate' with cm", "connect: at once")
+        yield NodeError(found.at("alternate"), "'alternate' with cm", "connect: at once")
     for host in (reading.hosts[end] for end in plan.ends if end in reading.hosts):
         if plan.alternate and not PROFILES[host.profile].migrates:
             which = f"{host.name} with the profile {host.profile}"
-            yield Misread(found.at("alternate"), which, "an adapter that migrates, such as ibta")
+            yield NodeError(found.at("alternate"), which, "an adapter that migrates, such as ibta")
 
 
-def _window(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+def _window(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
     """A window is for reliable types: others have no ACKs."""
     if plan.packets_in_flight is not None and not SERVICES[TYPES[plan.type][0]].reliable:
         what = f"'packets in flight' of a connection of type {plan.type}"
-        yield Misread(found.at("packets in flight"), what, "a reliable type: RC or XRC")
+        yield NodeError(found.at("packets in flight"), what, "a reliable type: RC or XRC")
 
 
-def _reject(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[Misread]:
+def _reject(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
     """Only what is asked for by a REQ is refused by a REJ, which says why."""
     if plan.reject is None:
         return
     if not SERVICES[TYPES[plan.type][0]].connected:
         expected = "a connected type: RC or UC"
-        yield Misread(found.at("reject"), f"'reject' of a connection of type {plan.type}", expected)
+        yield NodeError(
+            found.at("reject"), f"'reject' of a connection of type {plan.type}", expected
+        )
     elif plan.connect != "cm":
         expected = "'connect: cm' besides"
-        yield Misread(found.at("reject"), "'reject' without a connection manager", expected)
+        yield NodeError(found.at("reject"), "'reject' without a connection manager", expected)
 
 
-def _receives(plan: ConnectionPlan, _: Found, __: Reading) -> Iterator[Misread]:
+def _receives(plan: ConnectionPlan, _: Found, __: Reading) -> Iterator[NodeError]:
     """Receives are of this connection's ends, those that take receives."""
     for receive in plan.receives:
         end, mark = receive.at, receive.mark
         named = f"{end.host}/{end.connection}"
         if end.connection != plan.name or end.host not in plan.ends:
             expected = listed(f"{host}/{plan.name}" for host in plan.ends)
-            yield Misread(mark, f"receives at {named}", f"an end of this connection: {expected}")
+            yield NodeError(mark, f"receives at {named}", f"an end of this connection: {expected}")
         elif end.number is not None and end.number > plan.count:
-            yield Misread(mark, f"{named}#{end.number}", which_of(plan.count))
+            yield NodeError(mark, f"{named}#{end.number}", which_of(plan.count))
         elif (reason := no_receives(plan, end.host)) is not None:
-            yield Misread(mark, f"receives at {named}", reason)
+            yield NodeError(mark, f"receives at {named}", reason)
 
 
 def no_receives(plan: ConnectionPlan, host: str) -> str | None:

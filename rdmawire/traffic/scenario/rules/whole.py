@@ -8,7 +8,7 @@ from rdmawire.fabric.fault import MOST_COPIES, copies_by
 from rdmawire.fabric.host import Place
 from rdmawire.nic.address import is_ipv4
 from rdmawire.screen import quoted
-from rdmawire.traffic.scenario.form.mistake import Misread
+from rdmawire.traffic.scenario.document import NodeError
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import length_of
@@ -26,7 +26,7 @@ MOST_PAIRS_TOGETHER: Final = 1 << 14
 MOST_COMPARED: Final = 1 << 28
 """Octets that an expectation compares."""
 
-Rule = Callable[[Found, Reading], Iterator[Misread]]
+Rule = Callable[[Found, Reading], Iterator[NodeError]]
 
 
 def links_of(found: Found, reading: Reading) -> tuple[LinkPlan, ...]:
@@ -38,14 +38,14 @@ def links_of(found: Found, reading: Reading) -> tuple[LinkPlan, ...]:
     return (LinkPlan(ends=(one, other), mark=found.at("hosts")),)
 
 
-def _names(_: Found, reading: Reading) -> Iterator[Misread]:
+def _names(_: Found, reading: Reading) -> Iterator[NodeError]:
     """No switch is called as a host is."""
     for name, switch in reading.switches.items():
         if name in reading.names.hosts:
-            yield Misread(switch.mark, f"switch {quoted(name)}", "a name that no host has")
+            yield NodeError(switch.mark, f"switch {quoted(name)}", "a name that no host has")
 
 
-def _places(_: Found, reading: Reading) -> Iterator[Misread]:
+def _places(_: Found, reading: Reading) -> Iterator[NodeError]:
     """No two hosts have one address, and none has addresses of two kinds."""
     if len(reading.hosts) < len(reading.names.hosts):
         return
@@ -55,17 +55,17 @@ def _places(_: Found, reading: Reading) -> Iterator[Misread]:
         for what, address in (("mac", place.mac), *(("address", gid) for gid in gids)):
             if seen.setdefault(address, host.name) != host.name:
                 expected = f"another than that of {seen[address]}"
-                yield Misread(host.mark, f"the {what} of {host.name}", expected)
+                yield NodeError(host.mark, f"the {what} of {host.name}", expected)
         if len(set(gids)) < len(gids):
-            yield Misread(host.mark, f"an address of {host.name} twice", "each address once")
+            yield NodeError(host.mark, f"an address of {host.name} twice", "each address once")
         if len(set(map(is_ipv4, gids))) > 1:
-            yield Misread(host.mark, f"IPv4 and IPv6 at {host.name}", "addresses of one kind")
+            yield NodeError(host.mark, f"IPv4 and IPv6 at {host.name}", "addresses of one kind")
 
 
 _ANY_MAC: Final = "02:00:00:00:00:01"
 
 
-def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
+def _connections(found: Found, reading: Reading) -> Iterator[NodeError]:
     """Ends have addresses of one kind, and a way between them; there are not too many."""
     ways = _Ways(links_of(found, reading), reading.names.switches)
     kinds = {host.name: place.gid for host, place in _placed(reading)}
@@ -74,14 +74,14 @@ def _connections(found: Found, reading: Reading) -> Iterator[Misread]:
         one, other = plan.ends
         if complete and not ways.lead(one, other):
             found_ = f"no way from {one} to {other}"
-            yield Misread(plan.mark, found_, "links that join them, by switches if need be")
+            yield NodeError(plan.mark, found_, "links that join them, by switches if need be")
         if len({is_ipv4(kinds[end]) for end in plan.ends if end in kinds}) > 1:
             found_ = f"IPv4 and IPv6 at the ends of {plan.name}"
-            yield Misread(plan.mark, found_, "addresses of one kind")
+            yield NodeError(plan.mark, found_, "addresses of one kind")
     pairs = sum(plan.count for plan in reading.connections.values())
     if pairs > MOST_PAIRS_TOGETHER:
         found_ = f"{pairs} queue pairs at each end"
-        yield Misread(
+        yield NodeError(
             found.at("connections"), found_, f"{MOST_PAIRS_TOGETHER} at most, all together"
         )
 
@@ -130,26 +130,28 @@ class _Ways:
         return near == other
 
 
-def _links(found: Found, reading: Reading) -> Iterator[Misread]:
+def _links(found: Found, reading: Reading) -> Iterator[NodeError]:
     """Every host is on a link; links of switches that pause have a rate."""
     links = links_of(found, reading)
     joined = {end for link in links for end in link.ends}
     for host in reading.hosts.values() if reading.once(_all_links) else ():
         if host.name not in joined:
-            yield Misread(host.mark, f"host {quoted(host.name)} on no link", "a link for each host")
+            yield NodeError(
+                host.mark, f"host {quoted(host.name)} on no link", "a link for each host"
+            )
     for link in links:
         pausing = [end for end in link.ends if _pauses(end, reading)]
         if link.rate is None and pausing:
             expected = f"a rate: {pausing[0]} pauses, and pauses count in bit times"
-            yield Misread(link.mark, f"link {quoted(link.name)} without 'rate'", expected)
+            yield NodeError(link.mark, f"link {quoted(link.name)} without 'rate'", expected)
 
 
-def _copies(found: Found, reading: Reading) -> Iterator[Misread]:
+def _copies(found: Found, reading: Reading) -> Iterator[NodeError]:
     """The faults of a link together make so many copies of a frame, and no more."""
     for link in links_of(found, reading):
         copies = prod(copies_by(fault.do, fault.options) for fault in link.faults)
         if copies > MOST_COPIES:
-            yield Misread(link.mark, f"{copies} copies of a frame", f"{MOST_COPIES} at most")
+            yield NodeError(link.mark, f"{copies} copies of a frame", f"{MOST_COPIES} at most")
 
 
 def _pauses(name: str, reading: Reading) -> bool:
@@ -157,7 +159,7 @@ def _pauses(name: str, reading: Reading) -> bool:
     return switch is not None and any(queue.xoff is not None for queue in switch.queues)
 
 
-def _pauses_in_time(_: Found, reading: Reading) -> Iterator[Misread]:
+def _pauses_in_time(_: Found, reading: Reading) -> Iterator[NodeError]:
     """A queue that pauses takes in the frame by which there are too many octets."""
     frame = longest_frame(reading.connections.values())
     for switch in reading.switches.values():
@@ -165,10 +167,10 @@ def _pauses_in_time(_: Found, reading: Reading) -> Iterator[Misread]:
             if queue.xoff is not None and queue.headroom is not None and queue.headroom < frame:
                 found = f"headroom {queue.headroom} of queue {queue.priority}"
                 expected = f"a frame at least, {frame}; left out, it is as much as the links need"
-                yield Misread(queue.mark, found, expected)
+                yield NodeError(queue.mark, found, expected)
 
 
-def _expectations(found: Found, reading: Reading) -> Iterator[Misread]:
+def _expectations(found: Found, reading: Reading) -> Iterator[NodeError]:
     """Memory is compared with as much memory, and with no more than can be."""
     for plan in found.values.get("expectations", ()):
         if not isinstance(plan, MemoryExpectation):
@@ -176,12 +178,12 @@ def _expectations(found: Found, reading: Reading) -> Iterator[Misread]:
         length = length_of(plan.span, reading)
         other = length if plan.same_as is None else length_of(plan.same_as, reading)
         if length is not None and other is not None and length != other:
-            yield Misread(plan.mark, f"{length} octets and {other} octets", "as many of both")
+            yield NodeError(plan.mark, f"{length} octets and {other} octets", "as many of both")
         if length is not None and length > MOST_COMPARED:
-            yield Misread(plan.mark, f"{length} octets", f"{MOST_COMPARED} to compare, at most")
+            yield NodeError(plan.mark, f"{length} octets", f"{MOST_COMPARED} to compare, at most")
 
 
-def _amounts(found: Found, reading: Reading) -> Iterator[Misread]:
+def _amounts(found: Found, reading: Reading) -> Iterator[NodeError]:
     """All work together is not too much."""
     return check_amounts(found, reading, links_of(found, reading))
 

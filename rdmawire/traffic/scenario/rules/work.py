@@ -9,11 +9,10 @@ from rdmawire.nic.service import SERVICES, ServiceType
 from rdmawire.nic.work import ATOMIC_SIZE, Local, SendFlags, SendOpcode
 from rdmawire.nic.work import VERBS as WORK
 from rdmawire.screen import quoted
-from rdmawire.traffic.scenario.form.mistake import Misread, listed
+from rdmawire.traffic.scenario.document import Items, Node, NodeError, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import check_fit, length_of, memory_of
-from rdmawire.traffic.scenario.form.source import Items, Node
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
 from rdmawire.traffic.scenario.rules.amount import MOST_FILLED, octets_of_one
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
@@ -38,30 +37,32 @@ def _ending(plan: StepPlan, found: Found) -> str | None:
     return SUCCESS if completes and plan.refused is None else None
 
 
-Rule = Callable[[StepPlan, Found, Reading], Iterator[Misread]]
+Rule = Callable[[StepPlan, Found, Reading], Iterator[NodeError]]
 
 
-def _name(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _name(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     if plan.name and reading.names.steps[plan.name] < reading.step:
-        yield Misread(found.at("name"), f"name {quoted(plan.name)} again", "one step of a name")
+        yield NodeError(found.at("name"), f"name {quoted(plan.name)} again", "one step of a name")
 
 
-def _time(plan: StepPlan, found: Found, _: Reading) -> Iterator[Misread]:
+def _time(plan: StepPlan, found: Found, _: Reading) -> Iterator[NodeError]:
     if plan.at is not None and plan.after:
-        yield Misread(found.at("at"), "'at' besides 'after'", "one of the two")
+        yield NodeError(found.at("at"), "'at' besides 'after'", "one of the two")
     if plan.depth is not None and plan.depth > plan.times:
-        yield Misread(found.at("depth"), f"depth {plan.depth}", f"no more than times, {plan.times}")
+        yield NodeError(
+            found.at("depth"), f"depth {plan.depth}", f"no more than times, {plan.times}"
+        )
 
 
-def _status(plan: StepPlan, found: Found, _: Reading) -> Iterator[Misread]:
+def _status(plan: StepPlan, found: Found, _: Reading) -> Iterator[NodeError]:
     """Work that is not to complete has no success; what is refused does not complete."""
     if "status" not in found.nodes:
         return
     if plan.refused is not None and plan.status is not None:
-        yield Misread(found.at("status"), "'status' besides 'refused'", "one of the two")
+        yield NodeError(found.at("status"), "'status' besides 'refused'", "one of the two")
     if plan.status == SUCCESS and SendFlags.SIGNALED.name not in plan.flags:
         expected = "an error, none, or the flag SIGNALED"
-        yield Misread(found.at("status"), f"{SUCCESS} of work that is not signaled", expected)
+        yield NodeError(found.at("status"), f"{SUCCESS} of work that is not signaled", expected)
 
 
 def _service(plan: StepPlan, connection: ConnectionPlan) -> ServiceType:
@@ -74,7 +75,7 @@ def _connection(plan: StepPlan, reading: Reading) -> ConnectionPlan | None:
     return None if plan.end is None else reading.connections.get(plan.end.connection)
 
 
-def _verb(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _verb(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """The connection's type has such work; its end sends, or receives."""
     connection, work = _connection(plan, reading), VERBS[plan.verb].work
     if connection is None or plan.end is None or plan.refused is not None:
@@ -82,14 +83,14 @@ def _verb(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
     service = _service(plan, connection)
     if work is not None and work not in service.verbs:
         able = f"a type that has it: {listed(_able(work))}"
-        yield Misread(found.mark, f"{plan.verb} on a connection of type {connection.type}", able)
+        yield NodeError(found.mark, f"{plan.verb} on a connection of type {connection.type}", able)
     elif work is not None and not service.sends:
         first = f"{connection.ends[0]}/{connection.name}"
-        yield Misread(found.at("on"), f"{plan.verb} at the end of XRC that receives", first)
+        yield NodeError(found.at("on"), f"{plan.verb} at the end of XRC that receives", first)
     elif plan.verb == "receive":
         reason = no_receives(connection, plan.end.host)
         if reason is not None:
-            yield Misread(found.at("on"), f"receives at {plan.end.host}", reason)
+            yield NodeError(found.at("on"), f"receives at {plan.end.host}", reason)
 
 
 def _able(work: SendOpcode) -> Iterator[str]:
@@ -97,20 +98,20 @@ def _able(work: SendOpcode) -> Iterator[str]:
     return (name for name, (one, _) in TYPES.items() if work in SERVICES[one].verbs)
 
 
-def _management(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _management(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """Connections that can be ended, and that can migrate; changes that change something."""
     connection = _connection(plan, reading)
     if connection is not None and plan.verb == "disconnect" and connection.connect != "cm":
-        yield Misread(found.mark, "disconnect", f"'connect: cm' of connection {connection.name}")
+        yield NodeError(found.mark, "disconnect", f"'connect: cm' of connection {connection.name}")
     if connection is not None and plan.verb == "migrate" and not connection.alternate:
-        yield Misread(found.mark, "migrate", f"'alternate: true' of connection {connection.name}")
+        yield NodeError(found.mark, "migrate", f"'alternate: true' of connection {connection.name}")
     if plan.verb == "modify" and not plan.values:
-        yield Misread(found.mark, "modify with nothing to change", "state or attributes")
+        yield NodeError(found.mark, "modify with nothing to change", "state or attributes")
     if plan.verb == "fill" and "content" not in plan.values:
-        yield Misread(found.mark, "fill with nothing", "one of fill, text, hex")
+        yield NodeError(found.mark, "fill with nothing", "one of fill, text, hex")
 
 
-def _attributes(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _attributes(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """Numbers that the adapter has."""
     values = plan.values.get("attributes")
     host = None if plan.end is None else reading.hosts.get(plan.end.host)
@@ -129,8 +130,8 @@ class _Named(NamedTuple):
     span: Span
     node: Node
 
-    def wrong(self, found: str, expected: str) -> Misread:
-        return Misread(self.node.mark, found, expected)
+    def wrong(self, found: str, expected: str) -> NodeError:
+        return NodeError(self.node.mark, found, expected)
 
     @property
     def memory(self) -> str:
@@ -149,7 +150,7 @@ def _named(plan: StepPlan, found: Found) -> Iterator[_Named]:
                     yield _Named(key, row.takes, span, own)
 
 
-def _sides(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _sides(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """What is local is of the end's host, what is remote of the other's."""
     connection = _connection(plan, reading)
     if connection is None or plan.end is None:
@@ -162,7 +163,7 @@ def _sides(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
             yield named.wrong(f"memory of {named.span.host}", f"memory of {host}")
 
 
-def _fits(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _fits(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """What is to succeed stays within memory."""
     if plan.status != SUCCESS:
         return
@@ -170,11 +171,11 @@ def _fits(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
         if named.takes is Takes.REMOTE:
             try:
                 check_fit(named.node, named.span, reading)
-            except Misread as error:
+            except NodeError as error:
                 yield error
 
 
-def _kinds(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _kinds(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """Memory of the kind that the verb is for, and all of it where that must be."""
     for named in _named(plan, found):
         window = named.span.memory in reading.names.of(named.span.host, "windows")
@@ -213,22 +214,24 @@ _DEMANDS: Final = {
 """What some verbs want of memory."""
 
 
-def _octets(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _octets(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """Memory or octets, as many as the verb takes."""
     if plan.inline is not None and plan.local:
-        yield Misread(found.at("inline"), "'inline' besides 'from'", "one of the two")
+        yield NodeError(found.at("inline"), "'inline' besides 'from'", "one of the two")
     host = None if plan.end is None else reading.hosts.get(plan.end.host)
     if plan.refused is not None or host is None:
         return
     most = PROFILES[host.profile].max_inline_data
     if plan.inline is not None and len(plan.inline) > most:
         found_ = f"{len(plan.inline)} octets inline"
-        yield Misread(found.at("inline"), found_, f"{most} at most: {host.name} is {host.profile}")
+        yield NodeError(
+            found.at("inline"), found_, f"{most} at most: {host.name} is {host.profile}"
+        )
     work = VERBS[plan.verb].work
     length = octets_of_one(plan, reading)
     if work in OF_EIGHT and length not in (None, ATOMIC_SIZE):
         key = next((key for key in ("into", "from", "inline") if key in found.nodes), "on")
-        yield Misread(found.at(key), f"{length} octets", f"{ATOMIC_SIZE} for {plan.verb}")
+        yield NodeError(found.at(key), f"{length} octets", f"{ATOMIC_SIZE} for {plan.verb}")
 
 
 OF_EIGHT: Final = tuple(
@@ -237,7 +240,7 @@ OF_EIGHT: Final = tuple(
 """Work that is of eight octets. IBA 9.4.5, A19."""
 
 
-def _fill(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
+def _fill(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
     """No more is filled at a time than may be."""
     span = plan.values.get("what")
     if plan.verb != "fill" or not isinstance(span, Span):
@@ -246,7 +249,7 @@ def _fill(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Misread]:
     if length is not None and length > MOST_FILLED:
         most = format_exactly(MOST_FILLED, SIZES)
         expected = f"{most} at most: a part of it, such as {span.host}.{span.memory}[0:{most}]"
-        yield Misread(found.at("what"), f"{length} octets to fill", expected)
+        yield NodeError(found.at("what"), f"{length} octets to fill", expected)
 
 
 _RULES: Final[tuple[Rule, ...]] = (

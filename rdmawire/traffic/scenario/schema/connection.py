@@ -10,6 +10,7 @@ from rdmawire.fabric.pair import ATTRIBUTES as USUAL_ATTRIBUTES
 from rdmawire.memory.access import REGION_FLAGS, Access
 from rdmawire.nic.attribute import BOUNDS
 from rdmawire.nic.profile import PROFILES
+from rdmawire.traffic.scenario.document import Node, NodeError, Scalar, TextError, listed
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
@@ -27,11 +28,9 @@ from rdmawire.traffic.scenario.form.kind import (
     text_of,
     time,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Choice, Found, Key, Named, Record
 from rdmawire.traffic.scenario.form.reference import END, HOST, SPAN, check_known
-from rdmawire.traffic.scenario.form.source import Node, Scalar
 from rdmawire.traffic.scenario.model import ConnectionPlan, Mark, ReceivePlan
 from rdmawire.traffic.scenario.rules.connection import check_connection
 from rdmawire.traffic.scenario.schema.words import ACCESS, TYPE
@@ -48,7 +47,7 @@ _MOST_RECEIVES: Final = min(profile.max_qp_wr for profile in PROFILES.values())
 def _mtu(text: str) -> int:
     found = units.number(text)
     if found not in PATH_MTUS:
-        raise Unfit
+        raise TextError
     return found
 
 
@@ -159,7 +158,7 @@ CONGESTION: Final = Choice(
 def _check_receives(plan: ReceivePlan, found: Found, reading: Reading) -> ReceivePlan:
     del reading
     if any(span.host != plan.at.host for span in plan.into):
-        raise Misread(found.at("into"), "memory of another host", f"memory of {plan.at.host}")
+        raise NodeError(found.at("into"), "memory of another host", f"memory of {plan.at.host}")
     return plan
 
 

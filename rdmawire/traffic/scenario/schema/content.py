@@ -2,13 +2,12 @@
 
 from typing import Final
 
+from rdmawire.traffic.scenario.document import Node, NodeError, Pairs, Scalar, TextError, listed
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Definitions, Json, Leaf, misfit, parsed
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Key, Record
 from rdmawire.traffic.scenario.form.reference import SPAN
-from rdmawire.traffic.scenario.form.source import Node, Pairs, Scalar
 from rdmawire.traffic.scenario.model import Content, Fill, Mark, Span
 
 _WORDS: Final = {fill.value: fill for fill in (Fill.ZEROS, Fill.COUNT, Fill.RANDOM)}
@@ -16,7 +15,7 @@ _WORDS: Final = {fill.value: fill for fill in (Fill.ZEROS, Fill.COUNT, Fill.RAND
 
 def _fill(text: str) -> Content:
     if text not in _WORDS:
-        raise Unfit(word=text, known=list(_WORDS))
+        raise TextError(word=text, known=list(_WORDS))
     return Content(fill=_WORDS[text])
 
 
@@ -30,7 +29,7 @@ def _hex(text: str) -> Content:
 
 def _some(octets: bytes) -> bytes:
     if not octets:
-        raise Unfit("one octet at least")
+        raise TextError("one octet at least")
     return octets
 
 
@@ -117,7 +116,7 @@ class Same:
     def _foreseen(self, node: Node, content: Content) -> Content:
         """Nobody knows what chance will bring."""
         if content.fill is Fill.RANDOM:
-            raise Misread(node.mark, "random octets", self.said)
+            raise NodeError(node.mark, "random octets", self.said)
         return content
 
     def json(self, known: Definitions) -> Json:

@@ -8,6 +8,7 @@ from rdmawire.nic.cm.event import CMEvent
 from rdmawire.nic.event import AsyncEvent
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
+from rdmawire.traffic.scenario.document import Node, NodeError
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
@@ -17,11 +18,9 @@ from rdmawire.traffic.scenario.form.kind import (
     ranged,
     text_of,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Key, Keyed, Record
 from rdmawire.traffic.scenario.form.reference import END, HOST, LINK, SPAN, check_known
-from rdmawire.traffic.scenario.form.source import Node
 from rdmawire.traffic.scenario.form.wanted import WHERE
 from rdmawire.traffic.scenario.model import (
     Content,
@@ -62,7 +61,7 @@ class CounterName:
     def read(self, node: Node, reading: Reading) -> Named:
         of, dot, counter = text_of(node, self.said).rpartition(".")
         if not dot:
-            raise Misread(node.mark, quoted(counter), self.said)
+            raise NodeError(node.mark, quoted(counter), self.said)
         of, have = reading.names.link(of), reading.once(subjects)
         check_known(node, of, "something that counts", have)
         what = f"a counter of the {have[of].value} {of}"
@@ -102,7 +101,7 @@ class EventName:
     def read(self, node: Node, reading: Reading) -> Named:
         host, dot, event = text_of(node, self.said).partition(".")
         if not dot:
-            raise Misread(node.mark, quoted(host), self.said)
+            raise NodeError(node.mark, quoted(host), self.said)
         check_known(node, host, HOST.said, reading.names.hosts)
         name, dot, reason = event.partition(".")
         check_known(node, name, "an event", EVENTS)

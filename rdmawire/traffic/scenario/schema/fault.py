@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from rdmawire.fabric.action import ACTIONS, OPTIONS
+from rdmawire.traffic.scenario.document import Node, NodeError, Pairs
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
     Definitions,
@@ -14,11 +15,9 @@ from rdmawire.traffic.scenario.form.kind import (
     size,
     time,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Choice, Found, Key, Record
 from rdmawire.traffic.scenario.form.reference import END
-from rdmawire.traffic.scenario.form.source import Node, Pairs
 from rdmawire.traffic.scenario.form.wanted import FIELD, WHERE, value_of
 from rdmawire.traffic.scenario.model import FaultPlan, Mark
 from rdmawire.wire.psn import MODULUS
@@ -106,7 +105,7 @@ class Places:
             return _NUMBERS.read(node, reading)
         row = ROW.read(node, reading)
         if row[-1] > MODULUS:
-            raise Misread(node.mark, f"packet {row[-1]}", f"packets from 1 to {MODULUS}")
+            raise NodeError(node.mark, f"packet {row[-1]}", f"packets from 1 to {MODULUS}")
         reading.spend(len(row), node)
         return tuple(row)
 
@@ -136,7 +135,7 @@ COMMON_KEYS: Final = {
 def _check(plan: FaultPlan, found: Found, reading: Reading) -> FaultPlan:
     del reading
     if plan.packet and plan.sent_by is None:
-        raise Misread(found.at("packet"), "'packet' without 'sent by'", "the end that sends it")
+        raise NodeError(found.at("packet"), "'packet' without 'sent by'", "the end that sends it")
     node = plan.options.get("value")
     if node is not None:
         options: Any = plan.options

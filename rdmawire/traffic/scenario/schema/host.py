@@ -11,6 +11,7 @@ from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.window import HOST_PAGE_SIZES
 from rdmawire.nic.profile import PROFILES
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.document import Node, NodeError, TextError, listed
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
@@ -23,11 +24,9 @@ from rdmawire.traffic.scenario.form.kind import (
     number,
     size,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread, Unfit, listed
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import NAME, Found, Key, Named, Record
 from rdmawire.traffic.scenario.form.reference import GPU
-from rdmawire.traffic.scenario.form.source import Node
 from rdmawire.traffic.scenario.model import (
     Fill,
     GpuPlan,
@@ -50,7 +49,7 @@ MOST_BAR1: Final = 1 << 40
 def _page(text: str) -> int:
     found = units.size(text)
     if found not in HOST_PAGE_SIZES:
-        raise Unfit
+        raise TextError
     return found
 
 
@@ -65,7 +64,7 @@ PAGE: Final = Leaf(
 
 def _check_bar1(plan: GpuPlan, found: Found, reading: Reading) -> GpuPlan:  # noqa: ARG001
     if plan.bar1 is not None and plan.bar1 % PAGE_64K:
-        raise Misread(found.at("bar1"), f"{plan.bar1} octets", "whole pages of 64 KiB")
+        raise NodeError(found.at("bar1"), f"{plan.bar1} octets", "whole pages of 64 KiB")
     return plan
 
 
@@ -88,14 +87,16 @@ def _check_memory(plan: MemoryPlan, found: Found, reading: Reading) -> MemoryPla
     """Rights that go together, an amount that may be filled, ways that there are."""
     if plan.content.fill is not Fill.ZEROS and plan.size > MOST_FILLED:
         most = format_exactly(MOST_FILLED, SIZES)
-        raise Misread(found.at("size"), f"{plan.size} octets to fill", f"{most} at most, or zeros")
+        raise NodeError(
+            found.at("size"), f"{plan.size} octets to fill", f"{most} at most, or zeros"
+        )
     if plan.name in reading.names.of(reading.scope[0], "windows"):
-        raise Misread(plan.mark, f"memory {quoted(plan.name)}", "a name that no window has")
+        raise NodeError(plan.mark, f"memory {quoted(plan.name)}", "a name that no window has")
     if plan.access is not None and plan.refused is None:
         _check_access(plan.access, found)
     for wrong in _CONTRADICTIONS:
         if wrong.broken(plan, found):
-            raise Misread(found.at(wrong.key), f"{wrong.key!r} of {plan.name}", wrong.expected)
+            raise NodeError(found.at(wrong.key), f"{wrong.key!r} of {plan.name}", wrong.expected)
     return plan
 
 
@@ -104,7 +105,7 @@ def _check_access(names: tuple[str, ...], found: Found) -> None:
         check_access(reduce(or_, (Access[name].value for name in names), 0))
     except VerbsError:
         expected = "LOCAL_WRITE, too, where peers may write"
-        raise Misread(found.at("access"), listed(names), expected) from None
+        raise NodeError(found.at("access"), listed(names), expected) from None
 
 
 class _Wrong(NamedTuple):
@@ -169,7 +170,7 @@ _MOST_SRQ: Final = min(profile.max_srq_wr for profile in PROFILES.values())
 
 def _check_srq(plan: SrqPlan, found: Found, reading: Reading) -> SrqPlan:  # noqa: ARG001
     if plan.limit > plan.max_wr:
-        raise Misread(found.at("limit"), f"limit {plan.limit}", f"no more than {plan.max_wr}")
+        raise NodeError(found.at("limit"), f"limit {plan.limit}", f"no more than {plan.max_wr}")
     return plan
 
 
@@ -193,7 +194,7 @@ SRQ: Final = Record(
 def _keep(plan: HostPlan, found: Found, reading: Reading) -> HostPlan:
     names = [window.name for window in plan.windows]
     if len(set(names)) < len(names):
-        raise Misread(found.at("windows"), "one name more than once", "each window once")
+        raise NodeError(found.at("windows"), "one name more than once", "each window once")
     reading.hosts[plan.name] = plan
     reading.memory |= {(plan.name, memory.name): memory for memory in plan.memory}
     return plan

@@ -8,6 +8,7 @@ from rdmawire.fabric.flow import PRIORITIES
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import Marking, Pausing
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.document import Node, NodeError, Scalar
 from rdmawire.traffic.scenario.form.kind import (
     Definitions,
     Json,
@@ -20,11 +21,9 @@ from rdmawire.traffic.scenario.form.kind import (
     text_of,
     time,
 )
-from rdmawire.traffic.scenario.form.mistake import Misread
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import Found, Key, Named, Record
 from rdmawire.traffic.scenario.form.reference import NODE
-from rdmawire.traffic.scenario.form.source import Node, Scalar
 from rdmawire.traffic.scenario.model import LinkPlan, QueuePlan, SwitchPlan
 from rdmawire.traffic.scenario.schema.fault import FAULTS
 
@@ -41,8 +40,8 @@ def _together(plan: QueuePlan, found: Found, *keys: str) -> bool:
     return bool(given)
 
 
-def _lacks(plan: QueuePlan, found: Found, key: str, missing: str) -> Misread:
-    return Misread(found.at(key), f"{key!r} of queue {plan.priority}", f"{missing!r} besides")
+def _lacks(plan: QueuePlan, found: Found, key: str, missing: str) -> NodeError:
+    return NodeError(found.at(key), f"{key!r} of queue {plan.priority}", f"{missing!r} besides")
 
 
 _NEEDS: Final = {"pmax": "kmin", "headroom": "xoff"}
@@ -59,14 +58,14 @@ def _check_queue(plan: QueuePlan, found: Found, reading: Reading) -> QueuePlan:
         if _together(plan, found, "kmin", "kmax"):
             Marking(plan.kmin or 0, plan.kmax or 0, plan.pmax)
     except FabricError:
-        raise Misread(
+        raise NodeError(
             found.at("kmin"), f"kmin {plan.kmin}", f"no more than kmax, {plan.kmax}"
         ) from None
     try:
         if _together(plan, found, "xoff", "xon"):
             Pausing(plan.xoff or 0, plan.xon or 0, plan.headroom or 0)
     except FabricError:
-        raise Misread(
+        raise NodeError(
             found.at("xon"), f"xon {plan.xon}", f"no more than xoff, {plan.xoff}"
         ) from None
     return plan
@@ -100,11 +99,11 @@ def _check_pauses(queue: QueuePlan, plan: SwitchPlan, found: Found) -> None:
         return
     if not queue.dscp and queue.priority:
         expected = "'dscp' besides: without, no frame has its priority"
-        raise Misread(queue.mark, f"'xoff' of {which}", expected)
+        raise NodeError(queue.mark, f"'xoff' of {which}", expected)
     if plan.buffer <= queue.xoff:
         mark = found.at("buffer") if "buffer" in found.nodes else queue.mark
         expected = f"more than xoff of {which}, {queue.xoff}, or it never pauses"
-        raise Misread(mark, f"buffer {plan.buffer}", expected)
+        raise NodeError(mark, f"buffer {plan.buffer}", expected)
 
 
 def _check_switch(plan: SwitchPlan, found: Found, reading: Reading) -> SwitchPlan:
@@ -116,7 +115,7 @@ def _check_switch(plan: SwitchPlan, found: Found, reading: Reading) -> SwitchPla
         for dscp in queue.dscp:
             if seen.setdefault(dscp, queue.priority) != queue.priority:
                 expected = f"a DSCP that queue {seen[dscp]} does not have"
-                raise Misread(queue.mark, f"DSCP {dscp} in queue {queue.priority}", expected)
+                raise NodeError(queue.mark, f"DSCP {dscp} in queue {queue.priority}", expected)
     reading.switches[plan.name] = plan
     return plan
 
@@ -153,7 +152,7 @@ class Joint:
     def read(self, node: Node, reading: Reading) -> tuple[str, str]:
         names = text_of(node, self.said).split("-")
         if len(names) != 2 or names[0] == names[1]:
-            raise Misread(node.mark, quoted(text_of(node, self.said)), self.said)
+            raise NodeError(node.mark, quoted(text_of(node, self.said)), self.said)
         ends = reading.every(partial(NODE.read, Scalar(name, node.mark), reading) for name in names)
         return ends[0], ends[1]
 
@@ -164,10 +163,10 @@ class Joint:
 def _keep(plan: LinkPlan, found: Found, reading: Reading) -> LinkPlan:
     """Each two are joined once, and a host is on one link."""
     if frozenset(plan.ends) in reading.links:
-        raise Misread(found.mark, f"link {quoted(plan.name)}", "one link between each two")
+        raise NodeError(found.mark, f"link {quoted(plan.name)}", "one link between each two")
     for end in plan.ends:
         if end in reading.names.hosts and end in reading.linked:
-            raise Misread(found.mark, f"one more link of host {quoted(end)}", "one for each host")
+            raise NodeError(found.mark, f"one more link of host {quoted(end)}", "one for each host")
     reading.links[frozenset(plan.ends)] = plan
     reading.linked.update(plan.ends)
     return plan

@@ -3,9 +3,9 @@
 from functools import cache
 from typing import Final
 
+from rdmawire.traffic.scenario.document import TextError
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Leaf, number, time
-from rdmawire.traffic.scenario.form.mistake import Unfit
 from rdmawire.traffic.scenario.form.record import Key, Record, records_in
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.schema.connection import CONNECTIONS
@@ -20,7 +20,7 @@ LONGEST_RUN: Final = 10**15
 
 def _text(text: str) -> str:
     if not text.strip():
-        raise Unfit
+        raise TextError
     return units.encoded(text).decode()
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from rdmawire.nic.profile import PROFILES
 from rdmawire.nic.work import SendFlags
+from rdmawire.traffic.scenario.document import Items, Node
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
     Definitions,
@@ -19,7 +20,6 @@ from rdmawire.traffic.scenario.form.kind import (
 from rdmawire.traffic.scenario.form.reading import Reading
 from rdmawire.traffic.scenario.form.record import NAME, Choice, Key, Record
 from rdmawire.traffic.scenario.form.reference import END, SPAN, STEP, Spans
-from rdmawire.traffic.scenario.form.source import Items, Node
 from rdmawire.traffic.scenario.model import StepPlan
 from rdmawire.traffic.scenario.rules.work import check_step
 from rdmawire.traffic.scenario.schema.connection import ATTRIBUTES
