@@ -14,8 +14,8 @@ from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import H200
 from rdmawire.memory.region import Region
-from rdmawire.nic.work import SendOpcode, SendWR, Sge
 from rdmawire.units import us
+from rdmawire.verbs.wr import SendOpcode, SendWR, Sge
 
 LENGTH = 8_000
 LOST = 3

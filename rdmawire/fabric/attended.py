@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from rdmawire.fabric.station import Tap
+from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.cm.manager import ManagedPort
+from rdmawire.ib.engine import BURST, Nic
 from rdmawire.memory.argument import check_kind
-from rdmawire.nic.cm.event import CMEvent
-from rdmawire.nic.cm.port import ManagedPort
-from rdmawire.nic.engine import BURST, Nic
-from rdmawire.nic.event import Event
+from rdmawire.verbs.async_event import Event
 
 Hear: TypeAlias = Callable[[Event | CMEvent], None]
 """What an owner does about an event."""

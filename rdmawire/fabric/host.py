@@ -5,6 +5,8 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol, Self
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.ib.engine import Nic
+from rdmawire.ib.qp import QueuePair
 from rdmawire.identifier import Randomness
 from rdmawire.memory.access import Access
 from rdmawire.memory.argument import check_kind, check_number, length_of
@@ -12,15 +14,12 @@ from rdmawire.memory.page import PAGE_4K, Octets
 from rdmawire.memory.region import Region
 from rdmawire.memory.space import AddressSpace
 from rdmawire.memory.window import HostMemory
-from rdmawire.nic.address import AddressHandle, mapped
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask
-from rdmawire.nic.engine import Nic
-from rdmawire.nic.event import Event
-from rdmawire.nic.profile import IBTA, Profile
-from rdmawire.nic.qp import QueuePair
-from rdmawire.nic.state import QPState
-from rdmawire.nic.transition import QP_TRANSITIONS, Needs
-from rdmawire.nic.work import Sge
+from rdmawire.verbs.ah import AddressHandle, mapped
+from rdmawire.verbs.async_event import Event
+from rdmawire.verbs.enums import QPState
+from rdmawire.verbs.profile import IBTA, Profile
+from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask
+from rdmawire.verbs.wr import Sge
 from rdmawire.wire.address import mac_octets
 
 ALL_ACCESS: Final = (

@@ -19,16 +19,15 @@ from rdmawire.fabric.host import ALL_ACCESS, Host, Place, Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import World
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.identifier import Count, Randomness
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.page import PAGE_64K
-from rdmawire.nic.attribute import QPAttributes, QPCap
-from rdmawire.nic.completion import WorkCompletion
-from rdmawire.nic.profile import IBTA, Profile
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import ATOMIC_SIZE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.screen import shown
+from rdmawire.verbs.enums import QPType, WorkCompletion
+from rdmawire.verbs.profile import IBTA, Profile
+from rdmawire.verbs.qp_attr import QPAttributes, QPCap
+from rdmawire.verbs.wr import ATOMIC_SIZE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import Placement
 from rdmawire.wire.management import MTU
 

@@ -13,15 +13,14 @@ from typing import Final
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, Place
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, COMPLETIONS
+from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.qp import QPInit
 from rdmawire.memory.page import PAGE_4K
-from rdmawire.nic.address import AddressHandle
-from rdmawire.nic.attribute import QPAttributes
-from rdmawire.nic.completion import WorkCompletion
-from rdmawire.nic.path import gids_of
-from rdmawire.nic.profile import IBTA, Profile
-from rdmawire.nic.qp import QPInit
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import RecvWR
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.enums import QPType, WorkCompletion
+from rdmawire.verbs.profile import IBTA, Profile
+from rdmawire.verbs.qp_attr import QPAttributes
+from rdmawire.verbs.wr import RecvWR
 from rdmawire.wire import roce
 from rdmawire.wire.ib import DETH
 from rdmawire.wire.inet import Ethernet

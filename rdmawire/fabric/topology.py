@@ -14,7 +14,7 @@ from rdmawire.fabric.host import Place
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Machine, Network
 from rdmawire.fabric.refusal import check_values
-from rdmawire.nic.address import mapped
+from rdmawire.verbs.ah import mapped
 
 MOST_HOSTS: Final = (1 << 24) - 2
 

@@ -20,9 +20,9 @@ from rdmawire.fabric.link import Arrival, Held
 from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.refusal import MOMENT, check_settings, check_values
 from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
-from rdmawire.nic.address import MAC_OCTETS
 from rdmawire.snapshot import copy_each
 from rdmawire.units import seconds
+from rdmawire.verbs.ah import MAC_OCTETS
 
 BOUNDS: Final[dict[str, Bound]] = {
     "time_limit": TIME,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WireError
-from rdmawire.nic.device import GSI_QPN
-from rdmawire.nic.head import MOST_SEEN, head_size, word_offset
-from rdmawire.nic.path import gids_of
-from rdmawire.nic.work import ATOMIC_SIZE
+from rdmawire.ib.device import GSI_QPN
+from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
+from rdmawire.verbs.wr import ATOMIC_SIZE
 from rdmawire.wire import psn as serial
 from rdmawire.wire import roce
 from rdmawire.wire.ib import BTH, RETH, Ack

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from operator import add, sub
 from typing import Final, NamedTuple
 
+from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.counter import Path
-from rdmawire.nic.verbs import Verbs
 from rdmawire.traffic.counter import FrameCounter
 
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 
-from rdmawire.nic.congestion.dcqcn import DcqcnParameters
+from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "congestion.md"
 _ROW = re.compile(r"^\| (.+?) \| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
@@ -21,7 +21,7 @@ def test_the_table_has_every_parameter_with_its_default() -> None:
 
 
 def test_the_papers_letters_and_units_are_those_of_the_code() -> None:
-    source = Path("rdmawire/nic/congestion/dcqcn.py")
+    source = Path("rdmawire/ib/congestion/dcqcn.py")
     text = (PAGE.parents[2] / source).read_text()
     said = dict(re.findall(r'^    (\w+): \w+ = .*\n    """(.*?)"""', text, re.MULTILINE))
     for letter, name, unit, *_ in _ROW.findall(PAGE.read_text()):

@@ -11,11 +11,11 @@ from rdmawire.fabric.pair import ATTRIBUTES, connect
 from rdmawire.fabric.settings import KIB, MIB, Settings
 from rdmawire.fabric.switch import Arbiter
 from rdmawire.fabric.topology import Cable, place_of, star
-from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import gbps, ms, us
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPCap
+from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire.psn import HALF
 
 SENDERS = 8

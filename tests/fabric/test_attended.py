@@ -5,12 +5,12 @@ from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, connect
 from rdmawire.fabric.world import World
-from rdmawire.nic.cm.event import CMEvent
-from rdmawire.nic.event import CompletionEvent, Event
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import us
+from rdmawire.verbs.async_event import CompletionEvent, Event
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import SendOpcode, SendWR
 
 
 class Asker:

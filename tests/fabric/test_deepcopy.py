@@ -22,15 +22,15 @@ from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.topology import Cable, row, star
+from rdmawire.ib.congestion.dcqcn import Dcqcn
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import H200
-from rdmawire.nic.congestion.dcqcn import Dcqcn
-from rdmawire.nic.profile import IBTA, RXE
-from rdmawire.nic.state import QPType
 from rdmawire.units import gbps, us
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import IBTA, RXE
 from tests.fabric.test_network import Flow
-from tests.nic.cm.stage import SERVICE, Two
+from tests.ib.cm.stage import SERVICE, Two
 
 DATA = bytes(range(256)) * 40
 

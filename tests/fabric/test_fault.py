@@ -14,9 +14,9 @@ from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.passing import Passing
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import World
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.unseal import Drop
+from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import us
+from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire import roce
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.header import Header

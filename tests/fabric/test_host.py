@@ -7,15 +7,14 @@ from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, Place, Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair, connect
 from rdmawire.fabric.world import World
+from rdmawire.ib.qp import QPInit
 from rdmawire.memory.counter import Path
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import H200
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.event import AccessViolation
-from rdmawire.nic.qp import QPInit
-from rdmawire.nic.state import QPState, QPType
-from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
+from rdmawire.verbs.async_event import AccessViolation
+from rdmawire.verbs.enums import QPState, QPType, WCStatus
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
 from rdmawire.wire.inet import Ethernet, IPv4
 

@@ -1,6 +1,6 @@
 """What callers of hosts and pairs get wrong is a ``VerbsError`` or a ``MemoryFault``, and no other.
 
-:mod:`tests.nic.test_hostile_arguments` does the same for the verbs themselves.
+:mod:`tests.ib.test_hostile_arguments` does the same for the verbs themselves.
 """
 
 from collections.abc import Callable

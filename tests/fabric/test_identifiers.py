@@ -7,11 +7,11 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import CAP, Pair
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.identifier import Randomness
 from rdmawire.memory.access import Access
 from rdmawire.memory.key import VARIANTS
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
+from rdmawire.verbs.enums import QPType
 
 
 def numbers_of(pair: Pair) -> tuple[int, ...]:

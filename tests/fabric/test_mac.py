@@ -8,9 +8,9 @@ from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import CAP, connect
 from rdmawire.fabric.pause import pfc_frame
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import SendOpcode, SendWR
 
 GIGABIT = 10**9
 FRAME = bytes(12) + b"\x08\x00" + bytes(60)

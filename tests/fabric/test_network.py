@@ -18,12 +18,11 @@ from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.topology import Cable, leaf_spine, place_of, row, star
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.cq import CompletionQueue
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import gbps, us
+from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.enums import QPType, WCStatus
+from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN, UDP
 from tests.fabric.talker import Talker, frame_of, frames_of, mac_of

@@ -11,13 +11,12 @@ from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import World
+from rdmawire.ib.qp import QPInit
 from rdmawire.memory.access import Access
-from rdmawire.nic.completion import WCOpcode, WCStatus
-from rdmawire.nic.profile import IBTA, RXE, Profile
-from rdmawire.nic.qp import QPInit
-from rdmawire.nic.state import QPState, QPType
-from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
 from rdmawire.units import us
+from rdmawire.verbs.enums import QPState, QPType, WCOpcode, WCStatus
+from rdmawire.verbs.profile import IBTA, RXE, Profile
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
 
 EVERYWHERE = pytest.mark.parametrize(

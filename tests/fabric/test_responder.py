@@ -10,9 +10,9 @@ from rdmawire.capture import open_capture
 from rdmawire.errors import VerbsError, WireError
 from rdmawire.fabric.pair import End, Pair
 from rdmawire.fabric.responder import Responder
-from rdmawire.nic.profile import RXE
-from rdmawire.nic.state import QPType
-from rdmawire.nic.unseal import Drop
+from rdmawire.ib.rx_parser import Drop
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import RXE
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, CNP, RETH, Ack, Nak
 from rdmawire.wire.opcode import Opcode

@@ -10,11 +10,11 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import ATTRIBUTES, CAP
 from rdmawire.fabric.topology import Cable, star
-from rdmawire.nic.qp import QPInit
-from rdmawire.nic.state import QPType
-from rdmawire.nic.unseal import Drop
-from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.ib.qp import QPInit
+from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import gbps, us
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire.inet import Ethernet
 
 SHORT = range(Ethernet.SIZE)

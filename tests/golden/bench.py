@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from rdmawire.capture import Record, open_capture
 from rdmawire.fabric.host import Place
 from rdmawire.memory.access import Access
-from rdmawire.nic.attribute import QPAttributes
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPAttributes
+from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire.management import MTU
 from tools.make_captures.golden import case as form
 from tools.make_captures.golden.case import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rdmawire.nic.fault import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
-from rdmawire.nic.retry import NAK_STATUS
+from rdmawire.ib.retransmit import NAK_STATUS
+from rdmawire.ib.service import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, Ack, Nak
 from tests.golden.bench import Object, Told, read

@@ -14,7 +14,7 @@ from rdmawire.memory.key import VARIANTS
 from rdmawire.memory.region import Region
 from rdmawire.memory.registrar import Registrar
 from rdmawire.memory.space import AddressSpace
-from rdmawire.nic.completion import WCStatus
+from rdmawire.verbs.enums import WCStatus
 
 PAGE = 4096
 

@@ -9,7 +9,7 @@ from random import Random
 
 from rdmawire.fabric.host import Host
 from rdmawire.memory.region import Region
-from rdmawire.nic.work import Sge
+from rdmawire.verbs.wr import Sge
 
 GUARD = 72
 """Octets between neighbours, at least; a multiple of eight, so that all can be aligned."""

@@ -8,12 +8,12 @@ from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.fabric.world import World
-from rdmawire.nic.attribute import QPAttributes, QPCap
-from rdmawire.nic.cq import CompletionQueue
-from rdmawire.nic.profile import IBTA, RXE, Profile
-from rdmawire.nic.qp import QPInit
-from rdmawire.nic.srq import XRCReceiver
-from rdmawire.nic.state import QPType
+from rdmawire.ib.qp import QPInit
+from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import IBTA, RXE, Profile
+from rdmawire.verbs.qp_attr import QPAttributes, QPCap
+from rdmawire.verbs.srq import XRCReceiver
 from tests.stateful.arena import Arena
 from tests.stateful.flow import ARENA, Flow, Place
 from tests.stateful.words import MOST_PIECES

@@ -7,14 +7,14 @@ from typing import Final
 from rdmawire.memory.access import Access
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.mw import Bind
-from rdmawire.nic.attribute import QPAttributes
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.event import (
+from rdmawire.verbs.async_event import (
     AccessViolation,
     Event,
     InvalidRequest,
 )
-from rdmawire.nic.work import BindMW, RecvWR, RegMR, SendOpcode, SendWR, Sge
+from rdmawire.verbs.enums import WCStatus
+from rdmawire.verbs.qp_attr import QPAttributes
+from rdmawire.verbs.wr import BindMW, RecvWR, RegMR, SendOpcode, SendWR, Sge
 from tests.stateful.connection import PATIENCE
 from tests.stateful.flow import NUMBERS, Flow
 

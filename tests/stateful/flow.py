@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from rdmawire.fabric.host import ALL_ACCESS
 from rdmawire.fabric.world import World
+from rdmawire.ib.qp import QueuePair
 from rdmawire.memory.access import Access
 from rdmawire.memory.mw import MemoryWindow
 from rdmawire.memory.region import Region
-from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus, WorkCompletion
-from rdmawire.nic.qp import QueuePair
-from rdmawire.nic.srq import SharedReceiveQueue
-from rdmawire.nic.work import VERBS, RecvWR, SendFlags, SendOpcode, SendWR, Sge
+from rdmawire.verbs.enums import WCFlags, WCOpcode, WCStatus, WorkCompletion
+from rdmawire.verbs.srq import SharedReceiveQueue
+from rdmawire.verbs.wr import VERBS, RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from tests.stateful.arena import Area, Arena
 
 TARGET = 40_000

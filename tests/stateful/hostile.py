@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from rdmawire.errors import WireError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.ib.encapsulation import headers_to
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.access import Access
 from rdmawire.memory.fast import FastRegistration, register_pages
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.memory.region import Region
-from rdmawire.nic.path import headers_to
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.srq import XRCReceiver
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.srq import XRCReceiver
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire import management, roce
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, BTH, DETH, FETH, IETH, RETH, XRCETH, AtomicETH

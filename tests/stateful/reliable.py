@@ -17,11 +17,10 @@ from rdmawire.memory.key import VARIANTS
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
-from rdmawire.nic.completion import WCOpcode
-from rdmawire.nic.event import CommunicationEstablished
-from rdmawire.nic.state import QPState
-from rdmawire.nic.work import ATOMIC_SIZE, BindMW, RegMR, SendOpcode, SendWR, Sge
 from rdmawire.units import us
+from rdmawire.verbs.async_event import CommunicationEstablished
+from rdmawire.verbs.enums import QPState, WCOpcode
+from rdmawire.verbs.wr import ATOMIC_SIZE, BindMW, RegMR, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 from tests.stateful.connection import (
     CAP,

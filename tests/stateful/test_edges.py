@@ -13,9 +13,8 @@ import pytest
 from rdmawire.fabric.host import Buffer
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.verbs.enums import QPType, WCStatus
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 
 OCTETS: Final = 1024

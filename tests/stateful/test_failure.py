@@ -16,14 +16,13 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.link import Chances
 from rdmawire.memory.access import Access
 from rdmawire.memory.mw import Bind, MemoryWindow, bind_window
-from rdmawire.nic.attribute import QPAttrMask
-from rdmawire.nic.completion import WCOpcode, WCStatus, WorkCompletion
-from rdmawire.nic.event import (
+from rdmawire.verbs.async_event import (
     CommunicationEstablished,
 )
-from rdmawire.nic.profile import IBTA, RXE, Profile, named
-from rdmawire.nic.state import QPState
-from rdmawire.nic.work import RecvWR, SendFlags, SendOpcode, SendWR, Sge
+from rdmawire.verbs.enums import QPState, WCOpcode, WCStatus, WorkCompletion
+from rdmawire.verbs.profile import IBTA, RXE, Profile, named
+from rdmawire.verbs.qp_attr import QPAttrMask
+from rdmawire.verbs.wr import RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 from tests.stateful.connection import PATIENCE, Lan, connect, flows_between, lan, reliable
 from tests.stateful.effort import searching

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.fabric.host import Host
-from rdmawire.nic.completion import WCOpcode
-from rdmawire.nic.state import QPState
+from rdmawire.verbs.enums import QPState, WCOpcode
 from tests.stateful.effort import searching
 from tests.stateful.hostile import SECRET, Attacker, Victim
 from tests.stateful.words import PSNS

@@ -12,11 +12,11 @@ import pytest
 
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair, Posted
-from rdmawire.nic.attribute import QPAttributes
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.inbound import MOST_ACKNOWLEDGES
-from rdmawire.nic.profile import PROFILES, Profile
+from rdmawire.ib.responder_state import MOST_ACKNOWLEDGES
 from rdmawire.units import us
+from rdmawire.verbs.enums import WCStatus
+from rdmawire.verbs.profile import PROFILES, Profile
+from rdmawire.verbs.qp_attr import QPAttributes
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Operation
 from tests.stateful.effort import EFFORT

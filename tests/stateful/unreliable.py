@@ -12,13 +12,12 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from rdmawire.nic.address import is_ipv4, mapped
-from rdmawire.nic.attribute import QPAttributes
-from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus, WorkCompletion
-from rdmawire.nic.event import CommunicationEstablished
-from rdmawire.nic.state import QPState, QPType
-from rdmawire.nic.work import VERBS, RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.units import us
+from rdmawire.verbs.ah import is_ipv4, mapped
+from rdmawire.verbs.async_event import CommunicationEstablished
+from rdmawire.verbs.enums import QPState, QPType, WCFlags, WCOpcode, WCStatus, WorkCompletion
+from rdmawire.verbs.qp_attr import QPAttributes
+from rdmawire.verbs.wr import VERBS, RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 from tests.stateful.connection import CAP, PATIENCE, PATIENT, Machine, connect, lan, place
 from tests.stateful.flow import INLINE, NUMBERS, Place

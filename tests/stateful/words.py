@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.memory.page import PAGE_4K
-from rdmawire.nic.work import SendFlags
 from rdmawire.units import ms, us
+from rdmawire.verbs.wr import SendFlags
 from rdmawire.wire.management import MTU
 
 MTUS = st.sampled_from(MTU)

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.state import QPType
 from rdmawire.traffic import counter as counting
 from rdmawire.traffic.counter import NOTHING, Counted, FrameCounter
 from rdmawire.traffic.summary import Moved, summarise
+from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.wire import roce
 
 MTU = 1024

@@ -9,11 +9,11 @@ from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import ATTRIBUTES, connect
 from rdmawire.fabric.topology import Cable, leaf_spine, place_of, row
 from rdmawire.fabric.world import World
-from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import gbps, us
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPCap
+from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet

@@ -14,12 +14,11 @@ import click
 
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.pair import ATTRIBUTES
-from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.engine import Nic
-from rdmawire.nic.qp import QPInit
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
+from rdmawire.ib.engine import Nic
+from rdmawire.ib.qp import QPInit
+from rdmawire.verbs.enums import QPType, WCStatus
+from rdmawire.verbs.qp_attr import QPCap
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire.management import MTU
 from tools.bench import peer
 from tools.bench.rate import Figure, best_rate

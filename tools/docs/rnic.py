@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
-from rdmawire.nic.attribute import QPAttrMask, fields_of
-from rdmawire.nic.fault import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
-from rdmawire.nic.hw_counters import DRIVERS, NOT_COUNTED, QP_COUNTERS, AdapterCounters
-from rdmawire.nic.profile import PROFILES, Profile
-from rdmawire.nic.responder import ROLES
-from rdmawire.nic.service import SERVICES
-from rdmawire.nic.state import QPState, QPType
-from rdmawire.nic.transition import QP_TRANSITIONS, Needs
-from rdmawire.nic.unseal import Drop
-from rdmawire.nic.work import VERBS
+from rdmawire.ib.hw_counters import DRIVERS, NOT_COUNTED, QP_COUNTERS, AdapterCounters
+from rdmawire.ib.responder import ROLES
+from rdmawire.ib.rx_parser import Drop
+from rdmawire.ib.service import DATAGRAM, RELIABLE, SERVICES, UNRELIABLE, Fault, Reaction
+from rdmawire.verbs.enums import QPState, QPType
+from rdmawire.verbs.profile import PROFILES, Profile
+from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttrMask, fields_of
+from rdmawire.verbs.wr import VERBS
 from rdmawire.wire.opcode import Opcode
 from tools.docs.states import picture
 
@@ -20,7 +18,7 @@ from tools.docs.states import picture
 def page() -> Iterator[str]:
     """Every table in turn."""
     yield "# The software RNIC\n"
-    yield "Made from the tables that `rdmawire.nic` runs on.\n"
+    yield "Made from the tables that `rdmawire.ib` runs on.\n"
     for part in (_states, _work, _requests, _faults, _drops, _counters, _profiles):
         yield from part()
 
@@ -68,7 +66,7 @@ def _requests() -> Iterator[str]:
     yield "\n## What the responder does with a request\n"
     yield (
         "The steps of each opcode, in order; the first that finds a fault ends them. They are "
-        "functions of `rdmawire.nic.check` and `rdmawire.nic.execute`.\n"
+        "functions of `rdmawire.ib.checks` and `rdmawire.ib.execute`.\n"
     )
     yield "| opcode | steps |"
     yield "|---|---|"
@@ -136,7 +134,7 @@ def _counters() -> Iterator[str]:
 
 def _profiles() -> Iterator[str]:
     yield "\n## Profiles\n"
-    yield "Limits and habits of each kind of device: `rdmawire.nic.profile`.\n"
+    yield "Limits and habits of each kind of device: `rdmawire.verbs.profile`.\n"
     yield "| | " + " | ".join(f"`{name}`" for name in PROFILES) + " |"
     yield "|---" * (len(PROFILES) + 1) + "|"
     for field in fields(Profile):

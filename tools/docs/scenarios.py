@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rdmawire.fabric.action import ACTIONS
-from rdmawire.nic.service import SERVICES
+from rdmawire.ib.service import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
 from rdmawire.traffic.scenario.form.kind import Kind, Many, Word
 from rdmawire.traffic.scenario.form.record import Named, Record, records_in

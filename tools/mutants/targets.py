@@ -11,34 +11,34 @@ _KEYS = (
     "tests/memory/test_region.py", "tests/memory/test_on_demand.py", "tests/memory/test_fast.py",
 )  # fmt: skip
 _ASKING = (
-    "tests/nic/test_completer.py", "tests/nic/test_requester.py", "tests/nic/test_rnr.py",
-    "tests/nic/test_soft_roce.py", "tests/nic/test_congestion.py", "tests/nic/test_transition.py",
-    "tests/nic/test_page_fault.py",
+    "tests/ib/test_completer.py", "tests/ib/test_requester.py", "tests/ib/test_rnr.py",
+    "tests/ib/test_soft_roce.py", "tests/ib/test_congestion.py", "tests/ib/test_transition.py",
+    "tests/ib/test_page_fault.py",
 )  # fmt: skip
 _ANSWERING = (
-    "tests/nic/test_responder.py", "tests/nic/test_rights.py", "tests/nic/test_answer.py",
-    "tests/nic/test_absent_memory.py", "tests/nic/test_unreliable.py", "tests/nic/test_xrc.py",
-    "tests/nic/test_congestion.py", "tests/nic/test_malformed_requests.py",
-    "tests/nic/test_soft_roce.py",
+    "tests/ib/test_responder.py", "tests/ib/test_rights.py", "tests/ib/test_answer.py",
+    "tests/ib/test_absent_memory.py", "tests/ib/test_unreliable.py", "tests/ib/test_xrc.py",
+    "tests/ib/test_congestion.py", "tests/ib/test_malformed_requests.py",
+    "tests/ib/test_soft_roce.py",
 )  # fmt: skip
 _SLOW = (
-    "tests/nic/test_retry.py", "tests/nic/test_hostile_frames.py",
-    "tests/nic/test_hostile_arguments.py",
+    "tests/ib/test_retry.py", "tests/ib/test_hostile_frames.py",
+    "tests/ib/test_hostile_arguments.py",
 )  # fmt: skip
 _ROOT = Path(__file__).parents[2]
 _NIC = tuple(
     path
-    for path in (str(each.relative_to(_ROOT)) for each in sorted(_ROOT.glob("tests/nic/test_*.py")))
+    for path in (str(each.relative_to(_ROOT)) for each in sorted(_ROOT.glob("tests/ib/test_*.py")))
     if path not in _SLOW
 )
-_ROOMS = ("tests/nic/congestion", "tests/nic/machines")
+_ROOMS = ("tests/ib/congestion", "tests/ib/machines")
 
 TARGETS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rdmawire/memory/key.py": (_KEYS, ("tests/memory",), _NIC),
     "rdmawire/memory/region.py": (_KEYS, ("tests/memory",), _NIC),
-    "rdmawire/nic/check.py": (_ANSWERING, _NIC, _SLOW),
-    "rdmawire/nic/completer.py": (_ASKING, _NIC, (*_SLOW, _ROOMS[0])),
-    "rdmawire/nic/responder.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
+    "rdmawire/ib/checks.py": (_ANSWERING, _NIC, _SLOW),
+    "rdmawire/ib/completer.py": (_ASKING, _NIC, (*_SLOW, _ROOMS[0])),
+    "rdmawire/ib/responder.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
 }
 """By file: tests, those first that most likely find a mutant; the next only if those do not."""
 
@@ -60,49 +60,49 @@ class Equivalent(NamedTuple):
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
-        "rdmawire/nic/check.py",
+        "rdmawire/ib/checks.py",
         "behind = serial.distance(inbound.epsn, request.psn) < 0",
         "serial.distance(inbound.epsn, request.psn) < 0",
         "(serial.distance(inbound.epsn, request.psn) <= 0)",
         "the distance is not 0: a PSN that is the one expected has returned before",
     ),
     Equivalent(
-        "rdmawire/nic/check.py",
+        "rdmawire/ib/checks.py",
         "behind = serial.distance(inbound.epsn, request.psn) < 0",
         "0",
         "1",
         "the distance is not 0: a PSN that is the one expected has returned before",
     ),
     Equivalent(
-        "rdmawire/nic/check.py",
+        "rdmawire/ib/checks.py",
         "fits = length < dmalen and not role.ends",
         "length < dmalen",
         "(length <= dmalen)",
         "stands in the else branch of dmalen == length",
     ),
     Equivalent(
-        "rdmawire/nic/completer.py",
+        "rdmawire/ib/completer.py",
         "_settle_whole(qp, serial.span(before, psn))",
         "_settle_whole(qp, serial.span(before, psn))",
         "pass",
         "the loop behind it completes the same messages with _settled, in more calls",
     ),
     Equivalent(
-        "rdmawire/nic/completer.py",
+        "rdmawire/ib/completer.py",
         "if end > packets or wqe.verb.takes_resource or wqe.status is not None:",
         "end > packets",
         "(end >= packets)",
         "what is not completed here, _settled completes: one call more, and the same outcome",
     ),
     Equivalent(
-        "rdmawire/nic/completer.py",
+        "rdmawire/ib/completer.py",
         "if end > packets or wqe.verb.takes_resource or wqe.status is not None:",
         "wqe.status is not None",
         "(wqe.status is None)",
         "work at the front with a status was retired: nothing is completed here, as above",
     ),
     Equivalent(
-        "rdmawire/nic/completer.py",
+        "rdmawire/ib/completer.py",
         '_place(qp, wqe, 0, b"")',
         "0",
         "1",

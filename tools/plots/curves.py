@@ -6,7 +6,7 @@ Times are in ms, rates in Gb/s, queues in KB (1,000 octets).
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from rdmawire.nic.congestion.dcqcn import DcqcnParameters
+from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.traffic.experiment.fluid import Fluid
 from rdmawire.traffic.experiment.incast import (
     LOSSLESS,

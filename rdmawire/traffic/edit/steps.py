@@ -5,7 +5,7 @@ from functools import partial
 
 from rdmawire.capture.linktype import LinkType
 from rdmawire.errors import WireError
-from rdmawire.nic.head import HEAD_OF_BTH
+from rdmawire.ib.tx_template import HEAD_OF_BTH
 from rdmawire.traffic.edit.place import Layout, Place, Said
 from rdmawire.traffic.edit.seal import (
     NOWHERE,

@@ -11,8 +11,8 @@ from math import pow as power
 from typing import Final
 
 from rdmawire.fabric.settings import Marking
-from rdmawire.nic.congestion.dcqcn import DcqcnParameters
-from rdmawire.nic.congestion.notification import CNP_INTERVAL
+from rdmawire.ib.congestion.dcqcn import DcqcnParameters
+from rdmawire.ib.congestion.notification import CNP_INTERVAL
 
 _NS: Final = 1e-9
 _STEPS: Final = 60

@@ -19,12 +19,12 @@ from rdmawire.fabric.sampler import Meter, Sampler
 from rdmawire.fabric.settings import KIB, MIB, Marking, Pausing, Settings
 from rdmawire.fabric.topology import Cable, place_of, star
 from rdmawire.fabric.world import World
-from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.nic.congestion.scheme import Scheme
-from rdmawire.nic.congestion.timely import Timely, TimelyParameters
-from rdmawire.nic.profile import IBTA, Profile
+from rdmawire.ib.congestion.base import Scheme
+from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
 from rdmawire.units import gbps, us
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire.management import MTU
 
 LOSSLESS: Final = 3

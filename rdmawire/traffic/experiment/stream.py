@@ -5,13 +5,12 @@ from typing import Final
 
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, connect
-from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.congestion.scheme import Scheme
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode, SendWR
+from rdmawire.ib.congestion.base import Scheme
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import seconds
+from rdmawire.verbs.enums import QPType, WCStatus
+from rdmawire.verbs.qp_attr import QPCap
+from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 from rdmawire.wire.psn import MAX_IN_FLIGHT

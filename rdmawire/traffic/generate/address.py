@@ -4,9 +4,9 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, Self
 
 from rdmawire.fabric.host import Place
-from rdmawire.nic.address import mapped
 from rdmawire.screen import quoted
 from rdmawire.traffic.generate.quantity import OrderError
+from rdmawire.verbs.ah import mapped
 from rdmawire.wire.address import mac_octets, of_group, of_one_host
 
 _LONGEST: Final = 80

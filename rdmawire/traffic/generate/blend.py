@@ -3,9 +3,9 @@
 from random import Random
 from typing import Final, NamedTuple
 
-from rdmawire.nic.work import ATOMIC_SIZE, SendOpcode
 from rdmawire.traffic.generate.memory import PAGE
 from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.verbs.wr import ATOMIC_SIZE, SendOpcode
 
 
 class Kind(NamedTuple):

@@ -1,6 +1,6 @@
 """The conversation of adapters, two or many, played round by round."""
 
-from rdmawire.nic.engine import Nic
+from rdmawire.ib.engine import Nic
 from rdmawire.traffic.generate import blend
 from rdmawire.traffic.generate.ends import Ends, Unfinished
 from rdmawire.traffic.generate.losses import Losses

@@ -8,19 +8,18 @@ from typing import Final, NamedTuple
 from rdmawire.errors import RdmaError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES
-from rdmawire.nic.address import AddressHandle
-from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.completion import WCStatus, WorkCompletion
-from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.nic.profile import IBTA
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.traffic.generate.blend import TAKES_RECEIVE, WITHOUT_DATA, Message
 from rdmawire.traffic.generate.memory import Store
 from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.patience import exponent
 from rdmawire.traffic.generate.work import WORD, Postman
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.enums import QPType, WCStatus, WorkCompletion
+from rdmawire.verbs.profile import IBTA
+from rdmawire.verbs.qp_attr import QPCap
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU

@@ -11,15 +11,11 @@ from typing import Final
 
 from rdmawire.fabric.attended import AttendedPort
 from rdmawire.fabric.host import Host
-from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.cm import event
-from rdmawire.nic.cm.event import CMEvent
-from rdmawire.nic.cm.port import ManagedPort
-from rdmawire.nic.cm.service import PortSpace, service_id
-from rdmawire.nic.cm.settings import CMSettings, ConnParam
-from rdmawire.nic.event import Event
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
+from rdmawire.ib.cm import event
+from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_id
+from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.cm.manager import ManagedPort
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.traffic.generate.ends import QPNS
 from rdmawire.traffic.generate.order import Order
 from rdmawire.traffic.generate.output import Enough, Output, Taker
@@ -27,6 +23,9 @@ from rdmawire.traffic.generate.playing import chance, rounds
 from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.setup import Setup
 from rdmawire.traffic.summary import Summary, summarise
+from rdmawire.verbs.async_event import Event
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPCap
 from rdmawire.wire.management import MTU
 
 SERVICE: Final = service_id(PortSpace.TCP, 7174)

@@ -7,11 +7,11 @@ from math import lcm
 from typing import Final
 
 from rdmawire.fabric.host import Place
-from rdmawire.nic.work import ATOMIC_SIZE
 from rdmawire.traffic.generate.address import Address, place
 from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
 from rdmawire.traffic.generate.tag import LAST_PCP, LAST_VLAN
 from rdmawire.units import gbps
+from rdmawire.verbs.wr import ATOMIC_SIZE
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from rdmawire.fabric.line import SECOND, bits
-from rdmawire.nic.congestion.dcqcn import DcqcnParameters
-from rdmawire.nic.engine import BURST
-from rdmawire.nic.patience import ACK_TIMEOUT_UNIT
-from rdmawire.nic.profile import IBTA
+from rdmawire.ib.congestion.dcqcn import DcqcnParameters
+from rdmawire.ib.engine import BURST
+from rdmawire.ib.retransmit_timer import ACK_TIMEOUT_UNIT
 from rdmawire.traffic.generate.blend import WITHOUT_DATA, Message
 from rdmawire.traffic.generate.order import LAST_TIMEOUT, Order
+from rdmawire.verbs.profile import IBTA
 
 _HEADERS: Final = 128
 """Octets of a frame beside its payload, at most."""

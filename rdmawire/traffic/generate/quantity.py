@@ -7,9 +7,9 @@ from random import Random
 from typing import Final, NamedTuple, Self
 
 from rdmawire.errors import RdmaError
-from rdmawire.nic.work import LONGEST_MESSAGE
 from rdmawire.screen import quoted, shortened
 from rdmawire.units import QuantityError, parse_quantity, parse_share, rate_factor, size_factor
+from rdmawire.verbs.wr import LONGEST_MESSAGE
 
 MOST_SIZES: Final = 64
 

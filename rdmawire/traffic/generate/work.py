@@ -3,9 +3,9 @@
 from typing import Final
 
 from rdmawire.memory.region import Region
-from rdmawire.nic.work import ATOMIC_SIZE, SendOpcode, SendWR, Sge
 from rdmawire.traffic.generate.blend import ATOMICS, Message
 from rdmawire.traffic.generate.memory import Store
+from rdmawire.verbs.wr import ATOMIC_SIZE, SendOpcode, SendWR, Sge
 
 WORD: Final = (1 << 64) - 1
 

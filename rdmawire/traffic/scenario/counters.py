@@ -11,9 +11,9 @@ from typing import Final
 
 from rdmawire.fabric import passing
 from rdmawire.fabric.flow import PRIORITIES
+from rdmawire.ib.hw_counters import MEANINGS
+from rdmawire.ib.rx_parser import Drop
 from rdmawire.memory.counter import Path
-from rdmawire.nic.hw_counters import MEANINGS
-from rdmawire.nic.unseal import Drop
 
 
 class Of(Enum):

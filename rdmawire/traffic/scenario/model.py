@@ -206,7 +206,7 @@ class ConnectionPlan:
     """So many pairs of queue pairs between two hosts.
 
     ``type`` is RC, UC, UD or XRC; ``attributes`` are names of
-    :class:`rdmawire.nic.attribute.QPAttributes` (``timeout``, ``retry_cnt``, ``rnr_retry``,
+    :class:`rdmawire.verbs.qp_attr.QPAttributes` (``timeout``, ``retry_cnt``, ``rnr_retry``,
     ``min_rnr_timer``, ``max_rd_atomic`` ...) for both ends, ``of_end`` more of them for one host.
     ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` by the
     connection manager; ``reject`` has the second end refuse it, for this reason (a name of

@@ -3,12 +3,11 @@
 from enum import IntEnum
 from typing import Final
 
+from rdmawire.ib.cm.event import Rejected, Unresolved
+from rdmawire.ib.congestion.dcqcn import DcqcnParameters
+from rdmawire.ib.congestion.timely import TimelyParameters
 from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
-from rdmawire.nic.cm.event import Rejected, Unresolved
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.congestion.dcqcn import DcqcnParameters
-from rdmawire.nic.congestion.timely import TimelyParameters
-from rdmawire.nic.state import QPType
+from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus
 
 TYPES: Final = {

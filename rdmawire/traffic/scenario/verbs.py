@@ -4,7 +4,7 @@ What a verb takes goes to a field of :class:`~rdmawire.traffic.scenario.model.St
 ``local`` (memory at that end), ``remote`` (memory at the other), ``inline``; whatever else it
 takes is in ``values``, by its key; ``fill``, ``text`` and ``hex`` make one ``content``. Send work
 has the opcode that it posts: which types of connection take it, and what it does with local
-memory, is said by :mod:`rdmawire.nic` alone.
+memory, is said by :mod:`rdmawire.ib` alone.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from rdmawire.nic.work import SendOpcode
+from rdmawire.verbs.wr import SendOpcode
 
 
 class Takes(Enum):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rdmawire.nic.unseal import Drop
+from rdmawire.ib.rx_parser import Drop
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit.offset import QueuePair
 from rdmawire.traffic.edit.place import host
@@ -18,11 +18,11 @@ from rdmawire.wire import roce
 from rdmawire.wire.ib import IETH, RETH, AtomicETH
 from rdmawire.wire.inet import UDP
 from rdmawire.wire.show import ipv6
-from tests.nic.replay.capture import Capture, Seen
-from tests.nic.replay.cases import ANSWERERS
-from tests.nic.replay.conversation import SERVER, Side, side
-from tests.nic.replay.exceptions import with_identification
-from tests.nic.replay.player import Compared, Replay
+from tests.ib.replay.capture import Capture, Seen
+from tests.ib.replay.cases import ANSWERERS
+from tests.ib.replay.conversation import SERVER, Side, side
+from tests.ib.replay.exceptions import with_identification
+from tests.ib.replay.player import Compared, Replay
 
 SHIFT = 0x7_0000_0000
 """By how much the memory of both sides moves."""

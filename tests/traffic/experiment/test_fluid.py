@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from rdmawire.fabric.settings import Marking
-from rdmawire.nic.congestion.dcqcn import DcqcnParameters
+from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.traffic.experiment.fluid import Fluid
 from rdmawire.units import gbps
 

@@ -11,9 +11,9 @@ import pytest
 
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.settings import Marking
-from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.nic.congestion.notification import CNP_INTERVAL
-from rdmawire.nic.congestion.scheme import GIGABIT
+from rdmawire.ib.congestion.base import GIGABIT
+from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.ib.congestion.notification import CNP_INTERVAL
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.experiment.fairness import jain
 from rdmawire.traffic.experiment.fluid import Fluid

@@ -2,13 +2,13 @@
 
 import pytest
 
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask
-from rdmawire.nic.state import QPState
 from rdmawire.traffic.generate.conversation import Conversation
 from rdmawire.traffic.generate.ends import Unfinished
 from rdmawire.traffic.generate.losses import Pattern
 from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.recording import Recording
+from rdmawire.verbs.enums import QPState
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 
 
 def test_work_that_ends_with_an_error_is_no_traffic() -> None:

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from rdmawire.nic.cm.gsi import Datagram
-from rdmawire.nic.cm.message import Heard, read
-from rdmawire.nic.path import gids_of
+from rdmawire.ib.cm.gsi import Datagram
+from rdmawire.ib.cm.messages import Heard, read
+from rdmawire.ib.encapsulation import gids_of
 from rdmawire.traffic.generate import managed
 from rdmawire.traffic.generate.managed import Connecting
 from rdmawire.traffic.generate.order import Order, Verb

@@ -6,8 +6,8 @@ import pytest
 
 from rdmawire.fabric.host import Host
 from rdmawire.memory.counter import Path
-from rdmawire.nic.work import LONGEST_MESSAGE
 from rdmawire.traffic.generate.memory import PAGE, Store
+from rdmawire.verbs.wr import LONGEST_MESSAGE
 
 
 @pytest.mark.parametrize(("gpu", "path"), [(False, Path.HOST), (True, Path.GPU_DIRECT)])

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import pytest
 
 from rdmawire.fabric.line import bits, duration
-from rdmawire.nic.address import udp_source_port
 from rdmawire.traffic.generate.memory import PAGE
 from rdmawire.traffic.generate.order import Order, Tap, Verb
 from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.summary import Moved
 from rdmawire.units import gbps
+from rdmawire.verbs.ah import udp_source_port
 from rdmawire.wire.ib import AETH, DETH, RETH, Ack, AtomicAckETH
 from rdmawire.wire.inet import ECN, UDP, VLAN, Ethernet, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode, Service

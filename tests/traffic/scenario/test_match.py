@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from rdmawire.fabric.host import Host
-from rdmawire.nic.path import headers_to
+from rdmawire.ib.encapsulation import headers_to
 from rdmawire.traffic.scenario.playing.match import Matcher
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.inet import IPv4

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.ib.cm import manager
 from rdmawire.memory.access import Access
-from rdmawire.nic.cm import manager
 from rdmawire.traffic.scenario.model import (
     End,
     Fill,

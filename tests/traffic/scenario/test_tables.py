@@ -6,8 +6,6 @@ from dataclasses import fields
 import pytest
 
 from rdmawire.fabric.action import OPTIONS
-from rdmawire.nic.attribute import BOUNDS
-from rdmawire.nic.work import VERBS as WORK
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.playing.doing import OWNERS
 from rdmawire.traffic.scenario.playing.holding import WAYS
@@ -19,6 +17,8 @@ from rdmawire.traffic.scenario.schema.fault import OPTION_KEYS
 from rdmawire.traffic.scenario.schema.work import KINDS
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES, VIAS
 from rdmawire.traffic.scenario.verbs import VERBS, Takes
+from rdmawire.verbs.qp_attr import BOUNDS
+from rdmawire.verbs.wr import VERBS as WORK
 
 
 def test_every_fault_has_its_options() -> None:

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any, NamedTuple
 
 from rdmawire.fabric.host import ALL_ACCESS, Place
+from rdmawire.ib.service import Fault
 from rdmawire.memory.page import PAGE_4K
-from rdmawire.nic.address import AddressHandle
-from rdmawire.nic.attribute import QPAttributes
-from rdmawire.nic.fault import Fault
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode
 from rdmawire.units import us
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPAttributes
+from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import RETH, AtomicETH
 from rdmawire.wire.management import MTU
@@ -125,7 +125,7 @@ class Work(NamedTuple):
 
     ``key`` is used in place of the peer's own where it is not 0: its key, or of datagrams its
     Q_Key. The rest has the names of
-    :class:`~rdmawire.nic.work.SendWR`.
+    :class:`~rdmawire.verbs.wr.SendWR`.
     """
 
     at: int

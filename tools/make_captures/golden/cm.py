@@ -9,22 +9,21 @@ from rdmawire.fabric.attended import AttendedPort
 from rdmawire.fabric.host import Host, Place
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.world import World
-from rdmawire.nic.attribute import QPCap
-from rdmawire.nic.cm.event import (
+from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_id
+from rdmawire.ib.cm.event import (
     CMEvent,
     ConnectRequest,
     ConnectResponse,
     DatagramRequest,
     Disconnected,
 )
-from rdmawire.nic.cm.port import ManagedPort
-from rdmawire.nic.cm.service import PortSpace, service_id
-from rdmawire.nic.cm.settings import CMSettings, ConnParam
-from rdmawire.nic.event import Event
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import RecvWR, SendOpcode, SendWR
+from rdmawire.ib.cm.manager import ManagedPort
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import us
+from rdmawire.verbs.async_event import Event
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPCap
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire.cm_code import RejectReason
 from tools.make_captures.golden.case import CLIENT, LATENCY, PLACES, SERVER, text
 from tools.make_captures.golden.played import Played

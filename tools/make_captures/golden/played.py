@@ -6,9 +6,8 @@ from ipaddress import IPv6Address
 from typing import Any, NamedTuple
 
 from rdmawire.memory.access import Access
-from rdmawire.nic.address import is_ipv4, udp_source_port
-from rdmawire.nic.completion import WCFlags, WCOpcode, WCStatus, WorkCompletion
-from rdmawire.nic.state import QPType
+from rdmawire.verbs.ah import is_ipv4, udp_source_port
+from rdmawire.verbs.enums import QPType, WCFlags, WCOpcode, WCStatus, WorkCompletion
 from tools.make_captures.golden.case import (
     ALTERNATES,
     MEMORY,

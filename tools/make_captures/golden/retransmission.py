@@ -6,8 +6,8 @@ Each frame of each kind of message is lost once; numbers of frames are those of 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rdmawire.nic.work import FENCE, SIGNALED, VERBS, SendOpcode
 from rdmawire.units import us
+from rdmawire.verbs.wr import FENCE, SIGNALED, VERBS, SendOpcode
 from rdmawire.wire.ib import Placement
 from rdmawire.wire.psn import MODULUS
 from tools.make_captures.golden.case import (

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from rdmawire.nic.fault import Fault
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import LONGEST_MESSAGE, SendOpcode
+from rdmawire.ib.service import Fault
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import LONGEST_MESSAGE, SendOpcode
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, FETH, XRCETH, Ack, Nak
 from rdmawire.wire.opcode import Opcode

@@ -11,16 +11,15 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.pause import pfc_frame
 from rdmawire.fabric.station import Port
 from rdmawire.fabric.world import World
+from rdmawire.ib.encapsulation import headers_to
+from rdmawire.ib.engine import Nic
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.fast import FastRegistration, register_pages
-from rdmawire.nic.address import udp_source_port
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask, QPCap
-from rdmawire.nic.completion import WorkCompletion
-from rdmawire.nic.engine import Nic
-from rdmawire.nic.path import headers_to
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
-from rdmawire.nic.state import MigrationState, QPType
-from rdmawire.nic.work import VERBS, Local, RecvWR, SendWR, Sge
+from rdmawire.verbs.ah import udp_source_port
+from rdmawire.verbs.enums import MigrationState, QPType, WorkCompletion
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
+from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
+from rdmawire.verbs.wr import VERBS, Local, RecvWR, SendWR, Sge
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.psn import add
 from rdmawire.wire.roce import Frame

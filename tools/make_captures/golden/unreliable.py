@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rdmawire.nic.fault import Fault
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import SendOpcode
+from rdmawire.ib.service import Fault
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire.opcode import Opcode
 from tools.make_captures.golden.case import (
     CLIENT,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 
-from rdmawire.nic.service import SERVICES
-from rdmawire.nic.state import QPType
-from rdmawire.nic.work import VERBS, SendOpcode
+from rdmawire.ib.service import SERVICES
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import VERBS, SendOpcode
 from rdmawire.wire.ib import Placement, Selectivity
 from rdmawire.wire.management import MTU
 from tools.make_captures.golden.case import (

@@ -8,7 +8,6 @@ from typing import Final
 
 from rdmawire.fabric.field import named, names, usual_name
 from rdmawire.fabric.refusal import FabricError
-from rdmawire.nic.address import mapped
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.document import (
     Items,
@@ -22,6 +21,7 @@ from rdmawire.traffic.scenario.document import (
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import Definitions, Json, pairs_of, parsed
 from rdmawire.traffic.scenario.form.reading import Reading
+from rdmawire.verbs.ah import mapped
 from rdmawire.wire.address import mac_octets
 from rdmawire.wire.header import Row
 from rdmawire.wire.naming import Named, siblings

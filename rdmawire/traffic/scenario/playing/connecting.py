@@ -6,8 +6,8 @@ from errno import EINVAL, ENODEV
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.nic.attribute import QPAttrMask
-from rdmawire.nic.cm.event import (
+from rdmawire.ib.cm.connection import ConnParam, PortSpace, service_id
+from rdmawire.ib.cm.event import (
     CMEvent,
     ConnectError,
     ConnectRequest,
@@ -19,13 +19,12 @@ from rdmawire.nic.cm.event import (
     Unreachable,
     Unresolved,
 )
-from rdmawire.nic.cm.manager import ConnectionManager
-from rdmawire.nic.cm.service import PortSpace, service_id
-from rdmawire.nic.cm.settings import ConnParam
-from rdmawire.nic.state import QPState, QPType
+from rdmawire.ib.cm.manager import ConnectionManager
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine
 from rdmawire.traffic.scenario.tables import reason_of
+from rdmawire.verbs.enums import QPState, QPType
+from rdmawire.verbs.qp_attr import QPAttrMask
 from rdmawire.wire.cm_code import RejectReason
 from rdmawire.wire.management import MTU
 

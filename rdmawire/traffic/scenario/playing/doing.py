@@ -13,15 +13,15 @@ from rdmawire.memory.access import WINDOW_FLAGS, Access
 from rdmawire.memory.fast import FastRegistration
 from rdmawire.memory.key import next_variant
 from rdmawire.memory.mw import Bind
-from rdmawire.nic.attribute import QPAttributes, QPAttrMask
-from rdmawire.nic.state import MigrationState, QPState
-from rdmawire.nic.work import BindMW, RecvWR, RegMR, SendFlags, SendWR
 from rdmawire.traffic.scenario.model import Content, Span, StepPlan
 from rdmawire.traffic.scenario.playing.connecting import Introductions
 from rdmawire.traffic.scenario.playing.holding import Held, access_of
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.verbs.enums import MigrationState, QPState
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
+from rdmawire.verbs.wr import BindMW, RecvWR, RegMR, SendFlags, SendWR
 from rdmawire.wire.ib import Placement, Selectivity
 
 T = TypeVar("T")

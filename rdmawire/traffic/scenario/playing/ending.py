@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from rdmawire.errors import VerbsError
-from rdmawire.nic.completion import WCStatus
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import errno_name, refusal
 from rdmawire.traffic.scenario.playing.schedule import Schedule
 from rdmawire.traffic.scenario.playing.work import Job, Run, Wrong
 from rdmawire.traffic.scenario.tables import SUCCESS
 from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.verbs.enums import WCStatus
 
 Progress = Callable[[int, int], object]
 """Told how many pieces of work have ended, of how many."""

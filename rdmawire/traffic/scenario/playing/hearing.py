@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from rdmawire.nic.cm.event import CMEvent, Rejected, Unresolved
-from rdmawire.nic.completion import WCStatus, WorkCompletion
-from rdmawire.nic.event import CompletionEvent, Event
-from rdmawire.nic.srq import SharedReceiveQueue
+from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.traffic.scenario.playing.connecting import Introductions
 from rdmawire.traffic.scenario.playing.ending import Endings
 from rdmawire.traffic.scenario.playing.lane import Lane
@@ -16,6 +13,9 @@ from rdmawire.traffic.scenario.playing.posting import Posting
 from rdmawire.traffic.scenario.playing.schedule import Schedule
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.tables import reason_of
+from rdmawire.verbs.async_event import CompletionEvent, Event
+from rdmawire.verbs.enums import WCStatus, WorkCompletion
+from rdmawire.verbs.srq import SharedReceiveQueue
 
 _POLL: Final = 1 << 12
 

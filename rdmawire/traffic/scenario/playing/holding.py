@@ -17,8 +17,8 @@ from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.mw import MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.memory.registrar import Extent
-from rdmawire.nic.work import Sge
 from rdmawire.traffic.scenario.model import Content, Fill, MemoryPlan, Span
+from rdmawire.verbs.wr import Sge
 
 PIECE: Final = 1 << 20
 """Octets that are written or compared at a time."""

@@ -4,21 +4,20 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from rdmawire.fabric.pair import ATTRIBUTES
-from rdmawire.nic.address import AddressHandle
-from rdmawire.nic.attribute import FIELDS, QPAttributes, QPAttrMask, QPCap
-from rdmawire.nic.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.nic.congestion.notification import CNP_INTERVAL
-from rdmawire.nic.congestion.scheme import Scheme
-from rdmawire.nic.congestion.timely import Timely, TimelyParameters
-from rdmawire.nic.cq import CompletionQueue
-from rdmawire.nic.profile import Profile
-from rdmawire.nic.qp import QPInit, QueuePair
-from rdmawire.nic.srq import SharedReceiveQueue
-from rdmawire.nic.state import MigrationState, QPState, QPType
-from rdmawire.nic.transition import QP_TRANSITIONS, Needs
+from rdmawire.ib.congestion.base import Scheme
+from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.ib.congestion.timely import Timely, TimelyParameters
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.traffic.scenario.model import ConnectionPlan
 from rdmawire.traffic.scenario.playing.machine import SRQ_SGES, Machine
 from rdmawire.traffic.scenario.tables import QUEUE, SCHEMES, TYPES
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.enums import MigrationState, QPState, QPType
+from rdmawire.verbs.profile import Profile
+from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask, QPCap
+from rdmawire.verbs.srq import SharedReceiveQueue
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 

@@ -9,12 +9,10 @@ from typing import Final
 from rdmawire.errors import ENOTSUPP, VerbsError
 from rdmawire.fabric.attended import AttendedPort
 from rdmawire.fabric.host import Host, Place
+from rdmawire.ib.cm.connection import CMSettings
+from rdmawire.ib.cm.machine import Neighbours
+from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.memory.gpu.device import Gpu
-from rdmawire.nic.cm.machine import Neighbours
-from rdmawire.nic.cm.port import ManagedPort
-from rdmawire.nic.cm.settings import CMSettings
-from rdmawire.nic.profile import named
-from rdmawire.nic.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.traffic.scenario.model import (
     Content,
     Fill,
@@ -27,6 +25,8 @@ from rdmawire.traffic.scenario.model import (
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.holding import Held, Registering, octets_of
 from rdmawire.traffic.scenario.tables import MODELS
+from rdmawire.verbs.profile import named
+from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 
 SRQ_SGES: Final = 16
 

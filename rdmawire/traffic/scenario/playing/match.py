@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rdmawire.fabric.field import Fields
-from rdmawire.nic.head import MOST_SEEN, head_size, word_offset
+from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
 
 _IN_HEAD: Final = ("eth.", "ip.", "ipv6.", "grh.", "bth.")
 _BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from rdmawire.fabric.station import Tap
-from rdmawire.nic.address import MAC_OCTETS
-from rdmawire.nic.completion import WCStatus
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
 from rdmawire.traffic.scenario.playing.lane import Lane
@@ -19,6 +17,8 @@ from rdmawire.traffic.scenario.playing.numbers import Numbers
 from rdmawire.traffic.scenario.playing.recording import FrameCount, Place, Recording
 from rdmawire.traffic.scenario.playing.sighting import Seen, Sightings, pointed
 from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.verbs.ah import MAC_OCTETS
+from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire.roce import bth_offset
 
 

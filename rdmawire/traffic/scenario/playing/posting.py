@@ -5,13 +5,13 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from rdmawire.errors import VerbsError
-from rdmawire.nic.work import SIGNALED, RecvWR, SendWR
 from rdmawire.traffic.scenario.model import StepPlan
 from rdmawire.traffic.scenario.playing.doing import RENEWED, Doing, receive_work, send_work
 from rdmawire.traffic.scenario.playing.ending import Endings
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.traffic.scenario.playing.work import Job, Queue, Run
+from rdmawire.verbs.wr import SIGNALED, RecvWR, SendWR
 
 _NUMBER_BITS: Final = 32
 """A work request's number has its job's in the lower bits, and above them how often."""

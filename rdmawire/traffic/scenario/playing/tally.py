@@ -8,10 +8,10 @@ from rdmawire.fabric.flow import PRIORITIES
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.switch import Switch, SwitchPort
+from rdmawire.ib.hw_counters import adapter_counter
+from rdmawire.ib.rx_parser import Drop
+from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.counter import Path
-from rdmawire.nic.hw_counters import adapter_counter
-from rdmawire.nic.unseal import Drop
-from rdmawire.nic.verbs import Verbs
 from rdmawire.traffic.scenario.counters import BEFALLEN, DROPPED, HARDWARE, MOVED, SENT
 from rdmawire.traffic.scenario.playing.faults import LinkFaults
 

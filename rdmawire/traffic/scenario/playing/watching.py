@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from rdmawire.nic.state import QPState
 from rdmawire.traffic.scenario.counters import BEFALLEN, COUNTERS, DROPPED, HARDWARE, SENT, Of
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
@@ -20,6 +19,7 @@ from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.observe import Observer
 from rdmawire.traffic.scenario.playing.sighting import Seen, Sight, Sightings
 from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.verbs.enums import QPState
 
 _TAKEN: Final = ("dropped", *DROPPED, *HARDWARE)
 _CARRIED: Final = ("lost", "oversized", *BEFALLEN)

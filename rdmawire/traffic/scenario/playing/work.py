@@ -10,11 +10,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rdmawire.nic.work import RecvWR, SendWR
 from rdmawire.traffic.scenario.model import StepPlan
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.tables import SUCCESS
 from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.verbs.wr import RecvWR, SendWR
 
 
 class Wrong(NamedTuple):

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from rdmawire.nic.attribute import BOUNDS
-from rdmawire.nic.profile import PROFILES
-from rdmawire.nic.service import SERVICES
+from rdmawire.ib.service import SERVICES
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.document import NodeError, Pairs, listed
 from rdmawire.traffic.scenario.form.reading import Reading
@@ -13,6 +11,8 @@ from rdmawire.traffic.scenario.form.record import Found
 from rdmawire.traffic.scenario.form.reference import which_of
 from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
 from rdmawire.traffic.scenario.tables import TYPES
+from rdmawire.verbs.profile import PROFILES
+from rdmawire.verbs.qp_attr import BOUNDS
 
 
 def check_connection(plan: ConnectionPlan, found: Found, reading: Reading) -> ConnectionPlan:

@@ -6,7 +6,6 @@ from typing import Final
 
 from rdmawire.fabric.fault import MOST_COPIES, copies_by
 from rdmawire.fabric.host import Place
-from rdmawire.nic.address import is_ipv4
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.document import NodeError
 from rdmawire.traffic.scenario.form.reading import Reading
@@ -20,6 +19,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.place import places_of
 from rdmawire.traffic.scenario.rules.amount import check_amounts
+from rdmawire.verbs.ah import is_ipv4
 
 MOST_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""

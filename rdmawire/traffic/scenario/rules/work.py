@@ -4,10 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rdmawire.nic.profile import PROFILES
-from rdmawire.nic.service import SERVICES, ServiceType
-from rdmawire.nic.work import ATOMIC_SIZE, Local, SendFlags, SendOpcode
-from rdmawire.nic.work import VERBS as WORK
+from rdmawire.ib.service import SERVICES, ServiceType
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.document import Items, Node, NodeError, listed
 from rdmawire.traffic.scenario.form.reading import Reading
@@ -19,6 +16,9 @@ from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bound
 from rdmawire.traffic.scenario.tables import SUCCESS, TYPES
 from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
 from rdmawire.units import SIZES, format_exactly
+from rdmawire.verbs.profile import PROFILES
+from rdmawire.verbs.wr import ATOMIC_SIZE, Local, SendFlags, SendOpcode
+from rdmawire.verbs.wr import VERBS as WORK
 
 
 def check_step(plan: StepPlan, found: Found, reading: Reading) -> StepPlan:

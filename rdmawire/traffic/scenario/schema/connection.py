@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from rdmawire.fabric.pair import ATTRIBUTES as USUAL_ATTRIBUTES
 from rdmawire.memory.access import REGION_FLAGS, Access
-from rdmawire.nic.attribute import BOUNDS
-from rdmawire.nic.profile import PROFILES
 from rdmawire.traffic.scenario.document import Node, NodeError, Scalar, TextError, listed
 from rdmawire.traffic.scenario.form import units
 from rdmawire.traffic.scenario.form.kind import (
@@ -35,6 +33,8 @@ from rdmawire.traffic.scenario.model import ConnectionPlan, Mark, ReceivePlan
 from rdmawire.traffic.scenario.rules.connection import check_connection
 from rdmawire.traffic.scenario.schema.words import ACCESS, TYPE
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES
+from rdmawire.verbs.profile import PROFILES
+from rdmawire.verbs.qp_attr import BOUNDS
 from rdmawire.wire.cm_code import RejectReason
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final, NamedTuple, get_args
 
-from rdmawire.nic.cm.event import CMEvent
-from rdmawire.nic.event import AsyncEvent
+from rdmawire.ib.cm.event import CMEvent
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.document import Node, NodeError
@@ -39,6 +38,7 @@ from rdmawire.traffic.scenario.model import (
 from rdmawire.traffic.scenario.schema.content import SAME
 from rdmawire.traffic.scenario.schema.words import STATE
 from rdmawire.traffic.scenario.tables import REASONS
+from rdmawire.verbs.async_event import AsyncEvent
 
 COUNT: Final = ranged(units.number, ("3", "3..5", "1..", "..9"))
 AMOUNT: Final = ranged(units.amount, ("3", "1..", "64 KiB", "..1 ms"))

@@ -9,7 +9,6 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory.access import Access, check_access
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.window import HOST_PAGE_SIZES
-from rdmawire.nic.profile import PROFILES
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.document import Node, NodeError, TextError, listed
 from rdmawire.traffic.scenario.form import units
@@ -40,6 +39,7 @@ from rdmawire.traffic.scenario.schema.content import CONTENT_KEYS
 from rdmawire.traffic.scenario.schema.words import ACCESS, ERRNO
 from rdmawire.traffic.scenario.tables import MODELS, VIAS
 from rdmawire.units import SIZES, format_exactly
+from rdmawire.verbs.profile import PROFILES
 
 MOST_MEMORY: Final = 1 << 40
 """Octets of one memory: what is never touched costs nothing."""

@@ -3,10 +3,9 @@
 from typing import Final
 
 from rdmawire.memory.access import Access
-from rdmawire.nic.completion import WCStatus
-from rdmawire.nic.state import QPState
 from rdmawire.traffic.scenario.form.kind import Many, Word
 from rdmawire.traffic.scenario.tables import TYPES
+from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.wire.ib import Placement, Selectivity
 
 TYPE: Final = Word(tuple(TYPES))

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Final
 
-from rdmawire.nic.profile import PROFILES
-from rdmawire.nic.work import SendFlags
 from rdmawire.traffic.scenario.document import Items, Node
 from rdmawire.traffic.scenario.form.kind import (
     TRUTH,
@@ -33,6 +31,8 @@ from rdmawire.traffic.scenario.schema.words import (
     STATUS,
 )
 from rdmawire.traffic.scenario.verbs import VERBS, Parameter, Takes, Verb
+from rdmawire.verbs.profile import PROFILES
+from rdmawire.verbs.wr import SendFlags
 
 MOST_TIMES: Final = 10**6
 _MOST_DEPTH: Final = min(profile.max_qp_wr for profile in PROFILES.values())

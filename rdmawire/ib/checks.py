@@ -1,0 +1,210 @@
+"""The checks of a request, each named by what it checks, in the standard's order. IBA 9.7.4, 9.8.
+
+Every check is a step: it gets the queue pair, the row of the request's opcode and the request, and
+returns a :class:`~rdmawire.ib.service.Fault`, or nothing. Some hand on what they found, in
+``qp.inbound``, for the steps behind them.
+"""
+
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE
+from rdmawire.ib.rules import SEND, Role
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.service import Fault
+from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT, Access
+from rdmawire.memory.grant import KeyFault
+from rdmawire.verbs.async_event import Denied
+from rdmawire.verbs.sge import NOTHING, Piece, piece
+from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import Placement, Selectivity
+from rdmawire.wire.opcode import SHAPES
+
+
+def check_order(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The PSN is the expected one, and the message begins or goes on as it must.
+
+    IBA 9.7.4.1.2 and 9.7.4.1.3: a message begins when none is coming in, and goes on as it began.
+    """
+    inbound = qp.inbound
+    if request.psn != inbound.epsn:
+        behind = serial.distance(inbound.epsn, request.psn) < 0
+        return Fault.DUPLICATE if behind else Fault.SEQUENCE
+    return None if inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
+
+
+def check_gap(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """Where nothing is acknowledged, a gap ends the message that was coming in. IBA 9.8.2.2.2."""
+    if request.psn != qp.inbound.epsn:
+        qp.counters.out_of_sequence += 1
+        qp.inbound.skip_to(request.psn)
+    return None
+
+
+def check_op_begins(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """A message goes on as it began; one that begins ends what was coming in. IBA 9.8.2.2.1."""
+    if role.begins:
+        qp.inbound.incoming = NO_MESSAGE
+    return None if qp.inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
+
+
+def check_op_valid(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """The queue pair's own rights allow the operation. IBA 9.7.4.1.4, 11.2.5.2."""
+    return Fault.OP_VALID if role.access & ~qp.access else None
+
+
+def check_shape(_: QueuePair, __: Role, request: Arrival) -> Fault | None:
+    """The opcode is not reserved, and the operation has the payload. IBA 9.7.4.1.4, 9.7.4.1.6."""
+    if request.flow.malformed:
+        return Fault.LENGTH if request.flow.bth.opcode in SHAPES else Fault.OP_VALID
+    return None
+
+
+def check_xrcsrq(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The shared receive queue that the packet names, in the same XRC domain. IBA A14.
+
+    All packets of a message name the same: what was taken from one completes nowhere else.
+    """
+    srq = qp.device.srqs.get(request.extended[0].xrcsrq)
+    if srq is None or srq.xrc is None or srq.xrc.domain != qp.xrc_domain:
+        return Fault.OP_VALID
+    if not role.begins and srq is not qp.srq:
+        return Fault.OP_VALID
+    qp.srq, qp.recv_cq = srq, srq.xrc.cq
+    qp.pd = qp.recv_pd = srq.pd
+    return None
+
+
+def check_resource(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+    """A receive for the message: one that an abandoned message left, or the next."""
+    inbound = qp.inbound
+    if inbound.recv is NO_RECEIVE:
+        recv = qp.take_receive()
+        if recv is None:
+            return Fault.NOT_READY
+        inbound.recv = recv
+    return None
+
+
+def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+    """READs and atomics under way are no more than agreed upon. IBA 9.7.4.1.5.
+
+    What is answered again does not count: who has all answers may ask for more, though the
+    network repeats what was asked before.
+    """
+    agreed = qp.max_dest_rd_atomic
+    most = agreed + qp.device.profile.reads_beyond if agreed else 0
+    return None if qp.inbound.owes_fewer(most) else Fault.RESOURCES
+
+
+def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """First and middle packets are full, last ones neither empty nor over-full. IBA 9.7.4.1.6."""
+    length = len(request.payload)
+    fits = length <= qp.mtu and (length or role.begins) if role.ends else length == qp.mtu
+    if fits or (role.family is SEND and not qp.device.profile.checks_send_lengths):
+        return None
+    return Fault.LENGTH
+
+
+def check_dmalen(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """RETH.dmalen is what an only packet has, more than a first one, and no more than 2**31."""
+    dmalen: int = request.extended[role.reth].dmalen
+    length = len(request.payload)
+    if dmalen == length:
+        fits = role.ends or qp.device.profile.first_may_fit
+    else:
+        fits = length < dmalen and not role.ends
+    return check_asked(qp, role, request) if fits else Fault.LENGTH
+
+
+def check_asked(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A request is for no more than 2**31 bytes. IBA 9.7.4.1.6."""
+    asked: int = request.extended[role.reth].dmalen
+    if asked <= LONGEST_MESSAGE or not qp.device.profile.limits_dmalen:
+        return None
+    return Fault.LENGTH
+
+
+def check_fit(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """What comes fits what was announced, or the receive that was posted for it."""
+    incoming = qp.inbound.incoming
+    end = incoming.placed + len(request.payload)
+    if end > incoming.limit:
+        return role.family.too_long
+    if role.ends and role.family.exact and end != incoming.limit:
+        return Fault.LENGTH
+    return None
+
+
+def check_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The key allows the access to all octets announced; of none, it is not looked at."""
+    reth = request.extended[role.reth]
+    if not reth.dmalen:
+        qp.inbound.target = NOTHING
+        return None
+    return _grant(qp, reth.rkey, reth.va, reth.dmalen, role.access)
+
+
+def check_atomic_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """Eight octets at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4.
+
+    So they are in the region, too: a window that counts from zero may begin anywhere in it.
+    """
+    header = request.extended[max(role.atomiceth, role.reth)]
+    if header.va % ATOMIC_SIZE:
+        return Fault.MISALIGNED
+    fault = _grant(qp, header.rkey, header.va, ATOMIC_SIZE, role.access)
+    if fault is not None:
+        return fault
+    memory, va, *_ = qp.inbound.target
+    return Fault.MISALIGNED if memory.place(va) % ATOMIC_SIZE else None
+
+
+def check_flush_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The key allows this kind of FLUSH; of a whole region, no range is looked at. IBA A19.4."""
+    feth, reth = request.extended[role.feth], request.extended[role.reth]
+    needed = sum(right for bit, right in _PLACEMENT_RIGHTS if feth.plt & bit)
+    if not needed or needed & ~qp.access or feth.sel > max(Selectivity):
+        return Fault.OP_VALID
+    va, length = reth.va, reth.dmalen
+    region = qp.device.keys.find(reth.rkey)
+    if feth.sel == Selectivity.MEMORY_REGION and region is not None:
+        va, length = region.iova, region.length
+    return _grant(qp, reth.rkey, va, length, needed)
+
+
+_PLACEMENT_RIGHTS = (
+    (Placement.GLOBAL_VISIBILITY, FLUSH_GLOBAL),
+    (Placement.PERSISTENCE, FLUSH_PERSISTENT),
+)
+
+
+def _grant(qp: QueuePair, rkey: int, va: int, length: int, access: int) -> Fault | None:
+    granted = qp.device.keys.check(rkey, qp.pd, va, length, access, qp.number)
+    if isinstance(granted, KeyFault):
+        qp.inbound.denied = Denied(rkey, va, length, Access(access), granted)
+        return Fault.RKEY
+    qp.inbound.target = piece(granted, va, length)
+    return None
+
+
+def access_fault(qp: QueuePair, target: Piece, access: int) -> Fault:
+    """The fault of ``target``, which could not be reached although its key had been checked.
+
+    An R_Key must allow every access that is made by it. One that was invalidated, deregistered or
+    bound anew since the check, or whose GPU memory was revoked, no longer does: Remote Access
+    Error (IBA 9.7.4.1, 9.9.3, 10.6.5). Behind a valid key pages may be missing: Remote Operational
+    Error. ``access`` are the rights that were checked.
+    """
+    if target.holds:
+        return Fault.OPERATIONAL
+    _, va, length, _, key = target
+    found = qp.device.keys.check(key, qp.pd, va, length, access, qp.number)
+    # A key that was changed allows nothing to what was under way, even if it would be good now.
+    reason = found if isinstance(found, KeyFault) else KeyFault.INVALIDATED
+    qp.inbound.denied = Denied(key, va, length, Access(access), reason)
+    return Fault.RKEY
+
+
+def check_qkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The Q_Key is the queue pair's. IBA 9.6.1.4.1."""
+    return None if request.extended[role.deth].qkey == qp.qkey else Fault.QKEY

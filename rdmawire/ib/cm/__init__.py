@@ -1,0 +1,5 @@
+"""The connection manager: how two queue pairs find each other. IBA 12, and rdma_cm's words for it.
+
+Sans-I/O as the NIC is: datagrams come and go by its queue pair 1, time (ns) and randomness are
+arguments. :class:`~rdmawire.ib.cm.manager.ManagedPort` is a NIC with its manager.
+"""

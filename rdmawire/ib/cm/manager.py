@@ -1,0 +1,396 @@
+"""The connection manager of one NIC: what its owner calls, and what moves connections on.
+
+Three layers meet here. Datagrams come and go by queue pair 1 (:mod:`~rdmawire.ib.cm.gsi`);
+:mod:`~rdmawire.ib.cm.receive` finds out what each is about; and a step of the table
+(:mod:`~rdmawire.ib.cm.state_machine`) moves one connection, with what
+:mod:`~rdmawire.ib.cm.actions` does on the way. The owner's calls and the clock are inputs of the
+same table.
+
+A request that comes twice is known by its sender's GID and communication id, everything else by
+both ids; a message about a connection that comes from another address than the peer's is ignored.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from errno import EBUSY, EINVAL, ENOMEM
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib.cm.actions import bring_up_datagrams, check_fit, peer_has_sent
+from rdmawire.ib.cm.connection import (
+    CMSettings,
+    Connection,
+    ConnParam,
+    Endpoints,
+    Terms,
+    ack_timeout,
+    duration,
+    flow_label,
+    has_ip_header,
+)
+from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.cm.machine import DEFAULTS, Listener, Machine, Neighbours
+from rdmawire.ib.cm.messages import Heard, read, room_in, room_in_request
+from rdmawire.ib.cm.receive import Ignored, hear, is_understood
+from rdmawire.ib.cm.state_machine import CMState, Input
+from rdmawire.ib.engine import BURST, Nic
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.verbs import check_qp
+from rdmawire.identifier import Randomness
+from rdmawire.memory.argument import as_bytes, check_kind, check_number, check_time
+from rdmawire.verbs.ah import AddressHandle, check_address
+from rdmawire.verbs.enums import QPType
+from rdmawire.wire.cm import REJ, REP, SIDRREP
+from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.ib import BTH
+from rdmawire.wire.roce import bth_offset
+
+EPHEMERAL_PORTS = 0xC000
+"""First of the ports that are given to who asks for none. RFC 6335, section 6."""
+
+NOTHING_SPECIAL: Final = ConnParam()
+
+
+class ConnectionManager(Machine):
+    """``ignored`` counts messages that changed nothing. Times (``now``) are ns.
+
+    Calls that make no sense are a ``VerbsError`` EINVAL, and change nothing.
+    """
+
+    def __init__(
+        self,
+        nic: Nic,
+        neighbours: Neighbours,
+        random: Randomness,
+        settings: CMSettings = DEFAULTS,
+    ) -> None:
+        super().__init__(nic, neighbours, random, settings)
+        self.ignored: Counter[Ignored] = Counter()
+
+    # The owner's calls.
+
+    def listen(self, service: int, *, datagrams: bool = False, backlog: int = 1024) -> None:
+        """Be told of requests for a service; EBUSY where somebody listens already."""
+        check_number("service_id", service)
+        check_kind("datagrams", datagrams, bool)
+        check_number("backlog", backlog, 1)
+        if (service, datagrams) in self.listeners:
+            raise VerbsError(f"service {service:#x} has a listener already", EBUSY)
+        self.listeners[service, datagrams] = Listener(service, datagrams, backlog)
+
+    def stop_listening(self, service: int, *, datagrams: bool = False) -> None:
+        """Be told of no more; those that were told of may still be answered."""
+        check_number("service_id", service)
+        check_kind("datagrams", datagrams, bool)
+        if self.listeners.pop((service, datagrams), None) is None:
+            raise VerbsError(f"service {service:#x} has no listener", EINVAL)
+
+    def connect(
+        self,
+        qp: QueuePair,
+        path: AddressHandle,
+        service: int,
+        now: int,
+        param: ConnParam = NOTHING_SPECIAL,
+        *,
+        source_port: int = 0,
+        by_hand: bool = False,
+    ) -> int:
+        """Ask for a connection of an RC or UC queue pair, or for a datagram service with a UD one.
+
+        Gives the connection's id. ``source_port`` 0 draws one, for services that have ports. With
+        ``by_hand``, ``ConnectResponse`` is told before ``establish`` goes on. rdma_connect(3).
+        """
+        self._begin(now)
+        check_qp(self.nic.device, qp)
+        check_kind("param", param, ConnParam)
+        datagrams = qp.type is QPType.UD
+        check_fit(qp, datagrams=datagrams)
+        check_address(path, self.nic.device.profile)
+        check_number("service_id", service)
+        check_number("source_port", source_port, 0, 0xFFFF)
+        param.check(room_in_request(datagrams=datagrams, ip_header=has_ip_header(service)))
+        self._check_room()
+        conn = self._asking(path, service, source_port)
+        conn.datagrams, conn.uc, conn.by_hand = datagrams, qp.type is QPType.UC, by_hand
+        conn.offer = param
+        conn.take_qp(qp)
+        conn.pkey_index = qp.attributes.pkey_index
+        if datagrams:
+            bring_up_datagrams(self.nic, qp, param.qkey)
+        else:
+            conn.psn = self.random.getrandbits(24) if param.psn is None else param.psn
+            conn.terms = self._offered(conn)
+        self.keep(conn)
+        self.step(conn, Input.RESOLVE if datagrams else Input.CONNECT)
+        return conn.id
+
+    def _asking(self, path: AddressHandle, service: int, source_port: int) -> Connection:
+        endpoints = None
+        if has_ip_header(service):
+            port = source_port or EPHEMERAL_PORTS | self.random.getrandbits(14)
+            endpoints = Endpoints(path.sgid, path.dgid, port)
+            label = path.flow_label or flow_label(port, service)
+            path = path._replace(flow_label=label)
+        conn = self.new_connection(path, service)
+        conn.endpoints = endpoints
+        conn.max_tries = self.settings.max_cm_retries
+        conn.period = self.answer_time
+        delay = self.nic.device.profile.local_ca_ack_delay
+        conn.timewait = duration(ack_timeout(self.settings.packet_life, delay))
+        return conn
+
+    def _offered(self, conn: Connection) -> Terms:
+        """What a REQ says; depths that are not given are all that the adapter has."""
+        offer, profile = conn.offer, self.nic.device.profile
+        depths = offer.responder_resources, offer.initiator_depth
+        most = min(profile.max_qp_rd_atom, 0xFF), min(profile.max_qp_init_rd_atom, 0xFF)
+        responder, initiator = (m if d is None else d for d, m in zip(depths, most, strict=True))
+        return Terms(
+            rq_psn=conn.psn,
+            path_mtu=offer.path_mtu or self.settings.path_mtu,
+            responder_resources=responder,
+            initiator_depth=initiator,
+            retry_count=offer.retry_count,
+        )
+
+    def accept(
+        self, number: int, qp: QueuePair, now: int, param: ConnParam = NOTHING_SPECIAL
+    ) -> None:
+        """Grant what a peer asked for. rdma_accept(3)."""
+        conn = self._owned(number, Input.ACCEPT, now)
+        check_qp(self.nic.device, qp)
+        check_kind("param", param, ConnParam)
+        check_fit(qp, datagrams=conn.datagrams)
+        param.check(room_in(SIDRREP if conn.datagrams else REP))
+        before, psn = conn.terms, conn.psn
+        conn.offer = param
+        conn.terms = _accepted(before, param)
+        conn.psn = conn.terms.rq_psn
+        conn.take_qp(qp)
+        try:
+            if conn.datagrams:
+                bring_up_datagrams(self.nic, qp, param.qkey)
+                conn.sidr_status = SIDRStatus.SUCCESS
+            self.step(conn, Input.ACCEPT)
+        except VerbsError:
+            conn.terms, conn.psn, conn.qp, conn.offer = before, psn, None, NOTHING_SPECIAL
+            raise
+
+    def reject(
+        self,
+        number: int,
+        now: int,
+        private_data: bytes = b"",
+        reason: RejectReason = RejectReason.CONSUMER_REJECT,
+    ) -> None:
+        """Refuse what a peer asked for or answered. rdma_reject(3)."""
+        conn = self._owned(number, Input.REJECT, now)
+        ConnParam(private_data).check(room_in(SIDRREP if conn.datagrams else REJ))
+        check_number("reason", reason, 0, 0xFFFF)
+        conn.last_words, conn.reason = private_data, reason
+        self.step(conn, Input.REJECT)
+
+    def establish(self, number: int, now: int) -> None:
+        """Let a connection stand whose answer was told of. rdma_establish(3)."""
+        self.step(self._owned(number, Input.ESTABLISH, now), Input.ESTABLISH)
+
+    def disconnect(self, number: int, now: int) -> None:
+        """End a connection, or agree that the peer did. rdma_disconnect(3)."""
+        self.step(self._owned(number, Input.DISCONNECT, now), Input.DISCONNECT)
+
+    def destroy(self, number: int, now: int) -> None:
+        """Have nothing more to do with it, nor with its queue pair. rdma_destroy_id(3).
+
+        The peer is told what it must know.
+        """
+        self.step(self._owned(number, Input.DESTROY, now), Input.DESTROY)
+
+    def _begin(self, now: int) -> None:
+        """The owner calls at this time."""
+        check_time(now)
+        self.now = now
+
+    def _owned(self, number: int, what: Input, now: int) -> Connection:
+        """The owner's connection of that number, if it is at a point where the call makes sense."""
+        self._begin(now)
+        check_number("id", number)
+        conn = self.registry.get(number)
+        if conn is None or conn.silent:
+            raise VerbsError(f"there is no connection {number:#x}", EINVAL)
+        if not self.knows(conn, what):
+            state, call = conn.state.name, what.name.lower()
+            raise VerbsError(f"connection {number:#x} is in {state}: no {call} there", EINVAL)
+        return conn
+
+    def close(self) -> None:
+        """Give back queue pair 1, and forget all connections without a word."""
+        self.gsi.close()
+        for conn in tuple(self.registry):
+            self.enter(conn, CMState.CLOSED)
+
+    # What time and the network bring.
+
+    def poll(self, now: int, frame: bytes = b"") -> None:
+        """Take in what came to queue pair 1; data that came for a connection is as good as an RTU.
+
+        ``frame`` is what the NIC took in last. Nearly always there is nothing to do, and this is
+        asked after each frame.
+        """
+        if now.__class__ is not int:
+            check_time(now)
+        self.now = now
+        if self.gsi.waiting:
+            self._take_in()
+        if self.unconfirmed:
+            self._confirm(frame)
+
+    def _take_in(self) -> None:
+        for datagram in self.gsi.take(self.now):
+            heard = read(datagram)
+            ignored = Ignored.MALFORMED if heard is None else self._hear(heard)
+            if ignored is not None:
+                self.ignored[ignored] += 1
+
+    def _confirm(self, frame: bytes) -> None:
+        """Only the queue pair that the frame was for can have heard of its peer."""
+        frame = as_bytes("frame", frame)
+        at = bth_offset(frame, 0, len(frame))
+        conn = self.unconfirmed.get(BTH.parse(frame, at).destqp) if at >= 0 else None
+        if conn is not None and peer_has_sent(conn):
+            self.step(conn, Input.DATA)
+
+    def _hear(self, heard: Heard) -> Ignored | None:
+        if self.neighbours(heard.source) is None:
+            return Ignored.NO_NEIGHBOUR
+        return hear(self, heard) if is_understood(heard) else Ignored.VERSION
+
+    def _check_room(self) -> None:
+        if self.registry.full:
+            raise VerbsError(f"{len(self.registry)} connections are all that there may be", ENOMEM)
+
+
+def _accepted(terms: Terms, param: ConnParam) -> Terms:
+    """What the request allowed, or what the owner gives of it."""
+    responder, initiator = param.responder_resources, param.initiator_depth
+    return terms._replace(
+        rq_psn=terms.rq_psn if param.psn is None else param.psn,
+        responder_resources=terms.responder_resources if responder is None else responder,
+        initiator_depth=terms.initiator_depth if initiator is None else initiator,
+    )
+
+
+LONGEST_DATAGRAM = 512
+"""Bytes that no frame with a connection management datagram exceeds, whatever its headers."""
+
+
+class ManagedPort:
+    """What stands at the end of a link where connections are managed.
+
+    ``neighbours`` finds the Ethernet address of a GID (``dict.get`` will do), and ``random`` is
+    what ids, starting PSNs and ports are drawn from: ``random.Random(1)`` draws the same ones in
+    each run. ``manager`` takes the owner's calls, ``nic`` is the adapter. All public
+    attributes of the adapter (verbs, addresses, counters) are here as well. Only ``next_event``
+    differs: it returns events of connections; those of the adapter stay with ``nic``::
+
+        port = ManagedPort(host.nic, {peer.gid: peer.mac}.get, Random(1))
+        world.attach(port, host.mac, link)
+        port.manager.listen(service_id(PortSpace.TCP, 7174))
+
+    After a call of the manager's there may be something to send: ``World.run`` asks for that.
+    """
+
+    def __init__(
+        self,
+        nic: Nic,
+        neighbours: Neighbours,
+        random: Randomness,
+        settings: CMSettings = DEFAULTS,
+    ) -> None:
+        self.nic = nic
+        self._manager = ConnectionManager(nic, neighbours, random, settings)
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """Take in one Ethernet frame, without its FCS."""
+        self.nic.receive(frame, now)
+        self._manager.poll(now, frame)
+
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+        """Take in frames that came one after the other, as if each had come alone.
+
+        Runs of frames too long for the manager go to the adapter together, which costs less.
+        ``VerbsError`` for the first that is not bytes; those before it are taken in.
+        """
+        check_kind("frames", frames, Sequence)
+        run: list[bytes] = []
+        for frame in frames:
+            if _is_data(frame) and not self._manager.unconfirmed:
+                run.append(frame)
+                continue
+            self._receive_run(run, now)
+            run = []
+            self.receive(frame, now)
+        self._receive_run(run, now)
+
+    def _receive_run(self, run: list[bytes], now: int) -> None:
+        self.nic.receive_all(run, now)
+        self._manager.poll(now)
+
+    def transmit(self, now: int, most: int = BURST) -> list[bytes]:
+        """The next frames to send, ``most`` of them at most; none when nothing is ready."""
+        return self.nic.transmit(now, most)
+
+    @property
+    def sends_more(self) -> bool:
+        """Whether ``transmit`` may have more frames, before anything else happens."""
+        return self.nic.sends_more
+
+    def next_timer(self) -> int | None:
+        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        timers = (self.nic.next_timer(), self._manager.next_timer())
+        return min((time for time in timers if time is not None), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due."""
+        self.nic.handle_timer(now)
+        self._manager.handle_timer(now)
+
+    def next_event(self) -> CMEvent | None:
+        """The oldest event of the manager's that nobody took yet."""
+        return self._manager.next_event()
+
+    def events(self) -> list[CMEvent]:
+        """All events of the manager's that nobody took yet, the oldest first."""
+        return list(iter(self.next_event, None))
+
+    @property
+    def manager(self) -> ConnectionManager:
+        """Who listens, connects, accepts, rejects and disconnects."""
+        return self._manager
+
+
+def _is_data(frame: bytes) -> bool:
+    """Whether a frame is too long for a connection management datagram."""
+    return frame.__class__ is bytes and len(frame) > LONGEST_DATAGRAM
+
+
+def _of_adapter(name: str) -> property:
+    """A property that reads an attribute of the adapter, and sets it where the adapter does."""
+
+    def get(port: ManagedPort) -> object:
+        return getattr(port.nic, name)
+
+    def put(port: ManagedPort, value: object) -> None:
+        setattr(port.nic, name, value)
+
+    found = getattr(Nic, name, None)
+    settable = isinstance(found, property) and found.fset is not None
+    return property(get, put if settable else None, doc=found.__doc__)
+
+
+_OF_EACH_ADAPTER = ("device", "groups")
+"""Attributes that the constructor of ``Nic`` sets, and its class does not have."""
+
+for _name in (*dir(Nic), *_OF_EACH_ADAPTER):
+    if not _name.startswith("_") and not hasattr(ManagedPort, _name):
+        setattr(ManagedPort, _name, _of_adapter(_name))

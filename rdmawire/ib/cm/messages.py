@@ -1,0 +1,349 @@
+"""Messages out of a connection: each function gives the 256 octets of one. IBA 12.6, 12.11."""
+
+from typing import NamedTuple
+
+from rdmawire.errors import WireError
+from rdmawire.ib.cm.connection import CMSettings, Connection, ack_timeout
+from rdmawire.ib.cm.gsi import Datagram
+from rdmawire.ib.cm.state_machine import CMState
+from rdmawire.ib.device import Device
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.wire import cm, mad
+from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
+from rdmawire.wire.cm_code import (
+    CMAttribute,
+    FailoverAccepted,
+    RejectReason,
+    SIDRStatus,
+    TransportService,
+)
+from rdmawire.wire.cm_code import Message as Which
+from rdmawire.wire.cm_request import (
+    REQ,
+    SIDRREQ,
+    AlternatePath,
+    PrimaryPath,
+    PrimaryPathIPv4,
+    REQConsumerData,
+    REQPrivateData,
+    SIDRREQConsumerData,
+    SIDRREQPrivateData,
+)
+from rdmawire.wire.header import Header
+from rdmawire.wire.ip_cm import IPCM4, IPCM6
+from rdmawire.wire.layout import Piece
+from rdmawire.wire.mad import MAD
+from rdmawire.wire.management import ManagementClass, Method
+
+CLASS_VERSION = 2
+"""Of the communication management class. IBA 12.6.1."""
+
+Message = (
+    REQ
+    | cm.MRA
+    | cm.REJ
+    | cm.REP
+    | cm.RTU
+    | cm.DREQ
+    | cm.DREP
+    | SIDRREQ
+    | cm.SIDRREP
+    | cm.LAP
+    | cm.APR
+)
+_WITH_DATA = (REQPrivateData, REQConsumerData, SIDRREQPrivateData, SIDRREQConsumerData)
+_NO_PATH = PrimaryPath()
+_NO_ALTERNATE = AlternatePath()
+
+
+class Heard(NamedTuple):
+    """One message; ``rest`` is what follows the fixed part of a request.
+
+    ``back`` and ``pkey_index`` are those of its datagram.
+    """
+
+    source: bytes
+    destination: bytes
+    mad: MAD
+    message: Message
+    rest: tuple[Piece, ...] = ()
+    back: AddressHandle | None = None
+    pkey_index: int = 0
+
+    @property
+    def tid(self) -> int:
+        """The transaction that it belongs to."""
+        return self.mad.transaction_id
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        """The communication ids of the receiver and of the sender; 0 for one that is not there."""
+        message = self.message
+        if isinstance(message, SIDRREQ):
+            return 0, message.request_id
+        if isinstance(message, cm.SIDRREP):
+            return message.request_id, 0
+        return getattr(message, "remote_comm_id", 0), message.local_comm_id
+
+    @property
+    def private_data(self) -> bytes:
+        """The peer's own words, with the zeros behind them."""
+        for piece in (self.message, *self.rest):
+            if isinstance(piece, _WITH_DATA):
+                return piece.private_data
+        return getattr(self.message, "private_data", b"")
+
+    @property
+    def path(self) -> PrimaryPath:
+        """The primary path of a REQ, its GIDs of 16 octets whatever their form."""
+        for piece in self.rest:
+            if isinstance(piece, PrimaryPath):
+                return piece
+            if isinstance(piece, PrimaryPathIPv4):
+                return PrimaryPath.parse(piece.build())
+        return _NO_PATH
+
+    @property
+    def has_alternate(self) -> bool:
+        """Whether a REQ proposes a second path."""
+        return any(isinstance(p, AlternatePath) and p != _NO_ALTERNATE for p in self.rest)
+
+    @property
+    def ip_header(self) -> IPCM4 | IPCM6 | None:
+        """The IP header that a request's private data begin with."""
+        return next((piece for piece in self.rest if isinstance(piece, IPCM4 | IPCM6)), None)
+
+
+def read(datagram: Datagram) -> Heard | None:
+    """The message in a datagram; ``None`` where there is none of this class."""
+    try:
+        (_, head), *placed = mad.layout(datagram.mad)
+    except WireError:
+        return None
+    if not isinstance(head, MAD) or not _is_cm(head) or not placed:
+        return None
+    message, *rest = (piece for _, piece in placed)
+    if not isinstance(message, Message):
+        return None
+    source, destination, _, back, pkey_index = datagram
+    return Heard(source, destination, head, message, tuple(rest), back, pkey_index)
+
+
+def _is_cm(head: MAD) -> bool:
+    return head.mgmt_class == ManagementClass.COM_MGT and head.method == Method.SEND
+
+
+def of(attribute: int, tid: int, *pieces: Header | bytes) -> bytes:
+    """The 256 octets of a message."""
+    head = MAD(
+        mgmt_class=ManagementClass.COM_MGT,
+        class_version=CLASS_VERSION,
+        method=Method.SEND,
+        transaction_id=tid,
+        attribute_id=attribute,
+    )
+    return mad.build(head, *pieces)
+
+
+_ANY_LID = 0xFFFF
+_GUID_OCTETS = 8
+_SHOULD_ROUTE = 2
+"""Hops from which on a packet leaves its subnet."""
+
+_REQUEST_DATA: dict[bool, type[Header]] = {True: REQConsumerData, False: REQPrivateData}
+_SIDR_DATA: dict[bool, type[Header]] = {True: SIDRREQConsumerData, False: SIDRREQPrivateData}
+_ANSWERS: tuple[type[Header], ...] = (REP, REJ, SIDRREP)
+
+
+def _private_octets(table: type[Header]) -> int:
+    return next(row.width // 8 for row in table.rows if row.name == "private_data")
+
+
+_ROOM = {
+    table: _private_octets(table)
+    for table in (*_REQUEST_DATA.values(), *_SIDR_DATA.values(), *_ANSWERS)
+}
+
+
+def room_in(table: type[Header]) -> int:
+    """Octets of private data that a message has."""
+    return _ROOM[table]
+
+
+def room_in_request(*, datagrams: bool, ip_header: bool) -> int:
+    """Octets of private data that a REQ or SIDR_REQ leaves to its owner."""
+    return _ROOM[(_SIDR_DATA if datagrams else _REQUEST_DATA)[ip_header]]
+
+
+def guid_of(device: Device) -> int:
+    """The node GUID that goes with an Ethernet address: its EUI-64. IBA 4.1.1."""
+    mac = device.mac
+    return int.from_bytes(bytes((mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:])), "big")
+
+
+def _padded(table: type[Header], data: bytes) -> bytes:
+    return data.ljust(_ROOM[table], b"\0")
+
+
+def req(conn: Connection, device: Device, settings: CMSettings) -> bytes:
+    """Ask for a connection. IBA 12.6.5."""
+    offer, terms = conn.offer, conn.terms
+    transport = TransportService.UC if conn.uc else TransportService.RC
+    head = REQ(
+        local_comm_id=conn.id,
+        service_prefix=conn.service_id >> 24,
+        service_protocol=conn.service_id >> 16 & 0xFF,
+        service_port=conn.service_id & 0xFFFF,
+        local_ca_guid=guid_of(device),
+        local_qpn=conn.qpn,
+        responder_resources=terms.responder_resources,
+        initiator_depth=terms.initiator_depth,
+        remote_cm_response_timeout=settings.response_timeout,
+        transport_service_type=transport,
+        end_to_end_flow_control=int(offer.flow_control),
+        starting_psn=conn.psn,
+        local_cm_response_timeout=settings.response_timeout,
+        retry_count=offer.retry_count,
+        p_key=device.pkey_at(conn.pkey_index),
+        path_packet_payload_mtu=terms.path_mtu,
+        rnr_retry_count=offer.rnr_retry_count,
+        max_cm_retries=settings.max_cm_retries,
+        srq=int(offer.srq),
+    )
+    table = _REQUEST_DATA[conn.endpoints is not None]
+    path = _path(conn, device, settings)
+    ip = () if conn.endpoints is None else (conn.endpoints.header(),)
+    data = _padded(table, offer.private_data)
+    return of(CMAttribute.REQ, conn.tid, head, path, AlternatePath(), *ip, data)
+
+
+def _path(conn: Connection, device: Device, settings: CMSettings) -> PrimaryPath:
+    """LIDs mean nothing here; those of rdma_cm say whether a router may be between."""
+    handle = conn.path
+    routed = handle.hop_limit >= _SHOULD_ROUTE
+    lid = _ANY_LID if routed else 0
+    return PrimaryPath(
+        local_lid=lid,
+        remote_lid=lid,
+        local_gid=handle.sgid,
+        remote_gid=handle.dgid,
+        flow_label=handle.flow_label,
+        traffic_class=handle.traffic_class,
+        hop_limit=handle.hop_limit,
+        sl=handle.sl,
+        subnet_local=int(not routed),
+        local_ack_timeout=ack_timeout(settings.packet_life, device.profile.local_ca_ack_delay),
+    )
+
+
+def rep(conn: Connection, device: Device) -> bytes:
+    """Accept a connection. IBA 12.6.8."""
+    offer, terms = conn.offer, conn.terms
+    failover = FailoverAccepted.NOT_SUPPORTED if conn.has_alternate else FailoverAccepted.ACCEPTED
+    message = REP(
+        local_comm_id=conn.id,
+        remote_comm_id=conn.peer_id,
+        local_qpn=conn.qpn,
+        starting_psn=conn.psn,
+        responder_resources=terms.responder_resources,
+        initiator_depth=terms.initiator_depth,
+        target_ack_delay=device.profile.local_ca_ack_delay,
+        failover_accepted=failover,
+        end_to_end_flow_control=int(offer.flow_control),
+        rnr_retry_count=offer.rnr_retry_count,
+        srq=int(offer.srq),
+        local_ca_guid=guid_of(device),
+        private_data=_padded(REP, offer.private_data),
+    )
+    return of(CMAttribute.REP, conn.answered, message)
+
+
+def rtu(conn: Connection) -> bytes:
+    """The connection stands. IBA 12.6.9."""
+    return of(CMAttribute.RTU, conn.answered, RTU(conn.id, conn.peer_id))
+
+
+_ABOUT = {
+    CMState.REQ_RCVD: Which.REQ,
+    CMState.MRA_REQ_SENT: Which.REQ,
+    CMState.TIMEWAIT: Which.REQ,
+    CMState.REP_RCVD: Which.REP,
+    CMState.MRA_REP_SENT: Which.REP,
+}
+"""Which message an MRA or a REJ is about: that which came to this state."""
+
+
+def mra(conn: Connection, settings: CMSettings) -> bytes:
+    """The message came, its answer takes time. IBA 12.6.6."""
+    about = _ABOUT.get(conn.state, Which.OTHER)
+    message = MRA(conn.id, conn.peer_id, about, service_timeout=settings.mra_timeout)
+    return of(CMAttribute.MRA, conn.answered, message)
+
+
+def rej(conn: Connection, reason: RejectReason, device: Device, last_words: bytes = b"") -> bytes:
+    """Refuse, or give up; who waited in vain says with its GUID who that is. IBA 12.6.7.2."""
+    late = reason is RejectReason.TIMEOUT
+    about = _ABOUT.get(conn.state, Which.OTHER)
+    guid = guid_of(device).to_bytes(_GUID_OCTETS, "big") if late else b""
+    message = REJ(
+        conn.id,
+        conn.peer_id,
+        about,
+        reject_info_length=len(guid),
+        reason=reason,
+        ari=guid.ljust(72, b"\0"),
+        private_data=_padded(REJ, last_words),
+    )
+    return of(CMAttribute.REJ, conn.answered, message)
+
+
+def rej_of(heard: Heard, reason: RejectReason) -> bytes:
+    """Refuse a REQ or REP that there is no connection for."""
+    mine, peers = heard.ids
+    about = Which.REQ if isinstance(heard.message, REQ) else Which.REP
+    return of(CMAttribute.REJ, heard.tid, REJ(mine, peers, about, reason=reason))
+
+
+def dreq(conn: Connection) -> bytes:
+    """End a connection. IBA 12.6.10."""
+    message = DREQ(conn.id, conn.peer_id, conn.terms.remote_qpn)
+    return of(CMAttribute.DREQ, conn.tid, message)
+
+
+def drep(conn: Connection) -> bytes:
+    """The connection has ended. IBA 12.6.11."""
+    return of(CMAttribute.DREP, conn.answered, DREP(conn.id, conn.peer_id))
+
+
+def drep_of(heard: Heard) -> bytes:
+    """Answer the end of a connection that is forgotten already."""
+    return of(CMAttribute.DREP, heard.tid, DREP(*heard.ids))
+
+
+def sidr_req(conn: Connection, device: Device) -> bytes:
+    """Ask which queue pair serves. IBA 12.11.1."""
+    head = SIDRREQ(conn.id, device.pkey_at(conn.pkey_index), service_id=conn.service_id)
+    table = _SIDR_DATA[conn.endpoints is not None]
+    ip = () if conn.endpoints is None else (conn.endpoints.header(),)
+    data = _padded(table, conn.offer.private_data)
+    return of(CMAttribute.SIDR_REQ, conn.tid, head, *ip, data)
+
+
+def sidr_rep(conn: Connection) -> bytes:
+    """Say which queue pair serves, or that none does. IBA 12.11.2."""
+    serves = conn.sidr_status is SIDRStatus.SUCCESS
+    message = SIDRREP(
+        conn.peer_id,
+        conn.sidr_status,
+        qpn=conn.qpn if serves else 0,
+        service_id=conn.service_id,
+        q_key=conn.offer.qkey if serves else 0,
+        private_data=_padded(SIDRREP, conn.offer.private_data if serves else conn.last_words),
+    )
+    return of(CMAttribute.SIDR_REP, conn.answered, message)
+
+
+def sidr_rep_of(heard: Heard, service: int, status: SIDRStatus) -> bytes:
+    """Refuse a SIDR_REQ that there is no listener for."""
+    message = SIDRREP(heard.ids[1], status, service_id=service)
+    return of(CMAttribute.SIDR_REP, heard.tid, message)

@@ -1,0 +1,433 @@
+"""What each message is to the manager: which connection it is about, or what it is answered with.
+
+Nothing here raises, whatever a peer sends; what is not understood is counted.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib.cm import event
+from rdmawire.ib.cm import messages as compose
+from rdmawire.ib.cm.connection import (
+    Connection,
+    Endpoints,
+    Terms,
+    duration,
+    endpoints_in,
+    has_ip_header,
+)
+from rdmawire.ib.cm.messages import CLASS_VERSION, Heard
+from rdmawire.ib.cm.state_machine import CMState, Input
+from rdmawire.verbs.ah import LAST_PRIORITY, AddressHandle, is_ipv4, is_multicast
+from rdmawire.verbs.enums import QPType
+from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
+from rdmawire.wire.cm_code import Message, RejectReason, SIDRStatus, TransportService
+from rdmawire.wire.cm_request import REQ, SIDRREQ
+from rdmawire.wire.header import Header
+from rdmawire.wire.management import MTU
+
+if TYPE_CHECKING:
+    from rdmawire.ib.cm.machine import Machine
+
+
+_TRANSPORTS = {TransportService.RC: QPType.RC, TransportService.UC: QPType.UC}
+
+
+class Asked(NamedTuple):
+    """A request, and what it says of addresses where its service has the IP header."""
+
+    heard: Heard
+    endpoints: Endpoints | None
+
+    @property
+    def service_id(self) -> int:
+        """What it asks for."""
+        return service_of(self.heard)
+
+
+def service_of(heard: Heard) -> int:
+    """The service id of a request; 0 for what is none."""
+    message = heard.message
+    if isinstance(message, SIDRREQ | REQ):
+        return message.service_id
+    return 0
+
+
+def asked(heard: Heard) -> Asked:
+    """A request with its IP header read."""
+    header = heard.ip_header
+    return Asked(heard, None if header is None else endpoints_in(header))
+
+
+# Why a REQ is refused.
+
+Rule = Callable[["Machine", REQ, Asked], bool]
+
+
+def _other_version(_: "Machine", __: REQ, what: Asked) -> bool:
+    return what.heard.mad.class_version != CLASS_VERSION
+
+
+def _nobody_listens(machine: "Machine", _: REQ, what: Asked) -> bool:
+    return machine.listener(what.service_id, datagrams=False) is None
+
+
+def _other_host(machine: "Machine", _: REQ, what: Asked) -> bool:
+    """The IP header names an address that is none of this port, or no address at all."""
+    return not _is_for(machine, what)
+
+
+def _other_transport(_: "Machine", req: REQ, __: Asked) -> bool:
+    return req.transport_service_type not in _TRANSPORTS
+
+
+def _other_gid(machine: "Machine", _: REQ, what: Asked) -> bool:
+    return what.heard.path.remote_gid not in machine.nic.gids
+
+
+def _other_sender(_: "Machine", __: REQ, what: Asked) -> bool:
+    """The connection would be with somebody else than who asks for it."""
+    local, remote = what.heard.path.local_gid, what.heard.path.remote_gid
+    return local != what.heard.source or is_multicast(local) or is_ipv4(local) != is_ipv4(remote)
+
+
+def _no_hops(_: "Machine", __: REQ, what: Asked) -> bool:
+    return what.heard.path.hop_limit == 0
+
+
+def _other_priority(_: "Machine", __: REQ, what: Asked) -> bool:
+    """RoCE has eight service levels, the priorities of a VLAN tag."""
+    return what.heard.path.sl > LAST_PRIORITY
+
+
+def _other_mtu(machine: "Machine", req: REQ, _: Asked) -> bool:
+    most = machine.nic.device.profile.max_mtu
+    return not MTU.OCTETS_256 <= req.path_packet_payload_mtu <= most
+
+
+def _other_partition(machine: "Machine", req: REQ, _: Asked) -> bool:
+    return machine.nic.device.pkey_index_of(req.p_key) is None
+
+
+def _no_room(machine: "Machine", _: REQ, what: Asked) -> bool:
+    return not machine.has_room_for(what.service_id, what.heard.source, datagrams=False)
+
+
+_R = RejectReason
+
+REFUSALS: tuple[tuple[RejectReason, Rule], ...] = (
+    (_R.INVALID_CLASS_VERSION, _other_version),
+    (_R.INVALID_SERVICE_ID, _nobody_listens),
+    (_R.INVALID_SERVICE_ID, _other_host),
+    (_R.INVALID_TRANSPORT_SERVICE_TYPE, _other_transport),
+    (_R.PRIMARY_REMOTE_GID_REJECTED, _other_gid),
+    (_R.UNSUPPORTED_REQUEST, _other_sender),
+    (_R.INVALID_PRIMARY_HOP_LIMIT, _no_hops),
+    (_R.INVALID_PRIMARY_SL, _other_priority),
+    (_R.INVALID_PATH_MTU, _other_mtu),
+    (_R.UNSUPPORTED_REQUEST, _other_partition),
+    (_R.NO_RESOURCES, _no_room),
+)
+"""What must not hold, in this order. IBA 12.6.7.2."""
+
+
+def refusal(machine: "Machine", req: REQ, what: Asked) -> RejectReason | None:
+    """Why a REQ is refused out of hand, if so."""
+    return next((reason for reason, broken in REFUSALS if broken(machine, req, what)), None)
+
+
+def sidr_refusal(machine: "Machine", what: Asked) -> SIDRStatus | None:
+    """Why a SIDR_REQ is refused out of hand, if so."""
+    if what.heard.mad.class_version != CLASS_VERSION:
+        return SIDRStatus.UNSUPPORTED_VERSION
+    listened = machine.listener(what.service_id, datagrams=True) is not None
+    if not listened or not _is_for(machine, what):
+        return SIDRStatus.UNSUPPORTED_SERVICE_ID
+    if not machine.has_room_for(what.service_id, what.heard.source, datagrams=True):
+        return SIDRStatus.REJECTED
+    return None
+
+
+def _is_for(machine: "Machine", what: Asked) -> bool:
+    if not has_ip_header(what.service_id):
+        return True
+    return what.endpoints is not None and what.endpoints.destination in machine.nic.gids
+
+
+# What becomes of a request that is not.
+
+
+def connection_for(machine: "Machine", req: REQ, what: Asked) -> Connection:
+    """What this side knows of a connection that a peer asked for; the depths are exchanged."""
+    path, profile = what.heard.path, machine.nic.device.profile
+    handle = machine.path_to(what.heard)._replace(
+        hop_limit=path.hop_limit,
+        traffic_class=path.traffic_class,
+        flow_label=path.flow_label,
+        sl=path.sl,
+    )
+    conn = _passive(machine, what, handle)
+    conn.peer_id = req.local_comm_id
+    conn.pkey_index = machine.nic.device.pkey_index_of(req.p_key) or 0
+    conn.uc = req.transport_service_type == TransportService.UC
+    conn.has_alternate = what.heard.has_alternate
+    conn.psn = machine.random.getrandbits(24)
+    conn.terms = Terms(
+        remote_qpn=req.local_qpn,
+        rq_psn=conn.psn,
+        sq_psn=req.starting_psn,
+        path_mtu=req.path_packet_payload_mtu,
+        responder_resources=min(req.initiator_depth, profile.max_qp_rd_atom),
+        initiator_depth=min(req.responder_resources, profile.max_qp_init_rd_atom),
+        timeout=path.local_ack_timeout,
+        retry_count=req.retry_count,
+        rnr_retry_count=req.rnr_retry_count,
+    )
+    conn.period = duration(req.local_cm_response_timeout)
+    conn.max_tries = req.max_cm_retries
+    conn.owner_timeout = max(machine.answer_time, conn.period * (conn.max_tries + 1))
+    conn.timewait = duration(path.local_ack_timeout)
+    conn.state = CMState.REQ_RCVD
+    return conn
+
+
+def look_for(machine: "Machine", req: SIDRREQ, what: Asked) -> Connection:
+    """What this side knows of a peer that looks for a datagram service."""
+    conn = _passive(machine, what, machine.path_to(what.heard))
+    conn.peer_id = req.request_id
+    conn.pkey_index = what.heard.pkey_index
+    conn.datagrams = True
+    conn.timewait = machine.answer_time * (machine.settings.max_cm_retries + 1)
+    conn.owner_timeout = conn.timewait
+    conn.state = CMState.SIDR_REQ_RCVD
+    return conn
+
+
+def _passive(machine: "Machine", what: Asked, path: AddressHandle) -> Connection:
+    conn = machine.new_connection(path, what.service_id)
+    conn.active = False
+    conn.since = machine.now
+    conn.answered = what.heard.tid
+    conn.endpoints = what.endpoints
+    return conn
+
+
+def connect_request(conn: Connection, req: REQ, heard: Heard) -> event.ConnectRequest:
+    """What the owner is told of it."""
+    return event.ConnectRequest(
+        id=conn.id,
+        service_id=conn.service_id,
+        qp_type=_TRANSPORTS[TransportService(req.transport_service_type)],
+        responder_resources=conn.terms.responder_resources,
+        initiator_depth=conn.terms.initiator_depth,
+        retry_count=req.retry_count,
+        rnr_retry_count=req.rnr_retry_count,
+        flow_control=bool(req.end_to_end_flow_control),
+        srq=bool(req.srq),
+        remote_qpn=req.local_qpn,
+        path=conn.path,
+        endpoints=conn.endpoints,
+        private_data=heard.private_data,
+    )
+
+
+def datagram_request(conn: Connection, heard: Heard) -> event.DatagramRequest:
+    """What the owner is told of it."""
+    return event.DatagramRequest(
+        id=conn.id,
+        service_id=conn.service_id,
+        path=conn.path,
+        endpoints=conn.endpoints,
+        private_data=heard.private_data,
+    )
+
+
+class Ignored(Enum):
+    """Why a datagram changed nothing."""
+
+    MALFORMED = "no message of communication management"
+    NO_NEIGHBOUR = "from an address that nobody can send to"
+    VERSION = "of another version of the class"
+    UNSUPPORTED = "a message that is not for here"
+    UNKNOWN = "about a connection that is not there"
+    OUT_OF_STATE = "not expected in the state found"
+
+
+def hear(machine: "Machine", heard: Heard) -> Ignored | None:
+    """Do what a message asks for; say why, if that is nothing."""
+    handler = _HANDLERS.get(type(heard.message), _unsupported)
+    return handler(machine, heard)
+
+
+def _unsupported(_: "Machine", __: Heard) -> Ignored:
+    return Ignored.UNSUPPORTED
+
+
+def _step(machine: "Machine", conn: Connection, what: Input, heard: Heard) -> Ignored | None:
+    if not machine.knows(conn, what):
+        return Ignored.OUT_OF_STATE
+    conn.answered = heard.tid
+    machine.step(conn, what, heard)
+    return None
+
+
+# Requests.
+
+
+def _on_req(machine: "Machine", heard: Heard) -> Ignored | None:
+    req = heard.message
+    assert isinstance(req, REQ)
+    known = machine.registry.requested(heard.source, req.local_comm_id, datagrams=False)
+    if known is not None:
+        return _step(machine, known, Input.REQ, heard)
+    what = asked(heard)
+    reason = refusal(machine, req, what) or _stale(machine, heard, req.local_qpn)
+    if reason is not None:
+        machine.reply(heard, compose.rej_of(heard, reason))
+        return None
+    machine.make_room_for(what.service_id, heard.source, datagrams=False)
+    conn = connection_for(machine, req, what)
+    machine.keep(conn)
+    machine.registry.claim_peer(conn)
+    machine.tell(conn, connect_request(conn, req, heard))
+    return None
+
+
+def _stale(machine: "Machine", heard: Heard, qpn: int) -> RejectReason | None:
+    """A queue pair that is connected here begins anew: the old connection is dead. IBA 12.9.8.3."""
+    old = machine.registry.with_peer(heard.source, qpn)
+    if old is None:
+        return None
+    if machine.knows(old, Input.DISCONNECT):
+        machine.step(old, Input.DISCONNECT)
+    return RejectReason.STALE_CONNECTION
+
+
+def _on_sidr_req(machine: "Machine", heard: Heard) -> Ignored | None:
+    req = heard.message
+    assert isinstance(req, SIDRREQ)
+    known = machine.registry.requested(heard.source, req.request_id, datagrams=True)
+    if known is not None:
+        return _step(machine, known, Input.SIDR_REQ, heard)
+    what = asked(heard)
+    status = sidr_refusal(machine, what)
+    if status is not None:
+        answer = compose.sidr_rep_of(heard, what.service_id, status)
+        machine.reply(heard, answer)
+        return None
+    machine.make_room_for(what.service_id, heard.source, datagrams=True)
+    conn = look_for(machine, req, what)
+    machine.keep(conn)
+    machine.tell(conn, datagram_request(conn, heard))
+    return None
+
+
+# Answers, and whatever else is about a connection.
+
+
+def _on_rep(machine: "Machine", heard: Heard) -> Ignored | None:
+    rep = heard.message
+    assert isinstance(rep, REP)
+    conn = _known(machine, heard)
+    if conn is None or not conn.active:
+        reason = RejectReason.INVALID_COMM_ID
+        machine.reply(heard, compose.rej_of(heard, reason))
+        return Ignored.UNKNOWN
+    if machine.registry.with_peer(heard.source, rep.local_qpn) not in (None, conn):
+        reason = RejectReason.STALE_CONNECTION
+        machine.reply(heard, compose.rej_of(heard, reason))
+        return Ignored.OUT_OF_STATE
+    ignored = _step(machine, conn, Input.REP, heard)
+    if conn.state is CMState.REP_RCVD and not conn.by_hand:
+        _go_on(machine, conn)
+    return ignored
+
+
+def _go_on(machine: "Machine", conn: Connection) -> None:
+    """Let the connection stand, or refuse it where the queue pair cannot do what the peer says."""
+    try:
+        machine.step(conn, Input.ESTABLISH)
+    except VerbsError as error:
+        machine.step(conn, Input.REJECT)
+        machine.tell(conn, event.ConnectError(conn.id, str(error)))
+
+
+def _on_dreq(machine: "Machine", heard: Heard) -> Ignored | None:
+    """The end of a connection that is forgotten is answered too: the first DREP was lost."""
+    dreq = heard.message
+    assert isinstance(dreq, DREQ)
+    conn = _known(machine, heard)
+    if conn is None:
+        machine.reply(heard, compose.drep_of(heard))
+        return Ignored.UNKNOWN
+    if dreq.remote_qpn_eecn != conn.qpn:
+        return Ignored.OUT_OF_STATE
+    return _step(machine, conn, Input.DREQ, heard)
+
+
+def _on_rej(machine: "Machine", heard: Heard) -> Ignored | None:
+    """Who gave up before an answer came knows no id of ours: IBA 12.6.7.2, timeout."""
+    rej = heard.message
+    assert isinstance(rej, REJ)
+    mine, peers = heard.ids
+    conn = _known(machine, heard)
+    if conn is None and not mine:
+        conn = machine.registry.requested(heard.source, peers, datagrams=False)
+    if conn is None:
+        return Ignored.UNKNOWN
+    stale = rej.reason == RejectReason.STALE_CONNECTION
+    return _step(machine, conn, Input.REJ_STALE if stale else Input.REJ, heard)
+
+
+_MRA_OF: dict[int, Input] = {Message.REQ: Input.MRA_OF_REQ, Message.REP: Input.MRA_OF_REP}
+
+_OTHERS: dict[type[Header], Input] = {RTU: Input.RTU, DREP: Input.DREP}
+
+
+def _input_of(message: Header) -> Input | None:
+    """What a message is to the connection that it is about."""
+    if isinstance(message, MRA):
+        return _MRA_OF.get(message.message_mraed)
+    if isinstance(message, SIDRREP):
+        granted = message.status == SIDRStatus.SUCCESS
+        return Input.SIDR_REP if granted else Input.SIDR_REFUSED
+    return _OTHERS.get(type(message))
+
+
+def _on_others(machine: "Machine", heard: Heard) -> Ignored | None:
+    conn, what = _known(machine, heard), _input_of(heard.message)
+    if conn is None:
+        return Ignored.UNKNOWN
+    if what is None:
+        return Ignored.UNSUPPORTED
+    return _step(machine, conn, what, heard)
+
+
+def _known(machine: "Machine", heard: Heard) -> Connection | None:
+    """The connection that a message is about: this side's id, and the peer's GID and id fit."""
+    mine, peers = heard.ids
+    conn = machine.registry.get(mine)
+    if conn is None or conn.remote != heard.source:
+        return None
+    return conn if conn.peer_id in (0, peers) or not peers else None
+
+
+_HANDLERS: dict[type[Header], Callable[["Machine", Heard], Ignored | None]] = {
+    REQ: _on_req,
+    SIDRREQ: _on_sidr_req,
+    REP: _on_rep,
+    DREQ: _on_dreq,
+    REJ: _on_rej,
+    MRA: _on_others,
+    RTU: _on_others,
+    DREP: _on_others,
+    SIDRREP: _on_others,
+}
+
+
+def is_understood(heard: Heard) -> bool:
+    """Whether it is of our version of the class; requests are, as their refusal says why."""
+    requests = isinstance(heard.message, REQ | SIDRREQ)
+    return requests or heard.mad.class_version == CLASS_VERSION

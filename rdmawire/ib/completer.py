@@ -1,0 +1,244 @@
+"""The completer: responses move the send queue on. IBA 9.7.3, 9.7.5, 9.7.6.
+
+A response acknowledges all work before its PSN. If among that is a READ or atomic whose own
+response never came, that was lost: an implied NAK (IBA 9.7.5.1.2), and the queue goes back to it.
+Responses that nobody waits for are dropped.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.errors import MemoryFault, PageFault
+from rdmawire.ib import retransmit
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rx_parser import Arrival, Drop
+from rdmawire.ib.send_queue import Wqe
+from rdmawire.verbs.enums import SUCCESS, QPState, WCStatus
+from rdmawire.verbs.profile import Bug
+from rdmawire.verbs.wr import ATOMIC_SIZE, Answer
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
+from rdmawire.wire.opcode import Opcode, Operation, Part, Service
+
+# Members of enumerations that each response is compared with: looking one up takes 70 ns.
+_ACK, _READ, _ATOMIC = Ack.ACK, Answer.READ, Answer.ATOMIC
+_FIRST_OR_ONLY = (Part.FIRST, Part.ONLY)
+_LAST_OR_ONLY = (Part.LAST, Part.ONLY)
+
+
+def complete(qp: QueuePair, response: Arrival) -> None:
+    """Take one response in."""
+    queue = qp.sq
+    aeth: AETH | None = response.extended[0] if response.extended else None
+    if not serial.in_window(response.psn, queue.unacked_psn, queue.in_flight):
+        _stale(qp, response, aeth)
+    elif aeth is None or aeth.ack == _ACK:
+        _answered(qp, response, aeth)
+    elif aeth.ack in retransmit.REFUSALS and settle(qp, response.psn):
+        retransmit.REFUSALS[aeth.ack](qp, aeth.value)
+    qp.wake()
+
+
+def _stale(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
+    """Take credits from a repeated ACK, or drop a stale response. IBA 9.7.5.1.2, 9.7.7.2.4.
+
+    An unsolicited ACK covers no READ or atomic, so its PSN may be older than that of the last
+    ACK: it counts if it grants more credits than are known.
+    """
+    if Bug.OLD_ACK_BREAKS_READ in qp.device.profile.bugs:
+        _break_off(qp, response)
+    repeated = serial.add(response.psn, 1) == qp.sq.unacked_psn
+    if aeth is not None and (repeated or _tells_more(qp, aeth)):
+        _take_credits(qp, aeth)
+    else:
+        qp.device.drops[Drop.STALE] += 1
+
+
+def _break_off(qp: QueuePair, response: Arrival) -> None:
+    """Note an ACK between the responses to a READ: ``Bug.OLD_ACK_BREAKS_READ``."""
+    wqe = qp.sq.oldest()
+    if wqe is not None and wqe.answered and response.flow.bth.opcode == Opcode.RC_ACKNOWLEDGE:
+        qp.sq.broken = True
+
+
+def _answered(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
+    if aeth is not None:
+        _take_credits(qp, aeth)
+    _TAKERS[response.flow.bth.opcode](qp, response)
+
+
+def _take_credits(qp: QueuePair, aeth: AETH) -> None:
+    """How many messages the peer has receives for. IBA 9.7.7.2."""
+    if aeth.value == NO_CREDITS or aeth.ack != _ACK:
+        qp.credit_limit = None
+    else:
+        qp.credit_limit = serial.add(aeth.msn, CREDITS[aeth.value])
+
+
+def _tells_more(qp: QueuePair, aeth: AETH) -> bool:
+    """Whether an ACK grants more credits than are known; credits are never taken back."""
+    if qp.credit_limit is None or aeth.ack != _ACK or aeth.value == NO_CREDITS:
+        return False
+    return serial.is_before(qp.credit_limit, serial.add(aeth.msn, CREDITS[aeth.value]))
+
+
+def settle(qp: QueuePair, psn: int) -> bool:
+    """All before ``psn`` has arrived; whether that includes every response owed before it.
+
+    If one is missing, the queue goes back to it: an implied NAK.
+    """
+    queue = qp.sq
+    before = queue.unacked_psn
+    _settle_whole(qp, serial.span(before, psn))
+    while (wqe := queue.oldest()) is not None:
+        if wqe.status is not None:
+            queue.finish(wqe, wqe.status)
+        elif not _settled(qp, wqe, psn):
+            break
+        qp.retire()
+    if queue.unacked_psn != before:
+        _moved(qp)
+    if wqe is None or queue.unacked_psn == psn:
+        return True
+    retransmit.implied(qp)
+    return False
+
+
+def _moved(qp: QueuePair) -> None:
+    """An answer moved the queue."""
+    qp.patience.renew()
+    if qp.governor is not None:
+        qp.governor.acknowledged()
+    if qp.state is QPState.SQD:
+        qp.notice_drained()
+
+
+def _settle_whole(qp: QueuePair, packets: int) -> None:
+    """Complete the messages that lie within so many packets: nearly all there is to do.
+
+    What needs more than an ACK, or was sent in part, is left to the caller.
+    """
+    queue = qp.sq
+    sent, done = queue.sent, 0
+    while sent:
+        wqe = sent[0]
+        end = done + wqe.unacked
+        if end > packets or wqe.verb.takes_resource or wqe.status is not None:
+            break
+        done = end
+        sent.popleft()
+        qp.complete_send(wqe, SUCCESS)
+    queue.pass_by(done)
+
+
+def _settled(qp: QueuePair, wqe: Wqe, psn: int) -> bool:
+    """Whether the oldest work is done, all before ``psn`` being acknowledged."""
+    queue = qp.sq
+    ahead = serial.span(queue.unacked_psn, psn)
+    if not ahead or wqe.verb.takes_resource:
+        return False
+    left = wqe.unacked
+    queue.acknowledge(wqe, min(left, ahead))
+    if left <= ahead:
+        queue.finish(wqe, SUCCESS)
+    return left <= ahead
+
+
+def _acknowledged(qp: QueuePair, response: Arrival) -> None:
+    if Bug.ACK_COMPLETES_READ in qp.device.profile.bugs:
+        _complete_unanswered(qp, response)
+    settle(qp, serial.add(response.psn, 1))
+
+
+def _complete_unanswered(qp: QueuePair, response: Arrival) -> None:
+    """Take an ACK for the last response to a READ or atomic: ``Bug.ACK_COMPLETES_READ``."""
+    wqe = qp.sq.oldest() if settle(qp, response.psn) else None
+    if wqe is not None and wqe.verb.takes_resource and wqe.last_psn == response.psn:
+        _place(qp, wqe, 0, b"")
+
+
+def _read_responded(qp: QueuePair, response: Arrival) -> None:
+    wqe = _awaiting(qp, response, _READ)
+    if wqe is None:
+        return
+    if qp.sq.broken and not _begins_anew(qp, wqe, response):
+        return
+    left = wqe.packets - wqe.answered
+    wanted = min(wqe.length - wqe.answered * qp.mtu, qp.mtu) if wqe.places else 0
+    if (left == 1) is not _ends(response) or len(response.payload) != wanted:
+        retransmit.ended(qp, wqe, WCStatus.BAD_RESP_ERR)
+        return
+    _place(qp, wqe, wqe.answered * qp.mtu, response.payload)
+
+
+def _begins_anew(qp: QueuePair, wqe: Wqe, response: Arrival) -> bool:
+    """Whether a response begins a READ or part of it; by a mistake of Linux, others end it."""
+    qp.sq.broken = False
+    if response.flow.shape.part in _FIRST_OR_ONLY:
+        return True
+    retransmit.ended(qp, wqe, SUCCESS)
+    qp.fail()
+    return False
+
+
+def _ends(response: Arrival) -> bool:
+    """Whether a response is the last of a READ.
+
+    A READ that went on where it stopped begins again with a FIRST there; the answer to the READ
+    before it has a MIDDLE at that place, and may still come. Both are as good.
+    """
+    return response.flow.shape.part in _LAST_OR_ONLY
+
+
+def _atomic_responded(qp: QueuePair, response: Arrival) -> None:
+    wqe = _awaiting(qp, response, _ATOMIC)
+    if wqe is None:
+        return
+    original: int = response.extended[1].origremdt
+    _place(qp, wqe, 0, original.to_bytes(ATOMIC_SIZE, "little"))
+
+
+def _awaiting(qp: QueuePair, response: Arrival, answer: Answer) -> Wqe | None:
+    """The work that this response is for, if it is the next one due."""
+    if not settle(qp, response.psn):
+        return None
+    wqe = qp.sq.oldest()
+    if wqe is not None and wqe.verb.answer is not answer:
+        retransmit.ended(qp, wqe, WCStatus.BAD_RESP_ERR)
+        return None
+    return wqe
+
+
+def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
+    """Put a response into local memory; the work is done with its last."""
+    if octets:
+        try:
+            wqe.sink.write(offset, octets)
+        except PageFault as fault:
+            retransmit.discard(qp, fault.ready)
+            return
+        except MemoryFault:
+            retransmit.ended(qp, wqe, WCStatus.LOC_PROT_ERR)
+            return
+    wqe.answered += 1
+    qp.sq.acknowledge(wqe, 1)
+    if wqe.answered == wqe.packets:
+        qp.sq.finish(wqe, SUCCESS)
+        qp.retire()
+    _moved(qp)
+
+
+_Taker = Callable[[QueuePair, Arrival], None]
+_BY_OPERATION: dict[Operation, _Taker] = {
+    Operation.ACKNOWLEDGE: _acknowledged,
+    Operation.ATOMIC_ACKNOWLEDGE: _atomic_responded,
+    Operation.RDMA_READ_RESPONSE_FIRST: _read_responded,
+    Operation.RDMA_READ_RESPONSE_MIDDLE: _read_responded,
+    Operation.RDMA_READ_RESPONSE_LAST: _read_responded,
+    Operation.RDMA_READ_RESPONSE_ONLY: _read_responded,
+}
+_TAKERS = {
+    service << 5 | operation: taker
+    for service in (Service.RC, Service.XRC)
+    for operation, taker in _BY_OPERATION.items()
+}
+"""What each response does, by opcode."""

@@ -1,0 +1,158 @@
+"""DCQCN: CNPs cut the rate, and time and octets without them bring it back.
+
+Y. Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015, section 3; the
+names of the parameters are the paper's. This is the reaction point, at the sender; the
+notification point is :mod:`rdmawire.ib.congestion.notification`, the congestion point a switch.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from rdmawire.bound import PERIOD, Bound, Whole
+from rdmawire.ib.congestion.base import (
+    GIGABIT,
+    MEGABIT,
+    RATE,
+    SHARE,
+    TIMES,
+    check_parameters,
+)
+from rdmawire.memory.argument import check_kind
+
+
+@dataclass(frozen=True, slots=True)
+class DcqcnParameters:
+    """The parameters of the reaction point, with the paper's values (section 5.2).
+
+    The paper gives no value for ``hyper``; this is five additive steps. ``VerbsError`` EINVAL for
+    a value with which no flow could go on, by :data:`BOUNDS`.
+    """
+
+    line_rate: float = 40 * GIGABIT
+    """Bits in a second with which a flow begins, and which it never exceeds."""
+    min_rate: float = 10 * MEGABIT
+    """Bits in a second below which no flow is cut."""
+    g: float = 1 / 256
+    """The weight of a new sign of congestion in alpha."""
+    alpha_timer: int = 55_000
+    """Nanoseconds without a CNP after which alpha goes down (K)."""
+    rate_timer: int = 55_000
+    """Nanoseconds after which the rate goes up (T)."""
+    byte_counter: int = 10_000_000
+    """Octets after which the rate goes up (B)."""
+    fast_recovery: int = 5
+    """Times that the rate is halved towards its target before the target goes up (F)."""
+    additive: float = 40 * MEGABIT
+    """Bits in a second by which the target goes up (R_AI)."""
+    hyper: float = 200 * MEGABIT
+    """Bits in a second by which the target goes up after long without a CNP (R_HAI)."""
+
+    def __post_init__(self) -> None:
+        check_parameters(self, BOUNDS)
+
+    @classmethod
+    def at(cls, line_rate: float) -> Self:
+        """The paper's on such a line, where no flow is cut to more than the line has."""
+        return cls(line_rate=line_rate, min_rate=min(cls().min_rate, line_rate))
+
+
+BOUNDS: Final[dict[str, Bound]] = {
+    "line_rate": RATE,
+    "min_rate": RATE,
+    "g": SHARE,
+    "alpha_timer": PERIOD,
+    "rate_timer": PERIOD,
+    "byte_counter": Whole(1, called="a number of octets"),
+    "fast_recovery": TIMES,
+    "additive": RATE,
+    "hyper": RATE,
+}
+"""What each parameter may be."""
+
+
+class Dcqcn:
+    """The reaction point of one flow.
+
+    ``target`` is the rate to come back to. Until the first CNP the flow has its line rate, and
+    nothing is counted.
+    """
+
+    def __init__(self, parameters: DcqcnParameters | None = None) -> None:
+        self.parameters = DcqcnParameters() if parameters is None else parameters
+        check_kind("parameters", self.parameters, DcqcnParameters)
+        self.rate = self.target = self.parameters.line_rate
+        self._alpha = 1.0
+        self._alpha_since: int | None = None
+        self._rate_due: int | None = None
+        self._octets = self._by_octets = self._by_time = 0
+
+    def notified(self, now: int) -> None:
+        """Equations 1: remember the rate, cut it by alpha, and begin to recover anew."""
+        known = self.parameters
+        alpha = self.alpha(now)
+        self.target = self.rate
+        self.rate = max(self.rate * (1 - alpha / 2), known.min_rate)
+        self._alpha = (1 - known.g) * alpha + known.g
+        self._alpha_since = now
+        self._octets = self._by_octets = self._by_time = 0
+        self._rate_due = now + known.rate_timer
+
+    def alpha(self, now: int) -> float:
+        """The estimate of congestion: equation 2, once for each of alpha's timers since a CNP."""
+        if self._alpha_since is None:
+            return self._alpha
+        times = (now - self._alpha_since) // self.parameters.alpha_timer
+        return self._alpha * _power(1 - self.parameters.g, times)
+
+    def sent(self, octets: int, now: int) -> None:  # noqa: ARG002 - a scheme's
+        """Count octets: each full counter is one step of recovery."""
+        if self._rate_due is None:
+            return
+        self._octets += octets
+        while self._octets >= self.parameters.byte_counter:
+            self._octets -= self.parameters.byte_counter
+            self._by_octets += 1
+            self._increase()
+
+    def acknowledged(self, rtt: int, now: int) -> None:
+        """Round trips mean nothing here."""
+
+    def next_timer(self) -> int | None:
+        """The rate's timer; alpha's only counts, so nobody need be woken for it."""
+        return self._rate_due
+
+    def handle_timer(self, now: int) -> None:
+        """Steps of recovery, as many as are due."""
+        while self._rate_due is not None and self._rate_due <= now:
+            self._rate_due += self.parameters.rate_timer
+            self._by_time += 1
+            self._increase()
+
+    def _increase(self) -> None:
+        """One step: fast recovery, then additive, then hyper increase. Figure 7, equations 3, 4."""
+        known = self.parameters
+        slower = min(self._by_time, self._by_octets)
+        if slower > known.fast_recovery:
+            self.target += known.hyper * (slower - known.fast_recovery)
+        elif max(self._by_time, self._by_octets) > known.fast_recovery:
+            self.target += known.additive
+        self.target = min(self.target, known.line_rate)
+        self.rate = (self.rate + self.target) / 2
+        if self.rate >= known.line_rate * (1 - _RECOVERED):
+            self.rate = self.target = known.line_rate
+            self._rate_due = None
+
+
+_RECOVERED = 1e-3
+"""So near its line rate a flow has it: halving would never get there."""
+
+
+def _power(base: float, times: int) -> float:
+    """``base ** times`` by multiplications alone: those are the same on every machine."""
+    result = 1.0
+    while times:
+        if times & 1:
+            result *= base
+        base *= base
+        times >>= 1
+    return result

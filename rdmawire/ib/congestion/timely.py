@@ -1,0 +1,111 @@
+"""TIMELY: the round trip's gradient moves the rate.
+
+R. Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter, SIGCOMM 2015, section
+4.3, algorithm 1; the names of the parameters are the paper's.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rdmawire.bound import PERIOD, Bound
+from rdmawire.ib.congestion.base import (
+    GIGABIT,
+    MEGABIT,
+    RATE,
+    SHARE,
+    TIMES,
+    check_parameters,
+)
+from rdmawire.memory.argument import check_kind
+
+
+@dataclass(frozen=True, slots=True)
+class TimelyParameters:
+    """The parameters, with the paper's values (section 4.4).
+
+    ``VerbsError`` EINVAL for a value that makes no sense, by :data:`BOUNDS`.
+    """
+
+    line_rate: float = 10 * GIGABIT
+    """Bits in a second with which a flow begins, and which it never exceeds."""
+    min_rate: float = 10 * MEGABIT
+    """Bits in a second below which no flow is cut."""
+    min_rtt: int = 20_000
+    """Nanoseconds of an empty network: what a gradient is measured in."""
+    t_low: int = 50_000
+    """Nanoseconds below which every round trip raises the rate."""
+    t_high: int = 500_000
+    """Nanoseconds above which every round trip cuts it."""
+    alpha: float = 0.875
+    """The weight of the newest difference between round trips."""
+    beta: float = 0.8
+    """How strongly a gradient cuts."""
+    delta: float = 10 * MEGABIT
+    """Bits in a second by which the rate goes up."""
+    hyper_after: int = 5
+    """Round trips in a row without a rise after which it goes up as many times as fast (N)."""
+
+    def __post_init__(self) -> None:
+        check_parameters(self, BOUNDS)
+
+
+BOUNDS: Final[dict[str, Bound]] = {
+    "line_rate": RATE,
+    "min_rate": RATE,
+    "min_rtt": PERIOD,
+    "t_low": PERIOD,
+    "t_high": PERIOD,
+    "alpha": SHARE,
+    "beta": SHARE,
+    "delta": RATE,
+    "hyper_after": TIMES,
+}
+"""What each parameter may be."""
+
+
+class Timely:
+    """One flow. CNPs mean nothing here, nor do octets."""
+
+    def __init__(self, parameters: TimelyParameters | None = None) -> None:
+        self.parameters = TimelyParameters() if parameters is None else parameters
+        check_kind("parameters", self.parameters, TimelyParameters)
+        self.rate = self.parameters.line_rate
+        self._last_rtt: int | None = None
+        self._difference = 0.0
+        self._falling = 0
+
+    def notified(self, now: int) -> None:
+        """A mark says nothing that a round trip does not."""
+
+    def sent(self, octets: int, now: int) -> None:
+        """Octets are not counted."""
+
+    def acknowledged(self, rtt: int, now: int) -> None:  # noqa: ARG002 - a scheme's
+        """Algorithm 1: one step for each round trip."""
+        known = self.parameters
+        last = rtt if self._last_rtt is None else self._last_rtt
+        self._last_rtt = rtt
+        self._difference += known.alpha * (rtt - last - self._difference)
+        gradient = self._difference / known.min_rtt
+        rate = max(self._next_rate(rtt, gradient), known.min_rate)
+        self.rate = min(rate, known.line_rate)
+
+    def _next_rate(self, rtt: int, gradient: float) -> float:
+        known = self.parameters
+        if rtt < known.t_low:
+            return self.rate + known.delta
+        if rtt > known.t_high:
+            return self.rate * (1 - known.beta * (1 - known.t_high / rtt))
+        if gradient > 0:
+            self._falling = 0
+            return self.rate * (1 - known.beta * gradient)
+        self._falling += 1
+        steps = known.hyper_after if self._falling >= known.hyper_after else 1
+        return self.rate + steps * known.delta
+
+    def next_timer(self) -> int | None:
+        """Nothing is ever due."""
+        return None
+
+    def handle_timer(self, now: int) -> None:
+        """Nothing is due."""

@@ -1,0 +1,118 @@
+"""What all queue pairs of one adapter share."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rdmawire.ib.hw_counters import QPCounters
+from rdmawire.ib.rx_parser import Drop
+from rdmawire.identifier import Randomness
+from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
+from rdmawire.memory.space import AddressSpace
+from rdmawire.verbs.async_event import Event
+from rdmawire.verbs.profile import Profile
+from rdmawire.verbs.srq import XRCDomains
+from rdmawire.verbs.timers import Timers
+
+if TYPE_CHECKING:
+    from rdmawire.ib.congestion.pacer import Governor
+    from rdmawire.ib.qp import QueuePair
+    from rdmawire.ib.retransmit_timer import PageWait, Patience
+    from rdmawire.verbs.cq import CompletionQueue
+    from rdmawire.verbs.srq import SharedReceiveQueue
+
+
+DEFAULT_PKEY = 0xFFFF
+"""The default partition, as a full member. IBA 10.9.1.2."""
+INVALID_PKEY = 0
+"""Of no partition: nothing matches it. IBA 10.9.1.1."""
+
+
+FULL_MEMBER = 1 << 15
+"""The membership bit of a P_Key. IBA 10.9.1."""
+GSI_QPN = 1
+"""The queue pair of general services: datagrams about connections and more. IBA 3.9, 13.5.1."""
+
+
+def pkeys_match(own: int, other: int) -> bool:
+    """P_Keys match if their numbers do, and one of them is a full member's. IBA 10.9.3.
+
+    Number 0 is that of an invalid P_Key, which matches none.
+    """
+    number = own % FULL_MEMBER
+    same = number != 0 and other % FULL_MEMBER == number
+    return same and bool((own | other) & FULL_MEMBER)
+
+
+class Device:
+    """Keys, queue pairs by number, what is ready to send, and what waits for its time.
+
+    ``forget_flows`` has every frame looked at anew, since addresses or queue pairs changed.
+    ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
+    time (ns) of what is being done. ``rcv_packets`` and ``rcv_bytes`` count the frames that came
+    while the link was up, ``rcv_raw`` those among them that went to raw packet queue pairs;
+    ``xmit_packets`` and ``xmit_bytes`` those sent, ``xmit_discards`` those lost while the link was
+    down. ``retired`` has the sums of the counters of destroyed queue pairs.
+    """
+
+    def __init__(
+        self,
+        mac: bytes,
+        space: AddressSpace,
+        profile: Profile,
+        clients: Sequence[PeerMemory] = (),
+        random: Randomness | None = None,
+    ) -> None:
+        self.now = 0
+        self.mac = mac
+        self.pkeys = [DEFAULT_PKEY]
+        self.profile = profile
+        self.space = space
+        limits = Limits(
+            profile.max_mr,
+            profile.max_mr_size,
+            profile.max_mw,
+            profile.max_fast_reg_pages,
+            profile.window_type_2,
+            page_fault_ns=profile.page_fault_ns,
+        )
+        self.memory = Registrar(space, limits, clients, initiator=self, random=random)
+        self.keys = self.memory.keys
+        self.qps: dict[int, QueuePair] = {}
+        self.cqs: dict[int, CompletionQueue] = {}
+        self.moderated: dict[int, CompletionQueue] = {}
+        self.srqs: dict[int, SharedReceiveQueue] = {}
+        self.xrcds = XRCDomains()
+        self.events: deque[Event] = deque()
+        self.drops: Counter[Drop] = Counter()
+        self.retired = QPCounters()
+        self.rcv_packets: int = 0
+        self.rcv_bytes: int = 0
+        self.rcv_raw: int = 0
+        self.xmit_packets: int = 0
+        self.xmit_bytes: int = 0
+        self.xmit_discards: int = 0
+        self.link_downed: int = 0
+        self.ready: dict[QueuePair, None] = {}
+        self.timers: Timers[Patience] = Timers()
+        self.governors: Timers[Governor] = Timers()
+        self.page_waits: Timers[PageWait] = Timers()
+        self.forget_flows: Callable[[], None] = _nothing_to_forget
+
+    def pkey_index_of(self, pkey: int) -> int | None:
+        """Index in the port's table of a P_Key that ``pkey`` matches, or ``None``.
+
+        An entry equal to ``pkey`` is preferred.
+        """
+        if pkey in self.pkeys and pkeys_match(pkey, pkey):
+            return self.pkeys.index(pkey)
+        matching = (index for index, own in enumerate(self.pkeys) if pkeys_match(own, pkey))
+        return next(matching, None)
+
+    def pkey_at(self, index: int) -> int:
+        """The P_Key at this place of the port's table; 0, which is invalid, where none was put."""
+        return self.pkeys[index] if index < len(self.pkeys) else INVALID_PKEY
+
+
+def _nothing_to_forget() -> None:
+    """No frame has come yet."""

@@ -1,0 +1,268 @@
+"""What carries packets of a path: VLAN tags, and RoCE or RoCEv2.
+
+An address handle sets it: ``vlan`` and ``sl`` make the tag (RoCE maps a service level to the
+priority code point; IEEE 802.1Q, 6.9.3), ``gid_type`` the network header. What it sets holds for
+all packets of its queue pair, requests and responses, as an adapter's address vector does (Linux
+takes the VLAN from the port's GID, the priority from the service level). Where it sets nothing,
+requests have no tag and are RoCEv2, and responses are sent as the request came.
+"""
+
+from collections.abc import Iterable, Sequence
+from errno import EINVAL
+from typing import Final, NamedTuple
+
+from rdmawire.errors import VerbsError, WireError
+from rdmawire.memory.argument import as_bytes, check_kind
+from rdmawire.verbs.ah import MAPPED_IPV4, AddressHandle, GIDType, is_ipv4, is_multicast
+from rdmawire.verbs.enums import NetworkType, WCFlags, WCStatus, WorkCompletion
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import GRH
+from rdmawire.wire.inet import (
+    ECN,
+    ROCE_PORT,
+    UDP,
+    VLAN,
+    Ethernet,
+    EtherType,
+    IPProtocol,
+    IPv4,
+    IPv6,
+    ServiceVLAN,
+)
+from rdmawire.wire.layout import Piece
+
+PRIORITY_TAG: Final = 0
+"""The VLAN identifier of a tag that has a priority alone. IEEE 802.1Q, 9.6."""
+
+
+class Tag(NamedTuple):
+    """A VLAN tag: the EtherType that announces it, and the header, of ``type`` 0 here."""
+
+    ethertype: int
+    header: VLAN | ServiceVLAN
+
+
+class Encapsulation(NamedTuple):
+    """The tags before the network header, outermost first, and which that is."""
+
+    tags: tuple[Tag, ...] = ()
+    gid_type: GIDType = GIDType.ROCE_V2
+
+
+PLAIN: Final = Encapsulation()
+"""No tag, RoCEv2."""
+
+
+def encapsulation_for(handle: AddressHandle, request: Encapsulation = PLAIN) -> Encapsulation:
+    """The encapsulation of a path; what the handle does not set is taken from ``request``."""
+    gid_type = request.gid_type if handle.gid_type is None else GIDType(handle.gid_type)
+    return Encapsulation(_tags_for(handle) or request.tags, gid_type)
+
+
+def _tags_for(handle: AddressHandle) -> tuple[Tag, ...]:
+    if handle.vlan is None and not handle.sl:
+        return ()
+    vlan = PRIORITY_TAG if handle.vlan is None else handle.vlan
+    return (Tag(EtherType.VLAN, VLAN(priority=handle.sl, id=vlan)),)
+
+
+def encapsulation_of(headers: tuple[Piece, ...]) -> Encapsulation:
+    """The encapsulation of a packet with these headers before its BTH."""
+    tags = []
+    ethertype = 0
+    for header in headers:
+        if isinstance(header, VLAN | ServiceVLAN):
+            tags.append(Tag(ethertype, header.replace(type=0)))
+        if isinstance(header, Ethernet | VLAN | ServiceVLAN):
+            ethertype = header.type
+    grh = any(isinstance(header, GRH) for header in headers)
+    if not tags and not grh:
+        return PLAIN
+    return Encapsulation(tuple(tags), GIDType.ROCE_V1 if grh else GIDType.ROCE_V2)
+
+
+_NETWORKS: dict[type[Piece], NetworkType] = {
+    GRH: NetworkType.ROCE_V1,
+    IPv4: NetworkType.IPV4,
+    IPv6: NetworkType.IPV6,
+}
+
+
+def origin_of(
+    headers: tuple[Piece, ...],
+) -> tuple[int, int, int, int | None, bytes, NetworkType]:
+    """Fields of a datagram's completion, from ``slid`` to ``network_hdr_type``.
+
+    ``headers`` stand before its BTH. Of several tags the innermost counts.
+    """
+    sl, vlan, smac, network = 0, None, b"", NetworkType.IB
+    for header in headers:
+        if isinstance(header, Ethernet):
+            smac = header.src
+        elif isinstance(header, VLAN | ServiceVLAN):
+            sl, vlan = header.priority, header.id
+        else:
+            network = _NETWORKS.get(type(header), network)
+    return 0, sl, 0, vlan, smac, network
+
+
+def link_headers(dst: bytes, src: bytes, tags: Iterable[Tag], ethertype: int) -> tuple[Header, ...]:
+    """Ethernet from ``src`` to ``dst`` (six bytes each), with tags before this EtherType."""
+    headers: list[Header] = []
+    for tag in reversed(tuple(tags)):
+        headers.insert(0, tag.header.replace(type=ethertype))
+        ethertype = tag.ethertype
+    return Ethernet(dst, src, ethertype), *headers
+
+
+def headers_to(
+    handle: AddressHandle, mac: bytes, port: int, encapsulation: Encapsulation | None = None
+) -> tuple[Header, ...]:
+    """What stands before the BTH of a path: Ethernet, tags, and a GRH, or IP and UDP.
+
+    ``mac`` (six bytes) is the sender's, ``port`` its UDP port. IP is of the version that the GIDs
+    have. The encapsulation is the path's own where none is given. IPv4's identification stays
+    zero: a packet that is never fragmented needs none (RFC 6864, 4.1).
+    """
+    found = encapsulation_for(handle) if encapsulation is None else encapsulation
+    ethertype, *network = _network(handle, port, found.gid_type)
+    return *link_headers(handle.dmac, mac, found.tags, ethertype), *network
+
+
+def _network(
+    handle: AddressHandle, port: int, gid_type: GIDType
+) -> tuple[EtherType, Header] | tuple[EtherType, Header, Header]:
+    """The EtherType of a network header, that header, and UDP where it belongs to it."""
+    if gid_type is GIDType.ROCE_V1:
+        return EtherType.ROCE, _grh(handle)
+    udp = UDP(srcport=port, dstport=ROCE_PORT)
+    if is_ipv4(handle.dgid):
+        return EtherType.IPV4, _ipv4(handle), udp
+    return EtherType.IPV6, _ipv6(handle), udp
+
+
+def _grh(handle: AddressHandle) -> GRH:
+    return GRH(
+        tclass=handle.traffic_class,
+        flowlabel=handle.flow_label,
+        hoplmt=handle.hop_limit,
+        sgid=handle.sgid,
+        dgid=handle.dgid,
+    )
+
+
+def _ipv4(handle: AddressHandle) -> IPv4:
+    return IPv4(
+        dscp=handle.traffic_class >> 2,
+        ecn=handle.traffic_class & 3,
+        df=1,
+        ttl=handle.hop_limit,
+        protocol=IPProtocol.UDP,
+        src=handle.sgid[len(MAPPED_IPV4) :],
+        dst=handle.dgid[len(MAPPED_IPV4) :],
+    )
+
+
+def _ipv6(handle: AddressHandle) -> IPv6:
+    return IPv6(
+        dscp=handle.traffic_class >> 2,
+        ecn=handle.traffic_class & 3,
+        flow=handle.flow_label,
+        next_header=IPProtocol.UDP,
+        hop_limit=handle.hop_limit,
+        src=handle.sgid,
+        dst=handle.dgid,
+    )
+
+
+def gids_of(headers: tuple[Piece, ...]) -> tuple[bytes, bytes]:
+    """The GIDs that a packet came from and goes to."""
+    for piece in headers:
+        if isinstance(piece, IPv4):
+            return MAPPED_IPV4 + piece.src, MAPPED_IPV4 + piece.dst
+        if isinstance(piece, IPv6):
+            return piece.src, piece.dst
+        if isinstance(piece, GRH):
+            return piece.sgid, piece.dgid
+    return b"", b""
+
+
+_HEADERS: Final[dict[NetworkType, type[GRH] | type[IPv4] | type[IPv6]]] = {
+    NetworkType.ROCE_V1: GRH,
+    NetworkType.IPV4: IPv4,
+    NetworkType.IPV6: IPv6,
+}
+
+
+def init_ah_from_wc(wc: WorkCompletion, grh: bytes, gids: Sequence[bytes]) -> AddressHandle:
+    """The path back to the sender of a datagram, in the datagram's encapsulation.
+
+    ``wc`` is the completion of its receive, ``grh`` the first 40 bytes of the receive's memory,
+    ``gids`` the port's table. VLAN, service level, traffic class, flow label, hop limit and type of
+    the GID are those of the datagram; the ECN mark Congestion Experienced is not copied. For a
+    datagram to a multicast group the source is the first GID of the same IP version. ``VerbsError``
+    EINVAL if ``wc`` is no completion of a datagram, or the port no longer has the GID.
+    """
+    back = way_back(wc, grh)
+    return back._replace(sgid=_own_gid(back.sgid, gids))
+
+
+def way_back(wc: WorkCompletion, grh: bytes) -> AddressHandle:
+    """As :func:`init_ah_from_wc`, but ``sgid`` is the datagram's destination, a group as well."""
+    check_kind("wc", wc, WorkCompletion)
+    if wc.status != WCStatus.SUCCESS or not wc.wc_flags & WCFlags.GRH:
+        raise VerbsError("the completion is not of a datagram that was received", EINVAL)
+    header = _network_header(wc, as_bytes("grh", grh))
+    source, destination = gids_of((header,))
+    hop_limit, traffic_class, flow_label = _route(header)
+    return AddressHandle(
+        wc.smac,
+        source,
+        destination,
+        hop_limit=hop_limit,
+        traffic_class=traffic_class - (traffic_class & 3 == ECN.CE),
+        flow_label=flow_label,
+        sl=wc.sl,
+        vlan=wc.vlan_id,
+        gid_type=GIDType.ROCE_V1 if isinstance(header, GRH) else GIDType.ROCE_V2,
+    )
+
+
+def _network_header(wc: WorkCompletion, grh: bytes) -> GRH | IPv4 | IPv6:
+    """The header at the end of the forty bytes. IBA A17.4.4."""
+    kind = _HEADERS.get(wc.network_hdr_type)
+    if kind is None:
+        raise VerbsError("the completion is not of a datagram that was received", EINVAL)
+    if len(grh) != GRH.SIZE:
+        raise VerbsError(f"grh of {len(grh)} bytes: the first {GRH.SIZE} are needed", EINVAL)
+    try:
+        return kind.parse(grh, GRH.SIZE - kind.SIZE)
+    except WireError as error:
+        raise VerbsError(f"grh: {error}", EINVAL) from error
+
+
+def _route(header: GRH | IPv4 | IPv6) -> tuple[int, int, int]:
+    """Hop limit, traffic class and flow label."""
+    if isinstance(header, GRH):
+        return header.hoplmt, header.tclass, header.flowlabel
+    if isinstance(header, IPv6):
+        return header.hop_limit, header.dscp << 2 | header.ecn, header.flow
+    return header.ttl, header.dscp << 2 | header.ecn, 0
+
+
+def _own_gid(destination: bytes, gids: Sequence[bytes]) -> bytes:
+    if destination in gids:
+        return destination
+    if is_multicast(destination):
+        for gid in gids:
+            if is_ipv4(gid) == is_ipv4(destination):
+                return gid
+    raise VerbsError(f"the port has no GID {destination.hex(':', 2)}", EINVAL)
+
+
+def grh_of(headers: tuple[Piece, ...]) -> bytes:
+    """Forty octets, from the headers that stood before the BTH."""
+    for piece in headers:
+        if isinstance(piece, Header) and isinstance(piece, GRH | IPv4 | IPv6):
+            return piece.build().rjust(GRH.SIZE, b"\0")
+    return bytes(GRH.SIZE)

@@ -1,0 +1,360 @@
+"""The software RNIC: frames in, frames out, and nothing of its own but what it was told.
+
+No clock, no randomness, no sockets: time is an argument (ns), and frames are octets. Whatever the
+octets, ``receive`` ends in a memory access, an answer, a state or a counter, never in an exception.
+"""
+
+from collections.abc import Callable, Sequence
+from threading import get_ident
+
+from isal.isal_zlib import crc32
+
+from rdmawire.errors import MemoryFault
+from rdmawire.ib.completer import complete
+from rdmawire.ib.encapsulation import Encapsulation, gids_of
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.read_snapshot import keep
+from rdmawire.ib.responder import CONGESTION, MALFORMED, ROLES, respond
+from rdmawire.ib.responder_state import Incoming
+from rdmawire.ib.retransmit import heard, paged_in, timed_out
+from rdmawire.ib.rules import Role
+from rdmawire.ib.rx_parser import Arrival, Drop, Flow
+from rdmawire.ib.scheduler import transmit
+from rdmawire.ib.tx_template import pack_word
+from rdmawire.ib.verbs import Verbs
+from rdmawire.memory.argument import as_bytes, check_kind, check_time
+from rdmawire.verbs.async_event import CommunicationEstablished, Event
+from rdmawire.verbs.engine import in_use, one_thread_at_a_time
+from rdmawire.verbs.enums import QPState
+from rdmawire.verbs.multicast import MULTICAST_QPN
+from rdmawire.wire import psn as serial
+from rdmawire.wire.icrc import RESIDUE
+from rdmawire.wire.opcode import Opcode, operation_of
+
+
+def refused(qp: QueuePair, flow: Flow) -> Drop | None:
+    """Why packets of this flow are not for the queue pair, if so."""
+    return next((reason for reason, broken in _RULES if broken(qp, flow)), None)
+
+
+def _other_service(qp: QueuePair, flow: Flow) -> bool:
+    """The opcode's service is another, or it has no such packets in this direction."""
+    if flow.bth.opcode == Opcode.CNP:
+        return not qp.service.connected
+    if flow.shape.service is not qp.service.wire:
+        return True
+    if flow.shape.response:
+        return not (qp.service.reliable and qp.service.sends)
+    return flow.bth.opcode not in ROLES[qp.type] and not flow.malformed
+
+
+def _not_answered(qp: QueuePair, flow: Flow) -> bool:
+    """A request that the device does not support, or drops as malformed. IBA 9.7.4.1."""
+    answers = ROLES[qp.type] and qp.device.profile.naks_malformed_requests
+    if flow.malformed:
+        return not answers
+    unsupported = qp.device.profile.unsupported
+    return bool(unsupported) and operation_of(flow.bth.opcode) in unsupported
+
+
+def _other_partition(qp: QueuePair, flow: Flow) -> bool:
+    """The P_Key matches none of the queue pair's. IBA 10.9.3, 10.9.4."""
+    return qp.pkey_index_of(flow.bth.pkey) is None
+
+
+def _other_peer(qp: QueuePair, flow: Flow) -> bool:
+    """A connected queue pair hears its peer alone, on either path. IBA 9.6.1.2.3."""
+    if not qp.service.connected:
+        return False
+    source, destination = gids_of(flow.headers)
+    return (destination, source) not in qp.ways_to_peer
+
+
+_RULES: tuple[tuple[Drop, Callable[[QueuePair, Flow], bool]], ...] = (
+    (Drop.QP_TYPE, _other_service),
+    (Drop.MALFORMED, _not_answered),
+    (Drop.PKEY, _other_partition),
+    (Drop.PEER, _other_peer),
+)
+"""What must not hold, in the standard's order."""
+
+
+def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
+    """How many frames from ``start`` on were taken in; the first is known to be of this flow."""
+    if len(flow.ways) != 1:
+        return 0
+    qp, role = flow.ways[0]
+    if role is None or role.begins or role.ends or not _ready(qp, flow):
+        return 0
+    incoming = qp.inbound.incoming
+    if incoming.family is not role.family:
+        return 0
+    taken = _place(flow, frames, start, incoming, qp)
+    if taken:
+        qp.inbound.epsn = serial.add(qp.inbound.epsn, taken)
+        qp.inbound.refused = False
+    return taken
+
+
+def _ready(qp: QueuePair, flow: Flow) -> bool:
+    """Whether packets of this flow are taken now, and are full.
+
+    Headers that are to be read are to be checked: XRC's packets name their queue one by one.
+    """
+    read, _, payload, pad, _, _ = flow.layout
+    full = read is None and pad - payload == qp.mtu
+    return qp.takes_packets and full and not qp.migrating
+
+
+def _place(
+    flow: Flow, frames: Sequence[bytes], start: int, incoming: Incoming, qp: QueuePair
+) -> int:
+    """Write payloads while frames go on as expected; how many did."""
+    _, word, payload, pad, end, crc = flow.layout
+    head, length = frames[start][:word], pad - payload
+    first, last = payload - word, pad - word
+    fits = min((incoming.limit - incoming.placed) // length, len(frames) - start)
+    write, offset = incoming.sink.write, incoming.placed
+    if qp.inbound.reads:
+        keep(qp, incoming.sink, offset, fits * length)
+    taken = 0
+    for psn in serial.numbers(qp.inbound.epsn, fits):
+        frame = frames[start + taken]
+        if frame.__class__ is not bytes or len(frame) != end:
+            break  # taken in alone, what is no octets is refused
+        rest = memoryview(frame)[word:]
+        if frame[:payload] != head + pack_word(psn) or crc32(rest, crc) != RESIDUE:
+            break
+        try:
+            write(offset, rest[first:last])
+        except MemoryFault:
+            break  # taken in alone, the packet meets it again, and all that follows from it
+        offset += length
+        taken += 1
+    incoming.placed = offset
+    return taken
+
+
+Way = tuple[QueuePair, Role | None]
+"""A queue pair that takes a packet: by this row as a request, as a response where there is none."""
+
+GROUP_BIT = 1
+"""Of the first octet of an Ethernet address: for several stations. IEEE 802, 8.2."""
+
+BURST = 64
+"""Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
+
+
+@one_thread_at_a_time("receive")
+class Nic(Verbs):
+    """One port of an adapter. Raises ``VerbsError`` EBUSY in a second thread inside it."""
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """Take in one Ethernet frame, without its FCS."""
+        if now.__class__ is not int or frame.__class__ is not bytes:
+            check_time(now)
+            frame = as_bytes("frame", frame)
+        thread = get_ident()  # first: behind a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
+            raise in_use(self)
+        try:
+            device = self.device
+            device.now = now
+            if self._up:
+                device.rcv_packets += 1
+                device.rcv_bytes += len(frame)
+                arrival = self._unsealer.unseal(frame)
+                if arrival is not None:
+                    self._take_in(arrival)
+            else:
+                self.drops[Drop.PORT_DOWN] += 1
+        finally:
+            self._thread = outer
+
+    def _take_in(self, arrival: Arrival) -> None:
+        flow = arrival.flow
+        for qp, role in flow.ways or self._find_ways(flow):
+            if not qp.takes_packets:
+                self._turned_away(qp, role)
+                continue
+            if flow.special or qp.watches:
+                self._look_at(qp, role, flow)
+            if role is None:
+                complete(qp, arrival)
+            else:
+                respond(qp, role, arrival)
+
+    def _look_at(self, qp: QueuePair, role: Role | None, flow: Flow) -> None:
+        """Use what a packet says before its transport headers, and that it came at all."""
+        if qp.migrating:
+            heard(qp, flow)
+        if flow.marked:
+            _marked(qp)
+        encapsulation = flow.encapsulation
+        unknown = qp.state is QPState.RTR or encapsulation is not qp.request_encapsulation
+        if role is not None and unknown:
+            self._hear_peer(qp, encapsulation)
+
+    def _turned_away(self, qp: QueuePair, role: Role | None) -> None:
+        """Drop a packet that the queue pair does not accept in its state."""
+        self.device.drops[Drop.QP_STATE] += 1
+        if role is not None and role is not CONGESTION:
+            qp.flush_late()
+
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+        """Take in frames that came one behind the other; runs of middle packets cost less.
+
+        ``VerbsError`` for the first that is no octets; those before it are taken in.
+        """
+        if now.__class__ is not int or frames.__class__ is not list:
+            check_time(now)
+            check_kind("frames", frames, Sequence)
+        device = self.device
+        device.now = now
+        if not self._up:
+            self.drops[Drop.PORT_DOWN] += len(frames)
+            return
+        flow_of, unseal = self._unsealer.flow_of, self._unsealer.unseal
+        index, end, octets = 0, len(frames), 0
+        try:
+            while index < end:
+                frame = frames[index]
+                if frame.__class__ is not bytes:
+                    frame = as_bytes("frame", frame)
+                flow = flow_of(frame)
+                taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
+                if taken:
+                    index += taken
+                    octets += taken * len(frame)  # the frames of a run have one length
+                    continue
+                arrival = None if flow is None else unseal(frame, flow)
+                if arrival is not None:
+                    self._take_in(arrival)
+                index += 1
+                octets += len(frame)
+        finally:
+            device.rcv_packets += index
+            device.rcv_bytes += octets
+
+    def transmit(self, now: int, most: int = BURST) -> list[bytes]:
+        """The next frames to send, ``most`` of them at most; none when nothing is ready.
+
+        While the port's link is down they are lost here.
+        """
+        if now.__class__ is not int or most.__class__ is not int:
+            check_time(now)
+            check_kind("most", most, int)
+        device = self.device
+        device.now = now
+        frames: list[bytes] = []
+        ready = device.ready
+        while ready and len(frames) < most:
+            qp = next(iter(ready))
+            del ready[qp]
+            if qp.governor is None:
+                transmit(qp, frames, most)
+            else:
+                qp.governor.transmit(frames, most)
+            if len(frames) >= most:
+                ready[qp] = None
+        if self.groups:
+            self._hear_own(frames)
+        if not self._up:
+            device.xmit_discards += len(frames)
+            return []
+        device.xmit_packets += len(frames)
+        device.xmit_bytes += sum(map(len, frames))
+        return frames
+
+    def _hear_own(self, frames: list[bytes]) -> None:
+        """What goes to a group goes to its members here, too. IBA 10.5.2."""
+        for frame in frames:
+            if frame and frame[0] & GROUP_BIT:
+                self.receive(frame, self.device.now)
+
+    @property
+    def sends_more(self) -> bool:
+        """Whether ``transmit`` may have more frames, before anything else happens."""
+        return bool(self.device.ready)
+
+    def next_timer(self) -> int | None:
+        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        device = self.device
+        soonest = device.timers.next()
+        paced = device.governors.next()
+        if soonest is None or (paced is not None and paced < soonest):
+            soonest = paced
+        if not (device.moderated or device.page_waits):
+            return soonest
+        moderated = (cq.next_timer() for cq in device.moderated.values())
+        times = (soonest, device.page_waits.next(), *moderated)
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due: retries, ends of RNR and page waits, paced frames, moderated events."""
+        check_time(now)
+        self.device.now = now
+        for patience in self.device.timers.due(now):
+            timed_out(patience.qp)
+        for page_wait in self.device.page_waits.due(now):
+            paged_in(page_wait.qp)
+        for governor in self.device.governors.due(now):
+            governor.due(now)
+        for cq in self.device.moderated.values():
+            if (time := cq.next_timer()) is not None and time <= now:
+                cq.handle_timer(now)
+
+    def next_event(self) -> Event | None:
+        """The oldest event that nobody took yet."""
+        events = self.device.events
+        return events.popleft() if events else None
+
+    def _hear_peer(self, qp: QueuePair, encapsulation: Encapsulation) -> None:
+        """Note a request in RTR (IBA 11.6.3.1), or one in another encapsulation."""
+        qp.answer_in(encapsulation)
+        if qp.state is QPState.RTR and not qp.established:
+            qp.established = True
+            self.device.events.append(CommunicationEstablished(qp.number))
+
+    def _find_ways(self, flow: Flow) -> tuple[Way, ...]:
+        """The queue pairs that packets of this flow go to, each with the row of its responder."""
+        ways = []
+        for qp in self._addressed(flow):
+            reason = refused(qp, flow)
+            if reason is None:
+                ways.append((qp, _role(qp, flow)))
+            else:
+                self.device.drops[reason] += 1
+        flow.ways = tuple(ways)
+        return flow.ways
+
+    def _addressed(self, flow: Flow) -> list[QueuePair]:
+        """The queue pairs that a packet is for. IBA 9.6.1.1."""
+        qps = self.device.qps
+        qpn = flow.bth.destqp
+        if qpn != MULTICAST_QPN:
+            numbers: tuple[int, ...] = (qpn,) if qpn in qps else ()
+        else:
+            numbers = self.groups.members(gids_of(flow.headers)[1])
+        if not numbers:
+            self.device.drops[Drop.NO_QP] += 1
+        return [qps[number] for number in numbers]
+
+
+def _role(qp: QueuePair, flow: Flow) -> Role | None:
+    """The row of the responder that a packet is for; ``None`` where it is a response."""
+    if flow.bth.opcode == Opcode.CNP:
+        return CONGESTION
+    if flow.malformed:
+        return MALFORMED
+    return ROLES[qp.type].get(flow.bth.opcode)
+
+
+def _marked(qp: QueuePair) -> None:
+    """Count a packet marked Congestion Experienced, and have a CNP sent."""
+    qp.counters.np_ecn_marked_roce_packets += 1
+    if qp.notifier is not None:
+        qp.notifier.marked(qp)

@@ -1,0 +1,320 @@
+"""What requests do once they are checked: memory is written, receives complete, answers are owed.
+
+The last steps of a request. Each moves the expected PSN when its work is done, never before, so
+that a request that failed is the one expected still.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.errors import MemoryFault, PageFault
+from rdmawire.ib.checks import access_fault
+from rdmawire.ib.encapsulation import grh_of
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.read_snapshot import keep, keep_all
+from rdmawire.ib.responder_state import (
+    NO_MESSAGE,
+    NO_RECEIVE,
+    AtomicResponse,
+    Incoming,
+    ReadResponse,
+    Resource,
+)
+from rdmawire.ib.rules import Role
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.service import Fault
+from rdmawire.memory import fast
+from rdmawire.memory.access import LOCAL_WRITE, REMOTE_READ
+from rdmawire.memory.grant import KeyFault
+from rdmawire.verbs.enums import SUCCESS, WCFlags, WorkCompletion
+from rdmawire.verbs.sge import NOTHING, Gather, Piece, gather, scatter
+from rdmawire.verbs.wr import ATOMIC_SIZE
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import Selectivity
+from rdmawire.wire.psn import MODULUS
+
+_new = tuple.__new__
+
+
+def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """A SEND goes where its receive says."""
+    inbound = qp.inbound
+    sink = gather(qp.device.keys, qp.recv_pd, inbound.recv.sges, LOCAL_WRITE)
+    if isinstance(sink, KeyFault):
+        return Fault.LOCAL
+    inbound.incoming = Incoming(role.family, sink, sink.length)
+    return None
+
+
+def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+    """A WRITE goes where its key allows."""
+    qp.counters.rx_write_requests += 1
+    target = qp.inbound.target
+    qp.inbound.incoming = Incoming(role.family, target, target.length)
+    return None
+
+
+def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """A SEND of one packet goes where its receive says."""
+    if qp.inbound.reads:
+        _keep_under_receive(qp, len(request.payload))
+    try:
+        placed = scatter(qp.device.keys, qp.recv_pd, qp.inbound.recv.sges, request.payload)
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.LOCAL)
+    if placed is True:
+        return None
+    return Fault.TOO_LONG if placed is False else Fault.LOCAL
+
+
+def _keep_under_receive(qp: QueuePair, length: int) -> None:
+    """Keep for pending READs the ``length`` bytes of the receive in use that a SEND overwrites."""
+    sink = gather(qp.device.keys, qp.recv_pd, qp.inbound.recv.sges, LOCAL_WRITE)
+    if not isinstance(sink, KeyFault):
+        keep(qp, sink, 0, min(length, sink.length))
+
+
+def place(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """Write the payload to memory."""
+    incoming = qp.inbound.incoming
+    payload = request.payload
+    if payload:
+        if qp.inbound.reads:
+            keep(qp, incoming.sink, incoming.placed, len(payload))
+        try:
+            incoming.sink.write(incoming.placed, payload)
+        except MemoryFault as fault:
+            return _unless_paged(fault, _sink_fault(qp, role, incoming.sink))
+        incoming.placed += len(payload)
+    return None
+
+
+def _unless_paged(error: MemoryFault, fault: Fault) -> Fault:
+    """``fault``, or ``PAGE_FAULT`` if ``error`` says that the pages come later."""
+    return Fault.PAGE_FAULT if isinstance(error, PageFault) else fault
+
+
+def _sink_fault(qp: QueuePair, role: Role, sink: Piece | Gather) -> Fault:
+    """The fault of a write: of the peer's R_Key for a WRITE, else of the receive's own L_Keys."""
+    if role.access and isinstance(sink, Piece):
+        return access_fault(qp, sink, role.access)
+    return Fault.LOCAL
+
+
+def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """Expect the next packet; AckReq counts only on services that acknowledge."""
+    inbound = qp.inbound
+    inbound.epsn = (inbound.epsn + 1) % MODULUS
+    inbound.refused = False
+    if request.ackreq & qp.ackreq:
+        inbound.ack_due = True
+        qp.device.ready[qp] = None
+    return None
+
+
+def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The peer takes a key of ours back. IBA 9.4.1.1.1."""
+    rkey: int = request.extended[role.ieth].rkey
+    grant = qp.device.keys.find(rkey)
+    if qp.inbound.reads and grant is not None:
+        keep_all(qp, grant)
+    fault = fast.invalidate(qp.device.keys, rkey, qp.pd, qp.number)
+    return None if fault is None else Fault.INVALIDATE
+
+
+def finish_whole(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A SEND of one packet is done: its receive completes."""
+    qp.inbound.msn = (qp.inbound.msn + 1) % MODULUS
+    if not _receipt(qp, role, request, len(request.payload)):
+        return None
+    return advance(qp, role, request)
+
+
+def finish(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The message is whole: its receive completes, if it takes one."""
+    inbound = qp.inbound
+    inbound.msn = serial.add(inbound.msn, 1)
+    if role.receipt is not None and not _receipt(qp, role, request, inbound.incoming.placed):
+        return None
+    inbound.incoming = NO_MESSAGE
+    return advance(qp, role, request)
+
+
+def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
+    """Complete the receive in use, with ``length`` octets in it.
+
+    ``False`` where the CQ is full: the completion is lost, and the queue pair has failed, so that
+    nobody may be told that the message arrived.
+    """
+    inbound = qp.inbound
+    wr_id = inbound.recv.wr_id
+    inbound.recv = NO_RECEIVE
+    from_headers: tuple[object, ...]
+    if role.plain:
+        from_headers = (0, 0, qp.number, qp.dest_qp, qp.receive_flags, *_NO_DATAGRAM)
+    else:
+        from_headers = _from_headers(qp, role, request)
+    head = (wr_id, SUCCESS, role.receipt, 0, length)
+    done = _new(WorkCompletion, head + from_headers)
+    kept = qp.report_receive(done, request.flow.solicited)
+    qp.counters.rdma_recvs += kept
+    return kept
+
+
+_NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
+
+
+def _from_headers(qp: QueuePair, role: Role, request: Arrival) -> tuple[object, ...]:
+    """The fields of a completion from ``imm_data`` on, with what the packet's headers say."""
+    imm = inv = 0
+    flags = qp.receive_flags
+    if role.immdt >= 0:
+        imm = request.extended[role.immdt].immdt
+        flags |= _WITH_IMM
+    elif role.ieth >= 0:
+        inv = request.extended[role.ieth].rkey
+        flags |= _WITH_INV
+    if role.deth < 0:
+        return (imm, inv, qp.number, qp.dest_qp, flags, *_NO_DATAGRAM)
+    src_qp = request.extended[role.deth].srcqp
+    pkey_index = qp.pkey_index_of(request.flow.bth.pkey)
+    return (imm, inv, qp.number, src_qp, flags, pkey_index, *request.flow.origin)
+
+
+_WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value
+
+
+def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+    """Bring in the pages that a READ names, if the profile's page faults take time."""
+    target = qp.inbound.target
+    if not (qp.device.profile.page_fault_ns and target.length):
+        return None
+    try:
+        target.memory.fault_in(target.address, target.length)
+    except PageFault:
+        return Fault.PAGE_FAULT
+    except MemoryFault:
+        return None  # the response finds the same, and ends in a NAK
+    return None
+
+
+def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """Owe a READ its responses: its bytes are read when they are sent, or before they change."""
+    qp.counters.rx_read_requests += 1
+    target = qp.inbound.target
+    packets = max(-(-target.length // qp.mtu), 1)
+    answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
+    asked = request.extended[role.reth]
+    opcode = request.flow.bth.opcode
+    return _owe(qp, role, answer, Resource(opcode, request.psn, packets, target.length, asked))
+
+
+def compare_swap(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """Eight octets are swapped in where the ones compared stand. IBA 9.4.5.1."""
+    eth = request.extended[role.atomiceth]
+    memory, address, *_ = qp.inbound.target
+    return _atomic(qp, role, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
+
+
+def fetch_add(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A number is added to the one that stands there. IBA 9.4.5.2."""
+    eth = request.extended[role.atomiceth]
+    memory, address, *_ = qp.inbound.target
+    return _atomic(qp, role, request, lambda: memory.fetch_add(address, eth.swapdt))
+
+
+def _atomic(
+    qp: QueuePair, role: Role, request: Arrival, operation: Callable[[], int]
+) -> Fault | None:
+    """Do it once; what stood there before is owed, however often it is asked for."""
+    _keep_under_target(qp)
+    try:
+        original = operation()
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.OPERATIONAL)
+    qp.counters.rx_atomic_requests += 1
+    answer = AtomicResponse(request.psn, _next_msn(qp), original)
+    opcode, eth = request.flow.bth.opcode, request.extended[role.atomiceth]
+    return _owe(qp, role, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
+
+
+def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """Eight octets written at once; an empty response is owed. IBA A19.3."""
+    _keep_under_target(qp)
+    try:
+        qp.inbound.target.write(0, request.payload)
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.OPERATIONAL)
+    qp.counters.rx_atomic_requests += 1
+    return _owe_empty(qp, role, request)
+
+
+def _keep_under_target(qp: QueuePair) -> None:
+    """Keep for pending READs the bytes that an atomic or ATOMIC WRITE is about to change."""
+    if qp.inbound.reads:
+        keep(qp, qp.inbound.target, 0, ATOMIC_SIZE)
+
+
+def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """What was written before is visible, or persistent; an empty response is owed. IBA A19.4.
+
+    Host memory always is. Behind a BAR1 a read pushes what was posted before it. Octets that are
+    named must be there; a whole region may have holes.
+    """
+    target = qp.inbound.target
+    try:
+        if request.extended[role.feth].sel == Selectivity.MEMORY_REGION:
+            target.memory.push(target.address)
+        elif target.length:
+            target.read(0, 1)
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.OPERATIONAL)
+    return _owe_empty(qp, role, request)
+
+
+def _owe_empty(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """A response of no octets; asked for again, nothing is done again."""
+    answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
+    asked = request.extended[role.reth]
+    return _owe(qp, role, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
+
+
+def _next_msn(qp: QueuePair) -> int:
+    """The number of the message in hand, once it is done. IBA 9.7.7.1."""
+    return serial.add(qp.inbound.msn, 1)
+
+
+def _owe(
+    qp: QueuePair, role: Role, answer: ReadResponse | AtomicResponse, resource: Resource
+) -> Fault | None:
+    """Answer in turn, and remember what was asked, in case it is asked again."""
+    inbound = qp.inbound
+    inbound.settle()
+    by_ack = qp.device.profile.acks_newest and role.access != REMOTE_READ
+    inbound.move_past(resource.packets, by_ack=by_ack)
+    inbound.msn = _next_msn(qp)
+    inbound.refused = False
+    inbound.remember(resource, qp.max_dest_rd_atomic)
+    inbound.owe(answer)
+    qp.wake()
+    return None
+
+
+def place_datagram(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+    """Forty octets for the GRH, then the payload. IBA 11.4.1.2; A17.4.4 for what stands there."""
+    incoming = qp.inbound.incoming
+    octets = grh_of(request.flow.headers) + request.payload
+    if len(octets) > incoming.limit:
+        return Fault.TOO_LONG
+    try:
+        incoming.sink.write(0, octets)
+    except MemoryFault as fault:
+        return _unless_paged(fault, Fault.LOCAL)
+    incoming.placed = len(octets)
+    return None
+
+
+def finish_datagram(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    """The receive completes, and says who sent."""
+    _receipt(qp, role, request, qp.inbound.incoming.placed)
+    qp.inbound.incoming = NO_MESSAGE
+    return None

@@ -1,0 +1,87 @@
+"""Changes that a queue pair's owner asks for, once they were checked: what entering a state does.
+
+Which states may follow, and what must be given, is the table of :mod:`rdmawire.verbs.qp_attr`.
+The way into an error that nobody asked for is the queue pair's own.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.ib.congestion.pacer import limit_rate
+from rdmawire.ib.encapsulation import PLAIN
+from rdmawire.ib.qp import QueuePair
+from rdmawire.verbs.enums import QPState
+from rdmawire.verbs.profile import Bug
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, merged
+
+
+def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -> None:
+    """Take attributes over, and go to a state; both were checked."""
+    qp.attributes = merged(qp.attributes, new, mask)
+    if state is QPState.SQD and qp.state is not QPState.SQD:
+        told = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
+        qp.attributes = qp.attributes._replace(en_sqd_async_notify=told)
+    qp.take_attributes()
+    if mask & QPAttrMask.RATE_LIMIT:
+        limit_rate(qp)
+    if mask & _COUNTS:
+        qp.patience.refill()
+    if mask & QPAttrMask.RQ_PSN:
+        _expect(qp, new.rq_psn)
+    if mask & QPAttrMask.SQ_PSN:
+        qp.sq.reset(new.sq_psn)
+    if state is QPState.ERR:
+        qp.fail()
+    elif state is not qp.state:
+        _ENTRIES.get(state, QueuePair.enter)(qp, state)
+
+
+_COUNTS = QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY
+
+
+def _expect(qp: QueuePair, psn: int) -> None:
+    """Reset the responder, with this PSN expected."""
+    qp.inbound.reset(psn, keeps_ack=Bug.ACK_PSN_KEPT in qp.device.profile.bugs)
+
+
+def _enter_reset(qp: QueuePair, state: QPState) -> None:
+    """Forget all work and all that was agreed upon. IBA 10.3.1.1."""
+    qp.patience.clear()
+    qp.page_wait.stop()
+    if qp.governor is not None:
+        qp.governor.went_back()
+    qp.sq.reset(0)
+    qp.rq.clear()
+    qp.give_up_receive()
+    qp.send_slots.clear()
+    qp.recv_slots.clear()
+    _expect(qp, 0)
+    qp.credit_limit = None
+    qp.unasked = qp.ask_after
+    qp.halted = qp.established = False
+    qp.attributes = QPAttributes(cap=qp.cap)
+    limit_rate(qp)
+    qp.answer_in(PLAIN)
+    qp.enter(state)
+
+
+def _enter_rts(qp: QueuePair, state: QPState) -> None:
+    """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
+    qp.enter(state)
+    qp.patience.refill()
+    qp.halted = False
+    qp.wake()
+
+
+def _enter_sqd(qp: QueuePair, state: QPState) -> None:
+    """No work begins; what is on its way comes to its end, and then an event tells."""
+    qp.enter(state)
+    qp.drained = False
+    qp.notice_drained()
+
+
+_ENTRIES: dict[QPState, Callable[[QueuePair, QPState], None]] = {
+    QPState.RESET: _enter_reset,
+    QPState.RTS: _enter_rts,
+    QPState.SQD: _enter_sqd,
+}
+"""What entering a state does besides."""

@@ -1,0 +1,332 @@
+"""What is checked when work is posted, before anything changes. ibv_post_send(3), ibv_post_recv(3).
+
+Keys and addresses are not: an adapter finds out when it comes to them, and the work ends in error.
+"""
+
+from collections.abc import Callable
+from errno import EFAULT, EINVAL, ENOMEM
+from operator import itemgetter
+from typing import Final
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.ib.device import GSI_QPN
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.service import SERVICES, ServiceType
+from rdmawire.memory.argument import check_kind, check_number
+from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.mw import Bind, MemoryWindow
+from rdmawire.memory.region import Region
+from rdmawire.screen import shown
+from rdmawire.verbs.ah import check_address
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import (
+    ATOMIC_SIZE,
+    FENCE,
+    INLINE,
+    SIGNALED,
+    SOLICITED,
+    VERBS,
+    WRONG_KIND,
+    BindMW,
+    Local,
+    RecvWR,
+    RegMR,
+    SendFlags,
+    SendOpcode,
+    SendWR,
+    Verb,
+    check_receive,
+    check_sges,
+    posted_sges,
+)
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+from rdmawire.wire.opcode import Operation
+
+
+def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
+    """Check work, and return it as it is queued: its SGEs copied, or its inline bytes.
+
+    ``VerbsError`` for work that the queue pair does not accept.
+    """
+    if not qp.conduct.post_send:
+        raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
+    try:
+        if wr.sges.__class__ is not tuple:
+            wr = wr._replace(sges=posted_sges(wr.sges))
+        for rule in RULES[qp.type].get(wr.opcode, _NOT_HERE):
+            rule(qp, wr)
+    except WRONG_KIND as error:
+        raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
+    if qp.send_slots.held >= qp.cap.max_send_wr and qp.free_sends < 1:
+        raise VerbsError(_full_of_sends(qp), ENOMEM)
+    if wr.flags & INLINE and wr.sges:
+        return _copied(qp, wr)
+    return wr
+
+
+def _full_of_sends(qp: QueuePair) -> str:
+    """The error text for a full send queue: what holds its slots, and what frees them."""
+    under_way, slots = len(qp.sq), qp.send_slots
+    silent = slots.held - under_way - slots.unpolled()
+    reason = f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)"
+    if slots.unpolled():
+        done = f"{slots.unpolled()} completions and {silent} unsignalled sends hold slots"
+        return f"{reason}: poll the CQ, {done}"
+    if silent:
+        return f"{reason}: {silent} unsignalled sends hold slots until one behind them is polled"
+    return f"{reason}: {under_way} are under way"
+
+
+def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
+    """Inline work with the bytes of its SGEs, which the CPU reads: no key is checked.
+
+    ``VerbsError`` EFAULT where there is no memory, as a read of the caller's would fault.
+    """
+    read = qp.device.space.read
+    try:
+        data = b"".join(read(address, length) for address, length, _ in wr.sges if length)
+    except MemoryFault as fault:
+        raise VerbsError(f"inline data cannot be read: {fault}", EFAULT) from fault
+    return wr._replace(sges=(), inline=data)
+
+
+def check_recv(qp: QueuePair, wr: RecvWR) -> RecvWR:
+    """The receive as it is queued; ``VerbsError`` for one that the queue pair does not take."""
+    if not qp.service.receives or qp.srq is not None:
+        raise VerbsError(f"QP {qp.number:#x} has no receive queue of its own", EINVAL)
+    if not qp.conduct.post_recv:
+        state = qp.state.name
+        raise VerbsError(f"QP {qp.number:#x} is in {state}: receives need INIT or later", EINVAL)
+    wr = check_receive(wr, qp.cap.max_recv_sge)
+    if qp.recv_slots.held >= qp.cap.max_recv_wr and qp.free_receives < 1:
+        done = qp.recv_slots.unpolled()
+        raise VerbsError(
+            f"QP {qp.number:#x} holds {qp.cap.max_recv_wr} receives already (max_recv_wr)"
+            + (f": poll the CQ, {done} of them are done" if done else ""),
+            ENOMEM,
+        )
+    return wr
+
+
+def _name(wr: SendWR) -> str:
+    return SendOpcode(wr.opcode).name if wr.opcode in VERBS else f"opcode {shown(wr.opcode)}"
+
+
+def _refuse(qp: QueuePair, wr: SendWR) -> None:
+    raise VerbsError(f"{_name(wr)} is not for queue pairs of type {qp.type.name}", EINVAL)
+
+
+class _Usage:
+    """The flags, memory and objects that one opcode in one service uses: work has no others.
+
+    ``flags`` are the send flags in use; ``unused`` names the fields of memory and objects that are
+    not. Unused numbers are ignored, as in the unions of ibv_send_wr.
+    """
+
+    def __init__(self, flags: int, unused: tuple[str, ...]) -> None:
+        self.misfits = ~flags
+        self.unused = unused
+        self.check = self._check_nothing if "sges" in unused else self._check_memory
+        rare = sorted({*unused, "inline"})
+        self.rare_flags = self.misfits | INLINE
+        self.rare = itemgetter(*map(SendWR._fields.index, rare))
+        self.nothing = tuple(SendWR._field_defaults[name] for name in rare)
+
+    def _check_nothing(self, qp: QueuePair, wr: SendWR) -> None:
+        """``VerbsError`` EINVAL for what is not used, where that is memory, too."""
+        if wr.flags & self.rare_flags or self.rare(wr) != self.nothing:
+            self._check_use(qp, wr)
+
+    def _check_memory(self, qp: QueuePair, wr: SendWR) -> None:
+        """``VerbsError`` EINVAL for what is not used, and for memory that cannot be."""
+        if wr.flags & self.rare_flags or self.rare(wr) != self.nothing:
+            self._check_use(qp, wr)
+            if wr.inline or wr.flags & INLINE:
+                _check_inline(qp, wr)
+                return
+        check_sges(wr.sges, qp.cap.max_send_sge)
+
+    def _check_use(self, qp: QueuePair, wr: SendWR) -> None:
+        _check_flags(qp, wr, wr.flags & self.misfits)
+        _check_unused(qp, wr, self.unused)
+
+
+def _check_flags(qp: QueuePair, wr: SendWR, misfits: int) -> None:
+    if misfits & ~_ALL_FLAGS:
+        known = ", ".join(f"{flag.value} {flag.name}" for flag in SendFlags)
+        raise VerbsError(f"send flags {shown(wr.flags)}: there are only {known}", EINVAL)
+    if misfits:
+        names = ", ".join(str(flag.name) for flag in SendFlags if flag & misfits)
+        reason = f"{names} means nothing for {_name(wr)} on a queue pair of {qp.type.name}"
+        raise VerbsError(f"send flags {shown(wr.flags)}: {reason}", EINVAL)
+
+
+def _check_unused(qp: QueuePair, wr: SendWR, unused: tuple[str, ...]) -> None:
+    for name in unused:
+        value: object = getattr(wr, name)
+        if value or value == 0:  # None and what is empty is not given
+            raise VerbsError(f"{_name(wr)} on {qp.type.name} uses no {name}", EINVAL)
+
+
+_ALL_FLAGS: Final = sum(flag.value for flag in SendFlags)
+
+
+def _flags_for(service: ServiceType, verb: Verb) -> int:
+    """The send flags that mean something for this work. ibv_post_send(3), IBA 10.8.3.3, 9.2.3.
+
+    A LOCAL_INV is fenced in every service (IBA 10.6.5.1).
+    """
+    fenced = service.reliable or verb.ends_use
+    solicits = verb.takes_receive and service.wire is not None
+    sends = verb.local is Local.SOURCE
+    return SIGNALED | FENCE * fenced | SOLICITED * solicits | INLINE * sends
+
+
+def _check_inline(qp: QueuePair, wr: SendWR) -> None:
+    """Inline data are ``inline`` itself, or what ``sges`` name when it is posted."""
+    if not wr.flags & INLINE:
+        raise VerbsError(f"{len(wr.inline)} octets inline without SendFlags.INLINE", EINVAL)
+    check_kind("inline", wr.inline, bytes)
+    check_sges(wr.sges, qp.cap.max_send_sge)  # before they are added up
+    if wr.inline and wr.sges:
+        raise VerbsError("inline and sges are both given: use one of them", EINVAL)
+    found = _length(wr)
+    if found > qp.cap.max_inline_data:
+        raise VerbsError(f"{found} bytes inline, max_inline_data {qp.cap.max_inline_data}", EINVAL)
+
+
+def _length(wr: SendWR) -> int:
+    """Bytes of local memory, or inline."""
+    return len(wr.inline) or sum(length for _, length, _ in wr.sges)
+
+
+class _Fits:
+    """Checks that fields fit the headers that they travel in."""
+
+    def __init__(self, widths: dict[str, int]) -> None:
+        self.places = [(SendWR._fields.index(name), bits) for name, bits in widths.items()]
+
+    def __call__(self, _: QueuePair, wr: SendWR) -> None:
+        for place, bits in self.places:
+            value: object = wr[place]
+            if not isinstance(value, int) or value >> bits:
+                name = SendWR._fields[place]
+                raise VerbsError(f"{name} {shown(value)} does not fit {bits} bits", EINVAL)
+
+
+_WIDTHS: dict[type[Header], dict[str, int]] = {
+    RETH: {"remote_address": 64, "rkey": 32},
+    AtomicETH: {"remote_address": 64, "rkey": 32, "compare_add": 64, "swap": 64},
+    ImmDt: {"imm_data": 32},
+    IETH: {"invalidate_rkey": 32},
+    DETH: {"remote_qpn": 24, "remote_qkey": 32},
+    XRCETH: {"remote_srqn": 24},
+    FETH: {"placement": 4, "selectivity": 2, "length": 32},
+}
+"""The fields of a work request that stand in each header, and how many bits they have there."""
+
+
+def _check_eight(_: QueuePair, wr: SendWR) -> None:
+    """Atomics take eight octets, and give eight. IBA 9.4.5, A19.3."""
+    length = _length(wr)
+    if length != ATOMIC_SIZE:
+        raise VerbsError(f"{_name(wr)} is of {ATOMIC_SIZE} octets, found {length}", EINVAL)
+
+
+def _check_handle(qp: QueuePair, wr: SendWR) -> None:
+    if wr.ah is None:
+        raise VerbsError("a datagram needs an address handle", EINVAL)
+    if wr.pkey_index is not None:
+        _check_pkey_index(qp, wr.pkey_index)
+    if (wr.ah, wr.remote_qpn, wr.pkey_index) not in qp.seals:
+        check_address(wr.ah, qp.device.profile)
+
+
+def _check_pkey_index(qp: QueuePair, index: int) -> None:
+    """Queue pair 1 sends in any partition of the port, others in their own. IBA 10.9."""
+    if qp.number != GSI_QPN:
+        raise VerbsError(f"QP {qp.number:#x} has a P_Key of its own: no pkey_index", EINVAL)
+    check_number("pkey_index", index, 0, qp.device.profile.pkey_tbl_len - 1)
+
+
+def _check_bind(_: QueuePair, wr: SendWR) -> None:
+    if wr.bind is not None:
+        check_kind("bind", wr.bind, BindMW)
+        check_kind("window", wr.bind.window, MemoryWindow)
+        check_kind("bind", wr.bind.bind, Bind)
+        if wr.bind.region is not None:
+            check_kind("region", wr.bind.region, Region)
+
+
+def _check_registration(_: QueuePair, wr: SendWR) -> None:
+    if wr.reg is not None:
+        check_kind("reg", wr.reg, RegMR)
+        for name, value, kind in zip(RegMR._fields, wr.reg, _OF_REGISTRATION, strict=True):
+            check_kind(name, value, kind)
+
+
+_OF_REGISTRATION = (Region, FastRegistration)
+
+
+def _check_known(qp: QueuePair, wr: SendWR) -> None:
+    """Refuse work that the device does not support."""
+    if VERBS[wr.opcode].only in qp.device.profile.unsupported:
+        _refuse(qp, wr)
+
+
+_LATE = (Operation.FLUSH, Operation.ATOMIC_WRITE)
+"""Operations of annex A19, which a device may not support."""
+
+_Rule = Callable[[QueuePair, SendWR], None]
+
+
+def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
+    """What one kind of work must pass in one service, in this order."""
+    outbound = service.outbound.get(opcode)
+    headers = outbound.headers if outbound else ()
+    widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
+    verb = VERBS[opcode]
+    return (
+        *((_check_known,) if verb.only in _LATE else ()),
+        _Usage(_flags_for(service, verb), _unused(verb, headers, opcode)).check,
+        *((_Fits(widths),) if widths else ()),
+        *((_check_eight,) if opcode in _OF_EIGHT else ()),
+        *((_check_handle,) if DETH in headers else ()),
+        *_LOCAL_RULES.get(opcode, ()),
+    )
+
+
+def _unused(verb: Verb, headers: tuple[type[Header], ...], opcode: SendOpcode) -> tuple[str, ...]:
+    """The fields of memory and objects that this work does not use."""
+    used = {
+        "sges": verb.local is not Local.NONE,
+        "inline": verb.local is Local.SOURCE,
+        "ah": DETH in headers,
+        "bind": opcode is SendOpcode.BIND_MW,
+        "reg": opcode is SendOpcode.REG_MR,
+        "pkey_index": DETH in headers,
+    }
+    return tuple(name for name, uses in used.items() if not uses)
+
+
+_OF_EIGHT = (
+    SendOpcode.ATOMIC_CMP_AND_SWP,
+    SendOpcode.ATOMIC_FETCH_AND_ADD,
+    SendOpcode.ATOMIC_WRITE,
+)
+
+_LOCAL_RULES: dict[SendOpcode, tuple[_Rule, ...]] = {
+    SendOpcode.BIND_MW: (_check_bind,),
+    SendOpcode.REG_MR: (_check_registration,),
+    SendOpcode.LOCAL_INV: (_Fits(_WIDTHS[IETH]),),
+}
+"""What work must pass that stays here."""
+
+_NOT_HERE: tuple[_Rule, ...] = (_refuse,)
+
+RULES: dict[QPType, dict[SendOpcode, tuple[_Rule, ...]]] = {
+    kind: {op: _rules(service, op) for op in service.verbs} if service.sends else {}
+    for kind, service in SERVICES.items()
+}
+"""What send work must pass, by queue pair type and opcode; what is not here is refused."""

@@ -1,0 +1,547 @@
+"""Queue pairs: what one end of a conversation knows, and how it ends.
+
+Three machines work on a queue pair and never call one another. The requester turns ``sq`` into
+packets; the completer moves ``sq`` by what comes back; the responder answers what the peer asks,
+by ``inbound``. What they share is here: the peer's path, completions in order, the timer, and the
+way into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.3). What its owner
+asks of it with ibv_modify_qp(3) is done in :mod:`rdmawire.ib.modify_qp`.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from rdmawire.ib.device import GSI_QPN, Device, pkeys_match
+from rdmawire.ib.encapsulation import PLAIN, Encapsulation, encapsulation_for, headers_to
+from rdmawire.ib.hw_counters import BY_SEND_STATUS, QPCounters
+from rdmawire.ib.responder_state import NO_RECEIVE, Inbound
+from rdmawire.ib.retransmit_timer import PageWait, Patience
+from rdmawire.ib.send_queue import SendQueue, Wqe
+from rdmawire.ib.service import SERVICES, Fault
+from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, Seal
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.verbs.ah import AddressHandle, sender_port, udp_source_port
+from rdmawire.verbs.async_event import (
+    AccessViolation,
+    InvalidRequest,
+    LastWQEReached,
+    QPFatal,
+    SendQueueDrained,
+)
+from rdmawire.verbs.cq import CompletionQueue, Slots
+from rdmawire.verbs.enums import (
+    CONDUCT,
+    Answers,
+    MigrationState,
+    QPState,
+    QPType,
+    WCFlags,
+    WCOpcode,
+    WCStatus,
+    WorkCompletion,
+)
+from rdmawire.verbs.profile import Bug
+from rdmawire.verbs.qp_attr import QPAttributes, QPCap
+from rdmawire.verbs.srq import SharedReceiveQueue
+from rdmawire.verbs.wr import SIGNALED, RecvWR, SendWR
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import BTH
+from rdmawire.wire.management import MTU
+
+if TYPE_CHECKING:
+    from rdmawire.ib.congestion.notification import Notifier
+    from rdmawire.ib.congestion.pacer import Governor
+
+_new = tuple.__new__
+
+_NOTHING_MORE = tuple(WorkCompletion(0)[8:])
+
+IN_XRC_DOMAINS = frozenset({QPType.XRC_TGT})
+"""Types of queue pairs that are in an XRC domain. IBA A14; ibv_create_qp_ex(3)."""
+
+
+class QPInit(NamedTuple):
+    """What a queue pair is made of, as ibv_qp_init_attr has it.
+
+    ``signal_all`` completes all send work (``sq_sig_all``). ``xrc_domain`` is that of an XRC
+    target; others are in none, whatever it says.
+    """
+
+    pd: ProtectionDomain
+    send_cq: CompletionQueue
+    recv_cq: CompletionQueue
+    cap: QPCap = QPCap()
+    srq: SharedReceiveQueue | None = None
+    signal_all: bool = False
+    xrc_domain: int = 0
+
+
+class QueuePair:
+    """One queue pair. Times are ns, lengths octets, ``mtu`` is the path's.
+
+    ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
+    receives: a shared receive queue has its own (IBA 10.2.9).
+    ``halted`` says that no work begins any more: what failed ends in its turn. ``counters`` are
+    those that drivers have: :mod:`rdmawire.ib.hw_counters`. ``answers_ahead`` is the bytes of
+    responses minus those of requests that were sent while both were pending.
+    """
+
+    __slots__ = (
+        "access",
+        "ackreq",
+        "answers_ahead",
+        "ask_after",
+        "attributes",
+        "begins",
+        "cap",
+        "conduct",
+        "counters",
+        "credit_limit",
+        "dest_qp",
+        "device",
+        "drained",
+        "established",
+        "governor",
+        "halted",
+        "inbound",
+        "made_of",
+        "max_dest_rd_atomic",
+        "max_rd_atomic",
+        "migrating",
+        "min_rnr_timer",
+        "mtu",
+        "notifier",
+        "number",
+        "packets_in_flight",
+        "page_wait",
+        "patience",
+        "pd",
+        "pkey",
+        "qkey",
+        "receive_flags",
+        "recv_cq",
+        "recv_pd",
+        "recv_slots",
+        "request_encapsulation",
+        "response_seal",
+        "rq",
+        "seal",
+        "seals",
+        "send_cq",
+        "send_slots",
+        "sends",
+        "service",
+        "signal_all",
+        "sq",
+        "srq",
+        "state",
+        "takes_packets",
+        "type",
+        "unasked",
+        "watches",
+        "ways_to_peer",
+        "xrc_domain",
+    )
+
+    def __init__(self, device: Device, number: int, kind: QPType, init: QPInit) -> None:
+        self.device = device
+        self.number = number
+        self.type = kind
+        self.service = SERVICES[kind]
+        self.made_of = init
+        self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
+        self.xrc_domain = xrc
+        own = device.profile.ignores_srq_pd
+        self.recv_pd = self.pd if self.srq is None or own else self.srq.pd
+        grh = kind is QPType.UD or device.profile.receives_have_grh
+        self.receive_flags = WCFlags.GRH.value if grh else 0
+        self.inbound = Inbound()
+        self.request_encapsulation, self.migrating = PLAIN, False
+        self.enter(QPState.RESET)
+        self.attributes = QPAttributes(cap=init.cap)
+        self.sq = SendQueue()
+        self.rq: deque[RecvWR] = deque()
+        self.send_slots = Slots(device.profile)
+        self.recv_slots = Slots(device.profile)
+        self.seal = self.response_seal = Seal((), BTH())
+        self.patience = Patience(device, self)
+        self.page_wait = PageWait(device, self)
+        self.governor: Governor | None = None
+        self.notifier: Notifier | None = None
+        self.credit_limit: int | None = None
+        self.ackreq = ACKREQ if self.service.reliable else 0
+        self.halted = self.established = self.drained = False
+        self.answers_ahead = 0
+        self.counters = QPCounters()
+        self.unasked = device.profile.packets_per_ack - 1
+        self.limit_in_flight(
+            device.profile.packets_in_flight if self.service.reliable else serial.MODULUS
+        )
+        self.take_attributes()
+
+    def __repr__(self) -> str:
+        waits = f"{len(self.sq)} sends, {len(self.rq)} receives"
+        return f"<{self.type.name} QP {self.number:#x} in {self.state.name}: {waits}>"
+
+    @property
+    def cnps(self) -> int:
+        """CNPs received."""
+        return self.counters.rp_cnp_handled + self.counters.rp_cnp_ignored
+
+    def acquire(self) -> None:
+        """Count as a user of what it is made of."""
+        self.made_of.pd.acquire()
+        if self.type in IN_XRC_DOMAINS:
+            self.device.xrcds.enter(self.xrc_domain)
+        for queue in self._queues():
+            queue.qps.add(self.number)
+
+    def release(self) -> None:
+        """Undo :meth:`acquire`; nothing waits for it any more."""
+        self.patience.stop()
+        self.give_up_receive()
+        self.page_wait.stop()
+        self.govern(None)
+        self.made_of.pd.release()
+        if self.type in IN_XRC_DOMAINS:
+            self.device.xrcds.leave(self.xrc_domain)
+        for queue in self._queues():
+            queue.qps.discard(self.number)
+
+    def govern(self, governor: "Governor | None") -> None:
+        """Replace the rate control; with ``None`` the queue pair sends at the rate of the link."""
+        if self.governor is not None:
+            self.governor.stop()
+        self.governor = governor
+
+    def _queues(self) -> Iterator[CompletionQueue | SharedReceiveQueue]:
+        """Those it was made with: requests to an XRC target name others."""
+        _, send_cq, recv_cq, _, srq, *_ = self.made_of
+        return (queue for queue in (send_cq, recv_cq, srq) if queue is not None)
+
+    # The state, and attributes as packets need them.
+
+    def enter(self, state: QPState) -> None:
+        """Enter a state, and apply its row of :data:`CONDUCT`."""
+        self.state = state
+        self.conduct = conduct = CONDUCT[state]
+        self.takes_packets, self.sends, self.begins = conduct.packets, conduct.send, conduct.begin
+        self._choose_watch()
+        if conduct.answers is not Answers.ALL:
+            self.inbound.fall_silent(final=conduct.answers is Answers.FINAL)
+
+    def _choose_watch(self) -> None:
+        """``watches``: whether any packet's path, or that a request came, may change anything."""
+        plain = self.request_encapsulation is PLAIN
+        self.watches = self.migrating or self.state is QPState.RTR or not plain
+
+    def take_attributes(self) -> None:
+        """Unpack the attributes that every packet needs."""
+        now = self.attributes
+        self.cap = now.cap
+        path_mtu = now.path_mtu if self.service.connected else self.device.profile.max_mtu
+        self.mtu = self.service.frame or MTU(path_mtu).octets
+        self.access = now.qp_access_flags
+        self.dest_qp = now.dest_qp_num
+        self.qkey = now.qkey
+        self.pkey = self.device.pkey_at(now.pkey_index)
+        self.patience.agree(now)
+        self.min_rnr_timer = now.min_rnr_timer
+        self.max_rd_atomic = now.max_rd_atomic
+        self.max_dest_rd_atomic = now.max_dest_rd_atomic
+        self.seals: dict[tuple[AddressHandle, int, int | None], Seal] = {}
+        if now.ah is not None:
+            self.seal = self._seal_of(now.ah, now.dest_qp_num)
+        self._take_encapsulation()
+        migrates = self.device.profile.migrates
+        self.migrating = migrates and now.path_mig_state != MigrationState.MIGRATED
+        self._choose_watch()
+        handles = (now.ah, now.alt_ah if self.migrating else None)
+        self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
+
+    def answer_in(self, request: Encapsulation) -> None:
+        """Send responses in the newest request's encapsulation, where the path sets none."""
+        if request == self.request_encapsulation:
+            return
+        self.request_encapsulation = request
+        self._take_encapsulation()
+        self._choose_watch()
+
+    def _take_encapsulation(self) -> None:
+        """Make the seal of responses for the newest request's encapsulation."""
+        now, request = self.attributes, self.request_encapsulation
+        self.response_seal = self.seal
+        if now.ah is not None and request is not PLAIN:
+            encapsulation = encapsulation_for(now.ah, request)
+            self.response_seal = self._seal_of(now.ah, now.dest_qp_num, encapsulation)
+
+    def _seal_of(
+        self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
+    ) -> Seal:
+        port = self._source_port(handle, dest_qp)
+        headers = headers_to(handle, self.device.mac, port, encapsulation)
+        migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
+        migreq = migrated and self.device.profile.migrates
+        bth = BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq))
+        twice = self.device.profile.flush_icrc_covers_headers_twice
+        return Seal(headers, bth, flush_twice=twice)
+
+    def _source_port(self, handle: AddressHandle, dest_qp: int) -> int:
+        if self.device.profile.ports_by_qpn and not self.service.connected:
+            return sender_port(self.number)
+        return udp_source_port(handle.flow_label, self.number, dest_qp)
+
+    def set_migration(self, state: MigrationState) -> None:
+        """Be at this point of path migration. IBA 17.2.8."""
+        self.attributes = self.attributes._replace(path_mig_state=state)
+        self.take_attributes()
+        self.device.forget_flows()
+
+    def seal_for(self, wr: SendWR) -> Seal:
+        """The seal of the connection, or of a datagram, whose work says where it goes."""
+        if self.service.connected or wr.ah is None:
+            return self.seal
+        key = (wr.ah, wr.remote_qpn, wr.pkey_index)
+        if key not in self.seals:
+            if len(self.seals) >= MOST_HEADS:
+                self.seals.clear()
+            self.seals[key] = self._seal_of(wr.ah, wr.remote_qpn)
+            if wr.pkey_index is not None:
+                pkey = self.device.pkey_at(wr.pkey_index)
+                self.seals[key].bth = self.seals[key].bth.replace(pkey=pkey)
+        return self.seals[key]
+
+    def pkey_index_of(self, pkey: int) -> int | None:
+        """Index, in the port's table, of the P_Key that ``pkey`` of a packet matches, or ``None``.
+
+        A queue pair compares its own P_Key, queue pair 1 all of the table. IBA 10.9.4.
+        """
+        if self.number == GSI_QPN:
+            return self.device.pkey_index_of(pkey)
+        return self.attributes.pkey_index if pkeys_match(self.pkey, pkey) else None
+
+    # Work.
+
+    def post_send(self, wr: SendWR) -> None:
+        """Queue checked work; in an error state it ends at once."""
+        wqe = Wqe(wr)
+        self.send_slots.held += 1
+        if self.conduct.flush_send:
+            self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
+        else:
+            self.sq.posted.append(wqe)
+            self.device.ready[self] = None
+
+    def post_recv(self, wr: RecvWR) -> None:
+        """Queue a checked receive; in the error state it ends at once."""
+        self.recv_slots.held += 1
+        if self.conduct.flush_recv and not self._keeps_receives:
+            self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)
+        else:
+            self.rq.append(wr)
+            if self.inbound.starved:
+                self._tell_of_receives()
+
+    def _tell_of_receives(self) -> None:
+        """An ACK that nobody asked for, since the last one told of none. IBA 9.7.7.2.4."""
+        self.inbound.starved = False
+        self.inbound.acknowledge_unasked()
+        self.wake()
+
+    @property
+    def _keeps_receives(self) -> bool:
+        """Whether receives posted in ERR are not flushed at once, by a :class:`Bug`."""
+        mistakes = Bug.ERR_KEEPS_RECEIVES, Bug.ERR_FLUSHES_LATE
+        return not self.device.profile.bugs.isdisjoint(mistakes)
+
+    def flush_late(self) -> None:
+        """Flush receives posted in ERR when a request arrives: ``Bug.ERR_FLUSHES_LATE``."""
+        late = Bug.ERR_FLUSHES_LATE in self.device.profile.bugs
+        if late and self.state is QPState.ERR:
+            self._flush_queue()
+
+    # What the requester may send.
+
+    def window_at(self, wqe: Wqe) -> int:
+        """How many more packets of this work the peer need not have acknowledged."""
+        if not self.service.reliable:
+            return wqe.packets
+        psn = serial.add(wqe.psn, wqe.sent)
+        return self.window_left(serial.span(self.sq.unacked_psn, psn))
+
+    def window_left(self, in_flight: int) -> int:
+        """How many more packets may be sent while ``in_flight`` PSNs are unacknowledged."""
+        if self.device.profile.responses_fill_window:
+            return self.packets_in_flight - in_flight
+        return self.packets_in_flight - in_flight + self.sq.awaited_responses
+
+    def limit_in_flight(self, packets: int) -> None:
+        """Leave at most ``packets`` packets unacknowledged.
+
+        If that is below the profile's ``packets_in_flight``, AckReq is set at least every
+        ``packets // 2`` packets, so that an ACK can arrive before the window is full.
+        """
+        device = self.device.profile
+        self.packets_in_flight = packets
+        often = device.packets_per_ack
+        if packets < device.packets_in_flight:
+            often = max(min(often, packets // 2), 1)
+        self.ask_after = often - 1
+        self.unasked = min(self.unasked, self.ask_after)
+
+    def ask(self, *, ends: bool) -> int:
+        """AckReq for the next packet: with the last of a message, and after many without."""
+        if ends or self.unasked <= 0:
+            self.unasked = self.ask_after
+            return self.ackreq
+        self.unasked -= 1
+        return 0
+
+    # The queues' order: work completes in it, and no other way.
+
+    def retire(self) -> None:
+        """Complete the work at the front that is done, up to the first that is not."""
+        sent = self.sq.sent
+        while sent and (status := sent[0].status) is not None:
+            self.complete_send(sent.popleft(), status)
+            if status is not WCStatus.SUCCESS:
+                self.fail(self.service.send_error)
+                return
+        if self.state is QPState.SQD:
+            self.notice_drained()
+
+    def complete_send(self, wqe: Wqe, status: WCStatus) -> None:
+        """Complete work, if it failed or asked for it. IBA 10.7.3.1."""
+        verb = wqe.verb
+        if status:
+            self._count_failed(wqe, status)
+        elif verb.is_send:
+            self.counters.rdma_sends += 1
+        slots = self.send_slots
+        if not (status or self.signal_all or wqe.flags & SIGNALED):
+            slots.unreported += 1
+            return
+        fields = (wqe.wr.wr_id, status, verb.completion, 0, wqe.length, 0, 0, self.number)
+        cq = self.send_cq
+        position = cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
+        if not position:
+            self.lose()
+            return
+        if slots.unreported:
+            slots.report_silent(cq, position)
+        slots.reports[cq].append(position)
+
+    def _count_failed(self, wqe: Wqe, status: WCStatus) -> None:
+        """Count work that ended in an error."""
+        self.counters.req_cqe_error += 1
+        if status in BY_SEND_STATUS:
+            self.counters.increment(BY_SEND_STATUS[status])
+        if status is not WCStatus.WR_FLUSH_ERR:
+            self.counters.rdma_sends += wqe.verb.is_send
+
+    def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
+        """Complete a receive that failed; of those nothing else is said."""
+        self.counters.resp_cqe_error += 1
+        self.counters.resp_cqe_flush_error += status is WCStatus.WR_FLUSH_ERR
+        self.report_receive(WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number))
+
+    def report_receive(self, completion: WorkCompletion, solicited: bool = False) -> bool:
+        """Complete a receive. Return ``False`` if its CQ is overrun: the queue pair has failed.
+
+        ``solicited`` says that its message came with the solicited event bit.
+        """
+        cq = self.recv_cq
+        position = cq.push(completion, self.device.now, solicited)
+        if not position:
+            self.lose()
+            return False
+        slots = self.recv_slots if self.srq is None else self.srq.slots
+        slots.reports[cq].append(position)
+        return True
+
+    @property
+    def free_sends(self) -> int:
+        """How many sends may be posted now."""
+        return self.cap.max_send_wr - self.send_slots.reclaim()
+
+    @property
+    def free_receives(self) -> int:
+        """How many receives of its own may be posted now."""
+        return self.cap.max_recv_wr - self.recv_slots.reclaim()
+
+    def lose(self) -> None:
+        """A completion is lost: end, and tell. IBA 11.6.3.1.
+
+        An overrun does so to the queue pairs of its CQ; a target of XRC names that of each packet.
+        """
+        if self.state is not QPState.ERR:
+            self.device.events.append(QPFatal(self.number))
+            self.fail()
+
+    def report_request(
+        self, event: type[InvalidRequest | AccessViolation], psn: int, fault: Fault
+    ) -> None:
+        """Report that the request with this PSN has a fault, as an asynchronous event."""
+        if event is AccessViolation:
+            self.device.events.append(AccessViolation(self.number, psn, self.inbound.denied))
+        else:
+            self.device.events.append(InvalidRequest(self.number, psn, fault))
+
+    def notice_drained(self) -> None:
+        """In SQD, tell once that nothing is on its way any more. IBA 10.3.1.5."""
+        wanted = self.state is QPState.SQD and self.attributes.en_sqd_async_notify
+        if wanted and not self.sq.under_way and not self.drained:
+            self.drained = True
+            self.device.events.append(SendQueueDrained(self.number))
+
+    # The way into an error.
+
+    def fail(self, state: QPState = QPState.ERR) -> None:
+        """Go to the error state, or SQE, and end what waits with a flush error."""
+        if self.state is state:
+            return
+        self.enter(state)
+        self.patience.stop()
+        self.page_wait.stop()
+        self.flush_sends()
+        if self.conduct.flush_recv:
+            self._flush_receives()
+
+    def flush_sends(self) -> None:
+        """Complete all send work as flushed: IBA 10.8.3.3."""
+        queue = self.sq
+        for wqe in (*queue.sent, *queue.posted):
+            self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
+        queue.sent.clear()
+        queue.posted.clear()
+
+    def _flush_receives(self) -> None:
+        inbound = self.inbound
+        if inbound.recv is not NO_RECEIVE:
+            self.complete_receive(inbound.recv, WCStatus.WR_FLUSH_ERR)
+        inbound.skip_to(inbound.epsn)
+        inbound.recv = NO_RECEIVE
+        self._flush_queue()
+        if self.made_of.srq is not None:
+            self.device.events.append(LastWQEReached(self.number))
+
+    def give_up_receive(self) -> None:
+        """Free the SRQ slot of the receive in use, which will never complete."""
+        if self.srq is not None and self.inbound.recv is not NO_RECEIVE:
+            self.srq.give_up()
+
+    def _flush_queue(self) -> None:
+        while self.rq:
+            self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)
+
+    # What the responder asks for, and a place in the order of sending.
+
+    def take_receive(self) -> RecvWR | None:
+        """The next receive, of its own queue or the shared one."""
+        if self.rq:
+            return self.rq.popleft()
+        return None if self.srq is None else self.srq.take()
+
+    def wake(self) -> None:
+        """Something may be sent: stand in the order of sending."""
+        self.device.ready[self] = None

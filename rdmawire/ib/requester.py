@@ -1,0 +1,361 @@
+"""The requester: send work becomes request packets. IBA 9.7.1 to 9.7.3, 9.8.
+
+It takes the work at the front of ``posted``, gives it PSNs, and sends its packets while nothing
+holds it back. What it cannot do locally ends the work with an error, in its turn. It never sees a
+response: the completer moves the queue, and here is only what stands in it.
+"""
+
+from collections.abc import Callable
+
+from isal.isal_zlib import crc32
+
+from rdmawire.errors import MemoryFault, PageFault, VerbsError
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.send_queue import NO_PSN, Wqe
+from rdmawire.ib.service import Outbound
+from rdmawire.ib.tx_template import Head, Seal, pack_word
+from rdmawire.memory import fast, mw
+from rdmawire.memory.access import LOCAL_WRITE
+from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.page import LAST_ADDRESS
+from rdmawire.verbs.enums import SUCCESS, WCStatus
+from rdmawire.verbs.profile import Bug
+from rdmawire.verbs.sge import Inline, gather
+from rdmawire.verbs.wr import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local, SendOpcode, SendWR
+from rdmawire.wire import psn as serial
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+
+
+def held(qp: QueuePair, wqe: Wqe) -> bool:
+    """Whether work must not be begun yet."""
+    queue = qp.sq
+    if not qp.begins or qp.halted:
+        return True
+    in_flight = queue.in_flight
+    if in_flight >= qp.packets_in_flight and qp.window_left(in_flight) <= 0:
+        return True
+    verb = wqe.verb
+    if verb.ends_use and _in_use(qp, wqe):
+        return True
+    if (verb.takes_resource or queue.outstanding_reads) and _out_of_reads(qp, wqe):
+        return True
+    if (limit := qp.credit_limit) is None or not verb.takes_receive:
+        return False
+    # Out of credits, IBA 9.7.7.2.5. With nothing in flight one message goes all the same: else an
+    # ACK with new credits that is lost would stop the queue for ever.
+    return in_flight > 0 and serial.is_before(limit, queue.ssn + 1)
+
+
+def _in_use(qp: QueuePair, wqe: Wqe) -> bool:
+    """Behind a fence, a key is taken back when all work before is done. IBA 10.6.5.1."""
+    fenced = wqe.flags & FENCE or qp.device.profile.local_inv_waits
+    return bool(fenced) and any(before.status is None for before in qp.sq.sent)
+
+
+def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
+    """A fence waits for all READs and atomics (IBA 10.8.3.3); they wait for one another's room."""
+    under_way = qp.sq.outstanding_reads
+    if under_way and wqe.flags & FENCE:
+        return True
+    if not wqe.verb.takes_resource:
+        return False
+    return under_way >= qp.max_rd_atomic or _beyond_half(qp, wqe)
+
+
+def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
+    """With a READ's responses, all in flight has to lie in one half of the circle. IBA 9.7.1.
+
+    Else what is sent again would be ahead of what the peer expects.
+    """
+    room = serial.HALF - qp.sq.in_flight
+    if room >= LONGEST_MESSAGE // qp.mtu:
+        return False
+    octets = sum(length for _, length, _ in wqe.wr.sges)
+    return -(-octets // qp.mtu) > room
+
+
+def begin(qp: QueuePair, wqe: Wqe) -> None:
+    """Give work its memory and its PSNs; or the status that it ends with, and begin no other."""
+    status = _PREPARE[wqe.verb.local](qp, wqe)
+    if status is None:
+        qp.sq.begin(wqe, packets_of(wqe, qp.mtu))
+    else:
+        fail(qp, wqe, status)
+        qp.sq.begin(wqe, 0)
+
+
+def fail(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
+    """The work ends with this in its turn, and no other begins."""
+    wqe.status = status
+    qp.halted = True
+
+
+def _prepare_source(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
+    """Find what is to be sent."""
+    if wqe.flags & INLINE:
+        wqe.source = Inline(wqe.wr.inline)
+    else:
+        memory = gather(qp.device.keys, qp.pd, wqe.wr.sges, 0)
+        if type(memory) is KeyFault:
+            return WCStatus.LOC_PROT_ERR
+        wqe.source = memory
+    wqe.length = length = wqe.source.length
+    if length <= qp.mtu or (qp.service.connected and length <= LONGEST_MESSAGE):
+        return None
+    return WCStatus.LOC_LEN_ERR
+
+
+def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
+    """Find where the response goes."""
+    memory = gather(qp.device.keys, qp.pd, wqe.wr.sges, LOCAL_WRITE)
+    if isinstance(memory, KeyFault):
+        return WCStatus.LOC_PROT_ERR
+    wqe.sink = memory
+    wqe.length = memory.length
+    return None if memory.length <= LONGEST_MESSAGE else WCStatus.LOC_LEN_ERR
+
+
+def _prepare_nothing(_: QueuePair, wqe: Wqe) -> WCStatus | None:
+    """A FLUSH is for so many octets; work that is done here is for none, whatever it says."""
+    wqe.length = wqe.wr.length if wqe.verb.only else 0
+    return None
+
+
+_PREPARE: dict[Local, Callable[[QueuePair, Wqe], WCStatus | None]] = {
+    Local.SOURCE: _prepare_source,
+    Local.SINK: _prepare_sink,
+    Local.NONE: _prepare_nothing,
+}
+"""How work finds its local memory."""
+
+
+def packets_of(wqe: Wqe, mtu: int) -> int:
+    """How many PSNs work takes; what needs no packet takes none."""
+    if wqe.length <= mtu or wqe.verb.one_packet:
+        return wqe.verb.min_packets
+    return -(-wqe.length // mtu)
+
+
+def do_local_work(qp: QueuePair, wqe: Wqe) -> None:
+    """Do work that needs no packet. Its status is the result; an error lets no other work begin."""
+    wqe.status = _WORK[wqe.wr.opcode](qp, wqe.wr)
+    if wqe.status is not WCStatus.SUCCESS:
+        qp.halted = True
+
+
+def _bind(qp: QueuePair, wr: SendWR) -> WCStatus:
+    if wr.bind is None:
+        return WCStatus.MW_BIND_ERR
+    window, region, bind = wr.bind
+    wanted = bind._replace(qpn=qp.number, pd=qp.pd)
+    try:
+        mw.bind_window(qp.device.keys, window, region, wanted)
+    except VerbsError:
+        return WCStatus.MW_BIND_ERR
+    return WCStatus.SUCCESS
+
+
+def _register(qp: QueuePair, wr: SendWR) -> WCStatus:
+    """The region is of the queue pair's own domain, and free. IBA 10.6.4."""
+    refused = qp.device.profile.memory_management_error
+    if wr.reg is None or wr.reg.region.pd is not qp.pd:
+        return refused
+    region, registration = wr.reg
+    try:
+        fast.register_pages(qp.device.keys, qp.device.space, region, registration)
+    except VerbsError:
+        return refused
+    return WCStatus.SUCCESS
+
+
+def _invalidate(qp: QueuePair, wr: SendWR) -> WCStatus:
+    fault = fast.invalidate(qp.device.keys, wr.invalidate_rkey, qp.pd, qp.number)
+    return WCStatus.SUCCESS if fault is None else qp.device.profile.memory_management_error
+
+
+_WORK: dict[SendOpcode, Callable[[QueuePair, SendWR], WCStatus]] = {
+    SendOpcode.BIND_MW: _bind,
+    SendOpcode.REG_MR: _register,
+    SendOpcode.LOCAL_INV: _invalidate,
+}
+"""What each kind of local work does."""
+
+
+OWN_QKEY = 1 << 31
+"""A Q_Key with this bit stands for the queue pair's own. IBA 10.2.5."""
+
+_Maker = Callable[[QueuePair, Wqe], Header]
+
+
+def _reth(qp: QueuePair, wqe: Wqe) -> Header:
+    """A READ goes on where its responses stopped: IBA 9.7.3.1.
+
+    Past the last address, which only a peer with no memory there can make it do, it wraps.
+    """
+    done = wqe.answered * qp.mtu
+    if wqe.wr.opcode is SendOpcode.ATOMIC_WRITE and _forgets_address(qp, wqe):
+        return RETH(0, wqe.wr.rkey, wqe.length)
+    return RETH(wqe.wr.remote_address + done & LAST_ADDRESS, wqe.wr.rkey, wqe.length - done)
+
+
+def _forgets_address(qp: QueuePair, wqe: Wqe) -> bool:
+    """Whether work is retransmitted without its address: ``Bug.ATOMIC_WRITE_FORGETS``."""
+    return wqe.most_sent > 0 and Bug.ATOMIC_WRITE_FORGETS in qp.device.profile.bugs
+
+
+def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:
+    wr = wqe.wr
+    return AtomicETH(wr.remote_address, wr.rkey, *_OPERANDS[wr.opcode](wr))
+
+
+_OPERANDS: dict[SendOpcode, Callable[[SendWR], tuple[int, int]]] = {
+    SendOpcode.ATOMIC_CMP_AND_SWP: lambda wr: (wr.swap, wr.compare_add),
+    SendOpcode.ATOMIC_FETCH_AND_ADD: lambda wr: (wr.compare_add, 0),
+}
+"""What stands as swap (or add) data and as compare data. IBA 5.2.8."""
+
+
+def _deth(qp: QueuePair, wqe: Wqe) -> Header:
+    qkey = wqe.wr.remote_qkey
+    return DETH(qkey=qp.qkey if qkey & OWN_QKEY else qkey, srcqp=qp.number)
+
+
+_MAKERS: dict[type[Header], _Maker] = {
+    RETH: _reth,
+    AtomicETH: _atomiceth,
+    DETH: _deth,
+    XRCETH: lambda _, wqe: XRCETH(xrcsrq=wqe.wr.remote_srqn),
+    ImmDt: lambda _, wqe: ImmDt(wqe.wr.imm_data),
+    IETH: lambda _, wqe: IETH(wqe.wr.invalidate_rkey),
+    FETH: lambda _, wqe: FETH(sel=wqe.wr.selectivity, plt=wqe.wr.placement),
+}
+
+
+def extended(headers: tuple[type[Header], ...], qp: QueuePair, wqe: Wqe) -> bytes:
+    """The octets of these headers, for this work."""
+    return b"".join(_MAKERS[header](qp, wqe).build() for header in headers)
+
+
+def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
+    """Append frames of the work that may go on, until there are ``room`` of them."""
+    queue = qp.sq
+    posted = queue.posted
+    while posted and len(frames) < room:
+        wqe = posted[0]
+        if wqe.psn == NO_PSN:
+            if held(qp, wqe):
+                break
+            begin(qp, wqe)
+        if wqe.status is None and not _done(qp, wqe, frames, room):
+            break
+        queue.sent.append(posted.popleft())
+    qp.retire()
+    qp.patience.wait()
+
+
+def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
+    """Send packets of one piece of work; whether all are sent, or nothing more can be."""
+    try:
+        ways = _WAYS if qp.service.outbound else _RAW_WAYS
+        ways[wqe.verb.answer](qp, wqe, frames, room)
+    except PageFault as fault:
+        qp.page_wait.wait(fault.ready)
+        return False
+    except MemoryFault:
+        fail(qp, wqe, WCStatus.LOC_PROT_ERR)
+    if wqe.sent < wqe.packets:
+        return wqe.status is not None
+    if not qp.service.reliable and wqe.status is None:
+        qp.sq.pass_by(wqe.packets)
+        wqe.status = SUCCESS
+    return True
+
+
+def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
+    """A SEND or WRITE."""
+    service = qp.service
+    opcodes = service.outbound[wqe.wr.opcode]
+    seal = qp.seal if service.connected else qp.seal_for(wqe.wr)
+    if wqe.packets > 1:
+        _packets(qp, wqe, opcodes, seal, frames, room)
+        return
+    payload = wqe.source.read(0, wqe.length) if wqe.length else b""
+    more = extended(opcodes.headers, qp, wqe) if opcodes.headers else b""
+    qp.unasked = qp.ask_after
+    qp.sq.advance(wqe, 1)
+    frames.append(seal.frame(opcodes.only, wqe.psn | qp.ackreq, more, payload, wqe.se))
+
+
+def _packets(  # noqa: PLR0917  once a message
+    qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal, frames: list[bytes], room: int
+) -> None:
+    """The packets of a message: one by one, and those in the middle in runs."""
+    last = wqe.packets - 1
+    bare = not opcodes.layouts[opcodes.middle].headers  # XRC's say which queue receives
+    while wqe.sent <= last:
+        left = min(room - len(frames), qp.window_at(wqe))
+        if left <= 0:
+            return
+        run = min(left, last - wqe.sent, qp.unasked) if wqe.sent and bare else 0
+        if run > 0:
+            _middles(qp, wqe, seal.head(opcodes.middle, qp.mtu), frames, run)
+        else:
+            frames.append(_packet(qp, wqe, opcodes, seal))
+
+
+def _middles(qp: QueuePair, wqe: Wqe, head: Head, frames: list[bytes], count: int) -> None:
+    """So many full packets that neither begin nor end a message and ask for no ACK."""
+    octets, crc = head
+    read, mtu, offset = wqe.source.read, qp.mtu, wqe.sent * qp.mtu
+    before = len(frames)
+    try:
+        for psn in serial.numbers(serial.add(wqe.psn, wqe.sent), count):
+            word, payload = pack_word(psn), read(offset, mtu)
+            icrc = crc32(payload, crc32(word, crc)).to_bytes(4, "little")
+            frames.append(b"".join((octets, word, payload, icrc)))
+            offset += mtu
+    finally:
+        qp.sq.advance(wqe, len(frames) - before)
+        qp.unasked -= len(frames) - before
+
+
+def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
+    """The next packet of a message, whichever it is."""
+    index, last = wqe.sent, wqe.packets - 1
+    ends = index == last
+    opcode = opcodes.at(index, last)
+    offset = index * qp.mtu
+    length = min(qp.mtu, wqe.length - offset)
+    payload = wqe.source.read(offset, length) if length else b""
+    headers = opcodes.layouts[opcode].headers
+    more = extended(headers, qp, wqe) if headers else b""
+    word = serial.add(wqe.psn, index) | qp.ask(ends=ends)
+    qp.sq.advance(wqe, 1)
+    return seal.frame(opcode, word, more, payload, wqe.se if ends else 0)
+
+
+def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
+    """A READ, atomic or FLUSH: one packet that asks for what has not been answered."""
+    opcodes = qp.service.outbound[wqe.wr.opcode]
+    payload = wqe.source.read(0, wqe.length) if wqe.verb.local is Local.SOURCE else b""
+    more = extended(opcodes.headers, qp, wqe)
+    word = serial.add(wqe.psn, wqe.answered) | qp.ask(ends=True)
+    qp.sq.ask(wqe)
+    qp.sq.advance(wqe, wqe.packets)
+    frames.append(qp.seal.request(opcodes.only, word, more, payload))
+
+
+def _frame(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
+    """A raw packet: the frame as it stands in memory."""
+    frames.append(bytes(wqe.source.read(0, wqe.length)))
+    qp.sq.advance(wqe, 1)
+
+
+_WAYS: dict[Answer, Callable[[QueuePair, Wqe, list[bytes], int], None]] = {
+    Answer.ACK: _message,
+    Answer.READ: _request,
+    Answer.ATOMIC: _request,
+    Answer.NOTHING: lambda qp, wqe, _, __: do_local_work(qp, wqe),
+}
+_RAW_WAYS = {Answer.ACK: _frame}

@@ -1,0 +1,267 @@
+"""The answers that a responder owes become frames, in order. IBA 9.7.5.
+
+READ responses are read from memory when they are sent, unless a later request changed it: then
+they are the bytes that were kept (:mod:`rdmawire.ib.read_snapshot`). If the key no longer allows
+that, or the pages are missing, a NAK takes their place and the connection ends; but what the peer
+had in full before is forgotten.
+"""
+
+from bisect import bisect_right
+
+from rdmawire.errors import MemoryFault, PageFault
+from rdmawire.ib.checks import access_fault
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.responder_state import Acknowledge, AtomicResponse, ReadResponse, Resource
+from rdmawire.ib.rules import REQUEST, Role
+from rdmawire.ib.rx_parser import Arrival, Drop
+from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ
+from rdmawire.verbs.profile import Bug
+from rdmawire.verbs.sge import NOTHING
+from rdmawire.wire import psn as serial
+from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH, Nak
+from rdmawire.wire.opcode import Operation, operation_of
+
+
+def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
+    """Append answers, until there are ``room`` frames or none is owed."""
+    owed = qp.inbound.owed
+    if qp.inbound.cnps_due:
+        _notify(qp, frames, room)
+    while owed and len(frames) < room:
+        first = owed[0]
+        if isinstance(first, ReadResponse):
+            if not _read(qp, first, frames, room):
+                continue
+            qp.inbound.reads -= 1
+        elif isinstance(first, AtomicResponse):
+            frames.append(_atomic(qp, first))
+        else:
+            frames.append(_acknowledge(qp, first))
+        owed.popleft()
+    if qp.inbound.ack_due and len(frames) < room:
+        frames.append(_acknowledge(qp, qp.inbound.take_ack()))
+
+
+def _notify(qp: QueuePair, frames: list[bytes], room: int) -> None:
+    """The CNPs that are owed, before all else: the sooner the peer hears, the better."""
+    while qp.inbound.cnps_due and qp.notifier is not None and len(frames) < room:
+        qp.inbound.cnps_due -= 1
+        frames.append(qp.notifier.frame(qp))
+
+
+def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> bool:
+    """Response packets of a READ, as many as there is room for; whether nothing more is owed."""
+    try:
+        while owed.sent < owed.packets and len(frames) < room:
+            frames.append(_response(qp, owed))
+            owed.sent += 1
+    except MemoryFault as fault:
+        if owed.replayed or isinstance(fault, PageFault):
+            qp.device.drops[Drop.FORGOTTEN] += 1
+            return True
+        _break_off(qp, owed)
+        return False
+    return owed.sent == owed.packets
+
+
+def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
+    """The memory cannot be read any more: a NAK takes the response's place, and all else ends."""
+    psn = serial.add(owed.psn, owed.sent)
+    fault = access_fault(qp, owed.target, REMOTE_READ)
+    reaction = qp.service.reactions[fault]
+    if reaction.notice is not None:
+        qp.report_request(reaction.notice, psn, fault)
+    qp.fail()
+    qp.inbound.fall_silent()
+    if reaction.nak is not None:
+        qp.inbound.parting = True
+        qp.inbound.owed.append(Acknowledge(psn, qp.inbound.msn, Ack.NAK, reaction.nak))
+
+
+def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
+    """The next response packet of a READ."""
+    opcode = _place(qp, owed)
+    octets = owed.payload(qp.mtu)
+    more = b"" if opcode is _MIDDLE else _aeth(qp, owed.msn)
+    return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, octets)
+
+
+def _place(qp: QueuePair, owed: ReadResponse) -> Operation:
+    """Where a response stands among those to its READ."""
+    last = owed.sent == owed.packets - 1
+    first = owed.sent == 0 and not (owed.resumed and qp.device.profile.resumed_reads_go_on)
+    return _PLACES[first, last]
+
+
+_MIDDLE = Operation.RDMA_READ_RESPONSE_MIDDLE
+_PLACES = {
+    (True, True): Operation.RDMA_READ_RESPONSE_ONLY,
+    (True, False): Operation.RDMA_READ_RESPONSE_FIRST,
+    (False, False): _MIDDLE,
+    (False, True): Operation.RDMA_READ_RESPONSE_LAST,
+}
+
+
+def _acknowledge(qp: QueuePair, owed: Acknowledge) -> bytes:
+    value = _credits(qp) if owed.ack is Ack.ACK else _refusal(qp, owed)
+    aeth = AETH(ack=owed.ack, value=value, msn=owed.msn).build()
+    return _frame(qp, Operation.ACKNOWLEDGE, owed.psn, aeth)
+
+
+def _refusal(qp: QueuePair, owed: Acknowledge) -> int:
+    """The code of a NAK or the timer of an RNR NAK, which is counted."""
+    if owed.ack is Ack.RNR_NAK:
+        qp.counters.send_rnr_err += 1
+    elif owed.value == Nak.PSN_SEQUENCE_ERROR:
+        qp.counters.out_of_seq_request += 1
+    return owed.value
+
+
+def _atomic(qp: QueuePair, owed: AtomicResponse) -> bytes:
+    more = _aeth(qp, owed.msn) + AtomicAckETH(owed.original).build()
+    return _frame(qp, Operation.ATOMIC_ACKNOWLEDGE, owed.psn, more)
+
+
+def _aeth(qp: QueuePair, msn: int) -> bytes:
+    """An AETH that acknowledges what was done."""
+    return AETH(ack=Ack.ACK, value=_credits(qp), msn=msn).build()
+
+
+def _credits(qp: QueuePair) -> int:
+    """The credit count for the receives that are left: the greatest that promises no more."""
+    if qp.srq is not None or not qp.device.profile.end_to_end_credits:
+        return NO_CREDITS
+    qp.inbound.starved = not qp.rq
+    return bisect_right(CREDITS, len(qp.rq)) - 1
+
+
+def _frame(
+    qp: QueuePair, operation: Operation, psn: int, more: bytes, octets: bytes | memoryview = b""
+) -> bytes:
+    return qp.response_seal.frame(qp.service.base | operation, psn, more, octets)
+
+
+def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
+    """Answer a request that was done already, if it asks for what it asked for the first time."""
+    resource = _remembered(qp, request.psn)
+    if role.family is not REQUEST:
+        _acknowledge_duplicate(qp, request, resource)
+        return
+    answer = None if resource is None else _again(qp, role, request, resource)
+    if resource is None or answer is None:
+        qp.device.drops[Drop.FORGOTTEN] += 1
+        return
+    qp.inbound.owe_again(answer, resource)
+    qp.wake()
+
+
+def _acknowledge_duplicate(qp: QueuePair, request: Arrival, resource: Resource | None) -> None:
+    """Acknowledge a duplicate SEND or WRITE; drop one with the PSN of a READ or atomic."""
+    profile = qp.device.profile
+    if profile.validates_duplicates and resource is not None:
+        qp.device.drops[Drop.FORGOTTEN] += 1
+        return
+    if profile.acks_newest:
+        qp.inbound.acknowledge_newest()
+    else:
+        qp.inbound.acknowledge_again(request.psn)
+    qp.wake()
+
+
+def _remembered(qp: QueuePair, psn: int) -> Resource | None:
+    """The READ or atomic that had this PSN: the latest, since PSNs come round again."""
+    return next((r for r in reversed(qp.inbound.resources) if r.covers(psn)), None)
+
+
+def _again(
+    qp: QueuePair, role: Role, request: Arrival, resource: Resource
+) -> ReadResponse | AtomicResponse | None:
+    """The answer, if this asks for no more than was asked for the first time.
+
+    Of a FLUSH or an ATOMIC WRITE the opcode alone is compared: nothing is done again, and Linux
+    repeats them with an address of 0.
+    """
+    if request.flow.malformed:
+        return None
+    if role.access == REMOTE_ATOMIC:
+        return _atomic_again(qp, role, request, resource)
+    if resource.opcode != request.flow.bth.opcode:
+        return None
+    if role.access == REMOTE_READ:
+        return _read_again(qp, role, request, resource)
+    return ReadResponse(request.psn, qp.inbound.msn, 1, NOTHING)
+
+
+def _atomic_again(
+    qp: QueuePair, role: Role, request: Arrival, resource: Resource
+) -> AtomicResponse | None:
+    """The response of the first atomic, with its original value; ``None`` if it differs."""
+    bugs = qp.device.profile.bugs
+    original = resource.original
+    if original is None:
+        read = operation_of(resource.opcode) == Operation.RDMA_READ_REQUEST
+        original = resource.asked.va if read and Bug.ATOMIC_FROM_READ in bugs else None
+    elif Bug.ATOMIC_FROM_ANY not in bugs and not _is_same(qp, role, request, resource):
+        return None
+    return None if original is None else AtomicResponse(request.psn, qp.inbound.msn, original)
+
+
+def _is_same(qp: QueuePair, role: Role, request: Arrival, resource: Resource) -> bool:
+    """Whether an atomic is a duplicate of the first, with the same operands."""
+    operands = request.extended[role.atomiceth] == resource.asked
+    same = operands or not qp.device.profile.validates_duplicates
+    return same and request.flow.bth.opcode == resource.opcode
+
+
+def _read_again(
+    qp: QueuePair, role: Role, request: Arrival, resource: Resource
+) -> ReadResponse | None:
+    """The octets from where the peer's came to an end, or from the start."""
+    reth = request.extended[role.reth]
+    skipped = serial.span(resource.psn, request.psn)
+    profile = qp.device.profile
+    if not reth.dmalen and Bug.EMPTY_READ_FORGOTTEN in profile.bugs:
+        return None
+    is_part = _is_rest if profile.validates_duplicates else _is_within
+    if not is_part(reth, resource, skipped * qp.mtu) or not _allowed(qp, role, request):
+        return None
+    packets = max(-(-reth.dmalen // qp.mtu), 1)
+    if packets > resource.packets - skipped and Bug.READ_GROWS not in profile.bugs:
+        return None
+    answer = ReadResponse(request.psn, qp.inbound.msn, packets, qp.inbound.target)
+    answer.resumed = skipped > 0
+    _grow(qp, serial.add(request.psn, packets))
+    return answer
+
+
+def _is_rest(reth: RETH, resource: Resource, skipped: int) -> bool:
+    """Whether a READ names memory of the first one's, ``skipped`` bytes on. IBA 9.7.5.1.4."""
+    first = resource.asked
+    if not resource.length:
+        return reth.dmalen == 0
+    same = reth.rkey == first.rkey and reth.va == first.va + skipped
+    return same and 0 < reth.dmalen <= resource.length - skipped
+
+
+def _is_within(reth: RETH, resource: Resource, _: int) -> bool:
+    """Whether a READ names memory of the first one's, wherever in it."""
+    first = resource.asked
+    inside = first.va <= reth.va and reth.va + reth.dmalen <= first.va + resource.length
+    return inside and reth.rkey == first.rkey
+
+
+def _grow(qp: QueuePair, end: int) -> None:
+    """Expect the PSN behind a duplicate READ that is longer than the first: ``Bug.READ_GROWS``."""
+    if serial.is_before(qp.inbound.epsn, end):
+        qp.inbound.move_past(serial.span(qp.inbound.epsn, end))
+
+
+def _allowed(qp: QueuePair, role: Role, request: Arrival) -> bool:
+    """Whether the key allows it still; XRC's by the queue that this very packet names.
+
+    A message that is coming in meanwhile goes on with the queue that it named.
+    """
+    named = qp.srq, qp.recv_cq, qp.pd, qp.recv_pd
+    allowed = not any(step(qp, role, request) for step in role.again)
+    qp.srq, qp.recv_cq, qp.pd, qp.recv_pd = named
+    return allowed

@@ -1,0 +1,201 @@
+"""Going back, and giving up: what a requester does when an answer is bad or missing.
+
+IBA 9.7.5.1.2 (implied NAK), 9.7.5.2 (NAK codes), 9.7.5.2.8 (RNR), 9.7.6.1.3 (ACK timeout). Each
+going back takes one of the retries that are left; any progress gives all of them back.
+"""
+
+from collections.abc import Callable
+
+from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rx_parser import Drop, Flow
+from rdmawire.ib.send_queue import Wqe
+from rdmawire.verbs.async_event import PathMigrated, PathMigrationFailed
+from rdmawire.verbs.enums import MigrationState, WCStatus
+from rdmawire.wire.ib import Ack, Nak
+
+
+def heard(qp: QueuePair, flow: Flow) -> None:
+    """A packet of the peer's says whether it went over."""
+    state = qp.attributes.path_mig_state
+    if not flow.bth.migreq and state == MigrationState.REARM:
+        qp.set_migration(MigrationState.ARMED)
+    elif flow.bth.migreq and state == MigrationState.ARMED:
+        _follow(qp, flow)
+
+
+def _follow(qp: QueuePair, flow: Flow) -> None:
+    """Go where the peer went, if that is the alternate path. IBA 17.2.8.1.3."""
+    alternate = qp.attributes.alt_ah
+    source, destination = gids_of(flow.headers)
+    if alternate is not None and (alternate.sgid, alternate.dgid) == (destination, source):
+        migrate(qp)
+        return
+    failed = PathMigrationFailed(qp.number)
+    if failed not in qp.device.events:  # every packet of the peer's asks
+        qp.device.events.append(failed)
+
+
+def goes_over(qp: QueuePair, wanted: MigrationState) -> bool:
+    """Whether going to a migration state means the alternate path. IBA 17.2.8.1.4."""
+    armed = qp.migrating and qp.attributes.path_mig_state == MigrationState.ARMED
+    return armed and wanted == MigrationState.MIGRATED and qp.attributes.alt_ah is not None
+
+
+def migrate(qp: QueuePair) -> None:
+    """Take the alternate path for the path, with its own timeout and P_Key."""
+    now = qp.attributes
+    qp.attributes = now._replace(
+        ah=now.alt_ah,
+        pkey_index=now.alt_pkey_index,
+        port_num=now.alt_port_num,
+        timeout=now.alt_timeout,
+    )
+    qp.set_migration(MigrationState.MIGRATED)
+    qp.device.events.append(PathMigrated(qp.number))
+
+
+def escaped(qp: QueuePair) -> bool:
+    """Whether a queue pair without retries had another path to go over to, with all of them."""
+    if not goes_over(qp, MigrationState.MIGRATED):
+        return False
+    migrate(qp)
+    qp.patience.refill()
+    return True
+
+
+NAK_STATUS: dict[int, WCStatus] = {
+    Nak.INVALID_REQUEST: WCStatus.REM_INV_REQ_ERR,
+    Nak.REMOTE_ACCESS_ERROR: WCStatus.REM_ACCESS_ERR,
+    Nak.REMOTE_OPERATIONAL_ERROR: WCStatus.REM_OP_ERR,
+    Nak.INVALID_RD_REQUEST: WCStatus.REM_INV_RD_REQ_ERR,
+}
+"""How work ends that a NAK answered, IBA 9.9.2.3. A reserved code is a bad response."""
+
+ENDLESS_RNR_RETRY = 7
+"""The ``rnr_retry`` that never runs out. IBA 9.7.5.2.8."""
+
+
+def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
+    """The oldest work ends in an error, and the queue pair with it."""
+    qp.sq.finish(wqe, status)
+    qp.retire()
+
+
+def implied(qp: QueuePair) -> None:
+    """A response shows that an earlier one is missing: an implied NAK. IBA 9.7.5.1.2."""
+    if not _went_back(qp):
+        qp.counters.implied_nak_seq_err += _missing(qp)
+
+
+def _went_back(qp: QueuePair) -> bool:
+    """Whether the queue pair is retransmitting, or will when its RNR wait ends."""
+    return qp.patience.retrying or qp.patience.resting
+
+
+def _missing(qp: QueuePair) -> bool:
+    """Retransmit the request of a missing response, once until the queue advances.
+
+    Packets that were in flight when the loss was found report it again, and mean nothing new.
+    Return ``False`` if no retry was left.
+    """
+    if _went_back(qp):
+        return True
+    qp.patience.retrying = True
+    return go_back(qp)
+
+
+def go_back(qp: QueuePair) -> bool:
+    """Retransmit all that is unacknowledged, if a retry is left. Return whether it was."""
+    wqe = qp.sq.oldest()
+    if wqe is None:
+        return False
+    if not qp.patience.retries:
+        if not escaped(qp):
+            ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
+            return False
+    elif qp.patience.retry_cnt != qp.device.profile.endless_retry_cnt:
+        qp.patience.retries -= 1
+    _send_again(qp)
+    qp.counters.completer_retry_err += 1
+    qp.patience.stop()
+    qp.wake()
+    return True
+
+
+def _send_again(qp: QueuePair) -> None:
+    """All that is not acknowledged."""
+    qp.sq.go_back(qp.sq.unacked_psn)
+    if qp.governor is not None:
+        qp.governor.went_back()
+
+
+def timed_out(qp: QueuePair) -> None:
+    """The timer fired: the wait that the peer asked for is over, or no ACK came.
+
+    While a requester waits for its own pages, the timer has no effect: it has not sent all that the
+    peer would acknowledge, or has discarded the response, and waits for an ACK again afterwards.
+    """
+    if qp.patience.resting:
+        qp.patience.resting = False
+        qp.wake()
+    elif qp.page_wait.deadline is None:
+        qp.patience.retrying = False
+        qp.counters.local_ack_timeout_err += go_back(qp)
+
+
+def discard(qp: QueuePair, ready: int) -> None:
+    """Discard a response whose page is absent until ``ready`` (ns), and request it again then.
+
+    Responses behind it are discarded, too, and do not count as an implied NAK.
+    """
+    qp.device.drops[Drop.PAGE_FAULT] += 1
+    qp.patience.retrying = True
+    qp.page_wait.wait(ready, resend=True)
+
+
+def paged_in(qp: QueuePair) -> None:
+    """Send on when the pages that the requester waited for are there. That uses no retry."""
+    if not qp.patience.resting:
+        if qp.page_wait.resend and qp.sq.oldest() is not None:
+            _send_again(qp)
+        qp.patience.stop()
+    qp.page_wait.resend = False
+    qp.wake()
+
+
+def _refused(qp: QueuePair, code: int) -> None:
+    """A NAK. Of a gap in PSNs the queue goes back; any other ends the work it names."""
+    if code == Nak.PSN_SEQUENCE_ERROR:
+        qp.counters.rcvd_seq_err += 1
+        qp.counters.packet_seq_err += _missing(qp)
+        return
+    wqe = qp.sq.oldest()
+    if wqe is not None:
+        ended(qp, wqe, NAK_STATUS.get(code, WCStatus.BAD_RESP_ERR))
+
+
+def _not_ready(qp: QueuePair, timer: int) -> None:
+    """An RNR NAK: wait as long as it says, then send again. IBA 9.7.5.2.8.
+
+    Another one meanwhile is the same one, repeated by the network.
+    """
+    qp.counters.rcvd_rnr_err += 1
+    wqe = qp.sq.oldest()
+    if wqe is None or qp.patience.resting:
+        return
+    if not qp.patience.rnr_retries:
+        ended(qp, wqe, WCStatus.RNR_RETRY_EXC_ERR)
+        return
+    if qp.patience.rnr_retry != ENDLESS_RNR_RETRY:
+        qp.patience.rnr_retries -= 1
+    qp.counters.rnr_nak_retry_err += 1
+    _send_again(qp)
+    qp.patience.rest(qp.device.profile.rnr_timer_ns[timer])
+
+
+REFUSALS: dict[int, Callable[[QueuePair, int], None]] = {
+    Ack.RNR_NAK: _not_ready,
+    Ack.NAK: _refused,
+}
+"""What a syndrome that is no ACK does; reserved ones do nothing."""

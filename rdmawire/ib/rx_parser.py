@@ -1,0 +1,343 @@
+"""Packets out of frames: what a NIC checks before a packet means anything. IBA 9.6.
+
+All frames of one path, opcode and length begin with the same octets, up to the PSN. What those
+octets must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is
+checked once for each such head, and kept as a :class:`Flow` with the ICRC's state behind it. A
+frame whose head is known costs one look-up and one run of the CRC over the rest. Frames of other
+build (two tags, options, UDP with a checksum) are taken apart each time.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from rdmawire.errors import WireError
+from rdmawire.ib.encapsulation import PLAIN, encapsulation_of, origin_of
+from rdmawire.ib.tx_template import (
+    ACKREQ,
+    HEAD_OF_BTH,
+    HEAD_SIZES,
+    MOST_HEADS,
+    state_behind,
+    tagged_size,
+    word_offset,
+)
+from rdmawire.wire import roce
+from rdmawire.wire.codec import fused
+from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.icrc import RESIDUE
+from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
+from rdmawire.wire.layout import Piece
+from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
+from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.psn import MODULUS
+
+if TYPE_CHECKING:
+    from rdmawire.ib.qp import QueuePair
+    from rdmawire.ib.rules import Role
+
+
+class Drop(Enum):
+    """Why a frame went no further. Nothing is answered to it."""
+
+    NOT_RDMA = "other traffic than RoCE, such as ARP, IPv6 neighbor discovery, TCP or LLDP"
+    MALFORMED = "no RoCE packet of the standard"
+    NOT_MINE = "for another address"
+    HEADERS = "a version, length or checksum of IP or UDP is wrong"
+    TVER = "transport version other than 0"
+    OPCODE = "a vendor's opcode"
+    ICRC = "ICRC bad"
+    NO_QP = "no such queue pair"
+    QP_STATE = "the queue pair does not receive in its state"
+    QP_TYPE = "the opcode's service is not the queue pair's"
+    PKEY = "P_Key of another partition"
+    QKEY = "Q_Key other than the queue pair's"
+    PEER = "from an address that the queue pair is not connected to"
+    NO_WQE = "no receive posted"
+    LENGTH = "payload longer than allowed"
+    SEQUENCE = "out of sequence, of a service that does not acknowledge"
+    ACCESS = "memory refused, of a service that does not acknowledge"
+    PORT_DOWN = "the port's link is down"
+    STALE = "a response that nobody waits for"
+    PAGE_FAULT = "behind a page of an on-demand region that is being brought in"
+    FORGOTTEN = "asked again, and no longer remembered or allowed"
+
+
+class Layout(NamedTuple):
+    """Where things stand in the frames of a flow, in octets from their start.
+
+    ``word`` has AckReq and PSN; the ICRC's state there is ``crc``, and the ICRC ends at ``end``.
+    ``read`` reads the headers between ``word`` and ``payload``, where there are any.
+    """
+
+    read: Callable[..., Any] | None
+    word: int
+    payload: int
+    pad: int
+    end: int
+    crc: int
+
+
+class Flow:
+    """What the head of a frame says.
+
+    ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
+    congestion (RFC 3168, 5), CNPs aside, or two ends would tell each other for ever; ``solicited``
+    ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
+    opcode, or with a payload that their operation does not have; all behind their BTH counts as
+    payload. ``origin`` are the link's fields of a datagram's completion (:func:`origin_of`).
+    ``special`` ones are marked, tagged or RoCE: the path of each is looked at.
+    ``headers_twice`` says that the ICRC covers the headers twice.
+    ``ways`` is for the engine: who takes them, by which row.
+    """
+
+    __slots__ = (
+        "bth",
+        "encapsulation",
+        "headers",
+        "headers_twice",
+        "layout",
+        "malformed",
+        "marked",
+        "origin",
+        "runs",
+        "shape",
+        "solicited",
+        "special",
+        "ways",
+    )
+
+    def __init__(
+        self, bth: BTH, headers: tuple[Piece, ...], layout: Layout, *, malformed: bool = False
+    ) -> None:
+        self.headers_twice = False
+        self.bth = bth
+        self.malformed = malformed
+        self.shape: Shape = _MALFORMED[bth.opcode] if malformed else SHAPES[bth.opcode]
+        self.solicited = bool(bth.se)
+        self.headers = headers
+        self.encapsulation = encapsulation_of(headers)
+        self.origin = origin_of(headers)
+        self.layout = layout
+        self.marked = bth.opcode != Opcode.CNP and any(
+            isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers
+        )
+        self.special = self.marked or self.encapsulation is not PLAIN
+        self.runs = self.shape.part is Part.MIDDLE and not self.marked
+        self.ways: tuple[tuple[QueuePair, Role | None], ...] = ()
+
+
+def _malformed_shapes() -> dict[int, Shape]:
+    """Reserved and request opcodes of RC and XRC, which are answered if malformed: as SEND ONLY."""
+    shapes = {}
+    for service in (Service.RC, Service.XRC):
+        only = replace(SHAPES[service << 5 | Operation.SEND_ONLY], headers=())
+        for opcode in range(service << 5, service + 1 << 5):
+            if opcode not in SHAPES or not SHAPES[opcode].response:
+                shapes[opcode] = only
+    return shapes
+
+
+_MALFORMED = _malformed_shapes()
+
+
+class Arrival(NamedTuple):
+    """A packet whose frame was found good. ``extended`` are the headers behind its BTH."""
+
+    flow: Flow
+    psn: int
+    ackreq: int
+    extended: tuple[Any, ...]
+    payload: bytes
+
+
+_read_word = Struct(">I").unpack_from
+_new = tuple.__new__
+_READERS = {opcode: fused(*layout.headers) for opcode, layout in LAYOUTS.items() if layout.headers}
+
+
+class Unsealer:
+    """Opens the frames that come to one port.
+
+    ``is_mine`` says of the headers before the BTH whether their addresses are the port's.
+    ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
+    ``take_raw`` is called with each frame without a BTH; it returns ``False`` if nobody wants it,
+    and the frame is dropped.
+    """
+
+    def __init__(
+        self,
+        is_mine: Callable[[tuple[Piece, ...]], bool],
+        drops: Counter[Drop],
+        take_raw: Callable[[bytes], bool] = lambda _: False,
+        *,
+        flush_twice: bool = False,
+    ) -> None:
+        self._flush_twice = flush_twice
+        self._is_mine = is_mine
+        self._take_raw = take_raw
+        self._drops = drops
+        self._flows: dict[bytes, Flow] = {}
+        self._size = 0  # of the head seen last: most frames are built as the one before
+
+    def forget(self) -> None:
+        """Check every head anew: the port's addresses changed."""
+        self._flows.clear()
+
+    def flow_of(self, frame: bytes) -> Flow | None:
+        """What the head of a frame says; ``None`` where the frame was dropped, and counted."""
+        return self._flows.get(frame[: self._size]) or self._find(frame)
+
+    def _find(self, frame: bytes) -> Flow | None:
+        """The flow of a frame whose head may have another size than that before it."""
+        self._size = size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
+        return self._flows.get(frame[:size]) or self._admit(frame, size)
+
+    def unseal(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
+        """The packet in a frame; ``None`` where the frame was dropped, and counted.
+
+        ``flow`` is the result of :meth:`flow_of`, if the caller has it.
+        """
+        if flow is None:
+            try:
+                flow = self._flows[frame[: self._size]]
+            except KeyError:
+                flow = self._find(frame)
+                if flow is None:
+                    return None
+        read, start, payload, pad, end, crc = flow.layout
+        state = crc32(frame[start:end], crc)
+        if flow.headers_twice:
+            state = _headers_twice(frame, start, end, crc)
+        if len(frame) < end or state != RESIDUE:
+            self._drops[Drop.ICRC] += 1
+            return None
+        (word,) = _read_word(frame, start)
+        extended = read(frame, start + 4) if read else ()
+        return _new(Arrival, (flow, word % MODULUS, word & ACKREQ, extended, frame[payload:pad]))
+
+    def _admit(self, frame: bytes, head: int) -> Flow | None:
+        """The flow of a frame whose head was not seen before, if it is one to take."""
+        try:
+            parsed, malformed = roce.parse(frame), False
+        except WireError as error:
+            found = _malformed_request(frame)
+            if found is None:
+                self._without_packet(frame, error)
+                return None
+            parsed, malformed = found, True
+        if reason := self._refused(parsed, malformed=malformed):
+            return self._drop(reason)
+        flow = _flow(frame, parsed, malformed=malformed)
+        flow.headers_twice = self._flush_twice and flow.bth.opcode == Opcode.RC_FLUSH
+        if flow.layout.word == head and not _has_checksum(parsed):
+            self._keep(frame[:head], flow)
+        return flow
+
+    def _without_packet(self, frame: bytes, error: WireError) -> None:
+        """Hand a frame without a packet to raw packet queue pairs, or drop and count it."""
+        if not (roce.bth_offset(frame, 0, len(frame)) < 0 and self._take_raw(frame)):
+            other = isinstance(error, roce.NotRoce)
+            self._drops[Drop.NOT_RDMA if other else Drop.MALFORMED] += 1
+
+    def _keep(self, head: bytes, flow: Flow) -> None:
+        if len(self._flows) >= MOST_HEADS:
+            self._flows.clear()
+        self._flows[head] = flow
+
+    def _refused(self, frame: roce.Frame, *, malformed: bool) -> Drop | None:
+        """Why a frame is not taken, if so."""
+        for reason, broken in _RULES:
+            if broken(frame):
+                return reason
+        if not malformed and frame.packet.bth.opcode not in SHAPES:
+            return Drop.OPCODE
+        return None if self._is_mine(frame.headers) else Drop.NOT_MINE
+
+    def _drop(self, reason: Drop) -> Flow | None:
+        self._drops[reason] += 1
+        return None
+
+
+def _malformed_request(frame: bytes) -> roce.Frame | None:
+    """Parse a frame with a malformed request; ``None`` if it holds none.
+
+    Only the BTH is parsed, as for a vendor's opcode. ``None`` also where the length behind the BTH
+    is no multiple of four bytes (IBA 9.2.5), or less than the opcode's headers need.
+    """
+    place = roce.bth_offset(frame, 0, len(frame))
+    opcode = frame[place] if place >= 0 else None
+    if opcode is None or opcode not in _MALFORMED:
+        return None
+    try:
+        parsed = roce.parse(frame[:place] + _VENDOR + frame[place + 1 :])
+    except WireError:
+        return None
+    packet = parsed.packet
+    length = len(packet.payload) + len(packet.pad)
+    headers = LAYOUTS[opcode].size if opcode in LAYOUTS else 0
+    if length % 4 or length < headers:
+        return None
+    return parsed._replace(packet=packet._replace(bth=packet.bth.replace(opcode=opcode)))
+
+
+_VENDOR = bytes([Service.VENDOR_6 << 5])
+
+
+def _headers_twice(frame: bytes, start: int, end: int, crc: int) -> int:
+    """CRC state after an ICRC that covers the headers twice; the packet has no payload.
+
+    ``start`` and ``end`` are offsets in ``frame``: the PSN's word, where the CRC state is ``crc``,
+    and the end of the ICRC.
+    """
+    last, bth = end - ICRC.SIZE, start - HEAD_OF_BTH
+    crc = crc32(frame[bth:last], crc32(frame[start:last], crc))
+    return crc32(frame[last:end], crc)
+
+
+def _flow(frame: bytes, parsed: roce.Frame, *, malformed: bool) -> Flow:
+    bth = parsed.packet.bth
+    word = word_offset(parsed.headers)
+    payload = word - HEAD_OF_BTH + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
+    pad = payload + len(parsed.packet.payload)
+    crc = state_behind(frame[:word], parsed.headers)
+    end = pad + bth.padcnt + ICRC.SIZE
+    read = None if malformed else _READERS.get(bth.opcode)
+    layout = Layout(read, word, payload, pad, end, crc)
+    return Flow(bth, parsed.headers, layout, malformed=malformed)
+
+
+def _has_checksum(frame: roce.Frame) -> bool:
+    """Whether a UDP checksum covers the payload, so that the head alone does not tell."""
+    last = frame.headers[-1]
+    return isinstance(last, UDP) and last.checksum != 0
+
+
+def _other_version(frame: roce.Frame) -> bool:
+    """An IPv6 header or GRH says another version; an IPv4 header that does so is none."""
+    return any(
+        getattr(header, row) != version
+        for kind, row, version in _VERSIONS
+        for header in frame.headers
+        if isinstance(header, kind)
+    )
+
+
+_VERSIONS = ((IPv6, "version", 6), (GRH, "ipver", 6))
+_RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
+    (Drop.HEADERS, _other_version),
+    (Drop.HEADERS, lambda frame: frame.seal().headers != frame.headers),
+    (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
+)
+"""Why a frame is not taken, whatever its addresses: what must not hold, in the headers' order."""
+
+NO_PACKET = (Drop.NOT_RDMA, Drop.MALFORMED, Drop.NOT_MINE, Drop.HEADERS, Drop.TVER, Drop.ICRC)
+"""Reasons that are found before a frame is known to be a RoCE packet for this port."""
+
+DAMAGED = (Drop.MALFORMED, Drop.HEADERS, Drop.ICRC)
+"""Reasons of frames that a wire may have damaged."""

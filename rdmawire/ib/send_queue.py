@@ -1,0 +1,189 @@
+"""The send queue of a queue pair: what is to be sent, and what is on its way.
+
+A work request that is posted becomes a :class:`Wqe`. In the send queue it moves from ``posted``
+(packets of it are to be sent) to ``sent`` (its answer is awaited, or work before it). Going back
+moves it the other way: all that stands in ``sent`` from some PSN on is sent again (go-back-N,
+IBA 9.7.3.2). The oldest work completes first, always.
+"""
+
+from collections import deque
+
+from rdmawire.verbs.enums import WCStatus
+from rdmawire.verbs.sge import NOTHING, Gather, Inline, Piece
+from rdmawire.verbs.wr import SOLICITED, VERBS, Answer, Local, SendWR, Verb
+from rdmawire.wire import psn as serial
+from rdmawire.wire.psn import MODULUS
+
+NO_PSN = -1
+
+
+class Wqe:
+    """One send work request on its way.
+
+    ``psn`` is the first of its ``packets`` numbers (:data:`NO_PSN` until it is begun), ``sent``
+    how many packets were sent in the present pass, ``most_sent`` in any; ``unacked`` how many are
+    not acknowledged, and ``answered`` how many responses were placed. ``se`` is the Solicited
+    Event bit of its last packet (IBA 9.2.3).
+    """
+
+    __slots__ = (
+        "answered",
+        "flags",
+        "length",
+        "most_sent",
+        "packets",
+        "psn",
+        "se",
+        "sent",
+        "sink",
+        "source",
+        "status",
+        "unacked",
+        "verb",
+        "wr",
+    )
+
+    def __init__(self, wr: SendWR) -> None:
+        self.wr = wr
+        self.flags = int(wr.flags)
+        self.verb: Verb = VERBS[wr.opcode]
+        self.se = 1 if self.flags & SOLICITED and self.verb.takes_receive else 0
+        self.psn = NO_PSN
+        self.packets = self.unacked = 0
+        self.sent = self.most_sent = self.answered = self.length = 0
+        self.source: Piece | Gather | Inline = NOTHING
+        self.sink: Piece | Gather = NOTHING
+        self.status: WCStatus | None = None
+
+    @property
+    def last_psn(self) -> int:
+        """The PSN of its last packet, or of the last response to it."""
+        return serial.add(self.psn, self.packets - 1)
+
+    @property
+    def places(self) -> bool:
+        """Whether a response puts octets into local memory."""
+        return self.verb.local is Local.SINK
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it takes one of the peer's resources for READs and atomics."""
+        return self.verb.takes_resource and self.status is None
+
+    def sent_before(self, psn: int) -> int:
+        """How many of its packets stand before ``psn``; none, of work that is one request."""
+        if self.verb.answer is not Answer.ACK:
+            return 0
+        return min(max(serial.distance(self.psn, psn), 0), self.packets)
+
+
+class SendQueue:
+    """Send work of one queue pair, and where the conversation with the peer stands.
+
+    ``next_psn`` is the first that no work has, ``unacked_psn`` the oldest not acknowledged, and
+    ``in_flight`` counts those that were sent, or promised by a response, since. ``ssn`` counts
+    messages. ``outstanding_reads`` counts the READs and atomics in ``sent`` without all their
+    responses, ``awaited_responses`` the response packets that are missing. ``broken`` says that an
+    old ACK came between the responses to a READ
+    (:attr:`~rdmawire.verbs.profile.Bug.OLD_ACK_BREAKS_READ`).
+    """
+
+    __slots__ = (
+        "awaited_responses",
+        "broken",
+        "in_flight",
+        "next_psn",
+        "outstanding_reads",
+        "posted",
+        "sent",
+        "ssn",
+        "unacked_psn",
+    )
+
+    def __init__(self) -> None:
+        self.posted: deque[Wqe] = deque()
+        self.sent: deque[Wqe] = deque()
+        self.reset(0)
+
+    def reset(self, psn: int) -> None:
+        """Empty, with this PSN next."""
+        self.posted.clear()
+        self.sent.clear()
+        self.next_psn = self.unacked_psn = psn
+        self.in_flight = self.outstanding_reads = self.awaited_responses = 0
+        self.broken = False
+        self.ssn = 0
+
+    def __len__(self) -> int:
+        return len(self.posted) + len(self.sent)
+
+    def oldest(self) -> Wqe | None:
+        """The oldest work that has PSNs and is not complete."""
+        if self.sent:
+            return self.sent[0]
+        return self.posted[0] if self.posted and self.posted[0].psn != NO_PSN else None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether work was begun that is not complete."""
+        return self.oldest() is not None
+
+    def begin(self, wqe: Wqe, packets: int) -> None:
+        """Give work its PSNs: the next ones, once."""
+        wqe.psn = self.next_psn
+        wqe.packets = wqe.unacked = packets
+        if packets:
+            self.next_psn = (self.next_psn + packets) % MODULUS
+            self.ssn = (self.ssn + 1) % MODULUS
+
+    def go_back(self, psn: int) -> None:
+        """Send again all from ``psn`` on. What is done here and only waits its turn stays done."""
+        self.broken = False
+        while self.sent and not serial.is_before(self.sent[-1].last_psn, psn):
+            wqe = self.sent.pop()
+            self._await_no_more(wqe)
+            self.posted.appendleft(wqe)
+        for wqe in self.posted:
+            if wqe.psn == NO_PSN:
+                break
+            wqe.sent = wqe.sent_before(psn)
+
+    def advance(self, wqe: Wqe, packets: int) -> None:
+        """So many more packets of this work were sent."""
+        wqe.sent += packets
+        if wqe.sent > wqe.most_sent:
+            self.in_flight += wqe.sent - wqe.most_sent
+            wqe.most_sent = wqe.sent
+
+    def pass_by(self, packets: int) -> None:
+        """So many more PSNs are acknowledged."""
+        self.unacked_psn = serial.add(self.unacked_psn, packets)
+        self.in_flight -= packets
+
+    def acknowledge(self, wqe: Wqe, packets: int) -> None:
+        """So many more packets of the oldest work need not be sent again."""
+        self.pass_by(packets)
+        wqe.unacked -= packets
+        if not wqe.verb.takes_resource:
+            wqe.sent = max(wqe.sent, wqe.packets - wqe.unacked)
+        elif self.sent:  # and not going back to it
+            self.awaited_responses -= packets
+
+    def ask(self, wqe: Wqe) -> None:
+        """Count a READ or atomic that is sent, and the responses that it waits for."""
+        self.outstanding_reads += 1
+        self.awaited_responses += wqe.packets - wqe.answered
+
+    def _await_no_more(self, wqe: Wqe) -> None:
+        """Undo :meth:`ask` for work that leaves ``sent``, if it waits for responses."""
+        if wqe.awaited:
+            self.outstanding_reads -= 1
+            self.awaited_responses -= wqe.packets - wqe.answered
+
+    def finish(self, wqe: Wqe, status: WCStatus) -> None:
+        """The oldest work is done: it waits in ``sent`` to be completed."""
+        if not self.sent:
+            self.sent.append(self.posted.popleft())
+        else:
+            self._await_no_more(wqe)
+        wqe.status = status

@@ -1,0 +1,149 @@
+"""Frames out of templates: what a path puts before each packet, and the CRC up to there.
+
+All packets of one path, opcode and length begin with the same octets, up to the PSN: Ethernet,
+IP with its lengths and checksum, UDP, and eight octets of the BTH. A :class:`Seal` keeps these
+*heads*, each with the state of the ICRC after it, so that a packet costs one ``join`` and one run
+of the CRC over what is new. CRCs are linear, so the state goes on where the head ended, and no
+copy with ones over the variant fields is ever made (IBA 7.8.1).
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from isal.isal_zlib import crc32
+
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.icrc import ONES_FOR_LRH, icrc_headers_twice, mask
+from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
+from rdmawire.wire.layout import Piece, size
+from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.packet import Packet
+from rdmawire.wire.roce import Frame
+
+HEAD_OF_BTH: Final = 8
+"""Octets of the BTH before the word that holds AckReq and PSN."""
+
+MOST_HEADS: Final = 1024
+"""Heads that one port keeps, or one path; it begins anew after that many."""
+
+MOST_SEEN: Final = 1 << 14
+"""Heads that a tap remembers, which sees all of a network; it begins anew after that many."""
+
+HEAD_SIZES: Final = {
+    int(ethertype).to_bytes(2, "big"): sum(header.SIZE for header in headers) + HEAD_OF_BTH
+    for ethertype, headers in (
+        (EtherType.IPV4, (Ethernet, IPv4, UDP)),
+        (EtherType.IPV6, (Ethernet, IPv6, UDP)),
+        (EtherType.ROCE, (Ethernet, GRH)),
+    )
+}
+"""How long the head of a frame of the usual build is, by the two octets of its EtherType."""
+
+_TAG: Final = EtherType.VLAN.to_bytes(2, "big")
+
+
+def head_size(frame: bytes) -> int:
+    """How long the head of a frame is, with one tag or none; 0 where the EtherType tells not."""
+    return HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
+
+
+def tagged_size(frame: bytes) -> int:
+    """As :func:`head_size`, of a frame with one tag."""
+    behind_tag = HEAD_SIZES.get(frame[16:18])
+    return behind_tag + VLAN.SIZE if behind_tag and frame[12:14] == _TAG else 0
+
+
+def word_offset(headers: Iterable[Piece]) -> int:
+    """Where the head really ends, and the word with AckReq and PSN stands, behind these headers."""
+    return sum(map(size, headers)) + HEAD_OF_BTH
+
+
+ACKREQ = 1 << 31
+"""The AckReq bit in the word that ends with the PSN. IBA 9.2.8."""
+
+pack_word = Struct(">I").pack
+Octets: TypeAlias = bytes | memoryview
+_NETWORK = (IPv4, IPv6, GRH)
+
+
+class Head(NamedTuple):
+    """The octets from the link to the BTH's eighth, and the ICRC's state behind them."""
+
+    octets: bytes
+    crc: int
+
+
+class Seal:
+    """Makes the frames of one path.
+
+    ``headers`` stand before the BTH, from Ethernet on. ``bth`` has what all packets share: the
+    P_Key and the destination QP. ``flush_twice`` has the ICRC of a FLUSH cover its headers twice.
+    """
+
+    __slots__ = ("_heads", "bth", "flush_twice", "headers")
+
+    def __init__(self, headers: tuple[Header, ...], bth: BTH, *, flush_twice: bool = False) -> None:
+        self.flush_twice = flush_twice
+        self.headers = headers
+        self.bth = bth
+        self._heads: dict[int, Head] = {}  # by length, SE and opcode in one number
+
+    def head(self, opcode: int, length: int, se: int = 0) -> Head:
+        """The head of packets with ``length`` octets between PSN and pad."""
+        key = length << 9 | se << 8 | opcode
+        return self._heads.get(key) or self._made(key, opcode, length, se)
+
+    def _made(self, key: int, opcode: int, length: int, se: int) -> Head:
+        if len(self._heads) >= MOST_HEADS:
+            self._heads.clear()
+        bth = self.bth.replace(opcode=opcode, se=se, padcnt=-length % 4)
+        self._heads[key] = head = head_of(self.headers, bth, length)
+        return head
+
+    def frame(self, opcode: int, word: int, extended: bytes, payload: Octets, se: int = 0) -> bytes:
+        """One frame; ``word`` is the PSN, with :data:`ACKREQ` where an ACK is asked for."""
+        length = len(extended) + len(payload)
+        key = length << 9 | se << 8 | opcode
+        try:
+            head, crc = self._heads[key]
+        except KeyError:
+            head, crc = self._made(key, opcode, length, se)
+        tail = b"".join((pack_word(word), extended, payload, PADS[length & 3]))
+        return b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little")))
+
+    def request(self, opcode: int, word: int, extended: bytes, payload: Octets) -> bytes:
+        """A request of one packet, as :meth:`frame` has it."""
+        frame = self.frame(opcode, word, extended, payload)
+        if self.flush_twice and opcode == Opcode.RC_FLUSH:
+            return _covered_twice(frame, len(frame) - len(extended) - BTH.SIZE - ICRC.SIZE)
+        return frame
+
+
+def _covered_twice(frame: bytes, bth: int) -> bytes:
+    """A frame of no payload with the ICRC that Linux gives a FLUSH; its BTH is at ``bth``."""
+    end = len(frame) - ICRC.SIZE
+    icrc = icrc_headers_twice(int.from_bytes(frame[end:], "big"), frame[bth:end])
+    return frame[:end] + icrc.to_bytes(ICRC.SIZE, "big")
+
+
+PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
+"""The pad behind a length, by the length's two lower bits. IBA 9.2.5."""
+
+
+def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> Head:
+    """The head of packets with ``length`` octets between PSN and pad."""
+    frame = Frame(headers, Packet(bth, (), bytes(length + bth.padcnt))).seal().build()
+    octets = frame[: word_offset(headers)]
+    return Head(octets, state_behind(octets, headers))
+
+
+def state_behind(head: bytes, headers: tuple[Piece, ...]) -> int:
+    """The ICRC's state behind a head that begins with these headers."""
+    covered = [len(piece) if isinstance(piece, bytes) else type(piece) for piece in headers]
+    while covered[0] not in _NETWORK:
+        covered.pop(0)
+    ones = mask(*covered, BTH)[: HEAD_OF_BTH - BTH.SIZE]
+    invariant = int.from_bytes(head[-len(ones) :], "big") | int.from_bytes(ones, "big")
+    return crc32(invariant.to_bytes(len(ones), "big"), ONES_FOR_LRH)

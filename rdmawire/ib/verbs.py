@@ -1,0 +1,489 @@
+"""The verbs of one adapter: what is made, changed, asked and posted. IBA 11.2 to 11.4.
+
+Names and refusals are those of libibverbs' functions. A refusal is a ``VerbsError`` with their
+errno; nothing has changed then.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
+from threading import get_ident
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib.congestion.base import SCHEME, Scheme
+from rdmawire.ib.congestion.notification import CNP_INTERVAL, Notifier
+from rdmawire.ib.congestion.pacer import govern
+from rdmawire.ib.device import GSI_QPN, Device
+from rdmawire.ib.encapsulation import gids_of, init_ah_from_wc
+from rdmawire.ib.hw_counters import AdapterCounters, adapter_counters
+from rdmawire.ib.modify_qp import modify
+from rdmawire.ib.port import Port, checked_gids
+from rdmawire.ib.post_checks import check_recv, check_send
+from rdmawire.ib.qp import IN_XRC_DOMAINS, QPInit, QueuePair
+from rdmawire.ib.raw_packet import FlowRule, deliver
+from rdmawire.ib.retransmit import goes_over, migrate
+from rdmawire.ib.rx_parser import Drop, Unsealer
+from rdmawire.ib.service import SERVICES
+from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
+from rdmawire.memory.argument import (
+    check_able,
+    check_kind,
+    check_number,
+    check_octets,
+    check_time,
+    each,
+)
+from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.registrar import PeerMemory, Registrar
+from rdmawire.memory.space import AddressSpace
+from rdmawire.screen import shown
+from rdmawire.verbs.ah import MAC_OCTETS, AddressHandle, is_multicast
+from rdmawire.verbs.async_event import Event, QPFatal
+from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.engine import in_use, one_thread_at_a_time
+from rdmawire.verbs.enums import QPState, QPType, WorkCompletion
+from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
+from rdmawire.verbs.profile import IBTA, Profile
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap, check_cap, check_modify
+from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
+from rdmawire.verbs.wr import RecvWR, SendWR
+from rdmawire.wire.inet import Ethernet
+from rdmawire.wire.layout import Piece
+from rdmawire.wire.psn import MAX_IN_FLIGHT
+
+
+def check_qp(device: Device, qp: QueuePair) -> None:
+    """A queue pair that was not destroyed."""
+    if not isinstance(qp, QueuePair) or device.qps.get(qp.number) is not qp:
+        raise _foreign("QP", qp)
+
+
+def check_cq(device: Device, cq: CompletionQueue) -> None:
+    """A completion queue that was not destroyed."""
+    if not isinstance(cq, CompletionQueue) or device.cqs.get(cq.number) is not cq:
+        raise _foreign("CQ", cq)
+
+
+def check_srq(device: Device, srq: SharedReceiveQueue) -> None:
+    """A shared receive queue that was not destroyed."""
+    if not isinstance(srq, SharedReceiveQueue) or device.srqs.get(srq.number) is not srq:
+        raise _foreign("SRQ", srq)
+
+
+def check_receiver(device: Device, xrc: XRCReceiver | None) -> None:
+    """Where an XRC shared receive queue completes, if it is one."""
+    if xrc is not None:
+        check_kind("xrc", xrc, XRCReceiver)
+        device.xrcds.check(xrc.domain)
+        check_cq(device, xrc.cq)
+
+
+def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
+    """All that a queue pair of this type is made of."""
+    check_kind("qp_init_attr", wants, QPInit)
+    check_kind("cap", wants.cap, QPCap)
+    own = wants.srq is None and SERVICES[kind].receives
+    check_cap(wants.cap if own else wants.cap._replace(**_NO_RECEIVES), device.profile)
+    device.memory.check_domain(wants.pd)
+    check_cq(device, wants.send_cq)
+    check_cq(device, wants.recv_cq)
+    if wants.srq is not None:
+        _check_shared(device, kind, wants.srq)
+    check_number("xrc_domain", wants.xrc_domain)
+    if kind in IN_XRC_DOMAINS:
+        device.xrcds.check(wants.xrc_domain)
+
+
+_NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}
+"""What is ignored where a queue pair has no receive queue of its own. ibv_create_qp(3)."""
+
+
+def _check_shared(device: Device, kind: QPType, srq: SharedReceiveQueue) -> None:
+    """Whether a queue pair of this type may receive from it. IBA 10.2.9, A14; ibv_create_qp(3)."""
+    check_srq(device, srq)
+    if not SERVICES[kind].receives:
+        raise VerbsError(f"{kind.name} queue pairs receive nothing, and have no SRQ", EINVAL)
+    if srq.type is SRQType.XRC:
+        raise VerbsError(f"SRQ {srq.number} is for XRC: messages name it, not queue pairs", EINVAL)
+
+
+def _foreign(label: str, found: object) -> VerbsError:
+    number = getattr(found, "number", None)
+    name = shown(found) if number is None else f"{label} {number:#x}"
+    return VerbsError(f"{name} is no {label} of this adapter, or was destroyed", EINVAL)
+
+
+FIRST_QPN = 0x11
+"""Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
+
+
+@one_thread_at_a_time("post_send", "post_recv")
+class Verbs(Port):
+    """An adapter with one port, seen by those who use it.
+
+    ``mac`` has six octets, ``gids`` sixteen each; ``space`` is the memory that it reaches. Numbers
+    of queue pairs and keys are counted up, or drawn from ``random`` where it is given.
+    """
+
+    def __init__(
+        self,
+        mac: bytes,
+        gids: Sequence[bytes],
+        space: AddressSpace,
+        *,
+        profile: Profile = IBTA,
+        clients: Sequence[PeerMemory] = (),
+        random: Randomness | None = None,
+    ) -> None:
+        check_octets("mac", mac, MAC_OCTETS)
+        check_kind("space", space, AddressSpace)
+        check_kind("profile", profile, Profile)
+        if random is not None:
+            check_able("random", random, "getrandbits")
+        self._gids = checked_gids(gids, profile)
+        self.device = Device(mac, space, profile, clients, random)
+        self.groups = MulticastGroups(profile)
+        self._unsealer = Unsealer(
+            self._is_mine,
+            self.device.drops,
+            self._take_raw,
+            flush_twice=profile.flush_icrc_covers_headers_twice,
+        )
+        self.device.forget_flows = self._unsealer.forget
+        self._rules: list[FlowRule] = []
+        self._numbers = qpns(random)
+        self._handles = Count(1)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a copy is made of; no thread is inside it."""
+        return self.__dict__ | {"_thread": None}
+
+    @property
+    def memory(self) -> Registrar:
+        """Regions and windows: reg_mr, dereg_mr, alloc_mw and the rest."""
+        return self.device.memory
+
+    @property
+    def drops(self) -> Counter[Drop]:
+        """How many frames were dropped, by reason."""
+        return self.device.drops
+
+    @property
+    def counters(self) -> AdapterCounters:
+        """A copy of the present counters, with those of destroyed queue pairs."""
+        return adapter_counters(self.device)
+
+    # What belongs to nobody else.
+
+    def alloc_pd(self) -> ProtectionDomain:
+        """ibv_alloc_pd(3)."""
+        return ProtectionDomain(next(self._handles), self.memory)
+
+    def dealloc_pd(self, pd: ProtectionDomain) -> None:
+        """ibv_dealloc_pd(3); EBUSY while regions, windows or queues are in it."""
+        self.memory.check_domain(pd)
+        if pd.users:
+            raise VerbsError(f"PD {pd.handle} is used by {pd.users} regions or queues", EBUSY)
+        pd.adapter = _NOBODY
+
+    def create_cq(self, cqe: int) -> CompletionQueue:
+        """A queue for ``cqe`` completions. ibv_create_cq(3)."""
+        device = self.device
+        _check_room("completion queues", len(device.cqs), device.profile.max_cq)
+        cq = CompletionQueue(next(self._handles), cqe, self._happened, profile=device.profile)
+        device.cqs[cq.number] = cq
+        return cq
+
+    def modify_cq(self, cq: CompletionQueue, cq_count: int, cq_period: int) -> None:
+        """One event for ``cq_count`` completions, or after ``cq_period`` ns. ibv_modify_cq(3)."""
+        check_cq(self.device, cq)
+        cq.moderate(cq_count, cq_period, self.device.now)
+        self.device.moderated[cq.number] = cq
+
+    def destroy_cq(self, cq: CompletionQueue) -> None:
+        """ibv_destroy_cq(3); EBUSY while queue pairs complete there."""
+        check_cq(self.device, cq)
+        cq.check_unused()
+        del self.device.cqs[cq.number]
+        self.device.moderated.pop(cq.number, None)
+
+    def create_srq(
+        self, pd: ProtectionDomain, max_wr: int, max_sge: int = 1, xrc: XRCReceiver | None = None
+    ) -> SharedReceiveQueue:
+        """ibv_create_srq(3); with ``xrc``, ibv_create_srq_ex(3) of type XRC."""
+        device = self.device
+        _check_room("shared receive queues", len(device.srqs), device.profile.max_srq)
+        self.memory.check_domain(pd)
+        check_receiver(device, xrc)
+        number = next(self._handles)
+        srq = SharedReceiveQueue(
+            number, pd, max_wr, max_sge, self._happened, profile=device.profile, xrc=xrc
+        )
+        device.srqs[number] = srq
+        srq.acquire()
+        if xrc is not None:
+            device.xrcds.enter(xrc.domain)
+        return srq
+
+    def destroy_srq(self, srq: SharedReceiveQueue) -> None:
+        """ibv_destroy_srq(3); EBUSY while queue pairs receive from it."""
+        check_srq(self.device, srq)
+        srq.check_unused()
+        del self.device.srqs[srq.number]
+        srq.release()
+        if srq.xrc is not None:
+            self.device.xrcds.leave(srq.xrc.domain)
+
+    def open_xrcd(self) -> int:
+        """The number of a new XRC domain. ibv_open_xrcd(3), with no file to share it by."""
+        return self.device.xrcds.open(next(self._handles))
+
+    def close_xrcd(self, domain: int) -> None:
+        """ibv_close_xrcd(3); EBUSY while shared receive queues or targets are in it."""
+        self.device.xrcds.close(domain)
+
+    def init_ah_from_wc(self, wc: WorkCompletion, grh: bytes) -> AddressHandle:
+        """The path back to the sender of a datagram. ibv_init_ah_from_wc(3).
+
+        ``wc`` is the completion of its receive, ``grh`` the first 40 bytes of the receive's memory.
+        Details and errors are those of :func:`rdmawire.ib.encapsulation.init_ah_from_wc`.
+        """
+        return init_ah_from_wc(wc, grh, self.gids)
+
+    # Queue pairs.
+
+    def create_qp(self, kind: QPType, wants: QPInit, number: int | None = None) -> QueuePair:
+        """A queue pair in RESET. ibv_create_qp(3).
+
+        ``number`` asks for a QPN, as no adapter lets you: for frames that must have one. EBUSY
+        where it is in use.
+        """
+        check_number("qp_type", kind, 0, max(QPType))
+        if kind not in SERVICES:
+            known = ", ".join(f"{known.name} ({known.value})" for known in SERVICES)
+            raise VerbsError(f"qp_type {kind} is none of {known}", EOPNOTSUPP)
+        if number is not None:
+            check_number("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)
+            if number in self.device.qps:
+                raise VerbsError(f"QP {number:#x} is in use", EBUSY)
+        return self._new_qp(lambda: number or self._unused_qpn(), QPType(kind), wants)
+
+    def create_gsi_qp(self, wants: QPInit) -> QueuePair:
+        """Queue pair 1, in RESET; its owner gives it the Q_Key 0x80010000. IBA 10.2.4.3.
+
+        ``VerbsError`` EBUSY where the port has one already.
+        """
+        if GSI_QPN in self.device.qps:
+            raise VerbsError("QP 1 of the port is in use", EBUSY)
+        return self._new_qp(lambda: GSI_QPN, QPType.UD, wants)
+
+    def _new_qp(self, number: Callable[[], int], kind: QPType, wants: QPInit) -> QueuePair:
+        device = self.device
+        _check_room("queue pairs", len(device.qps), device.profile.max_qp)
+        check_init(device, kind, wants)
+        qp = QueuePair(device, number(), kind, wants)
+        device.qps[qp.number] = qp
+        qp.acquire()
+        return qp
+
+    def modify_qp(self, qp: QueuePair, attributes: QPAttributes, mask: QPAttrMask) -> None:
+        """Change attributes, and with them the state. ibv_modify_qp(3), IBA 11.2.5.2."""
+        check_qp(self.device, qp)
+        draining = qp.state is QPState.SQD and qp.sq.under_way
+        state = check_modify(
+            qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
+        )
+        over = mask & QPAttrMask.PATH_MIG_STATE and goes_over(qp, attributes.path_mig_state)
+        modify(qp, attributes, mask, state)
+        if over:
+            migrate(qp)
+        self._unsealer.forget()
+
+    def query_qp(self, qp: QueuePair) -> QPAttributes:
+        """The attributes as they stand. ibv_query_qp(3)."""
+        check_qp(self.device, qp)
+        draining = qp.state is QPState.SQD and qp.sq.under_way
+        return qp.attributes._replace(
+            qp_state=qp.state, cur_qp_state=qp.state, sq_draining=draining
+        )
+
+    def destroy_qp(self, qp: QueuePair) -> None:
+        """ibv_destroy_qp(3): nothing of it completes any more.
+
+        EBUSY in a multicast group, while flows go to it, and while windows of type 2A are bound
+        on it.
+        """
+        check_qp(self.device, qp)
+        if any(rule.qp is qp for rule in self._rules):
+            raise VerbsError(f"QP {qp.number:#x} has flows: destroy them first", EBUSY)
+        if self.groups.holds(qp.number):
+            raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
+        self.memory.check_unbound_from(qp.number)
+        self.memory.forget_qp(qp.number)
+        del self.device.qps[qp.number]
+        self.device.retired.add(qp.counters)
+        qp.release()
+        self.device.ready.pop(qp, None)
+        self._unsealer.forget()
+
+    def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
+        """Let a datagram queue pair have a group's packets. ibv_attach_mcast(3)."""
+        check_qp(self.device, qp)
+        self.groups.attach(gid, qp.number, qp.type)
+        self._unsealer.forget()
+
+    def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
+        """ibv_detach_mcast(3)."""
+        check_qp(self.device, qp)
+        self.groups.detach(gid, qp.number)
+        self._unsealer.forget()
+
+    def create_flow(self, rule: FlowRule) -> FlowRule:
+        """Have frames that carry no RDMA go to a raw packet queue pair. ibv_create_flow(3)."""
+        check_kind("rule", rule, FlowRule)
+        check_qp(self.device, rule.qp)
+        rule.check()
+        self._rules.append(rule)
+        return rule
+
+    def destroy_flow(self, rule: FlowRule) -> None:
+        """ibv_destroy_flow(3)."""
+        if rule not in self._rules:
+            raise VerbsError("no such flow", EINVAL)
+        self._rules.remove(rule)
+
+    def control_congestion(self, qp: QueuePair, scheme: Scheme | None) -> None:
+        """Have a scheme say how fast a queue pair sends; ``None`` sends as fast as the link."""
+        check_qp(self.device, qp)
+        if scheme is not None:
+            check_able("scheme", scheme, *SCHEME)
+        govern(qp, scheme)
+
+    def limit_in_flight(self, qp: QueuePair, packets: int | None) -> None:
+        """Set how many request packets a queue pair leaves unacknowledged at most.
+
+        ``packets`` is 1 to 2**23 - 1 (IBA 9.7.1); ``None`` restores the limit of the profile.
+        ``VerbsError`` EINVAL for other numbers, and for services without acknowledgements.
+        """
+        check_qp(self.device, qp)
+        if packets is None:
+            packets = self.device.profile.packets_in_flight
+        check_number("packets", packets, 1, MAX_IN_FLIGHT)
+        if not qp.service.reliable:
+            raise VerbsError(f"QP {qp.number:#x} waits for no ACKs", EINVAL)
+        qp.limit_in_flight(packets)
+        qp.wake()
+
+    def notify_congestion(
+        self,
+        qp: QueuePair,
+        interval: int | None = CNP_INTERVAL,
+        traffic_class: int | None = None,
+    ) -> None:
+        """Tell the peer of marks, once in ``interval`` ns at most; ``None`` tells of none.
+
+        CNPs have this traffic class (DSCP, and ECN in the two lowest bits), or the path's.
+        """
+        check_qp(self.device, qp)
+        if interval is not None:
+            check_number("interval", interval)
+        if traffic_class is not None:
+            check_number("traffic_class", traffic_class, 0, 0xFF)
+        if interval is not None and not qp.service.connected:
+            raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
+        qp.notifier = None if interval is None else Notifier(interval, traffic_class)
+
+    # Work.
+
+    def post_send(self, qp: QueuePair, work: Iterable[SendWR], now: int) -> None:
+        """Queue work, one after the other. ibv_post_send(3).
+
+        ``VerbsError`` for the first that is refused; those before it are posted. A queue pair in
+        ERR or SQE ends work at once.
+        """
+        check_qp(self.device, qp)
+        if now.__class__ is not int:
+            check_time(now)
+        thread = get_ident()  # first: behind a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
+            raise in_use(self)
+        try:
+            self.device.now = now
+            for wr in each("work", work):
+                qp.post_send(check_send(qp, wr))
+        finally:
+            self._thread = outer
+
+    def post_recv(self, qp: QueuePair, work: Iterable[RecvWR], now: int) -> None:
+        """Queue receives. ibv_post_recv(3); refusals as for :meth:`post_send`."""
+        check_qp(self.device, qp)
+        if now.__class__ is not int:
+            check_time(now)
+        thread = get_ident()  # first: behind a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
+            raise in_use(self)
+        try:
+            self.device.now = now
+            for wr in each("work", work):
+                qp.post_recv(check_recv(qp, wr))
+        finally:
+            self._thread = outer
+
+    def post_srq_recv(self, srq: SharedReceiveQueue, work: Iterable[RecvWR]) -> None:
+        """Queue receives for whichever queue pair needs one. ibv_post_srq_recv(3)."""
+        check_srq(self.device, srq)
+        for wr in each("work", work):
+            srq.post(wr)
+
+    # What happens inside.
+
+    def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
+        """Whether a frame's addresses are this port's, or a group's that it listens to."""
+        ethernet = headers[0]
+        destination = gids_of(headers)[1]
+        if is_multicast(destination):
+            return bool(self.groups.members(destination))
+        return (
+            isinstance(ethernet, Ethernet)
+            and ethernet.dst == self.device.mac
+            and (destination in self.gids)
+        )
+
+    def _take_raw(self, frame: bytes) -> bool:
+        """Hand a frame to the raw packet queue pairs whose rules ask for it, if any do."""
+        takers = [rule.qp for rule in self._rules if rule.takes(frame)]
+        for qp in takers:
+            deliver(qp, frame)
+        self.device.rcv_raw += bool(takers)
+        return bool(takers)
+
+    def _happened(self, event: Event) -> None:
+        """Keep an event; what breaks a queue pair ends it."""
+        self.device.events.append(event)
+        if isinstance(event, QPFatal) and event.qp in self.device.qps:
+            self.device.qps[event.qp].fail()
+
+    def _unused_qpn(self) -> int:
+        return self._numbers.unused(self.device.qps.__contains__)
+
+
+_NOBODY = object()
+"""To whom a protection domain belongs that is deallocated."""
+
+
+def qpns(random: Randomness | None) -> Numbers:
+    """The source of queue pair numbers: counted up, or drawn from ``random``."""
+    if random is None:
+        return Counted(FIRST_QPN, MULTICAST_QPN)
+    return Drawn(random, 24, FIRST_QPN, MULTICAST_QPN)
+
+
+def _check_room(what: str, found: int, most: int) -> None:
+    if found >= most:
+        raise VerbsError(f"{found} {what} are all that there may be", ENOMEM)

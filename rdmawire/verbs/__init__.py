@@ -1,0 +1,1 @@
+"""Objects that every RDMA transport has: work requests, completions, queues, attributes, events."""

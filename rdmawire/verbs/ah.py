@@ -1,0 +1,140 @@
+"""Address handles, IBA 10.2.2 and 11.2.2: where packets go, and by which path.
+
+GIDs are 16 octets. For RoCEv2 over IPv4 they are IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2;
+IBA A17).
+"""
+
+from enum import IntEnum
+from errno import EINVAL
+from typing import NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind, check_octets
+from rdmawire.verbs.profile import IBTA, Bounds, Profile, up_to
+
+GID_OCTETS = 16
+MAC_OCTETS = 6
+MAPPED_IPV4 = bytes(10) + b"\xff\xff"
+"""How the GID of an IPv4 address begins."""
+
+LAST_PRIORITY = 7
+"""The highest priority code point, and service level of RoCE. IEEE 802.1Q, 9.6."""
+LAST_VLAN = 4094
+"""The highest VLAN identifier that may be used. IEEE 802.1Q, 9.6."""
+
+FLOW_LABELS = 1 << 20
+GOLDEN_RATIO = 0x61C88647
+"""By what Linux multiplies a number of 32 bits to hash it."""
+
+SOURCE_PORTS = 0xC000
+"""First of the UDP source ports of RoCEv2, the dynamic ones: 0xC000 to 0xFFFF. IBA A17."""
+
+
+class GIDType(IntEnum):
+    """Which packets a GID is for: the numbers of ibv_gid_type."""
+
+    ROCE_V1 = 1
+    """A GRH behind EtherType 0x8915."""
+    ROCE_V2 = 2
+    """UDP over IPv4 or IPv6."""
+
+
+class AddressHandle(NamedTuple):
+    """A path to a destination, as ibv_ah_attr has it; ``dmac`` and ``sgid`` are looked up already.
+
+    ``dmac`` is the next hop's 6 octets, ``dgid`` and ``sgid`` have 16. ``hop_limit`` is also the
+    TTL; ``traffic_class`` holds DSCP and ECN. ``flow_label`` 0 leaves the choice of the UDP source
+    port to the queue pairs' numbers.
+
+    ``sl`` 0 to 7 is the priority of the VLAN tag, and ``vlan`` 0 to 4094 its VLAN: with neither
+    there is no tag, with ``sl`` alone a priority tag. ``vlan`` and ``gid_type`` are those of the
+    source GID, as Linux has them there. Where they are not set, responses are sent as the
+    request came (:mod:`rdmawire.ib.encapsulation`).
+    """
+
+    dmac: bytes
+    dgid: bytes
+    sgid: bytes
+    hop_limit: int = 64
+    traffic_class: int = 0
+    flow_label: int = 0
+    sl: int = 0
+    port_num: int = 1
+    vlan: int | None = None
+    gid_type: GIDType | None = None
+
+
+_OCTETS = {"dmac": MAC_OCTETS, "dgid": GID_OCTETS, "sgid": GID_OCTETS}
+
+_BOUNDS = {
+    "hop_limit": up_to(0xFF),
+    "traffic_class": up_to(0xFF),
+    "flow_label": up_to(FLOW_LABELS - 1),
+    "sl": up_to(LAST_PRIORITY),
+    "port_num": Bounds(1, lambda profile: profile.phys_port_cnt),
+}
+
+
+_OPTIONAL_BOUNDS = {
+    "vlan": up_to(LAST_VLAN),
+    "gid_type": Bounds(GIDType.ROCE_V1, lambda _: GIDType.ROCE_V2, GIDType),
+}
+
+
+def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
+    """``VerbsError`` EINVAL for a handle with a field out of range. ibv_create_ah(3)."""
+    check_kind("ah", handle, AddressHandle)
+    for field, octets in _OCTETS.items():
+        check_octets(field, getattr(handle, field), octets)
+    for field, bounds in _BOUNDS.items():
+        bounds.check(field, getattr(handle, field), profile)
+    for field, bounds in _OPTIONAL_BOUNDS.items():
+        if getattr(handle, field) is not None:
+            bounds.check(field, getattr(handle, field), profile)
+    if is_ipv4(handle.dgid) != is_ipv4(handle.sgid):
+        raise VerbsError("of dgid and sgid one is an IPv4 address, the other is not", EINVAL)
+
+
+def mapped(address: bytes) -> bytes:
+    """The GID of an IPv4 address of 4 octets."""
+    return MAPPED_IPV4 + address
+
+
+def is_ipv4(gid: bytes) -> bool:
+    """Whether a GID is that of an IPv4 address."""
+    return gid[:12] == MAPPED_IPV4
+
+
+def is_multicast(gid: bytes) -> bool:
+    """Whether a GID is that of a group: ff00::/8, or 224.0.0.0/4 for IPv4. IBA 4.1.1."""
+    return gid[12] >> 4 == 0xE if is_ipv4(gid) else gid[0] == 0xFF
+
+
+def multicast_mac(gid: bytes) -> bytes:
+    """The Ethernet address of a group: RFC 2464, section 7, and RFC 1112, section 6.4."""
+    if is_ipv4(gid):
+        return b"\x01\x00\x5e" + bytes((gid[13] & 0x7F,)) + gid[14:]
+    return b"\x33\x33" + gid[12:]
+
+
+def udp_source_port(flow_label: int, local_qpn: int = 0, remote_qpn: int = 0) -> int:
+    """The UDP source port of a flow: one for a flow label, or else for two queue pairs.
+
+    IBA A17 asks for one port for each flow and leaves open which. As Linux does it, so that
+    paths fall the same way: the 20 bits of the flow label are folded to 14.
+    """
+    label = flow_label or qpn_label(local_qpn, remote_qpn)
+    return SOURCE_PORTS | (label & 0x3FFF) ^ (label >> 14)
+
+
+def sender_port(qpn: int) -> int:
+    """The UDP source port of a queue pair's datagrams in Linux: its number, hashed to 14 bits."""
+    return SOURCE_PORTS + (qpn * GOLDEN_RATIO % (1 << 32) >> 18)
+
+
+def qpn_label(local_qpn: int, remote_qpn: int) -> int:
+    """The flow label that stands for two queue pairs, the same from both ends."""
+    product = local_qpn * remote_qpn
+    product ^= product >> 20
+    product ^= product >> 40
+    return product % FLOW_LABELS

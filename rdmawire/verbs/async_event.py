@@ -1,0 +1,216 @@
+"""What a NIC tells its owner unasked: one class for each thing that happens. IBA 11.6.3.
+
+Each names its subject by number. Those of ibv_get_async_event(3) carry their ibv_event_type;
+:data:`ABSENT` says why the others never happen here. :class:`CompletionEvent` is what a
+completion channel hands out (ibv_get_cq_event(3)).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from rdmawire.memory.access import Access
+from rdmawire.memory.grant import KeyFault
+
+
+class EventType(IntEnum):
+    """The numbers of ibv_event_type."""
+
+    CQ_ERR = 0
+    QP_FATAL = 1
+    QP_REQ_ERR = 2
+    QP_ACCESS_ERR = 3
+    COMM_EST = 4
+    SQ_DRAINED = 5
+    PATH_MIG = 6
+    PATH_MIG_ERR = 7
+    DEVICE_FATAL = 8
+    PORT_ACTIVE = 9
+    PORT_ERR = 10
+    LID_CHANGE = 11
+    PKEY_CHANGE = 12
+    SM_CHANGE = 13
+    SRQ_ERR = 14
+    SRQ_LIMIT_REACHED = 15
+    QP_LAST_WQE_REACHED = 16
+    CLIENT_REREGISTER = 17
+    GID_CHANGE = 18
+    WQ_FATAL = 19
+    DEVICE_SPEED_CHANGE = 20
+
+
+_NO_SUBNET_MANAGER = "RoCE has no LIDs and no subnet manager"
+
+ABSENT = {
+    EventType.LID_CHANGE: _NO_SUBNET_MANAGER,
+    EventType.SM_CHANGE: _NO_SUBNET_MANAGER,
+    EventType.CLIENT_REREGISTER: _NO_SUBNET_MANAGER,
+    EventType.SRQ_ERR: "a shared receive queue checks what is posted and has nothing else to break",
+    EventType.WQ_FATAL: "there are no work queues apart from queue pairs",
+    EventType.DEVICE_FATAL: "a device in software does not die alone",
+    EventType.DEVICE_SPEED_CHANGE: "a port has no speed: links are the fabric's",
+}
+"""Asynchronous events that do not happen here, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionEvent:
+    """A completion came that the owner of a CQ had asked to be told of. IBA 11.4.2.2."""
+
+    cq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CQError:
+    """A CQ was full when a completion came; the completion is lost. IBA 11.6.3.1."""
+
+    TYPE: ClassVar = EventType.CQ_ERR
+    cq: int
+
+
+@dataclass(frozen=True, slots=True)
+class QPFatal:
+    """A queue pair broke so that no completion can say it. IBA 11.6.3.1."""
+
+    TYPE: ClassVar = EventType.QP_FATAL
+    qp: int
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidRequest:
+    """The responder of a queue pair met a request that makes no sense.
+
+    ``psn`` is the request's, ``fault`` what is wrong with it: a member of the engine's enumeration
+    of faults (:class:`rdmawire.ib.service.Fault`).
+    """
+
+    TYPE: ClassVar = EventType.QP_REQ_ERR
+    qp: int
+    psn: int | None = field(default=None, compare=False)
+    fault: Enum | None = field(default=None, compare=False)
+
+
+class Denied(NamedTuple):
+    """What a key did not allow: ``access`` to ``length`` octets at ``va``; ``reason`` says why."""
+
+    key: int
+    va: int
+    length: int
+    access: Access
+    reason: KeyFault
+
+    def __str__(self) -> str:
+        asked = f"{self.access.name} of {self.length} octets at {self.va:#x}"
+        return f"{self.reason.name}: key {self.key:#010x}, {asked}"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessViolation:
+    """The responder of a queue pair met a request for memory that it may not touch.
+
+    ``psn`` is the request's, ``denied`` what it asked for and why that is refused.
+    """
+
+    TYPE: ClassVar = EventType.QP_ACCESS_ERR
+    qp: int
+    psn: int | None = field(default=None, compare=False)
+    denied: Denied | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationEstablished:
+    """A packet came to a queue pair that is ready to receive but not to send."""
+
+    TYPE: ClassVar = EventType.COMM_EST
+    qp: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendQueueDrained:
+    """A queue pair in SQD has nothing on its way any more."""
+
+    TYPE: ClassVar = EventType.SQ_DRAINED
+    qp: int
+
+
+@dataclass(frozen=True, slots=True)
+class PathMigrated:
+    """A connection went over to its alternate path."""
+
+    TYPE: ClassVar = EventType.PATH_MIG
+    qp: int
+
+
+@dataclass(frozen=True, slots=True)
+class PathMigrationFailed:
+    """A peer asked for the alternate path, which does not fit."""
+
+    TYPE: ClassVar = EventType.PATH_MIG_ERR
+    qp: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastWQEReached:
+    """A queue pair in ERR takes nothing more from its shared receive queue."""
+
+    TYPE: ClassVar = EventType.QP_LAST_WQE_REACHED
+    qp: int
+
+
+@dataclass(frozen=True, slots=True)
+class SRQLimitReached:
+    """A shared receive queue holds fewer receives than its owner wants. IBA 10.2.9."""
+
+    TYPE: ClassVar = EventType.SRQ_LIMIT_REACHED
+    srq: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortActive:
+    """The link of a port came up."""
+
+    TYPE: ClassVar = EventType.PORT_ACTIVE
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortError:
+    """The link of a port went down."""
+
+    TYPE: ClassVar = EventType.PORT_ERR
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PKeyChanged:
+    """The P_Key table of a port changed."""
+
+    TYPE: ClassVar = EventType.PKEY_CHANGE
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class GIDChanged:
+    """The GID table of a port changed."""
+
+    TYPE: ClassVar = EventType.GID_CHANGE
+    port: int
+
+
+QPEvent: TypeAlias = (
+    QPFatal
+    | InvalidRequest
+    | AccessViolation
+    | CommunicationEstablished
+    | SendQueueDrained
+    | PathMigrated
+    | PathMigrationFailed
+    | LastWQEReached
+)
+PortEvent: TypeAlias = PortActive | PortError | PKeyChanged | GIDChanged
+AsyncEvent: TypeAlias = CQError | QPEvent | SRQLimitReached | PortEvent
+Event: TypeAlias = AsyncEvent | CompletionEvent
+
+Sink: TypeAlias = Callable[[Event], None]
+"""Where events go."""

@@ -1,0 +1,234 @@
+"""Completion queues, IBA 10.2.4 and 11.2.8: what is done waits here until it is polled.
+
+A queue that is full when a completion comes is broken: the completion is lost, the queue takes
+no more, and its queue pairs with it (IBA 10.10.3.2, 11.6.3.1). What it holds may still be polled.
+
+Its owner hears of completions only when it asked to, once each time, and of those alone that came
+after. Moderation (ibv_modify_cq(3)) puts the event off until so many came, or until so long after
+the first one.
+"""
+
+from collections import defaultdict, deque
+from errno import EBUSY, EINVAL, EOPNOTSUPP
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_number
+from rdmawire.verbs.async_event import CompletionEvent, CQError, QPFatal, Sink
+from rdmawire.verbs.enums import WorkCompletion
+from rdmawire.verbs.profile import IBTA, Bounds, Profile
+
+_CQE = Bounds(1, lambda profile: profile.max_cqe)
+_COUNT = Bounds(0, lambda profile: profile.max_cq_count)
+_PERIOD = Bounds(0, lambda profile: profile.max_cq_period)
+
+
+class CompletionQueue:
+    """A queue for ``cqe`` completions; events go to ``sink``.
+
+    ``polled`` counts the completions that were polled. ``qps`` and ``srqs`` are the numbers of the
+    queue pairs, and of the shared receive queues of XRC, that complete here. ``VerbsError`` EINVAL
+    for a size beyond the profile's limit (ibv_create_cq(3)).
+    """
+
+    __slots__ = (
+        "_armed",
+        "_count",
+        "_deadline",
+        "_held",
+        "_period",
+        "_profile",
+        "_room",
+        "_sink",
+        "_solicited_only",
+        "_waiting",
+        "number",
+        "polled",
+        "qps",
+        "srqs",
+    )
+
+    def __init__(self, number: int, cqe: int, sink: Sink, *, profile: Profile = IBTA) -> None:
+        _CQE.check("cqe", cqe, profile)
+        self.number = number
+        self.polled = 0
+        self.qps: set[int] = set()
+        self.srqs: set[int] = set()
+        self._held: deque[WorkCompletion] = deque()
+        self._room = cqe  # 0 when broken
+        self._sink = sink
+        self._profile = profile
+        self._armed = self._solicited_only = False
+        self._count = self._period = 0
+        self._waiting = 0  # completions that count, since the last event
+        self._deadline: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def cqe(self) -> int:
+        """Completions that it may hold; 0 when it is broken."""
+        return self._room
+
+    @property
+    def broken(self) -> bool:
+        """Whether it overran."""
+        return not self._room
+
+    def __repr__(self) -> str:
+        state = "overrun" if self.broken else f"{len(self._held)} of {self._room} completions"
+        return f"<CQ {self.number}: {state}>"
+
+    def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
+        """Queue a completion. Return its number, from 1 on, or 0 if the queue is overrun.
+
+        It was polled once :attr:`polled` reaches that number.
+
+        ``solicited`` says that its message came with the solicited event bit.
+        """
+        before = len(self._held)
+        if before >= self._room:
+            self._overrun()
+            return 0
+        self._held.append(completion)
+        if self._armed:
+            self._tell(now, solicited or completion.status != 0)
+        return self.polled + before + 1
+
+    def poll(self, most: int) -> list[WorkCompletion]:
+        """The oldest completions, ``most`` (0 or more) of them at most. ibv_poll_cq(3)."""
+        held = self._held
+        if most.__class__ is not int or most < 0:
+            check_number("num_entries", most)
+        if not held:
+            return []
+        if most >= len(held):
+            taken = list(held)
+            held.clear()
+            self.polled += len(taken)
+            return taken
+        self.polled += most
+        if most == 1:
+            return [held.popleft()]
+        popleft = held.popleft
+        return [popleft() for _ in range(most)]
+
+    def resize(self, cqe: int) -> None:
+        """Make it hold ``cqe``; EINVAL when it holds more now, or is broken. ibv_resize_cq(3)."""
+        _CQE.check("cqe", cqe, self._profile)
+        if self.broken:
+            raise VerbsError(f"CQ {self.number} overran", EINVAL)
+        if cqe < len(self._held):
+            raise VerbsError(f"cqe {cqe} is less than the {len(self._held)} held", EINVAL)
+        self._room = cqe
+
+    def request_notify(self, solicited_only: bool = False) -> None:
+        """Ask to be told of the next completion that comes. ibv_req_notify_cq(3).
+
+        ``solicited_only`` waits for a solicited one, or for one that failed; it takes nothing
+        back where any completion was asked for already (IBA 11.4.2.2).
+        """
+        self._solicited_only = solicited_only and (self._solicited_only or not self._armed)
+        self._armed = True
+
+    def moderate(self, count: int, period: int, now: int) -> None:
+        """Tell after ``count`` completions or ``period`` nanoseconds after the first one.
+
+        Zero for either means that it alone never tells; zero for both tells at once.
+        What is put off already is told at once if it is enough now, and is waited for anew from
+        ``now`` (ns) on if not. ``VerbsError`` EOPNOTSUPP on a device that cannot, EINVAL beyond
+        its limits (``cq_mod_caps``). ibv_modify_cq(3).
+        """
+        if not self._profile.max_cq_count:
+            raise VerbsError(f"a device of {self._profile.name} does not moderate", EOPNOTSUPP)
+        _COUNT.check("cq_count", count, self._profile)
+        _PERIOD.check("cq_period", period, self._profile)
+        self._count, self._period = count, period
+        self._deadline = None
+        if self._waiting:
+            self._tell_or_wait(now)
+
+    def next_timer(self) -> int | None:
+        """When :meth:`handle_timer` has something to do."""
+        return self._deadline
+
+    def handle_timer(self, now: int) -> None:
+        """Tell of what was put off long enough."""
+        if self._deadline is not None and now >= self._deadline:
+            self._fire()
+
+    def check_unused(self) -> None:
+        """``VerbsError`` EBUSY while queues complete there. ibv_destroy_cq(3)."""
+        if self.qps:
+            raise VerbsError(f"CQ {self.number} is used by {len(self.qps)} queue pairs", EBUSY)
+        if self.srqs:
+            raise VerbsError(f"CQ {self.number} is used by {len(self.srqs)} XRC SRQs", EBUSY)
+
+    def _tell(self, now: int, solicited: bool) -> None:
+        if self._solicited_only and not solicited:
+            return
+        self._waiting += 1
+        self._tell_or_wait(now)
+
+    def _tell_or_wait(self, now: int) -> None:
+        count, period = self._count, self._period
+        if self._waiting >= count > 0 or not (count or period):
+            self._fire()
+        elif period and self._deadline is None:
+            self._deadline = now + period
+
+    def _fire(self) -> None:
+        self._armed = False
+        self._waiting = 0
+        self._deadline = None
+        self._sink(CompletionEvent(self.number))
+
+    def _overrun(self) -> None:
+        if self.broken:
+            return
+        self._room = 0
+        self._sink(CQError(self.number))
+        for qp in sorted(self.qps):
+            self._sink(QPFatal(qp))
+
+
+class Slots:
+    """The slots of one work queue that are in use.
+
+    ``held`` counts them as of the last :meth:`reclaim`, and those taken since. ``reports`` has, for
+    each slot and by completion queue, the number of the completion that frees it
+    (:meth:`CompletionQueue.push`). ``unreported`` counts unsignaled work that completed since the
+    last completion.
+    """
+
+    __slots__ = ("_at_poll", "held", "reports", "unreported")
+
+    def __init__(self, profile: Profile) -> None:
+        self._at_poll = profile.frees_slots_at_poll
+        self.clear()
+
+    def clear(self) -> None:
+        """Free all slots: the queue was emptied, and unpolled completions free nothing more."""
+        self.held = self.unreported = 0
+        self.reports: defaultdict[CompletionQueue, deque[int]] = defaultdict(deque)
+
+    def report_silent(self, cq: CompletionQueue, position: int) -> None:
+        """Free unsignaled work that completed with the completion number ``position`` of ``cq``."""
+        self.reports[cq].extend([position] * self.unreported)
+        self.unreported = 0
+
+    def reclaim(self) -> int:
+        """Free the slots whose completions were polled. Return how many are still held."""
+        if not self._at_poll:
+            self.held -= self.unreported
+            self.unreported = 0
+        for cq, reports in self.reports.items():
+            freed = cq.polled if self._at_poll else cq.polled + len(cq)
+            while reports and reports[0] <= freed:
+                reports.popleft()
+                self.held -= 1
+        return self.held
+
+    def unpolled(self) -> int:
+        """How many completions were not polled as of the last :meth:`reclaim`."""
+        return sum(len(set(reports)) for reports in self.reports.values())

@@ -1,0 +1,84 @@
+"""Multicast groups of unreliable datagrams, IBA 10.5 and 11.3: which queue pairs get a frame."""
+
+from errno import EINVAL, ENOMEM
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_kind
+from rdmawire.verbs.ah import GID_OCTETS, is_multicast
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import IBTA, Profile
+
+MULTICAST_QPN = 0xFFFFFF
+"""The destination QP of multicast packets. IBA 3.5.3."""
+
+
+class MulticastGroups:
+    """The groups of one NIC."""
+
+    __slots__ = ("_groups", "_profile")
+
+    def __init__(self, profile: Profile = IBTA) -> None:
+        self._groups: dict[bytes, tuple[int, ...]] = {}
+        self._profile = profile
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def members(self, gid: bytes) -> tuple[int, ...]:
+        """The numbers of the queue pairs that a frame to ``gid`` goes to, in order of attaching."""
+        return self._groups.get(gid, ())
+
+    def attach(self, gid: bytes, qpn: int, qp_type: QPType) -> None:
+        """Let a queue pair have the group's frames; a second time changes nothing.
+
+        ``VerbsError`` EINVAL for a GID of no group and for other types than UD, ENOMEM beyond the
+        profile's limits. ibv_attach_mcast(3).
+        """
+        _check_group(gid)
+        _check_type(qp_type)
+        members = self.members(gid)
+        if qpn in members:
+            return
+        self._check_room(gid, members)
+        self._groups[gid] = (*members, qpn)
+
+    def detach(self, gid: bytes, qpn: int) -> None:
+        """Take a queue pair out of the group; EINVAL when it is not in. ibv_detach_mcast(3)."""
+        _check_group(gid)
+        members = self.members(gid)
+        if qpn not in members:
+            raise VerbsError(f"QP {qpn:#x} is not attached to {gid.hex(':', 2)}", EINVAL)
+        self._keep(gid, tuple(other for other in members if other != qpn))
+
+    def holds(self, qpn: int) -> bool:
+        """Whether a queue pair is in any group."""
+        return any(qpn in members for members in self._groups.values())
+
+    def _keep(self, gid: bytes, members: tuple[int, ...]) -> None:
+        if members:
+            self._groups[gid] = members
+        else:
+            del self._groups[gid]
+
+    def _check_room(self, gid: bytes, members: tuple[int, ...]) -> None:
+        profile = self._profile
+        attached = sum(map(len, self._groups.values()))
+        for what, found, most in (
+            ("groups", len(self._groups) - (gid in self._groups), profile.max_mcast_grp),
+            ("queue pairs in the group", len(members), profile.max_mcast_qp_attach),
+            ("queue pairs in all groups", attached, profile.max_total_mcast_qp_attach),
+        ):
+            if found >= most:
+                raise VerbsError(f"no more than {most} {what}", ENOMEM)
+
+
+def _check_group(gid: bytes) -> None:
+    check_kind("GID", gid, bytes)
+    if len(gid) != GID_OCTETS or not is_multicast(gid):
+        found = gid[: GID_OCTETS + 1].hex(":", 2)
+        raise VerbsError(f"GID {found} is not that of a multicast group", EINVAL)
+
+
+def _check_type(qp_type: QPType) -> None:
+    if qp_type != QPType.UD:
+        raise VerbsError(f"{qp_type.name} queue pairs have no multicast, only UD", EINVAL)

@@ -1,0 +1,412 @@
+"""What devices differ in, as data: limits, and what they do otherwise than the standard says.
+
+:data:`IBTA` does what the standard says; where that leaves limits to the device, it has those of
+a present adapter. :data:`RXE_6_1` and :data:`RXE_6_12` are Linux's soft-RoCE, as its headers and
+its behaviour show it: their responders were compared with state machines that were learned from
+these kernels. What a kernel gets wrong is a :class:`Bug`. :func:`named` finds a profile by its
+name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from errno import EINVAL
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.argument import check_number
+from rdmawire.memory.mw import WindowType
+from rdmawire.snapshot import shared
+from rdmawire.verbs.enums import WCStatus
+from rdmawire.wire.ib import RNR_TIMER_NS, Nak
+from rdmawire.wire.management import MTU
+from rdmawire.wire.opcode import Operation
+
+
+class AtomicCap(IntEnum):
+    """Among whom atomics are atomic: the numbers of ibv_atomic_cap. IBA 10.7.2.3."""
+
+    NONE = 0
+    HCA = 1
+    GLOB = 2
+
+
+class Bug(Enum):
+    """A bug of Linux's soft-RoCE that a peer can meet; :attr:`Profile.bugs` has them.
+
+    No profile has any. ``replace(RXE_6_12, bugs=BUGS_6_12)`` is a profile with the bugs of a
+    kernel.
+    """
+
+    ACK_PSN_KEPT = "the PSN of the last ACK starts at 0xffffff, and RESET keeps it"
+    """A duplicate that comes first is acknowledged with a PSN that no request had."""
+    ATOMIC_FROM_READ = "an atomic with the PSN of an earlier READ gets the READ's address"
+    """The original value in its response is the address that the READ named."""
+    ATOMIC_FROM_ANY = "an atomic that comes again is not compared with the first one"
+    """A FETCH_ADD gets the response of a CMP_SWAP that had the same PSN."""
+    READ_GROWS = "a READ that comes again may ask for more than was left of the first one"
+    """Its responses have PSNs of later requests, and the expected PSN moves behind them."""
+    EMPTY_READ_FORGOTTEN = "a READ of length 0 that comes again is never answered"
+    ATOMIC_WRITE_FORGETS = "an ATOMIC WRITE that is sent again has address 0"
+    ACK_COMPLETES_READ = (
+        "an ACK with the PSN of the response that is due completes a READ or atomic"
+    )
+    """Of its last response. The work succeeds without the data."""
+    OLD_ACK_BREAKS_READ = "an old ACK between the responses to a READ fails the connection"
+    """The next response ends the work with the status that it has so far, success."""
+    ERR_KEEPS_RECEIVES = "receives posted in ERR are never flushed"
+    ERR_FLUSHES_LATE = "receives posted in ERR are flushed when the next request comes"
+
+
+_ONLY_6_12 = {
+    Bug.ERR_FLUSHES_LATE,
+    Bug.EMPTY_READ_FORGOTTEN,
+    Bug.ATOMIC_WRITE_FORGETS,
+    Bug.OLD_ACK_BREAKS_READ,
+}
+BUGS_6_1: Final = frozenset(Bug) - _ONLY_6_12
+"""The mistakes of Linux 6.1."""
+BUGS_6_12: Final = frozenset(Bug) - {Bug.ERR_KEEPS_RECEIVES}
+"""The mistakes of Linux 6.12."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One kind of device. Limits have the names of ibv_query_device(3) and ibv_query_port(3)."""
+
+    name: str
+    """By which it is asked for."""
+
+    max_qp: int
+    """Queue pairs."""
+    max_qp_wr: int
+    """Work requests in one queue of a queue pair."""
+    max_sge: int
+    """Pieces of memory in a work request."""
+    max_sge_rd: int
+    """Pieces of memory in an RDMA READ request."""
+    max_inline_data: int
+    """Octets of a message that may stand in the work request itself."""
+    max_qp_rd_atom: int
+    """READs and atomics that a queue pair may have under way as responder."""
+    max_qp_init_rd_atom: int
+    """READs and atomics that a queue pair may have under way as requester."""
+    max_res_rd_atom: int
+    """READs and atomics under way at all responders together."""
+    max_srq: int
+    """Shared receive queues."""
+    max_srq_wr: int
+    """Receives in a shared receive queue."""
+    max_srq_sge: int
+    """Pieces of memory in a receive of a shared receive queue."""
+    max_cq: int
+    """Completion queues."""
+    max_cqe: int
+    """Completions in a completion queue."""
+    max_cq_count: int
+    """Completions for one event, at most (``cq_mod_caps``)."""
+    max_cq_period: int
+    """Nanoseconds that an event may be put off, at most (``cq_mod_caps`` counts microseconds)."""
+
+    max_pd: int
+    """Protection domains."""
+    max_mr: int
+    """Memory regions."""
+    max_mr_size: int
+    """Octets of a region."""
+    max_mw: int
+    """Memory windows."""
+    window_type_2: WindowType
+    """Of which kind windows of type 2 are: 2A or 2B. IBA 10.6.7.2."""
+    max_fast_reg_pages: int
+    """Pages that one fast registration (REG_MR) may list."""
+    page_size_cap: int
+    """Page sizes, each as its bit."""
+    atomic_cap: AtomicCap
+    """Among whom atomics are atomic."""
+
+    max_ah: int
+    """Address handles."""
+    max_mcast_grp: int
+    """Multicast groups."""
+    max_mcast_qp_attach: int
+    """Queue pairs in one multicast group."""
+    max_total_mcast_qp_attach: int
+    """Queue pairs in all multicast groups together."""
+
+    phys_port_cnt: int
+    """Ports, which count from 1."""
+    max_mtu: MTU
+    """Greatest path MTU."""
+    max_msg_sz: int
+    """Octets of a message."""
+    pkey_tbl_len: int
+    """P_Keys of a port."""
+    gid_tbl_len: int
+    """GIDs of a port."""
+    local_ca_ack_delay: int
+    """How long a responder takes to answer: 4.096 us times two to this. IBA 9.7.6.1.3."""
+
+    endless_retry_cnt: int | None
+    """The ``retry_cnt`` that never runs out, or none. (``rnr_retry`` 7 never does: 9.7.5.2.8.)"""
+    packets_per_ack: int
+    """A request asks for an ACK with its last packet, and with this many since one last did."""
+    packets_in_flight: int
+    """Packets that a requester leaves unacknowledged, unless ``limit_in_flight`` sets a number."""
+    responses_fill_window: bool
+    """Whether pending responses to READs and atomics count among ``packets_in_flight``."""
+    rnr_timer_ns: tuple[int, ...]
+    """How long a requester waits for each RNR NAK timer 0..31, in nanoseconds."""
+    too_long: Nak
+    """The answer to a message longer than the receive posted for it."""
+    too_long_status: WCStatus
+    """How that receive ends."""
+    ports_by_qpn: bool
+    """Whether datagrams have a UDP source port for each queue pair that sends, not each flow."""
+    migrates: bool
+    """Whether it does automatic path migration, and says so in MigReq. IBA 17.2.8."""
+    end_to_end_credits: bool
+    """Whether ACKs tell how many receives are left. IBA 9.7.7.2."""
+    reads_beyond: int
+    """READs and atomics under way at a responder beyond those agreed upon, if any were."""
+    resumed_reads_go_on: bool
+    """Whether the responses to a READ that was resumed begin with a MIDDLE."""
+    ignores_srq_pd: bool
+    """Whether receives of a shared receive queue are in the domain of the queue pair that takes
+    them, not in the queue's. IBA 10.2.9."""
+    naks_malformed_requests: bool
+    """Whether a reserved opcode, or a payload that the operation does not have, is answered with a
+    NAK (invalid request). IBA 9.7.4.1.4, 9.7.4.1.6."""
+    frees_slots_at_poll: bool
+    """Whether work holds its slot in a queue until its completion, or a later one, is polled; or
+    else until it completes. IBA 10.8.6."""
+    validates_duplicates: bool
+    """Whether a duplicate is compared with the first request: a SEND or WRITE must not have the PSN
+    of a READ or atomic, a READ must name the address that its PSN implies, and an atomic must have
+    the same operands. IBA 9.7.5.1.4."""
+    acks_newest: bool
+    """Whether the ACK of a duplicate SEND or WRITE has the PSN of the newest request that is no
+    READ, although READs and atomics come before it. IBA 9.7.5.1.4."""
+    naks_gaps_after_rnr: bool
+    """Whether a gap is answered with a NAK although the expected request got an RNR NAK.
+    IBA 9.7.5.2.8."""
+    checks_send_lengths: bool
+    """Whether the packets of a SEND must be as long as their place in it says. IBA 9.7.4.1.6."""
+    limits_dmalen: bool
+    """Whether a RETH.dmalen beyond 2**31 is a length error, not one of the key. IBA 9.7.4.1.6."""
+    first_may_fit: bool
+    """Whether the first packet of a WRITE may have all that RETH.dmalen announces.
+    IBA 9.7.4.1.6."""
+    receives_have_grh: bool
+    """Whether completions of receives have the flag GRH on connected services, too.
+    IBA 11.4.2.1."""
+    unsupported: frozenset[Operation]
+    """Operations that it does not support: such requests are dropped, such work is refused."""
+    bugs: frozenset[Bug] = frozenset()
+    """Bugs of Linux that it has."""
+    local_inv_waits: bool
+    """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
+    flush_icrc_covers_headers_twice: bool
+    """Whether the ICRC of a FLUSH covers its headers twice, sent and received, as in Linux, whose
+    table of opcodes does not say where the payload of FLUSH begins. IBA 7.8.1."""
+    page_fault_ns: int
+    """Time (ns) until a missing page of an on-demand region is present. With 0 it is present at
+    once, and nothing is seen of page faults; else a responder answers with an RNR NAK, as mlx5
+    does."""
+    memory_management_error: WCStatus
+    """Completion status of a LOCAL_INV or REG_MR that is refused. IBA 11.6.2."""
+
+    __deepcopy__ = shared
+
+
+IBTA: Final = Profile(
+    name="ibta",
+    max_qp=1 << 18,
+    max_qp_wr=1 << 15,
+    max_sge=30,
+    max_sge_rd=30,
+    max_inline_data=1024,
+    max_qp_rd_atom=16,
+    max_qp_init_rd_atom=16,
+    max_res_rd_atom=16 << 18,
+    max_srq=1 << 18,
+    max_srq_wr=(1 << 15) - 1,
+    max_srq_sge=31,
+    max_cq=1 << 24,
+    max_cqe=(1 << 22) - 1,
+    max_cq_count=0xFFFF,
+    max_cq_period=0xFFFF * 1000,
+    max_pd=1 << 24,
+    max_mr=1 << 24,
+    max_mr_size=(1 << 64) - 1,
+    max_mw=1 << 24,
+    window_type_2=WindowType.TYPE_2B,
+    max_fast_reg_pages=1 << 16,
+    page_size_cap=0xFFFF_F000,
+    atomic_cap=AtomicCap.HCA,
+    max_ah=(1 << 31) - 1,
+    max_mcast_grp=1 << 21,
+    max_mcast_qp_attach=240,
+    max_total_mcast_qp_attach=240 << 21,
+    phys_port_cnt=1,
+    max_mtu=MTU.OCTETS_4096,
+    max_msg_sz=1 << 31,
+    pkey_tbl_len=128,
+    gid_tbl_len=256,
+    local_ca_ack_delay=16,
+    endless_retry_cnt=None,
+    packets_per_ack=64,  # the standard leaves it to the requester
+    # The standard allows one half of the circle (IBA 9.7.1). What a receiver cannot keep up with is
+    # sent again from the first packet that it lost, so adapters stop sooner; Linux stops at 128.
+    packets_in_flight=128,
+    responses_fill_window=False,  # READs are bounded by max_rd_atomic
+    rnr_timer_ns=RNR_TIMER_NS,
+    too_long=Nak.INVALID_REQUEST,  # IBA 9.9.3: a length error
+    too_long_status=WCStatus.LOC_LEN_ERR,
+    ports_by_qpn=False,
+    migrates=True,
+    end_to_end_credits=True,
+    reads_beyond=0,  # IBA 9.7.4.1.5
+    resumed_reads_go_on=False,
+    ignores_srq_pd=False,
+    naks_malformed_requests=True,
+    frees_slots_at_poll=True,
+    validates_duplicates=True,
+    acks_newest=False,
+    naks_gaps_after_rnr=False,
+    checks_send_lengths=True,
+    limits_dmalen=True,
+    first_may_fit=False,
+    receives_have_grh=False,
+    unsupported=frozenset(),
+    local_inv_waits=False,
+    flush_icrc_covers_headers_twice=False,
+    page_fault_ns=0,
+    memory_management_error=WCStatus.MW_BIND_ERR,  # its name in libibverbs
+)
+"""The standard. The default."""
+
+_RXE_MAX = 1 << 20
+
+RXE_6_12: Final = Profile(
+    name="rxe-6.12",
+    max_qp=_RXE_MAX - 16,
+    max_qp_wr=_RXE_MAX,
+    max_sge=32,
+    max_sge_rd=32,
+    max_inline_data=32 * 16,
+    max_qp_rd_atom=128,
+    max_qp_init_rd_atom=128,
+    max_res_rd_atom=0x3F000,
+    max_srq=_RXE_MAX - 0x20001,
+    max_srq_wr=_RXE_MAX,
+    max_srq_sge=27,
+    max_cq=_RXE_MAX,
+    max_cqe=(1 << 15) - 1,
+    max_cq_count=0,  # it does not moderate
+    max_cq_period=0,
+    max_pd=_RXE_MAX,
+    max_mr=_RXE_MAX // 2 - 1,
+    max_mr_size=(1 << 64) - 1,
+    max_mw=_RXE_MAX // 2 - 1,
+    window_type_2=WindowType.TYPE_2B,
+    max_fast_reg_pages=512,
+    page_size_cap=0xFFFF_F000,
+    atomic_cap=AtomicCap.HCA,
+    max_ah=(1 << 15) - 1,
+    max_mcast_grp=8192,
+    max_mcast_qp_attach=56,
+    max_total_mcast_qp_attach=0x70000,
+    phys_port_cnt=1,
+    max_mtu=MTU.OCTETS_4096,
+    max_msg_sz=1 << 31,
+    pkey_tbl_len=1,
+    gid_tbl_len=1024,
+    local_ca_ack_delay=15,
+    endless_retry_cnt=7,
+    # Its counter is compared with 64 before it counts, by "more than": the 66th packet asks.
+    packets_per_ack=66,
+    # It stops when more than 128 are unacknowledged, so one more than those goes out.
+    packets_in_flight=129,
+    responses_fill_window=True,
+    # Timer 25 is 61.41 ms there, a slip; the standard has 61.44.
+    rnr_timer_ns=(*RNR_TIMER_NS[:25], 61_410_000, *RNR_TIMER_NS[26:]),
+    # What does not fit counts as a malformed WQE of its own.
+    too_long=Nak.REMOTE_OPERATIONAL_ERROR,
+    too_long_status=WCStatus.LOC_QP_OP_ERR,
+    ports_by_qpn=True,
+    migrates=False,
+    end_to_end_credits=False,
+    # It leaves that to the requester, and only remembers no more; what waits is bounded here.
+    reads_beyond=512,
+    resumed_reads_go_on=True,
+    ignores_srq_pd=True,
+    naks_malformed_requests=False,
+    # Its completer and responder take entries out of the queues themselves.
+    frees_slots_at_poll=False,
+    validates_duplicates=False,
+    acks_newest=True,
+    naks_gaps_after_rnr=True,
+    checks_send_lengths=True,
+    limits_dmalen=True,
+    first_may_fit=True,
+    receives_have_grh=True,
+    unsupported=frozenset(),
+    local_inv_waits=True,
+    flush_icrc_covers_headers_twice=True,
+    page_fault_ns=0,
+    memory_management_error=WCStatus.LOC_QP_OP_ERR,
+)
+"""Soft-RoCE of Linux 6.12."""
+
+RXE_6_1: Final = replace(
+    RXE_6_12,
+    name="rxe-6.1",
+    checks_send_lengths=False,
+    limits_dmalen=False,
+    unsupported=frozenset({Operation.FLUSH, Operation.ATOMIC_WRITE}),
+    flush_icrc_covers_headers_twice=False,  # it knows no FLUSH
+)
+"""Soft-RoCE of Linux 6.1."""
+
+RXE: Final = replace(RXE_6_12, name="rxe")
+"""Soft-RoCE of the newest kernel here."""
+
+PROFILES: Final = MappingProxyType(
+    {profile.name: profile for profile in (IBTA, RXE, RXE_6_1, RXE_6_12)}
+)
+"""All profiles, by name."""
+
+
+def named(name: str) -> Profile:
+    """The profile of that name; ``VerbsError`` EINVAL where there is none."""
+    if name not in PROFILES:
+        raise VerbsError(f"no profile {name!r}: there are {', '.join(PROFILES)}", EINVAL)
+    return PROFILES[name]
+
+
+class Bounds(NamedTuple):
+    """The values that a number may have: from ``low`` up to what ``high`` reads from a profile."""
+
+    low: int
+    high: Callable[[Profile], int]
+    words: type[IntEnum] | None = None
+
+    def check(self, field: str, value: int, profile: Profile) -> None:
+        """``VerbsError`` EINVAL, with the field's name, for what is no such number.
+
+        It says what the numbers mean, where they have ``words``.
+        """
+        try:
+            check_number(field, value, int(self.low), int(self.high(profile)))
+        except VerbsError as error:
+            if self.words is None:
+                raise
+            meanings = ", ".join(f"{word.value} {word.name}" for word in self.words)
+            raise VerbsError(f"{error.reason} ({meanings})", error.errno) from None
+
+
+def up_to(high: int) -> Bounds:
+    """From 0 to a number that is the same for all devices."""
+    return Bounds(0, lambda _: high)

@@ -1,0 +1,297 @@
+"""Work requests: what applications post, and how each kind becomes packets.
+
+Numbers are those of libibverbs (ibv_wr_opcode, ibv_send_flags). :data:`VERBS` has a row for each
+kind of work; requester, completer and responder read it, none of them asks for a kind by name.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from errno import EINVAL
+from typing import Final, NamedTuple, Self
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.mw import Bind, MemoryWindow
+from rdmawire.memory.region import Region
+from rdmawire.screen import shown
+from rdmawire.snapshot import shared
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.enums import WCOpcode
+from rdmawire.wire.opcode import Operation
+
+
+class SendOpcode(IntEnum):
+    """What a send work request asks for."""
+
+    RDMA_WRITE = 0
+    RDMA_WRITE_WITH_IMM = 1
+    SEND = 2
+    SEND_WITH_IMM = 3
+    RDMA_READ = 4
+    ATOMIC_CMP_AND_SWP = 5
+    ATOMIC_FETCH_AND_ADD = 6
+    LOCAL_INV = 7
+    BIND_MW = 8
+    SEND_WITH_INV = 9
+    FLUSH = 14
+    ATOMIC_WRITE = 15
+    REG_MR = 32
+
+
+class SendFlags(IntFlag):
+    """How a send work request is done."""
+
+    FENCE = 1
+    SIGNALED = 2
+    SOLICITED = 4
+    INLINE = 8
+
+
+# Plain integers of the flags: operations on IntFlag cost a microsecond.
+FENCE: Final = SendFlags.FENCE.value
+SIGNALED: Final = SendFlags.SIGNALED.value
+SOLICITED: Final = SendFlags.SOLICITED.value
+INLINE: Final = SendFlags.INLINE.value
+
+
+class Sge(NamedTuple):
+    """One piece of local memory: ``length`` octets at ``address``, by a local key."""
+
+    address: int
+    length: int
+    lkey: int
+
+
+def check_sges(sges: tuple[Sge, ...], most: int) -> None:
+    """``VerbsError`` EINVAL for more pieces than there may be, and for what is no range."""
+    if len(sges) > most:
+        raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
+    for address, length, lkey in sges:
+        bits = address >> 32 | length | lkey  # at once: every piece of work comes here
+        if bits >> 32 or bits.__class__ is not int:
+            place, pieces = _place_of(sges, (address, length, lkey))
+            raise VerbsError(f"SGE {place}: address, length, lkey {pieces}: no such range", EINVAL)
+
+
+def _place_of(sges: tuple[Sge, ...], sge: tuple[int, int, int]) -> tuple[int, str]:
+    """Which of the pieces this is, and what it has."""
+    place = next(index for index, other in enumerate(sges) if tuple(other) == sge)
+    return place, ", ".join(map(shown, sge))
+
+
+class BindMW(NamedTuple):
+    """Which window is bound to which region, and to how much of it.
+
+    The queue pair fills in its own number and domain. ``region`` may be ``None`` where the bind
+    has length 0 and unbinds a window of type 1.
+    """
+
+    window: MemoryWindow
+    region: Region | None
+    bind: Bind
+
+
+class RegMR(NamedTuple):
+    """Which region is given which pages."""
+
+    region: Region
+    registration: FastRegistration
+
+
+class SendWR(NamedTuple):
+    """A send work request, as ibv_send_wr has it.
+
+    Numbers that its opcode does not use are ignored; memory and objects (``sges``, ``inline``,
+    ``ah``, ``bind``, ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` the
+    bytes of ``sges`` are copied when the work is posted, and no key is checked; ``inline`` are
+    bytes in place of ``sges``. ``imm_data`` is the number as it stands on the wire, first byte
+    uppermost. ``pkey_index`` is the index of the P_Key in the port's table, for queue pair 1 alone
+    (as in Linux's ib_ud_wr); ``None`` is the queue pair's own. ``length`` is how many bytes a FLUSH
+    covers; ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
+    """
+
+    opcode: SendOpcode
+    sges: tuple[Sge, ...] = ()
+    wr_id: int = 0
+    flags: int = SIGNALED
+    remote_address: int = 0
+    rkey: int = 0
+    imm_data: int = 0
+    invalidate_rkey: int = 0
+    compare_add: int = 0
+    swap: int = 0
+    ah: AddressHandle | None = None
+    remote_qpn: int = 0
+    remote_qkey: int = 0
+    remote_srqn: int = 0
+    placement: int = 0
+    selectivity: int = 0
+    length: int = 0
+    inline: bytes = b""
+    bind: BindMW | None = None
+    reg: RegMR | None = None
+    pkey_index: int | None = None
+
+
+class RecvWR(NamedTuple):
+    """A receive work request: where a message may be placed, piece after piece."""
+
+    sges: tuple[Sge, ...] = ()
+    wr_id: int = 0
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+
+WRONG_KIND = (AttributeError, TypeError, ValueError)
+"""What checks of a work request meet where its fields are not what their names say."""
+
+
+def posted_sges(sges: object) -> tuple[Sge, ...]:
+    """SGEs as they are now: a list may be used for something else once the work is posted.
+
+    ``VerbsError`` EINVAL for what is neither a tuple nor a list.
+    """
+    if not isinstance(sges, (tuple, list)):
+        raise VerbsError(f"sges is {shown(sges)}, neither a tuple nor a list", EINVAL)
+    return tuple(Sge(address, length, lkey) for address, length, lkey in sges)
+
+
+def check_receive(wr: RecvWR, most: int) -> RecvWR:
+    """A receive as it is queued; ``VerbsError`` EINVAL for none of at most ``most`` SGEs."""
+    try:
+        if wr.sges.__class__ is not tuple:
+            wr = wr._replace(sges=posted_sges(wr.sges))
+        check_sges(wr.sges, most)
+        return wr
+    except WRONG_KIND as error:
+        raise VerbsError(f"no receive: {shown(wr)}: {error}", EINVAL) from error
+
+
+class Answer(IntEnum):
+    """What finishes a work request."""
+
+    ACK = 0
+    """An acknowledgement."""
+    READ = 1
+    """As many response packets as its octets take."""
+    ATOMIC = 2
+    """A response with what stood in memory before."""
+    NOTHING = 3
+    """It is done here."""
+
+
+class Local(IntEnum):
+    """What the requester does with local memory."""
+
+    SOURCE = 0
+    """Sends it."""
+    SINK = 1
+    """Places the response in it."""
+    NONE = 2
+    """Leaves it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """How one kind of work is done.
+
+    ``first``, ``middle``, ``last`` and ``only`` are the operations of a message's packets.
+    ``takes_resource`` says that it counts among the READs and atomics under way (IBA 9.4.4, 9.4.5,
+    A19), ``takes_receive`` that the peer must have one posted. One that ``ends_use`` of a key is
+    fenced against all work before it, not READs and atomics alone (IBA 10.6.5.1).
+    ``min_packets`` is 0 for work that needs no packet, else 1.
+    """
+
+    completion: WCOpcode
+    only: Operation | None = None
+    first: Operation | None = None
+    middle: Operation | None = None
+    last: Operation | None = None
+    local: Local = Local.SOURCE
+    answer: Answer = Answer.ACK
+    one_packet: bool = False
+    takes_receive: bool = False
+    ends_use: bool = False
+    takes_resource: bool = field(init=False)
+    is_send: bool = field(init=False)
+    min_packets: int = field(init=False)
+
+    __deepcopy__ = shared
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "takes_resource", self.answer in (Answer.READ, Answer.ATOMIC))
+        object.__setattr__(self, "is_send", self.completion is WCOpcode.SEND)
+        object.__setattr__(self, "min_packets", int(self.answer is not Answer.NOTHING))
+
+
+_SEND = (Operation.SEND_FIRST, Operation.SEND_MIDDLE)
+_WRITE = (Operation.RDMA_WRITE_FIRST, Operation.RDMA_WRITE_MIDDLE)
+
+VERBS: dict[SendOpcode, Verb] = {
+    SendOpcode.SEND: Verb(
+        WCOpcode.SEND, Operation.SEND_ONLY, *_SEND, Operation.SEND_LAST, takes_receive=True
+    ),
+    SendOpcode.SEND_WITH_IMM: Verb(
+        WCOpcode.SEND,
+        Operation.SEND_ONLY_WITH_IMMEDIATE,
+        *_SEND,
+        Operation.SEND_LAST_WITH_IMMEDIATE,
+        takes_receive=True,
+    ),
+    SendOpcode.SEND_WITH_INV: Verb(
+        WCOpcode.SEND,
+        Operation.SEND_ONLY_WITH_INVALIDATE,
+        *_SEND,
+        Operation.SEND_LAST_WITH_INVALIDATE,
+        takes_receive=True,
+    ),
+    SendOpcode.RDMA_WRITE: Verb(
+        WCOpcode.RDMA_WRITE, Operation.RDMA_WRITE_ONLY, *_WRITE, Operation.RDMA_WRITE_LAST
+    ),
+    SendOpcode.RDMA_WRITE_WITH_IMM: Verb(
+        WCOpcode.RDMA_WRITE,
+        Operation.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
+        *_WRITE,
+        Operation.RDMA_WRITE_LAST_WITH_IMMEDIATE,
+        takes_receive=True,
+    ),
+    SendOpcode.RDMA_READ: Verb(
+        WCOpcode.RDMA_READ,
+        Operation.RDMA_READ_REQUEST,
+        local=Local.SINK,
+        answer=Answer.READ,
+    ),
+    SendOpcode.ATOMIC_CMP_AND_SWP: Verb(
+        WCOpcode.COMP_SWAP,
+        Operation.CMP_SWAP,
+        local=Local.SINK,
+        answer=Answer.ATOMIC,
+        one_packet=True,
+    ),
+    SendOpcode.ATOMIC_FETCH_AND_ADD: Verb(
+        WCOpcode.FETCH_ADD,
+        Operation.FETCH_ADD,
+        local=Local.SINK,
+        answer=Answer.ATOMIC,
+        one_packet=True,
+    ),
+    SendOpcode.FLUSH: Verb(
+        WCOpcode.FLUSH, Operation.FLUSH, local=Local.NONE, answer=Answer.READ, one_packet=True
+    ),
+    SendOpcode.ATOMIC_WRITE: Verb(
+        WCOpcode.ATOMIC_WRITE, Operation.ATOMIC_WRITE, answer=Answer.READ, one_packet=True
+    ),
+    SendOpcode.LOCAL_INV: Verb(
+        WCOpcode.LOCAL_INV, local=Local.NONE, answer=Answer.NOTHING, ends_use=True
+    ),
+    SendOpcode.BIND_MW: Verb(WCOpcode.BIND_MW, local=Local.NONE, answer=Answer.NOTHING),
+    SendOpcode.REG_MR: Verb(WCOpcode.REG_MR, local=Local.NONE, answer=Answer.NOTHING),
+}
+"""How each kind of work is done. IBA 9.4, 10.8.2; placement A19."""
+
+ATOMIC_SIZE = 8
+"""Octets that an atomic operation works on. IBA 9.4.5, A19."""
+
+LONGEST_MESSAGE = 1 << 31
+"""Octets of the longest message. IBA 9.7.7.1.2 (RETH.dmalen at most 2**31)."""

@@ -1,0 +1,272 @@
+"""Two hosts whose adapters are managed, on one link: what the manager's tests stand on."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from rdmawire.fabric.host import Buffer, Host
+from rdmawire.fabric.link import Arrival, Chances, Link
+from rdmawire.fabric.world import World
+from rdmawire.ib.cm.connection import CMSettings, Connection, ConnParam, PortSpace, service_id
+from rdmawire.ib.cm.event import CMEvent, ConnectRequest, DatagramRequest
+from rdmawire.ib.cm.gsi import Datagram
+from rdmawire.ib.cm.machine import DEFAULTS
+from rdmawire.ib.cm.manager import ManagedPort
+from rdmawire.ib.cm.messages import Heard, read
+from rdmawire.ib.cm.state_machine import CMState
+from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.units import us
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import IBTA, Profile
+from rdmawire.verbs.qp_attr import QPCap
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
+from rdmawire.wire import roce
+from rdmawire.wire.cm_code import CMAttribute
+
+SERVICE = service_id(PortSpace.TCP, 7174)
+DATAGRAMS = service_id(PortSpace.UDP, 7174)
+GSI = 1
+UP = CMState.ESTABLISHED
+
+E = TypeVar("E", bound=CMEvent)
+
+
+class Sent(NamedTuple):
+    """A message that was put on the link, lost or not."""
+
+    time: int
+    number: int
+    attribute: CMAttribute
+    heard: Heard
+
+
+class Side(Host):
+    """One host. ``heard`` keeps all that its manager told; ``when`` says what it does about it."""
+
+    def __init__(
+        self,
+        number: int,
+        world: World,
+        neighbours: Mapping[bytes, bytes],
+        settings: CMSettings,
+        profile: Profile,
+        *,
+        ipv6: bool,
+    ) -> None:
+        super().__init__(number, profile=profile, ipv6=ipv6)
+        self.world = world
+        self.port = ManagedPort(self.nic, neighbours.get, Random(number), settings)
+        self.manager = self.port.manager
+        self.heard: list[CMEvent] = []
+        self.when: dict[type[CMEvent], Callable[[CMEvent], object]] = {}
+        self.cq = self.nic.create_cq(64)
+
+    def qp(self, kind: QPType = QPType.RC) -> QueuePair:
+        cap = QPCap(16, 16, 1, 1, 64)
+        return self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap))
+
+    # As a port of the world.
+
+    def receive(self, frame: bytes, now: int) -> None:
+        self.port.receive(frame, now)
+        self.hear()
+
+    def transmit(self, now: int) -> list[bytes]:
+        return self.port.transmit(now)
+
+    def next_timer(self) -> int | None:
+        return self.port.next_timer()
+
+    def handle_timer(self, now: int) -> None:
+        self.port.handle_timer(now)
+        self.hear()
+
+    def hear(self) -> list[CMEvent]:
+        """What was told since; it is kept in ``heard`` too."""
+        new: list[CMEvent] = []
+        while (event := self.port.next_event()) is not None:
+            new.append(event)
+            self.heard.append(event)
+            self.when.get(type(event), _nothing)(event)
+        return new
+
+    def receives(self, qp: QueuePair, length: int) -> Buffer:
+        sink = self.buffer(length)
+        self.nic.post_recv(qp, (RecvWR((sink.sge(),)),), self.world.now)
+        return sink
+
+    def told(self, kind: type[E]) -> E:
+        """The one event of its kind."""
+        self.hear()
+        (found,) = (event for event in self.heard if isinstance(event, kind))
+        return found
+
+    def names(self) -> list[str]:
+        """What was told so far, by name."""
+        self.hear()
+        return [type(event).__name__ for event in self.heard]
+
+    def connection(self) -> Connection:
+        """The one that there is."""
+        (found,) = self.manager.registry
+        return found
+
+    def state(self) -> CMState:
+        return self.connection().state
+
+    def accept(self, param: ConnParam | None = None, kind: QPType = QPType.RC) -> QueuePair:
+        """Accept the one request that came, with a new queue pair."""
+        qp = self.qp(kind)
+        request = self.told(DatagramRequest if kind is QPType.UD else ConnectRequest)
+        self.manager.accept(request.id, qp, self.world.now, param or ConnParam())
+        return qp
+
+    def disconnect(self) -> None:
+        """End the one connection that there is, or agree to its end."""
+        self.manager.disconnect(self.connection().id, self.world.now)
+
+    def destroy(self) -> None:
+        self.manager.destroy(self.connection().id, self.world.now)
+
+    def send(self, qp: QueuePair, data: bytes) -> None:
+        source = self.filled(data)
+        self.nic.post_send(qp, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.world.now)
+
+    def is_clean(self) -> bool:
+        """Whether nothing of any connection is left but queue pair 1."""
+        manager = self.manager
+        return not (
+            len(manager.registry)
+            or manager.next_timer() is not None
+            or manager.unconfirmed
+            or any(manager.pending.values())
+        )
+
+
+class Two:
+    """A client and a server that listens. Messages are numbered as the link numbers frames."""
+
+    def __init__(
+        self,
+        link: Link | None = None,
+        *,
+        settings: CMSettings = DEFAULTS,
+        profile: Profile = IBTA,
+        ipv6: bool = False,
+        listens: bool = True,
+        backlog: int = 16,
+    ) -> None:
+        self.link = Link(us(1)) if link is None else link
+        self.world = World()
+        self.neighbours: dict[bytes, bytes] = {}
+        self.client, self.server = (
+            Side(number, self.world, self.neighbours, settings, profile, ipv6=ipv6)
+            for number in (1, 2)
+        )
+        self.sent: list[Sent] = []
+        self._frames = 0
+        self.world.on_sent.append(self._note)
+        for side in (self.client, self.server):
+            self.neighbours[side.gid] = side.mac
+            self.world.attach(side, side.mac, self.link)
+        if listens:
+            self.server.manager.listen(SERVICE, backlog=backlog)
+            self.server.manager.listen(DATAGRAMS, datagrams=True, backlog=backlog)
+
+    def bystander(self) -> Side:
+        """A third host on the link."""
+        side = Side(3, self.world, self.neighbours, DEFAULTS, IBTA, ipv6=False)
+        self.neighbours[side.gid] = side.mac
+        return side
+
+    def _note(self, frame: bytes, now: int) -> None:
+        self._frames += 1
+        heard = message_in(frame)
+        if heard is not None:
+            attribute = CMAttribute(heard.mad.attribute_id)
+            self.sent.append(Sent(now, self._frames, attribute, heard))
+
+    def messages(self) -> list[str]:
+        """The names of all messages so far."""
+        return [sent.attribute.name for sent in self.sent]
+
+    def drive(self, until: int | None = None) -> None:
+        """Let all happen that is to happen; a time is counted from now."""
+        self.world.run(None if until is None else self.world.now + until)
+
+    def ask(
+        self, param: ConnParam | None = None, *, kind: QPType = QPType.RC, by_hand: bool = False
+    ) -> QueuePair:
+        """Have the client ask for a connection."""
+        qp = self.client.qp(kind)
+        service = DATAGRAMS if kind is QPType.UD else SERVICE
+        path = self.client.path_to(self.server)
+        offer = param or ConnParam()
+        manager = self.client.manager
+        manager.connect(qp, path, service, self.world.now, offer, by_hand=by_hand)
+        return qp
+
+
+def connected(two: Two | None = None) -> tuple[Two, QueuePair, QueuePair]:
+    """Two with a connection, and the queue pairs of both."""
+    two = Two() if two is None else two
+    mine = two.ask()
+    two.drive(us(10))
+    peers = two.server.accept()
+    two.drive(us(10))
+    assert (two.client.state(), two.server.state()) == (UP, UP)
+    return two, mine, peers
+
+
+def _nothing(_: CMEvent) -> None:
+    """What most events have a side do."""
+
+
+Place = tuple[str, int]
+"""A message by its name, and which of those with this name: the first is 1."""
+
+
+class MessageLink(Link):
+    """A link whose faults befall messages by name. ``lost`` says which never arrive at all."""
+
+    def __init__(
+        self,
+        *,
+        drop: Collection[Place] = (),
+        duplicate: Collection[Place] = (),
+        delay: Mapping[Place, int] | None = None,
+        lost: Collection[str] = (),
+        chances: Chances | None = None,
+    ) -> None:
+        super().__init__(us(1), chances=chances)
+        self.dropped, self.doubled, self.delayed = drop, duplicate, dict(delay or {})
+        self.lost = lost
+        self.counts: Counter[str] = Counter()
+
+    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+        heard = message_in(frame)
+        if heard is None:
+            return super().carry(frame, now)
+        name = CMAttribute(heard.mad.attribute_id).name
+        self.counts[name] += 1
+        place = (name, self.counts[name])
+        if name in self.lost or place in self.dropped:
+            return []
+        late = self.delayed.get(place, 0)
+        times = 2 if place in self.doubled else 1
+        return [
+            arrival._replace(time=arrival.time + late)
+            for _ in range(times)
+            for arrival in super(MessageLink, self).carry(frame, now)
+        ]
+
+
+def message_in(frame: bytes) -> Heard | None:
+    """The connection management message in a frame, if that is what it is."""
+    parsed = roce.parse(frame)
+    if parsed.packet.bth.destqp != GSI:
+        return None
+    source, destination = gids_of(parsed.headers)
+    return read(Datagram(source, destination, parsed.packet.payload))
