@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from rdmawire.cli.once import OnceCommand
+from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.program import cli
 
 

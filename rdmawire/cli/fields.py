@@ -4,14 +4,14 @@ import click
 
 from rdmawire.analysis.fields import FieldInfo, fields
 from rdmawire.analysis.objects import dumped
-from rdmawire.cli import common
-from rdmawire.cli.once import OnceCommand
+from rdmawire.cli import options
+from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.streams import complain
 
 
 @click.command("fields", cls=OnceCommand)
 @click.argument("pattern", default="")
-@common.text_or_json("Print a JSON array.")
+@options.text_or_json("Print a JSON array.")
 def command(pattern: str, *, as_json: bool) -> int:
     """List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
 

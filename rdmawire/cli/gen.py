@@ -11,12 +11,11 @@ import click
 
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.source import STREAM
-from rdmawire.cli import common, option
-from rdmawire.cli.once import OnceCommand
+from rdmawire.cli import options
+from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.progress import late_bar
-from rdmawire.cli.streams import complain
-from rdmawire.cli.suffix import by_own_name, check_suffix
-from rdmawire.cli.summary import write_summary
+from rdmawire.cli.streams import by_own_name, check_suffix, complain
+from rdmawire.cli.table import write_summary
 from rdmawire.screen import quoted
 from rdmawire.traffic.generate.address import Address
 from rdmawire.traffic.generate.order import (
@@ -78,7 +77,7 @@ def _psn(text: str) -> int:
 
 @click.command("gen", cls=OnceCommand)
 @click.argument("verb", metavar="VERB", type=click.Choice([verb.value for verb in Verb]))
-@common.written(
+@options.written(
     "path",
     "The capture: FILE.pcap or .pcapng, packed as .gz, .xz, .zst or .lz4 say; - is standard "
     "output.",
@@ -95,30 +94,30 @@ def _psn(text: str) -> int:
     "4096 takes jumbo frames.",
 )  # fmt: skip
 @click.option(
-    "--count", type=option.WholeNumber(1, MOST_MESSAGES),
+    "--count", type=options.WholeNumber(1, MOST_MESSAGES),
     help="Messages; connections of cm, CNPs of cnp.  [default: 1000]",
 )  # fmt: skip
 @click.option(
-    "--frames", type=option.WholeNumber(1, MOST_MESSAGES),
+    "--frames", type=options.WholeNumber(1, MOST_MESSAGES),
     help="Frames instead: exactly so many, whatever messages they are of.",
 )  # fmt: skip
 @click.option(
-    "--qps", type=option.WholeNumber(1, MOST_QPS),
+    "--qps", type=options.WholeNumber(1, MOST_QPS),
     help="Queue pairs, which take turns: for each pair of a client and a server. Their UDP source "
     "ports are hashed from their numbers: of hundreds, a few share one.  [default: 1]",
 )  # fmt: skip
 @click.option(
-    "--clients", type=option.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
+    "--clients", type=options.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
     help="Hosts that send requests. More than two hosts are joined by a switch: --rate and "
     "--latency are those of each host's link to it.",
 )  # fmt: skip
 @click.option(
-    "--servers", type=option.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
+    "--servers", type=options.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
     help="Hosts that respond. Many clients and one server are an incast; with many of both, "
     "clients and servers are paired round robin.",
 )  # fmt: skip
 @click.option(
-    "--flows", type=option.WholeNumber(1, MOST_QPS),
+    "--flows", type=options.WholeNumber(1, MOST_QPS),
     help="Instead of --qps: the number of queue pairs of all pairs of hosts together.",
 )  # fmt: skip
 @click.option(
@@ -140,10 +139,10 @@ def _psn(text: str) -> int:
     "frame's DSCP selects: 3 for 26, 1 for 10.",
 )  # fmt: skip
 @click.option(
-    "--dscp", type=option.WholeNumber(0, 63), default=0, help="DSCP of frames.  [default: 0]"
+    "--dscp", type=options.WholeNumber(0, 63), default=0, help="DSCP of frames.  [default: 0]"
 )
 @click.option(
-    "--cnp-dscp", type=option.WholeNumber(0, 63), default=CNP_DSCP, show_default=True,
+    "--cnp-dscp", type=options.WholeNumber(0, 63), default=CNP_DSCP, show_default=True,
     help="DSCP of CNPs, which adapters send in a class of their own.",
 )  # fmt: skip
 @click.option(
@@ -161,7 +160,7 @@ def _psn(text: str) -> int:
     help="The PSN that queue pairs begin with: 0xfffff0 soon wraps.  [default: each its own]",
 )  # fmt: skip
 @click.option(
-    "--seed", type=option.WholeNumber(0, LAST_SEED), default=0, show_default=True,
+    "--seed", type=options.WholeNumber(0, LAST_SEED), default=0, show_default=True,
     help="For all that is random: the same seed gives the same octets.",
 )  # fmt: skip
 @click.option(
@@ -179,16 +178,16 @@ def _psn(text: str) -> int:
     help="From end to end of the link.",
 )  # fmt: skip
 @click.option(
-    "--timeout", metavar="EXPONENT", type=option.WholeNumber(1, LAST_TIMEOUT),
+    "--timeout", metavar="EXPONENT", type=options.WholeNumber(1, LAST_TIMEOUT),
     help="How long an answer is waited for: 4.096 us times 2 to it.  [default: as long as one may "
     "take where nothing is lost]",
 )  # fmt: skip
 @click.option(
-    "--window", metavar="PACKETS", type=option.WholeNumber(1, MAX_IN_FLIGHT),
+    "--window", metavar="PACKETS", type=options.WholeNumber(1, MAX_IN_FLIGHT),
     help="Request packets that a queue pair leaves unacknowledged: soft-RoCE has 129.  [default: "
     "no limit]",
 )  # fmt: skip
-@common.text_or_json("Print the summary as one JSON object.")
+@options.text_or_json("Print the summary as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")
 @click.option("--progress/--no-progress", default=None, help="A progress bar for what takes long.")
 def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **wishes: Any) -> int:

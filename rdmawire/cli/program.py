@@ -7,15 +7,45 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import shell_complete
 
 from rdmawire import __version__
-from rdmawire.cli import ending, streams
+from rdmawire.cli import streams
 from rdmawire.errors import RdmaError
 from rdmawire.screen import quoted
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Ended(BaseException):
+    """A signal that ends the run was received."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def raise_at_signals() -> None:
+    """Raise :class:`Ended` at SIGTERM and SIGHUP, unless the parent process has them ignored."""
+    for number in _ENDING:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    raise Ended(number)
+
+
+def end_by_signal(ended: Ended) -> int:
+    """End by the signal itself, so that the parent process sees its number."""
+    signal.signal(ended.number, signal.SIG_DFL)
+    signal.raise_signal(ended.number)
+    return 128 + ended.number
+
 
 _COMMANDS = {
     "run": (
@@ -96,7 +126,7 @@ def run() -> int:
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        ending.heed()
+        raise_at_signals()
         if not streams.prepare():
             return _complain("standard output is closed; there is nowhere to print to", 1)
         if sys.flags.optimize > 1:
@@ -177,7 +207,7 @@ _REACTIONS: tuple[tuple[type[BaseException], Callable[[Any], int]], ...] = (
     (click.ClickException, lambda error: _complain(error.format_message(), error.exit_code)),
     (RdmaError, _refused),
     (BrokenPipeError, lambda _: _leave_quietly()),
-    (ending.Ended, ending.by_signal),
+    (Ended, end_by_signal),
     (KeyboardInterrupt, lambda _: _complain("interrupted", _INTERRUPTED)),
     (click.Abort, lambda _: _complain("interrupted", _INTERRUPTED)),
     (OSError, lambda error: _complain(f"cannot write the output: {error.strerror or error}", 1)),

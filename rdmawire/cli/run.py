@@ -1,33 +1,351 @@
 """`rdmawire run`: scenarios of virtual hosts, played, captured and checked."""
 
+import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 from click.shell_completion import CompletionItem
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
-from rdmawire.cli import common
-from rdmawire.cli.once import OnceCommand
-from rdmawire.cli.option import WholeNumber
+from rdmawire.capture.writer import format_named
+from rdmawire.cli import options
+from rdmawire.cli.options import OnceCommand, WholeNumber, check_together
 from rdmawire.cli.progress import late_bar
-from rdmawire.cli.shown import octets_of_input, print_keys, print_list, print_schema, text_of_word
-from rdmawire.cli.streams import complain, print_text
-from rdmawire.cli.suffix import by_own_name
-from rdmawire.cli.target import Target
-from rdmawire.cli.together import check_together
-from rdmawire.cli.verdicts import Results
-from rdmawire.screen import counted, safe
+from rdmawire.cli.streams import by_own_name, check_suffix, complain, print_text
+from rdmawire.cli.table import as_object, write_summary
+from rdmawire.errors import CaptureError
+from rdmawire.screen import counted, quoted, safe
 
+if TYPE_CHECKING:
+    from rdmawire.traffic.scenario.document import Mistake, ScenarioError
+    from rdmawire.traffic.scenario.hints import Hint
+    from rdmawire.traffic.scenario.playing.failure import Failure
+    from rdmawire.traffic.scenario.playing.outcome import Outcome
+    from rdmawire.traffic.scenario.playing.ports import PortCounts
+    from rdmawire.traffic.summary import Summary
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import ScenarioError
     from rdmawire.traffic.scenario.hints import Hint
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.playing.outcome import Outcome
+
+
+def print_list() -> int:
+    """The scenarios that come with rdmawire."""
+    from rdmawire.traffic.scenario.shipped import read_shipped, shipped
+
+    names = list(shipped())
+    width = max(map(len, names))
+    for name in names:
+        click.echo(f"{name:<{width}}  {read_shipped(name).name}")
+    return 0
+
+
+def print_schema() -> int:
+    """The JSON Schema of scenarios."""
+    from rdmawire.traffic.scenario.json_schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=1))
+    return 0
+
+
+def print_keys(word: str) -> int:
+    """Keys, counters and words with this in their name, or in that of what they are of."""
+    from rdmawire.nearest import nearest
+    from rdmawire.traffic.scenario.listing import listed_rows
+
+    every = list(listed_rows())
+    rows = [row for row in every if row.has(word)]
+    if not rows:
+        near = next(iter(nearest(word, [row.name for row in every])), "")
+        meant = f"; did you mean {near!r}?" if near else ""
+        raise click.UsageError(f"nothing of scenarios has {quoted(word)} in its name{meant}")
+    width = max(len(row.name) for row in rows)
+    for of, group in groupby(rows, key=attrgetter("of")):
+        click.echo(of)
+        for row in group:
+            click.echo(f"  {row.name:<{width}}  {row.line}".rstrip())
+    return 0
+
+
+def text_of_word(word: str, *, shipped: bool) -> str:
+    """What stands in a scenario; ``ScenarioError`` where that is no text, or too long."""
+    from rdmawire.traffic.scenario.reader import read_octets, text_of_octets
+    from rdmawire.traffic.scenario.shipped import text_of
+
+    if shipped:
+        return text_of(word)
+    if word == STREAM:
+        return text_of_octets(octets_of_input(), STANDARD_INPUT)
+    return text_of_octets(read_octets(word), word)
+
+
+def octets_of_input() -> bytes:
+    """What standard input has, one octet more than a scenario may have at the most."""
+    from rdmawire.traffic.scenario.document import MAX_BYTES
+
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
+
+
+_FOLDER = "captures/"
+_SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where frames are written to, and those of which points; all that hosts send, if none."""
+
+    capture: str | None
+    points: tuple[str, ...]
+    _: KW_ONLY
+    arrived: bool
+
+    def check(self, names: Sequence[str]) -> None:
+        """:class:`click.UsageError` for options that say nothing together."""
+        if self.capture is None and (self.points or self.arrived):
+            raise click.UsageError("--tap and --arrived say what -w FILE takes; name one")
+        if self.arrived and not self.points:
+            raise click.UsageError(
+                "--arrived needs a --tap POINT where frames arrive: a link, a host, a switch's port"
+            )
+        if self.capture and len(names) > 1 and not self.is_folder:
+            said = f"-w {safe(self.capture)} is one file, for {len(names)} scenarios"
+            raise click.UsageError(f"{said}; name a folder, such as {_FOLDER}")
+        self._check_files(names)
+        if self.capture is not None and not self.is_folder:
+            check_suffix(self.capture)
+            self._check_room(self.capture)
+
+    def _check_room(self, capture: str) -> None:
+        """Only a pcapng says which point a frame is of."""
+        if len(self.points) > 1 and capture != STREAM and format_named(capture) != "pcapng":
+            points = len(self.points)
+            said = f"-w {safe(capture)} is a pcap and has one interface, for {points} --tap"
+            raise click.UsageError(f"{said}; write a .pcapng")
+
+    def _check_files(self, names: Sequence[str]) -> None:
+        """No file is written twice, and none that is read."""
+        files = [file for file in map(self.of, names) if file]
+        if twice := next((file for file in files if files.count(file) > 1), None):
+            raise click.UsageError(f"{safe(twice)} would be written twice")
+        for file in () if self.is_output else files:
+            if any(_is_one(name, file) for name in names):
+                raise click.UsageError(f"{safe(file)} is a SCENARIO; -w would write over it")
+
+    def of(self, name: str) -> str | None:
+        """The file of one scenario, by the word that asked for it."""
+        if self.capture is None or not self.is_folder:
+            return self.capture
+        word = STANDARD_INPUT if name == STREAM else name
+        stem, _ = os.path.splitext(os.path.basename(word))
+        return os.path.join(self.capture, f"{stem}.pcapng")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is one, or has the name of one: each scenario has its own file then."""
+        capture = self.capture or ""
+        return capture.endswith(_SEPARATORS) or os.path.isdir(capture)
+
+    def prepare(self) -> None:
+        """Make the folder if it is not there; ``CaptureError`` if it cannot be made."""
+        if self.capture is None or not self.is_folder:
+            return
+        try:
+            os.makedirs(self.capture, exist_ok=True)
+        except OSError as error:
+            raise CaptureError(f"{safe(self.capture)}: {error.strerror or error}") from error
+
+    @property
+    def is_output(self) -> bool:
+        """Whether frames go to standard output, so that all else has to go elsewhere."""
+        return self.capture == STREAM
+
+
+def _is_one(name: str, file: str) -> bool:
+    """Whether a file, by whatever name, is what a scenario is read from."""
+    with suppress(OSError, ValueError):  # one of the two is not there yet, or no name of a file
+        return os.path.isfile(file) and os.path.samefile(0 if name == STREAM else name, file)
+    return False
+
+
+_SECOND = 1_000_000_000
+_PASSED = ("passed", "green")
+_FAILED = ("FAILED", "bold red")
+
+
+class Results:
+    """Results of scenarios, one after the other; JSON is printed when all are there.
+
+    With ``counters``, those that are not zero are printed behind each.
+    """
+
+    def __init__(self, to: TextIO, *, as_json: bool, quiet: bool, counters: bool = False) -> None:
+        self._to = to
+        self._quiet = quiet
+        self._counters = counters
+        self._objects: list[dict[str, object]] | None = [] if as_json else None
+        self._total: Summary | None = None
+        self._mistakes: list[dict[str, object]] = []
+        self._more = 0
+        self._passed = self._failed = 0
+        self._ports: Mapping[str, PortCounts] = {}
+
+    def add(self, outcome: "Outcome") -> None:
+        """One more has been played."""
+        from rdmawire.traffic.summary import added
+
+        total = self._total
+        self._total = outcome.summary if total is None else added(total, outcome.summary)
+        self._ports = outcome.ports
+        self._passed += outcome.passed
+        self._failed += not outcome.passed
+        if self._objects is not None:
+            self._objects.append(_object(outcome))
+        elif self._counters or not (self._quiet and outcome.passed):
+            self._say(self._line(outcome))
+            for failure in outcome.failures:
+                self._say(f"  {safe(failure.text(outcome.scenario.source))}")
+            self._count(outcome.counters if self._counters else {})
+            self._to.flush()
+
+    def _count(self, counters: "Mapping[str, int]") -> None:
+        """A line for each counter that is not zero."""
+        rows = [(safe(name), f"{count:,}") for name, count in counters.items() if count]
+        wide = max((len(name) for name, _ in rows), default=0)
+        right = max((len(count) for _, count in rows), default=0)
+        for name, count in rows:
+            self._say(f"  {name:<{wide}}  {count:>{right}}")
+
+    def mistaken(self, error: "ScenarioError", hint: str) -> None:
+        """A scenario has mistakes; ``hint`` is what may have been meant by its name."""
+        self._mistakes += [_mistake(mistake, hint) for mistake in error.mistakes]
+        self._more += error.more
+
+    def conclude(self) -> int:
+        """Print what is left; the exit status."""
+        if self._objects is not None:
+            document = {
+                "scenarios": self._objects,
+                "passed": self._passed,
+                "failed": self._failed,
+                "mistakes": self._mistakes,
+                "more_mistakes": self._more,
+            }
+            self._say(json.dumps(document, indent=1))
+        elif not self._quiet and self._total is not None:
+            several = self._passed + self._failed > 1
+            more = () if several else _port_rows(self._ports)
+            self._say()
+            write_summary(self._total, as_json=False, to=self._to, more=more)
+            if several:
+                self._say(f"\n{self._passed} passed, {self._failed} failed")
+        return 1 if self._failed else 0
+
+    def _say(self, text: str = "") -> None:
+        self._to.write(f"{text}\n")
+
+    def _line(self, outcome: "Outcome") -> str:
+        style = _PASSED if outcome.passed else _FAILED
+        time = outcome.summary.virtual_ns / _SECOND
+        said = f"{outcome.frames} frames, {time:.9f} s"
+        scenario = outcome.scenario
+        return f"{self._painted(*style)}  {safe(scenario.source)}: {safe(scenario.name)} ({said})"
+
+    def _painted(self, text: str, style: str) -> str:
+        """Text in colour, in a terminal."""
+        if not self._to.isatty() or "NO_COLOR" in os.environ:
+            return text
+        from rich.style import Style
+
+        return Style.parse(style).render(text)
+
+
+_OF_PORTS = {
+    "marks": "{} marked",
+    "drops": "{} dropped",
+    "stops": "{} pauses asked for",
+    "pauses": "stopped {} times",
+}
+"""What is said of a port's counts, where there are any."""
+
+
+def _port_rows(ports: "Mapping[str, PortCounts]") -> Iterator[tuple[str, str]]:
+    """A line for each port of a switch at which something happened."""
+    for name, counts in ports.items():
+        found = counts._asdict()
+        said = [words.format(f"{found[key]:,}") for key, words in _OF_PORTS.items() if found[key]]
+        if said:
+            yield f"port {safe(name)}", ", ".join(said)
+
+
+def _object(outcome: "Outcome") -> dict[str, object]:
+    """A result as JSON has it."""
+    from rdmawire.traffic.scenario.hints import hints
+
+    scenario = outcome.scenario
+    return {
+        "name": scenario.name,
+        "source": scenario.source,
+        "seed": scenario.seed,
+        "passed": outcome.passed,
+        "frames": outcome.frames,
+        "failures": [_failure(failure, scenario.source) for failure in outcome.failures],
+        "hints": [_hint(hint, scenario.source) for hint in (*hints(scenario), *outcome.hints)],
+        "steps": [
+            {
+                "name": step.name,
+                "verb": step.verb,
+                "line": step.mark.line,
+                "posted": step.posted,
+                "endings": dict(step.endings),
+            }
+            for step in outcome.steps
+        ],
+        "summary": as_object(outcome.summary),
+        "counters": dict(outcome.counters),
+        "ports": {name: counts._asdict() for name, counts in outcome.ports.items()},
+    }
+
+
+def _failure(failure: "Failure", source: str) -> dict[str, object]:
+    line, column = failure.mark
+    return {
+        "file": source,
+        "line": line,
+        "column": column,
+        "what": failure.what,
+        "expected": failure.expected,
+        "found": failure.found,
+        "frame": failure.frame,
+        "point": failure.point,
+        "nearest": failure.nearest,
+    }
+
+
+def _hint(hint: "Hint", source: str) -> dict[str, object]:
+    line, column = hint.mark
+    return {"file": source, "line": line, "column": column, "said": hint.said}
+
+
+def _mistake(mistake: "Mistake", hint: str) -> dict[str, object]:
+    line, column = mistake.mark or (None, None)
+    return {
+        "file": mistake.source,
+        "line": line,
+        "column": column,
+        "found": mistake.found,
+        "expected": mistake.expected,
+        "hint": mistake.meant or hint,
+    }
+
 
 _MISTAKEN = 2
 
@@ -55,7 +373,7 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
     "-r", "--read", "more", multiple=True, metavar="FILE",
     help="Another SCENARIO, as tshark asks for files.",
 )  # fmt: skip
-@common.written(
+@options.written(
     "capture",
     "Write what hosts send: a .pcap or .pcapng, packed or not; a folder for a .pcapng of each "
     "SCENARIO (with a / behind its name it is made if need be); or - for a pcapng to standard "
@@ -73,7 +391,7 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
 @click.option(
     "--seed", type=WholeNumber(0, (1 << 64) - 1), help="What chance is made of, not the file's."
 )
-@common.text_or_json("Print one JSON object with all results.")
+@options.text_or_json("Print one JSON object with all results.")
 @click.option(
     "--counters", is_flag=True,
     help="Print every counter that is not 0, by the names that 'expect: counters' has.",

@@ -3,9 +3,10 @@
 import errno
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +14,101 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmawire.capture.refusal import shown, write_refusal
-from rdmawire.cli import common, option
-from rdmawire.cli.aligned import show
-from rdmawire.cli.counting import Counted, Counting
-from rdmawire.cli.once import OnceCommand
+from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.cli import options
+from rdmawire.cli.options import OnceCommand
+from rdmawire.cli.progress import file_bar
+from rdmawire.cli.streams import complain
+from rdmawire.cli.table import show
+from rdmawire.errors import CaptureError
 from rdmawire.units import parse_duration
 
 if TYPE_CHECKING:
     from rdmawire.analysis.filter import Filter
+    from rdmawire.analysis.statistics import Statistics
+    from rdmawire.analysis.statistics.report import Report, Throughput
+if TYPE_CHECKING:
+    from rdmawire.analysis.filter import Filter
     from rdmawire.analysis.statistics.report import Report
+
+
+_LONG = 64 << 20
+"""Octets of a file that are worth a progress bar."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted of captures with these names."""
+
+    statistics: "Statistics"
+    names: list[str]
+
+    @cached_property
+    def report(self) -> "Report":
+        """All that is said of them."""
+        from rdmawire.analysis.statistics.concluding import report_of
+
+        return report_of(self.statistics, self.names)
+
+    def throughput(self, most: int) -> "Throughput":
+        """Throughput in at most so many stretches."""
+        from rdmawire.analysis.statistics.concluding import throughput_of
+
+        return throughput_of(self.statistics, most)
+
+
+class Counting:
+    """Counts groups of captures; ``status`` becomes 1 where one is damaged or cannot be read."""
+
+    def __init__(
+        self,
+        interval: int | None,
+        ports: Collection[int],
+        wanted: "Filter | None",
+        *,
+        points: bool,
+        progress: bool,
+    ) -> None:
+        self.status = 0
+        self._interval = interval
+        self._ports = ports
+        self._wanted = wanted
+        self._points = points
+        self._progress = progress
+
+    def group(self, files: Collection[str]) -> Counted | None:
+        """Captures that are counted together; ``None`` if nothing is to be said of them."""
+        from rdmawire.analysis.statistics import Statistics
+        from rdmawire.analysis.statistics.bins import IntervalError
+
+        statistics = Statistics(interval=self._interval, points=self._points)
+        try:
+            read = [_name(file) for file in files if self._is_counted(file, statistics)]
+        except IntervalError as error:
+            self._complain(f"{', '.join(map(_name, files))}: {error}")
+            return None
+        return Counted(statistics, read) if read else None
+
+    def _is_counted(self, file: str, statistics: "Statistics") -> bool:
+        """Count a capture; whether there was any of it, damaged or not."""
+        before = statistics.frames
+        try:
+            with file_bar(file, _LONG, wanted=self._progress) as progress:
+                statistics.read(file, ports=self._ports, where=self._wanted, progress=progress)
+        except CaptureError as error:
+            self._complain(str(error))
+            return statistics.frames > before
+        return True
+
+    def _complain(self, text: str) -> None:
+        self.status = 1
+        sys.stdout.flush()
+        complain(text)
+
+
+def _name(file: str) -> str:
+    return STANDARD_INPUT if file == STREAM else shown(file)
+
 
 _SHOWN = 20
 """Stretches of throughput that a table has, unless their width is asked for."""
@@ -48,9 +135,9 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
 
 @click.command("stats", cls=OnceCommand)
 @click.argument("files", nargs=-1, metavar="FILE...")
-@common.READ
-@option.DISPLAY_FILTER
-@common.text_or_json("Print one JSON object.")
+@options.READ
+@options.DISPLAY_FILTER
+@options.text_or_json("Print one JSON object.")
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE", callback=_picture,
     help="Draw throughput, PSNs over time and opcodes into FILE.svg or FILE.png.",
@@ -61,11 +148,11 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
     help="Width of the stretches of throughput: 100ms, 1s; as it suits if not given.",
 )  # fmt: skip
 @click.option(
-    "--top", type=option.WholeNumber(min=0), default=40, show_default=True,
+    "--top", type=options.WholeNumber(min=0), default=40, show_default=True,
     help="Rows of a table at most, the largest first; 0 for all.",
 )  # fmt: skip
-@option.PORTS
-@option.PROGRESS
+@options.PORTS
+@options.PROGRESS
 def command(
     files: tuple[str, ...],
     *,

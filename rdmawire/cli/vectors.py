@@ -22,8 +22,8 @@ from rdmawire.analysis.vectors.search import (
 )
 from rdmawire.capture import Record
 from rdmawire.capture.source import STREAM
-from rdmawire.cli import common
-from rdmawire.cli.once import OnceCommand
+from rdmawire.cli import options
+from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.streams import complain
 from rdmawire.nearest import offer
 from rdmawire.screen import quoted, safe
@@ -46,10 +46,10 @@ def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> lis
 @click.command("vectors", cls=OnceCommand)
 @click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=_complete)
 @click.option("-x", "--hex", "octets", is_flag=True, help="Print the frames, a line of hex each.")
-@common.written(
+@options.written(
     "target", "Write the frames: a .pcap or .pcapng, packed or not, or - for standard output."
 )
-@common.text_or_json("Print a JSON array; with -x, octets too.")
+@options.text_or_json("Print a JSON array; with -x, octets too.")
 @click.option(
     "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path),
     help="Where the vectors are; else captures/ here, or those that come with rdmawire.",

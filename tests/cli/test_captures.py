@@ -9,9 +9,9 @@ from rdmawire.analysis.counts import CountLines
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.window import Window
 from rdmawire.capture import Reader
-from rdmawire.cli import captures
-from rdmawire.cli.captures import Demands, Run, Show
-from rdmawire.cli.source import dissected
+from rdmawire.cli import dissect as captures
+from rdmawire.cli.dissect import Demands, Run, Show
+from rdmawire.cli.progress import dissected
 from tests.cli.command import RNR, WRITE
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from rdmawire.analysis.columns import read_columns
-from rdmawire.cli import at_once
+from rdmawire.cli import dissect as at_once
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR, WRITE, broken, rdmawire, refused
 from tests.waiting import HANG, asleep, wait_until
 from tests.writing import unfinished

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rdmawire.cli import counting
+from rdmawire.cli import stats as counting
 from tests.cli.command import CAPTURES, RNR, rdmawire
 
 IWARP = str(CAPTURES / "linux" / "siw61_err_badstag_write.pcap")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rdmawire.cli.summary import rows, write_summary
+from rdmawire.cli.table import rows, write_summary
 from rdmawire.traffic.summary import NOTHING, Moved, Summary
 
 SUMMARY: Summary = NOTHING._replace(

@@ -18,7 +18,7 @@ from rdmawire.analysis.steps import LINK_STEPS
 from rdmawire.capture.compression import recognised
 from rdmawire.capture.octets import Octets
 from rdmawire.capture.reader import _parser
-from rdmawire.cli.fpdus import fpdu_finder
+from rdmawire.cli.edit import fpdu_finder
 from rdmawire.errors import CaptureError, WireError
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit.stream import StreamEditor

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture import LinkType
-from rdmawire.cli.fpdus import fpdu_finder
+from rdmawire.cli.edit import fpdu_finder
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.traffic.edit import Editor, Sealing
 from rdmawire.traffic.edit.assign import AssignRule

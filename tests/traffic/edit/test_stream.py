@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import LinkType, Record
-from rdmawire.cli.fpdus import fpdu_finder
+from rdmawire.cli.edit import fpdu_finder
 from rdmawire.traffic.edit import Editor, Sealing, edit_capture, stream, text
 from rdmawire.traffic.edit.fpdu import INSIDE
 from rdmawire.traffic.edit.rule import Rule
