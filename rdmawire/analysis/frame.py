@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rdmawire.analysis.node import Derived, Dissection
-from rdmawire.capture.interface import SECOND
+from rdmawire.capture.record import SECOND
 from rdmawire.wire.show import DEC, TEXT, Value
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from rdmawire.analysis import internet, link, management, stream, transport
 from rdmawire.analysis.walk import By, Selected, Step
-from rdmawire.capture.linktype import LinkType
+from rdmawire.capture.record import LinkType
 from rdmawire.wire.erf import ERFType
 from rdmawire.wire.ib import LNH
 from rdmawire.wire.inet import EtherType, IPProtocol, MACControl

@@ -10,11 +10,8 @@ Files of any size stream through in constant memory. Damage, whatever it is, is 
 :class:`~rdmawire.errors.CaptureError` after the last complete record before it.
 """
 
-from rdmawire.capture.interface import Interface
-from rdmawire.capture.linktype import MAX_RECORD, LinkType
-from rdmawire.capture.option import COMMENT
 from rdmawire.capture.reader import Reader, open_capture
-from rdmawire.capture.record import Record, Span
+from rdmawire.capture.record import COMMENT, MAX_RECORD, Interface, LinkType, Record, Span
 from rdmawire.capture.writer import Writer, create_capture
 
 __all__ = [

@@ -9,11 +9,20 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NoReturn
 
-from rdmawire.capture.interface import SECOND, Interface
-from rdmawire.capture.linktype import longest_record
-from rdmawire.capture.misfit import Misfit, check_data, check_number, check_time, most_octets
-from rdmawire.capture.octets import Octets
-from rdmawire.capture.record import Record, RecordLayout, Span
+from rdmawire.capture.record import (
+    SECOND,
+    Interface,
+    Misfit,
+    Record,
+    RecordLayout,
+    Span,
+    check_data,
+    check_number,
+    check_time,
+    longest_record,
+    most_octets,
+)
+from rdmawire.capture.source import Octets
 from rdmawire.errors import CaptureError
 
 MICRO, NANO = 1_000_000, SECOND

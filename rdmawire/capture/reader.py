@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
-from rdmawire.capture import block, pcap
+from rdmawire.capture import pcap, pcapng
 from rdmawire.capture.compression import COMPRESSIONS, recognised
-from rdmawire.capture.interface import Interface
-from rdmawire.capture.octets import Octets
 from rdmawire.capture.pcap import PcapParser
 from rdmawire.capture.pcapng import PcapngParser
-from rdmawire.capture.record import Record, Span
-from rdmawire.capture.source import AnyPath, Source, open_source
+from rdmawire.capture.record import Interface, Record, Span
+from rdmawire.capture.source import AnyPath, Octets, Source, open_source
 
 
 class Parser(Protocol):
@@ -25,7 +23,7 @@ class Parser(Protocol):
 
 _PARSERS: dict[bytes, Callable[[Octets], Parser]] = {
     **dict.fromkeys(pcap.MAGICS, PcapParser),
-    block.MAGIC: PcapngParser,
+    pcapng.MAGIC: PcapngParser,
 }
 # What is met instead of a capture, by its first octets, and what to do about it.
 _OTHERS = {
@@ -130,6 +128,5 @@ def _known() -> str:
     """The formats that can be read, with their first octets."""
     plain = ", ".join(magic.hex(" ") for magic in pcap.MAGICS)
     packed = ", ".join(f"{each.name} ({each.magics[0].hex(' ')})" for each in COMPRESSIONS.values())
-    return (
-        f"known are pcap ({plain}), pcapng ({block.MAGIC.hex(' ')}), and these packed with {packed}"
-    )
+    known = f"known are pcap ({plain}), pcapng ({pcapng.MAGIC.hex(' ')})"
+    return f"{known}, and these packed with {packed}"

@@ -10,9 +10,7 @@ from io import FileIO, UnsupportedOperation
 from pathlib import Path
 from typing import Protocol
 
-from rdmawire.capture.borrowed import Borrowed
-from rdmawire.capture.refusal import shown, write_refusal
-from rdmawire.capture.source import STREAM, AnyPath
+from rdmawire.capture.source import STREAM, AnyPath, Borrowed, shown, write_refusal
 from rdmawire.errors import CaptureError
 
 

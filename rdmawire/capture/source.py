@@ -1,17 +1,88 @@
 """Where a capture is read from: a file, or standard input."""
 
+import errno
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import UnsupportedOperation
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
-from rdmawire.capture.borrowed import Borrowed
 from rdmawire.capture.compression import CHUNK
-from rdmawire.capture.refusal import read_refusal, shown
 from rdmawire.errors import CaptureError
+from rdmawire.screen import safe
+
+
+class Borrowed:
+    """A stream of somebody else's, to be read or written but left open."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def read(self, size: int, /) -> bytes | None:
+        """What the stream gives."""
+        return self._stream.read(size)
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """How many bytes the stream put into the buffer."""
+        octets = self._stream.read(len(buffer))
+        buffer[: len(octets)] = octets
+        return len(octets)
+
+    def write(self, octets: memoryview, /) -> int | None:
+        """How many octets the stream took."""
+        return self._stream.write(octets)
+
+    def close(self) -> None:
+        """Leave it open."""
+
+
+_NAMING = {
+    errno.ENOTDIR: "a part of its path is no folder; check its name",
+    errno.ELOOP: "its symbolic links lead round in a circle; mend them, or name the file itself",
+    errno.ENAMETOOLONG: "its name is longer than names of files may be; check it, or shorten it",
+    errno.ENXIO: "nothing is behind this device; name another file",
+    errno.EIO: "the device failed; check it and its cables, then try again",
+}
+_READING = {
+    **_NAMING,
+    errno.ENOENT: "there is no such file; check its name",
+    errno.EISDIR: "is a folder; name a capture file in it",
+    errno.EACCES: "there is no permission to read it; have it granted, or read as its owner",
+}
+_WRITING = {
+    **_NAMING,
+    errno.ENOENT: "its folder does not exist; create it first",
+    errno.EISDIR: "is a folder; name a file in it",
+    errno.EACCES: "there is no permission to write it or in its folder; write elsewhere",
+    errno.EROFS: "its file system is read-only; write elsewhere",
+    errno.ENOSPC: "no space is left on the device; free some, or write elsewhere",
+    errno.EDQUOT: "the disk quota is used up; free some of it, or write elsewhere",
+    errno.EFBIG: "it would be longer than files may be; raise that limit, or write elsewhere",
+    errno.EPIPE: "nobody reads it any more",
+}
+
+
+def read_refusal(error: OSError, name: str) -> CaptureError:
+    """The error for a capture that could not be read."""
+    return _refusal(error, name, _READING)
+
+
+def write_refusal(error: OSError, name: str) -> CaptureError:
+    """The error for a capture that could not be written."""
+    return _refusal(error, name, _WRITING)
+
+
+def shown(path: str) -> str:
+    """A path on one line, with what a screen cannot show as escapes."""
+    return safe(path) or "''"
+
+
+def _refusal(error: OSError, name: str, words: dict[int, str]) -> CaptureError:
+    number = errno.EACCES if error.errno == errno.EPERM else error.errno
+    return CaptureError(f"{name}: {words.get(number or 0) or error.strerror or error}")
+
 
 STREAM = "-"
 """The path that means standard input, or standard output."""
@@ -153,3 +224,74 @@ def _standard_input() -> Source:
     except (OSError, ValueError) as error:
         raise CaptureError(f"{STANDARD_INPUT}: cannot be read: {error}") from error
     return Source(file, STANDARD_INPUT, _size(descriptor))
+
+
+class Octets:
+    """A stretch of the file, ``buffer``, and the place in it that is read next, ``at``.
+
+    Buffers are never changed, only replaced: whoever holds one may keep it. Of the file no
+    more is held than was asked for, and one chunk. What is asked for is put together only where
+    it lies in several chunks; elsewhere the buffer is the chunk itself.
+    """
+
+    def __init__(self, chunks: Iterator[bytes], name: str) -> None:
+        self._chunks = chunks
+        self._base = 0
+        self._chunk = b""
+        self._taken = 0
+        self.name = name
+        self.buffer = b""
+        self.at = 0
+
+    @property
+    def offset(self) -> int:
+        """Octets of the file before the place."""
+        return self._base + self.at
+
+    def need(self, count: int) -> int:
+        """Have ``count`` octets stand at the place; how many do, fewer only where the file ends."""
+        left = len(self.buffer) - self.at
+        if left >= count:
+            return left
+        return self._gather(left, count) if left else self._go_on(count)
+
+    def _go_on(self, count: int) -> int:
+        """The buffer is used up: go on in the chunk behind it."""
+        if not self._refill():
+            return 0
+        self._base += self.at - self._taken
+        self.buffer, self.at = self._chunk, self._taken
+        self._taken = len(self._chunk)
+        left = len(self.buffer) - self.at
+        return left if left >= count else self._gather(left, count)
+
+    def _gather(self, left: int, count: int) -> int:
+        """Put together what lies in several chunks."""
+        parts = [self.buffer[self.at :]]
+        while left < count and self._refill():
+            part = self._chunk[self._taken : self._taken + count - left]
+            parts.append(part)
+            self._taken += len(part)
+            left += len(part)
+        self._base += self.at
+        self.buffer, self.at = b"".join(parts), 0
+        return left
+
+    def _refill(self) -> bool:
+        """Have a chunk with octets that nobody has taken; false where the file ends."""
+        if self._taken == len(self._chunk):
+            self._chunk, self._taken = next(self._chunks, b""), 0
+        return bool(self._chunk)
+
+    def skip(self, count: int) -> int:
+        """Move the place on without keeping what is passed; by how much, as with :meth:`need`."""
+        passed = 0
+        while passed < count and (left := self.need(1)):
+            step = min(left, count - passed)
+            self.at += step
+            passed += step
+        return passed
+
+    def damage(self, reason: str, at: int | None = None) -> CaptureError:
+        """The error for damage at this place of the buffer."""
+        return CaptureError(f"{self.name}: {reason}", self._base + (self.at if at is None else at))

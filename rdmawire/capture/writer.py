@@ -7,14 +7,11 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from rdmawire.capture.compression import CHUNK, COMPRESSIONS, Encoder
-from rdmawire.capture.interface import Interface
-from rdmawire.capture.linktype import MAX_RECORD, LinkType
 from rdmawire.capture.pcap import MICRO, NANO, PcapBuilder
-from rdmawire.capture.record import Record, RecordLayout
-from rdmawire.capture.refusal import write_refusal
-from rdmawire.capture.section import PcapngBuilder
+from rdmawire.capture.pcapng import PcapngBuilder
+from rdmawire.capture.record import MAX_RECORD, Interface, LinkType, Record, RecordLayout
 from rdmawire.capture.sink import Sink, open_sink
-from rdmawire.capture.source import AnyPath
+from rdmawire.capture.source import AnyPath, write_refusal
 from rdmawire.errors import CaptureError
 
 Choice = TypeVar("Choice")

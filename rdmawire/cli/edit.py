@@ -15,8 +15,7 @@ from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, StartUp, Torn
 from rdmawire.analysis.mpa_stream import Streams
 from rdmawire.capture import Reader, Record
-from rdmawire.capture.refusal import shown
-from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.capture.source import STANDARD_INPUT, STREAM, shown
 from rdmawire.cli import options
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.progress import file_bar

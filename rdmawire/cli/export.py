@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmawire.analysis.window import Window
-from rdmawire.capture.refusal import shown, write_refusal
 from rdmawire.capture.sink import Sink, open_sink
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.source import STREAM, shown, write_refusal
 from rdmawire.cli.streams import Octets, Screen, complain
 from rdmawire.errors import CaptureError
 

@@ -10,7 +10,7 @@ from typing import Final
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.node import Dissection
 from rdmawire.capture import Reader
-from rdmawire.capture.refusal import shown
+from rdmawire.capture.source import shown
 
 _SOON: Final = 0.5
 """Seconds after which work is worth a bar."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmawire.capture.refusal import shown, write_refusal
-from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.capture.source import STANDARD_INPUT, STREAM, shown, write_refusal
 from rdmawire.cli import options
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.progress import file_bar

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from rdmawire.capture import Interface, LinkType, Record, create_capture
-from rdmawire.capture.option import COMMENT, Options
+from rdmawire.capture.record import COMMENT, Options
 from rdmawire.capture.source import STREAM, AnyPath
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap

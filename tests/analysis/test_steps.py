@@ -7,7 +7,7 @@ from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.node import Check, Dissection
 from rdmawire.analysis.steps import LINK_STEPS, NEXT, TABLES
 from rdmawire.analysis.walk import By
-from rdmawire.capture.linktype import LinkType
+from rdmawire.capture.record import LinkType
 from rdmawire.wire import ib, inet
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.erf import ERF, ERFEthernetPad, ERFExtension

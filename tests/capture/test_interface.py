@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.capture.interface import Interface, clock, described, description
+from rdmawire.capture.record import Interface, clock, described, description
 from rdmawire.errors import CaptureError
 
 from .samples import SECOND

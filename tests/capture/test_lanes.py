@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture import Record, create_capture, open_capture
-from rdmawire.capture.columns import lanes as module
-from rdmawire.capture.columns.blocks import open_pcap
-from rdmawire.capture.columns.lanes import Lanes, RecordForm, Stretch
+from rdmawire.capture import record_index as module
+from rdmawire.capture.record_index import Lanes, RecordForm, Stretch, open_pcap
 from rdmawire.errors import CaptureError
 
 FORM = RecordForm("<", 1_000_000_000, 262_144)

@@ -3,7 +3,7 @@
 import pytest
 
 from rdmawire.capture import MAX_RECORD, LinkType
-from rdmawire.capture.linktype import longest_record
+from rdmawire.capture.record import longest_record
 
 
 def test_numbers_are_those_of_the_registry() -> None:

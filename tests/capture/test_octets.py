@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.capture.octets import Octets
+from rdmawire.capture.source import Octets
 
 FILE = bytes(range(200))
 steps = st.lists(st.tuples(st.sampled_from(("need", "skip", "take")), st.integers(0, 90)))

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.capture.octets import Octets
-from rdmawire.capture.option import (
+from rdmawire.capture.record import (
     INTERFACE_NUMBERS,
     PACKET_NUMBERS,
     Options,
     build_options,
     parse_options,
 )
+from rdmawire.capture.source import Octets
 from rdmawire.errors import CaptureError
 
 pairs = st.tuples(st.integers(1, 65535) | st.sampled_from(sorted(PACKET_NUMBERS)), st.binary())

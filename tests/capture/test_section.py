@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture import Interface, Record
-from rdmawire.capture.section import PcapngBuilder
+from rdmawire.capture.pcapng import PcapngBuilder
 from rdmawire.errors import CaptureError
 
 from . import samples

@@ -14,7 +14,7 @@ import pytest
 
 from rdmawire.analysis.columns import iter_columns
 from rdmawire.capture import Record, create_capture, open_capture
-from rdmawire.capture.columns.blocks import PcapFile, open_pcap
+from rdmawire.capture.record_index import PcapFile, open_pcap
 from rdmawire.errors import CaptureError
 from rdmawire.wire.ib import AETH
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import Interface, create_capture, open_capture
-from rdmawire.capture.option import COMMENT
+from rdmawire.capture.record import COMMENT
 from rdmawire.screen import safe_lines
 from tests.cli.command import RDMAWIRE, RNR, rdmawire
 from tests.waiting import HANG

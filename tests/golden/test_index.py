@@ -9,7 +9,7 @@ import pytest
 from rdmawire.analysis.steps import NEXT
 from rdmawire.analysis.vectors.rows import TABLES
 from rdmawire.capture import Record, open_capture
-from rdmawire.capture.linktype import LinkType
+from rdmawire.capture.record import LinkType
 from rdmawire.wire import roce
 from rdmawire.wire.cm_code import CMAttribute, RejectReason
 from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS, Ack, Nak

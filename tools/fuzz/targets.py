@@ -16,8 +16,8 @@ from rdmawire.analysis.output import Lines, Objects
 from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.steps import LINK_STEPS
 from rdmawire.capture.compression import recognised
-from rdmawire.capture.octets import Octets
 from rdmawire.capture.reader import _parser
+from rdmawire.capture.source import Octets
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.errors import CaptureError, WireError
 from rdmawire.traffic.edit import Editor, text

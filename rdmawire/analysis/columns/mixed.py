@@ -14,7 +14,7 @@ from rdmawire.analysis.columns.plain import Ports, Records, Sieve
 from rdmawire.analysis.columns.source import Found, first_of
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.node import Dissection
-from rdmawire.capture.columns.blocks import Block, PcapFile
+from rdmawire.capture.record_index import Block, PcapFile
 
 _ALL = slice(None)
 _STRETCH = 8192

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.analysis.columns.bits import LEAD, Bits, Matrix, bits
-from rdmawire.capture.linktype import LinkType
+from rdmawire.capture.record import LinkType
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPProtocol, IPv4, IPv6

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from rdmawire.analysis.columns.bits import LEAD, Matrix
 from rdmawire.analysis.columns.path import Path
 from rdmawire.analysis.columns.transport import Packets, make_sense, packets
-from rdmawire.capture.columns.lanes import Places
-from rdmawire.capture.interface import SECOND
+from rdmawire.capture.record import SECOND
+from rdmawire.capture.record_index import Places
 from rdmawire.wire.ib import ICRC
 from rdmawire.wire.inet import UDP
 

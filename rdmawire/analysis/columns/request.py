@@ -19,7 +19,7 @@ from rdmawire.analysis.columns.path import LINK_TYPES
 from rdmawire.analysis.columns.walked import of_frame, walked
 from rdmawire.analysis.fields import fields
 from rdmawire.analysis.node import Dissection
-from rdmawire.capture.columns.blocks import PcapFile, open_pcap
+from rdmawire.capture.record_index import PcapFile, open_pcap
 
 
 class Row(Enum):

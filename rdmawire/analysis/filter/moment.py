@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 
-from rdmawire.capture.interface import SECOND
+from rdmawire.capture.record import SECOND
 from rdmawire.units import EPOCH, billionths, epoch_ns
 
 _ZONE = r"\s*(?P<zone>Z|UTC|[+-][0-9]{2}:?[0-9]{2})?"

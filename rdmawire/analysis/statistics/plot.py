@@ -14,9 +14,9 @@ from rdmawire.analysis.statistics.circle import Numbers
 from rdmawire.analysis.statistics.line import REACH
 from rdmawire.analysis.statistics.points import Points
 from rdmawire.analysis.statistics.report import Flow, Report, Throughput
-from rdmawire.capture.interface import SECOND
-from rdmawire.capture.refusal import write_refusal
+from rdmawire.capture.record import SECOND
 from rdmawire.capture.sink import open_sink
+from rdmawire.capture.source import write_refusal
 from rdmawire.units import RATE_UNITS, Units, format_duration, unit_of
 from rdmawire.wire.psn import MODULUS
 

@@ -6,7 +6,7 @@ Frames and octets are counted as on the wire. Times are nanoseconds since the ep
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rdmawire.capture.interface import SECOND
+from rdmawire.capture.record import SECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rdmawire.analysis.session import Session
 from rdmawire.analysis.steps import NEXT
 from rdmawire.analysis.walk import By, Selected, Step, Walk
 from rdmawire.capture import open_capture
-from rdmawire.capture.linktype import LinkType
+from rdmawire.capture.record import LinkType
 from rdmawire.wire import cm, ib, mpa, rdmap, terminate
 from rdmawire.wire.cm_code import (
     APStatus,

@@ -9,8 +9,7 @@ from itertools import chain, islice
 from pathlib import PurePath
 
 from rdmawire.capture import Reader, Record, Writer, create_capture, open_capture
-from rdmawire.capture.interface import SECOND, Interface
-from rdmawire.capture.misfit import Misfit
+from rdmawire.capture.record import SECOND, Interface, Misfit
 from rdmawire.capture.source import AnyPath
 from rdmawire.errors import CaptureError
 from rdmawire.traffic.edit.editor import Editor

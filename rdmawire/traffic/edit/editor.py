@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from rdmawire.capture.linktype import LinkType
+from rdmawire.capture.record import LinkType
 from rdmawire.traffic.edit.flow import Flow, Flows
 from rdmawire.traffic.edit.place import Layout
 from rdmawire.traffic.edit.rule import Rule

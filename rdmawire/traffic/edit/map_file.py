@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rdmawire.capture.refusal import shown
+from rdmawire.capture.source import shown
 from rdmawire.screen import quoted
 from rdmawire.traffic.edit import text
 from rdmawire.traffic.edit.mapping import MapRule, Range

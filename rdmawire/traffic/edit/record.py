@@ -6,7 +6,7 @@ from itertools import count
 from typing import Final
 
 from rdmawire.capture import LinkType, Record
-from rdmawire.capture.interface import SECOND
+from rdmawire.capture.record import SECOND
 from rdmawire.traffic.edit.refusal import EditError
 from rdmawire.wire.erf import ERF
 from rdmawire.wire.inet import VLAN, EtherType

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from functools import partial
 
-from rdmawire.capture.linktype import LinkType
+from rdmawire.capture.record import LinkType
 from rdmawire.errors import WireError
 from rdmawire.ib.tx_template import HEAD_OF_BTH
 from rdmawire.traffic.edit.place import Layout, Place, Said

@@ -3,7 +3,7 @@
 from typing import Final, Protocol
 
 from rdmawire.capture import LinkType, Record
-from rdmawire.capture.option import Options
+from rdmawire.capture.record import Options
 from rdmawire.fabric.passing import BEFALLEN
 from rdmawire.fabric.tap import remarks
 from rdmawire.traffic.counter import FrameCounter

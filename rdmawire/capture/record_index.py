@@ -1,24 +1,37 @@
-"""Where the records of a pcap begin, found by walking from many places at once.
+"""A pcap file in blocks of whole records, with the offset of every record header.
 
-A record says only where the next one begins, so a walk is one step after the other. Lanes begin
-at places that look like records, spread over the file, and take their steps together, each step
-one array operation. What makes the result exact and not a guess: every lane must end on the very
-octet where the next one began, and the first begins where a record is known to begin. If one
-does not, the guess was wrong, and the walk is done again, one record after the other.
+A record header gives only the start of the next one, so a walk is sequential. :class:`Lanes`
+start at offsets that look like records, spread over the block, and step together, each step one
+array operation. The result is exact: every lane must end on the byte where the next lane started,
+and the first starts at a record. If a lane does not, a start was wrong, and the walk is repeated
+one record after the other.
+
+The file is read, not mapped: a file that another program shortens is then an error like any
+other, where a map of it would end the process with SIGBUS.
 """
 
+import mmap
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from math import isqrt
-from mmap import mmap
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import NamedTuple
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as error:
+    raise ImportError("columns need NumPy: pip install 'rdmawire[columns]'") from error
 from numpy.typing import NDArray
 
+from rdmawire.capture import pcap
 from rdmawire.capture.pcap import RECORD
+from rdmawire.capture.record import longest_record
+from rdmawire.capture.source import STREAM, Source, open_source
+from rdmawire.errors import CaptureError
 
-Octets = bytes | mmap
+Buffer = bytes | mmap.mmap
 Places = NDArray[np.int64]
 
 _SAMPLE = 64
@@ -47,7 +60,7 @@ class Stretch(NamedTuple):
 class Lanes:
     """Finds the records of a pcap in memory, in its first ``size`` bytes; ``None`` for all."""
 
-    def __init__(self, octets: Octets, form: RecordForm, size: int | None = None) -> None:
+    def __init__(self, octets: Buffer, form: RecordForm, size: int | None = None) -> None:
         self._octets = octets
         self._size = len(octets) if size is None else size
         self._form = form
@@ -196,3 +209,110 @@ def _in_order(steps: list[tuple[NDArray[np.int64], Places]]) -> Places:
     for number, (of, at) in enumerate(steps):
         places[begins[of] + number] = at
     return places
+
+
+_BLOCK = 8 << 20
+"""Bytes of a block: enough for lanes to pay, few enough to stay in a processor's cache."""
+
+
+class Block(NamedTuple):
+    """Whole records, one behind the other, in a buffer that the next block overwrites.
+
+    ``places`` are where their headers begin in ``octets``; ``first`` is the frame number of the
+    first record, counted from one.
+    """
+
+    octets: memoryview
+    places: NDArray[np.int64]
+    first: int
+
+
+class PcapFile:
+    """A pcap file, from its first record on. ``form`` says how its record headers are written."""
+
+    def __init__(self, source: Source, form: RecordForm, link_type: int) -> None:
+        self.name = source.name
+        self.form = form
+        self.link_type = link_type
+        self._source = source
+
+    def blocks(self, size: int = _BLOCK) -> Iterator[Block]:
+        """Read all whole records, about ``size`` bytes at a time; can be called once.
+
+        :class:`CaptureError` if the file does not end with the last record, or became shorter.
+        """
+        # The space before a block takes the start of a record that the block before has cut. Each
+        # byte has the same place in its page as in the file: copying is two to five times as fast.
+        pages = -(-(pcap.RECORD + self.form.longest) // mmap.PAGESIZE)
+        room = pages * mmap.PAGESIZE + pcap.HEADER
+        memory = mmap.mmap(-1, room + size)  # anonymous: pages not written use no memory
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        octets = memoryview(memory)
+        start, offset, number, filled = room, pcap.HEADER - room, 1, size
+        with closing(self._source):
+            while filled == size:
+                filled = self._source.fill(octets[room:])
+                end = room + filled
+                # A record that begins before this is whole, unless the file ends in it.
+                stop = end if filled < size else end - room
+                places, place = Lanes(memory, self.form, end).walk(start, stop)
+                if len(places):
+                    yield Block(octets[:end], places, number)
+                if place < stop:
+                    raise self._damage(octets[place:end], offset + place)
+                start = room - (end - place)
+                memory.move(start, place, end - place)
+                offset, number = offset + filled, number + len(places)
+            self._source.check_end()
+
+    def _damage(self, octets: memoryview, offset: int) -> CaptureError:
+        """What is wrong with the record that should begin with these bytes."""
+        is_head = len(octets) >= pcap.RECORD
+        captured = unpack_from(f"{self.form.order}8xI", octets)[0] if is_head else 0
+        if captured <= self.form.longest:
+            self._source.check_end()
+        reason = pcap.misfit(captured, len(octets), self.form.longest)
+        return CaptureError(f"{self.name}: {reason}", offset)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._source.close()
+
+
+def open_pcap(path: str | os.PathLike[str]) -> PcapFile | None:
+    """The pcap file of this name; ``None`` for whatever else is to be read another way.
+
+    That is standard input, pipes, compressed files, pcapng, and what is no capture at all.
+    """
+    name = os.fsdecode(path)
+    try:
+        if name == STREAM or not os.path.isfile(name):
+            return None
+        source = open_source(name)
+    except (CaptureError, ValueError):  # reported when the file is read the other way
+        return None
+    return _of_source(source)
+
+
+def _of_source(source: Source) -> PcapFile | None:
+    head = bytearray(pcap.HEADER)
+    try:
+        is_pcap = source.fill(memoryview(head)) == len(head) and _is_known(head)
+    except CaptureError:
+        is_pcap = False
+    if not is_pcap:
+        source.close()
+        return None
+    order, resolution = pcap.MAGICS[bytes(head[:4])]
+    link_type = unpack_from(f"{order}I", head, 20)[0] & 0xFFFF
+    return PcapFile(source, RecordForm(order, resolution, longest_record(link_type)), link_type)
+
+
+def _is_known(head: bytearray) -> bool:
+    """Whether a file that begins like this is a pcap of version 2."""
+    magic = bytes(head[:4])
+    if magic not in pcap.MAGICS:
+        return False
+    order, _ = pcap.MAGICS[magic]
+    return bool(unpack_from(f"{order}H", head, 4)[0] == 2)
