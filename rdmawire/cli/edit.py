@@ -23,21 +23,15 @@ from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
 from rdmawire.screen import counted, quoted, shortened
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.clash import shared, touched
-from rdmawire.traffic.edit.copy import Choose, Fate, edit_capture
-from rdmawire.traffic.edit.editor import Editor
-from rdmawire.traffic.edit.fpdu import Found
-from rdmawire.traffic.edit.map_file import Maps, read_maps
-from rdmawire.traffic.edit.naming import fields_named
-from rdmawire.traffic.edit.offset import PsnRule, QueuePair
-from rdmawire.traffic.edit.place import Hosts, host
-from rdmawire.traffic.edit.record import Change, later, untagged
-from rdmawire.traffic.edit.refusal import EditError
-from rdmawire.traffic.edit.rule import Rule
-from rdmawire.traffic.edit.seal import Sealing
-from rdmawire.traffic.edit.stream import NOT_IWARP, Arrived, Finder
-from rdmawire.traffic.edit.tally import Tally
-from rdmawire.traffic.edit.text import missed
+from rdmawire.traffic.edit.checksums import Sealing
+from rdmawire.traffic.edit.copy import Change, Choose, Fate, edit_capture, later, untagged
+from rdmawire.traffic.edit.editor import Editor, Tally
+from rdmawire.traffic.edit.field_names import fields_named
+from rdmawire.traffic.edit.iwarp import NOT_IWARP, Arrived, Finder, Found
+from rdmawire.traffic.edit.mapping import PsnRule, QueuePair
+from rdmawire.traffic.edit.rules import EditError, Rule, shared, touched
+from rdmawire.traffic.edit.text import Maps, missed, read_maps
+from rdmawire.traffic.edit.walk import Hosts, host
 from rdmawire.units import parse_duration
 from rdmawire.wire.inet import TCP, VLAN
 

@@ -21,7 +21,7 @@ from rdmawire.capture.source import Octets
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.errors import CaptureError, WireError
 from rdmawire.traffic.edit import Editor, text
-from rdmawire.traffic.edit.stream import StreamEditor
+from rdmawire.traffic.edit.iwarp import StreamEditor
 from rdmawire.traffic.scenario.document import MAX_MISTAKES, Mistake, ScenarioError
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.wire import mad, mpa, native, rdmap, roce

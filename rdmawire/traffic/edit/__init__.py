@@ -9,10 +9,9 @@
 """
 
 from rdmawire.traffic.edit import text
+from rdmawire.traffic.edit.checksums import Sealing
 from rdmawire.traffic.edit.copy import Fate, edit_capture
-from rdmawire.traffic.edit.editor import Editor
-from rdmawire.traffic.edit.refusal import EditError
-from rdmawire.traffic.edit.seal import Sealing
-from rdmawire.traffic.edit.tally import Tally
+from rdmawire.traffic.edit.editor import Editor, Tally
+from rdmawire.traffic.edit.rules import EditError
 
 __all__ = ["EditError", "Editor", "Fate", "Sealing", "Tally", "edit_capture", "text"]

@@ -1,18 +1,64 @@
 """The edit of frames, one after the other."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rdmawire.capture.record import LinkType
-from rdmawire.traffic.edit.flow import Flow, Flows
-from rdmawire.traffic.edit.place import Layout
-from rdmawire.traffic.edit.rule import Rule
-from rdmawire.traffic.edit.seal import Sealing
-from rdmawire.traffic.edit.sealer import Sealer
-from rdmawire.traffic.edit.steps import layout_of
-from rdmawire.traffic.edit.tally import Tally
+from rdmawire.traffic.edit.checksums import InvariantCRC, Seal, Sealing
+from rdmawire.traffic.edit.flow_cache import Flow, Flows
+from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.walk import Layout, layout_of
+from rdmawire.wire.header import Header
 from rdmawire.wire.inet import ROCE_PORT
+
+
+@dataclass(slots=True)
+class Tally:
+    """Frames by what became of them.
+
+    ``changed`` came out other than they were. ``bad``: with an ICRC that was wrong before, and
+    still is unless all are sealed. ``cut``: with an ICRC that the capture did not keep. ``plain``:
+    with comments that a pcap has no place for.
+    ``written``: those in the new capture, ``None`` where there is none.
+    """
+
+    frames: int = 0
+    dropped: int = 0
+    changed: int = 0
+    bad: int = 0
+    cut: int = 0
+    plain: int = 0
+    written: int | None = None
+
+
+class Sealer:
+    """Seals what was edited, and counts what was found; ``plain`` if nothing special is asked."""
+
+    def __init__(self, sealing: Sealing, rules: Sequence[Rule], tally: Tally) -> None:
+        self.sealing = sealing
+        self._tally = tally
+        self._overrides: Mapping[type[Header], int] = {
+            table: value for rule in rules for table, value in rule.overrides().items()
+        }
+        self.plain = sealing is Sealing.CHANGED and not self._overrides
+
+    def seal(
+        self, seals: Iterable[tuple[Seal, int]], old: bytes, new: bytearray, reach: int
+    ) -> None:
+        """Make checksums fit, each of which covers what ends at an octet.
+
+        No octet from ``reach`` on has changed, but for checksums.
+        """
+        for seal, end in seals:
+            self._tally.cut += isinstance(seal, InvariantCRC) and end > len(old)
+            if self.sealing is not Sealing.NONE and seal.keep(old, new, reach, end) is False:
+                self._tally.bad += 1
+            if self.sealing is Sealing.ALL:
+                seal.renew(new, end)
+            if seal.table in self._overrides:
+                seal.put(new, self._overrides[seal.table], end)
 
 
 class Draft(NamedTuple):

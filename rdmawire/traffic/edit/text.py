@@ -9,20 +9,40 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from typing import Final
 
+from rdmawire.capture.source import shown
 from rdmawire.screen import quoted, shortened
-from rdmawire.traffic.edit.assign import CHECKSUMS, AssignRule
-from rdmawire.traffic.edit.cut import Field, field
-from rdmawire.traffic.edit.mapping import Mapped, MapRule, Merged, Range
-from rdmawire.traffic.edit.naming import check_no_zone, fields_named, mac, number, value
-from rdmawire.traffic.edit.offset import Added, AddressRule, PsnRule
-from rdmawire.traffic.edit.owner import MOST_TOLD
-from rdmawire.traffic.edit.place import host as host_of
-from rdmawire.traffic.edit.record import Change, tagged
-from rdmawire.traffic.edit.refusal import EditError
-from rdmawire.traffic.edit.rule import Unused
-from rdmawire.traffic.edit.target import IPS, LIDS, MACS, PKEYS, QPNS, RKEYS, VLANS, Target
+from rdmawire.traffic.edit.copy import Change, tagged
+from rdmawire.traffic.edit.field_names import check_no_zone, fields_named, mac, number, value
+from rdmawire.traffic.edit.mapping import (
+    Added,
+    AddressRule,
+    Mapped,
+    MapRule,
+    Merged,
+    PsnRule,
+    Range,
+)
+from rdmawire.traffic.edit.rules import (
+    CHECKSUMS,
+    IPS,
+    LIDS,
+    MACS,
+    MOST_TOLD,
+    PKEYS,
+    QPNS,
+    RKEYS,
+    VLANS,
+    AssignRule,
+    EditError,
+    Field,
+    Target,
+    Unused,
+    field,
+)
+from rdmawire.traffic.edit.walk import host as host_of
 from rdmawire.wire import show
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
@@ -295,3 +315,84 @@ def _told(text: str) -> Iterator[None]:
         yield
     except EditError as error:
         raise EditError(f"{quoted(text, _LONGEST)}: {error}") from None
+
+
+MOST_OCTETS: Final = 8 << 20
+"""Octets of a file: some hundred thousand lines."""
+SECTIONS: Final[Mapping[str, Callable[[Sequence[str]], MapRule]]] = {
+    "mac": macs,
+    "ip": ips,
+    "lid": lids,
+    "vlan": vlans,
+    "pkey": pkeys,
+    "qpn": qpns,
+    "rkey": rkeys,
+}
+"""What a line makes, by the section in which it stands."""
+
+_HEADING = re.compile(r"\[\s*(.*?)\s*\]")
+
+_Source = tuple[Range, bytes | None]
+"""What is mapped, and whose."""
+Maps = dict[str, list[str]]
+"""The maps of each section, as :mod:`rdmawire.traffic.edit.text` takes them."""
+
+
+def read_maps(path: Path) -> Maps:
+    """The maps of a file; :class:`EditError` naming the line of the first mistake."""
+    maps: Maps = {name: [] for name in SECTIONS}
+    lines: dict[tuple[str, _Source], int] = {}
+    section = ""
+    for line_number, line in _lines(path):
+        heading = _HEADING.fullmatch(line)
+        try:
+            if heading:
+                section = _section(heading[1])
+                continue
+            said, sources = _map_value(_section(section), line)
+            for source in sources:
+                if lines.setdefault((section, source), line_number) != line_number:
+                    raise EditError(f"line {lines[section, source]} maps the same")
+            maps[section].append(said)
+        except EditError as error:
+            raise EditError(f"{shown(str(path))}, line {line_number}: {error}") from None
+    return maps
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that say something, with their numbers."""
+    for line_number, line in enumerate(_text(path).split("\n"), 1):
+        said = line.partition("#")[0].strip()
+        if said:
+            yield line_number, said
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            octets = file.read(MOST_OCTETS + 1)
+        if len(octets) > MOST_OCTETS:
+            raise EditError(f"{shown(str(path))}: more than {MOST_OCTETS} octets")
+        return octets.decode("utf-8-sig")
+    except OSError as error:
+        raise EditError(f"{shown(str(path))}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise EditError(f"{shown(str(path))}, line {line}: no UTF-8") from None
+
+
+def _section(name: str) -> str:
+    """The name of a section that there is."""
+    if name in SECTIONS:
+        return name
+    known = ", ".join(f"[{each}]" for each in SECTIONS)
+    raise EditError(
+        f"{quoted(f'[{name}]')} is none of {known}" if name else f"one of {known} comes first"
+    )
+
+
+def _map_value(section: str, line: str) -> tuple[str, Iterator[_Source]]:
+    """A map without blanks around its numbers, and what it maps."""
+    said = "=".join(part.strip() for part in line.split("="))
+    (entry,) = SECTIONS[section]([said]).entries
+    return said, ((old, entry.host) for old, _ in entry.ranges)

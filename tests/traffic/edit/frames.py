@@ -1,7 +1,7 @@
 """Frames between two hosts, one to one with what a test is about."""
 
 from rdmawire.traffic.edit import Editor
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.rules import Rule
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import ROCE_PORT, UDP, VLAN, Ethernet, EtherType, IPProtocol, IPv4, IPv6

@@ -8,7 +8,7 @@ from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.node import Dissection
 from rdmawire.capture import Record, open_capture
 from rdmawire.traffic.edit import Editor, Sealing, text
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.rules import Rule
 
 CAPTURES = Path(__file__).parents[3] / "captures"
 FILES = sorted([*CAPTURES.rglob("*.pcap"), *CAPTURES.rglob("*.pcapng")])

@@ -10,11 +10,9 @@ from rdmawire.capture import LinkType
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.traffic.edit import Editor, Sealing
-from rdmawire.traffic.edit.assign import AssignRule
-from rdmawire.traffic.edit.cut import Field, fields_of
-from rdmawire.traffic.edit.fpdu import INSIDE
-from rdmawire.traffic.edit.steps import layout_of
-from rdmawire.traffic.edit.stream import StreamEditor
+from rdmawire.traffic.edit.iwarp import INSIDE, StreamEditor
+from rdmawire.traffic.edit.rules import AssignRule, Field, fields_of
+from rdmawire.traffic.edit.walk import layout_of
 from rdmawire.wire import native, roce
 from rdmawire.wire.header import Header
 from tests.traffic.edit.samples import FILES, LINUX, records

@@ -7,9 +7,7 @@ from typing import Final
 import pytest
 
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.clash import shared, touched
-from rdmawire.traffic.edit.cut import Field
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.rules import Field, Rule, shared, touched
 
 KINDS: Final[Mapping[str, Rule]] = {
     "mac": text.macs(["02:00:00:00:00:01=02:00:00:00:00:02"]),

@@ -2,8 +2,8 @@
 
 from rdmawire.capture import Record
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.offset import QueuePair
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.mapping import QueuePair
+from rdmawire.traffic.edit.rules import Rule
 from rdmawire.wire.cm import DREQ, REP
 from rdmawire.wire.cm_request import REQ, PrimaryPathIPv4
 from rdmawire.wire.ib import AETH, BTH, DETH, RETH, Ack

@@ -11,9 +11,8 @@ from rdmawire.capture.reader import Reader
 from rdmawire.errors import CaptureError
 from rdmawire.testing.strategies import frames
 from rdmawire.traffic.edit import EditError, Editor, Fate, edit_capture, text
-from rdmawire.traffic.edit.copy import Choose
-from rdmawire.traffic.edit.record import later, untagged
-from rdmawire.traffic.edit.record import tagged as with_tag
+from rdmawire.traffic.edit.copy import Choose, later, untagged
+from rdmawire.traffic.edit.copy import tagged as with_tag
 from rdmawire.wire.erf import ERF
 from rdmawire.wire.inet import VLAN, EtherType, IPv4, ServiceVLAN
 from rdmawire.wire.opcode import Opcode

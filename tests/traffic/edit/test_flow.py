@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import Record
-from rdmawire.traffic.edit import Editor, flow, text
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit import Editor, text
+from rdmawire.traffic.edit import flow_cache as flow
+from rdmawire.traffic.edit.rules import Rule
 from rdmawire.wire.ib import DETH, RETH
 from rdmawire.wire.inet import ECN, Ethernet, IPv4
 from rdmawire.wire.layout import joined

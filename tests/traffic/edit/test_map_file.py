@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rdmawire.traffic.edit import EditError, map_file
-from rdmawire.traffic.edit.map_file import SECTIONS, read_maps
+from rdmawire.traffic.edit import EditError
+from rdmawire.traffic.edit import text as map_file
+from rdmawire.traffic.edit.text import SECTIONS, read_maps
 
 MINE = """
 # addresses

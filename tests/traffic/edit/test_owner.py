@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from rdmawire.traffic.edit import Editor, text
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.rules import Rule
 from rdmawire.traffic.edit.text import missed
 from rdmawire.wire.ib import RETH
 from rdmawire.wire.opcode import Opcode

@@ -7,7 +7,7 @@ from rdmawire.capture import LinkType
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import frames, management_packets, native_packets
 from rdmawire.traffic.edit import Editor, Sealing, text
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.rules import Rule
 from rdmawire.wire import native, roce
 from rdmawire.wire.ib import BTH, GRH, RETH, AtomicETH
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6

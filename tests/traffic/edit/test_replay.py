@@ -11,9 +11,9 @@ import pytest
 
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.traffic.edit import Editor, text
-from rdmawire.traffic.edit.offset import QueuePair
-from rdmawire.traffic.edit.place import host
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.mapping import QueuePair
+from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.walk import host
 from rdmawire.wire import roce
 from rdmawire.wire.ib import IETH, RETH, AtomicETH
 from rdmawire.wire.inet import UDP

@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.capture import LinkType
 from rdmawire.traffic.edit import Editor, text
-from rdmawire.traffic.edit.rule import Rule
+from rdmawire.traffic.edit.rules import Rule
 from rdmawire.wire import native
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import (

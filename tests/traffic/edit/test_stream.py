@@ -10,10 +10,10 @@ import pytest
 
 from rdmawire.capture import LinkType, Record
 from rdmawire.cli.edit import fpdu_finder
-from rdmawire.traffic.edit import Editor, Sealing, edit_capture, stream, text
-from rdmawire.traffic.edit.fpdu import INSIDE
-from rdmawire.traffic.edit.rule import Rule
-from rdmawire.traffic.edit.stream import StreamEditor
+from rdmawire.traffic.edit import Editor, Sealing, edit_capture, text
+from rdmawire.traffic.edit import iwarp as stream
+from rdmawire.traffic.edit.iwarp import INSIDE, StreamEditor
+from rdmawire.traffic.edit.rules import Rule
 from rdmawire.wire.ddp import TaggedHeader
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import FPDUCRC, MPAReply, MPARequest, UnusedCRC, build_fpdu

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.analysis.node import Dissection
-from rdmawire.traffic.edit.fpdu import INSIDE
-from rdmawire.traffic.edit.steps import layout_of
+from rdmawire.traffic.edit.iwarp import INSIDE
+from rdmawire.traffic.edit.walk import layout_of
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
 from rdmawire.wire.inet import PFC, MACControlOpcode, Pause

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from rdmawire.nearest import nearest
 from rdmawire.screen import quoted, shortened
-from rdmawire.traffic.edit.cut import Field
-from rdmawire.traffic.edit.refusal import EditError
+from rdmawire.traffic.edit.rules import EditError, Field
 from rdmawire.wire import naming
 from rdmawire.wire.address import mac_octets
 from rdmawire.wire.header import Meaning, Row
