@@ -26,8 +26,8 @@ from rdmawire.traffic.generate.order import (
     MOST_LOSS,
     MOST_MESSAGES,
     MOST_QPS,
+    CapturePoint,
     Order,
-    Tap,
     Verb,
 )
 from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
@@ -164,8 +164,8 @@ def _psn(text: str) -> int:
     help="For all that is random: the same seed gives the same octets.",
 )  # fmt: skip
 @click.option(
-    "--tap", type=click.Choice([tap.value for tap in Tap]), default=Tap.SENT.value,
-    show_default=True,
+    "--tap", type=click.Choice([tap.value for tap in CapturePoint]),
+    default=CapturePoint.SENT.value, show_default=True,
     help="What was sent, lost frames too, or only what arrived, with its marks: what `rdmawire run "
     "--arrived` takes.",
 )  # fmt: skip
@@ -233,7 +233,7 @@ def _order(verb: str, mtu: str, tap: str, tag: Tag | None, **wishes: Any) -> Ord
     if tag is not None:
         wishes |= tag._asdict()
     try:
-        return Order(verb=Verb(verb), mtu=int(mtu), tap=Tap(tap), **wishes)
+        return Order(verb=Verb(verb), mtu=int(mtu), tap=CapturePoint(tap), **wishes)
     except OrderError as error:
         raise click.UsageError(str(error)) from None
 
@@ -258,7 +258,7 @@ def _hint(order: Order) -> None:
 
 def _written(order: Order, path: str, *, progress: bool) -> "Summary":
     """Write the capture; what it amounts to."""
-    from rdmawire.traffic.generate.writing import generate
+    from rdmawire.traffic.generate.generator import generate
 
     start = time.perf_counter()
     with (

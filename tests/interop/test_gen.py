@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import LinkType, create_capture
-from rdmawire.traffic.generate.order import Order, Tap, Verb
-from rdmawire.traffic.generate.writing import generate
+from rdmawire.traffic.generate.generator import generate
+from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
 from tests.interop.test_tshark import spots_used
 
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is no
 ORDERS = {
     "mix": Order(verb=Verb.MIX, frames=300, qps=3, loss=0.02, psn=0xFFFFF0),
     "ipv6": Order(verb=Verb.MIX, frames=150, ipv6=True, vlan=7, dscp=26, gpu=True),
-    "ecn": Order(verb=Verb.WRITE, frames=300, marks=0.1, tap=Tap.ARRIVED),
+    "ecn": Order(verb=Verb.WRITE, frames=300, marks=0.1, tap=CapturePoint.ARRIVED),
     "hosts": Order(verb=Verb.MIX, frames=300, clients=4, servers=3, flows=30, loss=0.01),
     "cm": Order(verb=Verb.CM, count=4, qps=2),
 }

@@ -1,7 +1,7 @@
 """Test traffic: conversations of two emulated adapters, written as captures.
 
 :class:`~rdmawire.traffic.generate.order.Order` says what is wanted, and
-:func:`~rdmawire.traffic.generate.writing.generate` writes it.
+:func:`~rdmawire.traffic.generate.generator.generate` writes it.
 
 Work is posted in rounds, each when all of the one before is answered. So where nothing is random,
 a conversation repeats itself: a round differs from the next in PSNs, MSNs, what atomics return,

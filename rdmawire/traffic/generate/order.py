@@ -40,7 +40,7 @@ class Verb(StrEnum):
     MIX = "mix"
 
 
-class Tap(StrEnum):
+class CapturePoint(StrEnum):
     """Where the capture is taken: at the senders, or at the receivers."""
 
     SENT = "sent"
@@ -96,7 +96,7 @@ class Order:
     seed: int = 0
     rate: int = gbps(100)
     latency: int = 1000
-    tap: Tap = Tap.SENT
+    tap: CapturePoint = CapturePoint.SENT
     timeout: int | None = None
     window: int | None = None
     cnp_dscp: int = CNP_DSCP

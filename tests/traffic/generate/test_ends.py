@@ -2,11 +2,11 @@
 
 import pytest
 
-from rdmawire.traffic.generate.conversation import Conversation
-from rdmawire.traffic.generate.ends import Unfinished
-from rdmawire.traffic.generate.losses import Pattern
+from rdmawire.traffic.generate.endpoints import Unfinished
+from rdmawire.traffic.generate.link import Pattern
 from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.recording import Recording
+from rdmawire.traffic.generate.replicate import Recording
+from rdmawire.traffic.generate.rounds import Conversation
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 

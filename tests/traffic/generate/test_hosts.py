@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from rdmawire.capture import Record
 from rdmawire.fabric.line import bits, duration
-from rdmawire.traffic.generate import blend
+from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.address import Address
-from rdmawire.traffic.generate.order import MAX_HOSTS, MOST_QPS, Order, Tap, Verb
+from rdmawire.traffic.generate.generator import _repeats
+from rdmawire.traffic.generate.order import MAX_HOSTS, MOST_QPS, CapturePoint, Order, Verb
 from rdmawire.traffic.generate.quantity import OrderError, Sizes
-from rdmawire.traffic.generate.writing import _repeats
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN, UDP, Ethernet, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode
@@ -217,21 +217,21 @@ def by_host(records: list[Record], side: int) -> list[list[Record]]:
     return list(found.values())
 
 
-@pytest.mark.parametrize("tap", list(Tap))
-def test_frames_of_each_host_take_their_time_on_its_link(tap: Tap) -> None:
+@pytest.mark.parametrize("tap", list(CapturePoint))
+def test_frames_of_each_host_take_their_time_on_its_link(tap: CapturePoint) -> None:
     order = Order(verb=Verb.WRITE, clients=6, servers=2, flows=24, count=240, tap=tap)
-    hosts = by_host(made(order).records, list(Tap).index(tap))
+    hosts = by_host(made(order).records, list(CapturePoint).index(tap))
     assert len(hosts) == 8
     for records in hosts:
         for now, then in pairwise(records):
-            second = then if tap is Tap.ARRIVED else now
+            second = then if tap is CapturePoint.ARRIVED else now
             assert then.time_ns - now.time_ns >= duration(bits(len(second.data)), order.rate) - 1
 
 
 def test_an_incast_takes_as_long_as_the_link_of_the_one_server() -> None:
     wishes: dict[str, Any] = {"verb": Verb.UD, "sizes": Sizes.parse("1k"), "count": 800}
-    one = made(Order(clients=8, tap=Tap.ARRIVED, **wishes))
-    spread = made(Order(clients=8, servers=8, flows=8, tap=Tap.ARRIVED, **wishes))
+    one = made(Order(clients=8, tap=CapturePoint.ARRIVED, **wishes))
+    spread = made(Order(clients=8, servers=8, flows=8, tap=CapturePoint.ARRIVED, **wishes))
     assert len(one.records) == len(spread.records) == 800
     frame = duration(bits(len(one.records[0].data)), 10**11)
     assert one.records[-1].time_ns >= 799 * frame
@@ -240,7 +240,7 @@ def test_an_incast_takes_as_long_as_the_link_of_the_one_server() -> None:
 
 def test_frames_arrive_once_and_later_by_two_links() -> None:
     wishes: dict[str, Any] = {"verb": Verb.WRITE, "clients": 3, "count": 90, "latency": 5000}
-    sent, arrived = (made(Order(tap=tap, **wishes)) for tap in Tap)
+    sent, arrived = (made(Order(tap=tap, **wishes)) for tap in CapturePoint)
     assert Counter(r.data for r in sent.records) == Counter(r.data for r in arrived.records)
     assert sent.summary == arrived.summary
     assert arrived.records[0].time_ns > 2 * 5000
@@ -249,13 +249,13 @@ def test_frames_arrive_once_and_later_by_two_links() -> None:
 @pytest.mark.parametrize("verb", [Verb.UD, Verb.WRITE, Verb.MIX])
 def test_no_frame_stays_in_the_switch_when_all_is_done(verb: Verb) -> None:
     wishes: dict[str, Any] = {"verb": verb, "clients": 8, "count": 400, "marks": 0.0}
-    sent, arrived = (made(Order(tap=tap, rate=10**9, **wishes)) for tap in Tap)
+    sent, arrived = (made(Order(tap=tap, rate=10**9, **wishes)) for tap in CapturePoint)
     assert sent.summary.frames == arrived.summary.frames
 
 
 def test_lost_frames_are_missing_where_they_arrive_and_come_again() -> None:
     wishes: dict[str, Any] = {"verb": Verb.WRITE, "clients": 4, "servers": 2, "loss": 0.02}
-    sent, arrived = (made(Order(tap=tap, **wishes), name="x.pcapng") for tap in Tap)
+    sent, arrived = (made(Order(tap=tap, **wishes), name="x.pcapng") for tap in CapturePoint)
     assert sent.summary.lost == arrived.summary.lost > 0
     assert sent.summary.retransmits > 0
     assert len(sent.records) - len(arrived.records) == sent.summary.lost
@@ -264,7 +264,9 @@ def test_lost_frames_are_missing_where_they_arrive_and_come_again() -> None:
 
 
 def test_whoever_sent_what_is_marked_hears_of_it() -> None:
-    order = Order(verb=Verb.WRITE, clients=4, servers=2, count=1200, marks=0.05, tap=Tap.ARRIVED)
+    order = Order(
+        verb=Verb.WRITE, clients=4, servers=2, count=1200, marks=0.05, tap=CapturePoint.ARRIVED
+    )
     one = made(order)
     marked = {ends(frame) for frame in one.frames if has_mark(frame)}
     told = {ends(frame)[::-1] for frame in one.of(Opcode.CNP)}

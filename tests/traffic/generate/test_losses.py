@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.traffic.generate.losses import Chance, Pattern
+from rdmawire.traffic.generate.link import Chance, Pattern
 
 SHARES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
 

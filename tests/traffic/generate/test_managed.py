@@ -7,8 +7,8 @@ import pytest
 from rdmawire.ib.cm.gsi import Datagram
 from rdmawire.ib.cm.messages import Heard, read
 from rdmawire.ib.encapsulation import gids_of
-from rdmawire.traffic.generate import managed
-from rdmawire.traffic.generate.managed import Connecting
+from rdmawire.traffic.generate import cm as managed
+from rdmawire.traffic.generate.cm import Connecting
 from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.wire.cm import REP
 from rdmawire.wire.cm_code import CMAttribute

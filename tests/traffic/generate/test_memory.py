@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.fabric.host import Host
 from rdmawire.memory.counter import Path
-from rdmawire.traffic.generate.memory import PAGE, Store
+from rdmawire.traffic.generate.endpoints import PAGE, Store
 from rdmawire.verbs.wr import LONGEST_MESSAGE
 
 

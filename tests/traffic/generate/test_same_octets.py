@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from rdmawire.capture import Writer
 from rdmawire.traffic.counter import FrameCounter
-from rdmawire.traffic.generate import blend
+from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.address import Address
-from rdmawire.traffic.generate.order import CNP_DSCP, DEFAULT_SIZES, Order, Tap, Verb
-from rdmawire.traffic.generate.playing import play
-from rdmawire.traffic.generate.progress import Progress
+from rdmawire.traffic.generate.order import CNP_DSCP, DEFAULT_SIZES, CapturePoint, Order, Verb
 from rdmawire.traffic.generate.quantity import Sizes
-from rdmawire.traffic.generate.repeating import repeat
+from rdmawire.traffic.generate.replicate import repeat
+from rdmawire.traffic.generate.rounds import Progress, play
 from rdmawire.traffic.generate.tag import Tag
 from rdmawire.traffic.summary import Summary
 from rdmawire.units import gbps
@@ -58,7 +57,7 @@ def orders(draw: st.DrawFn) -> Order:
         seed=draw(st.integers(0, (1 << 64) - 1)),
         rate=draw(st.sampled_from([gbps(1), gbps(25), gbps(100), gbps(400), 7 * 10**9])),
         latency=draw(st.sampled_from([0, 1, 999, 1000, 50_000])),
-        tap=draw(st.sampled_from(list(Tap))),
+        tap=draw(st.sampled_from(list(CapturePoint))),
         timeout=None if verb is Verb.UD else draw(st.sampled_from([None, None, 6, 14])),
         cnp_dscp=draw(st.sampled_from([CNP_DSCP, 0])),
         server=draw(st.sampled_from([None, None if ipv6 else ELSEWHERE])),

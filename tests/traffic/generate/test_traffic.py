@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import pytest
 
 from rdmawire.fabric.line import bits, duration
-from rdmawire.traffic.generate.memory import PAGE
-from rdmawire.traffic.generate.order import Order, Tap, Verb
+from rdmawire.traffic.generate.endpoints import PAGE
+from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
 from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.summary import Moved
 from rdmawire.units import gbps
@@ -157,7 +157,7 @@ def test_atomics_return_what_those_before_them_left() -> None:
 
 def test_lost_frames_are_there_where_they_are_sent_and_come_again() -> None:
     wishes = {"verb": Verb.WRITE, "sizes": SIZE("4k"), "count": 800, "loss": 0.01}
-    sent, arrived = (made(Order(tap=tap, **wishes)) for tap in Tap)  # type: ignore[arg-type]
+    sent, arrived = (made(Order(tap=tap, **wishes)) for tap in CapturePoint)  # type: ignore[arg-type]
     assert sent.summary.lost == arrived.summary.lost > 0
     assert sent.summary.retransmits > 0
     assert sent.summary.naks > 0
@@ -179,7 +179,7 @@ def test_reads_go_on_where_they_were_interrupted() -> None:
 @pytest.mark.parametrize("vlan", [None, 7])
 def test_with_ecn_marks_come_and_senders_are_told_and_slow_down(vlan: int | None) -> None:
     calm = made(Order(verb=Verb.WRITE, count=1500, marks=0.0, vlan=vlan))
-    one = made(Order(verb=Verb.WRITE, count=1500, marks=0.02, vlan=vlan, tap=Tap.ARRIVED))
+    one = made(Order(verb=Verb.WRITE, count=1500, marks=0.02, vlan=vlan, tap=CapturePoint.ARRIVED))
     ecn = Counter(piece(frame, IPv4).ecn for frame in one.frames)
     assert set(ecn) == {ECN.NOT_ECT, ECN.ECT_0, ECN.CE}
     assert ecn[ECN.CE] == one.summary.marks > 0
@@ -208,7 +208,7 @@ def test_where_frames_are_sent_none_has_a_mark_yet() -> None:
 
 
 def test_what_carries_data_is_capable_of_ecn_and_the_rest_is_not() -> None:
-    order = Order(verb=Verb.READ, sizes=SIZE("64"), count=600, marks=0.1, tap=Tap.ARRIVED)
+    order = Order(verb=Verb.READ, sizes=SIZE("64"), count=600, marks=0.1, tap=CapturePoint.ARRIVED)
     assert ecn_by_opcode(order) == {
         "RC_RDMA_READ_REQUEST": {ECN.NOT_ECT},
         "RC_RDMA_READ_RESPONSE_ONLY": {ECN.ECT_0, ECN.CE},
@@ -222,7 +222,13 @@ def test_behind_the_switch_as_many_marks_are_counted_as_stand_there(
     frames: int, vlan: int | None
 ) -> None:
     order = Order(
-        verb=Verb.SEND, frames=frames, mtu=4096, marks=0.5, tap=Tap.ARRIVED, seed=56, vlan=vlan
+        verb=Verb.SEND,
+        frames=frames,
+        mtu=4096,
+        marks=0.5,
+        tap=CapturePoint.ARRIVED,
+        seed=56,
+        vlan=vlan,
     )
     one = made(order)
     assert len(one.frames) == frames
@@ -230,7 +236,7 @@ def test_behind_the_switch_as_many_marks_are_counted_as_stand_there(
 
 
 def test_of_a_mix_only_data_is_marked_and_only_who_hears_it_tells() -> None:
-    found = ecn_by_opcode(Order(verb=Verb.MIX, count=1500, marks=0.3, tap=Tap.ARRIVED))
+    found = ecn_by_opcode(Order(verb=Verb.MIX, count=1500, marks=0.3, tap=CapturePoint.ARRIVED))
     marked = {kind for kind, codepoints in found.items() if ECN.CE in codepoints}
     assert {"RC_SEND_ONLY", "RC_RDMA_READ_RESPONSE_ONLY", "UD_SEND_ONLY"} <= marked
     assert marked.isdisjoint({"RC_ACKNOWLEDGE", "RC_ATOMIC_ACKNOWLEDGE", "RC_RDMA_READ_REQUEST"})
@@ -242,7 +248,14 @@ def test_cnps_have_their_own_dscp_and_the_priority_of_it(
     wish: dict[str, Any], dscp: int, ipv6: bool
 ) -> None:
     order = Order(
-        verb=Verb.SEND, count=300, marks=0.2, vlan=5, dscp=10, ipv6=ipv6, tap=Tap.ARRIVED, **wish
+        verb=Verb.SEND,
+        count=300,
+        marks=0.2,
+        vlan=5,
+        dscp=10,
+        ipv6=ipv6,
+        tap=CapturePoint.ARRIVED,
+        **wish,
     )
     one = made(order)
     kinds = {
@@ -303,7 +316,7 @@ def test_frames_come_at_the_rate_of_the_link() -> None:
 
 def test_frames_arrive_later_by_the_latency() -> None:
     wishes = {"verb": Verb.UD, "count": 10, "latency": 5000}
-    sent, arrived = (made(Order(tap=tap, **wishes)).records for tap in Tap)  # type: ignore[arg-type]
+    sent, arrived = (made(Order(tap=tap, **wishes)).records for tap in CapturePoint)  # type: ignore[arg-type]
     assert [record.data for record in sent] == [record.data for record in arrived]
     delays = {there.time_ns - here.time_ns for here, there in zip(sent, arrived, strict=True)}
     assert min(delays) > 5000

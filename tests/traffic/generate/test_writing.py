@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.traffic.generate import repeating
+from rdmawire.traffic.generate import replicate as repeating
+from rdmawire.traffic.generate.generator import _repeats, generate
 from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.progress import Progress
 from rdmawire.traffic.generate.quantity import Sizes
-from rdmawire.traffic.generate.repeating import Repetition
-from rdmawire.traffic.generate.writing import _repeats, generate
+from rdmawire.traffic.generate.replicate import Repetition
+from rdmawire.traffic.generate.rounds import Progress
 from tests.traffic.generate.made import made, short_rounds, writing
 from tests.waiting import HANG
 
@@ -71,7 +71,7 @@ def test_rounds_are_repeated_where_they_are_alike(order: Order, repeats: bool) -
 def test_without_numpy_the_octets_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     order = Order(verb=Verb.SEND, count=2000, sizes=Sizes.parse("64"))
     one = made(order)
-    monkeypatch.setitem(sys.modules, "rdmawire.traffic.generate.repeating", None)
+    monkeypatch.setitem(sys.modules, "rdmawire.traffic.generate.replicate", None)
     other = made(order)
     assert (one.sha256, one.summary) == (other.sha256, other.summary)
 

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from rdmawire.capture import Writer
-from rdmawire.traffic.generate import blend
-from rdmawire.traffic.generate.managed import connect
+from rdmawire.traffic.generate import endpoints as blend
+from rdmawire.traffic.generate.cm import connect
 from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.output import Taker
-from rdmawire.traffic.generate.playing import play
-from rdmawire.traffic.generate.progress import Progress, Told
+from rdmawire.traffic.generate.rounds import Progress, Taker, Told, play
 from rdmawire.traffic.summary import Summary
 
 LARGEST_ROUND: Final = 32 << 20
@@ -45,7 +43,7 @@ def _repeater(order: Order) -> Callable[[Order, Writer, Progress], Summary] | No
     if order.verb is Verb.CM or not _repeats(order):
         return None
     try:
-        from rdmawire.traffic.generate.repeating import repeat
+        from rdmawire.traffic.generate.replicate import repeat
     except ImportError:
         return None
     return repeat

@@ -1,29 +1,291 @@
 """The adapters: queue pairs in lanes, memory, and the work of a round."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import RdmaError
-from rdmawire.fabric.host import Host
+from rdmawire.fabric.host import ALL_ACCESS, Host
+from rdmawire.fabric.line import SECOND, bits
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.ib.engine import BURST
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.traffic.generate.blend import TAKES_RECEIVE, WITHOUT_DATA, Message
-from rdmawire.traffic.generate.memory import Store
-from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.patience import exponent
-from rdmawire.traffic.generate.work import WORD, Postman
+from rdmawire.ib.retransmit_timer import ACK_TIMEOUT_UNIT
+from rdmawire.memory.backing import PageList
+from rdmawire.memory.gpu.driver import GpuDriver
+from rdmawire.memory.gpu.profile import H200
+from rdmawire.memory.page import PAGE_64K
+from rdmawire.memory.region import Region
+from rdmawire.memory.registrar import Extent
+from rdmawire.traffic.generate.order import LAST_TIMEOUT, Order, Verb
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPType, WCStatus, WorkCompletion
 from rdmawire.verbs.profile import IBTA
 from rdmawire.verbs.qp_attr import QPCap
-from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
+from rdmawire.verbs.wr import ATOMIC_SIZE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
+
+PAGE: Final = PAGE_64K
+
+
+class Pages(NamedTuple):
+    """Pages next to each other: where, and at what bus addresses."""
+
+    address: int
+    bus: tuple[int, ...]
+
+
+class _Lent(PageList):
+    """Pages that stay pinned, so that views of them may be kept, a GPU's too."""
+
+    lends_devices = True
+
+
+def host_memory(host: Host) -> Callable[[int, bytes], Pages]:
+    """What gives pages of a host's memory, with these octets at their start."""
+
+    def allocate(count: int, octets: bytes) -> Pages:
+        memory = host.space.allocate(count * PAGE)
+        memory.write(memory.base, octets)
+        return Pages(memory.base, tuple(range(memory.base, memory.base + count * PAGE, PAGE)))
+
+    return allocate
+
+
+def gpu_memory(host: Host) -> Callable[[int, bytes], Pages]:
+    """What gives pages of a GPU's memory, pinned behind its BAR1."""
+    driver = GpuDriver(host.space)
+    gpu = driver.add(H200)
+
+    def allocate(count: int, octets: bytes) -> Pages:
+        address = gpu.allocate(count * PAGE).address
+        gpu.write(address, octets)
+        return Pages(address, driver.get_pages_persistent(address, count * PAGE).addresses)
+
+    return allocate
+
+
+class Store:
+    """The memory of one host. ``source`` is sent from, ``sink`` placed in; ``words`` are counters.
+
+    The first two have room for ``longest`` octets, the last for ``words`` times eight.
+    """
+
+    def __init__(self, host: Host, *, longest: int, words: int, gpu: bool, random: Random) -> None:
+        self._host = host
+        allocate = gpu_memory(host) if gpu else host_memory(host)
+        times = max(-(-longest // PAGE), 1)
+        self.source = self._register(allocate(1, random.randbytes(PAGE)), times)
+        self.sink = self._register(allocate(1, b"\0"), times)
+        octets = random.randbytes(8 * words)
+        self.words = self._register(allocate(max(-(-len(octets) // PAGE), 1), octets), 1)
+
+    def _register(self, pages: Pages, times: int) -> Region:
+        """The pages, one time after the other."""
+        bus, host = pages.bus * times, self._host
+        extent = Extent(pages.address, pages.address, len(bus) * PAGE)
+        return host.nic.memory.register(
+            host.pd, extent, ALL_ACCESS, lambda: _Lent(host.space, pages.address, bus, PAGE)
+        )
+
+
+class Kind(NamedTuple):
+    """A kind of message. ``datagram``: by the queue pairs that are not connected."""
+
+    opcode: SendOpcode
+    datagram: bool = False
+
+
+_WRITE: Final = Kind(SendOpcode.RDMA_WRITE)
+_WRITE_IMM: Final = Kind(SendOpcode.RDMA_WRITE_WITH_IMM)
+_SEND: Final = Kind(SendOpcode.SEND)
+_SEND_IMM: Final = Kind(SendOpcode.SEND_WITH_IMM)
+_READ: Final = Kind(SendOpcode.RDMA_READ)
+_FETCH_ADD: Final = Kind(SendOpcode.ATOMIC_FETCH_AND_ADD)
+_CMP_SWP: Final = Kind(SendOpcode.ATOMIC_CMP_AND_SWP)
+_DATAGRAM: Final = Kind(SendOpcode.SEND, datagram=True)
+_DATAGRAM_IMM: Final = Kind(SendOpcode.SEND_WITH_IMM, datagram=True)
+ATOMICS: Final = (_FETCH_ADD, _CMP_SWP)
+
+KINDS: Final[dict[Verb, tuple[tuple[Kind, int], ...]]] = {
+    Verb.WRITE: ((_WRITE, 1),),
+    Verb.SEND: ((_SEND, 1),),
+    Verb.READ: ((_READ, 1),),
+    Verb.ATOMIC: ((_FETCH_ADD, 1), (_CMP_SWP, 1)),
+    Verb.UD: ((_DATAGRAM, 1),),
+    Verb.CNP: ((_WRITE, 1),),
+    Verb.MIX: (
+        *((_WRITE, 6), (_WRITE_IMM, 2), (_SEND, 4), (_SEND_IMM, 2), (_READ, 5)),
+        *((_FETCH_ADD, 2), (_CMP_SWP, 1), (_DATAGRAM, 3), (_DATAGRAM_IMM, 1)),
+    ),
+}
+"""The messages of each verb, and how often each kind comes among them."""
+
+TAKES_RECEIVE: Final = frozenset(
+    {SendOpcode.SEND, SendOpcode.SEND_WITH_IMM, SendOpcode.RDMA_WRITE_WITH_IMM}
+)
+
+WITHOUT_DATA: Final = frozenset({SendOpcode.RDMA_READ, *(kind.opcode for kind in ATOMICS)})
+"""What is asked for in packets that carry no data."""
+
+FRAMES: Final = 1024
+"""About so many frames has a round of messages that are all alike."""
+VARIED: Final = 256
+"""So many messages has a round of different ones."""
+LOSSY: Final = 16
+MOST_LOSSY: Final = 64
+"""Between so many it has where frames are lost: fewer, so that in most rounds none is."""
+_LOST: Final = 0.3
+"""Frames lost in a round, where that can be had."""
+
+_GRAIN: Final = 64
+
+
+class Message(NamedTuple):
+    """One message: its lane, its octets, and where in the page they begin."""
+
+    lane: int
+    kind: Kind
+    length: int
+    offset: int
+    imm: int
+
+
+def messages(order: Order) -> tuple[Message, ...]:
+    """The messages of a round; lanes take turns."""
+    random = Random(f"{order.seed}/messages")  # noqa: S311 - repeatable is what it must be
+    kinds = [kind for kind, times in KINDS[order.verb] for _ in range(times)]
+    found = []
+    for number in range(_count(order)):
+        kind = random.choice(kinds) if len(kinds) > 1 else kinds[0]
+        length = _length(order, kind, random)
+        found.append(
+            Message(
+                number % order.lanes, kind, length, _offset(length, random), random.getrandbits(32)
+            )
+        )
+    return tuple(found)
+
+
+def _count(order: Order) -> int:
+    """As many for each lane."""
+    if order.verb is Verb.CNP:
+        return order.lanes
+    packets = -(-order.lengths.largest // order.mtu) + 1
+    wanted = max(FRAMES // packets, 1)
+    if order.lengths.varied or len(KINDS[order.verb]) > 1:
+        wanted = VARIED
+    if order.loss:
+        lucky = int(_LOST / (order.loss * packets))
+        wanted = min(wanted, max(LOSSY, min(lucky, MOST_LOSSY)))
+    return -(-wanted // order.lanes) * order.lanes
+
+
+def _length(order: Order, kind: Kind, random: Random) -> int:
+    if kind in ATOMICS:
+        return ATOMIC_SIZE
+    length = order.lengths.pick(random)
+    return min(length, order.mtu) if kind.datagram else length
+
+
+def _offset(length: int, random: Random) -> int:
+    """Somewhere in the page where short messages fit; long ones begin with it."""
+    return random.randrange((PAGE - length) // _GRAIN + 1) * _GRAIN if length <= PAGE else 0
+
+
+WORD: Final = (1 << 64) - 1
+
+
+class Postman:
+    """Makes work of messages between the stores of two hosts.
+
+    ``addend`` is what fetching atomics add. Comparisons compare with it, and so fail but by a
+    chance of 2**-64: what stands in a word moves on by the same step in each round.
+    """
+
+    def __init__(self, client: Store, server: Store, addend: int) -> None:
+        self._client = client
+        self._server = server
+        self.addend = addend
+
+    def work(self, message: Message) -> SendWR:
+        """What is posted for a message; a datagram's way comes on top of it."""
+        opcode = message.kind.opcode
+        if message.kind in ATOMICS:
+            return self._atomic(message)
+        if opcode is SendOpcode.RDMA_READ:
+            return _transfer(message, self._client.sink, self._server.source)
+        return _transfer(message, self._client.source, self._server.sink)
+
+    def _atomic(self, message: Message) -> SendWR:
+        sink, words = self._client.sink, self._server.words
+        return SendWR(
+            message.kind.opcode,
+            (Sge(sink.iova, ATOMIC_SIZE, sink.lkey),),
+            remote_address=words.iova + ATOMIC_SIZE * message.lane,
+            rkey=words.rkey,
+            compare_add=self.addend,
+            swap=~self.addend & WORD,
+        )
+
+
+def _transfer(message: Message, local: Region, remote: Region) -> SendWR:
+    """Octets of one region, and the same of the other."""
+    piece = Sge(local.iova + message.offset, message.length, local.lkey)
+    return SendWR(
+        message.kind.opcode,
+        (piece,) if message.length else (),
+        remote_address=remote.iova + message.offset,
+        rkey=remote.rkey,
+        imm_data=message.imm,
+    )
+
+
+_HEADERS: Final = 128
+"""Octets of a frame beside its payload, at most."""
+_TURN: Final = IBTA.packets_per_ack + BURST
+"""Frames that a queue pair sends until it asked for an ACK."""
+_BOTH: Final = 2
+"""There and back."""
+
+
+def exponent(order: Order, messages: Iterable[Message]) -> int:
+    """That of the Local ACK Timeout (IBA 9.7.6.1.3): what is asked for, or what fits."""
+    if order.timeout is not None:
+        return order.timeout
+    units = _longest(order, list(messages)) // ACK_TIMEOUT_UNIT
+    return min(units.bit_length() + 1, LAST_TIMEOUT)
+
+
+def _longest(order: Order, messages: list[Message]) -> int:
+    """Nanoseconds after which any request is answered, however the queue pairs take turns."""
+    frames = sum(_frames(message.length, order.mtu) for message in messages)
+    queued = _time(order, min(frames, order.lanes * _TURN), order.rate)
+    time = _BOTH * order.links * (queued + order.latency)
+    return time if order.marks is None else time + _slowed_down(order, messages)
+
+
+def _slowed_down(order: Order, messages: list[Message]) -> int:
+    """Nanoseconds that a sender takes until it asks for an ACK, where nobody is slower."""
+    sent = [0 if message.kind.opcode in WITHOUT_DATA else message.length for message in messages]
+    frames = min(_frames(max(sent), order.mtu), IBTA.packets_per_ack) + 1
+    return _time(order, frames, min(order.rate, int(DcqcnParameters().min_rate)))
+
+
+def _frames(length: int, mtu: int) -> int:
+    return max(-(-length // mtu), 1)
+
+
+def _time(order: Order, frames: int, rate: int) -> int:
+    """Nanoseconds that so many frames take at most."""
+    return frames * bits(min(order.mtu, order.lengths.largest) + _HEADERS) * SECOND // rate
+
 
 PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
 """An adapter that never gives a peer up: what is lost is sent again until it arrives."""

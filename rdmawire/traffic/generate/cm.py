@@ -16,12 +16,10 @@ from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_
 from rdmawire.ib.cm.event import CMEvent
 from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.traffic.generate.ends import QPNS
+from rdmawire.traffic.generate.endpoints import QPNS
+from rdmawire.traffic.generate.link import Setup
 from rdmawire.traffic.generate.order import Order
-from rdmawire.traffic.generate.output import Enough, Output, Taker
-from rdmawire.traffic.generate.playing import chance, rounds
-from rdmawire.traffic.generate.progress import Progress
-from rdmawire.traffic.generate.setup import Setup
+from rdmawire.traffic.generate.rounds import Enough, Output, Progress, Taker, chance, rounds
 from rdmawire.traffic.summary import Summary, summarise
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.enums import QPType

@@ -1,0 +1,221 @@
+"""The conversation of adapters, two or many, played round by round."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from random import Random
+from typing import Final, Protocol
+
+from rdmawire.capture import LinkType, Record
+from rdmawire.capture.record import Options
+from rdmawire.fabric.passing import BEFALLEN
+from rdmawire.fabric.tap import remarks
+from rdmawire.ib.engine import Nic
+from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.generate import endpoints as blend
+from rdmawire.traffic.generate.endpoints import Ends, Unfinished
+from rdmawire.traffic.generate.link import Chance, Losses, Setup, Watcher, bth_place
+from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
+from rdmawire.traffic.summary import Summary, summarise
+from rdmawire.wire.opcode import Opcode
+
+
+class Conversation:
+    """Adapters on a cable, or round a switch. ``messages`` are those of one round."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.messages = blend.messages(order)
+        self.ends = Ends(order, self.messages)
+        marks = 1.0 if order.verb is Verb.CNP else order.marks or 0.0
+        self._setup = Setup(order, marks)
+        self.world = self._setup.world
+        for end in self.ends.hosts:
+            self._setup.attach(end.nic, end.mac)
+        self.world.run()  # queue pairs that came up are asked once; from now on rounds are alike
+        self._done = 0
+
+    @property
+    def nics(self) -> tuple[Nic, ...]:
+        """All adapters."""
+        return tuple(end.nic for end in self.ends.hosts)
+
+    @property
+    def sent(self) -> int:
+        """Frames that adapters put on their cables."""
+        return self._setup.sent
+
+    @property
+    def marked(self) -> int:
+        """Frames that were marked on their way; of CNPs alone there are none to see."""
+        return 0 if self._order.verb is Verb.CNP else self._setup.marked
+
+    def play(self, count: int, losses: Losses, watcher: Watcher) -> None:
+        """The first so many messages of a round, until all is answered."""
+        if self._order.verb is Verb.CNP:
+            watcher = _CnpsOnly(watcher, bth_place(self._order))
+        self._setup.watch(losses, watcher)
+        self.ends.post(count, self.world.now)
+        self._done = -count
+        if self._order.marks is None:
+            self._rest()
+        else:
+            self._setup.settle(self._is_done)
+
+    def _rest(self) -> None:
+        self._setup.rest()
+        if not self._is_done():
+            raise Unfinished(f"{-self._done} messages are not done, and nothing goes on")
+
+    def _is_done(self) -> bool:
+        self._done += self.ends.poll()
+        return not self._done
+
+
+class _CnpsOnly:
+    """Sees what makes CNPs come, and tells of the CNPs alone."""
+
+    def __init__(self, watcher: Watcher, bth: int) -> None:
+        self._watcher = watcher
+        self._bth = bth
+        self.lost = watcher.lost
+
+    def frame(self, frame: bytes, now: int, lost: bool) -> None:
+        if frame[self._bth] == Opcode.CNP:
+            self._watcher.frame(frame, now, lost)
+
+
+Told = Callable[[int, int], object]
+"""Who is told how much is done, and how much that is of: frames, octets, whatever there is."""
+
+DATAGRAMS: Final = 5
+"""Of one connection: REQ, REP, RTU, DREQ and DREP."""
+
+
+class Counted(Protocol):
+    """What was counted so far."""
+
+    @property
+    def frames(self) -> int: ...
+
+    @property
+    def messages(self) -> int: ...
+
+    @property
+    def octets(self) -> int: ...
+
+    @property
+    def frame_octets(self) -> int: ...
+
+    @property
+    def cnps(self) -> int: ...
+
+
+class Progress:
+    """Tells what is done of an order."""
+
+    def __init__(self, order: Order, told: Told) -> None:
+        self._told = told
+        self._count, self._total = _measure(order)
+
+    def tell(self, counted: Counted) -> None:
+        """So much was counted by now."""
+        self._told(min(self._count(counted), self._total), self._total)
+
+    def end(self) -> None:
+        """All is done."""
+        self._told(self._total, self._total)
+
+
+def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
+    """What is counted, and how much of that there will be."""
+    if order.messages is None:
+        return lambda counted: counted.frames, order.frames or 0
+    if order.verb is Verb.CNP:
+        return lambda counted: counted.cnps, order.messages
+    if order.verb is Verb.CM:
+        return lambda counted: counted.mads, DATAGRAMS * order.messages
+    octets = _octets(order, order.messages)
+    if order.verb is Verb.READ:  # its octets count when they are asked for, long before they come
+        return lambda counted: counted.frame_octets, octets
+    return lambda counted: counted.messages + counted.octets, octets
+
+
+def _octets(order: Order, count: int) -> int:
+    """Octets of so many messages, and one for each."""
+    lengths = [message.length for message in blend.messages(order)]
+    rounds, part = divmod(count, len(lengths))
+    return count + rounds * sum(lengths) + sum(lengths[:part])
+
+
+ETHERNET: Final = int(LinkType.ETHERNET)
+_OFTEN: Final = 1024
+"""Frames after which progress is told."""
+_LOST: Final[Options] = remarks((BEFALLEN["drop"],))
+"""The comment on frames that never arrive, where there is room for one."""
+
+
+class Taker(Protocol):
+    """What records are given to: the writer of a capture, or anything else."""
+
+    def write(self, record: Record) -> object: ...
+
+
+def lost_options(writer: Taker) -> Options:
+    """What is said of a frame that never arrives: a pcapng has room for it, a pcap has not."""
+    return () if getattr(writer, "format", "") == "pcap" else _LOST
+
+
+class Enough(Exception):
+    """All frames are there that were asked for: a watcher ends the run."""
+
+
+class Output:
+    """Writes frames, and ends the run with the last of ``most`` (``None``: never)."""
+
+    def __init__(self, writer: Taker, most: int | None, progress: Progress) -> None:
+        self.counter = FrameCounter()
+        self.losses = 0
+        self._write = writer.write
+        self._lost_options = lost_options(writer)
+        self._most = most
+        self._progress = progress
+
+    def frame(self, frame: bytes, now: int, lost: bool) -> None:
+        counter = self.counter
+        counter(frame, now)
+        options = self._lost_options if lost else ()
+        self._write(Record(frame, now, len(frame), ETHERNET, options=options))
+        if not counter.frames % _OFTEN:
+            self._progress.tell(counter)
+        if counter.frames == self._most:
+            raise Enough
+
+    def lost(self) -> None:
+        self.losses += 1
+
+
+def chance(order: Order) -> Chance:
+    """Which frames are lost."""
+    return Chance(order.loss, Random(f"{order.seed}/losses"))  # noqa: S311 - must be repeatable
+
+
+def play(order: Order, writer: Taker, progress: Progress) -> Summary:
+    """Round after round."""
+    conversation, losses = Conversation(order), chance(order)
+    output = Output(writer, order.frames, progress)
+    with suppress(Enough):
+        for count in rounds(order, len(conversation.messages)):
+            conversation.play(count, losses, output)
+    now = conversation.world.now
+    summary = summarise(output.counter, conversation.nics, now, lost=output.losses)
+    if order.tap is CapturePoint.ARRIVED:
+        return summary
+    return summary._replace(marks=conversation.marked)  # they come behind the tap
+
+
+def rounds(order: Order, whole: int) -> Iterator[int]:
+    """How much each round has of what is asked for; without end, where frames are."""
+    left = order.messages
+    while left is None or left > 0:
+        yield whole if left is None else min(whole, left)
+        left = None if left is None else left - whole
