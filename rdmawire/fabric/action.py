@@ -58,7 +58,7 @@ def corrupt(
     there is no BTH, the whole frame counts, and unless sealed it is lost: no switch and no adapter
     takes in what has a bad FCS (IEEE 802.3, 4.2.4.1.2).
     """
-    frame = passing.frame
+    frame = passing.data
     fields = Fields(frame)
     if not frame or (fields.frame is None and not seal):
         return ()
@@ -66,7 +66,7 @@ def corrupt(
     place = places[random.randrange(len(places)) if anywhere else octet % len(places)]
     turned = frame[place] ^ 1 << (random.randrange(8) if anywhere else bit)
     changed = frame[:place] + bytes((turned,)) + frame[place + 1 :]
-    return (passing._replace(frame=fields.icrc_renewed(changed) if seal else changed),)
+    return (passing._replace(data=fields.icrc_renewed(changed) if seal else changed),)
 
 
 def truncate(passing: Passing, random: Random, *, by: int = 4, seal: bool = False) -> Passings:  # noqa: ARG001
@@ -74,17 +74,17 @@ def truncate(passing: Passing, random: Random, *, by: int = 4, seal: bool = Fals
 
     Without, a frame that has no ICRC is lost, for its FCS is bad.
     """
-    frame, fields = passing.frame, Fields(passing.frame)
+    frame, fields = passing.data, Fields(passing.data)
     if fields.frame is None and not seal and by > 0:
         return ()
     left = fields.shortened(by) if seal else frame[: max(len(frame) - by, 0)]
-    return (passing._replace(frame=left),) if left else ()
+    return (passing._replace(data=left),) if left else ()
 
 
 def mark(passing: Passing, random: Random) -> Passings:  # noqa: ARG001
     """A switch met congestion: CE, if the frame is ECN-capable."""
-    frame = passing.frame
-    return (passing._replace(frame=marked(frame)) if _TRAITS.traits(frame).markable else passing,)
+    frame = passing.data
+    return (passing._replace(data=marked(frame)) if _TRAITS.traits(frame).markable else passing,)
 
 
 def rewrite(
@@ -96,8 +96,8 @@ def rewrite(
     seal: bool = True,
 ) -> Passings:
     """A field has another value, in the innermost header that has it. With ``seal`` all fits."""
-    changed = Fields(passing.frame).rewritten(field, value, seal=seal)
-    return (passing._replace(frame=changed),)
+    changed = Fields(passing.data).rewritten(field, value, seal=seal)
+    return (passing._replace(data=changed),)
 
 
 ACTIONS: Final[dict[str, Action]] = {

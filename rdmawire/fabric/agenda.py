@@ -8,13 +8,14 @@ from heapq import heappop, heappush
 from typing import Final
 
 from rdmawire.fabric.appointment import Action, Appointment
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.station import Station
 
 ARRIVAL: Final = 0
 TIMER: Final = 1
 APPOINTMENT: Final = 2
 
-Event = tuple[int, int, int, Station | Appointment, bytes | None]
+Event = tuple[int, int, int, Station | Appointment, Envelope | None]
 """Its time (ns), its kind, its place among those; whom it is about, and the frame that arrives."""
 
 
@@ -29,9 +30,9 @@ class Agenda:
         self._time = -1
         self._hearers: tuple[Station, ...] = ()
         self._first = 0
-        self.behind: dict[int, list[bytes]] = {}
+        self.behind: dict[int, list[Envelope]] = {}
 
-    def expect(self, time: int, hearers: tuple[Station, ...], frame: bytes) -> None:
+    def expect(self, time: int, hearers: tuple[Station, ...], frame: Envelope) -> None:
         """A frame will be there, at each of the stations; with the one before it, if that will."""
         if time == self._time and hearers is self._hearers:
             for place in range(self._first, self._first + len(hearers)):

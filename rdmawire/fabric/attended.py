@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from rdmawire.fabric.station import Tap
 from rdmawire.ib.cm.event import CMEvent
 from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.engine import BURST, Nic
 from rdmawire.memory.argument import check_kind
 from rdmawire.verbs.async_event import Event
+
+Taken: TypeAlias = Callable[[bytes, int], None]
+"""Sees the bytes of a frame, and when (ns) it was taken in."""
 
 Hear: TypeAlias = Callable[[Event | CMEvent], None]
 """What an owner does about an event."""
@@ -31,7 +33,7 @@ class AttendedPort:
         self.nic = nic
         self.managed = managed
         self.hear: Hear = _nobody
-        self.on_taken: list[Tap] = []
+        self.on_taken: list[Taken] = []
         self._port = nic if managed is None else managed
 
     def receive(self, frame: bytes, now: int) -> None:

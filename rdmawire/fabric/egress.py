@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from rdmawire.fabric.flow import PRIORITIES
 from rdmawire.fabric.line import QUANTUM, SECOND, bits, duration
@@ -23,8 +23,11 @@ class Lane(NamedTuple):
     markable: bool = False
 
 
-Queued = tuple[bytes, Lane]
-"""A frame that waits: a plain tuple, for there is one for each frame at each port."""
+F = TypeVar("F")
+"""Frames of a port: bytes of an adapter's, envelopes of a switch's."""
+
+Queued = tuple[F, Lane, int]
+"""A frame that waits, and its octets: a plain tuple, for there is one at each port it passes."""
 
 _CONTROL: Final = Lane()
 
@@ -45,7 +48,7 @@ def round_robin(ready: int, last: int) -> int:
 SCHEDULERS: Final[dict[str, Scheduler]] = {"strict": strict, "round_robin": round_robin}
 
 
-class Egress:
+class Egress(Generic[F]):
     """Queues, and the wire behind them. A pause stops one queue; what is on the wire goes on.
 
     ``rate`` is in bits a second, ``free_at`` (ns) is when the wire is free. ``octets`` are those
@@ -63,8 +66,8 @@ class Egress:
         self.octets = [0] * PRIORITIES
         self.pauses = [0] * PRIORITIES
         self.paused_ns = [0] * PRIORITIES
-        self._queues: tuple[deque[Queued], ...] = tuple(deque() for _ in range(PRIORITIES))
-        self._control: deque[bytes] = deque()
+        self._queues: tuple[deque[Queued[F]], ...] = tuple(deque() for _ in range(PRIORITIES))
+        self._control: deque[Queued[F]] = deque()
         self._schedule = SCHEDULERS[scheduling]
         self._last = 0
         self._count = 0
@@ -83,35 +86,35 @@ class Egress:
         """Whether nothing waits but what pauses have stopped."""
         return not self._control and not self._waiting & ~self._resting
 
-    def put(self, frame: bytes, lane: Lane) -> None:
-        """One more frame waits."""
+    def put(self, frame: F, lane: Lane, size: int) -> None:
+        """One more frame of ``size`` octets waits."""
         priority = lane[0]
-        self._queues[priority].append((frame, lane))
+        self._queues[priority].append((frame, lane, size))
         self._count += 1
-        self.octets[priority] += len(frame)
+        self.octets[priority] += size
         self._waiting |= 1 << priority
 
-    def last(self, priority: int) -> Queued | None:
+    def last(self, priority: int) -> Queued[F] | None:
         """The last frame that waits in the queue of a priority."""
         queue = self._queues[priority]
         return queue[-1] if queue else None
 
-    def replace_last(self, item: Queued) -> None:
+    def replace_last(self, item: Queued[F]) -> None:
         """Replace the last frame of a priority by one of the same length."""
         self._queues[item[1].priority][-1] = item
 
-    def put_control(self, frame: bytes) -> None:
-        """A frame that goes before all others, and that no pause stops."""
-        self._control.append(frame)
+    def put_control(self, frame: F, size: int) -> None:
+        """A frame of ``size`` octets that goes before all others, and that no pause stops."""
+        self._control.append((frame, _CONTROL, size))
 
-    def take(self, now: int) -> Queued | None:
+    def take(self, now: int) -> Queued[F] | None:
         """The next frame to go, if the wire is free and one may."""
         if now < self.free_at or not (self._waiting or self._control):
             return None
         if self._resting:
             self._end_pauses(now)
         if self._control:
-            item = self._control.popleft(), _CONTROL
+            item = self._control.popleft()
         elif ready := self._waiting & ~self._resting:
             item = self._pop(self._schedule(ready, self._last))
         else:
@@ -119,7 +122,7 @@ class Egress:
         if rate := self.rate:
             # Back to back, from where the frame before it ended.
             begun = self._free if self._free > (now - 1) * rate else now * rate
-            self._free = free = begun + bits(len(item[0])) * SECOND
+            self._free = free = begun + bits(item[2]) * SECOND
             self.free_at = -(-free // rate)
         return item
 
@@ -155,11 +158,11 @@ class Egress:
                 self._resting &= ~(1 << priority)
                 self.paused_ns[priority] += self._until[priority] - self._since[priority]
 
-    def _pop(self, priority: int) -> Queued:
+    def _pop(self, priority: int) -> Queued[F]:
         queue = self._queues[priority]
         item = queue.popleft()
         self._count -= 1
-        self.octets[priority] -= len(item[0])
+        self.octets[priority] -= item[2]
         if not queue:
             self._waiting &= ~(1 << priority)
         self._last = priority

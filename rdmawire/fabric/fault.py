@@ -18,8 +18,8 @@ from typing import Final
 
 from rdmawire.bound import Bound, Kind, Many, Real, Table, Whole
 from rdmawire.fabric.action import ACTIONS, check_action
-from rdmawire.fabric.astray import followed
 from rdmawire.fabric.field import Fields, check_name
+from rdmawire.fabric.frame import MAX_REDIRECTS, Envelope
 from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import FabricError, check_settings, check_values
 from rdmawire.wire.naming import Value
@@ -145,7 +145,7 @@ class Faults:
     """Rules of a link. All that mean a frame act on it, one after the other.
 
     All that is random comes from ``random``: the same seed gives the same faults. A frame that is
-    sent elsewhere again and again is lost: :mod:`rdmawire.fabric.astray`.
+    sent elsewhere again and again is lost: :data:`~rdmawire.fabric.frame.MAX_REDIRECTS`.
     :class:`FabricError` for what is no rule, and for rules that make more than
     :data:`MOST_COPIES` of one frame.
     """
@@ -158,11 +158,11 @@ class Faults:
             raise FabricError(f"{copies} copies of one frame; {MOST_COPIES} at most")
         self._random = Random(0) if random is None else random  # noqa: S311 - repeatable
 
-    def befall(self, frame: bytes, number: int) -> list[Passing]:
+    def befall(self, frame: Envelope, number: int) -> list[Passing]:
         """What becomes of the frame with this number on its link."""
-        fields = Fields(frame, number)
-        passings = [Passing(frame)]
+        fields = Fields(frame.data, number)
+        passings = [Passing(frame.data)]
         for rule in self.rules:
             if rule.means(fields, self._random):
                 passings = rule.apply(passings, self._random)
-        return followed(frame, passings)
+        return [one for one in passings if frame.redirects_with(one.data) <= MAX_REDIRECTS]

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from rdmawire.bound import PERIOD, TIME, Bound, Kind, Many, Optional, Real, Table, Whole
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.line import exceeds, time_of
 from rdmawire.fabric.passing import BEFALLEN, Passing
 from rdmawire.fabric.refusal import check_settings
@@ -25,7 +26,7 @@ class Arrival(NamedTuple):
     """A frame at the far end, and when it is there (ns)."""
 
     time: int
-    frame: bytes
+    frame: Envelope
 
 
 class Held(Arrival):
@@ -34,14 +35,14 @@ class Held(Arrival):
     behind: int
 
 
-Carried = Callable[[bytes, tuple[str, ...]], object]
+Carried = Callable[[Envelope, tuple[str, ...]], object]
 """Is told of a frame that was put on a link, and the words for what befell it there."""
 
 
 class Misfortune(Protocol):
     """What becomes of a frame on its way."""
 
-    def befall(self, frame: bytes, number: int) -> Iterable[Passing]: ...
+    def befall(self, frame: Envelope, number: int) -> Iterable[Passing]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Link:
         self.frames = 0
         self.oversized = 0
 
-    def straight(self, frame: bytes, now: int) -> int | None:
+    def straight(self, frame: Envelope, now: int) -> int | None:
         """When a frame arrives, as :meth:`carry` has it, if nothing can befall it on this link.
 
         ``None`` where something may: then it was not put on the link.
@@ -166,9 +167,9 @@ class Link:
             return None
         self.frames += 1
         rate = self.rate
-        return now + self.latency + (time_of(len(frame), rate) if rate else 0)
+        return now + self.latency + (time_of(len(frame.data), rate) if rate else 0)
 
-    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]:
         """Where a frame put on the link at ``now`` arrives: once, or as the faults have it."""
         self.frames += 1
         passings = self._passings(frame)
@@ -176,22 +177,22 @@ class Link:
             self._tell(frame, passings)
         start = now + self.latency
         if self.rate is not None:
-            start += time_of(len(frame), self.rate)
-        return [_arrival(start, passing) for passing in passings]
+            start += time_of(len(frame.data), self.rate)
+        return [_arrival(start, frame, passing) for passing in passings]
 
-    def _passings(self, frame: bytes) -> Sequence[Passing]:
+    def _passings(self, frame: Envelope) -> Sequence[Passing]:
         """The copies of a frame that arrive; those that no number or chance lost meet faults."""
-        if self.mtu is not None and exceeds(frame, self.mtu):
+        if self.mtu is not None and exceeds(frame.data, self.mtu):
             self.oversized += 1
             return ()
         waits = self._waits(self.frames)
         if not waits:
             return ()
         faults = self.faults
-        befallen = (Passing(frame),) if faults is None else faults.befall(frame, self.frames)
+        befallen = (Passing(frame.data),) if faults is None else faults.befall(frame, self.frames)
         return tuple(befallen) if waits == (0,) else _waiting(tuple(befallen), waits)
 
-    def _tell(self, frame: bytes, passings: Sequence[Passing]) -> None:
+    def _tell(self, frame: Envelope, passings: Sequence[Passing]) -> None:
         words = dict.fromkeys(word for passing in passings for word in passing.befallen)
         for tell in self.on_carried:
             tell(frame, tuple(words) if passings else (BEFALLEN["drop"],))
@@ -216,10 +217,11 @@ def _waiting(passings: Iterable[Passing], waits: Waits) -> list[Passing]:
     ]
 
 
-def _arrival(start: int, passing: Passing) -> Arrival:
+def _arrival(start: int, frame: Envelope, passing: Passing) -> Arrival:
     time = start + passing.wait
+    after = frame.altered(passing.data, passing.befallen) if passing.befallen else frame
     if not passing.behind:
-        return Arrival(time, passing.frame)
-    held = Held(time, passing.frame)
+        return Arrival(time, after)
+    held = Held(time, after)
     held.behind = passing.behind
     return held

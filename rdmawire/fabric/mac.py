@@ -51,7 +51,7 @@ class Mac:
     def __init__(self, adapter: Adapter, link: Paced, classifier: Classifier | None = None) -> None:
         self.adapter = adapter
         self._forthcoming = adapter if isinstance(adapter, Forthcoming) else None
-        self.egress = Egress(link.rate)
+        self.egress = Egress[bytes](link.rate)
         self._classifier = Classifier() if classifier is None else classifier
         self._more = True
 
@@ -80,7 +80,8 @@ class Mac:
             return False
         frames = self.adapter.transmit(now)
         for frame in frames:
-            self.egress.put(frame, _LANES[self._classifier.traits(frame).priority])
+            lane = _LANES[self._classifier.traits(frame).priority]
+            self.egress.put(frame, lane, len(frame))
         self._more = bool(frames)
         return self._more
 

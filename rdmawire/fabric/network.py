@@ -133,7 +133,7 @@ class Network:
         name = f"{end}:{peer}"
         address = b"\x06" + next(self._numbers).to_bytes(5, "big")
         self.ports[name] = port = self.switches[end].add_port(address, link, spans=spans)
-        self.stations[name] = station = self.world.place(port, address, link, relays=True)
+        self.stations[name] = station = self.world.place_relay(port, address, link)
         port.wake = partial(self.world.wake, station)
         return port
 

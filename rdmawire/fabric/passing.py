@@ -22,7 +22,7 @@ class Passing(NamedTuple):
     ``befallen`` are the words of :data:`BEFALLEN` for what was done to it.
     """
 
-    frame: bytes
+    data: bytes
     wait: int = 0
     behind: int = 0
     befallen: tuple[str, ...] = ()

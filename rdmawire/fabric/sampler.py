@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from rdmawire.bound import PERIOD
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.refusal import check_values
 from rdmawire.fabric.world import World
 from rdmawire.units import seconds
@@ -32,9 +33,9 @@ class Meter:
     def __init__(self) -> None:
         self.octets: Counter[bytes] = Counter()
 
-    def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+    def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
         """A frame passes."""
-        self.octets[frame[6:12]] += len(frame)
+        self.octets[frame.data[6:12]] += len(frame.data)
 
 
 class Sampler:

@@ -5,13 +5,14 @@ stations as among thousands.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from rdmawire.fabric.appointment import Appointment
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Link
 
-Tap = Callable[[bytes, int], object]
-"""Sees a frame, and when (ns) it is there."""
+Tap = Callable[[Envelope, int], object]
+"""Sees a frame, and when (ns) it is there; ``frame.data`` are its bytes."""
 
 
 class Port(Protocol):
@@ -20,6 +21,18 @@ class Port(Protocol):
     def receive(self, frame: bytes, now: int) -> None: ...
 
     def transmit(self, now: int) -> list[bytes]: ...
+
+    def next_timer(self) -> int | None: ...
+
+    def handle_timer(self, now: int) -> None: ...
+
+
+class Relay(Protocol):
+    """A port that passes frames on, which keep their envelopes. Its own have none yet: id 0."""
+
+    def receive(self, frame: Envelope, now: int) -> None: ...
+
+    def transmit(self, now: int) -> list[Envelope]: ...
 
     def next_timer(self) -> int | None: ...
 
@@ -42,17 +55,20 @@ class Carrier(Protocol):
     @property
     def rate(self) -> int | None: ...
 
-    def carry(self, frame: bytes, now: int) -> list[Arrival]: ...
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]: ...
 
 
-def _unknown(_: bytes, __: int) -> None:
+def _unknown(_: Envelope, __: int) -> None:
     """What carries frames in a way of its own is asked about each."""
 
 
 class Segment:
-    """A link with the stations on it. Taps see what is put on it, and what arrives from it."""
+    """A link with the stations on it, ``by_mac`` those with an address.
 
-    __slots__ = ("_by_mac", "_stations", "link", "on_arrival", "on_sent", "straight")
+    Taps see what is put on it, and what arrives from it.
+    """
+
+    __slots__ = ("_stations", "by_mac", "link", "on_arrival", "on_sent", "straight")
 
     def __init__(self, link: Carrier) -> None:
         self.link = link
@@ -60,21 +76,19 @@ class Segment:
         self.on_sent: list[Tap] = []
         self.on_arrival: list[Tap] = []
         self._stations: list[Station] = []
-        self._by_mac: dict[bytes, tuple[Station, ...]] = {}
+        self.by_mac: dict[bytes, tuple[Station, ...]] = {}
 
     def join(self, station: "Station") -> None:
         """One more station hears what passes here."""
         self._stations.append(station)
-        self._by_mac[station.mac] = (*self._by_mac.get(station.mac, ()), station)
+        self.by_mac[station.mac] = (*self.by_mac.get(station.mac, ()), station)
         for one in self._stations:
             one.others = None
 
-    def hearers(self, sender: "Station", mac: bytes) -> "tuple[Station, ...]":
-        """The stations with this address, or else all but the sender, who is never one of them."""
-        return self._by_mac.get(mac) or sender.others or self._others(sender)
-
-    def _others(self, sender: "Station") -> "tuple[Station, ...]":
-        sender.others = tuple(one for one in self._stations if one is not sender)
+    def others(self, sender: "Station") -> "tuple[Station, ...]":
+        """All stations but the sender: they hear frames to addresses that no station has."""
+        if sender.others is None:
+            sender.others = tuple(one for one in self._stations if one is not sender)
         return sender.others
 
 
@@ -83,7 +97,7 @@ class Hold:
 
     __slots__ = ("behind", "deadline", "frame", "hearers")
 
-    def __init__(self, frame: bytes, behind: int, hearers: "tuple[Station, ...]") -> None:
+    def __init__(self, frame: Envelope, behind: int, hearers: "tuple[Station, ...]") -> None:
         self.frame = frame
         self.behind = behind
         self.hearers = hearers
@@ -95,22 +109,23 @@ class Station:
 
     ``timer`` is when the port wants to be called (ns), as it said when last asked; ``pending``
     are the times in the world's queue at which it is looked after, the next one last. A port
-    that is ``paced`` has nothing more to send once it was asked, until it is called; one that
-    ``relays`` has itself woken, and need not be asked when a frame came. ``held`` is what a fault
-    keeps back until more was sent.
+    that is ``paced`` has nothing more to send once it was asked, until it is called. ``relay`` is
+    the port if it passes frames on: it has itself woken, and need not be asked when a frame came.
+    ``held`` is what a fault keeps back until more was sent.
     """
 
     __slots__ = (
         *("_greedy", "held", "mac", "number", "on_arrival", "on_sent", "others"),
-        *("paced", "pending", "port", "relays", "segment", "timer"),
+        *("paced", "pending", "port", "relay", "segment", "timer"),
     )
 
-    def __init__(self, port: Port, mac: bytes, segment: Segment, number: int) -> None:
-        self.port = port
+    def __init__(self, port: Port | Relay, mac: bytes, segment: Segment, number: int) -> None:
+        self.port = cast("Port", port)  # of a relay, what is about timers alone
+        self.relay: Relay | None = None
         self.mac = mac
         self.segment = segment
         self.number = number
-        self.paced = self.relays = False
+        self.paced = False
         self.timer: int | None = None
         self.pending: list[int] = []
         self.others: tuple[Station, ...] | None = None
@@ -119,10 +134,17 @@ class Station:
         self.on_arrival: list[Tap] = []
         self._greedy = port if isinstance(port, Greedy) else None
 
-    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+    def receive(self, frame: Envelope, now: int) -> None:
+        """Hand a frame over: its bytes, or all of it to a port that passes it on."""
+        if self.relay is None:
+            self.port.receive(frame.data, now)
+        else:
+            self.relay.receive(frame, now)
+
+    def receive_all(self, frames: Sequence[Envelope], now: int) -> None:
         """Hand over frames that are there at the same time."""
         if self._greedy is not None:
-            self._greedy.receive_all(frames, now)
+            self._greedy.receive_all([frame.data for frame in frames], now)
         else:
             for frame in frames:
-                self.port.receive(frame, now)
+                self.receive(frame, now)

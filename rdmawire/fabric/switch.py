@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from rdmawire.fabric.astray import kept
 from rdmawire.fabric.buffer import Buffer
-from rdmawire.fabric.egress import OWN, Egress, Lane
+from rdmawire.fabric.egress import OWN, Egress, Lane, Queued
 from rdmawire.fabric.flow import MOST_KEYS, Classifier, key_of, marked
 from rdmawire.fabric.forwarding import AddressTable, chosen
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.line import QUANTUM, duration
 from rdmawire.fabric.mac import Paced
 from rdmawire.fabric.pause import MOST_QUANTA, pfc_frame, quanta_of
@@ -26,8 +26,8 @@ RESERVED: Final = b"\x01\x80\xc2\x00\x00"
 """How addresses begin that no switch forwards, if the last octet is below 0x10. 802.1Q, 8.6.3."""
 
 
-Counted = Callable[[bytes, bytes], object]
-"""Is told of a frame for which something was counted, and what became of it."""
+Counted = Callable[[Envelope], object]
+"""Is told of a frame for which something was counted."""
 
 
 class Way(NamedTuple):
@@ -87,7 +87,7 @@ class SwitchPort:
         self.spans = spans
         self.number = number
         self.mac = mac
-        self.egress = Egress(link.rate, switch.settings.scheduling)
+        self.egress = Egress[Envelope](link.rate, switch.settings.scheduling)
         self.arbiter = None if switch.draws is None else Arbiter(switch.draws)
         self.wake: Callable[[], None] = _nobody
         self.drops: Counter[int] = Counter()
@@ -98,9 +98,9 @@ class SwitchPort:
         self.contested = 0
         self._refresh = 0
 
-    def receive(self, frame: bytes, now: int) -> None:
+    def receive(self, frame: Envelope, now: int) -> None:
         """A frame comes in: MAC control is for this port, all else goes on."""
-        key = key_of(frame)
+        key = key_of(frame.data)
         way = self._ways.get(key)
         if way is None:
             if key[12:14] == _MAC_CONTROL:
@@ -112,9 +112,9 @@ class SwitchPort:
         for port in way.ports:
             self.switch.pass_on(frame, way.lane, port, now)
 
-    def _heed(self, frame: bytes, now: int) -> None:
+    def _heed(self, frame: Envelope, now: int) -> None:
         """Rest as a pause says; other MAC control goes nowhere. IEEE 802.3, 31."""
-        quanta = quanta_of(frame)
+        quanta = quanta_of(frame.data)
         if quanta is None:
             self.switch.strand(frame)
         else:
@@ -132,15 +132,12 @@ class SwitchPort:
         """The table of addresses has changed."""
         self._ways.clear()
 
-    def transmit(self, now: int) -> list[bytes]:
+    def transmit(self, now: int) -> list[Envelope]:
         """The next frame, if the wire is free and one may go."""
         item = self.egress.take(now)
         if item is None:
             return []
-        frame, lane = item
-        if lane.ingress != OWN:
-            frame = self.switch.release(frame, lane, self, now)
-        return [frame]
+        return [item[0] if item[1].ingress == OWN else self.switch.release(item, self, now)]
 
     def next_timer(self) -> int | None:
         """When the wire is free for what waits, or a pause is to be asked for again."""
@@ -170,7 +167,8 @@ class SwitchPort:
 
     def _tell(self, priority: int, quanta: int, now: int) -> None:
         self._refresh = now + duration(MOST_QUANTA * QUANTUM, self.egress.rate) // 2
-        self.egress.put_control(pfc_frame(self.mac, priority, quanta))
+        frame = pfc_frame(self.mac, priority, quanta)
+        self.egress.put_control(Envelope(frame), len(frame))
         self.wake()
 
 
@@ -273,47 +271,42 @@ class Switch:
         for port in self.ports:
             port.forget()
 
-    def pass_on(self, frame: bytes, lane: Lane, port: SwitchPort, now: int) -> None:
+    def pass_on(self, frame: Envelope, lane: Lane, port: SwitchPort, now: int) -> None:
         """Put a frame into a queue of the port that it leaves by, if there is room."""
-        priority, ingress, _ = lane
+        priority, ingress, markable = lane
         egress, buffer = port.egress, self.buffer
-        queued = egress.octets[priority]
-        if not buffer.take(len(frame), lane, queued):
+        queued, size = egress.octets[priority], len(frame.data)
+        if not buffer.take(size, lane, queued):
             port.drops[priority] += 1
             self._stop_overfull(priority, ingress, now)
-            lost = frame if priority in self._pausing else self._last_place(frame, lane, port)
-            self._tell(lost, lost)
+            self._tell(frame if priority in self._pausing else self._last_place(frame, lane, port))
             return
-        frame = self._arrived(frame, lane, port, queued)
+        if markable and priority in self._arriving:
+            frame = self._marked(frame, port, priority, self._arriving[priority], queued)
         busy = now < egress.free_at and not egress.stopped
-        egress.put(frame, lane)
+        egress.put(frame, lane, size)
         if priority in self._pausing and buffer.overfull(ingress, priority):
             self.ports[ingress].stop(priority, now)
-            self._tell(frame, frame)
+            self._tell(frame)
         if not busy:  # else its timer has it come back when the wire is free
             port.wake()
 
-    def _arrived(self, frame: bytes, lane: Lane, port: SwitchPort, queued: int) -> bytes:
-        """The frame as it joins a queue that holds ``queued`` bytes: with an ECN mark, if due."""
-        priority, _, markable = lane
-        if markable and priority in self._arriving:
-            return self._marked(frame, port, priority, self._arriving[priority], queued)
-        return frame
-
-    def _last_place(self, frame: bytes, lane: Lane, port: SwitchPort) -> bytes:
+    def _last_place(self, frame: Envelope, lane: Lane, port: SwitchPort) -> Envelope:
         """Give a frame the last place in a full queue, or not. Return the frame that is lost."""
-        priority = lane.priority
+        priority, size = lane.priority, len(frame.data)
         last = port.egress.last(priority)
-        if port.arbiter is None or last is None or len(last[0]) != len(frame):
+        if port.arbiter is None or last is None or last[2] != size:
             return frame
         port.contested |= 1 << priority
         holder = last[1].ingress
         if holder in (OWN, lane.ingress) or not port.arbiter.prefers(lane.ingress, holder):
             return frame
-        queued = port.egress.octets[priority] - len(frame)
-        port.egress.replace_last((self._arrived(frame, lane, port, queued), lane))
-        self.buffer.release(len(last[0]), last[1])
-        self.buffer.take(len(frame), lane, 0)
+        queued = port.egress.octets[priority] - size
+        if lane.markable and priority in self._arriving:
+            frame = self._marked(frame, port, priority, self._arriving[priority], queued)
+        port.egress.replace_last((frame, lane, size))
+        self.buffer.release(size, last[1])
+        self.buffer.take(size, lane, 0)
         return last[0]
 
     def _stop_overfull(self, priority: int, ingress: int, now: int) -> None:
@@ -324,10 +317,11 @@ class Switch:
         if priority in self._pausing and not self.buffer.drained(ingress, priority):
             self.ports[ingress].stop(priority, now)
 
-    def release(self, frame: bytes, lane: Lane, port: SwitchPort, now: int) -> bytes:
+    def release(self, item: Queued[Envelope], port: SwitchPort, now: int) -> Envelope:
         """A frame leaves by a port: there is room again, and who had to stop may go on."""
+        frame, lane, size = item
         priority, number, markable = lane
-        self.buffer.release(len(frame), lane)
+        self.buffer.release(size, lane)
         if port.contested >> priority & 1:
             self._settle(port, priority)
         if priority in self._pausing:
@@ -350,21 +344,21 @@ class Switch:
             ingress.go_on(priority, now)
 
     def _marked(
-        self, frame: bytes, port: SwitchPort, priority: int, marking: Marking, octets: int
-    ) -> bytes:
+        self, frame: Envelope, port: SwitchPort, priority: int, marking: Marking, octets: int
+    ) -> Envelope:
         """The frame, with a mark if that is what such a queue means."""
         if not marking.marks(octets, self._random):
             return frame
         port.marks[priority] += 1
-        became = kept(frame, marked(frame))
-        self._tell(frame, became)
-        return became
+        frame = frame.altered(marked(frame.data))
+        self._tell(frame)
+        return frame
 
-    def strand(self, frame: bytes) -> None:
+    def strand(self, frame: Envelope) -> None:
         """No port leads on."""
         self.stranded += 1
-        self._tell(frame, frame)
+        self._tell(frame)
 
-    def _tell(self, frame: bytes, became: bytes) -> None:
+    def _tell(self, frame: Envelope) -> None:
         for told in self.on_counted:
-            told(frame, became)
+            told(frame)

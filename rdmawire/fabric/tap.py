@@ -8,6 +8,7 @@ from typing import Final, Self
 from rdmawire.capture import Interface, LinkType, Record, create_capture
 from rdmawire.capture.record import COMMENT, Options
 from rdmawire.capture.source import STREAM, AnyPath
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 
@@ -17,6 +18,14 @@ _NANOSECONDS: Final = 1_000_000_000
 def remarks(words: Iterable[str]) -> Options:
     """Comments on a frame, from the words for what befell it on its link."""
     return tuple((COMMENT, f"{word} on the link".encode()) for word in words)
+
+
+_Seen = tuple[int, int]
+"""Which frame, on which of its links."""
+
+
+def _of(frame: Envelope) -> _Seen:
+    return frame.id, frame.hops
 
 
 class CaptureTap:
@@ -38,9 +47,9 @@ class CaptureTap:
         self._epoch = epoch
         self._has_comments = self._writer.format == "pcapng"
         self._unnamed: int | None = None
-        self._pending: list[Record] = []
+        self._pending: list[tuple[_Seen, Record]] = []
 
-    def __call__(self, frame: bytes, now: int) -> None:
+    def __call__(self, frame: Envelope, now: int) -> None:
         self._keep(frame, now, self._interface())
 
     def point(self, name: str) -> Tap:
@@ -51,13 +60,13 @@ class CaptureTap:
         number = self._add(name) if self._has_comments else 0
         return lambda frame, now: self._keep(frame, now, number)
 
-    def carried(self, frame: bytes, words: Iterable[str]) -> None:
+    def carried(self, frame: Envelope, words: Iterable[str]) -> None:
         """What befell the frame that the tap has just seen."""
         options = remarks(words)
         if options:
             self._pending = [
-                record._replace(options=options) if record.data is frame else record
-                for record in self._pending
+                (seen, record._replace(options=options) if seen == _of(frame) else record)
+                for seen, record in self._pending
             ]
         self._settle()
 
@@ -74,19 +83,19 @@ class CaptureTap:
     def _add(self, name: str) -> int:
         return self._writer.add_interface(Interface(name=name, resolution=_NANOSECONDS))
 
-    def _keep(self, frame: bytes, now: int, interface: int) -> None:
+    def _keep(self, frame: Envelope, now: int, interface: int) -> None:
         """Write a frame; where it may get comments, once it is clear what befalls it."""
         time = self._epoch + now
-        record = Record(frame, time, len(frame), LinkType.ETHERNET, interface)
+        record = Record(frame.data, time, len(frame.data), LinkType.ETHERNET, interface)
         if not self._has_comments:
             self._writer.write(record)
             return
-        if self._pending and self._pending[-1].data is not frame:
+        if self._pending and self._pending[-1][0] != _of(frame):
             self._settle()
-        self._pending.append(record)
+        self._pending.append((_of(frame), record))
 
     def _settle(self) -> None:
-        for record in self._pending:
+        for _, record in self._pending:
             self._writer.write(record)
         self._pending.clear()
 

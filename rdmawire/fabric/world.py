@@ -16,10 +16,11 @@ from rdmawire.bound import TIME, Bound, Whole
 from rdmawire.errors import RdmaError
 from rdmawire.fabric.agenda import APPOINTMENT, Agenda
 from rdmawire.fabric.appointment import Action, Appointment
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Held
 from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.refusal import MOMENT, check_settings, check_values
-from rdmawire.fabric.station import Carrier, Hold, Port, Segment, Station, Tap
+from rdmawire.fabric.station import Carrier, Hold, Port, Relay, Segment, Station, Tap
 from rdmawire.snapshot import copy_each
 from rdmawire.units import seconds
 from rdmawire.verbs.ah import MAC_OCTETS
@@ -60,6 +61,7 @@ class World:
         self._agenda = Agenda()
         self._events = 0
         self._deadline = 0
+        self._frames = 0
 
     def attach(self, port: Port, mac: bytes, link: Carrier) -> Station:
         """Put a port with this address (six octets) on a link, beside those that are there.
@@ -70,19 +72,27 @@ class World:
             return self._join(port, mac, link)
         return self.place(Mac(port, link), mac, link)
 
-    def place(self, port: Port, mac: bytes, link: Carrier, *, relays: bool = False) -> Station:
+    def place(self, port: Port, mac: bytes, link: Carrier) -> Station:
         """As :meth:`attach`, for a port that keeps to the link's rate by itself.
 
-        It gives all that may go now when it is asked, and says by its timer when more may. One
-        that ``relays`` answers nothing: what it receives is sent by others, and it has itself
-        woken when it has something to send.
+        It gives all that may go now when it is asked, and says by its timer when more may.
         """
         station = self._join(port, mac, link)
         station.paced = True
-        station.relays = relays
         return station
 
-    def _join(self, port: Port, mac: bytes, link: Carrier) -> Station:
+    def place_relay(self, port: Relay, mac: bytes, link: Carrier) -> Station:
+        """As :meth:`place`, for a port of a switch.
+
+        It answers nothing: what it receives is sent by others, and it has itself woken when it has
+        something to send.
+        """
+        station = self._join(port, mac, link)
+        station.paced = True
+        station.relay = port
+        return station
+
+    def _join(self, port: Port | Relay, mac: bytes, link: Carrier) -> Station:
         segment = self.segment(link)
         station = Station(port, mac, segment, len(self._stations))
         self._stations.append(station)
@@ -151,30 +161,33 @@ class World:
         while events := self._agenda.take(now):
             self._events += len(events)
             for _, _, place, what, frame in events:
-                if isinstance(what, Appointment):
+                if frame is not None:  # and so ``what`` is a station
+                    if behind and place in behind:
+                        self._deliver_all(what, [frame, *behind.pop(place)], now)  # type: ignore[arg-type]
+                    else:
+                        self._deliver(what, frame, now)  # type: ignore[arg-type]
+                elif isinstance(what, Appointment):
                     if what.action is not None:
                         what.action()
-                elif frame is None:
+                else:
                     what.port.handle_timer(now)
                     awake[what] = None
-                elif behind and place in behind:
-                    self._deliver_all(what, [frame, *behind.pop(place)], now)
-                else:
-                    self._deliver(what, frame, now)
             if events[-1][1] != APPOINTMENT or self._events > self.event_limit:
                 break  # only appointments make others for now
 
-    def _deliver(self, station: Station, frame: bytes, now: int) -> None:
+    def _deliver(self, station: Station, frame: Envelope, now: int) -> None:
         """Hand a frame over. A port that relays is woken by what comes of it."""
         self.last_arrival = now
         segment = station.segment
         if self.on_arrival or segment.on_arrival or station.on_arrival:
             self._show(frame, self.on_arrival, segment.on_arrival, station.on_arrival)
-        station.port.receive(frame, now)
-        if not station.relays:
+        if station.relay is not None:
+            station.relay.receive(frame, now)
+        else:
+            station.port.receive(frame.data, now)
             self._awake[station] = None
 
-    def _deliver_all(self, station: Station, frames: list[bytes], now: int) -> None:
+    def _deliver_all(self, station: Station, frames: list[Envelope], now: int) -> None:
         """Hand over frames that are there together; one by one, where somebody listens."""
         self._events += len(frames) - 1
         if self.on_arrival or station.segment.on_arrival or station.on_arrival:
@@ -183,38 +196,59 @@ class World:
         else:
             self.last_arrival = now
             station.receive_all(frames, now)
-            if not station.relays:
+            if station.relay is None:
                 self._awake[station] = None
 
     def _transmit(self, now: int) -> None:
         """Take one burst from each port that may have something; those with nothing rest."""
         awake = self._awake
         for station in tuple(awake):
-            port = station.port
-            frames = port.transmit(now)
-            self._events += len(frames)
-            for frame in frames:
-                self._send(station, frame, now)
-            if station.paced or not frames:
+            if station.relay is None:
+                count = self._burst(station, now)
+            else:
+                count = self._pass_on(station, station.relay, now)
+            self._events += count
+            if station.paced or not count:
                 del awake[station]
-                station.timer = port.next_timer()
+                station.timer = station.port.next_timer()
                 self._agenda.arm(station)
 
-    def _send(self, station: Station, frame: bytes, now: int) -> None:
+    def _burst(self, station: Station, now: int) -> int:
+        """Number the frames that a port sends, and send them; how many there are."""
+        frames, mac = station.port.transmit(now), station.mac
+        for data in frames:
+            self._frames += 1
+            self._send(station, Envelope(data, self._frames, mac, 1), now)
+        return len(frames)
+
+    def _pass_on(self, station: Station, relay: Relay, now: int) -> int:
+        """Send the frames that a port of a switch sends, each one hop farther or its own."""
+        frames = relay.transmit(now)
+        for one in frames:
+            number, origin = one.id, one.origin
+            if not number:
+                self._frames = number = self._frames + 1
+                origin = station.mac
+            frame = Envelope(one.data, number, origin, one.hops + 1, one.redirects, one.faults)
+            self._send(station, frame, now)
+        return len(frames)
+
+    def _send(self, station: Station, frame: Envelope, now: int) -> None:
         """Put a frame on the link. One to the port's own address turns round before that."""
-        mac, segment = frame[:MAC_OCTETS], station.segment
+        mac, segment = frame.data[:MAC_OCTETS], station.segment
         if mac == station.mac:
             self._agenda.expect(now, (station,), frame)
             return
         if self.on_sent or segment.on_sent or station.on_sent:
             self._show(frame, self.on_sent, segment.on_sent, station.on_sent)
-        hearers = segment.hearers(station, mac)
-        if not station.held and (time := segment.straight(frame, now)) is not None:
+        hearers = segment.by_mac.get(mac) or segment.others(station)
+        time = None if station.held else segment.straight(frame, now)
+        if time is not None:
             self._agenda.expect(time, hearers, frame)
         else:
             self._carry(station, frame, hearers)
 
-    def _carry(self, station: Station, frame: bytes, hearers: tuple[Station, ...]) -> None:
+    def _carry(self, station: Station, frame: Envelope, hearers: tuple[Station, ...]) -> None:
         """Put a frame on a link on which something may befall it."""
         overtaken = tuple(station.held)
         arrivals = station.segment.link.carry(frame, self.now)
@@ -226,7 +260,7 @@ class World:
         if overtaken:
             self._overtake(station, overtaken, arrivals)
 
-    def _show(self, frame: bytes, *listening: list[Tap]) -> None:
+    def _show(self, frame: Envelope, *listening: list[Tap]) -> None:
         for taps in listening:
             for tap in taps:
                 tap(frame, self.now)

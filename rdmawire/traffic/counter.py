@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WireError
+from rdmawire.fabric.frame import Envelope
 from rdmawire.ib.device import GSI_QPN
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
@@ -130,7 +131,11 @@ class FrameCounter:
         self._conversations: dict[tuple[bytes, bytes, int], _Conversation] = {}
         self._mtus: set[int] = set()
 
-    def __call__(self, frame: bytes, now: int) -> Counted:
+    def __call__(self, frame: Envelope, now: int) -> Counted:
+        """Count a frame of a fabric, as a tap: :meth:`count`."""
+        return self.count(frame.data, now)
+
+    def count(self, frame: bytes, now: int) -> Counted:
         """Count a frame that passes at a time (ns); what it counted as, but for its octets."""
         self.frames += 1
         self.frame_octets += len(frame)

@@ -47,7 +47,7 @@ def shares(kind: QPType, queue: int, seed: int) -> list[int]:
     hosts = {name: Host(place=place_of(number)) for number, name in enumerate(_names(), 1)}
     star(network, hosts, Cable(us(1), gbps(10)))
     sink, arrived = hosts["sink"], Counter[bytes]()
-    network.tap("sink", lambda frame, _: arrived.update([frame[6:12]]), arrivals=True)
+    network.tap("sink", lambda frame, _: arrived.update([frame.data[6:12]]), arrivals=True)
     for name in _names()[:-1]:
         _write(hosts[name], sink, kind)
     network.world.run(ms(3))

@@ -8,6 +8,7 @@ import pytest
 from rdmawire.capture import open_capture
 from rdmawire.fabric.action import ACTIONS
 from rdmawire.fabric.fault import Faults, Rule
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.passing import BEFALLEN
@@ -107,17 +108,18 @@ def test_a_pcap_has_no_room_for_comments(tmp_path: Path) -> None:
 
 
 def test_the_same_octets_twice_are_two_frames(tmp_path: Path) -> None:
-    """What befell the second is not said of the first, though both are one object."""
-    path, frame = tmp_path / "out.pcapng", bytes(60)
+    """What befell the second is not said of the first, though both have the same bytes."""
+    path, data = tmp_path / "out.pcapng", bytes(60)
     with CaptureTap(path) as tap:
-        for words in (), ("lost",), ():
+        for number, words in enumerate(((), ("lost",), ()), 1):
+            frame = Envelope(data, number)
             tap(frame, 0)
             tap.carried(frame, words)
     assert comments(path) == {2: ("lost on the link",)}
 
 
 def test_a_frame_seen_at_two_points_has_its_comment_at_both(tmp_path: Path) -> None:
-    path, frame = tmp_path / "out.pcapng", bytes(60)
+    path, frame = tmp_path / "out.pcapng", Envelope(bytes(60), 1)
     with CaptureTap(path) as tap:
         for name in "host", "link":
             tap.point(name)(frame, 0)
@@ -149,7 +151,7 @@ def test_a_capture_of_nothing_can_be_read(tmp_path: Path) -> None:
 def test_a_tap_is_whole_once_it_is_closed_and_may_be_closed_again(tmp_path: Path) -> None:
     path = tmp_path / "closed.pcapng"
     tap = CaptureTap(path)
-    tap(bytes(60), 7)
+    tap(Envelope(bytes(60)), 7)
     assert not path.exists()
     tap.close()
     tap.close()

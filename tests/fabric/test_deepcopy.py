@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import ALL_ACCESS, Host, Registered
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.network import Network
@@ -72,8 +73,8 @@ def future(pair: Pair) -> tuple[Sent, list[object]]:
     """What happens from here on: frames with their times, and what both ends find."""
     sent: Sent = []
 
-    def tap(frame: bytes, now: int) -> None:
-        sent.append((now, frame))
+    def tap(frame: Envelope, now: int) -> None:
+        sent.append((now, frame.data))
 
     pair.world.on_sent.append(tap)
     pair.drive()

@@ -17,7 +17,7 @@ from tests.fabric.talker import Talker, frame_of, frames_of
 MAC = bytes((6, 0, 0, 0, 0, 1))
 
 
-def taken(egress: Egress, until: int) -> list[tuple[int, bytes]]:
+def taken(egress: Egress[bytes], until: int) -> list[tuple[int, bytes]]:
     """All that goes out, and when."""
     found = []
     while (time := egress.next_time()) is not None and time <= until:
@@ -46,17 +46,17 @@ def test_frames_take_their_time(octets: int, rate: int | None, ns: int) -> None:
 def test_back_to_back_no_fraction_of_a_nanosecond_gets_lost(
     count: int, size: int, rate: int
 ) -> None:
-    egress = Egress(gbps(rate))
+    egress = Egress[bytes](gbps(rate))
     for _ in range(count):
-        egress.put(bytes(size), Lane())
+        egress.put(bytes(size), Lane(), size)
     times = [time for time, _ in taken(egress, us(10**9))]
     assert times == [-(-n * bits(size) // rate) for n in range(count)]
 
 
 def test_after_a_rest_the_wire_is_free_at_once() -> None:
-    egress = Egress(gbps(1))
+    egress = Egress[bytes](gbps(1))
     for time in (0, 5_000, 5_001):
-        egress.put(bytes(60), Lane())
+        egress.put(bytes(60), Lane(), 60)
         assert (egress.take(time) is None) == (time == 5_001)
     assert egress.next_time() == 5_672
 
@@ -113,10 +113,10 @@ def test_schedulers() -> None:
 
 
 def test_priorities_go_first_and_control_before_all() -> None:
-    egress = Egress(gbps(1))
+    egress = Egress[bytes](gbps(1))
     for priority in (0, 3, 7, 3):
-        egress.put(bytes((priority,)), Lane(priority))
-    egress.put_control(b"control")
+        egress.put(bytes((priority,)), Lane(priority), 1)
+    egress.put_control(b"control", 7)
     assert [frame for _, frame in taken(egress, us(100))] == [
         b"control",
         b"\7",
@@ -127,18 +127,18 @@ def test_priorities_go_first_and_control_before_all() -> None:
 
 
 def test_a_pause_stops_its_priority_until_it_ends() -> None:
-    egress = Egress(gbps(1))
+    egress = Egress[bytes](gbps(1))
     egress.pause({3: 10}, now=100)  # 10 quanta of 512 bits: 5,120 ns
-    egress.put(b"stopped", Lane(3))
-    egress.put(b"free", Lane(2))
+    egress.put(b"stopped", Lane(3), 7)
+    egress.put(b"free", Lane(2), 4)
     assert not egress.stopped
     assert taken(egress, us(100)) == [(0, b"free"), (5_220, b"stopped")]
     assert (egress.pauses[3], egress.paused_ns[3], egress.paused_ns[2]) == (1, 5_120, 0)
 
 
 def test_zero_quanta_let_it_go_on_and_more_quanta_stop_it_longer() -> None:
-    egress = Egress(gbps(1))
-    egress.put(b"frame", Lane(5))
+    egress = Egress[bytes](gbps(1))
+    egress.put(b"frame", Lane(5), 5)
     egress.pause({5: 100}, 0)
     egress.pause({5: 100}, 40_000)
     assert (egress.stopped, egress.next_time()) == (True, 91_200)

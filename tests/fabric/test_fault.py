@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.action import ACTIONS, BOUNDS, OPTIONS
 from rdmawire.fabric.fault import Faults, Rule
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.passing import Passing
@@ -30,7 +31,7 @@ BOTH = pytest.mark.parametrize("ipv6", [False, True])
 
 def befallen(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[list[Passing]]:
     faults = Faults(rules, Random(seed))
-    return [faults.befall(frame, number) for number, frame in enumerate(frames, 1)]
+    return [faults.befall(Envelope(frame), number) for number, frame in enumerate(frames, 1)]
 
 
 def lost(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[int]:
@@ -42,7 +43,7 @@ def lost(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[int]
 def only(rule: Rule, frame: bytes = FRAMES[3]) -> bytes:
     """The one frame that is left of one."""
     ((passing,),) = befallen(rule, frames=[frame])
-    return passing.frame
+    return passing.data
 
 
 def is_good(frame: bytes) -> bool:
@@ -123,7 +124,7 @@ def test_corrupted_frames_are_good_only_if_sealed(ipv6: bool, checksum: int, oct
 @given(st.integers(0, 1 << 32))
 def test_corruption_anywhere_turns_one_bit_from_the_bth_to_the_pad(seed: int) -> None:
     ((passing,),) = befallen(Rule("corrupt", anywhere=True), frames=FRAMES[:1], seed=seed)
-    turned = [a ^ b for a, b in zip(passing.frame, FRAMES[0], strict=True)]
+    turned = [a ^ b for a, b in zip(passing.data, FRAMES[0], strict=True)]
     assert sum(bits.bit_count() for bits in turned) == 1
     assert any(turned[42:-4])
 
@@ -180,7 +181,7 @@ def test_frames_without_a_packet_have_an_ethernet_header_only() -> None:
 def test_every_fault_befalls_any_octets(do: str, frame: bytes) -> None:
     options: dict[str, Any] = {"field": "bth.psn", "value": 1} if do == "set" else {}
     for passing in befallen(Rule(do, **options), frames=[frame])[0]:
-        assert len(passing.frame) <= len(frame)
+        assert len(passing.data) <= len(frame)
 
 
 @pytest.mark.parametrize(

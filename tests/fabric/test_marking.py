@@ -3,6 +3,7 @@
 import pytest
 
 from rdmawire.fabric.egress import Lane
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.settings import Marking, Settings
@@ -28,7 +29,7 @@ def test_a_switch_without_a_generator_marks_all_that_no_chance_decides(
     switch = Switch(settings=Settings(marking={0: marking}))
     port, lane = switch.add_port(b"\x06" + bytes(5), Link(rate=10)), Lane(0, 0, True)
     for psn in range(FRAMES):
-        switch.pass_on(frame_of(1, 2, psn), lane, port, 0)
+        switch.pass_on(Envelope(frame_of(1, 2, psn)), lane, port, 0)
     assert port.marks[0] == marks
 
 

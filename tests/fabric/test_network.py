@@ -125,7 +125,7 @@ def test_flows_take_all_ways_and_each_only_one() -> None:
         ways.setdefault(udp.srcport, set()).add(spine)
 
     for spine in ("spine1", "spine2", "spine3", "spine4"):
-        network.tap(f"leaf1-{spine}", lambda frame, _, spine=spine: note(frame, spine))  # type: ignore[misc]
+        network.tap(f"leaf1-{spine}", lambda frame, _, spine=spine: note(frame.data, spine))  # type: ignore[misc]
     network.world.run()
     assert len(machines["h2"].heard) == len(frames)
     assert all(len(taken) == 1 for taken in ways.values())

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
@@ -116,7 +117,7 @@ def test_the_same_seed_gives_the_same_octets_at_the_same_times() -> None:
         chances = Chances(Random(seed), drop=0.1, duplicate=0.1, delay=0.2)
         pair = Pair(link=Link(us(1), chances=chances))
         seen: list[tuple[int, bytes]] = []
-        pair.world.on_sent.append(lambda frame, now: seen.append((now, frame)))
+        pair.world.on_sent.append(lambda frame, now: seen.append((now, frame.data)))
         pair.client.write(bytes(range(256)) * 80, to=pair.server.region)
         pair.client.read(9000, of=pair.server.region)
         pair.drive()
@@ -157,7 +158,7 @@ def test_a_tap_numbers_frames_as_the_link_does(tmp_path: Path) -> None:
 def test_a_tap_that_fails_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "broken.pcap"
     with pytest.raises(ZeroDivisionError), CaptureTap(path) as tap:
-        tap(b"frame", 1 // 0)
+        tap(Envelope(b"frame"), 1 // 0)
     assert not path.exists()
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.action import ACTIONS
-from rdmawire.fabric.astray import MOST_TURNS
 from rdmawire.fabric.fault import Rule
+from rdmawire.fabric.frame import MAX_REDIRECTS
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pause import GROUP, pfc_frame, quanta_of
@@ -136,7 +136,7 @@ def test_who_has_a_frame_sent_round_a_ring_loses_it_in_the_end() -> None:
         )
         network.befall(f"s{number}-s{(number + 1) % 3}", *rules[number])
     network.world.run()
-    assert sum(rule.hits for pair in rules.values() for rule in pair) == MOST_TURNS + 1
+    assert sum(rule.hits for pair in rules.values() for rule in pair) == MAX_REDIRECTS + 1
     assert not any(talker.heard for talker in talkers)
 
 

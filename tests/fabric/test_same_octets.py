@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.fabric.fault import Rule
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
 from rdmawire.fabric.tap import CaptureTap
@@ -59,8 +60,8 @@ def talkers(seed: int) -> str:
             talker.frames.append(frame_of(source, sink, psn, dscp=dscp, port=0xC000 + psn % 11))
     seen = hashlib.sha256()
 
-    def note(name: str, frame: bytes, now: int) -> None:
-        seen.update(f"{now} {name} ".encode() + frame)
+    def note(name: str, frame: Envelope, now: int) -> None:
+        seen.update(f"{now} {name} ".encode() + frame.data)
 
     for name in network.links:
         network.tap(name, partial(note, name))

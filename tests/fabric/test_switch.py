@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pause import headroom, quanta_of
@@ -249,8 +250,8 @@ def test_pauses_spread_from_switch_to_switch() -> None:
 def test_pauses_are_asked_for_again_before_they_end() -> None:
     asked: list[tuple[int, int]] = []
 
-    def note(frame: bytes, now: int) -> None:
-        if quanta := quanta_of(frame):
+    def note(frame: Envelope, now: int) -> None:
+        if quanta := quanta_of(frame.data):
             asked.append((now, quanta[LOSSLESS]))
 
     settings = Settings(pausing={LOSSLESS: Pausing(2 * KIB, KIB, 12 * KIB)})
@@ -380,11 +381,19 @@ def test_frames_that_were_counted_are_told_with_what_became_of_them() -> None:
     senders = (Talker(n, frames_of(n, 3, 40, dscp=DSCP)) for n in (1, 2))
     network = star(*senders, Talker(3), settings=settings)
     network.find_ways()
+    known: dict[int, bytes] = {}
     told: list[tuple[bytes, bytes]] = []
-    network.switches["s"].on_counted.append(lambda frame, became: told.append((frame, became)))
+
+    def note(frame: Envelope) -> None:
+        told.append((known[frame.id], frame.data))
+        known[frame.id] = frame.data
+
+    for name in ("h1", "h2"):
+        network.tap(name, lambda frame, _: known.update({frame.id: frame.data}))
+    network.switches["s"].on_counted.append(note)
     network.world.run()
     port = network.ports["s:h3"]
-    marked = [became for frame, became in told if became is not frame]
+    marked = [became for frame, became in told if became != frame]
     assert len(marked) == port.marks[LOSSLESS] > 0
     assert all(frame[15] & 3 == ECN.CE for frame in marked)
     assert len(told) - len(marked) == port.drops[LOSSLESS] > 0

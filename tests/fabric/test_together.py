@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.mac import MOST_WAITING, Mac
 from rdmawire.fabric.pair import Pair
@@ -87,7 +88,7 @@ def spoken(lengths: list[int], drop: list[int], *, together: bool) -> list[tuple
             world.attach(OneByOne(end.nic), end.mac, pair.link)
         pair.world = world
     said: list[tuple[int, bytes]] = []
-    pair.world.on_sent.append(lambda frame, now: said.append((now, frame)))
+    pair.world.on_sent.append(lambda frame, now: said.append((now, frame.data)))
     for length in lengths:
         pair.client.write(bytes(length), to=pair.server.region)
         pair.server.receive(length)
@@ -115,9 +116,9 @@ def test_an_adapter_says_the_same_however_it_is_told(lengths: list[int], drop: l
 def test_a_link_without_faults_may_be_asked_for_the_time_alone(
     latency: int, rate: int | None, octets: int, now: int
 ) -> None:
-    link, frame = Link(latency, rate=rate), bytes(octets)
+    link, frame = Link(latency, rate=rate), Envelope(bytes(octets))
     time = link.straight(frame, now)
-    assert [(time, frame)] == link.carry(frame, now)
+    assert link.carry(frame, now) == [(time, frame)]
     assert link.frames == 2
 
 
@@ -125,7 +126,7 @@ def test_a_link_without_faults_may_be_asked_for_the_time_alone(
     "link", [Link(drop={1}), Link(mtu=100), Link(duplicate={9}), Link(delay={3: 1})]
 )
 def test_a_link_with_faults_is_asked_about_each_frame(link: Link) -> None:
-    assert link.straight(b"frame", 0) is None
+    assert link.straight(Envelope(b"frame"), 0) is None
     assert link.frames == 0
 
 

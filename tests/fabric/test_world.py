@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Chances, Link
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.world import Unsettled, World
@@ -133,8 +134,9 @@ def test_the_same_seed_gives_the_same_faults(
     def carried() -> list[list[Arrival]]:
         chances = Chances(Random(seed), drop, duplicate, delay, most_delay=us(3))
         link = Link(us(1), chances=chances)
-        return [link.carry(frame, 7) for frame in numbered(20)]
+        return [link.carry(frame, 7) for frame in frames]
 
+    frames = [Envelope(frame) for frame in numbered(20)]
     found = carried()
     assert found == carried()
     for arrivals in found:
@@ -146,10 +148,12 @@ def test_certain_faults_are_certain_and_impossible_ones_never_come() -> None:
     lost = Link(chances=Chances(Random(1), drop=1.0))
     twice = Link(chances=Chances(Random(1), duplicate=1.0))
     plain = Link(chances=Chances(Random(1)))
-    for frame in numbered(50):
+    for frame in map(Envelope, numbered(50)):
         assert lost.carry(frame, 0) == []
-        assert twice.carry(frame, 0) == [(0, frame)] * 2
-        assert plain.carry(frame, 0) == [(0, frame)]
+        copies = twice.carry(frame, 0)
+        assert [(time, one.data) for time, one in copies] == [(0, frame.data)] * 2
+        assert [one.faults for _, one in copies] == [("duplicated",)] * 2
+        assert plain.carry(frame, 0) == [Arrival(0, frame)]
 
 
 def test_timers_fire_at_their_time_and_in_turn() -> None:
@@ -204,8 +208,8 @@ def test_taps_see_what_was_sent_and_what_arrived() -> None:
     sent: list[tuple[int, bytes]] = []
     arrived: list[tuple[int, bytes]] = []
     world = joined(Recorder(numbered(3)), Recorder(), link=Link(us(1), drop={2}))
-    world.on_sent.append(lambda frame, now: sent.append((now, frame)))
-    world.on_arrival.append(lambda frame, now: arrived.append((now, frame)))
+    world.on_sent.append(lambda frame, now: sent.append((now, frame.data)))
+    world.on_arrival.append(lambda frame, now: arrived.append((now, frame.data)))
     world.run()
     assert [(now, frame[-1]) for now, frame in sent] == [(0, 1), (0, 2), (0, 3)]
     assert [(now, frame[-1]) for now, frame in arrived] == [(us(1), 1), (us(1), 3)]
@@ -254,7 +258,7 @@ def test_alarms_that_move_on_do_not_pile_up() -> None:
     world.attach(hearer, B, link)
     most = 0
 
-    def note(_: bytes, __: int) -> None:
+    def note(_: Envelope, __: int) -> None:
         nonlocal most
         most = max(most, world._agenda.timers())
 

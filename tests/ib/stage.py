@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
@@ -58,8 +59,9 @@ class Stage:
         self.sent: list[Sent] = []
         self.pair.world.on_sent.append(self._note)
 
-    def _note(self, frame: bytes, now: int) -> None:
-        self.sent.append(Sent(now, frame[6:12], frame, roce.parse(frame).packet))
+    def _note(self, frame: Envelope, now: int) -> None:
+        data = frame.data
+        self.sent.append(Sent(now, data[6:12], data, roce.parse(data).packet))
 
     @property
     def now(self) -> int:

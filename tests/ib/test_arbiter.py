@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.line import time_of
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, connect
@@ -39,9 +40,10 @@ class Line:
         self.shares: Counter[tuple[bytes, int, bool]] = Counter()
         self.pair.world.on_sent.append(self._note)
 
-    def _note(self, frame: bytes, _: int) -> None:
-        bth = roce.parse(frame).packet.bth
-        self.shares[frame[6:12], bth.destqp, bth.opcode % 32 in RESPONSES] += len(frame)
+    def _note(self, frame: Envelope, _: int) -> None:
+        data = frame.data
+        bth = roce.parse(data).packet.bth
+        self.shares[data[6:12], bth.destqp, bth.opcode % 32 in RESPONSES] += len(data)
 
     def connection(self) -> tuple[QueuePair, QueuePair]:
         """One more connection of both ends."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 from rdmawire.units import us
@@ -25,8 +26,8 @@ class Wire(Link):
         self.carried: list[roce.Frame] = []
         self.cut = False
 
-    def carry(self, frame: bytes, now: int) -> list[Arrival]:
-        parsed = roce.parse(frame)
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]:
+        parsed = roce.parse(frame.data)
         self.carried.append(parsed)
         return [] if self.cut and on_first_path(parsed) else super().carry(frame, now)
 

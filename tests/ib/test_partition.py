@@ -39,7 +39,7 @@ class Two:
         self.hosts[0].bring_up(self.qps[0], attributes)
         self.hosts[1].bring_up(self.qps[1], attributes._replace(pkey_index=index))
         self.sent: list[bytes] = []
-        self.world.on_sent.append(lambda frame, _: self.sent.append(frame))
+        self.world.on_sent.append(lambda frame, _: self.sent.append(frame.data))
 
     def send(self, pkey: int, **more: int) -> list[WorkCompletion]:
         """What the second host gets of a datagram with this P_Key."""

@@ -44,7 +44,7 @@ class Extended:
         self.memory = self.server.buffer(65536)
         self.numbers = count(1)
         self.sent: list[bytes] = []
-        self.world.on_sent.append(lambda frame, _: self.sent.append(frame))
+        self.world.on_sent.append(lambda frame, _: self.sent.append(frame.data))
 
     def make_srq(self, domain: int, place: int) -> SharedReceiveQueue:
         nic, cq = self.server.nic, self.cqs[place]

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair, Posted
 from rdmawire.ib.responder_state import MOST_ACKNOWLEDGES
@@ -70,7 +71,7 @@ class Storm:
             rq_psn=self.random.choice((psn, 5)),
         )
 
-    def _look(self, _: bytes, __: int) -> None:
+    def _look(self, _: Envelope, __: int) -> None:
         self.most_owed = max(self.most_owed, len(self.server.qp.inbound.owed))
 
     # Work, each kind with what the model makes of it.

@@ -120,14 +120,14 @@ def test_conversations_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(counting, "MOST_CONVERSATIONS", 3)
     counter, frames = FrameCounter(), list[bytes]()
     pair = Pair()
-    pair.world.on_sent.append(lambda frame, _: frames.append(frame))
+    pair.world.on_sent.append(lambda frame, _: frames.append(frame.data))
     pair.client.write(b"8 octets", to=pair.server.region)
     pair.drive()
     request = roce.parse(frames[0])
     for destqp in range(100, 110):
         bth = request.packet.bth.replace(destqp=destqp)
         frame = request.replace(packet=request.packet.replace(bth=bth)).seal().build()
-        assert [counter(frame, 0).sign for _ in range(2)] == ["", "retransmits"]
+        assert [counter.count(frame, 0).sign for _ in range(2)] == ["", "retransmits"]
         assert len(counter._conversations) <= 3
     assert (counter.messages, counter.octets, counter.retransmits) == (10, 80, 10)
 
@@ -135,7 +135,7 @@ def test_conversations_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch
 @given(st.binary(max_size=120))
 def test_any_octets_are_counted_as_a_frame(octets: bytes) -> None:
     counter = FrameCounter()
-    counter(octets, 5)
+    counter.count(octets, 5)
     assert (counter.frames, counter.frame_octets, counter.last) == (1, len(octets), 5)
 
 

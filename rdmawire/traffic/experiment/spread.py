@@ -1,15 +1,16 @@
 """Spread: how flows between two leaves fall upon the spines."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from sys import maxsize
 from typing import Final
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.settings import KIB, Settings
+from rdmawire.fabric.station import Tap
 from rdmawire.fabric.topology import Cable, leaf_spine, place_of
 from rdmawire.fabric.world import World
 from rdmawire.traffic.experiment.stream import Stream, poll_all
@@ -64,12 +65,12 @@ class Spread:
         sink = sinks[(number + step) % len(sinks)]
         return Stream(sources[number % len(sources)], sink, message=self.plan.message)
 
-    def _noting(self, spine: str) -> Callable[[bytes, int], None]:
+    def _noting(self, spine: str) -> Tap:
         return partial(self._note, spine)
 
-    def _note(self, spine: str, frame: bytes, _: int) -> None:
-        self.octets[spine] += len(frame)
-        self.flows[spine].add(frame[_FLOW])
+    def _note(self, spine: str, frame: Envelope, _: int) -> None:
+        self.octets[spine] += len(frame.data)
+        self.flows[spine].add(frame.data[_FLOW])
 
     def run(self) -> None:
         """One message by each flow."""

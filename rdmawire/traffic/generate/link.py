@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, Protocol
 
 from rdmawire.fabric.flow import PRIORITIES, Classifier, marked
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.line import bits, duration
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.mac import Adapter
@@ -122,10 +123,10 @@ class Wire:
         self._random = random
         self._classifier = Classifier()
 
-    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]:
         """Where a frame arrives."""
         self.frames += 1
-        self.busy_until = max(self.busy_until, now + duration(bits(len(frame)), self.rate))
+        self.busy_until = max(self.busy_until, now + duration(bits(len(frame.data)), self.rate))
         lost = self.losses is not None and self.losses.takes_next()
         if lost and self.on_lost is not None:
             self.on_lost()
@@ -133,7 +134,7 @@ class Wire:
             tap(frame, now)
         if lost:
             return []
-        if self._marks and frame[self._bth] in DATA and self._random.random() < self._marks:
+        if self._marks and frame.data[self._bth] in DATA and self._random.random() < self._marks:
             frame = self._marked(frame)
         return self._link.carry(frame, now)
 
@@ -141,13 +142,13 @@ class Wire:
         """The link from the host with this MAC address to the switch."""
         return Branch(self, Link(self._link.latency, rate=self.rate), mac)
 
-    def _marked(self, frame: bytes) -> bytes:
+    def _marked(self, frame: Envelope) -> Envelope:
         """With Congestion Experienced, if the frame is ECN-capable."""
-        bare, tag = untagged(frame)
+        bare, tag = untagged(frame.data)
         if not self._classifier.traits(bare).markable:
             return frame
         self.marked += 1
-        return tagged(marked(bare), tag)
+        return frame.altered(tagged(marked(bare), tag))
 
 
 class Branch:
@@ -163,9 +164,9 @@ class Branch:
         self._link = link
         self._mac = mac
 
-    def carry(self, frame: bytes, now: int) -> list[Arrival]:
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]:
         """Where a frame arrives: at the switch, or at the host."""
-        if frame[len(self._mac) : 2 * len(self._mac)] == self._mac:
+        if frame.data[len(self._mac) : 2 * len(self._mac)] == self._mac:
             return self._wire.carry(frame, now)
         arrivals = self._link.carry(frame, now)
         self._wire.busy_until = max(self._wire.busy_until, arrivals[0].time)
@@ -288,7 +289,7 @@ class Setup:
         """Put a port of the switch at the other end of a host's cable."""
         address = _SWITCH_MAC + len(switch.ports).to_bytes(2, "big")
         port = switch.add_port(address, link)
-        station = self.world.place(port, address, link, relays=True)
+        station = self.world.place_relay(port, address, link)
         port.wake = partial(self.world.wake, station)
         switch.give({mac: (port.number,)})
 
@@ -333,7 +334,7 @@ class Setup:
         if self._watcher is not None:
             self._watcher.lost()
 
-    def _show(self, frame: bytes, now: int) -> None:
+    def _show(self, frame: Envelope, now: int) -> None:
         lost, self._losing = self._losing, False
         if self._watcher is not None:
-            self._watcher.frame(frame, now, lost)
+            self._watcher.frame(frame.data, now, lost)

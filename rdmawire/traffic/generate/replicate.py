@@ -106,7 +106,7 @@ class Recording:
         """What the round amounts to."""
         counter = FrameCounter()
         for frame, time in zip(self.frames, self.times, strict=True):
-            counter(frame, time)
+            counter.count(frame, time)
         summary = summarise(counter, (), self.duration, lost=self.losses)
         return summary._replace(paths=self.paths)
 

@@ -182,7 +182,7 @@ class Output:
 
     def frame(self, frame: bytes, now: int, lost: bool) -> None:
         counter = self.counter
-        counter(frame, now)
+        counter.count(frame, now)
         options = self._lost_options if lost else ()
         self._write(Record(frame, now, len(frame), ETHERNET, options=options))
         if not counter.frames % _OFTEN:

@@ -83,7 +83,7 @@ class _Happened(NamedTuple):
 
 def _happen(stage: Stage, observer: Observer, progress: Progress | None) -> _Happened:
     """Let all happen that the scenario says, and have it watched."""
-    stage.befall(observer.numbers.becomes)
+    stage.befall()
     watching = Watching(stage, observer)
     clock = Clock(stage.network.world, progress)
     player = Player(stage, observer, clock.hear)

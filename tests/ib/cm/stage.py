@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Arrival, Chances, Link
 from rdmawire.fabric.world import World
@@ -181,9 +182,9 @@ class Two:
         self.neighbours[side.gid] = side.mac
         return side
 
-    def _note(self, frame: bytes, now: int) -> None:
+    def _note(self, frame: Envelope, now: int) -> None:
         self._frames += 1
-        heard = message_in(frame)
+        heard = message_in(frame.data)
         if heard is not None:
             attribute = CMAttribute(heard.mad.attribute_id)
             self.sent.append(Sent(now, self._frames, attribute, heard))
@@ -245,8 +246,8 @@ class MessageLink(Link):
         self.lost = lost
         self.counts: Counter[str] = Counter()
 
-    def carry(self, frame: bytes, now: int) -> list[Arrival]:
-        heard = message_in(frame)
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]:
+        heard = message_in(frame.data)
         if heard is None:
             return super().carry(frame, now)
         name = CMAttribute(heard.mad.attribute_id).name

@@ -29,7 +29,7 @@ WAYS = [
 def frames_of(two: Two) -> list[bytes]:
     """All that is put on the link from now on."""
     frames: list[bytes] = []
-    two.world.on_sent.append(lambda frame, _: frames.append(frame))
+    two.world.on_sent.append(lambda frame, _: frames.append(frame.data))
     return frames
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.fault import Faults, Rule
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib.congestion.base import GIGABIT, SECOND
@@ -30,12 +31,12 @@ class Marking(Link):
         self.chosen = chosen
         self.carried: list[tuple[int, roce.Frame]] = []
 
-    def carry(self, frame: bytes, now: int) -> list[Arrival]:
-        parsed = roce.parse(frame)
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]:
+        parsed = roce.parse(frame.data)
         self.carried.append((now, parsed))
         request = parsed.packet.bth.opcode != Opcode.CNP and parsed.packet.header(AETH) is None
         if request and self.chosen(len(self.carried)):
-            frame = _marked(parsed)
+            frame = frame.altered(_marked(parsed))
         return super().carry(frame, now)
 
     def times(self, *opcodes: Opcode) -> list[int]:

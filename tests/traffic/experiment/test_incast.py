@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from rdmawire.fabric.fault import Rule
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.settings import Marking
 from rdmawire.ib.congestion.base import GIGABIT
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
@@ -137,9 +138,9 @@ class NotificationPoint:
         self.owed: Counter[int] = Counter()
         self._told: dict[int, int] = {}
 
-    def __call__(self, frame: bytes, now: int) -> None:
-        if frame[15] & 3 == ECN.CE:
-            qpn = roce.parse(frame).packet.bth.destqp
+    def __call__(self, frame: Envelope, now: int) -> None:
+        if frame.data[15] & 3 == ECN.CE:
+            qpn = roce.parse(frame.data).packet.bth.destqp
             if now >= self._told.get(qpn, 0) + CNP_INTERVAL or qpn not in self._told:
                 self._told[qpn] = now
                 self.owed[qpn] += 1

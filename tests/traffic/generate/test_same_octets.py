@@ -106,7 +106,7 @@ def counted(one: Made) -> tuple[int, ...]:
     """What a tap counts in the file: what the summary says."""
     counter = FrameCounter()
     for record in one.records:
-        counter(record.data, record.time_ns)
+        counter.count(record.data, record.time_ns)
     summary = one.summary
     assert counter.frames == summary.frames
     assert counter.messages == summary.messages

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.pause import quanta_of
 from rdmawire.traffic.scenario.model import Content, Fill, Scenario
 from rdmawire.traffic.scenario.play import play
@@ -213,25 +214,27 @@ def test_the_first_that_is_too_much_is_shown_or_else_the_last(
     assert sightings.shown == Seen(number)
 
 
-def test_frames_are_known_by_themselves_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "MAX_BYTES", 10)
-    known, one, same = Numbers(), bytearray(b"four"), bytearray(b"four")
-    frames = [bytes(one), bytes(same), b"other", b"1234567"]
-    known.add(frames[0], 1)
-    assert [known.of(frame) for frame in frames] == [1, None, None, None]
-    known.becomes(frames[0], frames[2])
-    assert known.of(frames[2]) == 1
-    known.add(frames[3], 2)
-    assert [known.of(frame) for frame in frames] == [None, None, None, 2]
+def test_frames_are_known_by_their_ids_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "MAX_FRAMES", 2)
+    known = Numbers()
+    one, same, other, last = (
+        Envelope(data, id_) for id_, data in enumerate((b"four", b"four", b"other", b"1234567"), 11)
+    )
+    known.add(one, 1)
+    assert [known.of(frame.id) for frame in (one, same, other, last)] == [1, None, None, None]
+    assert known.of(one.altered(other.data).id) == 1
+    known.add(other, 2)
+    known.add(last, 3)
+    assert [known.of(frame.id) for frame in (one, same, other, last)] == [None, None, 2, 3]
 
 
 def test_a_frame_that_has_a_new_number_is_known_as_long_as_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(numbers, "MAX_BYTES", 10)
-    known, again, other, last = Numbers(), b"four", b"other", b"seven"
+    monkeypatch.setattr(numbers, "MAX_FRAMES", 2)
+    known, again, other, last = Numbers(), *(Envelope(b"", id_) for id_ in (11, 12, 13))
     for number, frame in enumerate((again, other, again, last), 1):
         known.add(frame, number)
-    assert [known.of(frame) for frame in (again, other, last)] == [3, None, 4]
+    assert [known.of(frame.id) for frame in (again, other, last)] == [3, None, 4]
     known.add(other, 5)
-    assert [known.of(frame) for frame in (again, other, last)] == [None, 5, 4]
+    assert [known.of(frame.id) for frame in (again, other, last)] == [None, 5, 4]

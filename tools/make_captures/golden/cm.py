@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from rdmawire.fabric.attended import AttendedPort
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Host, Place
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.world import World
@@ -85,9 +86,9 @@ class Meeting:
         self.sent: list[Sent] = []
         self.world.on_sent.append(self._note)
 
-    def _note(self, frame: bytes, now: int) -> None:
-        who = CLIENT if frame[6:12] == self.client.mac else SERVER
-        self.sent.append(Sent(now, who, frame))
+    def _note(self, frame: Envelope, now: int) -> None:
+        who = CLIENT if frame.data[6:12] == self.client.mac else SERVER
+        self.sent.append(Sent(now, who, frame.data))
 
     def listen(self) -> None:
         """Have the server be told of requests for both services."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from rdmawire.capture import LinkType
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pause import pfc_frame
@@ -245,13 +246,13 @@ class Stage:
         self.world.on_sent.append(self._note)
         self._appoint()
 
-    def _note(self, frame: bytes, now: int) -> None:
+    def _note(self, frame: Envelope, now: int) -> None:
         macs = {end.place.mac: who for who, end in self.case.ends.items()}
-        who = macs[frame[6:12]]
+        who = macs[frame.data[6:12]]
         said = self.parties[who].speaker.said if who in self.parties else deque[bytes]()
         if scripted := bool(said):
             said.popleft()
-        self.sent.append(Sent(now, who, frame, scripted))
+        self.sent.append(Sent(now, who, frame.data, scripted))
 
     def _appoint(self) -> None:
         for number, action in enumerate(self.case.does):

@@ -5,11 +5,12 @@ that the packet has. ``nth`` counts each of these packets by itself then, so tha
 retransmission.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Final, NamedTuple, cast
 
 from rdmawire.fabric.fault import Faults, Rule, Wanted
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.passing import Passing
 from rdmawire.traffic.scenario.model import FaultPlan
 from rdmawire.wire import psn as serial
@@ -17,9 +18,6 @@ from rdmawire.wire.opcode import SHAPES
 
 REQUESTS: Final = frozenset(opcode for opcode, shape in SHAPES.items() if not shape.response)
 """What ends send unasked; answers have the PSNs of the other side."""
-
-Becomes = Callable[[bytes, bytes], object]
-"""Is told of a frame, and of what a fault made of it."""
 
 
 class Sender(NamedTuple):
@@ -45,19 +43,16 @@ def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
 
 
 class LinkFaults(Faults):
-    """Faults that count what they do. ``becomes`` is told what is made of frames."""
+    """Faults that count what they do."""
 
-    def __init__(self, rules: Iterable[Rule], random: Random, becomes: Becomes) -> None:
+    def __init__(self, rules: Iterable[Rule], random: Random) -> None:
         super().__init__(rules, random)
         self.lost = 0
-        self._becomes = becomes
 
-    def befall(self, frame: bytes, number: int) -> list[Passing]:
+    def befall(self, frame: Envelope, number: int) -> list[Passing]:
         """What becomes of the frame with this number on its link."""
         passings = super().befall(frame, number)
         self.lost += not passings
-        for passing in passings:
-            self._becomes(frame, passing.frame)
         return passings
 
     def hits(self, do: str) -> int:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from rdmawire.fabric.field import Fields
+from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.station import Tap
 from rdmawire.traffic.scenario.model import PacketExpectation
 from rdmawire.traffic.scenario.playing.match import among
 from rdmawire.traffic.scenario.playing.observe import is_from
@@ -21,12 +23,12 @@ class NearMiss:
         self._wanted = {name: among(value) for name, value in plan.where.items()}
         self._sender = sender
 
-    def at(self, where: Callable[[], Seen]) -> Callable[[bytes, int], None]:
+    def at(self, where: Callable[[], Seen]) -> Tap:
         """A tap of a place; ``where`` numbers its frames."""
 
-        def look(frame: bytes, now: int) -> None:  # noqa: ARG001 - a tap
-            if not self.text and is_from(self._sender, frame):
-                self._compare(frame, where())
+        def look(frame: Envelope, now: int) -> None:  # noqa: ARG001 - a tap
+            if not self.text and is_from(self._sender, frame.data):
+                self._compare(frame.data, where())
 
         return look
 

@@ -1,40 +1,32 @@
-"""Numbers of frames in a capture, by the very frames."""
+"""Numbers of frames in a capture, by the numbers that they have in the fabric."""
 
 from collections import OrderedDict
 from typing import Final
 
-MOST_OCTETS: Final = 1 << 25
-"""Octets of frames that are remembered, the last ones: more than what is under way mostly has."""
+from rdmawire.fabric.frame import Envelope
+
+MAX_FRAMES: Final = 1 << 19
+"""Frames that are remembered, the last ones: more than what is under way mostly has."""
 
 
 class Numbers:
     """Which number a frame has in the capture, wherever else it comes by later.
 
-    A frame is known by its identity, not by its octets: one that is sent again looks the same.
-    What becomes of it on its way has its number. ``needed`` says that somebody is going to ask.
+    A frame is known by the id of its envelope, which switches and faults keep. ``needed`` says that
+    somebody is going to ask.
     """
 
     def __init__(self) -> None:
         self.needed = False
-        self._known: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
-        self._octets = 0
+        self._known: OrderedDict[int, int] = OrderedDict()
 
-    def add(self, frame: bytes, number: int) -> None:
+    def add(self, frame: Envelope, number: int) -> None:
         """A frame has this number, and no other any more."""
-        if self._known.pop(id(frame), None) is None:
-            self._octets += len(frame)
-        self._known[id(frame)] = frame, number
-        while self._octets > MOST_OCTETS:
-            _, (oldest, _) = self._known.popitem(last=False)
-            self._octets -= len(oldest)
+        self._known[frame.id] = number
+        self._known.move_to_end(frame.id)
+        if len(self._known) > MAX_FRAMES:
+            self._known.popitem(last=False)
 
-    def of(self, frame: bytes) -> int | None:
-        """The number of a frame; ``None`` where the capture does not have it."""
-        known = self._known.get(id(frame))
-        return None if known is None else known[1]
-
-    def becomes(self, frame: bytes, became: bytes) -> None:
-        """A frame that was changed on its way still has its number."""
-        number = self.of(frame)
-        if number is not None and became is not frame:
-            self.add(became, number)
+    def of(self, id_: int) -> int | None:
+        """The number of the frame with an id; ``None`` where the capture does not have it."""
+        return self._known.get(id_)

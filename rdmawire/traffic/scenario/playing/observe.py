@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.station import Tap
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
@@ -34,15 +35,15 @@ class HostWatch:
         self._where = where
         self._last = last
 
-    def __call__(self, frame: bytes, now: int) -> None:
+    def __call__(self, frame: Envelope, now: int) -> None:
         """The host sends a frame."""
-        counted = self._total(frame, now)
+        counted = self._total.count(frame.data, now)
         self.sent["frames"] += 1
-        self.sent["frame_octets"] += len(frame)
+        self.sent["frame_octets"] += len(frame.data)
         self.sent["messages"] += counted.messages
         self.sent["octets"] += counted.octets
         if counted.sign:
-            self._note(counted.sign, frame)
+            self._note(counted.sign, frame.data)
 
     def _note(self, sign: str, frame: bytes) -> None:
         self.sent[sign] += 1
@@ -110,12 +111,12 @@ class PacketWatch:
         self._sender = sender
         self._where = where
 
-    def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+    def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
         """A frame passes."""
-        if not is_from(self._sender, frame):
+        if not is_from(self._sender, frame.data):
             return
         seen = self._where()
-        if self._fits(frame, seen.number):
+        if self._fits(frame.data, seen.number):
             self._sightings.note(seen)
 
 
@@ -129,8 +130,6 @@ class Observer:
         self._network = stage.network
         self.recording = Recording(stage, keep, points, arrived=arrived)
         self._counts: dict[Place, FrameCount] = {}
-        for switch in self._network.switches.values():
-            switch.on_counted.append(self.numbers.becomes)
         self.last = LastWords()
         self.total = FrameCounter()
         self.hosts = {
@@ -147,18 +146,18 @@ class Observer:
         """Knows the frames of the capture."""
         return self.recording.numbers
 
-    def known(self, frame: bytes) -> Seen | None:
-        """A frame as the capture has it, if it does."""
-        number = self.numbers.of(frame)
+    def known(self, id_: int) -> Seen | None:
+        """The frame with an id as the capture has it, if it does."""
+        number = self.numbers.of(id_)
         return None if number is None else Seen(number)
 
-    def where(self, name: str, *, arrived: bool = False) -> Callable[[bytes], Seen]:
+    def where(self, name: str, *, arrived: bool = False) -> Callable[[Envelope], Seen]:
         """What tells of a frame at a place: as the capture has it, or else of that place."""
         there = self._where(name, arrived=arrived)
         if Place(name, arrived) in self.recording.places:
             return lambda _: there()
         self.numbers.needed = True
-        return lambda frame: self.known(frame) or there()
+        return lambda frame: self.known(frame.id) or there()
 
     def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:
         """What tells the number of the frame that passes a place now."""

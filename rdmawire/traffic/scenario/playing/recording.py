@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.refusal import FabricError
 from rdmawire.fabric.station import Tap
 from rdmawire.fabric.tap import CaptureTap
@@ -35,7 +36,7 @@ class FrameCount:
     def __init__(self) -> None:
         self.frames = 0
 
-    def __call__(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+    def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
         """A frame passes."""
         self.frames += 1
 
@@ -93,7 +94,7 @@ class Recording(FrameCount):
         """What numbers the frames of a place, and has them written."""
         link = self._link_of(name)
 
-        def take(frame: bytes, now: int) -> None:
+        def take(frame: Envelope, now: int) -> None:
             self.frames += 1
             if self.numbers.needed:
                 self.numbers.add(frame, self.frames)
@@ -116,6 +117,8 @@ class Recording(FrameCount):
         for name, link in self._network.links.items():
             link.on_carried.append(partial(self._carried, keep, name))
 
-    def _carried(self, keep: CaptureTap, link: str, frame: bytes, words: tuple[str, ...]) -> None:
+    def _carried(
+        self, keep: CaptureTap, link: str, frame: Envelope, words: tuple[str, ...]
+    ) -> None:
         if link == self._link:
             keep.carried(frame, words)

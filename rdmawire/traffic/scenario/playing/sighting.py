@@ -10,11 +10,11 @@ class Seen(NamedTuple):
     point: str = ""
 
 
-Sight = Seen | bytes | None
-"""A frame that was seen, or one of which it is not known yet what its number will be."""
+Sight = Seen | int | None
+"""A frame that was seen, or the id of one whose number in the capture is not known yet."""
 
 
-S = TypeVar("S", bound=Seen | bytes)
+S = TypeVar("S", bound=Seen | int)
 
 
 def pointed(seen: Seen | None) -> tuple[int | None, str]:

@@ -19,7 +19,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.place import places_of
 from rdmawire.traffic.scenario.playing.failure import Failure
-from rdmawire.traffic.scenario.playing.faults import Becomes, LinkFaults, Sender, rule_of
+from rdmawire.traffic.scenario.playing.faults import LinkFaults, Sender, rule_of
 from rdmawire.traffic.scenario.playing.holding import Held
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.machine import Machine
@@ -84,12 +84,12 @@ class Stage:
             self.network.join(*link.ends, laid)
         self.network.find_ways()
 
-    def befall(self, becomes: Becomes) -> None:
-        """Let the faults of all links happen; it is told what they make of frames."""
+    def befall(self) -> None:
+        """Let the faults of all links happen."""
         for link in self.scenario.links:
             rules = [rule_of(plan, self._sender(plan)) for plan in link.faults]
             random = self.network.random(f"faults of {link.name}")
-            self.faults[link.name] = faults = LinkFaults(rules, random, becomes)
+            self.faults[link.name] = faults = LinkFaults(rules, random)
             if rules:
                 self.network.links[link.name].faults = faults
 

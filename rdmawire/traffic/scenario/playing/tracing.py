@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault
+from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.world import Unsettled
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, Span
 from rdmawire.traffic.scenario.playing.near import FEWEST_FIELDS, NearMiss
@@ -38,10 +39,10 @@ class Probe:
         self._arrived: int | None = None
         self._value = self._look()
 
-    def before(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+    def before(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
         """A frame is about to be taken in by the host: what changed up to now, others did."""
         self.rest()
-        self._arrived = self._numbers.of(frame)
+        self._arrived = self._numbers.of(frame.id)
 
     def after(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
         """The host has taken it in."""
@@ -97,7 +98,7 @@ class Tracer:
         """Play it once more."""
         stage = Stage(self._scenario)
         observer = Observer(stage, None, self._points, arrived=self._arrived)
-        stage.befall(observer.numbers.becomes)
+        stage.befall()
         probes = {span: _probe(stage, observer, span) for span in spans}
         misses = {id(plan): _near_miss(observer, plan) for plan in plans}
         Player(stage, observer).start()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from rdmawire.fabric.frame import Envelope
 from rdmawire.traffic.scenario.counters import BEFALLEN, COUNTERS, DROPPED, HARDWARE, SENT, Of
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
@@ -27,13 +28,14 @@ _SWITCHED: Final = (
     "stranded",
     *(name for name in COUNTERS[Of.PORT] if name.startswith(("drops", "marks", "stops"))),
 )
+_NO_FRAME: Final = Envelope(b"")
 _PAUSES: Final = tuple(name for name in COUNTERS[Of.PORT] if name.startswith("pauses"))
 
 
 class Watch(Protocol):
     """Something that frames change."""
 
-    def look(self, where: "Where", frame: bytes) -> None:
+    def look(self, where: "Where", frame: Envelope) -> None:
         """See whether it has changed, which is this frame's doing, or none's."""
 
 
@@ -41,11 +43,11 @@ class Amount:
     """Something that is counted; ``read`` says how much there is by now."""
 
     def __init__(self, read: Callable[[], int], most: int | None) -> None:
-        self._sightings = Sightings[Seen | bytes](most)
+        self._sightings = Sightings[Seen | int](most)
         self._read = read
         self._arrived: Sight = None
 
-    def look(self, where: "Where", frame: bytes) -> None:
+    def look(self, where: "Where", frame: Envelope) -> None:
         more = self._read() - self._sightings.count
         if more:
             self._sightings.note(where(frame), more)
@@ -56,7 +58,7 @@ class Amount:
         self._arrived = seen
 
     def _end(self) -> None:
-        self.look(lambda _: self._arrived, b"")
+        self.look(lambda _: self._arrived, _NO_FRAME)
 
     @property
     def shown(self) -> Sight:
@@ -69,9 +71,9 @@ class Flow:
     """Frames that pass a place."""
 
     def __init__(self, most: int | None) -> None:
-        self._sightings = Sightings[Seen | bytes](most)
+        self._sightings = Sightings[Seen | int](most)
 
-    def look(self, where: "Where", frame: bytes) -> None:
+    def look(self, where: "Where", frame: Envelope) -> None:
         self._sightings.note(where(frame))
 
     @property
@@ -88,7 +90,7 @@ class Standing:
         self._state: QPState = lane.qp.state
         self._seen: Sight = None
 
-    def look(self, where: "Where", frame: bytes) -> None:
+    def look(self, where: "Where", frame: Envelope) -> None:
         state = self._lane.qp.state
         if state is not self._state:
             self._state, self._seen = state, where(frame)
@@ -96,15 +98,15 @@ class Standing:
     @property
     def shown(self) -> Sight:
         """The frame with which the state was entered."""
-        self.look(_nothing, b"")
+        self.look(_nothing, _NO_FRAME)
         return self._seen
 
 
-Where = Callable[[bytes], Sight]
+Where = Callable[[Envelope], Sight]
 """Tells which frame of the capture, or of its place, one is."""
 
 
-def _look(watches: Iterable[Watch], where: Where, frame: bytes) -> None:
+def _look(watches: Iterable[Watch], where: Where, frame: Envelope) -> None:
     for watch in watches:
         watch.look(where, frame)
 
@@ -140,7 +142,7 @@ class Watching:
 
     def _seen(self, sight: Sight) -> Seen | None:
         """A frame as it is known in the end."""
-        return self._observer.known(sight) if isinstance(sight, bytes) else sight
+        return self._observer.known(sight) if isinstance(sight, int) else sight
 
     # What there is to watch.
 
@@ -186,10 +188,9 @@ class Watching:
             *self._states(name),
         ]
         if taken:
-            where = self._observer.where(name, arrived=True)
-            self._tap(name, taken, _nothing, arrivals=True)
-            port = self._stage.machines[name].port
-            port.on_taken.append(lambda frame, _: _look(taken, where, frame))
+            arrival = _Arrival(taken, self._observer.where(name, arrived=True))
+            self._network.tap(name, arrival.before, arrivals=True)
+            self._stage.machines[name].port.on_taken.append(arrival.after)
 
     def _watch_pauses(self, name: str) -> None:
         """Nothing but a frame that comes in stops a host or a port."""
@@ -198,7 +199,7 @@ class Watching:
             return
         where = self._observer.where(name, arrived=True)
 
-        def look(frame: bytes, _: int) -> None:
+        def look(frame: Envelope, _: int) -> None:
             seen = where(frame)
             for amount in paused:
                 amount.arrives(seen)
@@ -227,8 +228,8 @@ class Watching:
         ports = [port for port in self._network.ports if port.partition(":")[0] == name]
         watched = [amount for of in (name, *ports) for amount in self._counters(of, _SWITCHED)]
 
-        def look(frame: bytes, became: bytes) -> None:
-            _look(watched, lambda _: observer.known(frame) or became, frame)
+        def look(frame: Envelope) -> None:
+            _look(watched, lambda _: observer.known(frame.id) or frame.id, frame)
 
         if watched:
             observer.numbers.needed = True
@@ -241,5 +242,23 @@ class Watching:
         self._network.tap(name, tap, arrivals=arrivals)
 
 
-def _nothing(_: bytes) -> None:
+def _nothing(_: Envelope) -> None:
     """What changed up to now is no frame's doing."""
+
+
+class _Arrival:
+    """Watches what a host's frames change between arrival and the end of their processing."""
+
+    def __init__(self, watches: Sequence[Watch], where: Where) -> None:
+        self._watches = watches
+        self._where = where
+        self._frame = _NO_FRAME
+
+    def before(self, frame: Envelope, _: int) -> None:
+        """A frame is about to be taken in: what changed up to now is no frame's doing."""
+        _look(self._watches, _nothing, frame)
+        self._frame = frame
+
+    def after(self, _: bytes, __: int) -> None:
+        """The host has taken that frame in."""
+        _look(self._watches, self._where, self._frame)
