@@ -25,7 +25,7 @@ from rdmawire.cli.streams import complain
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
-    from rdmawire.analysis.filter import Filter
+    from rdmawire.filter import Filter
 
 
 _LARGE = 8 << 20
@@ -43,8 +43,8 @@ def field_lines(
     if not _is_large(path):
         return None
     try:
-        from rdmawire.analysis.columns.choice import EVERY_FRAME, Choice
-        from rdmawire.analysis.columns.text import FieldLines
+        from rdmawire.columns.choice import EVERY_FRAME, Choice
+        from rdmawire.columns.text import FieldLines
     except ImportError:
         return None
     choice = EVERY_FRAME if wanted is None else Choice(where=wanted)

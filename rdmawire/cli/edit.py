@@ -36,7 +36,7 @@ from rdmawire.units import parse_duration
 from rdmawire.wire.inet import TCP, VLAN
 
 if TYPE_CHECKING:
-    from rdmawire.analysis.filter import Filter
+    from rdmawire.filter import Filter
 
 
 class Asked(NamedTuple):
@@ -288,8 +288,8 @@ def peers_of(path: str, ports: Collection[int]) -> Mapping[QueuePair, QueuePair]
             " name a file"
         )
     try:
-        from rdmawire.analysis.statistics import Statistics
-        from rdmawire.analysis.statistics.concluding import report_of
+        from rdmawire.stats import Statistics
+        from rdmawire.stats.concluding import report_of
     except ImportError as error:
         raise click.ClickException(str(error)) from None
     statistics = Statistics()

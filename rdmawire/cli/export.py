@@ -15,10 +15,10 @@ from rdmawire.cli.streams import Octets, Screen, complain
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
-    from rdmawire.analysis.columns import Columns
-    from rdmawire.analysis.columns.request import Request
-    from rdmawire.analysis.columns.table_file import TableFile
-    from rdmawire.analysis.filter import Filter
+    from rdmawire.columns import Columns
+    from rdmawire.columns.request import Request
+    from rdmawire.columns.table_file import TableFile
+    from rdmawire.filter import Filter
 
 FORMS = ("csv", "parquet", "arrow")
 
@@ -103,18 +103,18 @@ class Export:
 
     def _request(self) -> "Request":
         try:
-            import rdmawire.analysis.columns.arrow  # noqa: F401 - to miss what it needs now
-            from rdmawire.analysis.columns import DEFAULT_FIELDS, Row
-            from rdmawire.analysis.columns.asked import Query
-            from rdmawire.analysis.columns.choice import Choice
-            from rdmawire.analysis.columns.request import Request
+            import rdmawire.columns.arrow  # noqa: F401 - to miss what it needs now
+            from rdmawire.columns import DEFAULT_FIELDS, Row
+            from rdmawire.columns.asked import Query
+            from rdmawire.columns.choice import Choice
+            from rdmawire.columns.request import Request
         except ImportError as error:
             raise click.UsageError(f"-T {self.form}: {error}") from None
         choice = Choice(self.window, self.where)
         return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
 
     def _fill(self, request: "Request", sink: Octets, paths: Collection[str]) -> _Filler:
-        from rdmawire.analysis.columns.table_file import table_file
+        from rdmawire.columns.table_file import table_file
 
         file = table_file(self.form, sink, request.nothing())
         filler = _Filler(request, file, self.count)

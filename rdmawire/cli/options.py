@@ -15,7 +15,7 @@ from rdmawire.analysis.window import Bound, BoundError
 from rdmawire.wire.inet import ROCE_PORT
 
 if TYPE_CHECKING:
-    from rdmawire.analysis.filter import Filter
+    from rdmawire.filter import Filter
 
 
 class WholeNumber(click.IntRange):
@@ -38,7 +38,7 @@ def display_filter(
     """A display filter; ``None`` if none is asked for."""
     if text is None:
         return None
-    from rdmawire.analysis.filter import Filter, FilterError
+    from rdmawire.filter import Filter, FilterError
 
     try:
         return Filter(text)

@@ -23,12 +23,12 @@ from rdmawire.errors import CaptureError
 from rdmawire.units import parse_duration
 
 if TYPE_CHECKING:
-    from rdmawire.analysis.filter import Filter
-    from rdmawire.analysis.statistics import Statistics
-    from rdmawire.analysis.statistics.report import Report, Throughput
+    from rdmawire.filter import Filter
+    from rdmawire.stats import Statistics
+    from rdmawire.stats.report import Report, Throughput
 if TYPE_CHECKING:
-    from rdmawire.analysis.filter import Filter
-    from rdmawire.analysis.statistics.report import Report
+    from rdmawire.filter import Filter
+    from rdmawire.stats.report import Report
 
 
 _LONG = 64 << 20
@@ -45,13 +45,13 @@ class Counted:
     @cached_property
     def report(self) -> "Report":
         """All that is said of them."""
-        from rdmawire.analysis.statistics.concluding import report_of
+        from rdmawire.stats.concluding import report_of
 
         return report_of(self.statistics, self.names)
 
     def throughput(self, most: int) -> "Throughput":
         """Throughput in at most so many stretches."""
-        from rdmawire.analysis.statistics.concluding import throughput_of
+        from rdmawire.stats.concluding import throughput_of
 
         return throughput_of(self.statistics, most)
 
@@ -77,8 +77,8 @@ class Counting:
 
     def group(self, files: Collection[str]) -> Counted | None:
         """Captures that are counted together; ``None`` if nothing is to be said of them."""
-        from rdmawire.analysis.statistics import Statistics
-        from rdmawire.analysis.statistics.bins import IntervalError
+        from rdmawire.stats import Statistics
+        from rdmawire.stats.bins import IntervalError
 
         statistics = Statistics(interval=self._interval, points=self._points)
         try:
@@ -199,9 +199,9 @@ def command(
 def _check_installed(*, drawing: bool) -> None:
     """Say what is missing before any work is done."""
     try:
-        import_module("rdmawire.analysis.statistics")
+        import_module("rdmawire.stats")
         if drawing:
-            import_module("rdmawire.analysis.statistics.plot")
+            import_module("rdmawire.stats.plot")
     except ImportError as error:
         raise click.ClickException(str(error)) from None
 
@@ -225,7 +225,7 @@ def _write_json(found: Iterator[Counted]) -> Counted | None:
 
 def _encoded(report: "Report") -> Iterator[str]:
     """A report as JSON, a line for each member of it, and for each element of its lists."""
-    from rdmawire.analysis.statistics.report import shallow
+    from rdmawire.stats.report import shallow
 
     encode = partial(json.dumps, default=shallow)
     before = "{"
@@ -243,7 +243,7 @@ def _encoded(report: "Report") -> Iterator[str]:
 
 def _write_tables(found: Iterator[Counted], *, top: int, fixed: bool) -> Counted | None:
     """Each capture's tables as soon as it is counted; the last capture."""
-    from rdmawire.analysis.statistics.table import heading, tables
+    from rdmawire.stats.table import heading, tables
 
     last = None
     for last in found:
@@ -256,7 +256,7 @@ def _write_tables(found: Iterator[Counted], *, top: int, fixed: bool) -> Counted
 
 
 def _draw(counted: Counted, picture: Path) -> None:
-    from rdmawire.analysis.statistics.plot import draw
+    from rdmawire.stats.plot import draw
 
     assert counted.statistics.points is not None
     draw(counted.report, counted.statistics.points, picture)

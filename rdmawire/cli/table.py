@@ -13,7 +13,7 @@ from rdmawire.screen import safe
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rdmawire.analysis.statistics.table import Table
+    from rdmawire.stats.table import Table
 if TYPE_CHECKING:
     from rdmawire.traffic.summary import Summary
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rdmawire.analysis.columns.asked import Query, notations
-from rdmawire.analysis.columns.kind import ADDRESSES, Form
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.fields import named_rows
-from rdmawire.analysis.filter import Filter
 from rdmawire.analysis.node import Dissection
 from rdmawire.analysis.objects import as_object
 from rdmawire.capture import open_capture
+from rdmawire.columns.asked import Query, notations
+from rdmawire.columns.kind import ADDRESSES, Form
+from rdmawire.filter import Filter
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import TCP, Ethernet, EtherType, IPProtocol, IPv4
 from rdmawire.wire.layout import joined

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from rdmawire.analysis.columns import iter_columns
 from rdmawire.capture import Record, create_capture, open_capture
 from rdmawire.capture.record_index import PcapFile, open_pcap
+from rdmawire.columns import iter_columns
 from rdmawire.errors import CaptureError
 from rdmawire.wire.ib import AETH
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4

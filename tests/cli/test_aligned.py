@@ -2,8 +2,8 @@
 
 import pytest
 
-from rdmawire.analysis.statistics.table import Head, Table
 from rdmawire.cli import table as aligned
+from rdmawire.stats.table import Head, Table
 
 HEADS = [Head("who", False), *(Head(name) for name in ("one", "two", "three"))]
 TABLE = Table("a table", HEADS, [["somebody", "1", "22", "333"]], 0, 1)

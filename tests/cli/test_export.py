@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from rdmawire.analysis.columns import read_columns
 from rdmawire.cli import dissect as at_once
+from rdmawire.columns import read_columns
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR, WRITE, broken, rdmawire, refused
 from tests.waiting import HANG, asleep, wait_until
 from tests.writing import unfinished
@@ -165,9 +165,9 @@ def test_fields_are_the_same_at_once_and_one_by_one(
     printed = []
     for large in (1 << 40, 0):
         monkeypatch.setattr(at_once, "_LARGE", large)
-        sys.modules.pop("rdmawire.analysis.columns.text", None)
+        sys.modules.pop("rdmawire.columns.text", None)
         command.main(words, standalone_mode=False)
-        assert ("rdmawire.analysis.columns.text" in sys.modules) is (large == 0)
+        assert ("rdmawire.columns.text" in sys.modules) is (large == 0)
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
     assert len(printed[0].splitlines()) > 10

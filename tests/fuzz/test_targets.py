@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.filter import Filter
 from rdmawire.capture.pcap import PcapParser
+from rdmawire.filter import Filter
 from rdmawire.traffic.edit.walk import Walk
 from rdmawire.traffic.scenario.form.record import Record
 from rdmawire.wire import ib, mad, mpa, roce

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.filter import Filter, FilterError
-from rdmawire.analysis.filter.catalogue import PROTOCOLS
 from rdmawire.analysis.node import Dissection
 from rdmawire.capture import create_capture, open_capture
 from rdmawire.capture.record import Record
-from tests.analysis.filter_samples import FILTERS
+from rdmawire.filter import Filter, FilterError
+from rdmawire.filter.names import PROTOCOLS
+from tests.filter.samples import FILTERS
 from tests.interop.blind_spots import BLIND_SPOTS
 from tests.interop.test_tshark import CAPTURES, FILES, is_readable
 from tests.interop.tshark import PREFERENCES

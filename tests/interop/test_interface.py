@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.filter import Filter
 from rdmawire.capture import Interface, create_capture, open_capture
+from rdmawire.filter import Filter
 from tests.interop.tshark import ours, shared_fields, theirs
 
 RPING = Path("captures/linux/rxe61_rping.pcap")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rdmawire.analysis.columns.bits import LEAD, bits, octets
+from rdmawire.columns.bits import LEAD, bits, octets
 from rdmawire.layers.construct import struct
 from rdmawire.layers.scapy.layer import layer
 from rdmawire.testing.strategies import headers

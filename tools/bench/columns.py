@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rdmawire.analysis.columns import iter_columns
+from rdmawire.columns import iter_columns
 from tools.bench.peak import Ran, ran
 from tools.bench.peer import RDMAWIRE
 from tools.bench.rate import Figure, Memory, best_rate

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from rdmawire.analysis.dissector import Dissector
 from rdmawire.analysis.fields import fields
-from rdmawire.analysis.filter import Filter, FilterError
 from rdmawire.analysis.output import Lines, Objects
 from rdmawire.analysis.selection import Selection
 from rdmawire.analysis.steps import LINK_STEPS
@@ -20,6 +19,7 @@ from rdmawire.capture.reader import _parser
 from rdmawire.capture.source import Octets
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.errors import CaptureError, WireError
+from rdmawire.filter import Filter, FilterError
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit.iwarp import StreamEditor
 from rdmawire.traffic.scenario.document import MAX_MISTAKES, Mistake, ScenarioError

@@ -1,0 +1,22 @@
+"""Whole captures as columns of NumPy and Arrow: :func:`read_columns`, :func:`iter_columns`."""
+
+try:
+    import numpy as _numpy  # noqa: F401 - only to say what is missing
+except ImportError as error:
+    raise ImportError("columns need NumPy: pip install 'rdmawire[columns]'") from error
+
+from rdmawire.columns.column import Column, Columns
+from rdmawire.columns.kind import ColumnKind, Form
+from rdmawire.columns.read import DEFAULT_FIELDS, iter_columns, read_columns
+from rdmawire.columns.request import Row
+
+__all__ = [
+    "DEFAULT_FIELDS",
+    "Column",
+    "ColumnKind",
+    "Columns",
+    "Form",
+    "Row",
+    "iter_columns",
+    "read_columns",
+]

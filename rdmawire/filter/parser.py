@@ -1,0 +1,325 @@
+"""From the text of a filter to its tree, by Wireshark's grammar.
+
+Weakest first: ``or``, ``xor``, ``and``, ``not``, comparisons, ``&``, sums, products, signs.
+Parentheses group tests, braces group arithmetic.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rdmawire.filter import typecheck as check
+from rdmawire.filter.ast import (
+    And,
+    Compare,
+    Field,
+    Not,
+    Or,
+    Quantifier,
+    Span,
+    Test,
+    Xor,
+)
+from rdmawire.filter.lexer import FilterError, Form, Token, shown, tokens
+from rdmawire.filter.literals import Literal, integer
+from rdmawire.filter.names import find, unknown
+from rdmawire.filter.typecheck import Operand
+
+DEEPEST = 100
+"""Parentheses, braces, signs and functions inside one another; also operators in arithmetic."""
+MOST_MEMBERS = 10_000
+"""Members of one set."""
+
+_COMPARES: dict[str, tuple[Compare, Quantifier]] = {
+    "==": (Compare.EQ, Quantifier.ANY),
+    "===": (Compare.EQ, Quantifier.ALL),
+    "!=": (Compare.NE, Quantifier.ALL),
+    "!==": (Compare.NE, Quantifier.ANY),
+    "<": (Compare.LT, Quantifier.ANY),
+    "<=": (Compare.LE, Quantifier.ANY),
+    ">": (Compare.GT, Quantifier.ANY),
+    ">=": (Compare.GE, Quantifier.ANY),
+}
+_WORDS = {
+    "eq": "==",
+    "any_eq": "==",
+    "ne": "!=",
+    "all_ne": "!=",
+    "all_eq": "===",
+    "any_ne": "!==",
+    "~=": "!==",
+    "gt": ">",
+    "ge": ">=",
+    "lt": "<",
+    "le": "<=",
+    "~": "matches",
+    "&&": "and",
+    "||": "or",
+    "^^": "xor",
+    "!": "not",
+    "bitwise_and": "&",
+}
+"""Other ways to write an operator."""
+_LOGIC: dict[str, tuple[int, Callable[[tuple[Test, ...]], Test]]] = {
+    "or": (0, Or),
+    "xor": (1, Xor),
+    "and": (2, And),
+}
+_ARITHMETIC = {"&": 0, "+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
+_OPERATORS = {*_COMPARES, *_WORDS, *_LOGIC, *_ARITHMETIC, "not", "in", "contains", "matches"}
+_SPOKEN = {word for word in _OPERATORS if word.isalpha()}
+_SPAN = re.compile(r"(-?\w+)\s*(?:(?P<how>[:-])\s*(-?\w+)?)?|:\s*(?P<head>\w+)")
+
+
+def parse(text: str) -> Test:
+    """The tree of a filter; :class:`FilterError` says what is wrong with it, and where."""
+    return _Parser(text).whole()
+
+
+class _Parser:
+    """Reads the words of one filter from the left to the right."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = tokens(text)
+        self._at = 0
+        self._depth = 0
+        self._operators = 0
+
+    def whole(self) -> Test:
+        if len(self._tokens) == 1:
+            raise FilterError("the filter is empty", 0)
+        test = self._tests(0)
+        if self._next.form is not Form.END:
+            raise self._unexpected("'and', 'or' or the end")
+        return test
+
+    # Words.
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._at]
+
+    @property
+    def _operator(self) -> str:
+        """The operator that comes next, in its plainest form; nothing if none does."""
+        token = self._next
+        if token.form not in (Form.MARK, Form.WORD):
+            return ""
+        plain = _WORDS.get(token.text, token.text)
+        return plain if plain in _OPERATORS else ""
+
+    def _take(self) -> Token:
+        token = self._next
+        self._at += 1
+        return token
+
+    def _accept(self, mark: str) -> bool:
+        found = self._next.form is Form.MARK and self._next.text == mark
+        self._at += found
+        return found
+
+    def _expect(self, mark: str) -> None:
+        if not self._accept(mark):
+            raise self._unexpected(repr(mark))
+
+    def _unexpected(self, wanted: str) -> FilterError:
+        small = self._next.text.lower()
+        hint = f"; write '{small}'" if small != self._next.text and small in _SPOKEN else ""
+        said = f"{wanted} is expected here, not {self._next}{hint}"
+        return FilterError(said, self._next.offset)
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        if self._depth == DEEPEST:
+            raise FilterError(f"more than {DEEPEST} levels inside one another", self._next.offset)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def _one_more(self) -> None:
+        if self._operators == DEEPEST:
+            said = f"more than {DEEPEST} slices and operators of arithmetic"
+            raise FilterError(said, self._next.offset)
+        self._operators += 1
+
+    # Tests.
+
+    def _tests(self, weakest: int) -> Test:
+        test = self._negation()
+        while (word := self._operator) in _LOGIC and _LOGIC[word][0] >= weakest:
+            level, kind = _LOGIC[word]
+            tests = [test]
+            while self._operator == word:
+                self._take()
+                tests.append(self._tests(level + 1))
+            test = kind(tuple(tests))
+        return test
+
+    def _negation(self) -> Test:
+        if self._operator != "not":
+            return self._test()
+        self._take()
+        with self._deeper():
+            return Not(self._negation())
+
+    def _test(self) -> Test:
+        if self._accept("("):
+            with self._deeper():
+                test = self._tests(0)
+            self._expect(")")
+            return test
+        quantifier = self._quantifier()
+        left = self._operand(0)
+        if self._operator in _COMPARES:
+            return self._comparisons(left, quantifier)
+        if self._operator in ("in", "not"):
+            return self._membership(left, quantifier)
+        if self._operator in ("contains", "matches"):
+            make = check.contains if self._operator == "contains" else check.matches
+            self._take()
+            return make(left, self._operand(0), quantifier or Quantifier.ANY)
+        if quantifier:
+            raise self._unexpected("a comparison")
+        return check.presence(left)
+
+    def _quantifier(self) -> Quantifier | None:
+        if self._next.form is Form.WORD and self._next.text in ("any", "all"):
+            return Quantifier(self._take().text)
+        return None
+
+    def _comparisons(self, left: Operand, quantifier: Quantifier | None) -> Test:
+        """One comparison, or a chain in which each value is compared with the next."""
+        tests: list[Test] = []
+        while self._operator in _COMPARES:
+            compare, usual = _COMPARES[self._operator]
+            self._take()
+            right = self._operand(0)
+            tests.append(check.comparison(compare, left, right, quantifier or usual))
+            left = right
+        return tests[0] if len(tests) == 1 else And(tuple(tests))
+
+    def _membership(self, left: Operand, quantifier: Quantifier | None) -> Test:
+        negated = self._operator == "not"
+        self._at += negated
+        if self._operator != "in":
+            raise self._unexpected("'in'")
+        self._take()
+        self._expect("{")
+        members = [self._member()]
+        while self._accept(","):
+            if len(members) == MOST_MEMBERS:
+                raise FilterError(f"more than {MOST_MEMBERS} members", self._next.offset)
+            members.append(self._member())
+        self._expect("}")
+        test = check.membership(left, members, quantifier or Quantifier.ANY)
+        return Not(test) if negated else test
+
+    def _member(self) -> tuple[Operand, Operand | None]:
+        low = self._signed()
+        return low, self._signed() if self._accept("..") else None
+
+    # Values.
+
+    def _operand(self, weakest: int) -> Operand:
+        left = self._signed()
+        while (operator := self._operator) in _ARITHMETIC and _ARITHMETIC[operator] >= weakest:
+            self._take()
+            self._one_more()
+            right = self._operand(_ARITHMETIC[operator] + 1)
+            left = check.arithmetic(operator, left, right)
+        return left
+
+    def _signed(self) -> Operand:
+        offset = self._next.offset
+        for sign in "-+":
+            if self._accept(sign):
+                with self._deeper():
+                    return check.negative(self._signed(), sign, offset)
+        return self._sliced(self._primary())
+
+    def _sliced(self, of: Operand) -> Operand:
+        while self._next.form is Form.RANGES:
+            self._one_more()
+            of = check.sliced(of, self._spans())
+        return of
+
+    def _primary(self) -> Operand:
+        if self._accept("{"):
+            with self._deeper():
+                value = self._operand(0)
+            self._expect("}")
+            return value
+        token = self._next
+        if token.form in (Form.MARK, Form.END, Form.RANGES) or self._operator:
+            raise self._unexpected("a field or a value")
+        self._take()
+        if token.form is Form.WORD and self._accept("("):
+            return self._call(token)
+        return self._named(token)
+
+    def _named(self, token: Token) -> Operand:
+        name = find(token.text) if token.form is Form.WORD else None
+        if name is None:
+            if self._next.form is Form.RANGES and token.form is Form.WORD:
+                raise FilterError(unknown(token.text), token.offset)
+            return Operand(Literal(token), token.offset)
+        layers = self._layers() if self._accept("#") else ()
+        return Operand(Field(name.name, name.kind, layers), token.offset)
+
+    def _call(self, name: Token) -> Operand:
+        arguments: list[Operand] = []
+        with self._deeper():
+            while not self._accept(")"):
+                if arguments:
+                    self._expect(",")
+                arguments.append(self._operand(0))
+        return check.call(name.text, name.offset, arguments)
+
+    def _layers(self) -> tuple[Span, ...]:
+        if self._next.form is Form.RANGES:
+            return self._spans()
+        if self._next.form is not Form.WORD or not self._next.text.isdecimal():
+            raise self._unexpected("a layer's number, or '['")
+        return (_span(self._next.text, self._take()),)
+
+    def _spans(self) -> tuple[Span, ...]:
+        token = self._take()
+        parts = token.text[1:-1].split(",")
+        if len(parts) > DEEPEST:
+            raise FilterError(f"more than {DEEPEST} ranges", token.offset)
+        return tuple(_span(part.strip(), token) for part in parts)
+
+
+def _span(text: str, token: Token) -> Span:
+    """``i:length``, ``i-last``, ``i``, ``:length`` or ``i:``."""
+    found = _SPAN.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError(text)
+        span = Span(0, _place(found["head"])) if found["head"] else _bounded(found)
+    except ValueError:
+        ways = "[i:length], [i-last], [i], [:length] and [i:]"
+        raise FilterError(f"'{shown(text)}' is no range; there are {ways}", token.offset) from None
+    if span.length is not None and span.length <= 0:
+        raise FilterError(f"range '{shown(text)}' is empty", token.offset)
+    return span
+
+
+def _bounded(found: "re.Match[str]") -> Span:
+    start = _place(found[1])
+    if found["how"] is None:
+        return Span(start, 1)
+    if found["how"] == ":":
+        return Span(start, None if found[3] is None else _place(found[3]))
+    last = _place(found[3] or "")
+    if (start < 0) != (last < 0):
+        raise ValueError(found[0])
+    return Span(start, last - start + 1)
+
+
+def _place(text: str) -> int:
+    """An octet's place, which may be negative; 24 bits of it, which no frame exceeds."""
+    number = integer(text.removeprefix("-"))
+    if number >> 24:
+        raise ValueError(text)
+    return -number if text.startswith("-") else number

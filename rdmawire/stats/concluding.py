@@ -1,0 +1,216 @@
+"""From counts to a report."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rdmawire.stats import report
+from rdmawire.stats.facts import Way
+from rdmawire.stats.flow import REST, VALUE_BITS, Flows
+from rdmawire.stats.iwarp import Stream
+from rdmawire.stats.packets import EE_CONTEXT
+from rdmawire.stats.requests import largest, path_mtu
+from rdmawire.stats.statistics import Statistics
+from rdmawire.wire import opcode, rdmap
+from rdmawire.wire.ib import RNR_TIMER_NS, Ack, Nak
+
+STRETCHES = 120
+"""Stretches of throughput at most; unless the capture is very short, at least half as many."""
+OTHER = "other"
+"""The name of what is not told apart."""
+
+
+def report_of(statistics: Statistics, files: Iterable[str]) -> report.Report:
+    """The report on all that has been counted."""
+    transport, iwarp = _transport(statistics), _iwarp(statistics)
+    flows = list(_flows(statistics))
+    streams = [_stream(way, stream) for way, stream in statistics.streams.streams.items()]
+    frames, octets = statistics.frames, statistics.octets
+    return report.Report(
+        files=list(files),
+        frames=frames,
+        octets=octets,
+        first_ns=statistics.first_ns,
+        last_ns=statistics.last_ns,
+        transport=transport,
+        iwarp=iwarp,
+        other=report.Total(
+            frames - transport.frames - iwarp.frames, octets - transport.octets - iwarp.octets, 0
+        ),
+        opcodes=list(_opcodes(statistics)),
+        rdmap_opcodes=list(_rdmap_opcodes(statistics)),
+        endpoints=_endpoints(flows, streams),
+        flows=flows,
+        streams=streams,
+        throughput=throughput_of(statistics, STRETCHES),
+    )
+
+
+def throughput_of(statistics: Statistics, most: int) -> report.Throughput:
+    """Throughput in at most so many stretches."""
+    found = statistics.bins.throughput(most)
+    sums = {name: each.tolist() for name, each in found.sums.items()}
+    return report.Throughput(found.start_ns, found.width, **sums)
+
+
+def _transport(statistics: Statistics) -> report.Total:
+    counts = statistics.opcodes
+    return report.Total(*(int(counts[name].sum()) for name in ("frames", "octets", "payload")))
+
+
+def _iwarp(statistics: Statistics) -> report.Total:
+    streams = statistics.streams
+    payload = sum(stream.payload for stream in streams.streams.values())
+    return report.Total(streams.frames, streams.octets, payload)
+
+
+def _opcodes(statistics: Statistics) -> Iterator[report.OpcodeCount]:
+    """The most frequent first."""
+    counts = statistics.opcodes
+    frames = counts["frames"].tolist()
+    for code in sorted(range(256), key=lambda code: -frames[code]):
+        if frames[code]:
+            octets, payload = int(counts["octets"][code]), int(counts["payload"][code])
+            name = opcode.opcode_word(code)
+            yield report.OpcodeCount(frames[code], octets, payload, code, name)
+
+
+def _rdmap_opcodes(statistics: Statistics) -> Iterator[report.RDMAPCount]:
+    total: dict[int, int] = defaultdict(int)
+    for stream in statistics.streams.streams.values():
+        for code, count in stream.opcodes.items():
+            total[code] += count
+    for code in sorted(total, key=lambda code: -total[code]):
+        yield report.RDMAPCount(total[code], code, _rdmap_word(code))
+
+
+def _rdmap_word(code: int) -> str:
+    return rdmap.opcode_word(code) if code >= 0 else "NONE"
+
+
+def _flows(statistics: Statistics) -> Iterator[report.Flow]:
+    back = statistics.pairing.pairs(statistics.flows)
+    syndromes: dict[int, dict[int, int]] = defaultdict(dict)
+    for (flow, syndrome), count in statistics.flows.syndromes.items():
+        syndromes[flow][syndrome] = count
+    numbers = [*range(len(statistics.flows.keys))]
+    numbers += [REST] if statistics.flows.counts["frames"][REST] else []
+    for number in numbers:
+        yield _flow(statistics, number, back.get(number, -1), syndromes[number])
+
+
+def _flow(statistics: Statistics, number: int, back: int, syndromes: dict[int, int]) -> report.Flow:
+    flows = statistics.flows
+    counts = {name: int(each[number]) for name, each in flows.counts.items()}
+    mtu = path_mtu(flows, number, back)
+    ends = _ends(statistics, number, back)
+    return report.Flow(
+        frames=counts["frames"],
+        octets=counts["octets"],
+        payload=counts["payload"],
+        source=ends.source,
+        destination=ends.destination,
+        qp=ends.qp,
+        ee_context=ends.ee_context,
+        source_qp=ends.source_qp,
+        back=back if back >= 0 else None,
+        services=_services(int(flows.services[number])),
+        path_mtu=mtu or None,
+        first_ns=int(flows.first_ns[number]),
+        last_ns=int(flows.last_ns[number]),
+        requests=_requests(statistics, number, mtu, back),
+        responses=_responses(flows, number, syndromes),
+        cnps=counts["cnps"],
+        ecn_ce=counts["marked"],
+    )
+
+
+class _Ends(NamedTuple):
+    """Both addresses, the QP or EE context that a flow is for, the QP that it comes from."""
+
+    source: str
+    destination: str
+    qp: int | None
+    ee_context: int | None
+    source_qp: int | None
+
+
+def _ends(statistics: Statistics, number: int, back: int) -> _Ends:
+    if number == REST:
+        return _Ends(OTHER, OTHER, None, None, None)
+    key = statistics.flows.keys[number]
+    pair = statistics.addresses.pairs[key.pair]
+    is_context = key.destination >= EE_CONTEXT
+    where = key.destination % EE_CONTEXT
+    turned = statistics.flows.keys[back].destination % EE_CONTEXT if back >= 0 else None
+    if is_context:
+        return _Ends(*pair, None, where, key.source or None)
+    return _Ends(*pair, where, None, key.source or turned)
+
+
+def _services(mask: int) -> list[str]:
+    return [service.name for service in opcode.Service if mask >> service & 1]
+
+
+def _psn(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def _requests(statistics: Statistics, number: int, mtu: int, back: int) -> report.Requests:
+    flows = statistics.flows
+    counts = statistics.requests.counts(number, mtu, largest(flows, number, back))
+    frames = int(flows.counts["requests"][number] + flows.counts["datagrams"][number])
+    first, last = (int(flows.psns[f"{end}_request"][number]) for end in ("first", "last"))
+    return report.Requests(frames, _psn(first), _psn(last), **counts)
+
+
+def _responses(flows: Flows, number: int, syndromes: dict[int, int]) -> report.Responses:
+    first, last = (int(flows.psns[f"{end}_response"][number]) for end in ("first", "last"))
+    naks: dict[str, int] = {}
+    waits = []
+    for syndrome, count in sorted(syndromes.items()):
+        kind, value = divmod(syndrome, 1 << VALUE_BITS)
+        if kind == Ack.RNR_NAK:
+            waits.append(report.RNR(value, RNR_TIMER_NS[value], count))
+        else:
+            naks[_nak_word(kind, value)] = count
+    frames, acks = int(flows.counts["responses"][number]), int(flows.counts["acks"][number])
+    return report.Responses(frames, _psn(first), _psn(last), acks, naks, waits)
+
+
+def _nak_word(kind: int, code: int) -> str:
+    if kind == Ack.NAK and code in list(Nak):
+        return Nak(code).name
+    return f"RESERVED syndrome 0x{kind << VALUE_BITS | code:02x}"
+
+
+def _stream(way: Way, stream: Stream) -> report.Stream:
+    opcodes = {_rdmap_word(code): count for code, count in stream.opcodes.most_common()}
+    return report.Stream(
+        **way._asdict(),
+        frames=stream.frames,
+        octets=stream.octets,
+        fpdus=stream.fpdus,
+        fpdu_octets=stream.fpdu_octets,
+        payload=stream.payload,
+        opcodes=opcodes,
+        crc=dict(stream.crc),
+        terminates=dict(stream.terminates),
+        first_ns=stream.first_ns,
+        last_ns=stream.last_ns,
+    )
+
+
+def _endpoints(flows: list[report.Flow], streams: list[report.Stream]) -> list[report.Endpoint]:
+    sent: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    received: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    both: list[report.Flow | report.Stream] = [*flows, *streams]
+    for each in both:
+        for counts in (sent[each.source], received[each.destination]):
+            for at, value in enumerate((each.frames, each.octets, each.payload)):
+                counts[at] += value
+    names = sorted({*sent, *received}, key=lambda name: (-sent[name][1] - received[name][1], name))
+    return [
+        report.Endpoint(name, report.Total(*sent[name]), report.Total(*received[name]))
+        for name in names
+    ]

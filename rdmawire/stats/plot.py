@@ -1,0 +1,213 @@
+"""A report as a picture: throughput, PSNs over time, opcodes."""
+
+import warnings
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import cycle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.capture.record import SECOND
+from rdmawire.capture.sink import open_sink
+from rdmawire.capture.source import write_refusal
+from rdmawire.stats.circle import Numbers
+from rdmawire.stats.line import REACH
+from rdmawire.stats.points import Points
+from rdmawire.stats.report import Flow, Report, Throughput
+from rdmawire.units import RATE_UNITS, Units, format_duration, unit_of
+from rdmawire.wire.psn import MODULUS
+
+try:
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+except ImportError as error:
+    raise ImportError("pictures need Matplotlib: pip install 'rdmawire[plot]'") from error
+
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#882255")
+"""Colours that colour-blind people tell apart: Okabe and Ito's, and a wine red."""
+_MARKERS = ("o", "^", "s")
+_COLOURED = 20
+"""Flows that have a colour, those with the most requests."""
+_GREY = "#9A9A9A"
+_DRAWN = 40_000
+"""Points that are drawn at most."""
+_OPCODES = 14
+"""Opcodes that have a bar of their own."""
+_TIMES: Units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_STYLE: dict[Any, Any] = {
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 10,
+    "grid.color": "#E3E3E3",
+    "svg.hashsalt": "rdmawire",
+}
+
+
+def draw(report: Report, points: Points, path: Path) -> None:
+    """Draw into a file whose name ends in ``.svg`` or ``.png``.
+
+    It is written beside and then renamed; :class:`~rdmawire.errors.CaptureError` says why it
+    cannot be.
+    """
+    with mpl.rc_context(_STYLE):
+        picture = _encoded(_figure(report, points), path.suffix.lower().lstrip("."))
+    sink, name = open_sink(path)
+    try:
+        sink.write(picture)
+        sink.commit()
+    except BaseException as error:
+        sink.discard()
+        if isinstance(error, OSError):
+            raise write_refusal(error, name) from error
+        raise
+
+
+def _encoded(figure: Figure, form: str) -> bytes:
+    file = BytesIO()
+    metadata = {"Date": None} if form == "svg" else {}
+    with warnings.catch_warnings():
+        # Names of files may have letters that the font lacks: boxes in the picture say so.
+        warnings.filterwarnings("ignore", "Glyph")
+        figure.savefig(file, format=form, dpi=130, metadata=metadata)
+    return file.getvalue()
+
+
+def _figure(report: Report, points: Points) -> Figure:
+    figure = Figure(figsize=(11, 10.5), layout="constrained")
+    rates, psns, opcodes = figure.subplots(3, 1, height_ratios=[3, 4, 3])
+    # A dollar sign would begin a formula.
+    title = ", ".join(report.files).replace("$", r"\$")
+    figure.suptitle(title if len(title) < 100 else f"{title[:99]}…", fontweight="bold")
+    scale, unit = unit_of(report.seconds, _TIMES)
+    _throughput(rates, report.throughput, scale)
+    _psns(psns, report, points, scale)
+    for axes in (rates, psns):
+        axes.set_xlabel(f"time since the first frame ({unit})")
+        axes.set_xlim(0, max(report.seconds, 1e-9) / scale)
+    _opcodes(opcodes, report)
+    return figure
+
+
+def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
+    seconds = found.interval_ns / SECOND
+    edges = np.arange(len(found.octets) + 1) * seconds / scale
+    lines = (
+        ("RDMA, on the wire", found.octets, _COLOURS[0], "-"),
+        ("RDMA, payload", found.payload, _COLOURS[1], "-"),
+        ("other, on the wire", found.other_octets, _GREY, "--"),
+    )
+    most = max((max(octets, default=0) for _, octets, _, _ in lines), default=0) * 8 / seconds
+    size, unit = unit_of(most, RATE_UNITS)
+    for label, octets, colour, style in lines:
+        if any(octets):
+            heights = np.array(octets) * 8 / seconds / size
+            axes.stairs(heights, edges, color=colour, label=label, linewidth=1.8, linestyle=style)
+    axes.set_ylabel(f"throughput ({unit})")
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"Throughput, in stretches of {format_duration(found.interval_ns)}", loc="left")
+    _legend(axes)
+
+
+def _psns(axes: Axes, report: Report, points: Points, scale: float) -> None:
+    axes.set_title("PSNs of requests, from each queue pair's first", loc="left")
+    axes.set_ylabel("PSN, from the first one")
+    if not len(points.times):
+        _say(axes, "no requests of RoCE or InfiniBand")
+        return
+    chosen = slice(None, None, -(-len(points.times) // _DRAWN))
+    flows = points.flows[chosen]
+    times = (points.times[chosen] - report.first_ns) / SECOND / scale
+    heights = _heights(report, points.psns[chosen], flows)
+    for own, look in _looks(report, flows):
+        _scatter(axes, times[own], heights[own], look)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(axes)
+
+
+class _Look(NamedTuple):
+    colour: str
+    marker: str
+    label: str
+
+
+def _looks(report: Report, flows: Numbers) -> Iterator[tuple[NDArray[np.bool_], _Look]]:
+    """Which points look how: grey ones first, then flow by flow."""
+    ranked = _ranked(report, flows)
+    rest = ~np.isin(flows, ranked)
+    if rest.any():
+        yield rest, _Look(_GREY, ".", "other")
+    for number, colour, marker in zip(ranked, cycle(_COLOURS), cycle(_MARKERS), strict=False):
+        yield flows == number, _Look(colour, marker, _name(report.flows[number]))
+
+
+def _scatter(axes: Axes, times: NDArray[Any], heights: Numbers, look: _Look) -> None:
+    axes.plot(
+        times, heights, color=look.colour, marker=look.marker, label=look.label,
+        linestyle="none", markersize=3.5, markeredgewidth=0, rasterized=len(times) > 2000,
+    )  # fmt: skip
+
+
+def _heights(report: Report, psns: Numbers, flows: Numbers) -> Numbers:
+    """How far each PSN is from its flow's first."""
+    first = np.zeros(int(flows.max()) + 1, np.int64)
+    for number in np.unique(flows):
+        if number < len(report.flows):
+            first[number] = report.flows[number].requests.first_psn or 0
+    ahead = (psns - first[flows]) % MODULUS
+    # What is shortly before the first is a repetition of what the capture does not hold.
+    return np.where(ahead > MODULUS - REACH, ahead - MODULUS, ahead)
+
+
+def _ranked(report: Report, flows: Numbers) -> list[int]:
+    """The flows with the most requests."""
+    numbers = [n for n in np.unique(flows).tolist() if n < len(report.flows)]
+    return sorted(numbers, key=lambda n: -report.flows[n].requests.frames)[:_COLOURED]
+
+
+def _name(flow: Flow) -> str:
+    number = flow.qp if flow.ee_context is None else flow.ee_context
+    where = "?" if number is None else f"0x{number:x}"
+    return f"{flow.source} → {flow.destination} QP {where}"
+
+
+def _opcodes(axes: Axes, report: Report) -> None:
+    axes.set_title("Opcodes", loc="left")
+    axes.set_xlabel("packets (of iWARP: FPDUs)")
+    counts = _opcode_counts(report)
+    if not counts:
+        _say(axes, "no RDMA")
+        return
+    names, frames = zip(*reversed(counts), strict=True)
+    places = range(len(names))
+    bars = axes.barh(places, frames, color=_COLOURS[0], height=0.72)
+    axes.set_yticks(places, names, fontsize=9)
+    total = sum(frames)
+    axes.bar_label(bars, [f"{n:,} ({n / total:.1%})" for n in frames], padding=3, fontsize=9)
+    axes.margins(x=0.14)
+    axes.grid(visible=False, axis="y")
+
+
+def _opcode_counts(report: Report) -> list[tuple[str, int]]:
+    """The most frequent opcodes, and the others together."""
+    counts = [(each.name, each.frames) for each in report.opcodes]
+    counts += [(f"iWARP {each.name}", each.fpdus) for each in report.rdmap_opcodes]
+    counts.sort(key=lambda count: -count[1])
+    rest = sum(count for _, count in counts[_OPCODES:])
+    return counts[:_OPCODES] + ([("other", rest)] if rest else [])
+
+
+def _legend(axes: Axes) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize=8)
+
+
+def _say(axes: Axes, text: str) -> None:
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
+    axes.set_yticks([])

@@ -1,0 +1,55 @@
+"""Throughput: sums over stretches of time, whatever comes and in whatever pieces."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmawire.stats.bins import COLUMNS, Bins, IntervalError, Throughput
+
+
+def filled(times: list[int], piece: int, interval: int | None = None) -> Bins:
+    bins = Bins(interval)
+    for start in range(0, len(times), piece):
+        part = np.array(times[start : start + piece], np.int64)
+        bins.add(part, {name: np.ones(len(part), np.int64) for name in COLUMNS})
+    return bins
+
+
+def expected(times: list[int], width: int) -> list[int]:
+    places = [max(time - times[0], 0) // width for time in times]
+    return [places.count(place) for place in range(max(places) + 1)]
+
+
+@given(
+    st.lists(st.integers(0, 10**14), min_size=1, max_size=40),
+    st.integers(1, 40),
+    st.sampled_from([20, 120]),
+)
+def test_each_frame_is_in_the_stretch_of_its_time(times: list[int], piece: int, most: int) -> None:
+    found = filled(times, piece).throughput(most)
+    counts = found.sums["frames"].tolist()
+    wanted = expected(times, found.width)
+    assert counts[: len(wanted)] == wanted
+    assert not any(counts[len(wanted) :])
+    assert len(counts) <= most
+
+
+@pytest.mark.parametrize("length", [10**3, 12_345, 10**9, 7 * 10**9, 3 * 10**12])
+def test_long_captures_have_half_as_many_stretches_at_least(length: int) -> None:
+    found: Throughput = filled([0, length], 1).throughput(120)
+    assert 60 <= len(found.sums["frames"]) <= 120
+    assert str(found.width).rstrip("0") in {"1", "2", "4", "5"}
+
+
+def test_stretches_of_the_width_that_is_asked_for() -> None:
+    found = filled([0, 5, 10, 12, 39], 2, interval=10).throughput(2)
+    assert found.width == 10
+    assert found.sums["octets"].tolist() == [2, 2, 0, 1]
+
+
+def test_too_many_stretches_are_refused() -> None:
+    with pytest.raises(IntervalError, match="more than 100000 intervals of 10 ns"):
+        filled([0, 10**9], 1, interval=10)
+    with pytest.raises(IntervalError, match="intervals of 1 us; ask for longer ones"):
+        filled([0, 10**9], 1, interval=1000)
