@@ -7,6 +7,8 @@ from typing import Final, NamedTuple, Protocol, Self
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import Rules
+from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Randomness
 from rdmawire.memory.access import Access
 from rdmawire.memory.argument import check_kind, check_number, length_of
@@ -142,6 +144,7 @@ class Host:
         number: int = 1,
         *,
         profile: Profile = IBTA,
+        rules: Rules = STANDARD,
         ipv6: bool = False,
         place: Place | None = None,
         random: Randomness | None = None,
@@ -151,7 +154,9 @@ class Host:
         check_kind("place", place, Place)
         self.mac, self.gid = place
         self.space = AddressSpace()
-        self.nic = Nic(self.mac, [self.gid], self.space, profile=profile, random=random)
+        self.nic = Nic(
+            self.mac, [self.gid], self.space, profile=profile, rules=rules, random=random
+        )
         self.pd = self.nic.alloc_pd()
 
     def buffer(self, size: int, access: int = ALL_ACCESS, page_size: int = PAGE_4K) -> Buffer:

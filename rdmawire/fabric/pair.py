@@ -11,6 +11,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EINVAL
+from functools import partial
 from typing import Final, NamedTuple
 
 from rdmawire.capture.source import AnyPath
@@ -20,6 +21,8 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.tap import CaptureTap
 from rdmawire.fabric.world import World
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.ib.rules import Rules
+from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Randomness
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.page import PAGE_64K
@@ -104,11 +107,14 @@ class End(Host):
         cap: QPCap,
         *,
         profile: Profile,
+        rules: Rules,
         ipv6: bool,
         place: Place | None,
         random: Randomness | None = None,
     ) -> None:
-        super().__init__(number, profile=profile, ipv6=ipv6, place=place, random=random)
+        super().__init__(
+            number, profile=profile, rules=rules, ipv6=ipv6, place=place, random=random
+        )
         self.world = world
         self.region = self.buffer(REGION)
         self.cq = self.nic.create_cq(COMPLETIONS)
@@ -236,10 +242,11 @@ class Pair:
     """A client and a server, connected and ready to send.
 
     ``kind`` is RC, UC or UD (``VerbsError`` EINVAL for others: :func:`connect` joins those).
-    ``peer_profile`` is the server's where it is another device, ``places`` are the client's and
-    the server's. ``attributes`` are the client's, as :func:`connect` has them. Numbers of queue
-    pairs, keys and starting PSNs are the same in each pair, or drawn from ``random`` where it is
-    given: ``random.Random(1)`` draws the same ones in each run, ``random.SystemRandom()`` others.
+    ``profile`` and ``rules`` (:class:`rdmawire.ib.rules.Rules`) are the client's, ``peer_profile``
+    and ``peer_rules`` the server's where they differ; ``places`` are the client's and the server's.
+    ``attributes`` are the client's, as :func:`connect` has them. Numbers of queue pairs, keys and
+    starting PSNs are the same in each pair, or drawn from ``random`` where it is given:
+    ``random.Random(1)`` draws the same ones in each run, ``random.SystemRandom()`` others.
     ``packets_in_flight`` is both ends', as :func:`connect` has it.
     """
 
@@ -250,6 +257,8 @@ class Pair:
         kind: QPType = QPType.RC,
         profile: Profile = IBTA,
         peer_profile: Profile | None = None,
+        rules: Rules = STANDARD,
+        peer_rules: Rules | None = None,
         ipv6: bool = False,
         attributes: QPAttributes = ATTRIBUTES,
         cap: QPCap = CAP,
@@ -263,11 +272,13 @@ class Pair:
         self.link = Link() if link is None else link
         check_kind("link", self.link, Link)
         self.world = World()
-        other = profile if peer_profile is None else peer_profile
-        here, there = places
-        self.client, self.server = (
-            End(number, self.world, kind, cap, profile=model, ipv6=ipv6, place=place, random=random)
-            for number, model, place in ((1, profile, here), (2, other, there))
+        make = partial(End, world=self.world, kind=kind, cap=cap, ipv6=ipv6, random=random)
+        self.client = make(1, profile=profile, rules=rules, place=places[0])
+        self.server = make(
+            2,
+            profile=profile if peer_profile is None else peer_profile,
+            rules=rules if peer_rules is None else peer_rules,
+            place=places[1],
         )
         self.client.peer, self.server.peer = self.server, self.client
         for end in (self.client, self.server):

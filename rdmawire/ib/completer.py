@@ -5,11 +5,10 @@ response never came, that was lost: an implied NAK (IBA 9.7.5.1.2), and the queu
 Responses that nobody waits for are dropped.
 """
 
-from collections.abc import Callable
-
 from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.ib import retransmit
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import Response
 from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.verbs.enums import SUCCESS, QPState, WCStatus
@@ -33,8 +32,8 @@ def complete(qp: QueuePair, response: Arrival) -> None:
         _stale(qp, response, aeth)
     elif aeth is None or aeth.ack == _ACK:
         _answered(qp, response, aeth)
-    elif aeth.ack in retransmit.REFUSALS and settle(qp, response.psn):
-        retransmit.REFUSALS[aeth.ack](qp, aeth.value)
+    elif (refusal := qp.device.rules.refusals.get(aeth.ack)) and settle(qp, response.psn):
+        refusal(qp, aeth.value)
     qp.wake()
 
 
@@ -63,7 +62,7 @@ def _break_off(qp: QueuePair, response: Arrival) -> None:
 def _answered(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
     if aeth is not None:
         _take_credits(qp, aeth)
-    _TAKERS[response.flow.bth.opcode](qp, response)
+    qp.device.rules.responses[response.flow.bth.opcode](qp, response)
 
 
 def _take_credits(qp: QueuePair, aeth: AETH) -> None:
@@ -227,8 +226,7 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
     _moved(qp)
 
 
-_Taker = Callable[[QueuePair, Arrival], None]
-_BY_OPERATION: dict[Operation, _Taker] = {
+_BY_OPERATION: dict[Operation, Response] = {
     Operation.ACKNOWLEDGE: _acknowledged,
     Operation.ATOMIC_ACKNOWLEDGE: _atomic_responded,
     Operation.RDMA_READ_RESPONSE_FIRST: _read_responded,
@@ -236,9 +234,9 @@ _BY_OPERATION: dict[Operation, _Taker] = {
     Operation.RDMA_READ_RESPONSE_LAST: _read_responded,
     Operation.RDMA_READ_RESPONSE_ONLY: _read_responded,
 }
-_TAKERS = {
-    service << 5 | operation: taker
+RESPONSES: dict[int, Response] = {
+    service << 5 | operation: function
     for service in (Service.RC, Service.XRC)
-    for operation, taker in _BY_OPERATION.items()
+    for operation, function in _BY_OPERATION.items()
 }
 """What each response does, by opcode."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rdmawire.ib.hw_counters import QPCounters
+from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.identifier import Randomness
 from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
@@ -60,6 +61,8 @@ class Device:
         mac: bytes,
         space: AddressSpace,
         profile: Profile,
+        rules: Rules,
+        *,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
     ) -> None:
@@ -67,6 +70,7 @@ class Device:
         self.mac = mac
         self.pkeys = [DEFAULT_PKEY]
         self.profile = profile
+        self.rules = rules
         self.space = space
         limits = Limits(
             profile.max_mr,

@@ -14,7 +14,7 @@ from rdmawire.ib.completer import complete
 from rdmawire.ib.encapsulation import Encapsulation, gids_of
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.read_snapshot import keep
-from rdmawire.ib.responder import CONGESTION, MALFORMED, ROLES, respond
+from rdmawire.ib.responder import respond
 from rdmawire.ib.responder_state import Incoming
 from rdmawire.ib.retransmit import heard, paged_in, timed_out
 from rdmawire.ib.rules import Role
@@ -45,12 +45,14 @@ def _other_service(qp: QueuePair, flow: Flow) -> bool:
         return True
     if flow.shape.response:
         return not (qp.service.reliable and qp.service.sends)
-    return flow.bth.opcode not in ROLES[qp.type] and not flow.malformed
+    requests = qp.device.rules.requests[qp.type]
+    return flow.bth.opcode not in requests and not flow.malformed
 
 
 def _not_answered(qp: QueuePair, flow: Flow) -> bool:
     """A request that the device does not support, or drops as malformed. IBA 9.7.4.1."""
-    answers = ROLES[qp.type] and qp.device.profile.naks_malformed_requests
+    device = qp.device
+    answers = device.rules.requests[qp.type] and device.profile.naks_malformed_requests
     if flow.malformed:
         return not answers
     unsupported = qp.device.profile.unsupported
@@ -201,7 +203,7 @@ class Nic(Verbs):
     def _turned_away(self, qp: QueuePair, role: Role | None) -> None:
         """Drop a packet that the queue pair does not accept in its state."""
         self.device.drops[Drop.QP_STATE] += 1
-        if role is not None and role is not CONGESTION:
+        if role is not None and role is not self.device.rules.cnp:
             qp.flush_late()
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
@@ -346,11 +348,12 @@ class Nic(Verbs):
 
 def _role(qp: QueuePair, flow: Flow) -> Role | None:
     """The row of the responder that a packet is for; ``None`` where it is a response."""
+    rules = qp.device.rules
     if flow.bth.opcode == Opcode.CNP:
-        return CONGESTION
+        return rules.cnp
     if flow.malformed:
-        return MALFORMED
-    return ROLES[qp.type].get(flow.bth.opcode)
+        return rules.malformed
+    return rules.requests[qp.type].get(flow.bth.opcode)
 
 
 def _marked(qp: QueuePair) -> None:

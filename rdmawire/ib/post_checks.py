@@ -3,7 +3,6 @@
 Keys and addresses are not: an adapter finds out when it comes to them, and the work ends in error.
 """
 
-from collections.abc import Callable
 from errno import EFAULT, EINVAL, ENOMEM
 from operator import itemgetter
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.device import GSI_QPN
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import PostCheck
 from rdmawire.ib.service import SERVICES, ServiceType
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.fast import FastRegistration
@@ -54,8 +54,8 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
     try:
         if wr.sges.__class__ is not tuple:
             wr = wr._replace(sges=posted_sges(wr.sges))
-        for rule in RULES[qp.type].get(wr.opcode, _NOT_HERE):
-            rule(qp, wr)
+        for check in qp.post_checks.get(wr.opcode, _NOT_HERE):
+            check(qp, wr)
     except WRONG_KIND as error:
         raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
     if qp.send_slots.held >= qp.cap.max_send_wr and qp.free_sends < 1:
@@ -278,10 +278,8 @@ def _check_known(qp: QueuePair, wr: SendWR) -> None:
 _LATE = (Operation.FLUSH, Operation.ATOMIC_WRITE)
 """Operations of annex A19, which a device may not support."""
 
-_Rule = Callable[[QueuePair, SendWR], None]
 
-
-def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[_Rule, ...]:
+def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[PostCheck, ...]:
     """What one kind of work must pass in one service, in this order."""
     outbound = service.outbound.get(opcode)
     headers = outbound.headers if outbound else ()
@@ -316,16 +314,16 @@ _OF_EIGHT = (
     SendOpcode.ATOMIC_WRITE,
 )
 
-_LOCAL_RULES: dict[SendOpcode, tuple[_Rule, ...]] = {
+_LOCAL_RULES: dict[SendOpcode, tuple[PostCheck, ...]] = {
     SendOpcode.BIND_MW: (_check_bind,),
     SendOpcode.REG_MR: (_check_registration,),
     SendOpcode.LOCAL_INV: (_Fits(_WIDTHS[IETH]),),
 }
 """What work must pass that stays here."""
 
-_NOT_HERE: tuple[_Rule, ...] = (_refuse,)
+_NOT_HERE: tuple[PostCheck, ...] = (_refuse,)
 
-RULES: dict[QPType, dict[SendOpcode, tuple[_Rule, ...]]] = {
+POST_CHECKS: dict[QPType, dict[SendOpcode, tuple[PostCheck, ...]]] = {
     kind: {op: _rules(service, op) for op in service.verbs} if service.sends else {}
     for kind, service in SERVICES.items()
 }

@@ -17,7 +17,7 @@ from rdmawire.ib.hw_counters import BY_SEND_STATUS, QPCounters
 from rdmawire.ib.responder_state import NO_RECEIVE, Inbound
 from rdmawire.ib.retransmit_timer import PageWait, Patience
 from rdmawire.ib.send_queue import SendQueue, Wqe
-from rdmawire.ib.service import SERVICES, Fault
+from rdmawire.ib.service import Fault
 from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, Seal
 from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.verbs.ah import AddressHandle, sender_port, udp_source_port
@@ -117,6 +117,7 @@ class QueuePair:
         "patience",
         "pd",
         "pkey",
+        "post_checks",
         "qkey",
         "receive_flags",
         "recv_cq",
@@ -147,7 +148,8 @@ class QueuePair:
         self.device = device
         self.number = number
         self.type = kind
-        self.service = SERVICES[kind]
+        self.service = device.rules.services[kind]
+        self.post_checks = device.rules.post_checks[kind]
         self.made_of = init
         self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
         self.xrc_domain = xrc

@@ -11,6 +11,7 @@ from isal.isal_zlib import crc32
 
 from rdmawire.errors import MemoryFault, PageFault, VerbsError
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import HeaderMaker
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import Outbound
 from rdmawire.ib.tx_template import Head, Seal, pack_word
@@ -185,8 +186,6 @@ _WORK: dict[SendOpcode, Callable[[QueuePair, SendWR], WCStatus]] = {
 OWN_QKEY = 1 << 31
 """A Q_Key with this bit stands for the queue pair's own. IBA 10.2.5."""
 
-_Maker = Callable[[QueuePair, Wqe], Header]
-
 
 def _reth(qp: QueuePair, wqe: Wqe) -> Header:
     """A READ goes on where its responses stopped: IBA 9.7.3.1.
@@ -221,7 +220,7 @@ def _deth(qp: QueuePair, wqe: Wqe) -> Header:
     return DETH(qkey=qp.qkey if qkey & OWN_QKEY else qkey, srcqp=qp.number)
 
 
-_MAKERS: dict[type[Header], _Maker] = {
+HEADER_MAKERS: dict[type[Header], HeaderMaker] = {
     RETH: _reth,
     AtomicETH: _atomiceth,
     DETH: _deth,
@@ -233,8 +232,9 @@ _MAKERS: dict[type[Header], _Maker] = {
 
 
 def extended(headers: tuple[type[Header], ...], qp: QueuePair, wqe: Wqe) -> bytes:
-    """The octets of these headers, for this work."""
-    return b"".join(_MAKERS[header](qp, wqe).build() for header in headers)
+    """The bytes of these headers, for this work."""
+    makers = qp.device.rules.header_makers
+    return b"".join(makers[header](qp, wqe).build() for header in headers)
 
 
 def send(qp: QueuePair, frames: list[bytes], room: int) -> None:

@@ -1,6 +1,6 @@
 """The responder: request packets become memory accesses, completions and answers owed.
 
-:data:`ROLES` has a row for every request opcode of every service: the steps that a packet goes
+:data:`REQUESTS` has a row for every request opcode of every service: the steps that a packet goes
 through, in the standard's order. A step returns what is wrong, or nothing, and the service's table
 says what follows. Only when all steps passed does the expected PSN move. IBA 9.7.4, 9.8.
 """
@@ -97,7 +97,7 @@ def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     return None
 
 
-CONGESTION = Role(REQUEST, (_note_congestion,))
+CNP = Role(REQUEST, (_note_congestion,))
 """A CNP, of whatever service."""
 
 MALFORMED = Role(REQUEST, (checks.check_order, checks.check_shape))
@@ -243,7 +243,7 @@ def _for_named_srq(role: Role) -> Role:
 _RC = _roles(Service.RC, reliable=True)
 _XRC = _roles(Service.XRC, reliable=True)
 
-ROLES: dict[QPType, dict[int, Role]] = {
+REQUESTS: dict[QPType, dict[int, Role]] = {
     QPType.RC: _RC,
     QPType.UC: _roles(Service.UC, reliable=False),
     QPType.UD: {

@@ -4,10 +4,9 @@ IBA 9.7.5.1.2 (implied NAK), 9.7.5.2 (NAK codes), 9.7.5.2.8 (RNR), 9.7.6.1.3 (AC
 going back takes one of the retries that are left; any progress gives all of them back.
 """
 
-from collections.abc import Callable
-
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import Refusal
 from rdmawire.ib.rx_parser import Drop, Flow
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.verbs.async_event import PathMigrated, PathMigrationFailed
@@ -194,7 +193,7 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
     qp.patience.rest(qp.device.profile.rnr_timer_ns[timer])
 
 
-REFUSALS: dict[int, Callable[[QueuePair, int], None]] = {
+REFUSALS: dict[int, Refusal] = {
     Ack.RNR_NAK: _not_ready,
     Ack.NAK: _refused,
 }

@@ -1,18 +1,29 @@
-"""What a request packet is to the responder: a row for each opcode."""
+"""The rules of an adapter, which belong to its device: a copy with one row replaced is a quirk.
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+:class:`Rules` holds all of them; :data:`rdmawire.ib.standard_rules.STANDARD` is the one that
+adapters have unless they are given another. :class:`Role` is the row of a request opcode.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from rdmawire.ib.service import Fault
+from rdmawire.ib.service import Fault, Reaction, ServiceType
 from rdmawire.snapshot import shared
-from rdmawire.verbs.enums import WCOpcode
+from rdmawire.verbs.enums import QPType, WCOpcode
+from rdmawire.verbs.wr import SendOpcode, SendWR
+from rdmawire.wire.header import Header
 
 if TYPE_CHECKING:
     from rdmawire.ib.qp import QueuePair
     from rdmawire.ib.rx_parser import Arrival
+    from rdmawire.ib.send_queue import Wqe
 
 Step = Callable[["QueuePair", "Role", "Arrival"], Fault | None]
+Response = Callable[["QueuePair", "Arrival"], None]
+Refusal = Callable[["QueuePair", int], None]
+PostCheck = Callable[["QueuePair", SendWR], None]
+HeaderMaker = Callable[["QueuePair", "Wqe"], Header]
 
 
 class Family(NamedTuple):
@@ -74,3 +85,66 @@ class Role:
         object.__setattr__(self, "follows", IDLE if self.begins else self.family)
         adding = (self.immdt, self.ieth, self.deth)
         object.__setattr__(self, "plain", all(place == NO_HEADER for place in adding))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """What an adapter does with posted work, requests and responses. A value: it never changes.
+
+    - ``services``: the transport service of each type of queue pair, with its reactions to faults.
+    - ``requests``: the :class:`Role` of each request opcode, by type of queue pair. A request that
+      has none is dropped. ``malformed`` is the one for reserved opcodes, and for payloads that the
+      operation does not have (IBA 9.7.4.1.4, 9.7.4.1.6); ``cnp`` the one for CNPs (IBA A17.9).
+    - ``responses``: the function for each response opcode; ``refusals`` the one for each AETH
+      syndrome that is no ACK, called with the syndrome's value (IBA 9.7.5.2).
+    - ``post_checks``: the checks that posted work must pass, in order, by type of queue pair and
+      opcode of the work request. Work that has none is refused.
+    - ``header_makers``: the function that fills each extended transport header from the work.
+    """
+
+    services: Mapping[QPType, ServiceType]
+    requests: Mapping[QPType, Mapping[int, Role]]
+    malformed: Role
+    cnp: Role
+    responses: Mapping[int, Response]
+    refusals: Mapping[int, Refusal]
+    post_checks: Mapping[QPType, Mapping[SendOpcode, tuple[PostCheck, ...]]]
+    header_makers: Mapping[type[Header], HeaderMaker]
+
+    __deepcopy__ = shared
+
+    def with_step(self, step: Step, new: Step) -> Self:
+        """Return a copy in which ``new`` stands wherever requests have the step ``step``.
+
+        ``ValueError`` if no request has it.
+        """
+        requests = {
+            kind: {opcode: _with_step(role, step, new) for opcode, role in roles.items()}
+            for kind, roles in self.requests.items()
+        }
+        malformed = _with_step(self.malformed, step, new)
+        cnp = _with_step(self.cnp, step, new)
+        if requests == self.requests and malformed is self.malformed and cnp is self.cnp:
+            raise ValueError(f"no request has the step {step.__name__}")
+        return replace(self, requests=requests, malformed=malformed, cnp=cnp)
+
+    def with_request(self, qp_type: QPType, opcode: int, role: Role) -> Self:
+        """Return a copy in which queue pairs of ``qp_type`` take ``opcode`` by ``role``."""
+        roles = {**self.requests[qp_type], opcode: role}
+        return replace(self, requests={**self.requests, qp_type: roles})
+
+    def with_reaction(self, qp_type: QPType, fault: Fault, reaction: Reaction) -> Self:
+        """Return a copy in which queue pairs of ``qp_type`` react so to ``fault``."""
+        service = self.services[qp_type]
+        reactions = {**service.reactions, fault: reaction}
+        service = replace(service, reactions=reactions)
+        return replace(self, services={**self.services, qp_type: service})
+
+
+def _with_step(role: Role, step: Step, new: Step) -> Role:
+    """``role``, or a copy of it with ``new`` in place of ``step``."""
+    if step not in role.steps and step not in role.again:
+        return role
+    steps = tuple(new if one is step else one for one in role.steps)
+    again = tuple(new if one is step else one for one in role.again)
+    return replace(role, steps=steps, again=again)

@@ -22,8 +22,9 @@ from rdmawire.ib.post_checks import check_recv, check_send
 from rdmawire.ib.qp import IN_XRC_DOMAINS, QPInit, QueuePair
 from rdmawire.ib.raw_packet import FlowRule, deliver
 from rdmawire.ib.retransmit import goes_over, migrate
+from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop, Unsealer
-from rdmawire.ib.service import SERVICES
+from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.argument import (
     check_able,
@@ -82,7 +83,7 @@ def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
     """All that a queue pair of this type is made of."""
     check_kind("qp_init_attr", wants, QPInit)
     check_kind("cap", wants.cap, QPCap)
-    own = wants.srq is None and SERVICES[kind].receives
+    own = wants.srq is None and device.rules.services[kind].receives
     check_cap(wants.cap if own else wants.cap._replace(**_NO_RECEIVES), device.profile)
     device.memory.check_domain(wants.pd)
     check_cq(device, wants.send_cq)
@@ -101,7 +102,7 @@ _NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}
 def _check_shared(device: Device, kind: QPType, srq: SharedReceiveQueue) -> None:
     """Whether a queue pair of this type may receive from it. IBA 10.2.9, A14; ibv_create_qp(3)."""
     check_srq(device, srq)
-    if not SERVICES[kind].receives:
+    if not device.rules.services[kind].receives:
         raise VerbsError(f"{kind.name} queue pairs receive nothing, and have no SRQ", EINVAL)
     if srq.type is SRQType.XRC:
         raise VerbsError(f"SRQ {srq.number} is for XRC: messages name it, not queue pairs", EINVAL)
@@ -121,8 +122,10 @@ FIRST_QPN = 0x11
 class Verbs(Port):
     """An adapter with one port, seen by those who use it.
 
-    ``mac`` has six octets, ``gids`` sixteen each; ``space`` is the memory that it reaches. Numbers
-    of queue pairs and keys are counted up, or drawn from ``random`` where it is given.
+    ``mac`` has six bytes, ``gids`` sixteen each; ``space`` is the memory that it reaches.
+    ``profile`` has its limits and quirks, ``rules`` what it does with requests, responses and
+    posted work. Numbers of queue pairs and keys are counted up, or drawn from ``random`` where it
+    is given.
     """
 
     def __init__(
@@ -132,16 +135,18 @@ class Verbs(Port):
         space: AddressSpace,
         *,
         profile: Profile = IBTA,
+        rules: Rules = STANDARD,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
     ) -> None:
         check_octets("mac", mac, MAC_OCTETS)
         check_kind("space", space, AddressSpace)
         check_kind("profile", profile, Profile)
+        check_kind("rules", rules, Rules)
         if random is not None:
             check_able("random", random, "getrandbits")
         self._gids = checked_gids(gids, profile)
-        self.device = Device(mac, space, profile, clients, random)
+        self.device = Device(mac, space, profile, rules, clients=clients, random=random)
         self.groups = MulticastGroups(profile)
         self._unsealer = Unsealer(
             self._is_mine,
@@ -259,8 +264,9 @@ class Verbs(Port):
         where it is in use.
         """
         check_number("qp_type", kind, 0, max(QPType))
-        if kind not in SERVICES:
-            known = ", ".join(f"{known.name} ({known.value})" for known in SERVICES)
+        services = self.device.rules.services
+        if kind not in services:
+            known = ", ".join(f"{known.name} ({known.value})" for known in services)
             raise VerbsError(f"qp_type {kind} is none of {known}", EOPNOTSUPP)
         if number is not None:
             check_number("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rdmawire.ib.responder import ROLES
+from rdmawire.ib.responder import REQUESTS
 from rdmawire.ib.service import NO_OPCODE, SERVICES, Fault, Outbound
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.wr import VERBS, SendOpcode
@@ -46,14 +46,14 @@ def test_what_one_end_sends_the_other_knows(
 ) -> None:
     peer = QPType.XRC_TGT if kind is QPType.XRC_INI else kind
     for opcode in outbound.layouts:
-        role = ROLES[peer][opcode]
+        role = REQUESTS[peer][opcode]
         assert role.begins is (SHAPES[opcode].part in (Part.FIRST, Part.ONLY))
         assert role.ends is (SHAPES[opcode].part in (Part.LAST, Part.ONLY))
         takes = VERBS[op].takes_receive and role.ends
         assert (role.receipt is not None) is takes
 
 
-@pytest.mark.parametrize("kind", ROLES)
+@pytest.mark.parametrize("kind", REQUESTS)
 def test_every_request_of_a_service_has_a_row(kind: QPType) -> None:
     """But for initiators, which are asked for nothing, and for RESYNC, which is of RD alone."""
     service = SERVICES[kind]
@@ -64,12 +64,12 @@ def test_every_request_of_a_service_has_a_row(kind: QPType) -> None:
     }
     if kind in (QPType.XRC_INI, QPType.RAW_PACKET):
         expected = set()
-    assert {Opcode(opcode) for opcode in ROLES[kind]} == expected
+    assert {Opcode(opcode) for opcode in REQUESTS[kind]} == expected
 
 
 @pytest.mark.parametrize("kind", WIRED)
 def test_places_of_headers_are_those_of_the_shape(kind: QPType) -> None:
-    for opcode, role in ROLES[kind].items():
+    for opcode, role in REQUESTS[kind].items():
         labels = SHAPES[opcode].headers
         for label in ("reth", "immdt", "ieth", "atomiceth", "feth", "deth"):
             place = getattr(role, label)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from rdmawire.ib.hw_counters import DRIVERS, NOT_COUNTED, QP_COUNTERS, AdapterCounters
-from rdmawire.ib.responder import ROLES
+from rdmawire.ib.responder import REQUESTS
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.ib.service import DATAGRAM, RELIABLE, SERVICES, UNRELIABLE, Fault, Reaction
 from rdmawire.verbs.enums import QPState, QPType
@@ -70,7 +70,7 @@ def _requests() -> Iterator[str]:
     )
     yield "| opcode | steps |"
     yield "|---|---|"
-    for roles in ROLES.values():
+    for roles in REQUESTS.values():
         for opcode, role in roles.items():
             steps = ", ".join(f"`{step.__name__}`" for step in role.steps)
             yield f"| `{Opcode(opcode).name}` | {steps} |"

@@ -1,0 +1,121 @@
+"""Rules are values: a copy with one row replaced changes one adapter, and no other."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.pair import Pair
+from rdmawire.ib import checks
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import HeaderMaker, Role, Rules
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.send_queue import Wqe
+from rdmawire.ib.service import Fault, Reaction
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.memory.access import Access
+from rdmawire.verbs.enums import QPType, WCStatus
+from rdmawire.verbs.qp_attr import QPAttrMask
+from rdmawire.verbs.wr import SendOpcode, SendWR
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import RETH, Nak
+from rdmawire.wire.opcode import Opcode
+from tests.ib.stage import Stage, nak_of
+
+
+class Calls:
+    """A step that counts its calls and does what the standard's step does."""
+
+    def __init__(self) -> None:
+        self.by: list[QueuePair] = []
+
+    def check_rkey(self, qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+        self.by.append(qp)
+        return checks.check_rkey(qp, role, request)
+
+
+def written(pair: Pair, data: bytes = b"data") -> WCStatus:
+    """The status of a WRITE from the client to the server."""
+    pair.client.write(data, to=pair.server.region)
+    pair.drive()
+    (done,) = pair.client.poll()
+    return done.status
+
+
+def test_a_step_is_replaced_in_one_adapter_alone() -> None:
+    calls = Calls()
+    rules = STANDARD.with_step(checks.check_rkey, calls.check_rkey)
+    pair = Pair(peer_rules=rules)
+    assert written(pair) is WCStatus.SUCCESS
+    assert calls.by == [pair.server.qp]
+    pair.server.write(b"back", to=pair.client.region)
+    pair.drive()
+    assert written(Pair()) is WCStatus.SUCCESS
+    assert calls.by == [pair.server.qp]
+
+
+def test_an_adapter_without_a_check_is_a_planted_bug() -> None:
+    def skip(_: QueuePair, __: Role, ___: Arrival) -> Fault | None:
+        return None
+
+    def refused(rules: Rules) -> Pair:
+        pair = Pair(peer_rules=rules)
+        qp = pair.server.qp
+        none = qp.attributes._replace(qp_access_flags=Access(0))
+        pair.server.nic.modify_qp(qp, none, QPAttrMask.ACCESS_FLAGS)
+        return pair
+
+    assert written(refused(STANDARD)) is WCStatus.REM_INV_REQ_ERR
+    assert written(refused(STANDARD.with_step(checks.check_op_valid, skip))) is WCStatus.SUCCESS
+
+
+def test_a_reaction_is_replaced_for_one_type_of_queue_pair() -> None:
+    quirk = Reaction(nak=Nak.REMOTE_OPERATIONAL_ERROR, fatal=True)
+    rules = STANDARD.with_reaction(QPType.RC, Fault.RKEY, quirk)
+    assert rules.services[QPType.UC] is STANDARD.services[QPType.UC]
+    for each, code in ((rules, quirk.nak), (STANDARD, Nak.REMOTE_ACCESS_ERROR)):
+        stage = Stage(Pair(peer_rules=each))
+        stage.client.write(b"data", to=stage.server.region, offset=1 << 30)
+        stage.drive()
+        assert nak_of(stage)[0] == code
+
+
+def test_a_header_maker_is_replaced_in_one_adapter_alone() -> None:
+    def swapped(_: QueuePair, wqe: Wqe) -> Header:
+        return RETH(wqe.wr.rkey, wqe.wr.remote_address % (1 << 32), wqe.length)
+
+    makers: dict[type[Header], HeaderMaker] = {**STANDARD.header_makers, RETH: swapped}
+    pair = Pair(rules=replace(STANDARD, header_makers=makers), peer_rules=STANDARD)
+    assert written(pair) is WCStatus.REM_ACCESS_ERR
+    assert written(Pair()) is WCStatus.SUCCESS
+
+
+def test_a_request_is_taken_by_another_role() -> None:
+    standard = STANDARD.requests[QPType.RC]
+    write, read = Opcode.RC_RDMA_WRITE_ONLY, Opcode.RC_RDMA_READ_REQUEST
+    deaf = replace(standard[write], steps=(checks.check_order, lambda _, __, ___: Fault.OP_VALID))
+    rules = STANDARD.with_request(QPType.RC, write, deaf)
+    assert rules.requests[QPType.RC][read] is standard[read]
+    assert written(Pair(peer_rules=rules)) is WCStatus.REM_INV_REQ_ERR
+    assert written(Pair()) is WCStatus.SUCCESS
+
+
+def test_posting_checks_are_those_of_the_adapter() -> None:
+    sends = {**STANDARD.post_checks[QPType.RC], SendOpcode.RDMA_WRITE: ()}
+    rules = replace(STANDARD, post_checks={**STANDARD.post_checks, QPType.RC: sends})
+    wr = SendWR(SendOpcode.RDMA_WRITE, rkey=1 << 32)
+    lax, strict = Pair(rules=rules), Pair()
+    lax.client.nic.post_send(lax.client.qp, (wr,), 0)
+    with pytest.raises(VerbsError, match="rkey 4294967296 does not fit 32 bits"):
+        strict.client.nic.post_send(strict.client.qp, (wr,), 0)
+
+
+def test_a_step_that_no_request_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="no request has the step check_rkey"):
+        STANDARD.with_step(Calls().check_rkey, checks.check_rkey)
+
+
+def test_copies_of_an_adapter_share_its_rules() -> None:
+    pair = Pair()
+    assert deepcopy(pair).server.nic.device.rules is STANDARD
