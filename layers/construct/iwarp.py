@@ -35,7 +35,7 @@ FPDU = "FPDU" / Completed(_FPDU, _closed)
 """An FPDU without Markers: ``length``, ``segment``, ``pad`` and ``crc``.
 
 What is left out is worked out. A stream with Markers is for ``rdmawire.layers.scapy`` or
-``rdmawire.analysis``: they take the Markers out.
+``rdmawire.dissect``: they take the Markers out.
 """
 
 

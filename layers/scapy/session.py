@@ -10,8 +10,8 @@ from scapy.layers.inet6 import IPv6
 from scapy.packet import NoPayload, Packet, Padding
 from scapy.sessions import IPSession
 
-from rdmawire.analysis.mpa_event import Event, Fpdu, StartUp, Torn
-from rdmawire.analysis.mpa_stream import Streams
+from rdmawire.dissect.mpa_event import Event, Fpdu, StartUp, Torn
+from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.layers.scapy.iwarp import FPDU, MPA, frame_layer
 from rdmawire.layers.scapy.routing import underlayers
 from rdmawire.wire import inet

@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from rdmawire.analysis.counts import CountLines, CountObjects, Counts
-from rdmawire.analysis.mood import Mood
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.output import Fields, Lines, Objects, Output, Separators, plain
-from rdmawire.analysis.selection import Selection
-from rdmawire.analysis.tally import Tally
-from rdmawire.analysis.window import Bound, BoundError, Window
 from rdmawire.capture import Reader, open_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import options
@@ -22,6 +15,21 @@ from rdmawire.cli.export import FORMS, Export
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.progress import dissected
 from rdmawire.cli.streams import complain
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.output import (
+    CountLines,
+    CountObjects,
+    Counts,
+    Fields,
+    Lines,
+    Objects,
+    Output,
+    Separators,
+    Tally,
+    plain,
+)
+from rdmawire.dissect.select import Bound, BoundError, Selection, Window
+from rdmawire.dissect.summary import Mood
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -336,7 +344,7 @@ def _painter(color: str) -> Callable[[Mood, str], str]:
     "--fail-on-bad-checksum", is_flag=True, help="Exit with 1 if any checksum does not hold."
 )
 @click.option(
-    "--checksums", "checksums", metavar="KIND,...", callback=options.checksums, default="all",
+    "--checksums", "checksums", metavar="KIND,...", callback=options.checksum_names, default="all",
     help=f"What --fail-on-bad-checksum minds: {', '.join(options.CHECKSUMS)}; all if not given.",
 )  # fmt: skip
 @click.option(

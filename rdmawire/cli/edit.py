@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, StartUp, Torn
-from rdmawire.analysis.mpa_stream import Streams
 from rdmawire.capture import Reader, Record
 from rdmawire.capture.source import STANDARD_INPUT, STREAM, shown
 from rdmawire.cli import options
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, StartUp, Torn
+from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.errors import CaptureError
 from rdmawire.screen import counted, quoted, shortened
 from rdmawire.traffic.edit import text
@@ -76,7 +76,7 @@ def _assignment(said: str) -> Rule:
 
 
 def _is_for_filters_alone(name: str) -> bool:
-    from rdmawire.analysis.fields import fields
+    from rdmawire.dissect.fields import fields
 
     try:
         fields_named(name)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmawire.analysis.window import Window
 from rdmawire.capture.sink import Sink, open_sink
 from rdmawire.capture.source import STREAM, shown, write_refusal
 from rdmawire.cli.streams import Octets, Screen, complain
+from rdmawire.dissect.select import Window
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 import click
 
-from rdmawire.analysis.fields import FieldInfo, fields
-from rdmawire.analysis.objects import dumped
 from rdmawire.cli import options
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.streams import complain
+from rdmawire.dissect.fields import FieldInfo, fields
+from rdmawire.dissect.json import dumped
 
 
 @click.command("fields", cls=OnceCommand)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from rdmawire.analysis import checksum
-from rdmawire.analysis.output import Separators
-from rdmawire.analysis.selection import FieldError, Selection
-from rdmawire.analysis.window import Bound, BoundError
+from rdmawire.dissect import checksums
+from rdmawire.dissect.output import Separators
+from rdmawire.dissect.select import Bound, BoundError, FieldError, Selection
 from rdmawire.wire.inet import ROCE_PORT
 
 if TYPE_CHECKING:
@@ -60,24 +59,24 @@ def complete_field(
     _ctx: click.Context, _option: click.Parameter, start: str
 ) -> list[CompletionItem]:
     """The field names that begin like this."""
-    from rdmawire.analysis.fields import fields
+    from rdmawire.dissect.fields import fields
 
     return [CompletionItem(info.name) for info in fields() if info.name.startswith(start)]
 
 
 CHECKSUMS = {
-    "icrc": checksum.ICRC,
-    "vcrc": checksum.VCRC,
-    "lpcrc": checksum.LPCRC,
-    "mpa": checksum.MPA_CRC,
-    "ip": checksum.IPV4,
-    "udp": checksum.UDP,
-    "tcp": checksum.TCP,
+    "icrc": checksums.ICRC,
+    "vcrc": checksums.VCRC,
+    "lpcrc": checksums.LPCRC,
+    "mpa": checksums.MPA_CRC,
+    "ip": checksums.IPV4,
+    "udp": checksums.UDP,
+    "tcp": checksums.TCP,
 }
 """The kinds of checksums, by what the command line calls them."""
 
 
-def checksums(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+def checksum_names(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
     """The names of kinds of checksums, which a list of ours stands for."""
     words = list(CHECKSUMS) if text == "all" else text.split(",")
     for word in words:

@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from time import perf_counter
 from typing import Final
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture import Reader
 from rdmawire.capture.source import shown
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Dissection
 
 _SOON: Final = 0.5
 """Seconds after which work is worth a bar."""

@@ -9,24 +9,29 @@ from typing import TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from rdmawire.analysis.objects import dumped
-from rdmawire.analysis.vectors.excerpt import write_excerpt
-from rdmawire.analysis.vectors.pack import Case, PackError, cases, found, places, records
-from rdmawire.analysis.vectors.search import (
-    Search,
-    Vector,
-    generated,
-    golden,
-    row_names,
-    vocabulary,
-)
 from rdmawire.capture import Record
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.streams import complain
+from rdmawire.dissect.json import dumped
 from rdmawire.nearest import offer
 from rdmawire.screen import quoted, safe
+from rdmawire.vectors.cases import (
+    Case,
+    PackError,
+    Search,
+    Vector,
+    cases,
+    found,
+    generated,
+    golden,
+    places,
+    records,
+    row_names,
+    vocabulary,
+    write_excerpt,
+)
 
 _MISTAKEN = 2
 _ABOUT = "they come with rdmawire, in its source as captures/; say where they are with --dir"

@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from rdmawire.analysis import derived
-from rdmawire.analysis.fields import derived_fields, named_rows
-from rdmawire.analysis.frame import FRAME_FIELDS
-from rdmawire.analysis.node import Derived, Dissection
-from rdmawire.analysis.selection import Selection, sources
 from rdmawire.columns.checks import ICRCExpected, ICRCStatus, IPChecksumStatus
 from rdmawire.columns.kind import DURATION, TIME, ColumnKind, kind_of
 from rdmawire.columns.path import PATHS, Path
 from rdmawire.columns.source import ICRCSource, RowSource, Source
+from rdmawire.dissect import generated
+from rdmawire.dissect.fields import FRAME_FIELDS, derived_fields, named_rows
+from rdmawire.dissect.node import Derived, Dissection
+from rdmawire.dissect.select import Selection, sources
 from rdmawire.wire.header import Group, Header, Row
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.packet import LAYOUTS
@@ -28,14 +27,14 @@ _TABLES: list[type[Header]] = [
 """The headers that plain frames may have."""
 
 _COMPUTED: dict[Derived, Source] = {
-    derived.ICRC_STATUS: ICRCStatus(),
-    derived.ICRC_EXPECTED: ICRCExpected(),
-    derived.IP_CHECKSUM_STATUS: IPChecksumStatus(),
+    generated.ICRC_STATUS: ICRCStatus(),
+    generated.ICRC_EXPECTED: ICRCExpected(),
+    generated.IP_CHECKSUM_STATUS: IPChecksumStatus(),
 }
 _OF_PLAIN = {
-    *(derived.PAYLOAD, derived.DATA, derived.DATA_LENGTH, derived.PAD, derived.TRAILER),
-    *(derived.UDP_PAYLOAD, derived.UDP_STREAM, derived.UDP_CHECKSUM_STATUS),
-    *(derived.CHECKSUM_EXPECTED, derived.ICRC_NOTE),
+    *(generated.PAYLOAD, generated.DATA, generated.DATA_LENGTH, generated.PAD, generated.TRAILER),
+    *(generated.UDP_PAYLOAD, generated.UDP_STREAM, generated.UDP_CHECKSUM_STATUS),
+    *(generated.CHECKSUM_EXPECTED, generated.ICRC_NOTE),
 }
 """Derived fields that plain frames may have, and that are not computed many at once."""
 
@@ -66,7 +65,7 @@ class Asked(NamedTuple):
 class Query:
     """Fields by name, each once; one name may be given as it is.
 
-    :class:`~rdmawire.analysis.selection.FieldError` names what is no field.
+    :class:`~rdmawire.dissect.select.FieldError` names what is no field.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -6,11 +6,11 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-from rdmawire.analysis import derived
 from rdmawire.columns.bits import LEAD, bits
 from rdmawire.columns.path import Path
 from rdmawire.columns.plain import Plain
 from rdmawire.columns.source import Found
+from rdmawire.dissect import generated
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.icrc import ONES_FOR_LRH, icrc_headers_twice, mask
 from rdmawire.wire.inet import UDP, IPv4, IPv6
@@ -90,4 +90,4 @@ class IPChecksumStatus:
         total = (total & 0xFFFF) + (total >> 16)
         # RFC 791: summed up with the checksum in it, a header gives ones.
         good = (total & 0xFFFF) + (total >> 16) == 0xFFFF
-        return Found(np.where(good, derived.GOOD, derived.BAD))
+        return Found(np.where(good, generated.GOOD, generated.BAD))

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.window import Bound, BoundKind, Window
 from rdmawire.columns.column import Columns
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.select import Bound, BoundKind, Window
 from rdmawire.filter import Filter
 from rdmawire.filter.match_columns import evaluate_columns
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
-from rdmawire.analysis.node import Dissection, Node
 from rdmawire.columns.asked import Query
+from rdmawire.dissect.node import Dissection, Node
 from rdmawire.wire.mpa import FPDULength
 
 

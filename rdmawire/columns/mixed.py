@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture.record_index import Block, PcapFile
 from rdmawire.columns.asked import Query
 from rdmawire.columns.bits import LEAD
@@ -15,6 +13,8 @@ from rdmawire.columns.frames import FRAME_COLUMNS, Frames
 from rdmawire.columns.path import PATHS
 from rdmawire.columns.plain import Ports, Records, Sieve
 from rdmawire.columns.source import Found, first_of
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Dissection
 
 _ALL = slice(None)
 _STRETCH = 8192

@@ -39,7 +39,7 @@ def iter_columns(
     iWARP with the fields of its own headers; ``ports`` are the UDP ports of RoCEv2; ``where`` is
     a display filter that frames must pass.
 
-    :class:`~rdmawire.analysis.selection.FieldError` names an unknown field at once, and
+    :class:`~rdmawire.dissect.select.FieldError` names an unknown field at once, and
     :class:`~rdmawire.filter.FilterError` what is wrong with a filter;
     :class:`~rdmawire.errors.CaptureError` comes for damage, after all that stands before it.
     """

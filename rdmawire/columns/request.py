@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.analysis.fields import fields
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture.record_index import PcapFile, open_pcap
 from rdmawire.columns.asked import Query, occurs_once
 from rdmawire.columns.choice import EVERY_FRAME, Choice
@@ -20,6 +18,8 @@ from rdmawire.columns.fpdu import of_fpdus
 from rdmawire.columns.mixed import MixedReader
 from rdmawire.columns.path import LINK_TYPES
 from rdmawire.columns.walked import of_frame, walked
+from rdmawire.dissect.fields import fields
+from rdmawire.dissect.node import Dissection
 
 
 class Row(Enum):

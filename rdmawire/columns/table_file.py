@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from rdmawire.analysis.frame import seconds
 from rdmawire.columns.column import Columns
+from rdmawire.dissect.fields import seconds
 
 
 class Octets(Protocol):

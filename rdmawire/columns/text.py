@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.analysis.frame import seconds
-from rdmawire.analysis.node import Dissection
 from rdmawire.columns.asked import Query, notations, occurs_once
 from rdmawire.columns.choice import Choice
 from rdmawire.columns.column import Column, Columns
 from rdmawire.columns.kind import ADDRESSES, Form, distinct_addresses
 from rdmawire.columns.request import as_array, chosen, on_a_path, query_of_both
+from rdmawire.dissect.fields import seconds
+from rdmawire.dissect.node import Dissection
 from rdmawire.wire.show import Kind, Show, writer
 
 

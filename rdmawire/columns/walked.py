@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture import open_capture
 from rdmawire.columns.asked import Query
 from rdmawire.columns.column import Columns
 from rdmawire.columns.filling import Filling
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Dissection
 from rdmawire.errors import CaptureError
 
 _BLOCK = 65536

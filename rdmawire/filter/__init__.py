@@ -8,7 +8,7 @@
 ``wanted(frame)`` then says whether a dissection passes; ``wanted.tree`` is what was understood.
 """
 
-from rdmawire.analysis.node import Dissection
+from rdmawire.dissect.node import Dissection
 from rdmawire.filter.ast import field_names
 from rdmawire.filter.lexer import FilterError
 from rdmawire.filter.match_columns import is_simple

@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
-from rdmawire.analysis.frame import seconds
+from rdmawire.dissect.fields import seconds
 from rdmawire.units import EPOCH, SECOND
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import ipv4, ipv6

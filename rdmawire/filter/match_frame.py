@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, product
 from typing import Any, TypeGuard, cast
 
-from rdmawire.analysis.derived import TCP_LENGTH
-from rdmawire.analysis.node import Dissection, Node
+from rdmawire.dissect.generated import TCP_LENGTH
+from rdmawire.dissect.node import Dissection, Node
 from rdmawire.filter.ast import (
     And,
     Arithmetic,

@@ -6,11 +6,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rdmawire.analysis import derived
-from rdmawire.analysis.fields import FieldInfo, derived_fields, fields, named_rows
-from rdmawire.analysis.frame import FRAME_FIELDS
-from rdmawire.analysis.node import Derived, Dissection, Node
-from rdmawire.analysis.selection import Reading, Source, sources
+from rdmawire.dissect import generated
+from rdmawire.dissect.fields import FRAME_FIELDS, FieldInfo, derived_fields, fields, named_rows
+from rdmawire.dissect.node import Derived, Dissection, Node
+from rdmawire.dissect.select import Reading, Source, sources
 from rdmawire.filter.ast import BY_NOTATION, SIZES, Field, Kind
 from rdmawire.filter.lexer import shown
 from rdmawire.nearest import OFFERED, nearest, offer
@@ -117,7 +116,7 @@ def _protocol(name: str) -> Name | None:
     if name == "frame":
         return Name(name, Kind.PROTOCOL, 0, frame=lambda frame: [frame.data[frame.lead :]])
     if name == "data":
-        return Name(name, Kind.PROTOCOL, 0, derived=(derived.DATA,))
+        return Name(name, Kind.PROTOCOL, 0, derived=(generated.DATA,))
     if name not in PROTOCOLS:
         return None
     starts, belongs = PROTOCOLS[name]

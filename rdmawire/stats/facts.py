@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from rdmawire.analysis import derived
-from rdmawire.analysis.node import Dissection, Node
-from rdmawire.analysis.saying import terminate_words
 from rdmawire.columns.fpdu import parted
+from rdmawire.dissect import generated
+from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.summary import terminate_words
 from rdmawire.wire.cm import REP
 from rdmawire.wire.cm_request import REQ
 from rdmawire.wire.header import Header
@@ -117,7 +117,7 @@ def _hello(frame: Dissection) -> Hello | None:
 def _is_iwarp(node: Node) -> bool:
     if isinstance(node.header, FPDULength | MPARequest | MPAReply):
         return True
-    return any(extra.field in (derived.SEGMENT, derived.MPA_NOTE) for extra in node.extras)
+    return any(extra.field in (generated.SEGMENT, generated.MPA_NOTE) for extra in node.extras)
 
 
 def _of_iwarp(frame: Dissection) -> Facts:
@@ -134,7 +134,7 @@ def _of_iwarp(frame: Dissection) -> Facts:
 def _fpdu(nodes: list[Node]) -> Fpdu:
     length = nodes[0].header
     ulpdu = length.ulpdu_length if isinstance(length, FPDULength) else 0
-    lengths = [node.extra(derived.DATA_LENGTH) for node in nodes]  # noqa: S610 - not Django's
+    lengths = [node.extra(generated.DATA_LENGTH) for node in nodes]  # noqa: S610 - not Django's
     payload = sum(length for length in lengths if isinstance(length, int))
     opcode = next((n.header.opcode for n in nodes if isinstance(n.header, Control)), -1)
     said = next((n.header for n in nodes if isinstance(n.header, TerminateControl)), None)
@@ -144,7 +144,7 @@ def _fpdu(nodes: list[Node]) -> Fpdu:
 def _crc(nodes: list[Node]) -> str:
     for node in nodes:
         if isinstance(node.header, FPDUCRC):
-            return str(node.extra(derived.MPA_CRC_STATUS))  # noqa: S610 - not Django's
+            return str(node.extra(generated.MPA_CRC_STATUS))  # noqa: S610 - not Django's
         if isinstance(node.header, UnusedCRC):
             return "absent"
     return "torn"

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rdmawire.analysis.node import Dissection
 from rdmawire.columns.asked import Query
 from rdmawire.columns.choice import EVERY_FRAME, Choice
 from rdmawire.columns.column import Columns
 from rdmawire.columns.kind import OBJECT, ColumnKind, Form
 from rdmawire.columns.request import Request, Row
+from rdmawire.dissect.node import Dissection
 from rdmawire.stats.facts import facts
 
 FACTS = "facts"

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from rdmawire.analysis.counts import CountLines
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.window import Window
 from rdmawire.capture import Reader
 from rdmawire.cli import dissect as captures
 from rdmawire.cli.dissect import Demands, Run, Show
 from rdmawire.cli.progress import dissected
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.output import CountLines
+from rdmawire.dissect.select import Window
 from tests.cli.command import RNR, WRITE
 
 

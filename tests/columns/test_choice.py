@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.window import Bound, Window
 from rdmawire.capture import open_capture
 from rdmawire.columns import Row, read_columns
 from rdmawire.columns.asked import Query
 from rdmawire.columns.choice import Choice
 from rdmawire.columns.mixed import MixedReader
 from rdmawire.columns.request import Request
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.select import Bound, Window
 from rdmawire.filter import Filter
 
 CAPTURES = Path(__file__).parents[2] / "captures"

@@ -9,17 +9,17 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.fields import fields
-from rdmawire.analysis.selection import FieldError, Selection, sources
 from rdmawire.capture import Interface, Record, create_capture, open_capture
 from rdmawire.columns import Columns, Form, Row, iter_columns, read_columns
 from rdmawire.columns.asked import Query
 from rdmawire.columns.kind import kind_of
 from rdmawire.columns.mixed import MixedReader
 from rdmawire.columns.walked import of_frame, walked
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.fields import fields
+from rdmawire.dissect.select import FieldError, Selection, sources
 from rdmawire.errors import CaptureError
-from tests.analysis.mutation import mutated
+from tests.dissect.mutation import mutated
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 EVERY = sorted(CAPTURES.glob("*/*.pcap*"))

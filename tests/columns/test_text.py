@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.fields import fields
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.output import Fields, Separators
-from rdmawire.analysis.selection import Selection
 from rdmawire.capture import open_capture
 from rdmawire.columns.asked import Query, occurs_once
 from rdmawire.columns.choice import EVERY_FRAME, Choice
 from rdmawire.columns.text import FieldLines
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.fields import fields
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.output import Fields, Separators
+from rdmawire.dissect.select import Selection
 from rdmawire.filter import Filter
 
 CAPTURES = Path(__file__).parents[2] / "captures"

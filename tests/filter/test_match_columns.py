@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter, FilterError, is_simple, parse
 from rdmawire.filter.ast import Field, Kind
 from rdmawire.filter.match_columns import Column, evaluate_columns

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.fields import fields
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.fields import fields
+from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter
 from rdmawire.filter.ast import Span
 from rdmawire.filter.match_frame import cut

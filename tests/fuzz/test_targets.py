@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture.pcap import PcapParser
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.filter import Filter
 from rdmawire.traffic.edit.walk import Walk
 from rdmawire.traffic.scenario.form.record import Record

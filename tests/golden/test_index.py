@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.steps import NEXT
-from rdmawire.analysis.vectors.rows import TABLES
 from rdmawire.capture import Record, open_capture
 from rdmawire.capture.record import LinkType
+from rdmawire.dissect.dissector import NEXT
+from rdmawire.vectors.index import TABLES
 from rdmawire.wire import roce
 from rdmawire.wire.cm_code import CMAttribute, RejectReason
 from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS, Ack, Nak

@@ -5,9 +5,9 @@ from zlib import crc32
 
 import pytest
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.selection import Selection
 from rdmawire.capture import LinkType, Record, create_capture, open_capture
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.select import Selection
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.ib.rx_parser import Drop

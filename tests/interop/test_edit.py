@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.fields import FieldInfo
+from rdmawire.dissect.fields import FieldInfo
 from rdmawire.traffic.edit import Editor, edit_capture, text
 from tests.interop.tshark import Values, shared_fields, theirs
 

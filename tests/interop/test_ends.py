@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis import derived
 from rdmawire.capture import Record, create_capture
+from rdmawire.dissect import generated
 from tests.wire.test_ends import CASES, sealed
 
 NOT_ALLOWED = "no home among hop by hop"
@@ -26,5 +26,5 @@ def test_tshark_finds_the_checksums_good(tmp_path: Path) -> None:
         [*words, "-e", "udp.checksum.status"], capture_output=True, text=True, check=True
     )
     found = dict(zip(CASES, map(int, done.stdout.split()), strict=True))
-    assert found.pop(NOT_ALLOWED) == derived.BAD
-    assert set(found.values()) == {derived.GOOD}
+    assert found.pop(NOT_ALLOWED) == generated.BAD
+    assert set(found.values()) == {generated.GOOD}

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture import create_capture, open_capture
 from rdmawire.capture.record import Record
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter, FilterError
 from rdmawire.filter.names import PROTOCOLS
 from tests.filter.samples import FILTERS

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyshark
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.fields import FieldInfo, fields
-from rdmawire.analysis.node import Dissection
-from rdmawire.analysis.selection import Selection
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.fields import FieldInfo, fields
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.select import Selection
 
 Values = dict[str, list[str]]
 

@@ -8,8 +8,8 @@ from construct import Construct, ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture import LinkType, open_capture
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.errors import WireError
 from rdmawire.layers import construct
 from rdmawire.layers.construct import (

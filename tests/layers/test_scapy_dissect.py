@@ -11,7 +11,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Padding, Raw
 
-from rdmawire.analysis.dissector import Dissector
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.layers import scapy
 from rdmawire.layers.scapy import AETH, BTH, ERF, FPDU, GRH, LRH, MPA, RETH, RWH, TableLayer
 from rdmawire.wire import mpa

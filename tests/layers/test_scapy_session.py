@@ -11,8 +11,8 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.packet import Packet, Raw
 from scapy.sendrecv import sniff
 
-from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.layers.scapy import FPDU, MPA, IWARPSession, MPARequest
 from rdmawire.wire import mpa
 from rdmawire.wire.header import Header

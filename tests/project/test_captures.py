@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.wire import native, roce
 
 ROOT = Path(__file__).parents[2]

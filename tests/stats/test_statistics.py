@@ -9,7 +9,7 @@ import pytest
 
 from rdmawire.errors import CaptureError
 from rdmawire.stats import Statistics, statistics
-from tests.analysis.mutation import MUTATED, SEED, mutated
+from tests.dissect.mutation import MUTATED, SEED, mutated
 from tests.stats import model
 from tests.stats.samples import random_requests, write
 

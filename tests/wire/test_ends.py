@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.analysis import derived
-from rdmawire.analysis.dissector import Dissector
+from rdmawire.dissect import generated
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.errors import WireError
 from rdmawire.fabric.field import Fields
 from rdmawire.traffic.edit import Editor, Sealing, text
@@ -80,7 +80,7 @@ def checksum_of(octets: bytes, extensions: bytes) -> int:
 def status(octets: bytes) -> int:
     found = Dissector().dissect(octets)
     (udp,) = (node for node in found.nodes if node.name == "udp")
-    found_status = udp.extra(derived.UDP_CHECKSUM_STATUS)
+    found_status = udp.extra(generated.UDP_CHECKSUM_STATUS)
     assert isinstance(found_status, int)
     return found_status
 
@@ -92,9 +92,9 @@ def test_the_checksum_covers_the_ends(case: tuple[int, bytes, bytes, bytes]) -> 
     at = Ethernet.SIZE + IPv6.SIZE + len(extensions)
     right = udp_checksum(IPv6(src=source, dst=destination), octets[at:])
     assert checksum_of(octets, extensions) == right
-    assert status(octets) == derived.GOOD
+    assert status(octets) == generated.GOOD
     wrong = octets[: at + 6] + (right ^ 1).to_bytes(2, "big") + octets[at + 8 :]
-    assert status(wrong) == derived.BAD
+    assert status(wrong) == generated.BAD
     assert Editor([], sealing=Sealing.ALL).edit(wrong) == octets
 
 
@@ -108,7 +108,7 @@ def test_an_edit_leaves_the_checksum_good(
     for word in (SRC, DST):
         new = Editor([text.ips([word])], sealing=sealing).edit(octets)
         assert new != octets
-        assert status(new) == derived.GOOD
+        assert status(new) == generated.GOOD
         assert not Dissector().dissect(new).bad_checks
 
 
@@ -118,7 +118,7 @@ def test_where_the_end_is_not_told_no_verdict_is_given(extension: bytes) -> None
         sealed(ROUTING, extension)
     ip = IPv6(payload_length=len(extension) + 8, next_header=ROUTING, src=SOURCE, dst=STOP)
     octets = joined(ETHERNET, ip, extension, UDP(1, 2, 8, 0x1234))
-    assert status(octets) == derived.UNVERIFIED
+    assert status(octets) == generated.UNVERIFIED
     assert Editor([], sealing=Sealing.ALL).edit(octets) == octets
 
 
@@ -141,7 +141,7 @@ def test_a_source_route_of_ipv4_has_the_destination(route: bytes, final: bytes) 
     datagram = octets[Ethernet.SIZE + ip.ihl * 4 :]
     right = udp_checksum(IPv4(src=source, dst=final), datagram)
     assert int.from_bytes(datagram[6:8], "big") == right
-    assert status(octets) == derived.GOOD
+    assert status(octets) == generated.GOOD
     assert Fields(octets).icrc_renewed(octets) == octets
     at = Ethernet.SIZE + ip.ihl * 4 + 6
     wrong = octets[:at] + b"\x12\x34" + octets[at + 2 :]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from rdmawire.analysis.dissector import Dissector
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.wire import roce
 from rdmawire.wire.codec import reader
 from rdmawire.wire.ib import BTH

@@ -11,8 +11,8 @@ import mkdocs_gen_files
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from rdmawire.analysis.fields import fields, row_name  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
+from rdmawire.dissect.fields import fields, row_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rdmawire.analysis.vectors.rows import TABLES
+from rdmawire.vectors.index import TABLES
 
 MOST = 4
 """Captures named in one row; how many more there are is said."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-from rdmawire.analysis.steps import LINK_STEPS
 from rdmawire.capture import Record, open_capture
+from rdmawire.dissect.dissector import LINK_STEPS
 from rdmawire.traffic.scenario.shipped import shipped, text_of
 from rdmawire.wire import roce
 from tools.make_captures import management

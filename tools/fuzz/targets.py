@@ -9,15 +9,14 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.fields import fields
-from rdmawire.analysis.output import Lines, Objects
-from rdmawire.analysis.selection import Selection
-from rdmawire.analysis.steps import LINK_STEPS
 from rdmawire.capture.compression import recognised
 from rdmawire.capture.reader import _parser
 from rdmawire.capture.source import Octets
 from rdmawire.cli.edit import fpdu_finder
+from rdmawire.dissect.dissector import LINK_STEPS, Dissector
+from rdmawire.dissect.fields import fields
+from rdmawire.dissect.output import Lines, Objects
+from rdmawire.dissect.select import Selection
 from rdmawire.errors import CaptureError, WireError
 from rdmawire.filter import Filter, FilterError
 from rdmawire.traffic.edit import Editor, text

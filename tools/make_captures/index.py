@@ -1,4 +1,4 @@
-"""Which frame of which capture shows what: every row of :mod:`rdmawire.analysis.vectors.rows`.
+"""Which frame of which capture shows what: every row of :mod:`rdmawire.vectors.index`.
 
 A row without a frame is a vector that is missing: a test says so.
 """
@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from rdmawire.analysis.vectors.rows import TABLES, frames
+from rdmawire.vectors.index import TABLES, frames
 
 FOLDERS = ("golden", "generated")
 """Those that are indexed, the more telling one first."""

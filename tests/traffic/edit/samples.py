@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rdmawire.analysis.dissector import Dissector
-from rdmawire.analysis.node import Dissection
 from rdmawire.capture import Record, open_capture
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Dissection
 from rdmawire.traffic.edit import Editor, Sealing, text
 from rdmawire.traffic.edit.rules import Rule
 

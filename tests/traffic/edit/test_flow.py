@@ -15,7 +15,7 @@ from rdmawire.wire.inet import ECN, Ethernet, IPv4
 from rdmawire.wire.layout import joined
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import parse
-from tests.analysis.mutation import SEED
+from tests.dissect.mutation import SEED
 from tests.traffic.edit.frames import A6, B6, A, B, frame, packet
 from tests.traffic.edit.samples import CAPTURES, EVERYTHING, FILES, edited, records
 

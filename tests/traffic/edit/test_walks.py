@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.analysis.node import Dissection
+from rdmawire.dissect.node import Dissection
 from rdmawire.traffic.edit.iwarp import INSIDE
 from rdmawire.traffic.edit.walk import layout_of
 from rdmawire.wire.header import Header

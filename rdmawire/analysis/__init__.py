@@ -1,1 +1,0 @@
-"""What frames mean: dissection trees and their fields."""

@@ -1,0 +1,1 @@
+"""What frames mean: dissection trees, their fields and lines."""

@@ -1,0 +1,318 @@
+"""What happens in an iWARP stream, as nodes of the frame that completes it.
+
+An FPDU that lies in one segment has its nodes at their offsets in the frame. One that began in
+an earlier segment is put together: its nodes are ``reassembled`` and count from its own start,
+and the frame's part of it is a node of plain octets.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rdmawire.dissect import checksums, generated
+from rdmawire.dissect.mpa_event import (
+    CRCStatus,
+    Event,
+    Forgotten,
+    Fpdu,
+    Lost,
+    NotIwarp,
+    Skipped,
+    StartUp,
+    Torn,
+)
+from rdmawire.dissect.mpa_framing import Result
+from rdmawire.dissect.node import Derived, Extra, Node
+from rdmawire.dissect.summary import terminate_words
+from rdmawire.dissect.walk import Following, Walk
+from rdmawire.errors import WireError
+from rdmawire.wire import rdmap
+from rdmawire.wire.checksum import tcp_checksum
+from rdmawire.wire.header import Header
+from rdmawire.wire.inet import TCP
+from rdmawire.wire.mpa import FPDU, FPDUCRC, FPDULength, Marker, MPAEnhanced, UnusedCRC
+from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
+
+
+def add_events(walk: Walk, found: list[Event], payload: bytes) -> None:
+    """Nodes for what a segment with this payload brought, and for its other octets."""
+    base = walk.offset
+    nodes: list[Node] = []
+    for event in found:
+        nodes += _NODES[type(event)](walk, event, base)
+    for start, end in _gaps(found, len(payload)):
+        octets = payload[start:end]
+        nodes.append(_octets("segment", base + start, octets))
+    # What was put together counts from its own start: it stays together, in the stream's order.
+    nodes.sort(key=lambda node: (node.reassembled, 0 if node.reassembled else node.offset))
+    walk.nodes += nodes
+    walk.offset = walk.end
+
+
+def _gaps(found: list[Event], length: int) -> Iterator[tuple[int, int]]:
+    """Where the payload holds octets of no event that begins in it."""
+    at = 0
+    for event in found:
+        begin = getattr(event, "begin", None)
+        if begin is None:
+            continue
+        if at < begin:
+            yield at, begin
+        at = begin + len(event.octets)  # type: ignore[union-attr]
+    if at < length:
+        yield at, length
+
+
+def _octets(name: str, offset: int, octets: bytes, field: Derived = generated.SEGMENT) -> Node:
+    return Node(name, offset, octets, extras=(Extra(field, octets),))
+
+
+def _header(header: Header, offset: int) -> Node:
+    return Node(type(header).label, offset, header.build(), header)
+
+
+def _placed(event: StartUp | Fpdu | Torn, base: int, nodes: Iterator[Node]) -> Iterator[Node]:
+    """Nodes whose offsets count from the event's start, put where it stands in the frame."""
+    where = _where(event, base)
+    for node in nodes:
+        node.reassembled = event.begin is None
+        node.offset += where
+        yield node
+
+
+def _where(event: StartUp | Fpdu | Torn, base: int) -> int:
+    """The frame's offset at which an event begins; 0 for what was put together."""
+    return 0 if event.begin is None else base + event.begin
+
+
+def _start_up(_: Walk, event: StartUp, base: int) -> Iterator[Node]:
+    return _placed(event, base, _start_up_nodes(event))
+
+
+def _start_up_nodes(event: StartUp) -> Iterator[Node]:
+    head = _header(event.header, 0)
+    yield head
+    offset, private = len(head.octets), event.private_data
+    if private:
+        head.add(generated.PRIVATE_DATA, private)
+    if event.enhanced is not None:
+        yield _header(event.enhanced, offset)
+        offset, private = offset + MPAEnhanced.SIZE, private[MPAEnhanced.SIZE :]
+    if private:
+        yield _octets("private data", offset, private, generated.PAYLOAD)
+
+
+def _fpdu(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
+    fpdu, end = event.fpdu, len(event.octets)
+    nodes = [*_framing(fpdu, end), *_pad(fpdu), _crc(walk, event)]
+    pieces: list[Node] = []
+    try:
+        pieces.extend(_segment(fpdu, fpdu.ulpdu))
+    except WireError as error:
+        _complain(walk, fpdu, _where(event, base), error)
+        pieces.extend(_rest(fpdu, sum(len(node.octets) for node in pieces)))
+    nodes += pieces
+    return _placed(event, base, iter(sorted(nodes, key=_offset)))
+
+
+def _rest(fpdu: FPDU, done: int) -> Iterator[Node]:
+    """What stands behind so many octets of the ULPDU, which do not parse to its end."""
+    if done < len(fpdu.ulpdu):
+        yield _octets("rest", fpdu.offset_of(FPDULength.SIZE + done), fpdu.ulpdu[done:])
+
+
+def _offset(node: Node) -> int:
+    return node.offset
+
+
+def _framing(fpdu: FPDU, end: int) -> Iterator[Node]:
+    """What MPA puts before and into a DDP segment: length and Markers, up to octet ``end``."""
+    yield _header(FPDULength(len(fpdu.ulpdu)), fpdu.header)
+    for offset, marker in fpdu.markers:
+        if offset + Marker.SIZE <= end:
+            yield _header(marker, offset)
+
+
+def _pad(fpdu: FPDU) -> Iterator[Node]:
+    if fpdu.pad:
+        at = fpdu.offset_of(FPDULength.SIZE + len(fpdu.ulpdu))
+        yield _octets("pad", at, fpdu.pad, generated.MPA_PAD)
+
+
+def _crc(walk: Walk, event: Fpdu) -> Node:
+    """The CRC, judged if CRCs are in use."""
+    fpdu, at = event.fpdu, len(event.octets) - FPDUCRC.SIZE
+    if event.crc is CRCStatus.ABSENT:
+        node = _header(UnusedCRC(fpdu.crc), at)
+        walk.leave(checksums.MPA_CRC, node)
+    else:
+        node = _header(FPDUCRC(fpdu.crc), at)
+        walk.dissection.checks.append(checksums.MPA_CRC.judge(node, fpdu.crc, fpdu.expected))
+    return node
+
+
+def _segment(fpdu: FPDU, ulpdu: bytes, payload: str = "payload") -> Iterator[Node]:
+    """The DDP segment inside an FPDU, as far as ``ulpdu`` holds it; its payload by that name.
+
+    :class:`WireError`, with the offset in the ULPDU, after the nodes that stand before it.
+    """
+    quoted = False
+    for at, piece in rdmap.layout(ulpdu):
+        offset = fpdu.offset_of(FPDULength.SIZE + at)
+        if isinstance(piece, TerminateControl):
+            yield _terminate(piece, offset)
+            quoted = True
+        elif isinstance(piece, Header):
+            yield _header(piece, offset)
+        elif quoted:
+            yield _octets("quoted", offset, piece, generated.PAYLOAD)
+        else:
+            yield _payload(payload, offset, piece)
+
+
+def _complain(walk: Walk, fpdu: FPDU, where: int, error: WireError) -> None:
+    """Say what is wrong with the DDP segment of an FPDU that begins at ``where``."""
+    at = fpdu.offset_of(FPDULength.SIZE + (error.offset or 0))
+    walk.complain(error.reason, offset=where + at)
+
+
+def _terminate(control: TerminateControl, offset: int) -> Node:
+    """The control field of a Terminate, and what it means if it is written as siw does."""
+    node = _header(control, offset)
+    if is_mirrored(control):
+        meant = mirrored(control)
+        flags = " ".join(name.upper() for name in ("m", "d", "r") if getattr(meant, name))
+        said = f"{terminate_words(meant)}, flags {flags}"
+        node.add(generated.TERMINATE_NOTE, f"bits mirrored, as siw writes it: {said}")
+    return node
+
+
+def _payload(name: str, offset: int, octets: bytes) -> Node:
+    node = _octets(name, offset, octets, generated.PAYLOAD)
+    node.add(generated.DATA, octets)
+    node.add(generated.DATA_LENGTH, len(octets))
+    return node
+
+
+def _torn(walk: Walk, event: Torn, base: int) -> Iterator[Node]:
+    """The headers that are there, then what is there of the payload, or of the next header."""
+    fpdu, kept = event.fpdu, len(event.octets)
+    ulpdu = fpdu.ulpdu_before(kept)
+    length, *markers = _framing(fpdu, kept)
+    pieces = _so_far(walk, fpdu, _where(event, base), ulpdu)
+    done = sum(len(node.octets) for node in pieces)
+    if done < len(ulpdu):
+        pieces.append(_octets("torn", fpdu.offset_of(FPDULength.SIZE + done), ulpdu[done:]))
+    length.add(generated.MPA_NOTE, _kept(event, len(fpdu.ulpdu), pieces))
+    nodes = [length, *markers, *pieces, *_behind(event, len(ulpdu), markers)]
+    return _placed(event, base, iter(sorted(nodes, key=_offset)))
+
+
+def _behind(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
+    """Octets behind so much of the ULPDU that are no Marker: pad, CRC, a Marker cut in two."""
+    start = event.fpdu.offset_of(FPDULength.SIZE + ulpdu - 1) + 1
+    for end in [*(node.offset for node in markers if node.offset >= start), len(event.octets)]:
+        if start < end:
+            yield _octets("torn", start, event.octets[start:end])
+        start = end + Marker.SIZE
+
+
+def _so_far(walk: Walk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
+    """What is whole of the DDP segment in a torn FPDU, and the beginning of its payload."""
+    nodes: list[Node] = []
+    try:
+        nodes.extend(_segment(fpdu, ulpdu, "torn"))
+    except WireError as error:
+        # A header that ends too early is the capture's fault; a wrong one is the sender's.
+        if (error.offset or 0) < sum(len(node.octets) for node in nodes):
+            _complain(walk, fpdu, where, error)
+    return nodes
+
+
+def _kept(event: Torn, ulpdu: int, pieces: list[Node]) -> str:
+    """How much is there of a torn FPDU and, if all headers are there, of its payload."""
+    said = f"{len(event.octets)} of {event.size} octets of an FPDU"
+    last = pieces[-1] if pieces else None
+    if last is not None and any(extra.field is generated.DATA for extra in last.extras):
+        payload = ulpdu - sum(len(node.octets) for node in pieces[:-1])
+        said += f", {len(last.octets)} of {payload} of its payload"
+    return f"{said}: the rest was never captured"
+
+
+def _lost(_: Walk, event: Lost, base: int) -> Iterator[Node]:
+    yield _note(base, f"{event.length} octets of the stream were never captured")
+
+
+def _skipped(_: Walk, event: Skipped, base: int) -> Iterator[Node]:
+    yield _note(base, f"{event.length} octets passed over: unknown where in them FPDUs begin")
+
+
+def _forgotten(_: Walk, event: Forgotten, base: int) -> Iterator[Node]:
+    yield _note(base, f"an FPDU of {event.length} octets was let go: too many streams at once")
+
+
+def _not_iwarp(_: Walk, __: NotIwarp, ___: int) -> Iterator[Node]:
+    return iter(())
+
+
+def _note(offset: int, text: str) -> Node:
+    return Node("stream", offset, b"", extras=(Extra(generated.MPA_NOTE, text),))
+
+
+_NODES: dict[type, Callable[[Walk, Any, int], Iterator[Node]]] = {
+    StartUp: _start_up,
+    Fpdu: _fpdu,
+    Torn: _torn,
+    Lost: _lost,
+    Skipped: _skipped,
+    Forgotten: _forgotten,
+    NotIwarp: _not_iwarp,
+}
+"""What each kind of event looks like."""
+
+
+def tcp(walk: Walk) -> Following:
+    """TCP: its options, its checksum, its place in the connection, and iWARP inside."""
+    start = walk.offset
+    header = walk.take(TCP)
+    node = walk.nodes[-1]
+    size = header.data_offset * 4
+    if size < TCP.SIZE:
+        raise WireError(f"TCP.data_offset {header.data_offset}: at least 5", start)
+    walk.need(size - TCP.SIZE, "TCP options")
+    _check(walk, header, start)
+    if size > TCP.SIZE:
+        walk.take_octets("tcp options", size - TCP.SIZE, generated.TCP_OPTIONS)
+    _tcp_payload(walk, header, node)
+    return None
+
+
+def _check(walk: Walk, header: TCP, start: int) -> None:
+    if walk.short or walk.network is None or not walk.ends_known:
+        walk.leave(checksums.TCP, walk.nodes[-1])
+        return
+    expected = tcp_checksum(walk.network, walk.data[start : walk.end])
+    walk.check(checksums.TCP, header.checksum, expected)
+
+
+def _tcp_payload(walk: Walk, header: TCP, node: Node) -> None:
+    payload = walk.data[walk.offset : walk.end]
+    length = len(payload) + walk.missing
+    source, destination = (walk.network.src, walk.network.dst) if walk.network else (b"", b"")
+    result = walk.session.streams.segment(source, destination, header, payload, length)
+    _number(node, result, length)
+    if payload:
+        node.add(generated.TCP_PAYLOAD, payload)
+    if result.arrival.connection.upper.agreement.known:
+        add_events(walk, result.events, payload)
+    else:
+        walk.take_data()
+
+
+def _number(node: Node, result: Result, length: int) -> None:
+    """The connection and the place in it, in Wireshark's numbers."""
+    arrival = result.arrival
+    node.add(generated.TCP_STREAM, arrival.connection.stream)
+    node.add(generated.TCP_LENGTH, length)
+    node.add(generated.TCP_SEQ, arrival.seq)
+    node.add(generated.TCP_NEXT_SEQ, arrival.nxtseq)
+    node.add(generated.TCP_ACK, arrival.ack)

@@ -1,0 +1,494 @@
+"""Finding FPDUs in a stream whose start nobody saw, or that has lost octets.
+
+Every octet may be the first of an FPDU, and Markers may stand anywhere or nowhere. Heads are
+found by one pass of a regular expression; each one begins a chain or continues one. The search
+ends at an FPDU with a good CRC32c, or at a chain that is worth enough.
+
+Bounds: what is kept is at most ``WINDOW`` octets and ``CHAINS`` chains, and may be let go at any
+time (:mod:`rdmawire.dissect.mpa_event`). Work is paid from a
+credit that grows with the octets received: reading a head costs ``HEAD_COST``, checking a CRC
+what it covers. What the credit does not pay is not looked at, so time per octet is constant
+whatever the octets are.
+"""
+
+import re
+import struct
+from bisect import bisect_left
+from collections import deque
+from enum import IntEnum
+from heapq import heappop, heappush
+from itertools import count
+from struct import Struct
+from typing import NamedTuple
+
+from rdmawire.wire.mpa import MARKER_SPACING, Marker, fpdu_size, parse_fpdu
+from rdmawire.wire.rdmap import SHAPES, Payload, RDMAPControlInvalidate, Shape
+from rdmawire.wire.serial import BITS_32, BITS_64
+
+HEAD = 20
+"""Octets of a head that are looked at: no FPDU is shorter."""
+
+HEADS = re.compile(
+    rb"[\x01\x41\x81\xc1](?:(?<=[\x81\xc1])(?=[\x40\x42])"
+    rb"|(?<=[\x01\x41])(?=[\x41\x43-\x4b].{4}\0\0\0[\0-\3]))",
+    re.DOTALL,
+)
+"""Finds the DDP control field of heads: version 1, no reserved bits, opcode and queue of the same
+buffer model. It stands behind the ULPDU length."""
+
+CONTROL = 2
+"""Octets of a head before the DDP control field."""
+
+
+class Evidence(IntEnum):
+    """What a head is worth.
+
+    Tagged heads have few fixed bits, and arrays of numbers are full of them (``81 40`` and
+    ``C1 40`` end floating-point numbers between 4 and 7): a head equal to the one before it is
+    worth nothing, one with an STag not met before little. What senders of anything else do not
+    do is to make FPDUs and TCP segments begin and end together.
+    """
+
+    UNTAGGED = 16
+    WHOLE = 16
+    NEXT_NUMBERS = 24
+    NEW_STAG = 6
+    KNOWN_STAG = 14
+    CONTINUED = 48
+    ALIGNED = 8
+    FILLS_SEGMENT = 32
+    MARKER = 24
+
+
+class Head(NamedTuple):
+    """The beginning of an FPDU, perhaps: ``numbers`` are STag and TO, or QN, MSN and MO."""
+
+    position: int
+    length: int
+    octets: bytes
+    opcode: int
+    last: bool
+    shape: Shape
+    numbers: tuple[int, ...]
+
+    @property
+    def identity(self) -> bytes:
+        """The octets in which two heads can be told apart."""
+        return self.octets[: _TAGGED.size]
+
+    @property
+    def payload(self) -> int:
+        """Octets behind the DDP header."""
+        return self.length - _DDP_SIZE[self.shape.tagged]
+
+
+_DDP_SIZE = (18, 14)
+_TAGGED = struct.Struct(">HxxIQ")
+_UNTAGGED = struct.Struct(">HxxIIII")
+
+
+def read_head(buffer: bytes | bytearray, index: int, position: int) -> Head | None:
+    """The head at ``index``, where 20 octets are, unless it breaks a rule of DDP or RDMAP."""
+    octets = bytes(buffer[index : index + HEAD])
+    control, opcode = octets[CONTROL], octets[CONTROL + 1] & 15
+    shape = SHAPES.get(opcode)
+    clean = control & 0x3F == 1 and octets[CONTROL + 1] & 0xF0 == 0x40
+    if shape is None or not clean or shape.tagged != bool(control & 0x80):
+        return None
+    if shape.tagged:
+        length, stag, to = _TAGGED.unpack_from(octets)
+        numbers: tuple[int, ...] = (stag, to)
+    else:
+        length, reserved, *numbers_ = _UNTAGGED.unpack(octets)
+        numbers = tuple(numbers_)
+        if reserved and shape.control is not RDMAPControlInvalidate:
+            return None
+    head = Head(position, length, octets, opcode, bool(control & 0x40), shape, numbers)
+    return head if _is_possible(head) else None
+
+
+def _is_possible(head: Head) -> bool:
+    shape = head.shape
+    if head.length < shape.size:
+        return False
+    if shape.tagged:
+        return True
+    qn, msn, mo = head.numbers
+    if qn != shape.queue or not msn:
+        return False
+    if not shape.whole:
+        return True
+    return head.last and not mo and (head.length == shape.size or not _has_one_size(shape))
+
+
+def _has_one_size(shape: Shape) -> bool:
+    return shape.payload is Payload.NONE
+
+
+class Chain:
+    """FPDUs that follow one another, as far as known, and what speaks for them.
+
+    ``first`` is where the first one begins, ``start`` and ``end`` are the last one's bounds.
+    ``base`` is where Markers count from, ``None`` without Markers; ``fresh`` says that the last
+    head is not that of the FPDU before.
+    """
+
+    __slots__ = (
+        *("base", "end", "evidence", "first", "fresh", "head", "links", "start"),
+        *("_queues", "_stags", "_tagged"),
+    )
+
+    def __init__(self, head: Head, start: int, base: int | None, aligned: bool) -> None:
+        self.first, self.base = start, base
+        self.evidence = self.links = 0
+        self.head, self.fresh = head, True
+        self._stags: set[int] = set()
+        self._tagged: dict[int, tuple[int, int]] = {}
+        self._queues: dict[int, tuple[int, int]] = {}
+        self._add(head, start, _alone(head) + aligned * Evidence.ALIGNED)
+
+    @property
+    def next_head(self) -> int:
+        """Where the next head must stand: behind the last FPDU, and a Marker if one is due."""
+        due = self.base is not None and (self.end - self.base) % MARKER_SPACING == 0
+        return self.end + due * Marker.SIZE
+
+    @property
+    def stream_position(self) -> int | None:
+        """Where the last FPDU begins, counted from a Marker; ``None`` without Markers."""
+        return None if self.base is None else (self.start - self.base) % MARKER_SPACING
+
+    def extend(self, head: Head, aligned: bool) -> bool:
+        """Add the next head, unless it contradicts those before."""
+        worth = self._worth(head)
+        if worth is None:
+            return False
+        self._add(head, self.end, worth + aligned * Evidence.ALIGNED)
+        return True
+
+    def _add(self, head: Head, start: int, worth: int) -> None:
+        self.fresh = not self.links or head.identity != self.head.identity
+        self.head, self.start = head, start
+        self.end = start + fpdu_size(head.length, self.stream_position)
+        self.evidence += worth
+        self.links += 1
+        if head.shape.tagged:
+            stag, to = head.numbers
+            self._stags.add(stag)
+            self._tagged.pop(head.opcode, None)
+            if not head.last:
+                self._tagged[head.opcode] = (stag, BITS_64.add(to, head.payload))
+        else:
+            self._queues[head.numbers[0]] = _next_numbers(head)
+
+    def _worth(self, head: Head) -> int | None:
+        """What the head adds to the chain; ``None`` if the two cannot both be right."""
+        if not head.shape.tagged:
+            expected = self._queues.get(head.numbers[0])
+            if expected is not None and expected != head.numbers[1:]:
+                return None
+            return _alone(head) + (expected is not None) * Evidence.NEXT_NUMBERS
+        continued = self._tagged.get(head.opcode)
+        if continued is not None:
+            return Evidence.CONTINUED if continued == head.numbers else None
+        if head.identity == self.head.identity:
+            return 0
+        return Evidence.KNOWN_STAG if head.numbers[0] in self._stags else Evidence.NEW_STAG
+
+
+def _alone(head: Head) -> int:
+    """What a head is worth that nothing came before."""
+    if head.shape.tagged:
+        return Evidence.NEW_STAG
+    return Evidence.UNTAGGED + Evidence.WHOLE * _has_one_size(head.shape)
+
+
+def _next_numbers(head: Head) -> tuple[int, int]:
+    """MSN and MO of the next segment on the same queue. RFC 5041, 5.2 and 5.3."""
+    _, msn, mo = head.numbers
+    if head.last:
+        return BITS_32.add(msn, 1), 0
+    return msn, BITS_32.add(mo, head.payload)
+
+
+ENOUGH = 56
+"""What a chain must be worth in a stream that may be anything. It has two heads at least."""
+
+ENOUGH_IF_IWARP = 40
+"""What a chain, or a single head, must be worth where the stream is known to be iWARP."""
+
+WINDOW = 128 << 10
+CHAINS = 64
+PATIENCE = 256 << 10
+"""Octets after which a stream without a sign of iWARP is taken for something else."""
+
+HEAD_COST = 64
+CREDIT_PER_OCTET = 4
+FIRST_CREDIT = 256 << 10
+
+_BOUNDARIES = 4096
+_BOUNDARY_COST = 40
+_CHAIN_COST = 1200
+"""Octets of memory that one boundary, and one chain, take in CPython."""
+
+_WORDS = {n: Struct(f">{n}I") for n in range(MARKER_SPACING // 4 + 1)}
+
+
+class Found(NamedTuple):
+    """Where FPDUs begin. ``base`` is where Markers count from, ``None`` without Markers.
+
+    ``sure`` says that a CRC has proved it. Where no Markers were found, there is none in FPDUs
+    that begin before ``clear``, nor anywhere from ``MARKER_SPACING`` and four octets on.
+    """
+
+    position: int
+    base: int | None
+    sure: bool
+    clear: int
+
+
+class Search:
+    """The search in one direction, from stream position ``start`` on.
+
+    ``known`` says that the stream is iWARP; ``base`` where its Markers count from, if that is
+    known too, and ``settled`` that otherwise it has none. ``crc`` is whether CRCs are in use,
+    ``None`` if nobody knows. ``patience`` is how many octets more an unknown stream may take;
+    ``aligned`` says that a TCP segment begins at ``start``.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        *,
+        known: bool,
+        crc: bool | None = None,
+        base: int | None = None,
+        settled: bool = False,
+        patience: int = PATIENCE,
+        aligned: bool = True,
+    ) -> None:
+        self.origin = self.start = start
+        self.known, self.crc, self.base = known, crc, base
+        self.patience, self._aligned = patience, aligned
+        self._guesses = base is None and not settled
+        self._credit = FIRST_CREDIT
+        self._order = count()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin at ``start``, with nothing at hand."""
+        self.buffer = bytearray()
+        self._scanned = self.start
+        self._boundaries: list[int] = []
+        self._likely = deque([self.start])
+        self._chains: dict[int, list[Chain]] = {}
+        self._waiting: list[int] = []
+        self._due: list[tuple[int, int, Chain]] = []
+
+    @property
+    def end(self) -> int:
+        """Where the octets at hand end."""
+        return self.start + len(self.buffer)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the stream is to be taken for something else."""
+        return not self.known and self.patience <= 0
+
+    @property
+    def kept(self) -> int:
+        """Octets of memory that letting go would free."""
+        chains, boundaries = len(self._waiting), len(self._boundaries)
+        return len(self.buffer) + chains * _CHAIN_COST + boundaries * _BOUNDARY_COST
+
+    def let_go(self) -> None:
+        """Forget all that is at hand, and go on with what comes next."""
+        self.start = self.end
+        self._begin()
+
+    def feed(self, octets: bytes) -> Found | None:
+        """Take in the next octets, those of a segment."""
+        if self._aligned:
+            self._boundaries.append(self.end)
+            self._likely.append(self.end)
+        self._aligned = True
+        self.patience -= len(octets)
+        self.buffer += octets
+        self._credit += CREDIT_PER_OCTET * len(octets)
+        found = self._scan()
+        if found is None:
+            self._trim()
+        return found
+
+    def _scan(self) -> Found | None:
+        while self._likely and self._likely[0] + HEAD + Marker.SIZE <= self.end:
+            self._look_behind_marker(self._likely.popleft())
+        limit = len(self.buffer) - HEAD + CONTROL + 1
+        for match in HEADS.finditer(self.buffer, self._scanned - self.start + CONTROL):
+            index = match.start()
+            if index >= limit:
+                break
+            position = self._scanned = self.start + index - CONTROL
+            found = self._settle(position) or self._look_at(position)
+            if found is not None:
+                return found
+        self._scanned = max(self._scanned, self.start + limit - CONTROL)
+        return self._settle(self.end)
+
+    def _look_at(self, position: int) -> Found | None:
+        """A head, perhaps: it continues chains, or begins them."""
+        if not self._pay(HEAD_COST):
+            return None
+        head = read_head(self.buffer, position - self.start, position)
+        if head is None:
+            return None
+        chains = [
+            chain
+            for chain in self._chains.pop(position, [])
+            if chain.first >= self.start and chain.extend(head, self._is_aligned(chain.end, head))
+        ]
+        chains += self._begun(head, {chain.base for chain in chains})
+        for chain in chains:
+            found = self._found(chain)
+            if found is not None:
+                return found
+            self._expect(chain)
+        return None
+
+    def _look_behind_marker(self, position: int) -> None:
+        """A head with a Marker inside, which no pattern finds, where an FPDU is likely to begin."""
+        index = position - self.start
+        octets = bytes(self.buffer[index : index + HEAD + Marker.SIZE])
+        for place in range(Marker.SIZE, HEAD, Marker.SIZE):
+            behind = place + Marker.SIZE
+            base = position + place
+            if self._may_count_from(base) and octets[place:behind] == place.to_bytes(
+                Marker.SIZE, "big"
+            ):
+                head = read_head(octets[:place] + octets[behind:], 0, position)
+                if head is not None:
+                    self._expect(self._chain(head, position, base))
+
+    def _may_count_from(self, base: int) -> bool:
+        """Whether a Marker may stand here."""
+        return self._guesses if self.base is None else (base - self.base) % MARKER_SPACING == 0
+
+    def _begun(self, head: Head, bases: set[int | None]) -> list[Chain]:
+        """Chains that this head may begin, for places of Markers that no chain stands for yet."""
+        if self.base is not None:
+            return [] if bases else self._begun_at_base(head, self.base)
+        before = head.position - Marker.SIZE
+        chains = [] if None in bases else [self._chain(head, head.position, None)]
+        if self._guesses and self._is_zero_marker(before):
+            chains.append(self._chain(head, before, before))
+        return chains
+
+    def _begun_at_base(self, head: Head, base: int) -> list[Chain]:
+        """The same where it is known that Markers count from ``base``."""
+        place = (head.position - base) % MARKER_SPACING
+        # FPDUs and Markers are multiples of four octets, and this head is no Marker.
+        if place % Marker.SIZE or place == 0:
+            return []
+        start = head.position - (Marker.SIZE if place == Marker.SIZE else 0)
+        return [self._chain(head, start, base)] if start >= self.start else []
+
+    def _chain(self, head: Head, start: int, base: int | None) -> Chain:
+        return Chain(head, start, base, self._is_aligned(start, head))
+
+    def _expect(self, chain: Chain) -> None:
+        """Wait for the end of the chain's last FPDU, and for the head behind it."""
+        if len(self._waiting) < CHAINS:
+            heappush(self._due, (chain.end, next(self._order), chain))
+            heappush(self._waiting, chain.next_head)
+            self._chains.setdefault(chain.next_head, []).append(chain)
+
+    def _settle(self, position: int) -> Found | None:
+        """Judge the FPDUs that end before ``position``; forget chains that did not go on."""
+        found = None
+        while found is None and self._due and self._due[0][0] <= position:
+            chain = heappop(self._due)[2]
+            if chain.first >= self.start and chain.end <= self.end:
+                found = self._judge(chain)
+        while self._waiting and self._waiting[0] < min(position, self._scanned):
+            self._chains.pop(heappop(self._waiting), None)
+        return found
+
+    def _judge(self, chain: Chain) -> Found | None:
+        """Look at an FPDU that is whole: its CRC, its pad, its Markers."""
+        octets = bytes(self.buffer[chain.start - self.start : chain.end - self.start])
+        if not self._pay(len(octets)):
+            return None
+        fpdu = parse_fpdu(octets, position=chain.stream_position)
+        fits = not any(fpdu.pad) and all(marker.reserved == 0 for _, marker in fpdu.markers)
+        fits = fits and not any(fpdu.wrong_markers())
+        if fits:
+            chain.evidence += Evidence.MARKER * sum(m.fpduptr > 0 for _, m in fpdu.markers)
+            chain.evidence += Evidence.FILLS_SEGMENT * self._fills_segment(chain)
+            if fpdu.good and self.crc is not False:
+                return Found(chain.start, chain.base, True, chain.start)
+        if chain.base is None and self._guesses:
+            self._try_markers(chain, octets)
+        if not fits:
+            self._drop(chain)
+        return self._found(chain) if fits else None
+
+    def _found(self, chain: Chain) -> Found | None:
+        """The chain, if it is worth enough."""
+        enough = ENOUGH_IF_IWARP if self.known else ENOUGH
+        if chain.evidence < enough or (chain.links < 2 and not self.known):
+            return None
+        return Found(chain.first, chain.base, False, chain.start)
+
+    def _try_markers(self, chain: Chain, octets: bytes) -> None:
+        """Begin chains for Markers found inside an FPDU that was read as if it had none."""
+        if not self._pay(HEAD_COST):
+            return
+        words = min(len(octets), MARKER_SPACING) // 4
+        head, start = chain.head, chain.start
+        for index, word in enumerate(_WORDS[words].unpack_from(octets)):
+            # A Marker further ahead would stand in the head, which was read without one.
+            if word == 4 * index and 4 * index >= HEAD:
+                self._expect(self._chain(head, start, start + 4 * index))
+
+    def _drop(self, chain: Chain) -> None:
+        waiting = self._chains.get(chain.next_head, [])
+        if chain in waiting:
+            waiting.remove(chain)
+
+    def _is_aligned(self, start: int, head: Head) -> bool:
+        """Whether a TCP segment begins here, and holds the FPDU or much of it."""
+        end = self._segment_end(start)
+        return end is not None and end - start >= min(head.length, MARKER_SPACING)
+
+    def _fills_segment(self, chain: Chain) -> bool:
+        """Whether the last FPDU is just what one TCP segment holds, and none like it before."""
+        return chain.fresh and self._segment_end(chain.start) == chain.end
+
+    def _segment_end(self, start: int) -> int | None:
+        """Where the TCP segment ends that begins here; ``None`` if none does."""
+        index = bisect_left(self._boundaries, start)
+        if index == len(self._boundaries) or self._boundaries[index] != start:
+            return None
+        after = self._boundaries[index + 1 : index + 2]
+        return after[0] if after else self.end
+
+    def _is_zero_marker(self, position: int) -> bool:
+        index = position - self.start
+        return index >= 0 and not any(self.buffer[index : index + Marker.SIZE])
+
+    def _pay(self, cost: int) -> bool:
+        if cost > self._credit:
+            return False
+        self._credit -= cost
+        return True
+
+    def _trim(self) -> None:
+        """Forget octets that no chain needs any more."""
+        firsts = [chain.first for chains in self._chains.values() for chain in chains]
+        needed = min([self._scanned - Marker.SIZE, *firsts])
+        start = max(self.start, needed, self.end - WINDOW)
+        del self.buffer[: start - self.start]
+        self.start = start
+        self._scanned = max(self._scanned, start)
+        del self._boundaries[: bisect_left(self._boundaries, start)]
+        del self._boundaries[:-_BOUNDARIES]

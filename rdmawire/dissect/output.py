@@ -1,0 +1,272 @@
+"""Dissections as text: lines, trees, tables of fields, JSON. One class per format."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rdmawire.dissect.json import as_object, dumped
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.select import Selection
+from rdmawire.dissect.summary import Mood, summary
+from rdmawire.dissect.tree import hex_dump, tree
+
+
+class Output(Protocol):
+    """What turns frames into text: ``head`` comes before them, ``tail`` behind."""
+
+    def head(self) -> str: ...
+
+    def heading(self, name: str) -> str:
+        """What comes before the frames of one file of several."""
+
+    def frame(self, frame: Dissection) -> Iterator[str]:
+        """The pieces of text for one frame, line ends included."""
+
+    def tail(self) -> str: ...
+
+
+def plain(mood: Mood, text: str) -> str:  # noqa: ARG001 - a painter with one colour
+    """No colour."""
+    return text
+
+
+class Lines:
+    """A line per frame, or its tree; below it, if wanted, its octets."""
+
+    def __init__(
+        self,
+        *,
+        trees: bool = False,
+        octets: bool = False,
+        paint: Callable[[Mood, str], str] = plain,
+    ) -> None:
+        self._trees = trees
+        self._octets = octets
+        self._paint = paint
+        self._between = ""
+
+    def head(self) -> str:
+        return ""
+
+    def frame(self, frame: Dissection) -> Iterator[str]:
+        if self._trees:
+            for mood, line in tree(frame):
+                yield f"{self._paint(mood, line)}\n"
+        else:
+            found = summary(frame)
+            yield f"{self._paint(found.mood, found.line())}\n"
+        if self._octets:
+            for line in hex_dump(frame.data):
+                yield f"{line}\n"
+
+    def heading(self, name: str) -> str:
+        between, self._between = self._between, "\n"
+        return f"{between}==> {name} <==\n"
+
+    def tail(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Separators:
+    """The choices that ``tshark -E`` offers for tables of fields."""
+
+    header: bool = False
+    separator: str = "\t"
+    aggregator: str = ","
+    occurrence: str = "a"
+    quote: str = ""
+
+
+class Fields:
+    """A line per frame with the values of chosen fields, as ``tshark -T fields`` prints it."""
+
+    def __init__(self, selection: Selection, separators: Separators) -> None:
+        self._selection = selection
+        self.names = selection.names
+        self.separators = separators
+
+    def head(self) -> str:
+        if not self.separators.header:
+            return ""
+        return self.separators.separator.join(self.names) + "\n"
+
+    def frame(self, frame: Dissection) -> Iterator[str]:
+        yield self.line(frame)
+
+    def line(self, frame: Dissection) -> str:
+        """The line of a frame, with its end."""
+        cells = map(self._cell, self._selection.values(frame))
+        return self.separators.separator.join(cells) + "\n"
+
+    def heading(self, name: str) -> str:  # noqa: ARG002 - the field rdmawire.file says it
+        return ""
+
+    def _cell(self, values: list[str]) -> str:
+        chosen = {"a": values, "f": values[:1], "l": values[-1:]}[self.separators.occurrence]
+        quote = self.separators.quote if chosen else ""
+        return f"{quote}{self.separators.aggregator.join(chosen)}{quote}"
+
+    def tail(self) -> str:
+        return ""
+
+
+class Objects:
+    """JSON: an array of objects, or an object per line, with their octets if wanted."""
+
+    def __init__(self, selection: Selection | None, *, array: bool, octets: bool = False) -> None:
+        self._selection = selection
+        self._array = array
+        self._octets = octets
+        self._between = ""
+
+    def head(self) -> str:
+        return "[\n" if self._array else ""
+
+    def heading(self, name: str) -> str:  # noqa: ARG002 - each object says it
+        return ""
+
+    def frame(self, frame: Dissection) -> Iterator[str]:
+        yield self._between + dumped(self._object(frame))
+        if self._array:
+            self._between = ",\n"
+        else:
+            yield "\n"
+
+    def _object(self, frame: Dissection) -> dict[str, object]:
+        octets = {"octets": frame.data.hex()} if self._octets else {}
+        if self._selection is None:
+            return {**as_object(frame), **octets}
+        values = zip(self._selection.names, self._selection.values(frame), strict=True)
+        return {**{name: found for name, found in values if found}, **octets}
+
+    def tail(self) -> str:
+        return "\n]\n" if self._array else ""
+
+
+class Tally:
+    """Counts over the frames of a capture."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+        self.malformed = 0
+        self.good: Counter[str] = Counter()
+        self.bad: Counter[str] = Counter()
+        self.unverified: Counter[str] = Counter()
+        self._first_bad: dict[str, tuple[int, str]] = {}
+        self._first_malformed = ""
+
+    def add(self, frame: Dissection) -> None:
+        """Count one frame."""
+        self.frames += 1
+        self.unverified.update(frame.unverified)
+        for check in frame.checks:
+            (self.good if check.good else self.bad)[check.name] += 1
+            if not check.good:
+                self._first_bad.setdefault(check.name, (frame.number, str(check)))
+        if frame.malformed:
+            self.malformed += 1
+            said = f"frame {frame.number}: {frame.malformed.reason}"
+            self._first_malformed = self._first_malformed or said
+
+    def include(self, other: "Tally") -> None:
+        """Count what another has counted as well; what came first stays each capture's own."""
+        self.frames += other.frames
+        self.malformed += other.malformed
+        self.good += other.good
+        self.bad += other.bad
+        self.unverified += other.unverified
+
+    def __str__(self) -> str:
+        checks = [f"{name} {self._states(name)}" for name in self._names()]
+        malformed = f"{self.malformed} malformed" if self.malformed else "none malformed"
+        return "; ".join([counted(self.frames, "frame"), *checks, malformed])
+
+    def as_object(self) -> dict[str, Any]:
+        """The counts for JSON: of frames, and by kind of checksum."""
+        checks = {
+            name: {
+                "good": self.good[name],
+                "bad": self.bad[name],
+                "not_verified": self.unverified[name],
+            }
+            for name in self._names()
+        }
+        return {"frames": self.frames, "malformed": self.malformed, "checksums": checks}
+
+    def objections(self, checksums: Collection[str], *, malformed: bool) -> Iterator[str]:
+        """What is wrong, and where first: with checksums of these names, and with parsing."""
+        firsts = [self._first_bad[name] for name in checksums if name in self._first_bad]
+        if firsts:
+            number, said = min(firsts)
+            bad = counted(sum(self.bad[name] for name in checksums), "bad checksum")
+            yield f"{bad}, the first in frame {number}: {said}"
+        if malformed and self.malformed:
+            yield f"{counted(self.malformed, 'malformed frame')}, first {self._first_malformed}"
+
+    def _names(self) -> list[str]:
+        return sorted({*self.good, *self.bad, *self.unverified})
+
+    def _states(self, name: str) -> str:
+        states = (self.good, "good"), (self.bad, "BAD"), (self.unverified, "not verified")
+        counts = [(found[name], word) for found, word in states]
+        return ", ".join(f"{count} {word}" for count, word in counts if count)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 frame``, ``2 frames``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class Counts(Protocol):
+    """What turns tallies into text: ``head`` before those of all files, ``tail`` behind."""
+
+    def head(self) -> str: ...
+
+    def of(self, name: str, tally: Tally, damage: str) -> str:
+        """One capture. ``damage`` is why it could not be read to its end; empty if it could."""
+
+    def total(self, files: int, tally: Tally) -> str:
+        """All captures together."""
+
+    def tail(self) -> str: ...
+
+
+class CountLines:
+    """A line per capture, and one for all of several."""
+
+    def head(self) -> str:
+        return ""
+
+    def of(self, name: str, tally: Tally, damage: str) -> str:
+        nothing = damage and not tally.frames
+        return "" if nothing else f"{name}: {tally}\n"
+
+    def total(self, files: int, tally: Tally) -> str:
+        return f"{counted(files, 'file')}: {tally}\n" if files > 1 else ""
+
+    def tail(self) -> str:
+        return ""
+
+
+class CountObjects:
+    """JSON: an array of objects, or an object per line."""
+
+    def __init__(self, *, array: bool) -> None:
+        self._array = array
+        self._between = ""
+
+    def head(self) -> str:
+        return "[\n" if self._array else ""
+
+    def of(self, name: str, tally: Tally, damage: str) -> str:
+        counts = {"file": name, **tally.as_object(), "damaged": damage or None}
+        between, self._between = self._between, ",\n" if self._array else ""
+        return between + dumped(counts) + ("" if self._array else "\n")
+
+    def total(self, files: int, tally: Tally) -> str:  # noqa: ARG002 - readers of JSON can add
+        return ""
+
+    def tail(self) -> str:
+        return "\n]\n" if self._array else ""

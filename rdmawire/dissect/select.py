@@ -1,0 +1,261 @@
+"""Chosen fields of each frame, written as ``tshark -T fields`` writes them."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple, cast
+
+from rdmawire.dissect.fields import FRAME_FIELDS, FrameField, derived_fields, fields, named_rows
+from rdmawire.dissect.node import Derived, Dissection, Node
+from rdmawire.errors import RdmaError
+from rdmawire.nearest import offer
+from rdmawire.units import epoch_ns, parse_duration
+from rdmawire.wire.header import Group, Header, Meaning, Row
+from rdmawire.wire.show import Show, writer
+from rdmawire.wire.tables import tables
+
+Reading = Callable[[Node], list[Any]]
+"""The values of a field in a node of the right table; none if it has another meaning there."""
+
+
+class Source(NamedTuple):
+    """Where a field's values come from in a node, and the notation that they are written in."""
+
+    read: Reading
+    show: Show
+    width: int
+
+
+class _Place(NamedTuple):
+    """A column, and how a node of one table gives its values."""
+
+    column: int
+    read: Reading
+    write: Callable[[Any], str]
+
+
+Form = Callable[[list[Any], Callable[[Any], str]], list[Any]]
+"""What becomes of values, given what writes one."""
+
+
+class FieldError(RdmaError):
+    """A field name that nobody knows; the text offers the nearest ones."""
+
+
+def _of_group(group: Group) -> Reading:
+    return lambda node: [group.value_in(cast(Header, node.header))]
+
+
+def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
+    several = row.times > 1
+
+    def read(node: Node) -> list[Any]:
+        header: Any = node.header
+        if row.cases is not None and row.meaning_in(header) != meaning:
+            return []
+        value = header[index]
+        return list(value) if several else [value]
+
+    return read
+
+
+def _sources(table: type[Header]) -> Iterator[tuple[str, Source]]:
+    """Every name that a header has a value under, and how it is read."""
+    if table.wireshark:
+        yield table.wireshark, Source(lambda node: [node.octets], table.show, table.SIZE * 8)
+    for name, row, meaning in named_rows(table):
+        if isinstance(row, Group):
+            read = _of_group(row)
+        else:
+            read = _of_row(row, table.rows.index(row), meaning)
+        yield name, Source(read, meaning.show, row.width)
+
+
+def sources(name: str) -> list[tuple[type[Header], Source]]:
+    """The headers that have values under this name, and how each is read."""
+    return _by_name().get(name, [])
+
+
+@cache
+def _by_name() -> dict[str, list[tuple[type[Header], Source]]]:
+    found: dict[str, list[tuple[type[Header], Source]]] = {}
+    for table in tables():
+        for name, source in _sources(table):
+            found.setdefault(name, []).append((table, source))
+    return found
+
+
+class Selection:
+    """The values of some fields, frame by frame.
+
+    :class:`FieldError` names a field that does not exist, with its nearest neighbours.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self._frame: list[tuple[int, FrameField]] = []
+        self._derived: dict[Derived, list[int]] = {}
+        self._headers: dict[type[Header], list[_Place]] = {}
+        for column, name in enumerate(self.names):
+            places = (self._from_frame, self._from_derived, self._from_headers)
+            found = [place(column, name) for place in places]
+            if not any(found):
+                raise FieldError(_unknown(name))
+
+    def _from_frame(self, column: int, name: str) -> bool:
+        found = [field for field in FRAME_FIELDS if field.field.name == name]
+        self._frame += [(column, field) for field in found]
+        return bool(found)
+
+    def _from_derived(self, column: int, name: str) -> bool:
+        found = [field for field in derived_fields() if field.name == name]
+        for field in found:
+            self._derived.setdefault(field, []).append(column)
+        return bool(found)
+
+    def _from_headers(self, column: int, name: str) -> bool:
+        found = sources(name)
+        for table, source in found:
+            place = _Place(column, source.read, writer(source.show, source.width))
+            self._headers.setdefault(table, []).append(place)
+        return bool(found)
+
+    def values(self, frame: Dissection) -> list[list[str]]:
+        """One list per field: its values in this frame, as text, in the order of their octets."""
+        return self._gathered(frame, _written)
+
+    def numbers(self, frame: Dissection) -> list[list[Any]]:
+        """The same, as headers hold them: numbers, octets, and text only where it is text."""
+        return self._gathered(frame, _as_held)
+
+    def _gathered(self, frame: Dissection, form: Form) -> list[list[Any]]:
+        found: list[list[Any]] = [[] for _ in self.names]
+        for column, field in self._frame:
+            found[column] = form(field.values(frame), field.field.text)
+        for node in frame.nodes:
+            self._of_node(node, found, form)
+        return found
+
+    def _of_node(self, node: Node, found: list[list[Any]], form: Form) -> None:
+        for column, read, write in self._headers.get(type(node.header), ()):  # type: ignore[arg-type]
+            found[column] += form(read(node), write)
+        for field, value in node.extras:
+            for column in self._derived.get(field, ()):
+                found[column] += form([value], field.text)
+
+
+def _written(values: list[Any], write: Callable[[Any], str]) -> list[Any]:
+    return list(map(write, values))
+
+
+def _as_held(values: list[Any], _: Callable[[Any], str]) -> list[Any]:
+    return values
+
+
+def _unknown(name: str) -> str:
+    hint = offer(name, [info.name for info in fields()])
+    return f"no field is named {name!r}{hint}; `rdmawire fields` lists them all"
+
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_DATE = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
+
+
+class BoundError(RdmaError):
+    """A bound that is no frame number and no time."""
+
+
+class BoundKind(Enum):
+    """What a bound counts."""
+
+    NUMBER = "frame number"
+    RELATIVE = "time since the first frame"
+    EPOCH = "date"
+
+
+_MEASURES: dict[BoundKind, Callable[[Dissection], int]] = {
+    BoundKind.NUMBER: lambda frame: frame.number,
+    BoundKind.RELATIVE: lambda frame: frame.time_ns - frame.first_ns,
+    BoundKind.EPOCH: lambda frame: frame.time_ns,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A frame number, nanoseconds since the first frame, or nanoseconds since the epoch."""
+
+    kind: BoundKind
+    value: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Bound":
+        """``17`` is a frame, ``1.5s`` a time since the first, ``2026-11-21T02:15:59Z`` a date.
+
+        Durations are in s, ms, us or ns; a date without a zone is in local time.
+        """
+        for kind, read in _READERS:
+            with suppress(ValueError):
+                return cls(kind, read(text))
+        raise BoundError(
+            f"{text!r} is no frame number (17), no time since the first frame "
+            "(1.5s, 20ms), and no date (2026-11-21T02:15:59Z)"
+        )
+
+    def compare(self, frame: Dissection) -> int:
+        """Less than, equal to or more than zero: the frame is before, at or after the bound."""
+        return _MEASURES[self.kind](frame) - self.value
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _date(text: str) -> int:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    day, minute, second, decimals, zone = found.groups()
+    return epoch_ns(f"{day}T{minute or '00:00'}:{second or '00'}{zone or ''}", decimals)
+
+
+_READERS: tuple[tuple[BoundKind, Callable[[str], int]], ...] = (
+    (BoundKind.NUMBER, _number),
+    (BoundKind.RELATIVE, parse_duration),
+    (BoundKind.EPOCH, _date),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The frames from ``start`` to ``end``, both included; no bound is no limit.
+
+    :class:`BoundError` if the end is before the start.
+    """
+
+    start: Bound | None = None
+    end: Bound | None = None
+
+    def __post_init__(self) -> None:
+        start, end = self.start, self.end
+        if start and end and start.kind is end.kind and start.value > end.value:
+            raise BoundError("the window ends before it begins")
+
+    def __contains__(self, frame: Dissection) -> bool:
+        after_start = self.start is None or self.start.compare(frame) >= 0
+        return after_start and (self.end is None or self.end.compare(frame) <= 0)
+
+    def is_over(self, frame: Dissection) -> bool:
+        """Whether no later frame is in the window.
+
+        Numbers only go up; times may go back, so they never tell.
+        """
+        end = self.end
+        return end is not None and end.kind is BoundKind.NUMBER and end.compare(frame) >= 0

@@ -1,0 +1,288 @@
+"""What frames show: every opcode, syndrome, message, code and carriage, as rows of tables.
+
+A table lists the rows that there are, from the tables of the wire and of the dissection, and
+finds those that a frame shows.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rdmawire.capture import open_capture
+from rdmawire.capture.record import LinkType
+from rdmawire.dissect.dissector import NEXT
+from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.walk import By, Selected, Session, Step, Walk
+from rdmawire.wire import cm, ib, mpa, rdmap, terminate
+from rdmawire.wire.cm_code import (
+    APStatus,
+    CMAttribute,
+    FailoverAccepted,
+    Message,
+    RejectReason,
+    SIDRStatus,
+)
+from rdmawire.wire.erf import ERFType
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, CREDITS, LNH, Ack, Nak
+from rdmawire.wire.inet import ECN, EtherType, IPProtocol, IPv4, IPv6, MACControl
+from rdmawire.wire.mad import MAD
+from rdmawire.wire.management import ManagementClass
+from rdmawire.wire.opcode import SHAPES, opcode_word
+
+
+class Seen(NamedTuple):
+    """A frame: what was found in it, and by which steps."""
+
+    dissection: Dissection
+    steps: tuple[Selected, ...]
+
+    def headers(self, table: type[Header]) -> Iterator[Any]:
+        """The headers of a table."""
+        return (header for header in self.dissection.headers() if isinstance(header, table))
+
+
+class Table(NamedTuple):
+    """Rows that there must be, and which of them a frame shows."""
+
+    title: str
+    rows: tuple[str, ...]
+    shows: Callable[[Seen], Iterable[str]]
+
+
+# The transport.
+
+
+def _opcodes(seen: Seen) -> Iterator[str]:
+    return (opcode_word(bth.opcode) for bth in seen.headers(BTH))
+
+
+def _syndrome(aeth: ib.AETH) -> str:
+    """A syndrome, as a row calls it."""
+    kind = Ack(aeth.ack)
+    if kind is Ack.RESERVED:
+        return "reserved kind"
+    return f"{kind.name} {aeth.value}: {_WORDS[kind](aeth.value)}"
+
+
+def _nak_words(value: int) -> str:
+    return Nak(value).name if value < len(Nak) else "reserved code"
+
+
+_WORDS: dict[Ack, Callable[[int], str]] = {
+    Ack.ACK: ib.credit_words,
+    Ack.RNR_NAK: ib.rnr_words,
+    Ack.NAK: _nak_words,
+}
+
+
+_VALUES = {Ack.ACK: len(CREDITS) + 1, Ack.RNR_NAK: len(ib.RNR_TIMER_NS), Ack.NAK: len(Nak)}
+_SYNDROMES = (
+    *(_syndrome(ib.AETH(0, ack, value)) for ack, most in _VALUES.items() for value in range(most)),
+    _syndrome(ib.AETH(0, Ack.RESERVED)),
+)
+_FLAGS = {
+    "SE": "se", "AckReq": "ackreq", "MigReq": "migreq", "FECN": "fecn", "BECN": "becn",
+}  # fmt: skip
+_PADS = tuple(f"pad of {pad}" for pad in range(4))
+
+
+def _of_bth(seen: Seen) -> Iterator[str]:
+    for bth in seen.headers(BTH):
+        yield from (f"{name} {getattr(bth, field)}" for name, field in _FLAGS.items())
+        yield _PADS[bth.padcnt]
+        for ip in (*seen.headers(IPv4), *seen.headers(IPv6)):
+            yield f"ECN {ECN(ip.ecn).name}"
+
+
+def _flushes(seen: Seen) -> Iterator[str]:
+    return (_flush(feth) for feth in seen.headers(ib.FETH))
+
+
+def _flush(feth: ib.FETH) -> str:
+    return f"{feth.word('plt')} of {feth.word('sel')}"
+
+
+_FLUSHES = tuple(_flush(ib.FETH(0, s, p)) for s, p in product(ib.Selectivity, ib.Placement))
+
+
+# Connection management.
+
+
+def _messages(seen: Seen) -> Iterator[str]:
+    for mad in seen.headers(MAD):
+        if mad.mgmt_class == ManagementClass.COM_MGT and mad.attribute_id in set(CMAttribute):
+            yield CMAttribute(mad.attribute_id).name
+
+
+_CODES: tuple[tuple[type[Header], str, type[Any]], ...] = (
+    (cm.REJ, "reason", RejectReason),
+    (cm.REJ, "message_rejected", Message),
+    (cm.MRA, "message_mraed", Message),
+    (cm.REP, "failover_accepted", FailoverAccepted),
+    (cm.SIDRREP, "status", SIDRStatus),
+    (cm.APR, "ap_status", APStatus),
+)
+
+
+def _code(table: type[Header], field: str, word: str) -> str:
+    return f"{table.__name__}.{field} {word}"
+
+
+def _codes(seen: Seen) -> Iterator[str]:
+    for table, field, _ in _CODES:
+        yield from (_code(table, field, found.word(field)) for found in seen.headers(table))
+
+
+# iWARP.
+
+
+def _rdmap(seen: Seen) -> Iterator[str]:
+    return (rdmap.opcode_word(found.opcode) for found in seen.headers(rdmap.Control))
+
+
+def _atomics(seen: Seen) -> Iterator[str]:
+    return (found.word("aopcode") for found in seen.headers(rdmap.AtomicRequestHeader))
+
+
+def _terminated(control: terminate.TerminateControl) -> str:
+    words = (control.word(field) for field in ("layer", "etype", "error_code"))
+    return " ".join(filter(None, words))
+
+
+_LAYER, _DDP = terminate.Layer, terminate.DDPErrorType
+_ERRORS: tuple[tuple[int, int, int], ...] = (
+    *product([_LAYER.RDMA], terminate.RDMAErrorType, terminate.RDMAError),
+    *product([_LAYER.DDP], [_DDP.TAGGED_BUFFER_ERROR], terminate.TaggedError),
+    *product([_LAYER.DDP], [_DDP.UNTAGGED_BUFFER_ERROR], terminate.UntaggedError),
+    *product([_LAYER.DDP], [_DDP.LOCAL_CATASTROPHIC_ERROR, _DDP.RESERVED_FOR_LLP], [0]),
+    *product([_LAYER.LLP], terminate.LLPErrorType, terminate.MPAError),
+)
+_TERMINATES = tuple(
+    dict.fromkeys(_terminated(terminate.TerminateControl(*error)) for error in _ERRORS)
+)
+
+
+def _terminates(seen: Seen) -> Iterator[str]:
+    return map(_terminated, seen.headers(terminate.TerminateControl))
+
+
+_START_UPS = (mpa.MPARequest, mpa.MPAReply)
+_ASKS = {"Markers": "m", "CRC": "c"}
+
+
+def _start_up(table: type[Header], revision: int, what: str) -> str:
+    return f"{table.__name__} of revision {revision}{what}"
+
+
+def _start_ups(seen: Seen) -> Iterator[str]:
+    for table in _START_UPS:
+        for found in seen.headers(table):
+            make = partial(_start_up, table, found.rev)
+            yield make("")
+            yield from (
+                make(f" with {ask}") for ask, field in _ASKS.items() if getattr(found, field)
+            )
+            if table is mpa.MPAReply and found.r:
+                yield make(", rejected")
+
+
+def _every_start_up() -> Iterator[str]:
+    for table, revision in product(_START_UPS, (1, 2)):
+        rejected = [", rejected"] if table is mpa.MPAReply else []
+        for what in ("", *(f" with {ask}" for ask in _ASKS), *rejected):
+            yield _start_up(table, revision, what)
+
+
+# Carriages.
+
+_NAMES: Mapping[str, type[Any]] = {
+    By.LINK: LinkType,
+    By.ETHERTYPE: EtherType,
+    By.MAC_CONTROL: MACControl,
+    By.IP: IPProtocol,
+    By.ERF: ERFType,
+    By.LNH: LNH,
+}
+"""The selectors of steps whose keys have names; UDP's are port numbers."""
+
+
+def _carriage(selected: Selected) -> str:
+    selector, key = selected
+    return f"{selector} {_NAMES[selector](key).name if selector in _NAMES else key}"
+
+
+_SELECTORS = (*_NAMES, By.UDP)
+_CARRIAGES = tuple(map(_carriage, (found for found in NEXT if found[0] in _SELECTORS)))
+
+
+def _carriages(seen: Seen) -> Iterator[str]:
+    return (_carriage(step) for step in seen.steps if step in NEXT and step[0] in _SELECTORS)
+
+
+TABLES: Mapping[str, Table] = {
+    "opcodes": Table(
+        "Opcodes of the InfiniBand transport",
+        tuple(shape.opcode.name for _, shape in sorted(SHAPES.items())),
+        _opcodes,
+    ),
+    "syndromes": Table(
+        "AETH syndromes: credits, RNR timers, NAK codes",
+        _SYNDROMES,
+        lambda seen: map(_syndrome, seen.headers(ib.AETH)),
+    ),
+    "bth": Table(
+        "Bits of the BTH, pads, and ECN around it",
+        (
+            *(f"{name} {value}" for name in _FLAGS for value in (0, 1)),
+            *_PADS,
+            *(f"ECN {codepoint.name}" for codepoint in ECN),
+        ),
+        _of_bth,
+    ),
+    "flushes": Table("FLUSH: placements and selectivity", _FLUSHES, _flushes),
+    "connections": Table(
+        "Messages of connection management",
+        tuple(attribute.name for attribute in CMAttribute),
+        _messages,
+    ),
+    "connection_codes": Table(
+        "Reasons and statuses of connection management",
+        tuple(_code(table, field, v.name) for table, field, values in _CODES for v in values),
+        _codes,
+    ),
+    "rdmap": Table("Opcodes of RDMAP", tuple(opcode.name for opcode in rdmap.RDMAPOpcode), _rdmap),
+    "rdmap_atomics": Table(
+        "Atomic operations of RDMAP", tuple(one.name for one in rdmap.AtomicOpcode), _atomics
+    ),
+    "terminates": Table("Errors that a Terminate tells", _TERMINATES, _terminates),
+    "start_ups": Table("MPA start-up", tuple(_every_start_up()), _start_ups),
+    "carriages": Table("Carriages", _CARRIAGES, _carriages),
+}
+"""Everything that must have a vector, by what the index of the shipped captures calls it."""
+
+
+class _Steps(dict[Selected, Step]):
+    """The steps of a walk, which remembers those that it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(NEXT)
+        self.taken: list[Selected] = []
+
+    def get(self, selected: Selected, default: Any = None) -> Any:
+        """The next step."""
+        self.taken.append(selected)
+        return super().get(selected, default)
+
+
+def frames(path: Path) -> Generator[Seen, None, None]:
+    """Each frame of a capture."""
+    session = Session()
+    with open_capture(path) as reader:
+        for number, record in enumerate(reader, 1):
+            dissection = Dissection(number, record.data, record.length, record.time_ns)
+            steps = _Steps()
+            Walk(dissection, session).run((By.LINK, record.link_type), steps)
+            yield Seen(dissection, tuple(steps.taken))

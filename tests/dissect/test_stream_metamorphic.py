@@ -1,0 +1,175 @@
+"""The same iWARP stream in other TCP segments: the same FPDUs, with the same CRC status."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import pytest
+
+from rdmawire.wire.mpa import MPAReply, MPARequest, size_at
+from tests.dissect.stream_samples import (
+    Pieces,
+    Told,
+    Turn,
+    connections,
+    dissected,
+    replayed,
+    told,
+    turns,
+)
+from tools.make_captures.tcp import Conversation
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+SHAPES = ("start_up*", "markers*", "opcodes*", "segments*", "wrap", "disorder*", "terminate")
+GENERATED = [path for shape in SHAPES for path in CAPTURES.glob(f"generated/iwarp_{shape}.pcap")]
+STREAMS = sorted([*CAPTURES.glob("linux/siw*.pcap"), *GENERATED])
+"""Captures of connections whose starts are in them, and of which nothing is missing."""
+
+SEED = 5044
+LONGEST = 30_000
+"""Octets of payload that a segment takes at most here."""
+
+Telling = tuple[Counter[Told], Counter[Told]]
+Connection = tuple[list[Turn], Telling]
+
+
+@cache
+def sample(path: Path) -> list[Connection]:
+    """Each connection: what was said, and what the capture as it is tells of it."""
+    return [(turns(frames), told(frames)) for frames in connections(dissected(path))]
+
+
+def split(octets: bytes, cuts: list[int]) -> Pieces:
+    """The octets cut at these places."""
+    places = sorted({0, len(octets), *cuts})
+    return [(start, octets[start:end]) for start, end in pairwise(places)]
+
+
+def at_random(octets: bytes, chance: random.Random) -> Pieces:
+    """Between one cut and a dozen, more of them where the turn is long."""
+    most = min(len(octets), 12 + len(octets) // 400)
+    return split(octets, [chance.randrange(len(octets)) for _ in range(chance.randint(1, most))])
+
+
+def joined(octets: bytes, _: random.Random) -> Pieces:
+    return split(octets, [*range(0, len(octets), LONGEST)])
+
+
+def byte_by_byte(octets: bytes, _: random.Random) -> Pieces:
+    """Octets one by one up to some hundred of them, the rest in threes."""
+    return split(octets, [*range(300), *range(300, len(octets), 3)][: len(octets)])
+
+
+def out_of_order(octets: bytes, chance: random.Random) -> Pieces:
+    """Segments that overtake others, up to eight of them."""
+    pieces = at_random(octets, chance)
+    late = [i + chance.random() * 8 for i in range(len(pieces))]
+    return [pieces[i] for i in sorted(range(len(pieces)), key=late.__getitem__)]
+
+
+def sent_again(octets: bytes, chance: random.Random) -> Pieces:
+    """Some segments twice, some together with octets around them that come before or later."""
+    pieces: Pieces = []
+    for start, piece in at_random(octets, chance):
+        begin, end = start - chance.randint(0, 60), start + len(piece) + chance.randint(0, 60)
+        begin = max(begin, 0)
+        choices = [(start, piece), (begin, octets[begin:end]), (begin, octets[begin:start])]
+        pieces += [(start, piece), *chance.sample(choices, chance.randint(0, 2))]
+    return [(start, piece) for start, piece in pieces if piece]
+
+
+def again_and_out_of_order(octets: bytes, chance: random.Random) -> Pieces:
+    pieces = sent_again(octets, chance)
+    late = [i + chance.random() * 4 for i in range(len(pieces))]
+    return [pieces[i] for i in sorted(range(len(pieces)), key=late.__getitem__)]
+
+
+Cut = Callable[[bytes, random.Random], Pieces]
+
+WAYS: dict[str, Cut] = {
+    "joined": joined,
+    "byte by byte": byte_by_byte,
+    "at random": at_random,
+    "sent again": sent_again,
+}
+"""Ways to cut one turn into segments."""
+
+OVERTAKING: dict[str, Cut] = {
+    "out of order": out_of_order,
+    "sent again, out of order": again_and_out_of_order,
+}
+
+NEAR_THE_WRAP = ((1 << 32) - 300, (1 << 32) - 70)
+"""Initial sequence numbers, unlike those of any capture."""
+
+
+def check(conversation: Conversation, said: list[tuple[int, Pieces]], expected: Telling) -> None:
+    found = told(replayed(conversation, said))
+    for way in (0, 1):
+        assert not expected[way] - found[way], f"of way {way}, these are missing"
+        assert not found[way] - expected[way], f"of way {way}, these were not said"
+
+
+def check_cut(path: Path, cut: Cut) -> None:
+    chance = random.Random(f"{SEED} {path.name}")
+    for said, expected in sample(path):
+        pieces = [(way, cut(octets, chance)) for way, octets in said]
+        check(Conversation(isn=NEAR_THE_WRAP), pieces, expected)
+
+
+@pytest.mark.parametrize("cut", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_the_cutting_of_segments_changes_no_fpdu(path: Path, cut: Cut) -> None:
+    check_cut(path, cut)
+
+
+@pytest.mark.parametrize("cut", OVERTAKING.values(), ids=OVERTAKING)
+def test_the_order_of_segments_changes_no_fpdu(cut: Cut) -> None:
+    for path in STREAMS:
+        check_cut(path, cut)
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_an_fpdu_for_each_segment(path: Path) -> None:
+    for said, expected in sample(path):
+        pieces = [
+            (way, split(octets, cuts))
+            for (way, octets), cuts in zip(said, boundaries(said), strict=True)
+        ]
+        check(Conversation(), pieces, expected)
+        segments = [len(octets) for way in pieces for _, octets in way[1]]
+        assert len(segments) == sum(way.total() for way in expected)
+
+
+def boundaries(said: list[Turn]) -> list[list[int]]:
+    """Where in each turn a start-up frame or an FPDU ends, from the lengths in them alone."""
+    streams = [b"".join(octets for way, octets in said if way == each) for each in (0, 1)]
+    asked = [MPARequest.parse(streams[0]).m, MPAReply.parse(streams[1]).m]
+    ends = [set(_ends(streams[way], markers=bool(asked[1 - way]))) for way in (0, 1)]
+    found, at = [], [0, 0]
+    for way, octets in said:
+        found.append([end - at[way] for end in ends[way] if 0 < end - at[way] <= len(octets)])
+        at[way] += len(octets)
+    return found
+
+
+def _ends(stream: bytes, *, markers: bool) -> list[int]:
+    first = MPARequest.SIZE + MPARequest.parse(stream).pd_length
+    sizes, at = [first], first
+    while at < len(stream):
+        sizes.append(size_at(stream, at, len(stream), at - first if markers else None))
+        at += sizes[-1]
+    return list(accumulate(sizes))
+
+
+def test_the_sample_holds_what_it_is_to_hold() -> None:
+    everything = [connection for path in STREAMS for connection in sample(path)]
+    assert len(everything) > 50
+    fpdus = [one for _, ways in everything for way in ways for one in way.elements() if one.crc]
+    assert {one.crc for one in fpdus} == {("good",), ("absent",)}
+    assert len(fpdus) > 500
+    for said, _ in everything:
+        assert {way for way, _ in said} == {0, 1}
