@@ -15,7 +15,7 @@ from rdmawire.capture import LinkType, Record, create_capture, open_capture
 from rdmawire.vectors import cases as packs
 from rdmawire.vectors.cases import Case, PackError, cases, found, listed, places, records
 
-CAPTURES = Path(__file__).parents[3] / "captures"
+CAPTURES = Path(__file__).parents[2] / "captures"
 FRAMES = [bytes([number]) * 60 for number in range(6)]
 FIRST = {"name": "one", "shows": "first", "service": "RC", "frames": [1, 2]}
 MANIFEST = '[[capture]]\nfile = "x.pcap"\nshows = "x"\n'

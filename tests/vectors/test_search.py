@@ -10,7 +10,7 @@ from rdmawire.nearest import nearest
 from rdmawire.vectors.cases import Search, cases, generated, golden, row_names, vocabulary
 from rdmawire.vectors.index import TABLES
 
-CAPTURES = Path(__file__).parents[3] / "captures"
+CAPTURES = Path(__file__).parents[2] / "captures"
 
 
 @cache
