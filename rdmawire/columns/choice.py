@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from rdmawire.columns.column import Columns
 from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.select import Bound, BoundKind, Window
-from rdmawire.filter import Filter
-from rdmawire.filter.match_columns import evaluate_columns
+from rdmawire.filter import Filter, evaluate_columns
 
 _COLUMNS = {
     BoundKind.NUMBER: "frame.number",

@@ -1,30 +1,38 @@
-"""Display filters: which frames to show, by Wireshark's grammar.
+"""Display filters in Wireshark's language.
 
 >>> from rdmawire.filter import Filter
 >>> wanted = Filter("infiniband.bth.opcode == RC_ACKNOWLEDGE and ip.src == 10.77.0.0/16")
 >>> wanted.names
 ('infiniband.bth.opcode', 'ip.src')
 
-``wanted(frame)`` then says whether a dissection passes; ``wanted.tree`` is what was understood.
+``wanted(frame)`` says whether a dissected frame passes, ``wanted.tree`` is the syntax tree.
 """
 
 from rdmawire.dissect.node import Dissection
 from rdmawire.filter.ast import field_names
 from rdmawire.filter.lexer import FilterError
-from rdmawire.filter.match_columns import is_simple
-from rdmawire.filter.match_frame import question
+from rdmawire.filter.match_columns import Column, evaluate_columns, is_simple
+from rdmawire.filter.match_frame import compile_test
 from rdmawire.filter.parser import parse
 
-__all__ = ["Filter", "FilterError", "field_names", "is_simple", "parse"]
+__all__ = [
+    "Column",
+    "Filter",
+    "FilterError",
+    "evaluate_columns",
+    "field_names",
+    "is_simple",
+    "parse",
+]
 
 
 class Filter:
-    """A question about frames; :class:`FilterError` says what is wrong with its text, and where."""
+    """A compiled display filter; raises :class:`FilterError` if ``text`` is invalid."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tree = parse(text)
-        self._question = question(self.tree)
+        self._question = compile_test(self.tree)
 
     def __call__(self, frame: Dissection) -> bool:
         """Whether the frame passes."""
@@ -35,10 +43,10 @@ class Filter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields that it names, each once, in their order."""
+        """Return the fields that the filter names, each once, in order of appearance."""
         return field_names(self.tree)
 
     @property
     def simple(self) -> bool:
-        """Whether it can be evaluated over columns."""
+        """Whether :func:`evaluate_columns` can evaluate it."""
         return is_simple(self.tree)

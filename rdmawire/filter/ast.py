@@ -1,6 +1,6 @@
-"""What a filter says, as a tree: tests over values, each of a known kind.
+"""Syntax tree of a display filter: tests of values, and the type of each value.
 
-Printing a tree gives a filter that means the same and is read as the same tree.
+``str()`` of a tree is a filter text that parses to an equal tree.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,15 +15,15 @@ from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import ipv4, ipv6
 
 
-class Kind(Enum):
-    """The kinds of values; each says in words what it is."""
+class ValueType(Enum):
+    """Types of values in a filter; the text of each completes "it is ..." in messages."""
 
     NUMBER = "a number"
     FLAG = "a flag"
     MAC = "an Ethernet address"
     IPV4 = "an IPv4 address"
     IPV6 = "an IPv6 address"
-    OCTETS = "octets"
+    BYTES = "bytes"
     PROTOCOL = "a protocol"
     TEXT = "text"
     TIME = "a date"
@@ -31,55 +31,55 @@ class Kind(Enum):
     PRESENCE = "either there or not"
 
 
-SIZES = {Kind.MAC: 6, Kind.IPV4: 4, Kind.IPV6: 16}
-"""Octets of the kinds that always have as many."""
-OCTETS = frozenset({Kind.OCTETS, Kind.PROTOCOL, *SIZES})
-"""Kinds whose values are octets: they can be sliced."""
-SEARCHED = frozenset({Kind.OCTETS, Kind.PROTOCOL, Kind.MAC, Kind.TEXT})
-"""Kinds that `contains` looks into."""
-MATCHED = frozenset({Kind.OCTETS, Kind.PROTOCOL, Kind.TEXT})
-"""Kinds that `matches` looks into."""
-ADDED = frozenset({Kind.NUMBER, Kind.DURATION})
-"""Kinds that can be added."""
-MASKED = frozenset({Kind.NUMBER, *OCTETS})
-"""Kinds that `&` goes with."""
+ADDRESS_SIZES = {ValueType.MAC: 6, ValueType.IPV4: 4, ValueType.IPV6: 16}
+"""Size of an address, in bytes."""
+SLICEABLE = frozenset({ValueType.BYTES, ValueType.PROTOCOL, *ADDRESS_SIZES})
+"""Types whose values are bytes, so that slices of them are possible."""
+SEARCHABLE = frozenset({ValueType.BYTES, ValueType.PROTOCOL, ValueType.MAC, ValueType.TEXT})
+"""Types on the left of ``contains``."""
+MATCHABLE = frozenset({ValueType.BYTES, ValueType.PROTOCOL, ValueType.TEXT})
+"""Types on the left of ``matches``."""
+ADDABLE = frozenset({ValueType.NUMBER, ValueType.DURATION})
+"""Types that ``+`` and ``-`` take."""
+MASKABLE = frozenset({ValueType.NUMBER, *SLICEABLE})
+"""Types that ``&`` takes."""
 
-BY_NOTATION = {
-    Notation.DEC: Kind.NUMBER,
-    Notation.HEX: Kind.NUMBER,
-    Notation.BOOL: Kind.FLAG,
-    Notation.MAC: Kind.MAC,
-    Notation.IPV4: Kind.IPV4,
-    Notation.IPV6: Kind.IPV6,
-    Notation.OCTETS: Kind.OCTETS,
-    Notation.DIGITS: Kind.OCTETS,
-    Notation.PRESENCE: Kind.PRESENCE,
-    Notation.TEXT: Kind.TEXT,
+TYPES_BY_NOTATION = {
+    Notation.DEC: ValueType.NUMBER,
+    Notation.HEX: ValueType.NUMBER,
+    Notation.BOOL: ValueType.FLAG,
+    Notation.MAC: ValueType.MAC,
+    Notation.IPV4: ValueType.IPV4,
+    Notation.IPV6: ValueType.IPV6,
+    Notation.OCTETS: ValueType.BYTES,
+    Notation.DIGITS: ValueType.BYTES,
+    Notation.PRESENCE: ValueType.PRESENCE,
+    Notation.TEXT: ValueType.TEXT,
 }
 
 
 class Prefix(NamedTuple):
-    """An address of which only the first ``bits`` count; the others are zero."""
+    """A network prefix: an address whose bits after the first ``bits`` are zero."""
 
-    octets: bytes
+    address: bytes
     bits: int
 
-    def cut(self, address: Any) -> bytes:
-        """Another address with the bits behind the prefix set to zero."""
-        behind = len(address) * 8 - self.bits
-        number = int.from_bytes(address, "big") >> behind << behind
+    def mask(self, address: Any) -> bytes:
+        """Return another address with the bits after the prefix set to zero."""
+        host_bits = len(address) * 8 - self.bits
+        number = int.from_bytes(address, "big") >> host_bits << host_bits
         return number.to_bytes(len(address), "big")
 
 
 class Quantifier(Enum):
-    """How many of a field's values a test asks for."""
+    """Whether one value of a field must pass a test, or each of its values."""
 
     ANY = "any"
     ALL = "all"
 
 
-class Compare(Enum):
-    """The comparisons."""
+class CompareOp(Enum):
+    """Comparison operators."""
 
     EQ = "=="
     NE = "!="
@@ -91,9 +91,9 @@ class Compare(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Some octets of a value, or some layers of a protocol.
+    """A range of bytes in a slice, or of layers after ``#``.
 
-    ``start`` may count from the end, as -1; no ``length`` is as many as there are.
+    A negative ``start`` counts from the end. ``length`` is ``None`` for a range up to the end.
     """
 
     start: int
@@ -106,60 +106,60 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The values of a field, or of a protocol; ``layers`` are the occurrences that count."""
+    """The values of a field or a protocol, in the given ``layers`` only if there are any."""
 
     name: str
-    kind: Kind
+    type: ValueType
     layers: tuple[Span, ...] = ()
 
     def __str__(self) -> str:
-        layers = f"#[{_listed(self.layers)}]" if self.layers else ""
+        layers = f"#[{_joined_by_comma(self.layers)}]" if self.layers else ""
         return self.name + layers
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that the filter states."""
+    """A literal, converted to the type that it is compared with."""
 
-    kind: Kind
+    type: ValueType
     value: Any
 
     def __str__(self) -> str:
-        return _WRITERS[self.kind](self.value)
+        return _WRITERS[self.type](self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Octets of a value, those of each span behind one another."""
+    """Bytes of a value: those of each span, concatenated."""
 
     of: "Value"
     spans: tuple[Span, ...]
-    kind: Kind
+    type: ValueType
 
     def __str__(self) -> str:
-        return f"{self.of}[{_listed(self.spans)}]"
+        return f"{self.of}[{_joined_by_comma(self.spans)}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of values."""
+    """A function call."""
 
     function: str
     arguments: tuple["Value", ...]
-    kind: Kind
+    type: ValueType
 
     def __str__(self) -> str:
-        return f"{self.function}({_listed(self.arguments)})"
+        return f"{self.function}({_joined_by_comma(self.arguments)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Two values put together: ``+ - * / %`` or ``&``."""
+    """A binary operation on two values: ``+ - * / %`` or ``&``."""
 
     operator: str
     left: "Value"
     right: "Value"
-    kind: Kind
+    type: ValueType
 
     def __str__(self) -> str:
         return f"{{{self.left} {self.operator} {self.right}}}"
@@ -167,10 +167,10 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """A number with its sign turned."""
+    """The negative of a number."""
 
     of: "Value"
-    kind: Kind
+    type: ValueType
 
     def __str__(self) -> str:
         return f"-{self.of}"
@@ -181,7 +181,7 @@ Value = Field | Constant | Slice | Call | Arithmetic | Negative
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Whether a field is there; of arithmetic, whether it is not zero."""
+    """Test whether a field is present or, for arithmetic, whether a result is not zero."""
 
     of: Value
 
@@ -191,9 +191,9 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Whether any pair of values, or every pair of at least one, compares like this."""
+    """Test whether any pair of values, or each of at least one pair, compares like this."""
 
-    compare: Compare
+    compare: CompareOp
     left: Value
     right: Value
     quantifier: Quantifier = Quantifier.ANY
@@ -202,12 +202,12 @@ class Comparison:
         operator = _EQUALITIES.get((self.compare, self.quantifier), "")
         if operator:
             return f"{self.left} {operator} {self.right}"
-        return _every(self.quantifier, f"{self.left} {self.compare.value} {self.right}")
+        return _with_quantifier(self.quantifier, f"{self.left} {self.compare.value} {self.right}")
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Values from ``low`` to ``high``, both included."""
+    """The values from ``low`` to ``high``, inclusive."""
 
     low: Field | Constant
     high: Field | Constant
@@ -221,132 +221,134 @@ Member = Field | Constant | Range
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Whether a value is, or all are, one of the members."""
+    """Test whether a value, or each value, is in a set."""
 
     of: Value
     members: tuple[Member, ...]
     quantifier: Quantifier = Quantifier.ANY
 
     def __str__(self) -> str:
-        return _every(self.quantifier, f"{self.of} in {{{_listed(self.members)}}}")
+        return _with_quantifier(
+            self.quantifier, f"{self.of} in {{{_joined_by_comma(self.members)}}}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Whether octets or text have others in them."""
+    """Test whether bytes or text contain other bytes or text."""
 
     of: Value
     part: Value
     quantifier: Quantifier = Quantifier.ANY
 
     def __str__(self) -> str:
-        return _every(self.quantifier, f"{self.of} contains {self.part}")
+        return _with_quantifier(self.quantifier, f"{self.of} contains {self.part}")
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Whether a regular expression is found in octets or text."""
+    """Test whether a regular expression is found in bytes or text."""
 
     of: Value
     pattern: bytes
     quantifier: Quantifier = Quantifier.ANY
 
     def __str__(self) -> str:
-        return _every(self.quantifier, f"{self.of} matches {quoted(self.pattern)}")
+        return _with_quantifier(self.quantifier, f"{self.of} matches {quote(self.pattern)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What does not hold."""
+    """Negation of a test."""
 
     of: "Test"
 
     def __str__(self) -> str:
-        return f"not {_grouped(self.of)}"
+        return f"not {_parenthesized(self.of)}"
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Tests that all hold."""
+    """Tests that must all pass."""
 
     tests: tuple["Test", ...]
 
     def __str__(self) -> str:
-        return " and ".join(map(_grouped, self.tests))
+        return " and ".join(map(_parenthesized, self.tests))
 
 
 @dataclass(frozen=True, slots=True)
 class Xor:
-    """Tests of which an odd number holds."""
+    """Tests of which an odd number must pass."""
 
     tests: tuple["Test", ...]
 
     def __str__(self) -> str:
-        return " xor ".join(map(_grouped, self.tests))
+        return " xor ".join(map(_parenthesized, self.tests))
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Tests of which at least one holds."""
+    """Tests of which at least one must pass."""
 
     tests: tuple["Test", ...]
 
     def __str__(self) -> str:
-        return " or ".join(map(_grouped, self.tests))
+        return " or ".join(map(_parenthesized, self.tests))
 
 
 Test = Present | Comparison | Membership | Contains | Matches | Not | And | Xor | Or
 
 _EQUALITIES = {
-    (Compare.EQ, Quantifier.ANY): "==",
-    (Compare.EQ, Quantifier.ALL): "===",
-    (Compare.NE, Quantifier.ALL): "!=",
-    (Compare.NE, Quantifier.ANY): "!==",
+    (CompareOp.EQ, Quantifier.ANY): "==",
+    (CompareOp.EQ, Quantifier.ALL): "===",
+    (CompareOp.NE, Quantifier.ALL): "!=",
+    (CompareOp.NE, Quantifier.ANY): "!==",
 }
 
 
-def parts(test: Any) -> Iterator[Any]:
-    """A tree's nodes, each before what is below it."""
-    waiting = [test]
-    while waiting:
-        part = waiting.pop()
-        yield part
-        below = [getattr(part, field.name) for field in fields(part)]
-        flat = [each for one in below for each in (one if isinstance(one, tuple) else (one,))]
-        waiting += [each for each in reversed(flat) if hasattr(each, "__dataclass_fields__")]
+def nodes(test: Any) -> Iterator[Any]:
+    """Yield all nodes of a tree, parents before their children."""
+    stack = [test]
+    while stack:
+        node = stack.pop()
+        yield node
+        children = [getattr(node, field.name) for field in fields(node)]
+        flat = [each for one in children for each in (one if isinstance(one, tuple) else (one,))]
+        stack += [each for each in reversed(flat) if hasattr(each, "__dataclass_fields__")]
 
 
 def field_names(test: Test) -> tuple[str, ...]:
-    """The fields and protocols in a tree, each once, in their order."""
-    return tuple(dict.fromkeys(part.name for part in parts(test) if isinstance(part, Field)))
+    """Return the fields and protocols that a tree names, each once, in order of appearance."""
+    return tuple(dict.fromkeys(node.name for node in nodes(test) if isinstance(node, Field)))
 
 
-def _listed(parts: tuple[Any, ...]) -> str:
+def _joined_by_comma(parts: tuple[Any, ...]) -> str:
     return ", ".join(map(str, parts))
 
 
-def _every(quantifier: Quantifier, text: str) -> str:
+def _with_quantifier(quantifier: Quantifier, text: str) -> str:
     return f"all {text}" if quantifier is Quantifier.ALL else text
 
 
-def _grouped(test: Test) -> str:
+def _parenthesized(test: Test) -> str:
     return f"({test})" if isinstance(test, And | Or | Xor) else str(test)
 
 
-def quoted(octets: bytes) -> str:
-    """Octets between quotes, with escapes for all but plain letters and marks."""
-    return '"' + "".join(map(_letter, octets)) + '"'
+def quote(data: bytes) -> str:
+    """Write bytes as a string literal, with escapes for all that is not printable ASCII."""
+    return '"' + "".join(map(_escaped_byte, data)) + '"'
 
 
-def _letter(octet: int) -> str:
-    plain = 32 <= octet < 127 and octet not in b'"\\'
-    return chr(octet) if plain else f"\\x{octet:02x}"
+def _escaped_byte(byte: int) -> str:
+    printable = 32 <= byte < 127 and byte not in b'"\\'
+    return chr(byte) if printable else f"\\x{byte:02x}"
 
 
 def _address(write: Callable[[bytes], str]) -> Callable[[bytes | Prefix], str]:
     def text(value: bytes | Prefix) -> str:
         if isinstance(value, Prefix):
-            return f"{write(value.octets)}/{value.bits}"
+            return f"{write(value.address)}/{value.bits}"
         return write(value)
 
     return text
@@ -356,22 +358,22 @@ def _hex(value: bytes) -> str:
     return value.hex(":") or '""'
 
 
-def date_text(time_ns: int) -> str:
-    """A date as filters write it, in UTC."""
+def format_date(time_ns: int) -> str:
+    """Write a time, in ns since the epoch, as a date literal in UTC."""
     whole, rest = divmod(time_ns, SECOND)
     moment = (EPOCH + timedelta(seconds=whole)).replace(tzinfo=None)
     return f"{moment.isoformat(' ')}.{rest:09d}Z"
 
 
-_WRITERS: dict[Kind, Callable[[Any], str]] = {
-    Kind.NUMBER: str,
-    Kind.FLAG: str,
-    Kind.MAC: _hex,
-    Kind.IPV4: _address(ipv4),
-    Kind.IPV6: _address(ipv6),
-    Kind.OCTETS: _hex,
-    Kind.PROTOCOL: _hex,
-    Kind.TEXT: lambda value: quoted(value.encode()),
-    Kind.TIME: lambda value: f'"{date_text(value)}"',
-    Kind.DURATION: seconds,
+_WRITERS: dict[ValueType, Callable[[Any], str]] = {
+    ValueType.NUMBER: str,
+    ValueType.FLAG: str,
+    ValueType.MAC: _hex,
+    ValueType.IPV4: _address(ipv4),
+    ValueType.IPV6: _address(ipv6),
+    ValueType.BYTES: _hex,
+    ValueType.PROTOCOL: _hex,
+    ValueType.TEXT: lambda value: quote(value.encode()),
+    ValueType.TIME: lambda value: f'"{format_date(value)}"',
+    ValueType.DURATION: seconds,
 }

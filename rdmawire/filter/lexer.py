@@ -1,4 +1,4 @@
-"""The words of a filter, with the places where they stand."""
+"""Tokens of a display filter, and the error that says where a filter is wrong."""
 
 import re
 from enum import Enum
@@ -7,18 +7,19 @@ from typing import NamedTuple
 from rdmawire.errors import RdmaError
 from rdmawire.screen import safe
 
-_SHOWN = 60
+_MAX_EXCERPT = 60
 
 
-def shown(text: str) -> str:
-    """A word of a filter as an error quotes it: on one line, and not all of a very long one."""
-    return safe(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+def excerpt(text: str) -> str:
+    """Return a part of a filter as messages quote it: escaped, and cut to 60 characters."""
+    return safe(text if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT]}...")
 
 
 class FilterError(RdmaError):
-    """A filter that cannot be understood: what is wrong, and where in its text.
+    """A display filter is invalid.
 
-    ``offset`` counts characters from the start of the filter; people are told columns from one.
+    ``reason`` says what is wrong, ``offset`` where: characters from the start of the filter. The
+    message gives it as a column, counted from 1.
     """
 
     def __init__(self, reason: str, offset: int) -> None:
@@ -27,8 +28,8 @@ class FilterError(RdmaError):
         self.offset = offset
 
 
-class Form(Enum):
-    """What a word looks like."""
+class TokenType(Enum):
+    """Forms of tokens."""
 
     WORD = "word"
     TEXT = "text in quotes"
@@ -40,15 +41,15 @@ class Form(Enum):
 
 
 class Token(NamedTuple):
-    """A word of the filter: its form, itself as written, and where it begins."""
+    """A token: its text as written, and its offset in the filter, in characters."""
 
-    form: Form
+    type: TokenType
     text: str
     offset: int
 
     def __str__(self) -> str:
-        """What to call it when it is not what was expected."""
-        return "the end of the filter" if self.form is Form.END else f"'{shown(self.text)}'"
+        """Name the token in a message."""
+        return "the end of the filter" if self.type is TokenType.END else f"'{excerpt(self.text)}'"
 
 
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]+")
@@ -63,32 +64,33 @@ _TOKENS = re.compile(
     re.DOTALL,
 )
 _WHITESPACE = re.compile(r"\s*")
-_REFUSED = {
+_INVALID_START = {
     '"': "text that does not end: a second '\"' is missing",
-    "'": "'...' holds one character; text stands in \"...\"",
+    "'": "'...' holds one character; text is written in \"...\"",
     "[": "'[' without ']'",
     "$": "references to a selected frame, and macros, make no sense here",
     "@": "raw values with '@' are not known; take a slice of the protocol",
-    "=": "'=' is no operator; equality is '=='",
-    "|": "'|' is no operator; say '||' or 'or'",
+    "=": "'=' is not an operator; equality is '=='",
+    "|": "'|' is not an operator; write '||' or 'or'",
 }
-LONGEST = 1 << 16
+MAX_LENGTH = 1 << 16
+"""Characters of the longest filter."""
 
 
-def tokens(text: str) -> list[Token]:
-    """All words, then one for the end; :class:`FilterError` for what cannot be one."""
-    if len(text) > LONGEST:
-        raise FilterError(f"a filter has at most {LONGEST} characters, this one {len(text)}", 0)
+def tokenize(text: str) -> list[Token]:
+    """Split a filter into tokens, with one for the end; raises :class:`FilterError`."""
+    if len(text) > MAX_LENGTH:
+        raise FilterError(f"a filter has at most {MAX_LENGTH} characters, this one {len(text)}", 0)
     found: list[Token] = []
     at = _skip(text, 0)
     while at < len(text):
         match = _TOKENS.match(text, at)
         if match is None:
-            raise FilterError(_REFUSED.get(text[at], f"{text[at]!r} means nothing here"), at)
-        token = Token(Form[match.lastgroup or ""], match[0], at)
+            raise FilterError(_INVALID_START.get(text[at], f"{text[at]!r} means nothing here"), at)
+        token = Token(TokenType[match.lastgroup or ""], match[0], at)
         found.append(_with_prefix(token, text))
         at = _skip(text, at + len(found[-1].text))
-    return [*found, Token(Form.END, "", len(text))]
+    return [*found, Token(TokenType.END, "", len(text))]
 
 
 def _skip(text: str, at: int) -> int:
@@ -97,7 +99,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _with_prefix(token: Token, text: str) -> Token:
-    """An address with the length of a prefix is one word; elsewhere, '/' divides."""
+    """Add ``/length`` to an address: it is one token. Elsewhere, ``/`` divides."""
     length = _LENGTH.match(text, token.offset + len(token.text))
     like_ipv6 = token.text.count(":") > 1
     like_ipv4 = token.text.count(".") == 3
@@ -115,9 +117,9 @@ _ESCAPE = re.compile(
 )
 
 
-def octets_of(token: Token) -> bytes:
-    """The octets between the quotes, escapes resolved; plain characters as UTF-8."""
-    if token.form is Form.RAW:
+def unquote(token: Token) -> bytes:
+    """Return the bytes of a string literal: escapes resolved, other characters as UTF-8."""
+    if token.type is TokenType.RAW:
         return _encoded(token.text[2:-1].replace('\\"', '"'), token)
     inside, found, at = token.text[1:-1], b"", 0
     for escape in _ESCAPE.finditer(inside):
@@ -140,17 +142,17 @@ def _escaped(escape: "re.Match[str]", token: Token) -> bytes:
     if kind in ("short", "long"):
         number = int(digits, 16)
         if number > 0x10FFFF or 0xD800 <= number < 0xE000:
-            raise FilterError(f"{escape[0]} is no character", at)
+            raise FilterError(f"{escape[0]} is not a character", at)
         return chr(number).encode()
-    number = _octet(kind, digits)
+    number = _escape_value(kind, digits)
     if number > 255:
         hint = ', or write r"..."' if kind == "mark" else ""
-        raise FilterError(f"{escape[0]} is no escape; double the backslash{hint}", at)
+        raise FilterError(f"{escape[0]} is not an escape; double the backslash{hint}", at)
     return bytes([number])
 
 
-def _octet(kind: str | None, digits: str) -> int:
-    """The octet that an escape stands for; 256 if it stands for none."""
+def _escape_value(kind: str | None, digits: str) -> int:
+    """Return the byte that an escape stands for; more than 255 for an invalid one."""
     if kind == "mark":
         return _ESCAPES.get(digits, 256)
     return int(digits, 16 if kind == "hex" else 8)

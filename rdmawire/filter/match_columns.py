@@ -1,8 +1,8 @@
-"""Filters over columns: many frames at once.
+"""Evaluation of a display filter on columns: many frames at once.
 
-A column holds a field's value in each frame as a number: flags and numbers unsigned, in the units
-that Wireshark shows; Ethernet and IPv4 addresses their octets as one number; times as
-nanoseconds. IPv6 addresses are sixteen plain octets (``V16``).
+A column holds the value of a field in each frame as a number: flags and numbers unsigned, in the
+units that Wireshark shows; Ethernet and IPv4 addresses as one big-endian number; times in ns. IPv6
+addresses are 16 bytes (``V16``).
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from rdmawire.filter.ast import (
     And,
     Arithmetic,
-    Compare,
+    CompareOp,
     Comparison,
     Constant,
     Field,
-    Kind,
     Membership,
     Not,
     Or,
@@ -25,84 +24,97 @@ from rdmawire.filter.ast import (
     Range,
     Test,
     Value,
+    ValueType,
     Xor,
-    parts,
+    nodes,
 )
 from rdmawire.filter.lexer import FilterError
-from rdmawire.filter.match_frame import RELATIONS, is_plain
-from rdmawire.filter.names import field_named
+from rdmawire.filter.match_frame import OPERATORS, is_single_value
+from rdmawire.filter.names import lookup
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Bools = NDArray[np.bool_]
+    BoolArray = NDArray[np.bool_]
 
 
-_KINDS = frozenset(
-    {Kind.NUMBER, Kind.FLAG, Kind.MAC, Kind.IPV4, Kind.IPV6, Kind.TIME, Kind.DURATION}
+_NUMERIC_TYPES = frozenset(
+    {
+        ValueType.NUMBER,
+        ValueType.FLAG,
+        ValueType.MAC,
+        ValueType.IPV4,
+        ValueType.IPV6,
+        ValueType.TIME,
+        ValueType.DURATION,
+    }
 )
-"""Kinds that columns hold as numbers, or as sixteen octets."""
-_TIMES = frozenset({Kind.TIME, Kind.DURATION})
-_FAR = 1 << 63
-"""Nanoseconds that columns of times do not hold, nor as many before the epoch."""
+"""Types that columns hold as numbers, or as 16 bytes."""
+_TIMES = frozenset({ValueType.TIME, ValueType.DURATION})
+_MAX_TIME = 1 << 63
+"""Columns of times hold less than this, in ns, and no less than its negative."""
 
 
 def is_simple(test: Test) -> bool:
-    """Whether :func:`~rdmawire.filter.match_columns.evaluate_columns` can answer it.
+    """Whether :func:`evaluate_columns` can evaluate a test.
 
-    That is so where it compares, masks and looks up in sets numbers, flags, times and addresses
-    that a frame has once. Frames with a tunnel inside have them twice: ask those one by one.
+    It can if the test only compares, masks, and looks up in sets, numbers, flags, times and
+    addresses that a frame has once. Frames with a tunnel have them twice and must be evaluated
+    one by one.
     """
-    return all(map(_is_simple, parts(test)))
+    return all(map(_is_simple, nodes(test)))
 
 
 def _is_simple(part: Any) -> bool:
     if isinstance(part, Field):
-        return part.kind in _KINDS and not part.layers and field_named(part).single
+        return part.type in _NUMERIC_TYPES and not part.layers and lookup(part).single
     if isinstance(part, Arithmetic):
-        return part.operator == "&" and part.kind is Kind.NUMBER
+        return part.operator == "&" and part.type is ValueType.NUMBER
     if isinstance(part, Constant):
-        return part.kind in _KINDS and (part.kind not in _TIMES or abs(part.value) < _FAR)
+        return part.type in _NUMERIC_TYPES and (
+            part.type not in _TIMES or abs(part.value) < _MAX_TIME
+        )
     return isinstance(part, Present | Comparison | Membership | Range | Not | And | Or | Xor)
 
 
-class AnyColumn(Protocol):
-    """What a column must have; where ``valid`` is false, the frame lacks the field."""
+class ColumnLike(Protocol):
+    """Any column: ``valid`` is false where the frame does not have the field."""
 
     @property
     def values(self) -> "NDArray[Any]": ...
 
     @property
-    def valid(self) -> "Bools": ...
+    def valid(self) -> "BoolArray": ...
 
 
 class Column(NamedTuple):
-    """The values of one field."""
+    """The values of one field in many frames."""
 
     values: "NDArray[Any]"
-    valid: "Bools"
+    valid: "BoolArray"
 
 
-Columns = Mapping[str, AnyColumn]
+Columns = Mapping[str, ColumnLike]
 
 
-def evaluate_columns(test: Test, columns: Columns) -> "Bools":
-    """Which frames pass; :class:`FilterError` for a tree that is not simple.
+def evaluate_columns(test: Test, columns: Columns) -> "BoolArray":
+    """Return for each frame whether it passes.
 
-    ``columns`` has one for each of the tree's names.
+    ``columns`` has a column for each of the test's :func:`~rdmawire.filter.field_names`. Raises
+    :class:`FilterError` for a test that is not simple.
     """
     if not is_simple(test):
         raise FilterError("this filter needs whole frames, not columns", 0)
     return _evaluated(test, columns)
 
 
-def _evaluated(test: Test, columns: Columns) -> "Bools":
+def _evaluated(test: Test, columns: Columns) -> "BoolArray":
     return _EVALUATED[type(test)](test, columns)
 
 
 class _Side(NamedTuple):
-    """One side of a comparison: numbers, or rows of two halves; and where it is there."""
+    """One side of a comparison: its numbers, and the frames that have it."""
 
     values: Any
     valid: Any
@@ -120,12 +132,12 @@ def _side(value: Value, columns: Columns) -> _Side:
 
 
 def _numbers(values: "NDArray[Any]") -> Any:
-    """A column as whole numbers; sixteen octets as two numbers."""
+    """Return a column as integers; 16 bytes as two of them."""
     import numpy as np
 
     if values.dtype.kind == "V":
         halves = np.ascontiguousarray(values).view(">u8").reshape(-1, 2)
-        return _Wide(halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64))
+        return _Uint128(halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64))
     return values.astype(np.int64 if values.dtype.kind == "i" else np.uint64)
 
 
@@ -133,108 +145,107 @@ def _number(constant: Constant) -> Any:
     import numpy as np
 
     value = constant.value
-    octets = value.octets if isinstance(value, Prefix) else value
-    if constant.kind is Kind.IPV6:
-        high, low = (int.from_bytes(half, "big") for half in (octets[:8], octets[8:]))
-        return _Wide(np.uint64(high), np.uint64(low))
-    if isinstance(octets, bytes):
-        return np.uint64(int.from_bytes(octets, "big"))
-    return np.int64(octets) if constant.kind in _SIGNED else np.uint64(octets)
+    plain = value.address if isinstance(value, Prefix) else value
+    if constant.type is ValueType.IPV6:
+        high, low = (int.from_bytes(half, "big") for half in (plain[:8], plain[8:]))
+        return _Uint128(np.uint64(high), np.uint64(low))
+    if isinstance(plain, bytes):
+        return np.uint64(int.from_bytes(plain, "big"))
+    return np.int64(plain) if constant.type in _TIMES else np.uint64(plain)
 
 
-_SIGNED = (Kind.TIME, Kind.DURATION)
-
-
-class _Wide:
-    """Numbers of 128 bits, as their upper and lower halves."""
+class _Uint128:
+    """Arrays of 128-bit numbers, as their high and low halves."""
 
     def __init__(self, high: Any, low: Any) -> None:
         self.high, self.low = high, low
 
-    def __and__(self, other: "_Wide") -> "_Wide":
-        return _Wide(self.high & other.high, self.low & other.low)
+    def __and__(self, other: "_Uint128") -> "_Uint128":
+        return _Uint128(self.high & other.high, self.low & other.low)
 
     def __eq__(self, other: object) -> Any:
-        assert isinstance(other, _Wide)
+        assert isinstance(other, _Uint128)
         return (self.high == other.high) & (self.low == other.low)
 
     def __ne__(self, other: object) -> Any:
         return ~(self == other)
 
-    def __lt__(self, other: "_Wide") -> Any:
+    def __lt__(self, other: "_Uint128") -> Any:
         return (self.high < other.high) | (self.high == other.high) & (self.low < other.low)
 
-    def __le__(self, other: "_Wide") -> Any:
+    def __le__(self, other: "_Uint128") -> Any:
         return (self < other) | (self == other)
 
-    def __gt__(self, other: "_Wide") -> Any:
+    def __gt__(self, other: "_Uint128") -> Any:
         return other < self
 
-    def __ge__(self, other: "_Wide") -> Any:
+    def __ge__(self, other: "_Uint128") -> Any:
         return other <= self
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def _compared(compare: Compare, left: _Side, value: Value, columns: Columns) -> "Bools":
-    """A comparison, where both sides are there; of a prefix, only its bits count."""
+def _compared(compare: CompareOp, left: _Side, value: Value, columns: Columns) -> "BoolArray":
+    """Compare where a frame has both sides; with a prefix, only the bits of the prefix count."""
     right = _side(value, columns)
     ours = left.values
     if isinstance(value, Constant) and isinstance(value.value, Prefix):
         ours = ours & _mask(value.value)
-    found: Bools = RELATIONS[compare](ours, right.values) & left.valid & right.valid
+    found: BoolArray = OPERATORS[compare](ours, right.values) & left.valid & right.valid
     return found
 
 
 def _mask(prefix: Prefix) -> Any:
     import numpy as np
 
-    size = len(prefix.octets)
-    ones = prefix.cut(b"\xff" * size)
+    size = len(prefix.address)
+    ones = prefix.mask(b"\xff" * size)
     if size == 16:
-        return _number(Constant(Kind.IPV6, ones))
+        return _number(Constant(ValueType.IPV6, ones))
     return np.uint64(int.from_bytes(ones, "big"))
 
 
-def _present(test: Present, columns: Columns) -> "Bools":
+def _present(test: Present, columns: Columns) -> "BoolArray":
     side = _side(test.of, columns)
     if isinstance(test.of, Field):
         return columns[test.of.name].valid.copy()
-    found: Bools = (side.values != 0) & side.valid
+    found: BoolArray = (side.values != 0) & side.valid
     return found
 
 
-def _comparison(test: Comparison, columns: Columns) -> "Bools":
+def _comparison(test: Comparison, columns: Columns) -> "BoolArray":
     return _compared(test.compare, _side(test.left, columns), test.right, columns)
 
 
-def _membership(test: Membership, columns: Columns) -> "Bools":
+def _membership(test: Membership, columns: Columns) -> "BoolArray":
     import numpy as np
 
     side = _side(test.of, columns)
-    at_once = test.of.kind is not Kind.IPV6
-    plain = [_number(member) for member in test.members if at_once and is_plain(member)]
-    found: Bools = np.zeros_like(side.valid)
+    at_once = test.of.type is not ValueType.IPV6
+    plain = [_number(member) for member in test.members if at_once and is_single_value(member)]
+    found: BoolArray = np.zeros_like(side.valid)
     if plain:
         found |= np.isin(side.values, plain) & side.valid
     for member in test.members:
         if isinstance(member, Range):
-            above = _compared(Compare.GE, side, member.low, columns)
-            found |= above & _compared(Compare.LE, side, member.high, columns)
-        elif not (at_once and is_plain(member)):
-            found |= _compared(Compare.EQ, side, member, columns)
+            above = _compared(CompareOp.GE, side, member.low, columns)
+            found |= above & _compared(CompareOp.LE, side, member.high, columns)
+        elif not (at_once and is_single_value(member)):
+            found |= _compared(CompareOp.EQ, side, member, columns)
     return found
 
 
-def _not(test: Not, columns: Columns) -> "Bools":
+def _not(test: Not, columns: Columns) -> "BoolArray":
     return ~_evaluated(test.of, columns)
 
 
-def _joined(combine: Callable[["Bools", "Bools"], "Bools"]) -> Callable[[Any, Columns], "Bools"]:
+def _joined(
+    combine: Callable[["BoolArray", "BoolArray"], "BoolArray"],
+) -> Callable[[Any, Columns], "BoolArray"]:
     return lambda test, columns: reduce(combine, (_evaluated(part, columns) for part in test.tests))
 
 
-_EVALUATED: dict[type, Callable[[Any, Columns], "Bools"]] = {
+_EVALUATED: dict[type, Callable[[Any, Columns], "BoolArray"]] = {
     Present: _present,
     Comparison: _comparison,
     Membership: _membership,

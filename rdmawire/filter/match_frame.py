@@ -1,4 +1,4 @@
-"""From a tree to a question about a frame."""
+"""Evaluation of a display filter on one dissected frame: the tree is compiled to closures."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -11,12 +11,11 @@ from rdmawire.filter.ast import (
     And,
     Arithmetic,
     Call,
-    Compare,
+    CompareOp,
     Comparison,
     Constant,
     Contains,
     Field,
-    Kind,
     Matches,
     Member,
     Membership,
@@ -31,44 +30,45 @@ from rdmawire.filter.ast import (
     Span,
     Test,
     Value,
+    ValueType,
     Xor,
 )
-from rdmawire.filter.names import Name, field_named
+from rdmawire.filter.names import FilterField, lookup
 from rdmawire.filter.regex import compile_pattern
-from rdmawire.filter.typecheck import WORKED_OUT
+from rdmawire.filter.typecheck import OPERATIONS
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.show import decimal, ipv4, ipv6, mac
 
-Values = Callable[[Dissection], list[Any]]
-"""The values of something in a frame; an empty list where it is not there."""
+ValueReader = Callable[[Dissection], list[Any]]
+"""A function that returns the values of a part of a filter in a frame; a list, maybe empty."""
 
-MOST = 10_000
-"""Values of arithmetic over fields that a frame has several times; the first ones count."""
-
-
-def values_of(value: Value) -> Values:
-    """What gives the values of a part of a filter."""
-    return _COMPILED[type(value)](value)
+MAX_RESULTS = 10_000
+"""Results of arithmetic that are kept where a frame has many values of both operands."""
 
 
-def _constant(constant: Constant) -> Values:
+def compile_value(value: Value) -> ValueReader:
+    """Return a function that gives the values of this part of a filter in a frame."""
+    return _VALUE_COMPILERS[type(value)](value)
+
+
+def _constant(constant: Constant) -> ValueReader:
     found = [constant.value]
     return lambda _: found
 
 
-def _field(field: Field) -> Values:
-    name = field_named(field)
+def _field(field: Field) -> ValueReader:
+    known = lookup(field)
     if field.layers:
-        return _in_layers(name, field.layers)
-    if name.frame is not None:
-        return name.frame
-    if name.starts:
-        return lambda frame: [octets for _, octets in _spans(frame, name)]
-    return _of_nodes(name) if name.derived else _of_headers(name)
+        return _in_layers(known, field.layers)
+    if known.frame is not None:
+        return known.frame
+    if known.starts:
+        return lambda frame: [data for _, data in _protocol_layers(frame, known)]
+    return _of_nodes(known) if known.generated else _of_headers(known)
 
 
-def _of_nodes(name: Name) -> Values:
-    of_node = _of_node(name)
+def _of_nodes(field: FilterField) -> ValueReader:
+    of_node = _of_node(field)
 
     def values(frame: Dissection) -> list[Any]:
         found: list[Any] = []
@@ -79,8 +79,8 @@ def _of_nodes(name: Name) -> Values:
     return values
 
 
-def _of_headers(name: Name) -> Values:
-    tables = name.tables
+def _of_headers(field: FilterField) -> ValueReader:
+    tables = field.tables
 
     def values(frame: Dissection) -> list[Any]:
         found: list[Any] = []
@@ -93,61 +93,61 @@ def _of_headers(name: Name) -> Values:
     return values
 
 
-def _of_node(name: Name) -> Callable[[Node], list[Any]]:
-    tables, derived = name.tables, name.derived
+def _of_node(wanted: FilterField) -> Callable[[Node], list[Any]]:
+    tables, generated = wanted.tables, wanted.generated
 
     def values(node: Node) -> list[Any]:
         read = tables.get(type(node.header))  # type: ignore[arg-type]
         found = list(read(node)) if read is not None else []
         if node.extras:
-            found += [value for field, value in node.extras if field in derived]
+            found += [value for field, value in node.extras if field in generated]
         return found
 
     return values
 
 
-def _spans(frame: Dissection, name: Name) -> list[tuple[int, bytes]]:
-    """The octets of each layer of a protocol, with its number."""
-    runs: list[list[bytes]] = []
+def _protocol_layers(frame: Dissection, field: FilterField) -> list[tuple[int, bytes]]:
+    """Return the number of each layer of a protocol, from 1, and its bytes."""
+    layers: list[list[bytes]] = []
     for node in frame.nodes:
-        if runs and node.name in name.belongs:
-            runs[-1].append(node.octets)
-        elif node.name in name.starts:
-            runs.append([_begun(frame, node)])
-    return [(layer, b"".join(run)) for layer, run in enumerate(runs, 1)]
+        if layers and node.name in field.continues:
+            layers[-1].append(node.octets)
+        elif node.name in field.starts:
+            layers.append([_first_bytes(frame, node)])
+    return [(number, b"".join(parts)) for number, parts in enumerate(layers, 1)]
 
 
-def _begun(frame: Dissection, node: Node) -> bytes:
-    """The octets of a protocol's first header; TCP has those that the segment carries."""
+def _first_bytes(frame: Dissection, node: Node) -> bytes:
+    """Return the bytes of the first header of a protocol; for TCP, with the segment's data."""
     if not isinstance(node.header, TCP):
         return node.octets
     carried = sum(cast(int, value) for field, value in node.extras if field is TCP_LENGTH)
     return frame.data[node.offset : node.offset + node.header.data_offset * 4 + carried]
 
 
-def widely(value: Value) -> Values:
-    """The values to search: of a protocol, with all that it carries."""
-    if not isinstance(value, Field) or not field_named(value).starts:
-        return values_of(value)
-    starts = field_named(value).starts
+def compile_searched(value: Value) -> ValueReader:
+    """Like :func:`compile_value`, but a protocol extends to the end of the frame."""
+    if not isinstance(value, Field) or not lookup(value).starts:
+        return compile_value(value)
+    starts = lookup(value).starts
 
     def values(frame: Dissection) -> list[Any]:
-        found = (node.offset for node in frame.nodes if node.name in starts)
-        return [frame.data[offset:] for offset in found]
+        offsets = (node.offset for node in frame.nodes if node.name in starts)
+        return [frame.data[offset:] for offset in offsets]
 
     return values
 
 
-def _in_layers(name: Name, spans: tuple[Span, ...]) -> Values:
+def _in_layers(field: FilterField, spans: tuple[Span, ...]) -> ValueReader:
     def values(frame: Dissection) -> list[Any]:
-        found = list(_layered(frame, name))
-        wanted = _wanted(spans, max((layer for layer, _ in found), default=0))
-        return [value for layer, value in found if wanted(layer)]
+        found = list(_with_layers(frame, field))
+        is_wanted = _layer_test(spans, max((layer for layer, _ in found), default=0))
+        return [value for layer, value in found if is_wanted(layer)]
 
     return values
 
 
-def _wanted(spans: tuple[Span, ...], last: int) -> Callable[[int], bool]:
+def _layer_test(spans: tuple[Span, ...], last: int) -> Callable[[int], bool]:
     starts = [(span.start if span.start >= 0 else last + 1 + span.start, span) for span in spans]
     return lambda layer: any(
         start <= layer and (span.length is None or layer < start + span.length)
@@ -155,80 +155,83 @@ def _wanted(spans: tuple[Span, ...], last: int) -> Callable[[int], bool]:
     )
 
 
-def _layered(frame: Dissection, name: Name) -> Iterator[tuple[int, Any]]:
-    """Values, with the number of the header that has them among those of its kind."""
-    if name.frame is not None:
-        yield from ((1, value) for value in name.frame(frame))
-    elif name.starts:
-        yield from _spans(frame, name)
+def _with_layers(frame: Dissection, field: FilterField) -> Iterator[tuple[int, Any]]:
+    """Yield the values of a field, each with the number of its layer, from 1."""
+    if field.frame is not None:
+        yield from ((1, value) for value in field.frame(frame))
+    elif field.starts:
+        yield from _protocol_layers(frame, field)
     else:
-        of_node, layer = _of_node(name), 0
+        of_node, layer = _of_node(field), 0
         for node in frame.nodes:
-            layer += node.name in name.layers
+            layer += node.name in field.layers
             yield from ((max(layer, 1), value) for value in of_node(node))
 
 
-def _slice(part: Slice) -> Values:
-    of, spans, join = values_of(part.of), part.spans, "" if part.kind is Kind.TEXT else b""
+def _slice(part: Slice) -> ValueReader:
+    of, spans, join = compile_value(part.of), part.spans, "" if part.type is ValueType.TEXT else b""
 
     def values(frame: Dissection) -> list[Any]:
-        pieces = ([cut(value, span) for span in spans] for value in of(frame))
-        return [join.join(piece) for piece in pieces if None not in piece]
+        sliced = ([slice_value(value, span) for span in spans] for value in of(frame))
+        return [join.join(parts) for parts in sliced if None not in parts]
 
     return values
 
 
-def cut(value: Any, span: Span) -> Any:
-    """A part of octets or text; ``None`` where it does not reach that far."""
+def slice_value(value: Any, span: Span) -> Any:
+    """Return a part of bytes or text; ``None`` if the span goes beyond the end."""
     size = len(value)
     start = span.start + size if span.start < 0 else span.start
     end = size if span.length is None else start + span.length
     return value[start:end] if 0 <= start < end <= size else None
 
 
-def _negative(part: Negative) -> Values:
-    of = values_of(part.of)
+def _negative(part: Negative) -> ValueReader:
+    of = compile_value(part.of)
     return lambda frame: [-value for value in of(frame)]
 
 
-def _arithmetic(part: Arithmetic) -> Values:
-    left, right = values_of(part.left), values_of(part.right)
-    work = WORKED_OUT[part.operator] if part.kind in (Kind.NUMBER, Kind.DURATION) else _masked
+def _arithmetic(part: Arithmetic) -> ValueReader:
+    left, right = compile_value(part.left), compile_value(part.right)
+    is_number = part.type in (ValueType.NUMBER, ValueType.DURATION)
+    operation = OPERATIONS[part.operator] if is_number else _and_bytes
 
     def values(frame: Dissection) -> list[Any]:
-        pairs = islice(product(left(frame), right(frame)), MOST)
-        return list(_worked_out(work, pairs))
+        pairs = islice(product(left(frame), right(frame)), MAX_RESULTS)
+        return list(_results(operation, pairs))
 
     return values
 
 
-def _worked_out(work: Callable[[Any, Any], Any], pairs: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
-    """The results; a division by zero has none."""
+def _results(
+    operation: Callable[[Any, Any], Any], pairs: Iterable[tuple[Any, Any]]
+) -> Iterator[Any]:
+    """Yield the results of an operation; division by zero has none."""
     for one, other in pairs:
         try:
-            yield work(one, other)
+            yield operation(one, other)
         except ZeroDivisionError:
             continue
 
 
-def _masked(one: bytes, other: bytes) -> bytes:
-    """The bits that both have; of octets, those of the shorter length."""
+def _and_bytes(one: bytes, other: bytes) -> bytes:
+    """Return the bitwise AND of two byte strings, of the length of the shorter one."""
     return bytes(left & right for left, right in zip(one, other, strict=False))
 
 
-def _call(call: Call) -> Values:
-    arguments = [values_of(argument) for argument in call.arguments]
+def _call(call: Call) -> ValueReader:
+    arguments = [compile_value(argument) for argument in call.arguments]
     if call.function == "len":
         return _length(call.arguments[0], arguments[0])
     if call.function in _OF_ALL:
         return _of_all(_OF_ALL[call.function], arguments)
     each = (
-        _WRITERS[call.arguments[0].kind] if call.function == "string" else _OF_EACH[call.function]
+        _WRITERS[call.arguments[0].type] if call.function == "string" else _OF_EACH[call.function]
     )
     return lambda frame: [each(value) for value in arguments[0](frame)]
 
 
-def _of_all(function: Callable[[list[Any]], Any], arguments: list[Values]) -> Values:
+def _of_all(function: Callable[[list[Any]], Any], arguments: list[ValueReader]) -> ValueReader:
     def values(frame: Dissection) -> list[Any]:
         found = [value for argument in arguments for value in argument(frame)]
         return [function(found)] if found else []
@@ -236,23 +239,23 @@ def _of_all(function: Callable[[list[Any]], Any], arguments: list[Values]) -> Va
     return values
 
 
-def _length(of: Value, values: Values) -> Values:
-    """Octets of a value; of a number, those that Wireshark keeps it in."""
-    if of.kind is not Kind.NUMBER:
+def _length(of: Value, values: ValueReader) -> ValueReader:
+    """Return the size of a value in bytes; of a number, the size that Wireshark stores it in."""
+    if of.type is not ValueType.NUMBER:
         return lambda frame: [len(value) for value in values(frame)]
-    width = field_named(of).width if isinstance(of, Field) else 64
+    width = lookup(of).width if isinstance(of, Field) else 64
     return lambda frame: [width // 8 for _ in values(frame)]
 
 
-_WRITERS: dict[Kind, Callable[[Any], str]] = {
-    Kind.NUMBER: decimal,
-    Kind.MAC: mac,
-    Kind.IPV4: ipv4,
-    Kind.IPV6: ipv6,
+_WRITERS: dict[ValueType, Callable[[Any], str]] = {
+    ValueType.NUMBER: decimal,
+    ValueType.MAC: mac,
+    ValueType.IPV4: ipv4,
+    ValueType.IPV6: ipv6,
 }
 _OF_ALL: dict[str, Callable[[list[Any]], Any]] = {"count": len, "max": max, "min": min}
 _OF_EACH: dict[str, Callable[[Any], Any]] = {"abs": abs, "upper": str.upper, "lower": str.lower}
-_COMPILED: dict[type, Callable[[Any], Values]] = {
+_VALUE_COMPILERS: dict[type, Callable[[Any], ValueReader]] = {
     Constant: _constant,
     Field: _field,
     Slice: _slice,
@@ -262,28 +265,27 @@ _COMPILED: dict[type, Callable[[Any], Values]] = {
 }
 
 
-Question = Callable[[Dissection], bool]
+Predicate = Callable[[Dissection], bool]
 Relation = Callable[[Any, Any], bool]
-Judge = Callable[[Any], bool]
-"""Whether one value is as the filter wants it."""
+ValueTest = Callable[[Any], bool]
 
-RELATIONS: dict[Compare, Relation] = {
-    Compare.EQ: operator.eq,
-    Compare.NE: operator.ne,
-    Compare.LT: operator.lt,
-    Compare.LE: operator.le,
-    Compare.GT: operator.gt,
-    Compare.GE: operator.ge,
+OPERATORS: dict[CompareOp, Relation] = {
+    CompareOp.EQ: operator.eq,
+    CompareOp.NE: operator.ne,
+    CompareOp.LT: operator.lt,
+    CompareOp.LE: operator.le,
+    CompareOp.GT: operator.gt,
+    CompareOp.GE: operator.ge,
 }
 
 
-def question(test: Test) -> Question:
-    """What answers whether a frame passes a test."""
-    return _QUESTIONS[type(test)](test)
+def compile_test(test: Test) -> Predicate:
+    """Return a function that says whether a frame passes a test."""
+    return _TEST_COMPILERS[type(test)](test)
 
 
-def _present(test: Present) -> Question:
-    values = values_of(test.of)
+def _present(test: Present) -> Predicate:
+    values = compile_value(test.of)
     if isinstance(test.of, Field | Slice):
         return lambda frame: bool(values(frame))
     return lambda frame: any(map(_not_zero, values(frame)))
@@ -293,39 +295,41 @@ def _not_zero(value: Any) -> bool:
     return any(value) if isinstance(value, bytes) else value != 0
 
 
-def _of_values(values: Values, judge: Judge, quantifier: Quantifier) -> Question:
-    """Whether any value, or all of at least one, are judged good."""
+def _quantified(values: ValueReader, passes: ValueTest, quantifier: Quantifier) -> Predicate:
+    """Test whether any value passes or, for ``all``, whether there are values and all pass."""
     if quantifier is Quantifier.ANY:
-        return lambda frame: any(map(judge, values(frame)))
+        return lambda frame: any(map(passes, values(frame)))
 
     def every(frame: Dissection) -> bool:
         found = values(frame)
-        return bool(found) and all(map(judge, found))
+        return bool(found) and all(map(passes, found))
 
     return every
 
 
-def _judge(compare: Relation, constant: Any) -> Judge:
-    """What compares a value with a constant; of a prefix, only its bits count."""
+def _compared_with(compare: Relation, constant: Any) -> ValueTest:
+    """Return a comparison with a constant; with a prefix, only the bits of the prefix count."""
     if isinstance(constant, Prefix):
-        octets, cut = constant.octets, constant.cut
-        return lambda value: compare(cut(value), octets)
+        address, mask = constant.address, constant.mask
+        return lambda value: compare(mask(value), address)
     return lambda value: compare(value, constant)
 
 
-def _comparison(test: Comparison) -> Question:
-    relation, left = RELATIONS[test.compare], values_of(test.left)
+def _comparison(test: Comparison) -> Predicate:
+    relation, left = OPERATORS[test.compare], compile_value(test.left)
     if isinstance(test.right, Constant):
-        return _of_values(left, _judge(relation, test.right.value), test.quantifier)
-    return _pairs(left, values_of(test.right), _cutting(relation), test.quantifier)
+        return _quantified(left, _compared_with(relation, test.right.value), test.quantifier)
+    return _pairs(left, compile_value(test.right), _prefix_aware(relation), test.quantifier)
 
 
-def _cutting(relation: Relation) -> Relation:
-    """The relation, where what stands on the right may be a prefix."""
-    return lambda one, other: _judge(relation, other)(one)
+def _prefix_aware(relation: Relation) -> Relation:
+    """Return the relation for a right side that may be a prefix."""
+    return lambda one, other: _compared_with(relation, other)(one)
 
 
-def _pairs(left: Values, right: Values, relation: Relation, quantifier: Quantifier) -> Question:
+def _pairs(
+    left: ValueReader, right: ValueReader, relation: Relation, quantifier: Quantifier
+) -> Predicate:
     def answer(frame: Dissection) -> bool:
         ones, others = left(frame), right(frame)
         if quantifier is Quantifier.ANY:
@@ -335,26 +339,30 @@ def _pairs(left: Values, right: Values, relation: Relation, quantifier: Quantifi
     return answer
 
 
-def _membership(test: Membership) -> Question:
-    values, quantifier = values_of(test.of), test.quantifier
-    plain = frozenset(member.value for member in test.members if is_plain(member))
+def _membership(test: Membership) -> Predicate:
+    values, quantifier = compile_value(test.of), test.quantifier
+    plain = frozenset(member.value for member in test.members if is_single_value(member))
     others = [
-        _member(values, member, quantifier) for member in test.members if not is_plain(member)
+        _member(values, member, quantifier)
+        for member in test.members
+        if not is_single_value(member)
     ]
     if quantifier is Quantifier.ALL:
-        return _one_for_all(values, plain, others)
+        return _all_equal_one_member(values, plain, others)
     return lambda frame: (
         any(value in plain for value in values(frame)) or any(other(frame) for other in others)
     )
 
 
-def is_plain(member: Member) -> TypeGuard[Constant]:
-    """Whether a member is one value: such are looked up all at once."""
+def is_single_value(member: Member) -> TypeGuard[Constant]:
+    """Whether a member is a single value: those are looked up in one set."""
     return isinstance(member, Constant) and not isinstance(member.value, Prefix)
 
 
-def _one_for_all(values: Values, plain: frozenset[Any], others: list[Question]) -> Question:
-    """As in Wireshark: there is one member that all values are."""
+def _all_equal_one_member(
+    values: ValueReader, plain: frozenset[Any], others: list[Predicate]
+) -> Predicate:
+    """Test as Wireshark does: all values are equal, to one member."""
 
     def answer(frame: Dissection) -> bool:
         found = set(values(frame))
@@ -364,11 +372,11 @@ def _one_for_all(values: Values, plain: frozenset[Any], others: list[Question]) 
     return answer
 
 
-def _member(values: Values, member: Member, quantifier: Quantifier) -> Question:
+def _member(values: ValueReader, member: Member, quantifier: Quantifier) -> Predicate:
     if not isinstance(member, Range):
-        return _pairs(values, values_of(member), _cutting(operator.eq), quantifier)
-    low, high = values_of(member.low), values_of(member.high)
-    above, below = _cutting(operator.ge), _cutting(operator.le)
+        return _pairs(values, compile_value(member), _prefix_aware(operator.eq), quantifier)
+    low, high = compile_value(member.low), compile_value(member.high)
+    above, below = _prefix_aware(operator.ge), _prefix_aware(operator.le)
 
     def answer(frame: Dissection) -> bool:
         bounds = list(product(low(frame), high(frame)))
@@ -376,51 +384,51 @@ def _member(values: Values, member: Member, quantifier: Quantifier) -> Question:
         def is_inside(value: Any) -> bool:
             return any(above(value, least) and below(value, most) for least, most in bounds)
 
-        return _of_values(values, is_inside, quantifier)(frame)
+        return _quantified(values, is_inside, quantifier)(frame)
 
     return answer
 
 
-def _contains(test: Contains) -> Question:
-    values = widely(test.of)
+def _contains(test: Contains) -> Predicate:
+    values = compile_searched(test.of)
     if isinstance(test.part, Constant):
         part = test.part.value
-        return _of_values(values, lambda value: bool(part) and part in value, test.quantifier)
-    return _pairs(values, values_of(test.part), lambda one, part: part in one, test.quantifier)
+        return _quantified(values, lambda value: bool(part) and part in value, test.quantifier)
+    return _pairs(values, compile_value(test.part), lambda one, part: part in one, test.quantifier)
 
 
-def _matches(test: Matches) -> Question:
+def _matches(test: Matches) -> Predicate:
     found_in = compile_pattern(test.pattern)
-    if test.of.kind is Kind.TEXT:
-        return _of_values(
-            values_of(test.of),
+    if test.of.type is ValueType.TEXT:
+        return _quantified(
+            compile_value(test.of),
             lambda value: found_in(value.encode("utf-8", "backslashreplace")),
             test.quantifier,
         )
-    return _of_values(widely(test.of), found_in, test.quantifier)
+    return _quantified(compile_searched(test.of), found_in, test.quantifier)
 
 
-def _not(test: Not) -> Question:
-    of = question(test.of)
+def _not(test: Not) -> Predicate:
+    of = compile_test(test.of)
     return lambda frame: not of(frame)
 
 
-def _and(test: And) -> Question:
-    parts = [question(part) for part in test.tests]
+def _and(test: And) -> Predicate:
+    parts = [compile_test(part) for part in test.tests]
     return lambda frame: all(part(frame) for part in parts)
 
 
-def _or(test: Or) -> Question:
-    parts = [question(part) for part in test.tests]
+def _or(test: Or) -> Predicate:
+    parts = [compile_test(part) for part in test.tests]
     return lambda frame: any(part(frame) for part in parts)
 
 
-def _xor(test: Xor) -> Question:
-    parts = [question(part) for part in test.tests]
+def _xor(test: Xor) -> Predicate:
+    parts = [compile_test(part) for part in test.tests]
     return lambda frame: sum(part(frame) for part in parts) % 2 == 1
 
 
-_QUESTIONS: dict[type, Callable[[Any], Question]] = {
+_TEST_COMPILERS: dict[type, Callable[[Any], Predicate]] = {
     Present: _present,
     Comparison: _comparison,
     Membership: _membership,

@@ -1,4 +1,4 @@
-"""The names that a filter may use: every field, and the protocols as Wireshark calls them."""
+"""Names in display filters: every field, and the protocols by their Wireshark names."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,44 +10,47 @@ from rdmawire.dissect import generated
 from rdmawire.dissect.fields import FRAME_FIELDS, FieldInfo, derived_fields, fields, named_rows
 from rdmawire.dissect.node import Derived, Dissection, Node
 from rdmawire.dissect.select import Reading, Source, sources
-from rdmawire.filter.ast import BY_NOTATION, SIZES, Field, Kind
-from rdmawire.filter.lexer import shown
+from rdmawire.filter.ast import ADDRESS_SIZES, TYPES_BY_NOTATION, Field, ValueType
+from rdmawire.filter.lexer import excerpt
 from rdmawire.nearest import OFFERED, nearest, offer
 from rdmawire.wire.header import Header, Meaning
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import Show, writer
 from rdmawire.wire.tables import MODULES, tables_of
 
-OfFrame = Callable[[Dissection], list[Any]]
-"""The values of a field in a frame."""
+FrameReader = Callable[[Dissection], list[Any]]
+"""A function that returns the values of a field in a frame."""
+HeaderReaders = Mapping[type[Header], Reading]
+"""For each header, a function that returns the values of a field in a node."""
 
 
-class Name(NamedTuple):
-    """A field or protocol that a filter may name, and where its values come from.
+class FilterField(NamedTuple):
+    """A field or protocol, and where its values come from.
 
-    ``width`` is in bits, as wide as Wireshark keeps it; ``single`` says that a frame has it once
-    at most, apart from tunnels. A protocol begins with a node of ``starts`` and goes as far as
-    those of ``belongs``. ``layers`` are the nodes that begin a layer with this field; no such
-    nodes is one layer for all.
+    ``width`` is in bits, as Wireshark stores it. ``single`` means that a frame has it at most once,
+    except in tunnels. The values come from headers (``tables``), from generated fields of nodes
+    (``generated``), from the frame itself (``frame``) or, for a protocol, from the bytes of a node
+    named in ``starts`` and of the following nodes named in ``continues``. A node named in
+    ``layers`` begins a new layer for ``#``; if there are none, all values are in layer 1.
     """
 
     name: str
-    kind: Kind
+    type: ValueType
     width: int
     single: bool = False
-    tables: Mapping[type[Header], Reading] = MappingProxyType({})
-    derived: tuple[Derived, ...] = ()
-    frame: OfFrame | None = None
+    tables: HeaderReaders = MappingProxyType({})
+    generated: tuple[Derived, ...] = ()
+    frame: FrameReader | None = None
     starts: frozenset[str] = frozenset()
-    belongs: frozenset[str] = frozenset()
+    continues: frozenset[str] = frozenset()
     layers: frozenset[str] = frozenset()
 
 
-_TIMES: dict[str, tuple[Kind, OfFrame]] = {
-    "frame.time": (Kind.TIME, lambda frame: [frame.time_ns]),
-    "frame.time_epoch": (Kind.DURATION, lambda frame: [frame.time_ns]),
-    "frame.time_delta": (Kind.DURATION, lambda frame: [frame.time_ns - frame.previous_ns]),
-    "frame.time_relative": (Kind.DURATION, lambda frame: [frame.time_ns - frame.first_ns]),
+_TIMES: dict[str, tuple[ValueType, FrameReader]] = {
+    "frame.time": (ValueType.TIME, lambda frame: [frame.time_ns]),
+    "frame.time_epoch": (ValueType.DURATION, lambda frame: [frame.time_ns]),
+    "frame.time_delta": (ValueType.DURATION, lambda frame: [frame.time_ns - frame.previous_ns]),
+    "frame.time_relative": (ValueType.DURATION, lambda frame: [frame.time_ns - frame.first_ns]),
 }
 
 _TRANSPORT = {"payload", "pad", "vendor", "octets", "icrc", "vcrc"}
@@ -84,10 +87,10 @@ PROTOCOLS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     ),
     "iwarp_ddp_rdmap": (frozenset({"ddp"}), _DDP - {"ddp"}),
 }
-"""Protocols: the nodes that one begins with, and those that follow and still belong to it."""
+"""For each protocol, the names of nodes that begin it, and of those that continue it."""
 
 _HEADERS = {"iwarp_ddp": "ddp", "iwarp_rdma": "rdmap"}
-"""Headers that Wireshark has a name for and that no table's name stands for."""
+"""Wireshark's names of headers that have no table of that name, and the tables' labels."""
 _LAYERS = (
     (_INFINIBAND, frozenset({"bth"})),
     (_MPA, frozenset[str]()),
@@ -97,77 +100,81 @@ _SINGLE = frozenset(tables_of("inet") + tables_of("ib"))
 
 
 @cache
-def find(name: str) -> Name | None:
-    """What goes by this name."""
+def find_field(name: str) -> FilterField | None:
+    """Return the field or protocol of this name; ``None`` if there is none."""
     for search in (_protocol, _header, _of_frame, _of_tables):
         if found := search(name):
             return found
     return None
 
 
-def field_named(field: Field) -> Name:
-    """The catalogue's entry for a field of a tree."""
-    name = find(field.name)
-    assert name is not None, field
-    return name
+def lookup(field: Field) -> FilterField:
+    """Return the entry of a field in a syntax tree."""
+    found = find_field(field.name)
+    assert found is not None, field
+    return found
 
 
-def _protocol(name: str) -> Name | None:
+def _protocol(name: str) -> FilterField | None:
     if name == "frame":
-        return Name(name, Kind.PROTOCOL, 0, frame=lambda frame: [frame.data[frame.lead :]])
+        return FilterField(
+            name, ValueType.PROTOCOL, 0, frame=lambda frame: [frame.data[frame.lead :]]
+        )
     if name == "data":
-        return Name(name, Kind.PROTOCOL, 0, derived=(generated.DATA,))
+        return FilterField(name, ValueType.PROTOCOL, 0, generated=(generated.DATA,))
     if name not in PROTOCOLS:
         return None
-    starts, belongs = PROTOCOLS[name]
-    return Name(name, Kind.PROTOCOL, 0, starts=starts, belongs=belongs)
+    starts, continues = PROTOCOLS[name]
+    return FilterField(name, ValueType.PROTOCOL, 0, starts=starts, continues=continues)
 
 
-def _header(name: str) -> Name | None:
+def _header(name: str) -> FilterField | None:
     if name not in _HEADERS:
         return None
     label = _HEADERS[name]
-    found = {table: _whole for table in _labelled("ddp", "rdmap") if table.label.startswith(label)}
-    return Name(name, Kind.PRESENCE, 0, tables=found, layers=frozenset({"ddp"}))
+    found = {
+        table: _node_bytes for table in _tables_of("ddp", "rdmap") if table.label.startswith(label)
+    }
+    return FilterField(name, ValueType.PRESENCE, 0, tables=found, layers=frozenset({"ddp"}))
 
 
-def _labelled(*modules: str) -> Iterator[type[Header]]:
+def _tables_of(*modules: str) -> Iterator[type[Header]]:
     for module in modules:
         yield from tables_of(module)
 
 
-def _whole(node: Node) -> list[Any]:
+def _node_bytes(node: Node) -> list[Any]:
     return [node.octets]
 
 
-def _of_frame(name: str) -> Name | None:
+def _of_frame(name: str) -> FilterField | None:
     if name in _TIMES:
-        kind, values = _TIMES[name]
-        return Name(name, kind, 64, single=True, frame=values)
+        value_type, values = _TIMES[name]
+        return FilterField(name, value_type, 64, single=True, frame=values)
     for field in FRAME_FIELDS:
         if field.field.name == name:
-            kind = BY_NOTATION[field.field.show.kind]
-            single = kind is Kind.NUMBER
-            return Name(name, kind, 32, single=single, frame=field.values)
+            value_type = TYPES_BY_NOTATION[field.field.show.kind]
+            single = value_type is ValueType.NUMBER
+            return FilterField(name, value_type, 32, single=single, frame=field.values)
     return None
 
 
-def _of_tables(name: str) -> Name | None:
-    info = _infos().get(name)
+def _of_tables(name: str) -> FilterField | None:
+    info = _field_infos().get(name)
     if info is None:
         return None
     found = sources(name)
     beside = tuple(field for field in derived_fields() if field.name == name)
     reads: dict[type[Header], Reading] = {}
     for table, source in found:
-        reads[table] = _both(reads.get(table), _reading(name, source))
+        reads[table] = _chained(reads.get(table), _reading(name, source))
     single = not beside and len(reads) == len(found) and reads.keys() <= _SINGLE
-    kind = _kind(name, info.show)
-    return Name(name, kind, _width(info), single, reads, beside, layers=_layers(reads))
+    value_type = _type(name, info.show)
+    return FilterField(name, value_type, _width(info), single, reads, beside, layers=_layers(reads))
 
 
 def _layers(tables: Iterable[type[Header]]) -> frozenset[str]:
-    """The nodes that begin a layer of the protocol that these headers are of."""
+    """Return the names of the nodes that begin a layer of the protocol of these headers."""
     labels = frozenset(table.label for table in tables)
     for group, begin in _LAYERS:
         if labels & group:
@@ -175,9 +182,9 @@ def _layers(tables: Iterable[type[Header]]) -> frozenset[str]:
     return labels
 
 
-def _kind(name: str, show: Show) -> Kind:
-    """The kind of a field; what Wireshark resolves to a host's name, it keeps as text."""
-    return Kind.TEXT if name.endswith("host") else BY_NOTATION[show.kind]
+def _type(name: str, show: Show) -> ValueType:
+    """Return the type of a field; fields that Wireshark resolves to a host name are text."""
+    return ValueType.TEXT if name.endswith("host") else TYPES_BY_NOTATION[show.kind]
 
 
 def _width(info: FieldInfo) -> int:
@@ -186,72 +193,72 @@ def _width(info: FieldInfo) -> int:
 
 
 @cache
-def _infos() -> dict[str, FieldInfo]:
+def _field_infos() -> dict[str, FieldInfo]:
     return {info.name: info for info in fields()}
 
 
-def _both(one: Reading | None, other: Reading) -> Reading:
+def _chained(one: Reading | None, other: Reading) -> Reading:
     if one is None:
         return other
     return lambda node: one(node) + other(node)
 
 
 def _reading(name: str, source: Source) -> Reading:
-    """What reads a node's values in the form that filters compare."""
+    """Return a function that reads the values of a node as filters compare them."""
     read, show, width = source
-    kind = _kind(name, show)
-    if kind is Kind.TEXT:
+    value_type = _type(name, show)
+    if value_type is ValueType.TEXT:
         write = writer(show, width)
         return lambda node: [write(value) for value in read(node)]
-    if kind is Kind.NUMBER and show.scale != 1:
+    if value_type is ValueType.NUMBER and show.scale != 1:
         return lambda node: [value * show.scale for value in read(node)]
-    if show.kind is Notation.DIGITS or kind in SIZES:
+    if show.kind is Notation.DIGITS or value_type in ADDRESS_SIZES:
         size = width // 8
-        return lambda node: [_octets(value, size) for value in read(node)]
+        return lambda node: [_to_bytes(value, size) for value in read(node)]
     return read
 
 
-def _octets(value: Any, size: int) -> bytes:
+def _to_bytes(value: Any, size: int) -> bytes:
     return value.to_bytes(size, "big") if isinstance(value, int) else bytes(value)
 
 
 _ABBREVIATED = re.compile(r"[A-Za-z ]+\(([A-Za-z]+)\)")
 _NO_WORD = re.compile(r"[^a-z0-9]")
-_MOST_WORDS = 1 << 10
+_MAX_WORDS = 1 << 10
 
 
-def folded(word: str) -> str:
-    """A word for a number as it is compared: neither case, spaces nor marks count.
+def normalized(word: str) -> str:
+    """Return a word without case, spaces and punctuation, as words for numbers are compared.
 
-    ``Reliable Connection (RC) - SEND Only`` is ``RC_SEND_ONLY``.
+    ``Reliable Connection (RC) - SEND Only`` and ``RC_SEND_ONLY`` give the same.
     """
     return _NO_WORD.sub("", _ABBREVIATED.sub(r"\1", word).lower())
 
 
 @cache
-def words(name: str) -> dict[str, int]:
-    """The words that stand for numbers of a field, folded."""
-    found = {folded(word): number for word, number in spelled(name)}
+def value_words(name: str) -> dict[str, int]:
+    """Return the normalized words for values of a field, with the values."""
+    found = {normalized(word): number for word, number in spelled_words(name)}
     found.pop("", None)
     return found
 
 
-def words_like(name: str, word: str) -> list[str]:
-    """Words for numbers of a field that somebody may have meant by another."""
-    known = {folded(each): each for each, _ in spelled(name) if each}
-    wanted = folded(word)
+def similar_words(name: str, word: str) -> list[str]:
+    """Return words for values of a field that are similar to a misspelt one."""
+    known = {normalized(each): each for each, _ in spelled_words(name) if each}
+    wanted = normalized(word)
     near = [each for each in known if wanted and wanted in each] or nearest(wanted, known)
     return [known[each] for each in near[:OFFERED]]
 
 
-def states(name: str) -> tuple[str, ...]:
-    """The only words that a field of text ever has; none if it may say anything."""
+def allowed_texts(name: str) -> tuple[str, ...]:
+    """Return the only values that a text field has; none if it may have any."""
     found = [field.words for field in derived_fields() if field.name == name]
-    return found[0] if found and _infos()[name].show.kind is Notation.TEXT else ()
+    return found[0] if found and _field_infos()[name].show.kind is Notation.TEXT else ()
 
 
-def spelled(name: str) -> Iterator[tuple[str, int]]:
-    """The words that stand for numbers of a field, as the standard spells them."""
+def spelled_words(name: str) -> Iterator[tuple[str, int]]:
+    """Yield the words for values of a field as the standard spells them, with the values."""
     for table, _ in sources(name):
         for other, row, meaning in named_rows(table):
             if other == name:
@@ -265,12 +272,12 @@ def _words_of(meaning: Meaning, width: int) -> Iterator[tuple[str, int]]:
     if meaning.enum is not None:
         yield from ((member.name, member.value) for member in meaning.enum)
     elif meaning.words is not None:
-        for number in range(min(1 << width, _MOST_WORDS)):
+        for number in range(min(1 << width, _MAX_WORDS)):
             yield meaning.words(number), number
 
 
-def unknown(name: str) -> str:
-    """What to say of a name that nothing goes by."""
-    known = [*_infos(), *PROTOCOLS, *_HEADERS, "frame", "data"]
+def unknown_field(name: str) -> str:
+    """Return the message for an unknown name, with the nearest known names."""
+    known = [*_field_infos(), *PROTOCOLS, *_HEADERS, "frame", "data"]
     minus = "; a minus needs a space before it" if "-" in name else ""
-    return f"no field is named '{shown(name)}'{offer(name, known)}{minus}"
+    return f"no field is named '{excerpt(name)}'{offer(name, known)}{minus}"

@@ -1,7 +1,7 @@
-"""From the text of a filter to its tree, by Wireshark's grammar.
+"""Parser of display filters: recursive descent by Wireshark's grammar.
 
-Weakest first: ``or``, ``xor``, ``and``, ``not``, comparisons, ``&``, sums, products, signs.
-Parentheses group tests, braces group arithmetic.
+Precedence, lowest first: ``or``, ``xor``, ``and``, ``not``, comparisons, ``&``, sums, products,
+signs. Parentheses group tests, braces group arithmetic.
 """
 
 import re
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rdmawire.filter import typecheck as check
 from rdmawire.filter.ast import (
     And,
-    Compare,
+    CompareOp,
     Field,
     Not,
     Or,
@@ -20,27 +20,27 @@ from rdmawire.filter.ast import (
     Test,
     Xor,
 )
-from rdmawire.filter.lexer import FilterError, Form, Token, shown, tokens
-from rdmawire.filter.literals import Literal, integer
-from rdmawire.filter.names import find, unknown
+from rdmawire.filter.lexer import FilterError, Token, TokenType, excerpt, tokenize
+from rdmawire.filter.literals import Literal, parse_integer
+from rdmawire.filter.names import find_field, unknown_field
 from rdmawire.filter.typecheck import Operand
 
-DEEPEST = 100
-"""Parentheses, braces, signs and functions inside one another; also operators in arithmetic."""
-MOST_MEMBERS = 10_000
-"""Members of one set."""
+MAX_DEPTH = 100
+"""Nested parentheses, braces, signs and functions; also slices and arithmetic operators."""
+MAX_MEMBERS = 10_000
+"""Members of the largest set."""
 
-_COMPARES: dict[str, tuple[Compare, Quantifier]] = {
-    "==": (Compare.EQ, Quantifier.ANY),
-    "===": (Compare.EQ, Quantifier.ALL),
-    "!=": (Compare.NE, Quantifier.ALL),
-    "!==": (Compare.NE, Quantifier.ANY),
-    "<": (Compare.LT, Quantifier.ANY),
-    "<=": (Compare.LE, Quantifier.ANY),
-    ">": (Compare.GT, Quantifier.ANY),
-    ">=": (Compare.GE, Quantifier.ANY),
+_COMPARES: dict[str, tuple[CompareOp, Quantifier]] = {
+    "==": (CompareOp.EQ, Quantifier.ANY),
+    "===": (CompareOp.EQ, Quantifier.ALL),
+    "!=": (CompareOp.NE, Quantifier.ALL),
+    "!==": (CompareOp.NE, Quantifier.ANY),
+    "<": (CompareOp.LT, Quantifier.ANY),
+    "<=": (CompareOp.LE, Quantifier.ANY),
+    ">": (CompareOp.GT, Quantifier.ANY),
+    ">=": (CompareOp.GE, Quantifier.ANY),
 }
-_WORDS = {
+_SPELLINGS = {
     "eq": "==",
     "any_eq": "==",
     "ne": "!=",
@@ -59,41 +59,41 @@ _WORDS = {
     "!": "not",
     "bitwise_and": "&",
 }
-"""Other ways to write an operator."""
+"""Other spellings of operators."""
 _LOGIC: dict[str, tuple[int, Callable[[tuple[Test, ...]], Test]]] = {
     "or": (0, Or),
     "xor": (1, Xor),
     "and": (2, And),
 }
 _ARITHMETIC = {"&": 0, "+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
-_OPERATORS = {*_COMPARES, *_WORDS, *_LOGIC, *_ARITHMETIC, "not", "in", "contains", "matches"}
-_SPOKEN = {word for word in _OPERATORS if word.isalpha()}
+_OPERATORS = {*_COMPARES, *_SPELLINGS, *_LOGIC, *_ARITHMETIC, "not", "in", "contains", "matches"}
+_WORD_OPERATORS = {word for word in _OPERATORS if word.isalpha()}
 _SPAN = re.compile(r"(-?\w+)\s*(?:(?P<how>[:-])\s*(-?\w+)?)?|:\s*(?P<head>\w+)")
 
 
 def parse(text: str) -> Test:
-    """The tree of a filter; :class:`FilterError` says what is wrong with it, and where."""
-    return _Parser(text).whole()
+    """Return the syntax tree of a filter; raises :class:`FilterError`."""
+    return _Parser(text).parse()
 
 
 class _Parser:
-    """Reads the words of one filter from the left to the right."""
+    """Reads the tokens of one filter from left to right."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = tokens(text)
+        self._tokens = tokenize(text)
         self._at = 0
         self._depth = 0
         self._operators = 0
 
-    def whole(self) -> Test:
+    def parse(self) -> Test:
         if len(self._tokens) == 1:
             raise FilterError("the filter is empty", 0)
         test = self._tests(0)
-        if self._next.form is not Form.END:
+        if self._next.type is not TokenType.END:
             raise self._unexpected("'and', 'or' or the end")
         return test
 
-    # Words.
+    # Tokens.
 
     @property
     def _next(self) -> Token:
@@ -101,12 +101,12 @@ class _Parser:
 
     @property
     def _operator(self) -> str:
-        """The operator that comes next, in its plainest form; nothing if none does."""
+        """The next operator in its usual spelling; empty if the next token is not an operator."""
         token = self._next
-        if token.form not in (Form.MARK, Form.WORD):
+        if token.type not in (TokenType.MARK, TokenType.WORD):
             return ""
-        plain = _WORDS.get(token.text, token.text)
-        return plain if plain in _OPERATORS else ""
+        usual = _SPELLINGS.get(token.text, token.text)
+        return usual if usual in _OPERATORS else ""
 
     def _take(self) -> Token:
         token = self._next
@@ -114,7 +114,7 @@ class _Parser:
         return token
 
     def _accept(self, mark: str) -> bool:
-        found = self._next.form is Form.MARK and self._next.text == mark
+        found = self._next.type is TokenType.MARK and self._next.text == mark
         self._at += found
         return found
 
@@ -124,21 +124,21 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> FilterError:
         small = self._next.text.lower()
-        hint = f"; write '{small}'" if small != self._next.text and small in _SPOKEN else ""
+        hint = f"; write '{small}'" if small != self._next.text and small in _WORD_OPERATORS else ""
         said = f"{wanted} is expected here, not {self._next}{hint}"
         return FilterError(said, self._next.offset)
 
     @contextmanager
     def _deeper(self) -> Iterator[None]:
-        if self._depth == DEEPEST:
-            raise FilterError(f"more than {DEEPEST} levels inside one another", self._next.offset)
+        if self._depth == MAX_DEPTH:
+            raise FilterError(f"more than {MAX_DEPTH} levels inside one another", self._next.offset)
         self._depth += 1
         yield
         self._depth -= 1
 
     def _one_more(self) -> None:
-        if self._operators == DEEPEST:
-            said = f"more than {DEEPEST} slices and operators of arithmetic"
+        if self._operators == MAX_DEPTH:
+            said = f"more than {MAX_DEPTH} slices and operators of arithmetic"
             raise FilterError(said, self._next.offset)
         self._operators += 1
 
@@ -183,12 +183,12 @@ class _Parser:
         return check.presence(left)
 
     def _quantifier(self) -> Quantifier | None:
-        if self._next.form is Form.WORD and self._next.text in ("any", "all"):
+        if self._next.type is TokenType.WORD and self._next.text in ("any", "all"):
             return Quantifier(self._take().text)
         return None
 
     def _comparisons(self, left: Operand, quantifier: Quantifier | None) -> Test:
-        """One comparison, or a chain in which each value is compared with the next."""
+        """Read a comparison, or a chain that compares each value with the next."""
         tests: list[Test] = []
         while self._operator in _COMPARES:
             compare, usual = _COMPARES[self._operator]
@@ -207,8 +207,8 @@ class _Parser:
         self._expect("{")
         members = [self._member()]
         while self._accept(","):
-            if len(members) == MOST_MEMBERS:
-                raise FilterError(f"more than {MOST_MEMBERS} members", self._next.offset)
+            if len(members) == MAX_MEMBERS:
+                raise FilterError(f"more than {MAX_MEMBERS} members", self._next.offset)
             members.append(self._member())
         self._expect("}")
         test = check.membership(left, members, quantifier or Quantifier.ANY)
@@ -238,7 +238,7 @@ class _Parser:
         return self._sliced(self._primary())
 
     def _sliced(self, of: Operand) -> Operand:
-        while self._next.form is Form.RANGES:
+        while self._next.type is TokenType.RANGES:
             self._one_more()
             of = check.sliced(of, self._spans())
         return of
@@ -250,21 +250,21 @@ class _Parser:
             self._expect("}")
             return value
         token = self._next
-        if token.form in (Form.MARK, Form.END, Form.RANGES) or self._operator:
+        if token.type in (TokenType.MARK, TokenType.END, TokenType.RANGES) or self._operator:
             raise self._unexpected("a field or a value")
         self._take()
-        if token.form is Form.WORD and self._accept("("):
+        if token.type is TokenType.WORD and self._accept("("):
             return self._call(token)
         return self._named(token)
 
     def _named(self, token: Token) -> Operand:
-        name = find(token.text) if token.form is Form.WORD else None
+        name = find_field(token.text) if token.type is TokenType.WORD else None
         if name is None:
-            if self._next.form is Form.RANGES and token.form is Form.WORD:
-                raise FilterError(unknown(token.text), token.offset)
+            if self._next.type is TokenType.RANGES and token.type is TokenType.WORD:
+                raise FilterError(unknown_field(token.text), token.offset)
             return Operand(Literal(token), token.offset)
         layers = self._layers() if self._accept("#") else ()
-        return Operand(Field(name.name, name.kind, layers), token.offset)
+        return Operand(Field(name.name, name.type, layers), token.offset)
 
     def _call(self, name: Token) -> Operand:
         arguments: list[Operand] = []
@@ -276,17 +276,17 @@ class _Parser:
         return check.call(name.text, name.offset, arguments)
 
     def _layers(self) -> tuple[Span, ...]:
-        if self._next.form is Form.RANGES:
+        if self._next.type is TokenType.RANGES:
             return self._spans()
-        if self._next.form is not Form.WORD or not self._next.text.isdecimal():
+        if self._next.type is not TokenType.WORD or not self._next.text.isdecimal():
             raise self._unexpected("a layer's number, or '['")
         return (_span(self._next.text, self._take()),)
 
     def _spans(self) -> tuple[Span, ...]:
         token = self._take()
         parts = token.text[1:-1].split(",")
-        if len(parts) > DEEPEST:
-            raise FilterError(f"more than {DEEPEST} ranges", token.offset)
+        if len(parts) > MAX_DEPTH:
+            raise FilterError(f"more than {MAX_DEPTH} ranges", token.offset)
         return tuple(_span(part.strip(), token) for part in parts)
 
 
@@ -296,30 +296,32 @@ def _span(text: str, token: Token) -> Span:
     try:
         if found is None:
             raise ValueError(text)
-        span = Span(0, _place(found["head"])) if found["head"] else _bounded(found)
+        span = Span(0, _offset(found["head"])) if found["head"] else _bounded(found)
     except ValueError:
         ways = "[i:length], [i-last], [i], [:length] and [i:]"
-        raise FilterError(f"'{shown(text)}' is no range; there are {ways}", token.offset) from None
+        raise FilterError(
+            f"'{excerpt(text)}' is not a range; there are {ways}", token.offset
+        ) from None
     if span.length is not None and span.length <= 0:
-        raise FilterError(f"range '{shown(text)}' is empty", token.offset)
+        raise FilterError(f"range '{excerpt(text)}' is empty", token.offset)
     return span
 
 
 def _bounded(found: "re.Match[str]") -> Span:
-    start = _place(found[1])
+    start = _offset(found[1])
     if found["how"] is None:
         return Span(start, 1)
     if found["how"] == ":":
-        return Span(start, None if found[3] is None else _place(found[3]))
-    last = _place(found[3] or "")
+        return Span(start, None if found[3] is None else _offset(found[3]))
+    last = _offset(found[3] or "")
     if (start < 0) != (last < 0):
         raise ValueError(found[0])
     return Span(start, last - start + 1)
 
 
-def _place(text: str) -> int:
-    """An octet's place, which may be negative; 24 bits of it, which no frame exceeds."""
-    number = integer(text.removeprefix("-"))
+def _offset(text: str) -> int:
+    """Read an offset in bytes, which may be negative; no frame has more than 24 bits of it."""
+    number = parse_integer(text.removeprefix("-"))
     if number >> 24:
         raise ValueError(text)
     return -number if text.startswith("-") else number

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from rdmawire.errors import RdmaError
-from rdmawire.filter.lexer import shown
+from rdmawire.filter.lexer import excerpt
 
 __all__ = ["PatternError", "compile_pattern"]
 
@@ -61,7 +61,7 @@ _REASONS = {
 def _reason(message: str) -> str:
     """Say in words of filters what RE2 reports as ``message: fragment``."""
     said, _, fragment = message.partition(": ")
-    return _REASONS.get(said, f"is invalid: {said} '{{}}'").format(shown(fragment))
+    return _REASONS.get(said, f"is invalid: {said} '{{}}'").format(excerpt(fragment))
 
 
 # From PCRE2's syntax to RE2's.
@@ -116,7 +116,7 @@ def _rewritten(token: "re.Match[bytes]") -> bytes:
 
 
 def _refuse(text: bytes, reason: str) -> bytes:
-    fragment = shown(text.decode("latin-1"))
+    fragment = excerpt(text.decode("latin-1"))
     raise PatternError(f"the regular expression has '{fragment}', {reason}")
 
 
@@ -136,7 +136,7 @@ def _escaped_in_set(escape: "re.Match[bytes]") -> bytes:
     return _escaped(escape[0], _IN_SET)
 
 
-def _escaped(text: bytes, known: dict[bytes, bytes]) -> bytes:
+def _escaped(text: bytes, require_typed: dict[bytes, bytes]) -> bytes:
     letter, rest = text[1:2], text[2:]
     if letter == b"x":
         return text if rest[:1] == b"{" else rb"\x%02x" % int(rest or b"0", 16)
@@ -144,7 +144,7 @@ def _escaped(text: bytes, known: dict[bytes, bytes]) -> bytes:
         return rb"\x%02x" % (rest.upper()[0] ^ 0x40)
     if letter == b"o" and rest:
         return rb"\x{%x}" % int(rest[1:-1], 8)
-    return known.get(letter, text)
+    return require_typed.get(letter, text)
 
 
 _REWRITES: dict[str, Callable[[bytes], bytes]] = {

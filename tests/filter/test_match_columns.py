@@ -11,28 +11,27 @@ from numpy.typing import NDArray
 from rdmawire.capture import open_capture
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Dissection
-from rdmawire.filter import Filter, FilterError, is_simple, parse
-from rdmawire.filter.ast import Field, Kind
-from rdmawire.filter.match_columns import Column, evaluate_columns
-from rdmawire.filter.match_frame import values_of
-from rdmawire.filter.names import field_named
+from rdmawire.filter import Column, Filter, FilterError, evaluate_columns, is_simple, parse
+from rdmawire.filter.ast import Field, ValueType
+from rdmawire.filter.match_frame import compile_value
+from rdmawire.filter.names import lookup
 from tests.filter.samples import CAPTURES, FILTERS, filters
 
 _TYPES = {
-    Kind.NUMBER: "u8",
-    Kind.FLAG: "?",
-    Kind.MAC: "u8",
-    Kind.IPV4: "u4",
-    Kind.IPV6: "V16",
-    Kind.TIME: "i8",
-    Kind.DURATION: "i8",
+    ValueType.NUMBER: "u8",
+    ValueType.FLAG: "?",
+    ValueType.MAC: "u8",
+    ValueType.IPV4: "u4",
+    ValueType.IPV6: "V16",
+    ValueType.TIME: "i8",
+    ValueType.DURATION: "i8",
 }
 
 
 def column(name: str, frames: Iterable[Dissection]) -> Column:
     """A field's values over frames, as columns hold them."""
-    kind = parse(name).of.kind  # type: ignore[union-attr]
-    found = [values_of(Field(name, kind))(frame) for frame in frames]
+    kind = parse(name).of.type  # type: ignore[union-attr]
+    found = [compile_value(Field(name, kind))(frame) for frame in frames]
     values = np.zeros(len(found), _TYPES[kind])
     for place, here in enumerate(found):
         if here:
@@ -40,9 +39,9 @@ def column(name: str, frames: Iterable[Dissection]) -> Column:
     return Column(values, np.array([bool(here) for here in found]))
 
 
-def _element(kind: Kind, value: object) -> object:
+def _element(kind: ValueType, value: object) -> object:
     if isinstance(value, bytes):
-        return np.void(value) if kind is Kind.IPV6 else int.from_bytes(value, "big")
+        return np.void(value) if kind is ValueType.IPV6 else int.from_bytes(value, "big")
     return value
 
 
@@ -104,7 +103,7 @@ def test_every_set_of_values_and_ranges(members: list[tuple[int, int]]) -> None:
 
 
 def test_the_table_has_simple_filters_of_every_kind() -> None:
-    kinds = {field_named(Field(name, Kind.NUMBER)).kind for name in COLUMNS}
+    kinds = {lookup(Field(name, ValueType.NUMBER)).type for name in COLUMNS}
     assert kinds == set(_TYPES)
     assert len(SIMPLE) > 60
 

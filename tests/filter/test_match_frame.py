@@ -10,8 +10,8 @@ from rdmawire.dissect.fields import fields
 from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter
 from rdmawire.filter.ast import Span
-from rdmawire.filter.match_frame import cut
-from rdmawire.filter.names import find, words
+from rdmawire.filter.match_frame import slice_value
+from rdmawire.filter.names import find_field, value_words
 from tests.filter.samples import CAPTURES, filters, frames
 from tests.waiting import calls
 
@@ -37,7 +37,7 @@ def test_de_morgan(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("info", fields(), ids=lambda info: info.name)
 def test_every_field_can_be_asked_for(info) -> None:  # type: ignore[no-untyped-def]
-    name = find(info.name)
+    name = find_field(info.name)
     assert name is not None
     there = Filter(info.name)
     counted = Filter(f"count({info.name}) > 0")
@@ -45,7 +45,7 @@ def test_every_field_can_be_asked_for(info) -> None:  # type: ignore[no-untyped-
 
 
 def test_our_words_for_numbers() -> None:
-    assert words("infiniband.bth.opcode")["rcacknowledge"] == 17
+    assert value_words("infiniband.bth.opcode")["rcacknowledge"] == 17
     for word in ("RC_ACKNOWLEDGE", '"RC Acknowledge"', '"rc-acknowledge"'):
         assert passing(f"infiniband.bth.opcode == {word}") == passing("infiniband.bth.opcode == 17")
     timer = passing('infiniband.aeth.syndrome.timer == "1.28 ms"')
@@ -84,7 +84,7 @@ def test_a_slice_is_there_only_as_a_whole(octets: bytes, start: int, length: int
     wanted = range(first, len(octets) if length is None else first + length)
     whole = len(wanted) > 0 and all(place in places for place in wanted)
     expected = bytes(octets[place] for place in wanted) if whole else None
-    assert cut(octets, Span(start, length)) == expected
+    assert slice_value(octets, Span(start, length)) == expected
 
 
 def test_values_that_multiply_stay_bounded() -> None:

@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 from rdmawire.filter import Filter, FilterError, field_names, parse
 from rdmawire.filter.ast import (
     And,
-    Compare,
+    CompareOp,
     Comparison,
     Constant,
     Field,
-    Kind,
     Not,
     Or,
     Prefix,
     Present,
     Quantifier,
     Span,
+    ValueType,
 )
 from tests.filter.samples import CAPTURES, FILTERS
 
-OPCODE = Field("infiniband.bth.opcode", Kind.NUMBER)
+OPCODE = Field("infiniband.bth.opcode", ValueType.NUMBER)
 
 
 def is_opcode(number: int) -> Comparison:
-    return Comparison(Compare.EQ, OPCODE, Constant(Kind.NUMBER, number))
+    return Comparison(CompareOp.EQ, OPCODE, Constant(ValueType.NUMBER, number))
 
 
 @pytest.mark.parametrize("text", FILTERS)
@@ -49,7 +49,7 @@ def test_numbers_and_words_for_them(text: str, number: int) -> None:
 
 
 def test_and_binds_closer_than_xor_and_xor_closer_than_or() -> None:
-    ip, udp, tcp = (Present(Field(name, Kind.PROTOCOL)) for name in ("ip", "udp", "tcp"))
+    ip, udp, tcp = (Present(Field(name, ValueType.PROTOCOL)) for name in ("ip", "udp", "tcp"))
     assert parse("ip or udp and tcp") == Or((ip, And((udp, tcp))))
     assert parse("not ip and udp") == And((Not(ip), udp))
     assert parse("ip || udp ^^ tcp && arp") == parse("ip or (udp xor (tcp and arp))")
@@ -58,10 +58,10 @@ def test_and_binds_closer_than_xor_and_xor_closer_than_or() -> None:
 
 def test_equalities_say_how_many_values_they_mean() -> None:
     for text, compare, quantifier in (
-        ("==", Compare.EQ, Quantifier.ANY),
-        ("!=", Compare.NE, Quantifier.ALL),
-        ("===", Compare.EQ, Quantifier.ALL),
-        ("!==", Compare.NE, Quantifier.ANY),
+        ("==", CompareOp.EQ, Quantifier.ANY),
+        ("!=", CompareOp.NE, Quantifier.ALL),
+        ("===", CompareOp.EQ, Quantifier.ALL),
+        ("!==", CompareOp.NE, Quantifier.ANY),
     ):
         tree = parse(f"infiniband.bth.opcode {text} 17")
         assert isinstance(tree, Comparison)
@@ -78,11 +78,11 @@ def test_a_constant_on_the_left_changes_sides() -> None:
 def test_a_prefix_is_cut_to_its_bits() -> None:
     tree = parse("ip.src == 10.77.3.9/20")
     assert isinstance(tree, Comparison)
-    assert tree.right == Constant(Kind.IPV4, Prefix(bytes([10, 77, 0, 0]), 20))
+    assert tree.right == Constant(ValueType.IPV4, Prefix(bytes([10, 77, 0, 0]), 20))
 
 
 def test_a_layer_is_a_span_of_one() -> None:
-    assert parse("ip.src#2") == Present(Field("ip.src", Kind.IPV4, (Span(2, 1),)))
+    assert parse("ip.src#2") == Present(Field("ip.src", ValueType.IPV4, (Span(2, 1),)))
 
 
 def test_names_in_their_order_each_once() -> None:
@@ -103,46 +103,46 @@ WRONG = [
     ("ip and infiniband.bth.psnn > 3", 8, "the nearest are infiniband.bth.psn"),
     ("infiniband.bth.psn == infiniband.bth.psnn", 23, "no field is named 'infiniband.bth.psnn'"),
     ("udp.dstport == udp.srcport-1", 16, "a minus needs a space before it"),
-    ("infiniband.bth.opcode == 256", 26, "256 is too big; the greatest is 255"),
+    ("infiniband.bth.opcode == 256", 26, "256 is too big; the maximum is 255"),
     ("psn == 256", 1, "the nearest is infiniband.bth.psn"),
     ("bth.psn == 256", 1, "the nearest is infiniband.bth.psn"),
     ("infiniband.bth.fecn", 1, "the nearest are rdmawire.bth.fecn"),
     ("infiniband.bth.opcode == ZZ", 26, "ZZ is not a number"),
-    ("infiniband.bth.opcode == SEND_ONY", 26, "no word of it; the nearest are RC_SEND_ONLY"),
+    ("infiniband.bth.opcode == SEND_ONY", 26, "not one of its words; the nearest are RC_SEND_ONLY"),
     ("infiniband.bth.opcode == WRITE", 26, "the nearest are RC_RDMA_WRITE_FIRST, RC_RDMA_WRITE_M"),
-    ("rdmawire.icrc.status == wrong", 25, "wrong is none of its words: good, bad, absent"),
-    ("rdmawire.lpcrc.status in {good, absent}", 33, "absent is none of its words: good, bad"),
+    ("rdmawire.icrc.status == wrong", 25, "wrong is not one of its words: good, bad, absent"),
+    ("rdmawire.lpcrc.status in {good, absent}", 33, "absent is not one of its words: good, bad"),
     ("frame.len > -1", 14, "-1 is negative, which frame.len never is"),
     ("ip.src == 10.77.0.1/33", 11, "a prefix has at most 32 bits, not 33"),
     ("ip.src == 10.77.0", 11, "10.77.0 is not an IPv4 address"),
-    ("eth.src == 52:54:00", 12, "52:54:00 has 3 octets, not 6"),
-    ("ip.src == eth.src", 11, "they do not compare"),
-    ("ip.src == udp.port", 11, "they do not compare"),
+    ("eth.src == 52:54:00", 12, "52:54:00 has 3 bytes, not 6"),
+    ("ip.src == eth.src", 11, "they cannot be compared"),
+    ("ip.src == udp.port", 11, "they cannot be compared"),
     ("iwarp_mpa.fpdu == 1", 19, "iwarp_mpa.fpdu has no value to compare with 1"),
     ("frame.time > 17", 14, "17 is not a date"),
     ('frame.time > "2026-13-41"', 14, "is not a date"),
     ("frame.time_delta > 1e3", 20, "1e3 is not a time in seconds"),
-    ("frame.time_delta * 2 > 1", 1, "* is not for it"),
-    ("ip.src contains 4d", 1, "contains is for octets and text"),
-    ('frame.len matches "6"', 1, "say string(...)"),
+    ("frame.time_delta * 2 > 1", 1, "* does not take it"),
+    ("ip.src contains 4d", 1, "contains is for bytes and text"),
+    ('frame.len matches "6"', 1, "write string(...)"),
     ('infiniband.bth.opcode contains "WRITE"', 1, "compare it with a word, as RC_SEND_FIRST"),
-    ("frame matches RT", 15, 'a regular expression stands in "..."'),
+    ("frame matches RT", 15, 'a regular expression is written in "..."'),
     ('frame matches "["', 15, "a '[' without ']'"),
     ('frame matches "a(?=b)"', 15, "not understood here"),
     ('frame matches r"(a)\\1"', 15, "not understood here"),
-    ('frame contains "\\."', 17, "\\. is no escape; double the backslash"),
+    ('frame contains "\\."', 17, "\\. is not an escape; double the backslash"),
     ('frame contains "a', 16, "text that does not end"),
     ("frame contains '", 16, "'...' holds one character"),
-    ("infiniband.bth.psn[0]", 1, "a slice is for octets, addresses and text"),
+    ("infiniband.bth.psn[0]", 1, "a slice is for bytes, addresses and text"),
     ("frame[0", 6, "'[' without ']'"),
-    ("frame[]", 6, "'' is no range"),
+    ("frame[]", 6, "'' is not a range"),
     ("frame[3-1]", 6, "range '3-1' is empty"),
     ("frame[0:0]", 6, "range '0:0' is empty"),
     ("ip.src#x", 8, "a layer's number"),
     ("ip.ttl in {}", 12, "not '}'"),
     ("ip.ttl in {1 2}", 14, "'}' is expected"),
     ("ip.ttl not 3", 12, "'in' is expected"),
-    ("ip.ttl / 0 > 1 / 0", 20 - 2, "a division by zero"),
+    ("ip.ttl / 0 > 1 / 0", 20 - 2, "division by zero"),
     ("17", 1, "a field is expected here, not 17"),
     ("4 == 4", 1, "a field is expected here, not 4"),
     ("count(ip.addr)", 1, "compare count(...) with something"),
@@ -152,7 +152,7 @@ WRONG = [
     ("any ip", 7, "a comparison is expected"),
     ("ip.src == ${ip.src}", 11, "make no sense here"),
     ("ip.src = 10.77.0.1", 8, "equality is '=='"),
-    ("ip | udp", 4, "say '||' or 'or'"),
+    ("ip | udp", 4, "write '||' or 'or'"),
     ("ip.src == \ud800", 11, "means nothing here"),
     ('frame contains "\ud800"', 16, "half a character"),
 ]
