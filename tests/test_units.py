@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rdmawire.traffic.generate import quantity as ordered
 from rdmawire.traffic.generate.quantity import OrderError, Sizes
+from rdmawire.traffic.scenario import types
 from rdmawire.traffic.scenario.document import TextError
-from rdmawire.traffic.scenario.form import units
 from rdmawire.units import (
     QuantityError,
     format_seconds,
@@ -56,19 +56,27 @@ RATES = {
 
 @pytest.mark.parametrize(("text", "octets"), SIZES.items())
 def test_sizes_are_one_in_scenarios_and_for_gen(text: str, octets: int) -> None:
-    assert units.size(text) == octets
+    assert types.parse_size(text) == octets
     assert Sizes.parse(text).ranges == ((octets, octets),)
 
 
 @pytest.mark.parametrize(("text", "bits"), RATES.items())
 def test_rates_are_one_in_scenarios_and_for_gen(text: str, bits: int) -> None:
-    assert units.rate(text) == bits
+    assert types.parse_rate(text) == bits
     assert ordered.rate(text) == bits
 
 
 REFUSED: list[tuple[Callable[[str], object], Callable[[str], object], tuple[str, ...]]] = [
-    (units.size, Sizes.parse, ("", "k", "8 KB", "8 MB", "8 b", "8 Kibit", "1 k k", "1e3", "8µ")),
-    (units.rate, ordered.rate, ("", "G", "100 GB/s", "100GBps", "100 Gib/s", "fast", "1e9", "1 P")),
+    (
+        types.parse_size,
+        Sizes.parse,
+        ("", "k", "8 KB", "8 MB", "8 b", "8 Kibit", "1 k k", "1e3", "8µ"),
+    ),
+    (
+        types.parse_rate,
+        ordered.rate,
+        ("", "G", "100 GB/s", "100GBps", "100 Gib/s", "fast", "1e9", "1 P"),
+    ),
 ]
 
 
@@ -89,7 +97,7 @@ def test_a_rate_without_a_unit_is_for_gen_alone() -> None:
     """A scenario's link of 100 bits a second is a forgotten G."""
     assert ordered.rate("400000000") == 4 * 10**8
     with pytest.raises(TextError):
-        units.rate("400000000")
+        types.parse_rate("400000000")
 
 
 @given(st.text(max_size=60), st.sampled_from([size_factor, rate_factor]))

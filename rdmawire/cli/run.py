@@ -51,7 +51,7 @@ def print_list() -> int:
 
 def print_schema() -> int:
     """The JSON Schema of scenarios."""
-    from rdmawire.traffic.scenario.json_schema import json_schema
+    from rdmawire.traffic.scenario.reader import json_schema
 
     click.echo(json.dumps(json_schema(), indent=1))
     return 0
@@ -529,7 +529,7 @@ def _read_all(names: Sequence[str], seed: int | None, results: Results) -> "list
             _complain_of(name, error, results)
     if len(read) < len(names):
         return None
-    return read if seed is None else [replace(scenario, seed=seed) for scenario in read]
+    return read if seed is None else [one.model_copy(update={"seed": seed}) for one in read]
 
 
 def _scenario(word: str) -> "Scenario":

@@ -12,7 +12,7 @@ from rdmawire.capture.pcap import PcapParser
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.filter import Filter
 from rdmawire.traffic.edit.walk import Walk
-from rdmawire.traffic.scenario.form.record import Record
+from rdmawire.traffic.scenario.section import Section
 from rdmawire.wire import ib, mad, mpa, roce
 from tools.fuzz.seeds import SEEDS
 from tools.fuzz.targets import TARGETS
@@ -65,7 +65,7 @@ MISTAKES = {
     "edits": (Walk, "run"),
     "captures": (PcapParser, "__init__"),
     "filters": (Filter, "__init__"),
-    "scenarios": (Record, "find"),
+    "scenarios": (Section, "_read_node"),
 }
 """What each target calls, for a mistake to be made in it."""
 

@@ -69,6 +69,15 @@ def test_pyyaml_reads_a_scenario() -> None:
     assert ran("run", "lost-first").startswith("passed  lost-first")
 
 
+def test_pydantic_collects_the_mistakes_of_a_scenario(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text("name: It\nhosts: {client: {profile: rex}, server: {mack: 1}}\nseed: -1\n")
+    done = rdmawire("run", str(path))
+    assert done.returncode == 2
+    for said in (":2:27: found 'rex'", "did you mean 'rxe'?", ":2:42: found key 'mack'", ":3:7: "):
+        assert said in done.stderr
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
 def test_numpy_and_pyarrow_write_columns(form: str, tmp_path: Path) -> None:
     path = tmp_path / "columns"

@@ -1,21 +1,27 @@
 """The reference page of scenarios: the schema that the reader runs on, and what belongs to it."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from rdmawire.fabric.action import ACTIONS
 from rdmawire.ib.service import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
-from rdmawire.traffic.scenario.form.kind import Kind, Many, Word
-from rdmawire.traffic.scenario.form.record import Named, Record, records_in
 from rdmawire.traffic.scenario.listing import MUST_BE_THERE
-from rdmawire.traffic.scenario.schema import fault, work
-from rdmawire.traffic.scenario.schema.connection import CONGESTION
-from rdmawire.traffic.scenario.schema.expect import EVENTS
-from rdmawire.traffic.scenario.schema.whole import SCENARIO
-from rdmawire.traffic.scenario.schema.words import STATUS
+from rdmawire.traffic.scenario.model.connection import CONGESTION
+from rdmawire.traffic.scenario.model.expectation import EVENTS
+from rdmawire.traffic.scenario.model.network import FAULT_LIST, FAULT_OPTIONS, FAULTS, FaultPlan
+from rdmawire.traffic.scenario.model.scenario import Scenario
+from rdmawire.traffic.scenario.model.step import (
+    OF_ALL,
+    OF_QUEUES,
+    OF_SENDS,
+    STEPS,
+    VERB_SECTIONS,
+)
+from rdmawire.traffic.scenario.model.words import STATUS
+from rdmawire.traffic.scenario.section import Named, Of, Section, Sections, sections_in
 from rdmawire.traffic.scenario.shipped import read_shipped, shipped
 from rdmawire.traffic.scenario.tables import REASONS, TYPES
+from rdmawire.traffic.scenario.types import Many, ValueType, Word
 from rdmawire.traffic.scenario.verbs import VERBS, Verb
 
 _APART = ("the fault ", "the verb ")
@@ -26,7 +32,7 @@ def page() -> Iterator[str]:
     """Every table in turn."""
     yield "# Scenarios\n"
     yield (
-        "Made from the schema in `rdmawire.traffic.scenario.schema`, which reads files. "
+        "Made from the models in `rdmawire.traffic.scenario.model`, which read files. "
         "[Write a scenario](../howto/write-scenarios.md) begins at the beginning.\n"
     )
     for part in (_values, _things, _faults, _steps, _counters, _words, _shipped):
@@ -61,75 +67,78 @@ def _values() -> Iterator[str]:
 
 
 def _things() -> Iterator[str]:
-    for record in records_in(SCENARIO):
-        if record.called.startswith(_APART):
+    for section in sections_in(Scenario):
+        if section.called.startswith(_APART):
             continue
-        yield f"\n## {record.called[0].upper()}{record.called[1:]}\n"
-        if record.short:
-            yield f"In place of the keys, the value of `{record.short}` may stand alone.\n"
-        yield from _table(record, record.keys)
-        for prefix, row in record.prefixes.items():
-            yield f"| `{prefix} HOST` | {_kind(row.kind)} | | {row.help} |"
+        yield f"\n## {section.called[0].upper()}{section.called[1:]}\n"
+        if section.short:
+            yield f"In place of the keys, the value of `{section.short}` may stand alone.\n"
+        yield from _table(section, section.keys())
+        for prefix, row in section.prefixed().items():
+            yield f"| `{prefix} HOST` | {_type(row.type)} | | {row.help} |"
 
 
-def _table(record: Record[Any], keys: Iterable[str]) -> Iterator[str]:
-    """Some keys of something."""
+def _table(section: type[Section], names: Iterable[str]) -> Iterator[str]:
+    """Some keys of a section."""
     yield "\n| key | value | if left out | meaning |"
     yield "|---|---|---|---|"
-    for key in keys:
-        row = record.keys[key]
+    for name in names:
+        row = section.keys()[name]
         clause = f" *{row.clause}.*" if row.clause else ""
-        left_out = record.left_out(key)
-        usual = f"`{left_out}`" if left_out else MUST_BE_THERE if row.needed else ""
-        yield f"| `{key}` | {_kind(row.kind)} | {usual} | {row.help}{clause} |"
+        usual = f"`{row.left_out}`" if row.left_out else MUST_BE_THERE if row.needed else ""
+        yield f"| `{name}` | {_type(row.type)} | {usual} | {row.help}{clause} |"
 
 
-def _kind(kind: Kind[Any]) -> str:
-    """What stands there: words, a link, or what a message would expect."""
-    match kind:
-        case Record():
-            return f"[{kind.called}](#{kind.called.replace(' ', '-').lower()})"
+def _type(type_: ValueType) -> str:
+    """What may stand there: words, a link, or what a message would expect."""
+    match type_:
+        case Of():
+            return _link(type_.section)
         case Named():
-            return f"{_kind(kind.record)} behind each name"
+            return f"{_link(type_.section)} for each name"
+        case Sections():
+            return f"{_link(type_.section)}, or a list of them"
         case Word():
-            return ", ".join(f"`{word}`" for word in kind.words)
+            return ", ".join(f"`{word}`" for word in type_.words)
         case Many(item=Word(), alone=True):
-            return f"{_kind(kind.item)}; or a list of them"
-        case Many(item=Record(), alone=True):
-            return f"{_kind(kind.item)}, or a list of them"
-    return _LINKS.get(id(kind), kind.said)
+            return f"{_type(type_.item)}; or a list of them"
+    return _LINKS.get(id(type_), type_.label)
+
+
+def _link(section: type[Section]) -> str:
+    return f"[{section.called}](#{section.called.replace(' ', '-').lower()})"
 
 
 _LINKS = {
-    id(fault.FAULTS): "a [fault](#faults), or a list of them",
-    id(work.STEPS): "a list of [steps](#steps)",
+    id(FAULT_LIST): "a [fault](#faults), or a list of them",
+    id(STEPS): "a list of [steps](#steps)",
     id(CONGESTION): "[`dcqcn`](#the-scheme-dcqcn) or [`timely`](#the-scheme-timely), or one of "
     "them with parameters",
 }
-"""Kinds that have parts of their own."""
+"""Types that have parts of their own."""
 
 
 def _faults() -> Iterator[str]:
     yield "\n## Faults\n"
     yield "Which frames of a link a fault is for:\n"
-    yield from _table(fault.RECORDS["drop"], fault.COMMON_KEYS)
-    for do, options in fault.OPTION_KEYS.items():
+    yield from _table(FAULTS["drop"], FaultPlan.keys())
+    for do, options in FAULT_OPTIONS.items():
         yield f"\n### {do}\n"
         yield " ".join((ACTIONS[do].__doc__ or "").split()).replace("``", "`")
         if options:
-            yield from _table(fault.RECORDS[do], options)
+            yield from _table(FAULTS[do], options)
 
 
 def _steps() -> Iterator[str]:
     yield "\n## Steps\n"
     yield "Keys of every step, of work that completes, and of work for send queues."
-    keys = work.OF_ALL | work.OF_QUEUES | work.OF_SENDS
-    yield from _table(work.RECORDS["write"], keys)
+    keys = (*OF_ALL, *OF_QUEUES, *OF_SENDS)
+    yield from _table(VERB_SECTIONS["write"], keys)
     yield "\n## Verbs\n"
     for word, verb in VERBS.items():
         yield f"\n### {word}\n"
         yield f"{verb.help}{_types(verb)}{f' *{verb.clause}.*' if verb.clause else ''}"
-        yield from _table(work.RECORDS[word], verb.parameters)
+        yield from _table(VERB_SECTIONS[word], verb.parameters)
 
 
 def _types(verb: Verb) -> str:

@@ -1,14 +1,13 @@
 """Everything that a scenario may say, as rows: keys, counters, events and endings."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rdmawire.traffic.scenario.counters import COUNTERS
-from rdmawire.traffic.scenario.form.kind import Kind, Many
-from rdmawire.traffic.scenario.form.record import Choice, Named, Record, records_in
-from rdmawire.traffic.scenario.schema.expect import EVENTS
-from rdmawire.traffic.scenario.schema.whole import SCENARIO
-from rdmawire.traffic.scenario.schema.words import STATUS
+from rdmawire.traffic.scenario.model.expectation import EVENTS
+from rdmawire.traffic.scenario.model.scenario import Scenario
+from rdmawire.traffic.scenario.model.words import STATUS
+from rdmawire.traffic.scenario.section import Key, Section, sections_in
 from rdmawire.traffic.scenario.tables import REASONS
 
 MUST_BE_THERE: Final = "must be there"
@@ -42,14 +41,14 @@ class Listed(NamedTuple):
 
 
 def listed_rows() -> Iterator[Listed]:
-    """All of it. What several things have in common, the first of them has."""
-    seen: set[tuple[int, str]] = set()
-    for record in records_in(SCENARIO):
-        for key, row in (*record.keys.items(), *_prefixed(record)):
-            left_out = _left_out(record, key)
-            if (id(row), left_out) not in seen:
-                seen.add((id(row), left_out))
-                yield Listed(record.called, key, row.help, _value(row.kind), left_out)
+    """All rows. What several sections have in common, the first of them has."""
+    seen: set[tuple[object, ...]] = set()
+    for section in sections_in(Scenario):
+        for name, row in (*section.keys().items(), *_prefixed(section)):
+            if row.identity not in seen:
+                seen.add(row.identity)
+                left_out = MUST_BE_THERE if row.needed else row.left_out
+                yield Listed(section.called, name, row.help, row.type.label, left_out)
     for of, counters in COUNTERS.items():
         yield from (Listed(f"counters of a {of.value}", *row) for row in counters.items())
     yield from (Listed("events of hosts", name, value=_reasons(name)) for name in EVENTS)
@@ -62,23 +61,5 @@ def _reasons(event: str) -> str:
     return f"{event}, or with why it came: {event}.{first} and so on" if first else ""
 
 
-def _left_out(record: Record[Any], key: str) -> str:
-    if key not in record.keys:
-        return ""
-    return MUST_BE_THERE if record.keys[key].needed else record.left_out(key)
-
-
-def _prefixed(record: Record[Any]) -> Iterator[tuple[str, Any]]:
-    return ((f"{prefix} HOST", row) for prefix, row in record.prefixes.items())
-
-
-def _value(kind: Kind[Any]) -> str:
-    """What stands there; things with keys have rows of their own."""
-    match kind:
-        case Record() | Choice():
-            return kind.called
-        case Named():
-            return f"{kind.record.called} behind each name"
-        case Many(item=Record() | Choice(), alone=True):
-            return f"{_value(kind.item)}, or a list of them"
-    return kind.said
+def _prefixed(section: type[Section]) -> Iterator[tuple[str, Key]]:
+    return ((f"{prefix} HOST", row) for prefix, row in section.prefixed().items())

@@ -6,21 +6,36 @@
 """
 
 import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
 
+from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
     MAX_BYTES,
     Diagnostics,
     Mistake,
     Node,
     NodeError,
+    ReportedError,
     ScenarioError,
     decode,
     parse_document,
 )
-from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import ConnectionPlan
+from rdmawire.traffic.scenario.model.scenario import Scenario, homes
+from rdmawire.traffic.scenario.model.step import StepPlan
+from rdmawire.traffic.scenario.rules.connection import check_connection
 from rdmawire.traffic.scenario.rules.whole import check_whole, links_of
-from rdmawire.traffic.scenario.schema.whole import SCENARIO, homes
+from rdmawire.traffic.scenario.rules.work import check_step
+from rdmawire.traffic.scenario.section import read_section
+from rdmawire.traffic.scenario.types import Definitions
+
+RULES: Final[Mapping[type, Callable[..., Any]]] = {
+    ConnectionPlan: check_connection,
+    StepPlan: check_step,
+}
+"""What checks a section beyond its keys, by its class."""
 
 
 def read_scenario(path: str | os.PathLike[str]) -> Scenario:
@@ -42,32 +57,51 @@ def read_octets(path: str | os.PathLike[str]) -> bytes:
 
 def text_of_octets(octets: bytes, source: str) -> str:
     """The text that a file of a scenario has; :class:`ScenarioError` if it cannot be one."""
-    mistakes = Diagnostics(source)
+    diagnostics = Diagnostics(source)
     try:
         return decode(octets)
     except NodeError as error:
-        mistakes.report(error)
-        raise mistakes.error() from None
+        diagnostics.report(error)
+        raise diagnostics.error() from None
 
 
 def read_scenario_text(text: str | bytes, source: str = "scenario") -> Scenario:
     """The scenario that a text says; ``source`` is what messages call it."""
-    mistakes = Diagnostics(source)
+    diagnostics = Diagnostics(source)
     try:
-        return read_tree(parse_document(text, mistakes), mistakes)
+        return read_tree(parse_document(text, diagnostics), diagnostics)
     except NodeError as error:
-        mistakes.report(error)
-        raise mistakes.error() from None
+        diagnostics.report(error)
+        raise diagnostics.error() from None
 
 
-def read_tree(root: Node, mistakes: Diagnostics) -> Scenario:
-    """The scenario that a tree says, unless there are mistakes, those told before among them.
+def read_tree(root: Node, diagnostics: Diagnostics) -> Scenario:
+    """Make a scenario of the root node of a file.
 
-    :class:`NodeError` for what is no tree of a scenario at all.
+    Raises :class:`ScenarioError` with all mistakes, those reported before among them.
     """
-    reading = Reading(root, mistakes, homes())
-    found, _ = SCENARIO.find(root, reading)
-    check_whole(found, reading)
-    if mistakes:
-        raise mistakes.error()
-    return Scenario(source=mistakes.source, **found.values | {"links": links_of(found, reading)})
+    context = ParseContext(root, diagnostics, homes(), RULES)
+    scenario: Scenario | None = None
+    with suppress(ReportedError):
+        scenario = read_section(Scenario, root, context)
+    check_whole(context)
+    if scenario is None or diagnostics:
+        raise diagnostics.error()
+    given = {"source": diagnostics.source, "links": links_of(context)}
+    return scenario.model_copy(update=given)
+
+
+# The JSON Schema, for editors.
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of scenario files: completion in editors, and mistakes while typing.
+
+    It has the keys and the types of their values. Whether a name that is used is there, and what
+    must hold between values, only the reader checks.
+    """
+    definitions: Definitions = {}
+    root = Scenario.json_schema(definitions)
+    return {"$schema": DIALECT, "title": "A scenario of rdmawire", **root, "$defs": definitions}

@@ -15,10 +15,9 @@ from rdmawire.traffic.scenario.document import (
     Scalar,
     ScenarioError,
 )
-from rdmawire.traffic.scenario.form.record import Record, records_in
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.reader import read_scenario_text, read_tree
-from rdmawire.traffic.scenario.schema.whole import SCENARIO
+from rdmawire.traffic.scenario.section import Section, sections_in
 from rdmawire.traffic.scenario.verbs import VERBS
 
 TEXT = """\
@@ -122,7 +121,7 @@ PLACES: dict[str, Path] = {
 }
 """Where each thing with keys stands."""
 
-RECORDS: tuple[Record[Any], ...] = tuple(records_in(SCENARIO))
+SECTIONS: tuple[type[Section], ...] = tuple(sections_in(Scenario))
 
 
 def parsed(text: str) -> Any:

@@ -1,6 +1,5 @@
 """Scenarios made in Python: two hosts, a link, a connection, and what a test changes of them."""
 
-from dataclasses import replace
 from typing import Any
 
 from rdmawire.traffic.scenario.model import (
@@ -115,7 +114,7 @@ def scene(*steps: StepPlan, **more: Any) -> Scenario:
 
 
 def expecting(scenario: Scenario, *expectations: Expectation) -> Scenario:
-    return replace(scenario, expectations=expectations)
+    return scenario.model_copy(update={"expectations": expectations})
 
 
 def told(outcome: Outcome) -> list[str]:

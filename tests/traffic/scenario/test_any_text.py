@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.traffic.scenario.document import MAX_MISTAKES
-from rdmawire.traffic.scenario.schema.whole import homes
+from rdmawire.traffic.scenario.model.scenario import homes
 from rdmawire.traffic.scenario.verbs import VERBS
 from tests.traffic.scenario.base import base, mistakes_of, noded, told
 

@@ -16,17 +16,17 @@ from rdmawire.traffic.scenario.document import (
     is_nothing,
     parse_document,
 )
-from rdmawire.traffic.scenario.form.record import Record
-from rdmawire.traffic.scenario.json_schema import json_schema
+from rdmawire.traffic.scenario.reader import json_schema
+from rdmawire.traffic.scenario.section import Section
 from rdmawire.traffic.scenario.shipped import shipped, text_of
-from tests.traffic.scenario.base import PLACES, RECORDS, TEXT, at, base, noded
+from tests.traffic.scenario.base import PLACES, SECTIONS, TEXT, at, base, noded
 from tests.traffic.scenario.test_reader import ALONE
 
 SCHEMA = json_schema()
 KNOWN = {
     *("type", "enum", "anyOf", "properties", "additionalProperties", "patternProperties", "items"),
     *("required", "minItems", "maxItems", "minProperties", "maxProperties", "propertyNames"),
-    *("$ref", "$defs", "$schema", "title", "description"),
+    *("$ref", "$defs", "$schema", "title", "description", "default"),
 }
 """What the schema may use: what is checked here."""
 
@@ -133,15 +133,15 @@ def test_it_is_json_and_refers_to_what_is_there() -> None:
     assert all(re.fullmatch(r"[\w-]+", name) for name in names)
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.called)
-def test_unknown_keys_and_missing_keys_do_not_fit(record: Record[Any]) -> None:
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.called)
+def test_unknown_keys_and_missing_keys_do_not_fit(section: type[Section]) -> None:
     document = base()
-    place = at(document, PLACES[record.called])
+    place = at(document, PLACES[section.called])
     place["zzz"] = "1"
     assert not fits_all(noded(document, count(1)))
     del place["zzz"]
     assert fits_all(noded(document, count(1)))
-    for key in record.needed:
+    for key in section.needed():
         without = base()
-        del at(without, PLACES[record.called])[key]
+        del at(without, PLACES[section.called])[key]
         assert not fits_all(noded(without, count(1))), key

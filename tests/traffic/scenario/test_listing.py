@@ -1,8 +1,8 @@
 """What `rdmawire run --keys` has to tell."""
 
-from rdmawire.traffic.scenario.form.record import records_in
 from rdmawire.traffic.scenario.listing import Listed, listed_rows
-from rdmawire.traffic.scenario.schema.whole import SCENARIO
+from rdmawire.traffic.scenario.model.scenario import Scenario
+from rdmawire.traffic.scenario.section import sections_in
 from rdmawire.traffic.scenario.tables import SCHEMES
 
 ROWS = list(listed_rows())
@@ -11,7 +11,7 @@ ROWS = list(listed_rows())
 def test_every_key_counter_and_word_is_listed_once() -> None:
     assert len(ROWS) == len({(row.of, row.name) for row in ROWS})
     names = {row.name for row in ROWS}
-    assert {key for record in records_in(SCENARIO) for key in record.keys} <= names
+    assert {key for section in sections_in(Scenario) for key in [*section.keys()]} <= names
     assert {"kmin", "rate_timer", "marks_3", "RETRY_EXC_ERR"} <= names
     assert all(row.help for row in ROWS if not row.of.startswith(("events", "endings")))
 

@@ -20,6 +20,10 @@ STANDARD = {
 }
 
 
+NO_HOSTS = {"a misspelt hosts, and another mistake": ("hosts",)}
+"""What some cases are not to have."""
+
+
 class Case(NamedTuple):
     """A text, and what is told of it."""
 
@@ -38,7 +42,8 @@ def _case(part: str) -> Case:
     lines = body.rstrip("\n").split("\n")
     told = [line.removeprefix("=> ") for line in lines if line.startswith("=>")]
     own = "".join(f"{line}\n" for line in lines if not line.startswith("=>"))
-    rest = "".join(text for key, text in STANDARD.items() if f"\n{key}:" not in f"\n{own}")
+    keys = {line.partition(":")[0] for line in own.splitlines()} | {*NO_HOSTS.get(title, ())}
+    rest = "".join(text for key, text in STANDARD.items() if key not in keys)
     return Case(title, own + ("" if own.startswith("[") else rest), told)
 
 

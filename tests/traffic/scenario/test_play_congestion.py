@@ -1,6 +1,5 @@
 """Congestion: a switch marks, senders slow down, and frames beyond the capture are told of."""
 
-from dataclasses import replace
 from typing import Any
 
 from rdmawire.traffic.scenario.headroom import headroom_of, longest_frame
@@ -93,7 +92,9 @@ def test_pauses_without_a_headroom_have_what_their_links_need() -> None:
     """The longest of them holds 25,000 octets there and back, beside three frames."""
     pausing = QueuePlan(priority=3, mark=MARK, dscp=(26,), xoff=16 << 10, xon=8 << 10)
     scenario = congested()
-    kept = replace(scenario, switches=(SwitchPlan(name="leaf", mark=MARK, queues=(pausing,)),))
+    kept = scenario.model_copy(
+        update={"switches": (SwitchPlan(name="leaf", mark=MARK, queues=(pausing,)),)}
+    )
     found = failures(
         kept,
         holds(Span("sink", "one"), Span("one", "source")),

@@ -1,7 +1,6 @@
 """Connections that managers make: who agrees to them, what goes wrong, what many of them cost."""
 
 import sys
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -97,9 +96,9 @@ def test_the_summary_counts_messages_of_applications_and_those_of_managers_apart
     two = ReceivePlan(at=SERVER, mark=MARK, into=(INBOX,), count=2)
     first_lost = link(fault("drop", where={"mad.attribute_id": (0x10,)}, nth=(1,)))
     scenario = managed(*steps)
-    plan = replace(scenario.connections[0], receives=(two,))
+    plan = scenario.connections[0].model_copy(update={"receives": (two,)})
     for links, repeats in ((scenario.links, 0), ((first_lost,), 1)):
-        outcome = play(replace(scenario, connections=(plan,), links=links))
+        outcome = play(scenario.model_copy(update={"connections": (plan,), "links": links}))
         summary = outcome.summary
         assert (summary.messages, summary.octets, summary.failed) == (1, 5, 0)
         assert summary.mads == 5 + repeats

@@ -1,6 +1,5 @@
 """Every verb of a scenario, played: what it does to memory, and how it ends."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,7 +253,7 @@ def test_receives_of_a_connection_are_posted_before_all_work() -> None:
 
 def test_work_without_completion_is_over_when_it_is_posted() -> None:
     silent = write(flags=(), status=None, times=3000)
-    outcome = play(scene(replace(silent, local=(EIGHT,))))
+    outcome = play(scene(silent.model_copy(update={"local": (EIGHT,)})))
     assert told(outcome) == []
     (run,) = outcome.steps
     assert (run.posted, run.endings) == (3000, {})

@@ -14,7 +14,7 @@ from tests.traffic.scenario.test_schema import ROWS, Row
 
 CHANGES = st.lists(
     st.sampled_from(ROWS).flatmap(
-        lambda row: st.tuples(st.just(row), st.sampled_from(row.row.kind.samples))
+        lambda row: st.tuples(st.just(row), st.sampled_from(row.row.type.examples))
     ),
     max_size=4,
 )
@@ -25,7 +25,7 @@ def with_changes(changes: list[tuple[Row, str]]) -> Scenario | None:
     document = base()
     for row, sample in changes:
         try:
-            place = at(document, PLACES[row.record.called])
+            place = at(document, PLACES[row.section.called])
             place[row.key] = parsed(sample)
         except (LookupError, TypeError):
             continue  # another change put something else there

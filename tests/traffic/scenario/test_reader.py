@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.errors import RdmaError
+from rdmawire.traffic.scenario.context import MAX_LISTED
 from rdmawire.traffic.scenario.document import MAX_BYTES, MAX_MISTAKES, MAX_NODES, ScenarioError
-from rdmawire.traffic.scenario.form.reading import MOST_LISTED
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     Content,
@@ -406,6 +406,12 @@ def test_hostile_texts_are_mistakes(text: str) -> None:
     assert mistakes_of(text)
 
 
+@pytest.mark.parametrize("module", ["rdmawire", "rdmawire.cli.main", "rdmawire.cli.run"])
+def test_start_up_imports_neither_pydantic_nor_yaml(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(bool({{'pydantic', 'yaml'}} & sys.modules.keys()))"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
+
+
 def test_yaml_is_imported_when_a_scenario_is_read_and_not_before() -> None:
     code = (
         "import sys, rdmawire.traffic.scenario.reader as r; assert 'yaml' not in sys.modules;"
@@ -424,7 +430,7 @@ def test_ranges_that_stand_for_too_much_are_refused() -> None:
     fault = "      - drop: {nth: [1..65536, 65537..131072]}\n"
     text = f"links:\n  client-server:\n    faults:\n{fault * 3}"
     found = mistakes_of((HERE / "shortest.yaml").read_text() + text)
-    assert [mistake.expected for mistake in found] == [f"{MOST_LISTED} in a file"]
+    assert [mistake.expected for mistake in found] == [f"{MAX_LISTED} in a file"]
 
 
 MANY = 2000

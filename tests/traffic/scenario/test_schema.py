@@ -1,25 +1,25 @@
 """Every row of the schema: a good value is read, another is a mistake in its very place."""
 
 from collections.abc import Iterator
-from dataclasses import MISSING, fields, is_dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
 
+from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Diagnostics, Node, parse_document
-from rdmawire.traffic.scenario.form.kind import Kind, shown
-from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.record import Key, Named, Record, parts
 from rdmawire.traffic.scenario.model import Scenario
-from rdmawire.traffic.scenario.schema.content import INLINE
-from rdmawire.traffic.scenario.schema.content import TEXT as TEXT_CONTENT
-from rdmawire.traffic.scenario.schema.whole import SCENARIO, homes
-from rdmawire.traffic.scenario.schema.work import STEPS
+from rdmawire.traffic.scenario.model.content import INLINE
+from rdmawire.traffic.scenario.model.content import TEXT as TEXT_CONTENT
+from rdmawire.traffic.scenario.model.scenario import homes
+from rdmawire.traffic.scenario.model.step import STEPS
+from rdmawire.traffic.scenario.reader import RULES
+from rdmawire.traffic.scenario.section import Key, Named, Section, parts_of
+from rdmawire.traffic.scenario.types import ValueType
 from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS
 from tests.traffic.scenario.base import (
     PLACES,
-    RECORDS,
+    SECTIONS,
     TEXT,
     at,
     base,
@@ -35,22 +35,22 @@ from tests.traffic.scenario.base import (
 class Row(NamedTuple):
     """A key of something."""
 
-    record: Record[Any]
+    section: type[Section]
     key: str
     row: Key
 
     def __str__(self) -> str:
-        return f"{self.record.called}-{self.key}"
+        return f"{self.section.called}-{self.key}"
 
 
 def _rows() -> Iterator[Row]:
     """All rows; those that several things share, once."""
-    seen: set[int] = set()
-    for record in RECORDS:
-        for key, row in record.keys.items():
-            if id(row) not in seen:
-                seen.add(id(row))
-                yield Row(record, key, row)
+    seen: set[tuple[object, ...]] = set()
+    for section in SECTIONS:
+        for key, row in section.keys().items():
+            if row.identity not in seen:
+                seen.add(row.identity)
+                yield Row(section, key, row)
 
 
 ROWS = list(_rows())
@@ -67,9 +67,9 @@ COMPANY: dict[tuple[str, str], dict[str, str]] = {
     ("a queue", "xoff"): {"xon": "0"},
     ("a queue", "xon"): {"xoff": "8 MiB"},
     **{
-        (record.called, "packet"): {"sent by": "client/a"}
-        for record in RECORDS
-        if "packet" in record.keys
+        (section.called, "packet"): {"sent by": "client/a"}
+        for section in SECTIONS
+        if section.keys().get("packet")
     },
 }
 """What some keys cannot be without."""
@@ -102,17 +102,15 @@ GOOD: dict[tuple[str, str], str] = {
 def changed(row: Row, value: Any) -> Node:
     """The scenario with this value of a key, and nothing that contradicts it."""
     document = base()
-    place = at(document, PLACES[row.record.called])
+    place = at(document, PLACES[row.section.called])
     rivals = [
-        key
-        for key in row.record.keys
-        if key in place and row.record.keys[key].places(key) == row.row.places(row.key)
+        key for keys in row.section.alternatives if row.key in keys for key in keys if key in place
     ]
     if row.key == "inline":
         rivals.append("from")
     for rival in rivals:
         place.pop(rival, None)
-    place.update({row.key: value}, **COMPANY.get((row.record.called, row.key), {}))
+    place.update({row.key: value}, **COMPANY.get((row.section.called, row.key), {}))
     return noded(document, count(1))
 
 
@@ -122,48 +120,48 @@ def test_everything_can_be_read() -> None:
 
 
 def test_each_thing_with_keys_has_its_place_and_another_name() -> None:
-    assert PLACES.keys() == {record.called for record in RECORDS}
-    assert len(PLACES) == len(RECORDS)
+    assert PLACES.keys() == {section.called for section in SECTIONS}
+    assert len(PLACES) == len(SECTIONS)
 
 
 WITH_SAMPLES = [
-    row for row in ROWS if not (isinstance(row.row.kind, Named) or row.row.kind is STEPS)
+    row for row in ROWS if not (isinstance(row.row.type, Named) or row.row.type is STEPS)
 ]
 
 
 @pytest.mark.parametrize("row", WITH_SAMPLES, ids=str)
 def test_a_good_value_is_read(row: Row) -> None:
-    good = GOOD.get((row.record.called, row.key), row.row.kind.samples[0])
+    good = GOOD.get((row.section.called, row.key), row.row.type.examples[0])
     assert told(changed(row, parsed(good))) == ()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_list_in_a_list_is_a_mistake_in_its_place(row: Row) -> None:
     root = changed(row, [["?"]])
-    lists = node_at(root, (*PLACES[row.record.called], row.key))
+    lists = node_at(root, (*PLACES[row.section.called], row.key))
     assert {one.mark for one in told(root)} & {lists.mark, node_at(lists, (0,)).mark}
 
 
 STRANGE = "?!"
-WORDLESS = (INLINE, SCENARIO.keys["name"].kind, TEXT_CONTENT)
+WORDLESS = (INLINE, Scenario.keys()["name"].type, TEXT_CONTENT)
 """Kinds that take any text."""
-WORDY = [row for row in ROWS if row.row.kind not in WORDLESS]
+WORDY = [row for row in ROWS if not any(row.row.type is one for one in WORDLESS)]
 
 
 @pytest.mark.parametrize("row", WORDY, ids=str)
 def test_a_strange_word_is_a_mistake_in_its_place(row: Row) -> None:
     root = changed(row, STRANGE)
-    value = node_at(root, (*PLACES[row.record.called], row.key))
+    value = node_at(root, (*PLACES[row.section.called], row.key))
     assert value.mark in {one.mark for one in told(root)}
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.called)
-def test_unknown_keys_are_mistakes(record: Record[Any]) -> None:
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.called)
+def test_unknown_keys_are_mistakes(section: type[Section]) -> None:
     document = base()
-    at(document, PLACES[record.called])["zzz"] = "1"
+    at(document, PLACES[section.called])["zzz"] = "1"
     (mistake,) = told(noded(document, count(1)))
     assert mistake.found == "key 'zzz'"
-    assert mistake.expected.startswith(f"a key of {record.called}")
+    assert mistake.expected.startswith(f"a key of {section.called}")
 
 
 NEEDED = [row for row in ROWS if row.row.needed]
@@ -172,49 +170,30 @@ NEEDED = [row for row in ROWS if row.row.needed]
 @pytest.mark.parametrize("row", NEEDED, ids=str)
 def test_needed_keys_are_missed(row: Row) -> None:
     document = base()
-    del at(document, PLACES[row.record.called])[row.key]
+    del at(document, PLACES[row.section.called])[row.key]
     found = {mistake.found for mistake in told(noded(document, count(1)))}
-    assert f"{row.record.called} without '{row.key}'" in found
+    assert f"{row.section.called} without '{row.key}'" in found
 
 
-PLANNED = [record for record in RECORDS if is_dataclass(record.plan)]
-
-
-@pytest.mark.parametrize("record", PLANNED, ids=lambda record: record.called)
-def test_what_is_needed_is_what_the_plan_has_no_default_for(record: Record[Any]) -> None:
-    given = {"name", "mark", "ends", "do", "verb", "priority", "source"}
-    if record.plan is Scenario:
-        given.remove("name")
-    if record.called == "a connection":
-        given.remove("ends")
-    plan: Any = record.plan
-    bare = {field.name for field in fields(plan) if field.default is MISSING}
-    bare -= {field.name for field in fields(plan) if field.default_factory is not MISSING}
-    places = {place for key, row in record.keys.items() if row.needed for place in row.places(key)}
-    needed = {name for within, name in places if not within}
-    assert bare - given <= needed
-
-
-def kinds() -> list[Kind[Any]]:
-    """Every kind of value in the schema that is no thing with keys."""
-    found: dict[int, Kind[Any]] = {}
-    waiting: list[Kind[Any]] = [SCENARIO]
+def types() -> list[ValueType]:
+    """Every type of values that has no section in it."""
+    found: dict[int, Any] = {}
+    waiting: list[Any] = [Scenario]
     while waiting:
-        kind = waiting.pop()
-        if id(kind) not in found:
-            found[id(kind)] = kind
-            waiting += parts(kind)
-    return [kind for kind in found.values() if not _made_of_records(kind)]
+        part = waiting.pop()
+        if id(part) not in found:
+            found[id(part)] = part
+            waiting += parts_of(part)
+    return [part for part in found.values() if not _made_of_sections(part)]
 
 
-def _made_of_records(kind: Kind[Any]) -> bool:
-    return isinstance(kind, Record) or any(map(_made_of_records, parts(kind)))
+def _made_of_sections(part: Any) -> bool:
+    return isinstance(part, type) or any(map(_made_of_sections, parts_of(part)))
 
 
-def reading() -> Reading:
+def context() -> ParseContext:
     """As it is in the second step, with all that may be named."""
-    mistakes = Diagnostics("sample")
-    found = Reading(ROOT, mistakes, homes())
+    found = ParseContext(ROOT, Diagnostics("sample"), homes(), RULES)
     found.scope.append("client")
     found.step = 1
     return found
@@ -223,27 +202,26 @@ def reading() -> Reading:
 ROOT = parse_document(TEXT, Diagnostics("it.yaml"))
 
 
-@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.said[:40])
-def test_all_samples_are_such_values(kind: Kind[Any]) -> None:
-    for sample in kind.samples:
-        now = reading()
-        kind.read(parse_document(sample, now.mistakes), now)
-        assert not now.mistakes, sample
+@pytest.mark.parametrize("kind", types(), ids=lambda kind: kind.description[:40])
+def test_all_samples_are_such_values(kind: ValueType) -> None:
+    for sample in kind.examples:
+        now = context()
+        kind.read(parse_document(sample, now.diagnostics), now)
+        assert not now.diagnostics, sample
 
 
 USUAL = [
     (row, default)
     for row in ROWS
-    if (default := row.record.default(row.key)) not in (MISSING, None, (), "")
-    and isinstance(default, int | float | str)
+    if (default := row.row.default) not in (None, (), "") and isinstance(default, int | float | str)
 ]
 
 
 @pytest.mark.parametrize(("row", "default"), USUAL, ids=str)
 def test_defaults_are_written_as_they_are_read(row: Row, default: object) -> None:
-    now = reading()
-    written = parse_document(shown(row.row.kind, default), now.mistakes)
-    assert row.row.kind.read(written, now) == default
+    now = context()
+    written = parse_document(row.row.type.format(default), now.diagnostics)
+    assert row.row.type.read(written, now) == default
 
 
 def test_there_are_defaults_to_write() -> None:

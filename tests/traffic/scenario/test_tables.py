@@ -7,14 +7,14 @@ import pytest
 
 from rdmawire.fabric.action import OPTIONS
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
+from rdmawire.traffic.scenario.model.connection import SCHEME_SECTIONS, Attributes
+from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, FAULTS
+from rdmawire.traffic.scenario.model.step import TYPES_OF
 from rdmawire.traffic.scenario.playing.doing import OWNERS
 from rdmawire.traffic.scenario.playing.holding import WAYS
 from rdmawire.traffic.scenario.playing.lane import CONTROLS
 from rdmawire.traffic.scenario.playing.tally import OF_HOST, OF_LINK, OF_PORT, OF_SWITCH
 from rdmawire.traffic.scenario.playing.way import WAYS as CONNECTING
-from rdmawire.traffic.scenario.schema.connection import ATTRIBUTE_KEYS, PARAMETER_KEYS
-from rdmawire.traffic.scenario.schema.fault import OPTION_KEYS
-from rdmawire.traffic.scenario.schema.work import KINDS
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES, VIAS
 from rdmawire.traffic.scenario.verbs import VERBS, Takes
 from rdmawire.verbs.qp_attr import BOUNDS
@@ -22,10 +22,10 @@ from rdmawire.verbs.wr import VERBS as WORK
 
 
 def test_every_fault_has_its_options() -> None:
-    assert OPTION_KEYS.keys() == OPTIONS.keys()
+    assert FAULT_OPTIONS.keys() == FAULTS.keys() == OPTIONS.keys()
     for do, options in OPTIONS.items():
-        assert OPTION_KEYS[do].keys() == options.keys()
-        needed = {name for name, row in OPTION_KEYS[do].items() if row.needed}
+        assert FAULT_OPTIONS[do].keys() == options.keys()
+        needed = {*FAULTS[do].needed()}
         assert needed == {
             name for name, option in options.items() if option.default is option.empty
         }
@@ -34,12 +34,12 @@ def test_every_fault_has_its_options() -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_has_its_parameters_and_a_maker(scheme: str) -> None:
     names = {field.name for field in fields(SCHEMES[scheme])}
-    assert PARAMETER_KEYS[scheme].keys() == names
-    assert SCHEMES.keys() == PARAMETER_KEYS.keys() == CONTROLS.keys()
+    assert SCHEME_SECTIONS[scheme].keys().keys() == names
+    assert SCHEMES.keys() == SCHEME_SECTIONS.keys() == CONTROLS.keys()
 
 
 def test_attributes_are_those_that_queue_pairs_have() -> None:
-    assert ATTRIBUTE_KEYS.keys() <= BOUNDS.keys()
+    assert Attributes.keys().keys() <= BOUNDS.keys()
 
 
 def test_every_way_to_a_gpu_is_there() -> None:
@@ -71,6 +71,6 @@ def test_all_work_has_a_verb_and_all_else_is_done_by_somebody() -> None:
 
 
 def test_whatever_a_verb_takes_can_be_read() -> None:
-    assert KINDS.keys() == {*Takes}
+    assert TYPES_OF.keys() == {*Takes}
     taken = {row.takes for verb in VERBS.values() for row in verb.parameters.values()}
     assert taken == {*Takes}

@@ -3,18 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import NodeError
-from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.record import Found
-from rdmawire.traffic.scenario.form.reference import length_of
 from rdmawire.traffic.scenario.model import End, Fill, LinkPlan, Mark, Span, StepPlan
+from rdmawire.traffic.scenario.model.host import MAX_FILLED
+from rdmawire.traffic.scenario.references import length_of
 from rdmawire.traffic.scenario.tables import QUEUE
 from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.units import SIZES, format_exactly
 
-MOST_FILLED: Final = 1 << 28
-"""Octets of one memory that an application may fill at a time, from the beginning or later."""
-MOST_FILLED_TOGETHER: Final = 1 << 30
+MAX_FILLED_TOGETHER: Final = 1 << 30
 MOST_MESSAGES: Final = 10**7
 MOST_OCTETS: Final = 1 << 34
 MOST_UNDER_WAY: Final = 1 << 30
@@ -58,13 +56,13 @@ _UNDER_WAY: Final = _Bound(
 _BOUNDS: Final = (
     _Bound("messages", MOST_MESSAGES, "messages", "fewer times, or fewer queue pairs"),
     _Bound("octets", MOST_OCTETS, "to send", "fewer times, or shorter messages"),
-    _Bound("filled", MOST_FILLED_TOGETHER, "to fill", "zeros, or less memory"),
+    _Bound("filled", MAX_FILLED_TOGETHER, "to fill", "zeros, or less memory"),
 )
 
 
-def check_amounts(found: Found, reading: Reading, links: Sequence[LinkPlan]) -> Iterator[NodeError]:
+def check_amounts(context: ParseContext, links: Sequence[LinkPlan]) -> Iterator[NodeError]:
     """Of each bound, where it is first not kept."""
-    amounts = [*_amounts(found, reading)]
+    amounts = [*_amounts(context)]
     unpaced = any(link.rate is None for link in links)
     for bound in (*_BOUNDS, *((_UNDER_WAY,) if unpaced else ())):
         total = 0
@@ -75,44 +73,44 @@ def check_amounts(found: Found, reading: Reading, links: Sequence[LinkPlan]) -> 
                 break
 
 
-def _amounts(found: Found, reading: Reading) -> Iterator[Amount]:
+def _amounts(context: ParseContext) -> Iterator[Amount]:
     """All that comes to something, as far as it can be read."""
-    for memory in reading.memory.values():
+    for memory in context.memory.values():
         if memory.content.fill is not Fill.ZEROS:
             yield Amount(memory.mark, filled=memory.size)
-    for plan in reading.connections.values():
+    for plan in context.connections.values():
         for receive in plan.receives:
             yield Amount(receive.mark, messages=receive.count * plan.count)
-    for step in found.values.get("steps", ()):
-        yield _of_step(step, reading)
+    for step in context.steps:
+        yield _of_step(step, context)
 
 
-def _of_step(step: StepPlan, reading: Reading) -> Amount:
+def _of_step(step: StepPlan, context: ParseContext) -> Amount:
     if step.verb == "fill":
         span = step.values.get("what")
-        length = length_of(span, reading) if isinstance(span, Span) else None
-        return Amount(step.mark, filled=min(length or 0, MOST_FILLED))
-    times = step.times * _pairs(step.end, reading)
+        length = length_of(span, context) if isinstance(span, Span) else None
+        return Amount(step.mark, filled=min(length or 0, MAX_FILLED))
+    times = step.times * _pairs(step.end, context)
     if VERBS[step.verb].work is None:
         return Amount(step.mark, messages=times)
-    octets = octets_of_one(step, reading) or 0
-    at_once = min(step.times, step.depth or QUEUE) * _pairs(step.end, reading)
+    octets = octets_of_one(step, context) or 0
+    at_once = min(step.times, step.depth or QUEUE) * _pairs(step.end, context)
     return Amount(step.mark, messages=times, octets=times * octets, posted=at_once * octets)
 
 
-def _pairs(end: End | None, reading: Reading) -> int:
+def _pairs(end: End | None, context: ParseContext) -> int:
     """The queue pairs that an end names."""
-    plan = None if end is None else reading.connections.get(end.connection)
+    plan = None if end is None else context.connections.get(end.connection)
     return 1 if plan is None or end is None or end.number is not None else plan.count
 
 
-def octets_of_one(plan: StepPlan, reading: Reading) -> int | None:
+def octets_of_one(plan: StepPlan, context: ParseContext) -> int | None:
     """The octets of local memory, or inline, if all of that is known."""
     if plan.inline is not None:
         return len(plan.inline)
     total = 0
     for span in plan.local:
-        length = length_of(span, reading)
+        length = length_of(span, context)
         if length is None:
             return None
         total += length

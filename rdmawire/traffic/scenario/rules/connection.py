@@ -5,35 +5,35 @@ from typing import Final
 
 from rdmawire.ib.service import SERVICES
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import NodeError, Pairs, listed
-from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.record import Found
-from rdmawire.traffic.scenario.form.reference import which_of
 from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
+from rdmawire.traffic.scenario.references import which_of
+from rdmawire.traffic.scenario.section import Found
 from rdmawire.traffic.scenario.tables import TYPES
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
 
 
-def check_connection(plan: ConnectionPlan, found: Found, reading: Reading) -> ConnectionPlan:
+def check_connection(plan: ConnectionPlan, found: Found, context: ParseContext) -> ConnectionPlan:
     """Tell all that is amiss; what is in order is known to those who name it."""
-    amiss = [reading.tell(rule(plan, found, reading)) for rule in _RULES]
+    amiss = [context.report(rule(plan, found, context)) for rule in _RULES]
     if not any(amiss):
-        reading.connections[plan.name] = plan
+        context.connections[plan.name] = plan
     return plan
 
 
-Rule = Callable[[ConnectionPlan, Found, Reading], Iterator[NodeError]]
+Rule = Callable[[ConnectionPlan, Found, ParseContext], Iterator[NodeError]]
 
 
-def _ends(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
+def _ends(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     """Two hosts."""
     one, other = plan.ends
     if one == other:
         yield NodeError(found.at("between"), f"{one} twice", "two hosts")
 
 
-def _of_end(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
+def _of_end(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     """Attributes of one end are of an end."""
     for host in plan.of_end:
         if host not in plan.ends:
@@ -43,9 +43,9 @@ def _of_end(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeErro
             )
 
 
-def _attributes(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _attributes(plan: ConnectionPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """Numbers that the adapters of the ends have."""
-    for host in (reading.hosts[end] for end in plan.ends if end in reading.hosts):
+    for host in (context.hosts[end] for end in plan.ends if end in context.hosts):
         both = {"attributes": plan.attributes}
         both[f"attributes of {host.name}"] = plan.of_end.get(host.name, {})
         for key, values in both.items():
@@ -70,13 +70,13 @@ def _at(found: Found, key: str, name: str) -> Mark:
     return node.mark if inner is None else inner.mark
 
 
-def _queues(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _queues(plan: ConnectionPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """Shared receive queues are of ends that receive, and are for XRC if the connection is."""
     for host, queue in plan.srq.items():
         mark = _at(found, "shared receives", host)
         if host not in plan.ends:
             yield NodeError(mark, f"host {quoted(host)}", f"one of {listed(plan.ends)}")
-        elif _is_xrc(host, queue, reading) not in (None, plan.type == "XRC"):
+        elif _is_xrc(host, queue, context) not in (None, plan.type == "XRC"):
             kind = "is" if plan.type == "XRC" else "is not"
             yield NodeError(
                 mark, f"queue {quoted(queue)}", f"one that {kind} for XRC ('xrc: true')"
@@ -85,13 +85,13 @@ def _queues(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[No
             yield NodeError(mark, f"a queue of {host}", f"one of {plan.ends[1]}, which receives")
 
 
-def _is_xrc(host: str, queue: str, reading: Reading) -> bool | None:
+def _is_xrc(host: str, queue: str, context: ParseContext) -> bool | None:
     """Whether a queue is for XRC, if it could be read."""
-    plans = reading.hosts[host].srqs if host in reading.hosts else ()
+    plans = context.hosts[host].srqs if host in context.hosts else ()
     return next((srq.xrc for srq in plans if srq.name == queue), None)
 
 
-def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _type(plan: ConnectionPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """What only some types have."""
     connected = SERVICES[TYPES[plan.type][0]].connected
     of = f"a connection of type {plan.type}"
@@ -104,20 +104,20 @@ def _type(plan: ConnectionPlan, found: Found, reading: Reading) -> Iterator[Node
         yield NodeError(found.at("cnp dscp"), "'cnp dscp' without CNPs", "'cnp interval' besides")
     if plan.alternate and plan.connect == "cm":
         yield NodeError(found.at("alternate"), "'alternate' with cm", "connect: at once")
-    for host in (reading.hosts[end] for end in plan.ends if end in reading.hosts):
+    for host in (context.hosts[end] for end in plan.ends if end in context.hosts):
         if plan.alternate and not PROFILES[host.profile].migrates:
             which = f"{host.name} with the profile {host.profile}"
             yield NodeError(found.at("alternate"), which, "an adapter that migrates, such as ibta")
 
 
-def _window(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
+def _window(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     """A window is for reliable types: others have no ACKs."""
     if plan.packets_in_flight is not None and not SERVICES[TYPES[plan.type][0]].reliable:
         what = f"'packets in flight' of a connection of type {plan.type}"
         yield NodeError(found.at("packets in flight"), what, "a reliable type: RC or XRC")
 
 
-def _reject(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeError]:
+def _reject(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     """Only what is asked for by a REQ is refused by a REJ, which says why."""
     if plan.reject is None:
         return
@@ -131,7 +131,7 @@ def _reject(plan: ConnectionPlan, found: Found, _: Reading) -> Iterator[NodeErro
         yield NodeError(found.at("reject"), "'reject' without a connection manager", expected)
 
 
-def _receives(plan: ConnectionPlan, _: Found, __: Reading) -> Iterator[NodeError]:
+def _receives(plan: ConnectionPlan, _: Found, __: ParseContext) -> Iterator[NodeError]:
     """Receives are of this connection's ends, those that take receives."""
     for receive in plan.receives:
         end, mark = receive.at, receive.mark

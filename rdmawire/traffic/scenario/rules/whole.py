@@ -7,10 +7,8 @@ from typing import Final
 from rdmawire.fabric.fault import MOST_COPIES, copies_by
 from rdmawire.fabric.host import Place
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import NodeError
-from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.record import Found
-from rdmawire.traffic.scenario.form.reference import length_of
 from rdmawire.traffic.scenario.headroom import longest_frame
 from rdmawire.traffic.scenario.model import (
     HostPlan,
@@ -18,6 +16,7 @@ from rdmawire.traffic.scenario.model import (
     MemoryExpectation,
 )
 from rdmawire.traffic.scenario.place import places_of
+from rdmawire.traffic.scenario.references import length_of
 from rdmawire.traffic.scenario.rules.amount import check_amounts
 from rdmawire.verbs.ah import is_ipv4
 
@@ -26,31 +25,31 @@ MOST_PAIRS_TOGETHER: Final = 1 << 14
 MOST_COMPARED: Final = 1 << 28
 """Octets that an expectation compares."""
 
-Rule = Callable[[Found, Reading], Iterator[NodeError]]
+Rule = Callable[[ParseContext], Iterator[NodeError]]
 
 
-def links_of(found: Found, reading: Reading) -> tuple[LinkPlan, ...]:
+def links_of(context: ParseContext) -> tuple[LinkPlan, ...]:
     """The links of a file; two hosts alone get one between them."""
-    links: tuple[LinkPlan, ...] = found.values.get("links", ())
-    if not reading.names.implied:
+    links: tuple[LinkPlan, ...] = tuple(context.links.values())
+    if not context.names.implied:
         return links
-    one, other = reading.names.hosts
-    return (LinkPlan(ends=(one, other), mark=found.at("hosts")),)
+    one, other = context.names.hosts
+    return (LinkPlan(ends=(one, other), mark=context.at("hosts")),)
 
 
-def _names(_: Found, reading: Reading) -> Iterator[NodeError]:
+def _names(context: ParseContext) -> Iterator[NodeError]:
     """No switch is called as a host is."""
-    for name, switch in reading.switches.items():
-        if name in reading.names.hosts:
+    for name, switch in context.switches.items():
+        if name in context.names.hosts:
             yield NodeError(switch.mark, f"switch {quoted(name)}", "a name that no host has")
 
 
-def _places(_: Found, reading: Reading) -> Iterator[NodeError]:
+def _places(context: ParseContext) -> Iterator[NodeError]:
     """No two hosts have one address, and none has addresses of two kinds."""
-    if len(reading.hosts) < len(reading.names.hosts):
+    if len(context.hosts) < len(context.names.hosts):
         return
     seen: dict[bytes, str] = {}
-    for host, place in _placed(reading):
+    for host, place in _placed(context):
         gids = (place.gid, *(Place.of(_ANY_MAC, other).gid for other in host.further))
         for what, address in (("mac", place.mac), *(("address", gid) for gid in gids)):
             if seen.setdefault(address, host.name) != host.name:
@@ -65,12 +64,12 @@ def _places(_: Found, reading: Reading) -> Iterator[NodeError]:
 _ANY_MAC: Final = "02:00:00:00:00:01"
 
 
-def _connections(found: Found, reading: Reading) -> Iterator[NodeError]:
+def _connections(context: ParseContext) -> Iterator[NodeError]:
     """Ends have addresses of one kind, and a way between them; there are not too many."""
-    ways = _Ways(links_of(found, reading), reading.names.switches)
-    kinds = {host.name: place.gid for host, place in _placed(reading)}
-    complete = reading.once(_all_links)
-    for plan in reading.connections.values():
+    ways = _Ways(links_of(context), context.names.switches)
+    kinds = {host.name: place.gid for host, place in _placed(context)}
+    complete = context.once(_all_links)
+    for plan in context.connections.values():
         one, other = plan.ends
         if complete and not ways.lead(one, other):
             found_ = f"no way from {one} to {other}"
@@ -78,27 +77,27 @@ def _connections(found: Found, reading: Reading) -> Iterator[NodeError]:
         if len({is_ipv4(kinds[end]) for end in plan.ends if end in kinds}) > 1:
             found_ = f"IPv4 and IPv6 at the ends of {plan.name}"
             yield NodeError(plan.mark, found_, "addresses of one kind")
-    pairs = sum(plan.count for plan in reading.connections.values())
+    pairs = sum(plan.count for plan in context.connections.values())
     if pairs > MOST_PAIRS_TOGETHER:
         found_ = f"{pairs} queue pairs at each end"
         yield NodeError(
-            found.at("connections"), found_, f"{MOST_PAIRS_TOGETHER} at most, all together"
+            context.at("connections"), found_, f"{MOST_PAIRS_TOGETHER} at most, all together"
         )
 
 
-def _all_links(reading: Reading) -> bool:
+def _all_links(context: ParseContext) -> bool:
     """Whether all links are in order, so that what is not there is missing.
 
     A file with other mistakes and without links may be one whose hosts are not to be so many.
     """
-    names = reading.names
-    if not names.links and reading.mistakes:
+    names = context.names
+    if not names.hosts_known or (not names.links and context.diagnostics):
         return False
-    return names.implied or len(reading.links) == len(names.links)
+    return names.implied or len(context.links) == len(names.links)
 
 
-def _placed(reading: Reading) -> Iterator[tuple[HostPlan, Place]]:
-    hosts = list(reading.hosts.values())
+def _placed(context: ParseContext) -> Iterator[tuple[HostPlan, Place]]:
+    hosts = list(context.hosts.values())
     return zip(hosts, places_of(hosts), strict=True)
 
 
@@ -130,39 +129,39 @@ class _Ways:
         return near == other
 
 
-def _links(found: Found, reading: Reading) -> Iterator[NodeError]:
+def _links(context: ParseContext) -> Iterator[NodeError]:
     """Every host is on a link; links of switches that pause have a rate."""
-    links = links_of(found, reading)
+    links = links_of(context)
     joined = {end for link in links for end in link.ends}
-    for host in reading.hosts.values() if reading.once(_all_links) else ():
+    for host in context.hosts.values() if context.once(_all_links) else ():
         if host.name not in joined:
             yield NodeError(
                 host.mark, f"host {quoted(host.name)} on no link", "a link for each host"
             )
     for link in links:
-        pausing = [end for end in link.ends if _pauses(end, reading)]
+        pausing = [end for end in link.ends if _pauses(end, context)]
         if link.rate is None and pausing:
             expected = f"a rate: {pausing[0]} pauses, and pauses count in bit times"
             yield NodeError(link.mark, f"link {quoted(link.name)} without 'rate'", expected)
 
 
-def _copies(found: Found, reading: Reading) -> Iterator[NodeError]:
+def _copies(context: ParseContext) -> Iterator[NodeError]:
     """The faults of a link together make so many copies of a frame, and no more."""
-    for link in links_of(found, reading):
+    for link in links_of(context):
         copies = prod(copies_by(fault.do, fault.options) for fault in link.faults)
         if copies > MOST_COPIES:
             yield NodeError(link.mark, f"{copies} copies of a frame", f"{MOST_COPIES} at most")
 
 
-def _pauses(name: str, reading: Reading) -> bool:
-    switch = reading.switches.get(name)
+def _pauses(name: str, context: ParseContext) -> bool:
+    switch = context.switches.get(name)
     return switch is not None and any(queue.xoff is not None for queue in switch.queues)
 
 
-def _pauses_in_time(_: Found, reading: Reading) -> Iterator[NodeError]:
+def _pauses_in_time(context: ParseContext) -> Iterator[NodeError]:
     """A queue that pauses takes in the frame by which there are too many octets."""
-    frame = longest_frame(reading.connections.values())
-    for switch in reading.switches.values():
+    frame = longest_frame(context.connections.values())
+    for switch in context.switches.values():
         for queue in switch.queues:
             if queue.xoff is not None and queue.headroom is not None and queue.headroom < frame:
                 found = f"headroom {queue.headroom} of queue {queue.priority}"
@@ -170,22 +169,22 @@ def _pauses_in_time(_: Found, reading: Reading) -> Iterator[NodeError]:
                 yield NodeError(queue.mark, found, expected)
 
 
-def _expectations(found: Found, reading: Reading) -> Iterator[NodeError]:
+def _expectations(context: ParseContext) -> Iterator[NodeError]:
     """Memory is compared with as much memory, and with no more than can be."""
-    for plan in found.values.get("expectations", ()):
+    for plan in context.expectations:
         if not isinstance(plan, MemoryExpectation):
             continue
-        length = length_of(plan.span, reading)
-        other = length if plan.same_as is None else length_of(plan.same_as, reading)
+        length = length_of(plan.span, context)
+        other = length if plan.same_as is None else length_of(plan.same_as, context)
         if length is not None and other is not None and length != other:
             yield NodeError(plan.mark, f"{length} octets and {other} octets", "as many of both")
         if length is not None and length > MOST_COMPARED:
             yield NodeError(plan.mark, f"{length} octets", f"{MOST_COMPARED} to compare, at most")
 
 
-def _amounts(found: Found, reading: Reading) -> Iterator[NodeError]:
+def _amounts(context: ParseContext) -> Iterator[NodeError]:
     """All work together is not too much."""
-    return check_amounts(found, reading, links_of(found, reading))
+    return check_amounts(context, links_of(context))
 
 
 _RULES: Final[tuple[Rule, ...]] = (
@@ -200,7 +199,7 @@ _RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def check_whole(found: Found, reading: Reading) -> None:
+def check_whole(context: ParseContext) -> None:
     """Tell all that is amiss."""
     for rule in _RULES:
-        reading.tell(rule(found, reading))
+        context.report(rule(context))

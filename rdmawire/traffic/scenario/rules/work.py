@@ -1,18 +1,18 @@
 """What must hold of a step: who may do it, with whose memory, and how it may end."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rdmawire.ib.service import SERVICES, ServiceType
 from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Items, Node, NodeError, listed
-from rdmawire.traffic.scenario.form.reading import Reading
-from rdmawire.traffic.scenario.form.record import Found
-from rdmawire.traffic.scenario.form.reference import check_fit, length_of, memory_of
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
-from rdmawire.traffic.scenario.rules.amount import MOST_FILLED, octets_of_one
+from rdmawire.traffic.scenario.model.host import MAX_FILLED
+from rdmawire.traffic.scenario.references import check_fit, length_of
+from rdmawire.traffic.scenario.rules.amount import octets_of_one
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
+from rdmawire.traffic.scenario.section import Found
 from rdmawire.traffic.scenario.tables import SUCCESS, TYPES
 from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
 from rdmawire.units import SIZES, format_exactly
@@ -21,11 +21,11 @@ from rdmawire.verbs.wr import ATOMIC_SIZE, Local, SendFlags, SendOpcode
 from rdmawire.verbs.wr import VERBS as WORK
 
 
-def check_step(plan: StepPlan, found: Found, reading: Reading) -> StepPlan:
+def check_step(plan: StepPlan, found: Found, context: ParseContext) -> StepPlan:
     """Tell all that is amiss; the step, with the ending that it has unless told otherwise."""
-    step = replace(plan, status=_ending(plan, found))
+    step = plan.model_copy(update={"status": _ending(plan, found)})
     for rule in _RULES:
-        reading.tell(rule(step, found, reading))
+        context.report(rule(step, found, context))
     return step
 
 
@@ -37,15 +37,15 @@ def _ending(plan: StepPlan, found: Found) -> str | None:
     return SUCCESS if completes and plan.refused is None else None
 
 
-Rule = Callable[[StepPlan, Found, Reading], Iterator[NodeError]]
+Rule = Callable[[StepPlan, Found, ParseContext], Iterator[NodeError]]
 
 
-def _name(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
-    if plan.name and reading.names.steps[plan.name] < reading.step:
+def _name(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
+    if plan.name and context.names.steps[plan.name] < context.step:
         yield NodeError(found.at("name"), f"name {quoted(plan.name)} again", "one step of a name")
 
 
-def _time(plan: StepPlan, found: Found, _: Reading) -> Iterator[NodeError]:
+def _time(plan: StepPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     if plan.at is not None and plan.after:
         yield NodeError(found.at("at"), "'at' besides 'after'", "one of the two")
     if plan.depth is not None and plan.depth > plan.times:
@@ -54,7 +54,7 @@ def _time(plan: StepPlan, found: Found, _: Reading) -> Iterator[NodeError]:
         )
 
 
-def _status(plan: StepPlan, found: Found, _: Reading) -> Iterator[NodeError]:
+def _status(plan: StepPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     """Work that is not to complete has no success; what is refused does not complete."""
     if "status" not in found.nodes:
         return
@@ -70,14 +70,14 @@ def _service(plan: StepPlan, connection: ConnectionPlan) -> ServiceType:
     return SERVICES[TYPES[connection.type][connection.ends.index(plan.end.host)]]
 
 
-def _connection(plan: StepPlan, reading: Reading) -> ConnectionPlan | None:
+def _connection(plan: StepPlan, context: ParseContext) -> ConnectionPlan | None:
     """That of its end, if there is one and it is in order."""
-    return None if plan.end is None else reading.connections.get(plan.end.connection)
+    return None if plan.end is None else context.connections.get(plan.end.connection)
 
 
-def _verb(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _verb(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """The connection's type has such work; its end sends, or receives."""
-    connection, work = _connection(plan, reading), VERBS[plan.verb].work
+    connection, work = _connection(plan, context), VERBS[plan.verb].work
     if connection is None or plan.end is None or plan.refused is not None:
         return
     service = _service(plan, connection)
@@ -98,9 +98,9 @@ def _able(work: SendOpcode) -> Iterator[str]:
     return (name for name, (one, _) in TYPES.items() if work in SERVICES[one].verbs)
 
 
-def _management(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _management(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """Connections that can be ended, and that can migrate; changes that change something."""
-    connection = _connection(plan, reading)
+    connection = _connection(plan, context)
     if connection is not None and plan.verb == "disconnect" and connection.connect != "cm":
         yield NodeError(found.mark, "disconnect", f"'connect: cm' of connection {connection.name}")
     if connection is not None and plan.verb == "migrate" and not connection.alternate:
@@ -111,10 +111,10 @@ def _management(plan: StepPlan, found: Found, reading: Reading) -> Iterator[Node
         yield NodeError(found.mark, "fill with nothing", "one of fill, text, hex")
 
 
-def _attributes(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _attributes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """Numbers that the adapter has."""
     values = plan.values.get("attributes")
-    host = None if plan.end is None else reading.hosts.get(plan.end.host)
+    host = None if plan.end is None else context.hosts.get(plan.end.host)
     if host is not None and isinstance(values, Mapping):
         yield from out_of_bounds(host, values, found, "attributes")
 
@@ -150,9 +150,9 @@ def _named(plan: StepPlan, found: Found) -> Iterator[_Named]:
                     yield _Named(key, row.takes, span, own)
 
 
-def _sides(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _sides(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """What is local is of the end's host, what is remote of the other's."""
-    connection = _connection(plan, reading)
+    connection = _connection(plan, context)
     if connection is None or plan.end is None:
         return
     one, other = connection.ends
@@ -163,23 +163,23 @@ def _sides(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError
             yield named.wrong(f"memory of {named.span.host}", f"memory of {host}")
 
 
-def _fits(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _fits(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """What is to succeed stays within memory."""
     if plan.status != SUCCESS:
         return
     for named in _named(plan, found):
         if named.takes is Takes.REMOTE:
             try:
-                check_fit(named.node, named.span, reading)
+                check_fit(named.node, named.span, context)
             except NodeError as error:
                 yield error
 
 
-def _kinds(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _kinds(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """Memory of the kind that the verb is for, and all of it where that must be."""
     for named in _named(plan, found):
-        window = named.span.memory in reading.names.of(named.span.host, "windows")
-        memory = memory_of(named.span, reading)
+        window = named.span.memory in context.names.of(named.span.host, "windows")
+        memory = context.memory.get((named.span.host, named.span.memory))
         if demand := _DEMANDS.get((plan.verb, named.key)):
             if (window or memory is not None) and not demand.meets(window, memory):
                 yield named.wrong(named.memory, demand.expected)
@@ -214,11 +214,11 @@ _DEMANDS: Final = {
 """What some verbs want of memory."""
 
 
-def _octets(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _octets(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """Memory or octets, as many as the verb takes."""
     if plan.inline is not None and plan.local:
         yield NodeError(found.at("inline"), "'inline' besides 'from'", "one of the two")
-    host = None if plan.end is None else reading.hosts.get(plan.end.host)
+    host = None if plan.end is None else context.hosts.get(plan.end.host)
     if plan.refused is not None or host is None:
         return
     most = PROFILES[host.profile].max_inline_data
@@ -228,7 +228,7 @@ def _octets(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeErro
             found.at("inline"), found_, f"{most} at most: {host.name} is {host.profile}"
         )
     work = VERBS[plan.verb].work
-    length = octets_of_one(plan, reading)
+    length = octets_of_one(plan, context)
     if work in OF_EIGHT and length not in (None, ATOMIC_SIZE):
         key = next((key for key in ("into", "from", "inline") if key in found.nodes), "on")
         yield NodeError(found.at(key), f"{length} octets", f"{ATOMIC_SIZE} for {plan.verb}")
@@ -240,14 +240,14 @@ OF_EIGHT: Final = tuple(
 """Work that is of eight octets. IBA 9.4.5, A19."""
 
 
-def _fill(plan: StepPlan, found: Found, reading: Reading) -> Iterator[NodeError]:
+def _fill(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """No more is filled at a time than may be."""
     span = plan.values.get("what")
     if plan.verb != "fill" or not isinstance(span, Span):
         return
-    length = length_of(span, reading)
-    if length is not None and length > MOST_FILLED:
-        most = format_exactly(MOST_FILLED, SIZES)
+    length = length_of(span, context)
+    if length is not None and length > MAX_FILLED:
+        most = format_exactly(MAX_FILLED, SIZES)
         expected = f"{most} at most: a part of it, such as {span.host}.{span.memory}[0:{most}]"
         yield NodeError(found.at("what"), f"{length} octets to fill", expected)
 

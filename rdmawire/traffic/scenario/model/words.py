@@ -1,10 +1,10 @@
-"""Words of a scenario that stand for something in other rooms of the house."""
+"""Words of a scenario that are names of other rooms: types, states, errnos, access rights."""
 
 from typing import Final
 
 from rdmawire.memory.access import Access
-from rdmawire.traffic.scenario.form.kind import Many, Word
 from rdmawire.traffic.scenario.tables import TYPES
+from rdmawire.traffic.scenario.types import Many, Word
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.wire.ib import Placement, Selectivity
 
@@ -17,7 +17,7 @@ ERRNO: Final = Word(
         *("EACCES", "EBADF", "EEXIST", "EIO", "ENODEV", "ETIMEDOUT"),
     )
 )
-"""What verbs are refused with."""
+"""The errors of verbs."""
 ACCESS: Final = Many(Word(tuple(Access.__members__)), alone=True)
 PLACEMENT: Final = Word(tuple(Placement.__members__))
 SELECTIVITY: Final = Word(tuple(Selectivity.__members__))

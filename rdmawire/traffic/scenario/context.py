@@ -1,0 +1,193 @@
+"""What is known while a scenario file is read: its errors, its names, and what was read before."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from rdmawire.traffic.scenario.document import (
+    Diagnostics,
+    Items,
+    Mark,
+    Node,
+    NodeError,
+    Pairs,
+    ReportedError,
+    Scalar,
+)
+
+T = TypeVar("T")
+
+MAX_LISTED: Final = 1 << 18
+"""Values that all ranges of a file in lists may stand for."""
+
+_SECTIONS_OF_HOSTS: Final = ("memory", "windows", "gpus", "shared receives")
+_TWO: Final = 2
+
+
+def link_called(word: str, links: Collection[str]) -> str:
+    """The link that a word names by its ends, in either order; the word, where that names none."""
+    turned = "-".join(reversed(word.split("-")))
+    return turned if word not in links and turned in links else word
+
+
+class Names:
+    """Every name that a file gives, also to things that have mistakes in them.
+
+    So nothing that is there is said to be missing. ``steps`` has where each name of a step comes
+    first. ``links`` are those of the file, or the one that two hosts have without any. Without a
+    mapping of hosts nothing is known of them (``hosts_known``): then references to hosts and to
+    what they have are not checked, for the one mistake is that hosts are missing.
+    """
+
+    def __init__(self, root: Node) -> None:
+        hosts = _pairs(_at(root, "hosts"))
+        self.hosts_known = isinstance(_at(root, "hosts"), Pairs)
+        self.hosts = dict.fromkeys(hosts)
+        self.switches = dict.fromkeys(_pairs(_at(root, "switches")))
+        self.nodes = self.hosts | self.switches
+        self.links = dict.fromkeys(_pairs(_at(root, "links")))
+        self.implied = not (self.links or self.switches) and len(hosts) == _TWO
+        if self.implied:
+            self.links["-".join(hosts)] = None
+        self.connections = dict.fromkeys(_pairs(_at(root, "connections")))
+        self.steps: dict[str, int] = {}
+        for index, name in enumerate(_steps(_at(root, "work"))):
+            self.steps.setdefault(name, index)
+        self._in_hosts = {
+            (host, section): dict.fromkeys(_words(_at(node, section)))
+            for host, node in hosts.items()
+            for section in _SECTIONS_OF_HOSTS
+        }
+        for host in hosts:
+            both = self.of(host, "memory") | self.of(host, "windows")
+            self._in_hosts[host, "memory or windows"] = both
+
+    def link(self, word: str) -> str:
+        """The name of a link in the file, for a word that may name it from either end."""
+        return link_called(word, self.links)
+
+    def of(self, host: str, section: str) -> dict[str, None]:
+        """The names in a section of a host; spans may name ``memory or windows``."""
+        return self._in_hosts.get((host, section), {})
+
+
+def _at(node: Node, key: str) -> Node | None:
+    return node.get(key) if isinstance(node, Pairs) else None
+
+
+def _pairs(node: Node | None) -> dict[str, Node]:
+    return {key.text: value for key, value in node.pairs} if isinstance(node, Pairs) else {}
+
+
+def _words(node: Node | None) -> Iterator[str]:
+    """The keys of a mapping, or the texts of a list."""
+    yield from _pairs(node)
+    if isinstance(node, Items):
+        yield from (item.text for item in node.items if isinstance(item, Scalar))
+
+
+def _steps(node: Node | None) -> Iterator[str]:
+    """The name of each step; empty where it has none."""
+    for step in node.items if isinstance(node, Items) else ():
+        values = next(iter(_pairs(step).values()), None)
+        named = None if values is None else _at(values, "name")
+        yield named.text if isinstance(named, Scalar) else ""
+
+
+class ParseContext:
+    """One file, while it is read.
+
+    ``homes`` are the sections that have a key of some name; ``rules`` check a section, by its
+    class. ``scope`` are the names of the things around what is being read, the outermost first;
+    ``step`` is the index of the step being read. ``hosts``, ``memory`` (by host and name),
+    ``switches``, ``links`` (by their ends), ``connections``, ``steps`` and ``expectations`` are
+    those without mistakes, once they are read; ``linked`` are the hosts and switches on a link.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        diagnostics: Diagnostics,
+        homes: Mapping[str, tuple[str, ...]],
+        rules: Mapping[type, Callable[..., Any]],
+    ) -> None:
+        self.root = root
+        self.names = Names(root)
+        self.diagnostics = diagnostics
+        self.homes = homes
+        self.rules = rules
+        self.scope: list[str] = []
+        self.step = -1
+        self.hosts: dict[str, Any] = {}
+        self.memory: dict[tuple[str, str], Any] = {}
+        self.switches: dict[str, Any] = {}
+        self.links: dict[frozenset[str], Any] = {}
+        self.linked: set[str] = set()
+        self.connections: dict[str, Any] = {}
+        self.steps: list[Any] = []
+        self.expectations: tuple[Any, ...] = ()
+        self._listed = 0
+        self._made: dict[Callable[[ParseContext], Any], Any] = {}
+
+    def at(self, key: str) -> Mark:
+        """The place of the value of an outermost key."""
+        node = _at(self.root, key)
+        return self.root.mark if node is None else node.mark
+
+    @contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        """While something of this name is read."""
+        self.scope.append(name)
+        try:
+            yield
+        finally:
+            self.scope.pop()
+
+    def once(self, make: "Callable[[ParseContext], T]") -> T:
+        """The result of a function of this file, which is called once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
+
+    def spend(self, values: int, node: Node) -> None:
+        """Count values of lists; :class:`NodeError` for more than a file may have."""
+        self._listed += values
+        if self._listed > MAX_LISTED:
+            raise NodeError(node.mark, f"{values} values in a list", f"{MAX_LISTED} in a file")
+
+    def report(self, errors: Iterable[NodeError]) -> bool:
+        """Report mistakes in something that is kept all the same; whether there are any."""
+        some = False
+        for error in errors:
+            self.diagnostics.report(error)
+            some = True
+        return some
+
+    def report_all(self, error: ValidationError) -> None:
+        """Report the mistakes that pydantic collected, but for missing keys.
+
+        Any other error of a validator is a bug, and raised.
+        """
+        for line in error.errors(include_url=False, include_input=False):
+            if line["type"] == "missing":
+                continue
+            cause = line.get("ctx", {}).get("error")
+            if not isinstance(cause, ReportedError):
+                raise cause if isinstance(cause, Exception) else error
+            self.diagnostics.report(cause)
+
+    def every(self, reads: Iterable[Callable[[], T]]) -> tuple[T, ...]:
+        """All that is read; :class:`ReportedError`, after all are reported, if some are invalid."""
+        found, complete = [], True
+        for read in reads:
+            try:
+                found.append(read())
+            except ReportedError as error:
+                self.diagnostics.report(error)
+                complete = False
+        if not complete:
+            raise ReportedError
+        return tuple(found)

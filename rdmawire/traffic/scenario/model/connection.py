@@ -1,0 +1,410 @@
+"""Connections: their ends, queue pairs, attributes, congestion control and receives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
+from typing import Annotated, Any, ClassVar, Final
+
+from rdmawire.fabric.pair import ATTRIBUTES as USUAL
+from rdmawire.ib.congestion.dcqcn import DcqcnParameters
+from rdmawire.ib.congestion.timely import TimelyParameters
+from rdmawire.memory.access import REGION_FLAGS, Access
+from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.document import Node, NodeError, Scalar, listed
+from rdmawire.traffic.scenario.model.words import ACCESS, TYPE
+from rdmawire.traffic.scenario.references import END, HOST, SPAN, check_known
+from rdmawire.traffic.scenario.section import (
+    NOTHING,
+    Clause,
+    Found,
+    Given,
+    Of,
+    OneKey,
+    Section,
+    Sections,
+    key,
+)
+from rdmawire.traffic.scenario.tables import CONNECTS
+from rdmawire.traffic.scenario.types import (
+    NAME,
+    NODES,
+    Definitions,
+    End,
+    Flag,
+    Fraction,
+    Json,
+    Many,
+    Number,
+    Rate,
+    Size,
+    Span,
+    Time,
+    Two,
+    ValueType,
+    Word,
+    one_of_numbers,
+    pairs_of,
+    text_of,
+)
+from rdmawire.verbs.profile import PROFILES
+from rdmawire.verbs.qp_attr import BOUNDS
+from rdmawire.wire.cm_code import RejectReason
+from rdmawire.wire.management import PATH_MTUS
+from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
+
+MAX_PAIRS: Final = 1 << 12
+"""Queue pairs of one connection at each end."""
+_MAX_RECEIVES: Final = min(profile.max_qp_wr for profile in PROFILES.values())
+
+
+# Attributes.
+
+
+@dataclass(frozen=True, slots=True)
+class Rights(ValueType):
+    """Access rights by their names, as one number."""
+
+    description: str = ACCESS.description
+    examples: tuple[str, ...] = ACCESS.examples
+
+    def read(self, node: Node, context: ParseContext) -> int:
+        return reduce(or_, (Access[name].value for name in ACCESS.read(node, context)), 0)
+
+    def format(self, value: Any) -> str:
+        return f"[{listed(flag.name or '' for flag in Access(value & REGION_FLAGS))}]"
+
+    def json(self, definitions: Definitions) -> Json:
+        return ACCESS.json(definitions)
+
+
+def _bounds(name: str) -> ValueType:
+    """The numbers that some device allows for an attribute."""
+    high = max(int(BOUNDS[name].high(profile)) for profile in PROFILES.values())
+    return Number(int(BOUNDS[name].low), high)
+
+
+class Attributes(Section):
+    """Attributes of queue pairs that a scenario may set; it sets the others itself."""
+
+    called: ClassVar = "attributes of queue pairs"
+
+    timeout: Annotated[
+        int,
+        _bounds("timeout"),
+        Clause("IBA 9.7.6.1.3"),
+        key("4.096 us times two to it, unanswered; 0 for never."),
+    ] = USUAL.timeout
+    retry_cnt: Annotated[
+        int,
+        _bounds("retry_cnt"),
+        Clause("IBA 9.7.6.1.3"),
+        key("How often work is tried again without an answer."),
+    ] = USUAL.retry_cnt
+    rnr_retry: Annotated[
+        int,
+        _bounds("rnr_retry"),
+        Clause("IBA 9.7.5.2.8"),
+        key("How often after an RNR NAK; 7 for ever."),
+    ] = USUAL.rnr_retry
+    min_rnr_timer: Annotated[
+        int,
+        _bounds("min_rnr_timer"),
+        Clause("IBA 9.7.5.2.8"),
+        key("The timer that RNR NAKs ask for."),
+    ] = USUAL.min_rnr_timer
+    max_rd_atomic: Annotated[
+        int,
+        _bounds("max_rd_atomic"),
+        Clause("IBA 9.4.4"),
+        key("READs and atomics under way as requester."),
+    ] = USUAL.max_rd_atomic
+    max_dest_rd_atomic: Annotated[
+        int,
+        _bounds("max_dest_rd_atomic"),
+        Clause("IBA 9.4.4"),
+        key("READs and atomics under way as responder."),
+    ] = USUAL.max_dest_rd_atomic
+    qkey: Annotated[int, _bounds("qkey"), Clause("IBA 10.2.5"), key("The Q_Key of datagrams.")] = (
+        USUAL.qkey
+    )
+    qp_access_flags: Annotated[int, Rights(), Clause("IBA 10.6.3.1"), key("What peers may do.")] = (
+        USUAL.qp_access_flags
+    )
+
+    def finish(self, found: Found, context: ParseContext) -> Any:  # noqa: ARG002
+        return {name: getattr(self, name) for name in found.nodes}
+
+
+ATTRIBUTES: Final = Of(Attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class OfEach(ValueType):
+    """Sections of one class, by the names at the end of their keys."""
+
+    section: Of
+
+    @property
+    def description(self) -> str:
+        return self.section.description
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return self.section.examples
+
+    @property
+    def label(self) -> str:
+        return self.section.label
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.section,)
+
+    def validate(self, value: Any, info: Any) -> Any:
+        if not isinstance(value, dict) or not all(isinstance(one, NODES) for one in value.values()):
+            return value
+        reads = (partial(self.section.read, node, info.context) for node in value.values())
+        return dict(zip(value, info.context.every(reads), strict=True))
+
+    def json(self, definitions: Definitions) -> Json:
+        return self.section.json(definitions)
+
+
+# Congestion control.
+
+_COUNT: Final = Number(1, 1 << 16)
+_MOMENT: Final = Time(1)
+_SHARE: Final = Fraction(0, 1)
+_LINE_RATE: Final = key("The rate to begin with, never exceeded; that of the link, if it has one.")
+_MIN_RATE: Final = key("The rate below which no flow is cut.")
+_DCQCN: Final = DcqcnParameters()
+_TIMELY: Final = TimelyParameters()
+
+
+class Scheme(Section):
+    """A scheme of congestion control with its parameters."""
+
+    named: ClassVar = "scheme"
+
+    scheme: Given[Any]
+
+    def finish(self, found: Found, context: ParseContext) -> Any:  # noqa: ARG002
+        return self.scheme.text, {name: getattr(self, name) for name in found.nodes}
+
+
+class DcqcnScheme(Scheme):
+    """DCQCN."""
+
+    called: ClassVar = "the scheme dcqcn"
+
+    line_rate: Annotated[float, Rate(), _LINE_RATE] = _DCQCN.line_rate
+    min_rate: Annotated[float, Rate(), _MIN_RATE] = _DCQCN.min_rate
+    g: Annotated[float, _SHARE, key("The weight of a new sign of congestion in alpha.")] = _DCQCN.g
+    alpha_timer: Annotated[
+        int, _MOMENT, key("The time without a CNP after which alpha goes down.")
+    ] = _DCQCN.alpha_timer
+    rate_timer: Annotated[int, _MOMENT, key("The time after which the rate goes up.")] = (
+        _DCQCN.rate_timer
+    )
+    byte_counter: Annotated[int, Size(1, 1 << 40), key("The octets after which it goes up.")] = (
+        _DCQCN.byte_counter
+    )
+    fast_recovery: Annotated[
+        int, _COUNT, key("Halvings towards the target before that goes up.")
+    ] = _DCQCN.fast_recovery
+    additive: Annotated[float, Rate(), key("By what the target goes up.")] = _DCQCN.additive
+    hyper: Annotated[float, Rate(), key("By what it goes up after long without a CNP.")] = (
+        _DCQCN.hyper
+    )
+
+
+class TimelyScheme(Scheme):
+    """TIMELY."""
+
+    called: ClassVar = "the scheme timely"
+
+    line_rate: Annotated[float, Rate(), _LINE_RATE] = _TIMELY.line_rate
+    min_rate: Annotated[float, Rate(), _MIN_RATE] = _TIMELY.min_rate
+    min_rtt: Annotated[int, _MOMENT, key("The round trip of an empty network.")] = _TIMELY.min_rtt
+    t_low: Annotated[int, _MOMENT, key("Round trips below raise the rate.")] = _TIMELY.t_low
+    t_high: Annotated[int, _MOMENT, key("Round trips above cut it.")] = _TIMELY.t_high
+    alpha: Annotated[float, _SHARE, key("The weight of the newest difference of round trips.")] = (
+        _TIMELY.alpha
+    )
+    beta: Annotated[float, _SHARE, key("How strongly a gradient cuts.")] = _TIMELY.beta
+    delta: Annotated[float, Rate(), key("By what the rate goes up.")] = _TIMELY.delta
+    hyper_after: Annotated[
+        int, _COUNT, key("Round trips in a row after which it goes up faster.")
+    ] = _TIMELY.hyper_after
+
+
+SCHEME_SECTIONS: Final[dict[str, type[Section]]] = {"dcqcn": DcqcnScheme, "timely": TimelyScheme}
+CONGESTION: Final = OneKey(SCHEME_SECTIONS, "a scheme")
+
+
+# Receives.
+
+
+class ReceivePlan(Section):
+    """Receives at one end: ``count`` of them, each with all of ``into``."""
+
+    called: ClassVar = "receives"
+
+    at: Annotated[End, END, key("The end that posts them.")]
+    into: Annotated[
+        tuple[Span, ...],
+        Many(SPAN, alone=True),
+        key("Where a message is placed; nowhere if left out."),
+    ] = ()
+    count: Annotated[int, Number(1, _MAX_RECEIVES), key("How many there are.")] = 1
+
+    def finish(self, found: Found, context: ParseContext) -> "ReceivePlan":  # noqa: ARG002
+        if any(span.host != self.at.host for span in self.into):
+            expected = f"memory of {self.at.host}"
+            raise NodeError(found.at("into"), "memory of another host", expected)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SharedReceives(ValueType):
+    """Which ends receive from which shared queue of their host."""
+
+    description: str = "hosts with their shared receive queues, such as {server: pool}"
+    examples: tuple[str, ...] = ("{server: pool}",)
+
+    def read(self, node: Node, context: ParseContext) -> Mapping[str, str]:
+        pairs = pairs_of(node, self.description)
+        return dict(context.every(partial(self._read, *pair, context) for pair in pairs))
+
+    def _read(self, name: Scalar, node: Node, context: ParseContext) -> tuple[str, str]:
+        host = HOST.read(name, context)
+        what = f"a shared receive queue of {host}"
+        queue = text_of(node, what)
+        if context.names.hosts_known:
+            check_known(node, queue, what, context.names.of(host, "shared receives"))
+        return host, queue
+
+    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+# Connections.
+
+
+def _numbers(low: int, high: int, what: str) -> Two:
+    both = f"{what} from {low} to {high}, or two: {low}, {low + 1}; in braces [{low}, {low + 1}]"
+    examples = (str(low), f"'{low + 1}, {low + 100}'", f"[{low}, {high}]")
+    return Two(Number(low, high, what), both, examples, same=True)
+
+
+_BETWEEN: Final = Two(
+    HOST,
+    "two hosts: client, server; in braces [client, server]",
+    ("'client, server'", "[client, server]"),
+)
+
+
+class ConnectionPlan(Section):
+    """Pairs of queue pairs between two hosts, ``count`` of them.
+
+    ``type`` is RC, UC, UD or XRC; ``attributes`` are names of
+    :class:`rdmawire.verbs.qp_attr.QPAttributes` for both ends, ``of_end`` more of them for one
+    host. ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` for the
+    connection manager; ``reject`` has the second end refuse it, for this reason (a name of
+    :class:`rdmawire.wire.cm_code.RejectReason`). ``packets_in_flight`` is how many request packets
+    a queue pair leaves unacknowledged, ``None`` for the limit of its adapter's profile.
+
+    ``congestion`` is a scheme's name, with its ``parameters``; ``cnp_interval`` is the time between
+    CNPs (ns), ``cnp_dscp`` their DSCP, the connection's own if ``None``. ``receives`` are posted at
+    once. ``alternate``: both ends have the same path once more as their alternate one, and are
+    rearmed, for the verb ``migrate``.
+    """
+
+    called: ClassVar = "a connection"
+    short: ClassVar = "between"
+    prefixes: ClassVar = {"attributes of": "of_end"}
+
+    name: Annotated[str, NAME]
+    ends: Annotated[
+        tuple[str, str], _BETWEEN, key("Its two ends; for XRC, the first one sends.", "between")
+    ]
+    type: Annotated[str, TYPE, key("The transport service.")] = "RC"
+    count: Annotated[
+        int, Number(1, MAX_PAIRS), key("How many queue pairs each end has for it.")
+    ] = 1
+    mtu: Annotated[
+        int, one_of_numbers(PATH_MTUS, "1024", "4096"), key("Its path MTU, in octets.")
+    ] = 1024
+    psn: Annotated[
+        tuple[int, int],
+        _numbers(0, MODULUS - 1, "a PSN"),
+        key("The first PSN of what both ends request, or of each end's."),
+    ] = (100, 100)
+    dscp: Annotated[int, Number(0, 63), key("The DSCP of its frames.")] = 0
+    ecn: Annotated[Flag, key("Whether its frames may be marked.")] = False
+    attributes: Annotated[Mapping[str, int], ATTRIBUTES, key("Attributes of its queue pairs.")] = {}
+    connect: Annotated[
+        str,
+        Word(CONNECTS),
+        key(
+            "How the ends find each other: at once, or by the connection manager, which works "
+            "`timeout` out of the path unless an attribute says it."
+        ),
+    ] = "at once"
+    reject: Annotated[
+        str | None,
+        Word(tuple(RejectReason.__members__), "why it is refused"),
+        Clause("IBA 12.6.7.2"),
+        key("Has the second end refuse the connection, for this reason; it agrees if left out."),
+    ] = None
+    alternate: Annotated[
+        Flag,
+        Clause("IBA 17.2.8"),
+        key("Whether it has an alternate path, for the verb `migrate`."),
+    ] = False
+    packets_in_flight: Annotated[
+        int | None,
+        Number(1, MAX_IN_FLIGHT),
+        Clause("IBA 9.7.1"),
+        key(
+            "How many request packets a queue pair leaves unacknowledged: if left out, 128 with "
+            "`ibta`, 129 with `rxe`.",
+            "packets in flight",
+        ),
+    ] = None
+    congestion: Annotated[
+        str | None, CONGESTION, key("What congestion control it has; none if left out.")
+    ] = None
+    cnp_interval: Annotated[
+        int | None, Time(), key("How seldom marks are told; 50 us with DCQCN.", "cnp interval")
+    ] = None
+    cnp_dscp: Annotated[
+        int | None,
+        Number(0, 63),
+        key("The DSCP of CNPs; that of the connection if left out.", "cnp dscp"),
+    ] = None
+    srq: Annotated[
+        Mapping[str, str],
+        SharedReceives(),
+        key("Which ends receive from which shared queue.", "shared receives"),
+    ] = NOTHING
+    receives: Annotated[
+        tuple[ReceivePlan, ...],
+        Sections(ReceivePlan),
+        key("Receives that are posted before all work."),
+    ] = ()
+    of_end: Annotated[
+        Mapping[str, Mapping[str, int]],
+        OfEach(ATTRIBUTES),
+        key("More attributes, of one host's queue pairs."),
+    ] = NOTHING
+    parameters: Given[Mapping[str, float]] = NOTHING
+
+    def finish(self, found: Found, context: ParseContext) -> Any:
+        plan = self
+        if self.congestion is not None:
+            named: Any = self.congestion
+            given = dict(zip(("congestion", "parameters"), named, strict=True))
+            plan = self.model_copy(update=given)
+        return context.rules[ConnectionPlan](plan, found, context)

@@ -1,0 +1,159 @@
+"""Bytes as a file gives them: by a word, as text, as hexadecimal digits."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
+
+from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.document import Node, NodeError, Pairs, Scalar, TextError, listed
+from rdmawire.traffic.scenario.references import SPAN
+from rdmawire.traffic.scenario.section import Found, Section, key, read_section
+from rdmawire.traffic.scenario.types import (
+    Content,
+    Definitions,
+    Fill,
+    Json,
+    Parsed,
+    Span,
+    ValueType,
+    invalid,
+    parse_hex,
+    parse_utf8,
+    parsed,
+)
+
+_WORDS: Final = {fill.value: fill for fill in (Fill.ZEROS, Fill.COUNT, Fill.RANDOM)}
+
+
+def _fill(text: str) -> Content:
+    if text not in _WORDS:
+        raise TextError(word=text, known=list(_WORDS))
+    return Content(fill=_WORDS[text])
+
+
+def _text(text: str) -> Content:
+    return Content(fill=Fill.TEXT, octets=_some(parse_utf8(text)))
+
+
+def _hex(text: str) -> Content:
+    return Content(fill=Fill.HEX, octets=_some(parse_hex(text)))
+
+
+def _some(data: bytes) -> bytes:
+    if not data:
+        raise TextError("one octet at least")
+    return data
+
+
+FILL: Final = Parsed(
+    description=f"one of {listed(_WORDS)}",
+    parse=_fill,
+    examples=tuple(_WORDS),
+    formatted=lambda content: content.fill.value,
+)
+TEXT: Final = Parsed(
+    description="text",
+    parse=_text,
+    examples=("hello", '"hello, world"'),
+    types=("string", "number"),
+)
+HEX: Final = Parsed(
+    description="hexadecimal digits",
+    parse=_hex,
+    examples=('"00 ff"', "deadbeef"),
+    types=("string", "number"),
+)
+
+FillKey = Annotated[
+    Content | None,
+    FILL,
+    key("What it holds: zeros; count, which is 00 01 .. ff 00 ..; random, of the seed."),
+]
+TextKey = Annotated[
+    Content | None, TEXT, key("What it holds, as text, again and again until it ends.")
+]
+HexKey = Annotated[
+    Content | None, HEX, key("What it holds, as digits, again and again until it ends.")
+]
+
+
+def content_of(section: Any) -> Content:
+    """What ``fill``, ``text`` or ``hex`` of a section gives; zeros without any."""
+    return section.fill or section.text or section.hex or Content()
+
+
+class Octets(Section):
+    """Bytes, by one of the keys that give them."""
+
+    called: ClassVar = "octets"
+    alternatives: ClassVar = (("fill", "text", "hex"),)
+
+    fill: FillKey = None
+    text: TextKey = None
+    hex: HexKey = None
+
+    def finish(self, found: Found, context: ParseContext) -> Content:  # noqa: ARG002
+        return content_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Inline(ValueType):
+    """Bytes of a message: text, or ``{hex: ...}``."""
+
+    description: str = "text, or {hex: digits}"
+    examples: tuple[str, ...] = ("hello", "{hex: 00 ff}", "{text: hello}")
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (Octets,)
+
+    def read(self, node: Node, context: ParseContext) -> bytes:
+        if isinstance(node, Scalar):
+            return _encoded(node)
+        content: Content = read_section(Octets, node, context)
+        if content.fill not in (Fill.TEXT, Fill.HEX):
+            raise invalid(node, self.description)
+        return content.octets
+
+    def json(self, definitions: Definitions) -> Json:
+        text = {"type": ["string", "number", "boolean"]}
+        return {"anyOf": [text, Octets.json_schema(definitions)]}
+
+
+def _encoded(node: Scalar) -> bytes:
+    """The bytes of a text; none where there are quotes and nothing in them."""
+    return b"" if not node.text and not node.plain else parsed(node, "text", parse_utf8)
+
+
+INLINE: Final = Inline()
+
+
+@dataclass(frozen=True, slots=True)
+class Same(ValueType):
+    """What memory must hold: that of other memory, or bytes."""
+
+    description: str = "memory such as client.source, zeros, count, {text: ...} or {hex: ...}"
+    examples: tuple[str, ...] = ("client.source", "zeros", "{hex: 00 ff}", "{text: hello}")
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (Octets,)
+
+    def read(self, node: Node, context: ParseContext) -> Span | Content:
+        if isinstance(node, Pairs):
+            return self._foreseen(node, read_section(Octets, node, context))
+        if isinstance(node, Scalar) and node.text in _WORDS:
+            return self._foreseen(node, FILL.read(node, context))
+        return SPAN.read(node, context)
+
+    def _foreseen(self, node: Node, content: Content) -> Content:
+        """Random bytes cannot be expected."""
+        if content.fill is Fill.RANDOM:
+            raise NodeError(node.mark, "random octets", self.description)
+        return content
+
+    def json(self, definitions: Definitions) -> Json:
+        octets = Octets.json_schema(definitions)
+        return {"anyOf": [{"type": "string"}, octets], "description": self.description}
+
+
+SAME: Final = Same()

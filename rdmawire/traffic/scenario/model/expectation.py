@@ -1,0 +1,294 @@
+"""Expectations: what must be so in the end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args
+
+from rdmawire.ib.cm.event import CMEvent
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.counters import COUNTERS, Of
+from rdmawire.traffic.scenario.document import Mark, Node, NodeError
+from rdmawire.traffic.scenario.model.content import SAME
+from rdmawire.traffic.scenario.model.words import STATE
+from rdmawire.traffic.scenario.references import (
+    END,
+    HOST,
+    LINK,
+    SPAN,
+    WHERE,
+    check_host,
+    check_known,
+)
+from rdmawire.traffic.scenario.section import Clause, Found, Keyed, Section, Sections, key
+from rdmawire.traffic.scenario.tables import REASONS
+from rdmawire.traffic.scenario.types import (
+    Content,
+    Definitions,
+    End,
+    Flag,
+    Json,
+    Range,
+    RangeOf,
+    Span,
+    ValueType,
+    parse_amount,
+    parse_number,
+    parse_time,
+    text_of,
+)
+from rdmawire.verbs.async_event import AsyncEvent
+
+COUNT: Final = RangeOf(parse_number, "3", "3..5", "1..", "..9")
+AMOUNT: Final = RangeOf(parse_amount, "3", "1..", "64 KiB", "..1 ms")
+TIME: Final = RangeOf(parse_time, "..1 ms", "10 us..20 us")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryExpectation:
+    """What memory must hold in the end: that of ``same_as`` then, or ``content``."""
+
+    span: Span
+    mark: Mark
+    same_as: Span | None = None
+    content: Content | None = None
+
+    def __post_init__(self) -> None:
+        if self.same_as is None and self.content is None:
+            raise ValueError("memory that must hold nothing: neither 'same_as' nor 'content'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterExpectation:
+    """A counter by name, ``client.retransmits`` or ``leaf:server.marks``, and its range.
+
+    Names are those of :data:`rdmawire.traffic.scenario.counters.COUNTERS`.
+    """
+
+    of: str
+    counter: str
+    range: Range
+    mark: Mark
+
+
+class PacketExpectation(Section):
+    """How many frames with these fields there are, from one host or from all.
+
+    Those that are put on ``link`` count, whoever puts them there; without one, those that hosts
+    send. With ``arrived`` they count where they arrive instead: at an end of the link, or at a
+    host.
+    """
+
+    called: ClassVar = "packets"
+
+    where: Annotated[Mapping[str, object], WHERE, key("The fields that they have.")]
+    range: Annotated[Range, COUNT, key("How many there are.", "count")]
+    link: Annotated[
+        str | None,
+        LINK,
+        key(
+            "The link on which they are put, by hosts or by switches: pauses (PFC) and what "
+            "switches marked are among them. Left out, frames count that hosts send.",
+            "on",
+        ),
+    ] = None
+    arrived: Annotated[
+        Flag,
+        key(
+            "Whether they count where they arrive, at an end of the link or at a host, as faults "
+            "left them: marked, changed, twice, or not at all."
+        ),
+    ] = False
+    sent_by: Annotated[
+        str | None, HOST, key("The host that sends them; any if left out.", "sent by")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateExpectation:
+    """The state in which an end's queue pairs are in the end."""
+
+    end: End
+    state: str
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventExpectation:
+    """Asynchronous events of a host, by class name, and how many."""
+
+    host: str
+    event: str
+    range: Range
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeExpectation:
+    """When the last frame has arrived and all work is done, in ns of virtual time."""
+
+    range: Range
+    mark: Mark
+
+
+Expectation = (
+    MemoryExpectation
+    | CounterExpectation
+    | PacketExpectation
+    | StateExpectation
+    | EventExpectation
+    | TimeExpectation
+)
+
+
+class Subject(NamedTuple):
+    """A counter or an event, and what has it."""
+
+    of: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class CounterName(ValueType):
+    """A counter by what has it: ``client.retransmits``, ``leaf:server.marks``."""
+
+    description: str = "a counter such as client.retransmits or leaf:server.marks"
+    examples: tuple[str, ...] = (
+        "client.retransmits",
+        "client-leaf.lost",
+        "'leaf:server.marks'",
+        "leaf.stranded",
+    )
+
+    def read(self, node: Node, context: ParseContext) -> Subject:
+        of, dot, counter = text_of(node, self.description).rpartition(".")
+        if not dot:
+            raise NodeError(node.mark, quoted(counter), self.description)
+        of, have = context.names.link(of), context.once(subjects)
+        if of not in have and not context.names.hosts_known:
+            return Subject(of, counter)
+        check_known(node, of, "something that counts", have)
+        what = f"a counter of the {have[of].value} {of}"
+        check_known(node, counter, what, COUNTERS[have[of]])
+        return Subject(of, counter)
+
+
+def subjects(context: ParseContext) -> dict[str, Of]:
+    """Everything of the file that has counters, by name."""
+    names, found = context.names, dict.fromkeys(context.names.hosts, Of.HOST)
+    found |= dict.fromkeys(names.switches, Of.SWITCH)
+    for link in names.links:
+        found[link] = Of.LINK
+        one, _, other = link.partition("-")
+        ports = ((one, other), (other, one))
+        found |= {f"{a}:{b}": Of.PORT for a, b in ports if a in names.switches}
+    return found
+
+
+EVENTS: Final = tuple(event.__name__ for event in (*get_args(AsyncEvent), *get_args(CMEvent)))
+
+
+def _reasons(event: str) -> tuple[str, ...]:
+    """The reasons that an event may give; none if it gives none."""
+    return tuple(REASONS[event].__members__) if event in REASONS else ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventName(ValueType):
+    """An event of a host: ``server.AccessViolation``, ``client.Rejected.CONSUMER_REJECT``."""
+
+    description: str = "an event of a host such as server.AccessViolation"
+    examples: tuple[str, ...] = (
+        "server.AccessViolation",
+        "client.QPFatal",
+        "client.Rejected.CONSUMER_REJECT",
+    )
+
+    def read(self, node: Node, context: ParseContext) -> Subject:
+        host, dot, event = text_of(node, self.description).partition(".")
+        if not dot:
+            raise NodeError(node.mark, quoted(host), self.description)
+        check_host(node, host, context.names)
+        name, dot, reason = event.partition(".")
+        check_known(node, name, "an event", EVENTS)
+        if dot:
+            check_known(node, reason, f"why {name} may come", _reasons(name))
+        return Subject(host, event)
+
+
+def _memory(span: Span, wanted: Span | Content, mark: Mark) -> MemoryExpectation:
+    if isinstance(wanted, Span):
+        return MemoryExpectation(span=span, same_as=wanted, mark=mark)
+    return MemoryExpectation(span=span, content=wanted, mark=mark)
+
+
+def _counter(name: Subject, range_: Range, mark: Mark) -> CounterExpectation:
+    return CounterExpectation(of=name.of, counter=name.what, range=range_, mark=mark)
+
+
+def _state(end: End, state: str, mark: Mark) -> StateExpectation:
+    return StateExpectation(end=end, state=state, mark=mark)
+
+
+def _event(name: Subject, range_: Range, mark: Mark) -> EventExpectation:
+    return EventExpectation(host=name.of, event=name.what, range=range_, mark=mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest(ValueType):
+    """The time at which all is at rest, with its place."""
+
+    description: str = TIME.description
+    examples: tuple[str, ...] = TIME.examples
+
+    def read(self, node: Node, context: ParseContext) -> tuple[TimeExpectation]:
+        return (TimeExpectation(range=TIME.read(node, context), mark=node.mark),)
+
+    def json(self, definitions: Definitions) -> Json:
+        return TIME.json(definitions)
+
+
+class Expectations(Section):
+    """All expectations of a scenario."""
+
+    called: ClassVar = "expectations"
+
+    memory: Annotated[
+        tuple[MemoryExpectation, ...],
+        Keyed(SPAN, SAME, _memory, "memory with what it must hold"),
+        key("What memory must hold: that of other memory in the end, or octets."),
+    ] = ()
+    counters: Annotated[
+        tuple[CounterExpectation, ...],
+        Keyed(CounterName(), AMOUNT, _counter, "counters with their ranges"),
+        key("What counters must say."),
+    ] = ()
+    packets: Annotated[
+        tuple[PacketExpectation, ...],
+        Sections(PacketExpectation),
+        key("How many frames of a kind there must be."),
+    ] = ()
+    states: Annotated[
+        tuple[StateExpectation, ...],
+        Keyed(END, STATE, _state, "ends with their states"),
+        Clause("IBA 10.3.1"),
+        key("The state in which queue pairs must be."),
+    ] = ()
+    events: Annotated[
+        tuple[EventExpectation, ...],
+        Keyed(EventName(), COUNT, _event, "events with how many"),
+        Clause("IBA 11.6.3"),
+        key("How many asynchronous events hosts must be told of."),
+    ] = ()
+    time: Annotated[
+        tuple[TimeExpectation, ...],
+        Rest(),
+        key("When the last frame must have arrived, and all work be done."),
+    ] = ()
+
+    def finish(self, found: Found, context: ParseContext) -> Any:
+        """All of them, one kind after the other."""
+        each = (getattr(self, name) for name in self.keys() if name in found.nodes)
+        context.expectations = tuple(chain.from_iterable(each))
+        return context.expectations

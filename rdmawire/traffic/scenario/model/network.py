@@ -1,0 +1,412 @@
+"""Switches, links and the faults of links."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import create_model
+
+from rdmawire.fabric.action import ACTIONS, OPTIONS
+from rdmawire.fabric.egress import SCHEDULERS
+from rdmawire.fabric.flow import PRIORITIES
+from rdmawire.fabric.refusal import FabricError
+from rdmawire.fabric.settings import Marking, Pausing
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.document import Node, NodeError, Pairs, Scalar
+from rdmawire.traffic.scenario.references import END, FIELD, NODE, WHERE, value_of
+from rdmawire.traffic.scenario.section import (
+    NOTHING,
+    Clause,
+    Found,
+    Given,
+    Named,
+    OneKey,
+    OneKeys,
+    Section,
+    key,
+    read_section,
+)
+from rdmawire.traffic.scenario.types import (
+    FLAG,
+    NAME,
+    Definitions,
+    End,
+    Fraction,
+    Json,
+    Number,
+    Numbers,
+    Rate,
+    Size,
+    Time,
+    ValueType,
+    Word,
+    text_of,
+)
+from rdmawire.wire.psn import MODULUS
+
+# Switches.
+
+MAX_BUFFER: Final = 1 << 34
+_BUFFER: Final = Size(0, MAX_BUFFER)
+
+
+class QueuePlan(Section):
+    """A priority of a switch: its marks (``kmin``, ``kmax``, ``pmax``) and pauses, where given.
+
+    Without ``headroom``, :func:`rdmawire.traffic.scenario.headroom.headroom_of` gives it.
+    """
+
+    called: ClassVar = "a queue"
+    named: ClassVar = "priority"
+
+    priority: Annotated[int, Number(0, PRIORITIES - 1, "a priority")]
+    dscp: Annotated[
+        tuple[int, ...], Numbers(0, 63), key("The DSCPs whose frames have this priority.")
+    ] = ()
+    kmin: Annotated[
+        int | None, _BUFFER, key("The octets from which on some frames are marked (ECN).")
+    ] = None
+    kmax: Annotated[int | None, _BUFFER, key("The octets from which on all frames are marked.")] = (
+        None
+    )
+    pmax: Annotated[float, Fraction(0, 1), key("The share that is marked just below kmax.")] = 1.0
+    xoff: Annotated[
+        int | None, _BUFFER, key("The octets above which who sends them is told to stop.")
+    ] = None
+    xon: Annotated[int | None, _BUFFER, key("The octets at which that one is told to go on.")] = (
+        None
+    )
+    headroom: Annotated[
+        int | None,
+        _BUFFER,
+        Clause("IEEE 802.1Q, annex N"),
+        key(
+            "The octets beyond xoff that are still taken in; if left out, enough for what is "
+            "under way: three frames, a pause, and what the longest link holds there and back."
+        ),
+    ] = None
+
+    def finish(self, found: Found, context: ParseContext) -> "QueuePlan":  # noqa: ARG002
+        for name, needed in _NEEDS.items():
+            if name in found.nodes and needed not in found.nodes:
+                raise self._lacks(found, name, needed)
+        try:
+            if self._together(found, "kmin", "kmax"):
+                Marking(self.kmin or 0, self.kmax or 0, self.pmax)
+        except FabricError:
+            expected = f"no more than kmax, {self.kmax}"
+            raise NodeError(found.at("kmin"), f"kmin {self.kmin}", expected) from None
+        try:
+            if self._together(found, "xoff", "xon"):
+                Pausing(self.xoff or 0, self.xon or 0, self.headroom or 0)
+        except FabricError:
+            expected = f"no more than xoff, {self.xoff}"
+            raise NodeError(found.at("xon"), f"xon {self.xon}", expected) from None
+        return self
+
+    def _together(self, found: Found, *keys: str) -> bool:
+        """Whether these keys are there: all of them, or none."""
+        given = [name for name in keys if name in found.nodes]
+        if given and len(given) < len(keys):
+            missing = next(name for name in keys if name not in given)
+            raise self._lacks(found, given[0], missing)
+        return bool(given)
+
+    def _lacks(self, found: Found, name: str, missing: str) -> NodeError:
+        what = f"{name!r} of queue {self.priority}"
+        return NodeError(found.at(name), what, f"{missing!r} besides")
+
+
+_NEEDS: Final = {"pmax": "kmin", "headroom": "xoff"}
+"""Keys of a queue that mean nothing without another."""
+
+
+class SwitchPlan(Section):
+    """A switch, with the bytes of its buffer and of one queue."""
+
+    called: ClassVar = "a switch"
+
+    name: Annotated[str, NAME]
+    buffer: Annotated[int, Size(1, MAX_BUFFER), key("The octets that all queues share.")] = 16 << 20
+    queue: Annotated[
+        int, Size(1, MAX_BUFFER), key("The octets of a queue that does not pause.")
+    ] = 1 << 20
+    scheduling: Annotated[str, Word(tuple(SCHEDULERS)), key("Which queue goes first.")] = "strict"
+    queues: Annotated[
+        tuple[QueuePlan, ...],
+        Named(QueuePlan, "queues by priority", "3"),
+        key("What is special about priorities."),
+    ] = ()
+
+    def finish(self, found: Found, context: ParseContext) -> "SwitchPlan":
+        """Each DSCP has one priority, and queues that are to pause can."""
+        for queue in self.queues:
+            self._check_pauses(queue, found)
+        seen: dict[int, int] = {}
+        for queue in self.queues:
+            for dscp in queue.dscp:
+                if seen.setdefault(dscp, queue.priority) != queue.priority:
+                    expected = f"a DSCP that queue {seen[dscp]} does not have"
+                    raise NodeError(queue.mark, f"DSCP {dscp} in queue {queue.priority}", expected)
+        context.switches[self.name] = self
+        return self
+
+    def _check_pauses(self, queue: QueuePlan, found: Found) -> None:
+        """Frames come to the queue, and more of them fit the buffer than pauses begin at."""
+        which = f"queue {queue.priority}"
+        if queue.xoff is None:
+            return
+        if not queue.dscp and queue.priority:
+            expected = "'dscp' besides: without, no frame has its priority"
+            raise NodeError(queue.mark, f"'xoff' of {which}", expected)
+        if self.buffer <= queue.xoff:
+            mark = found.at("buffer") if "buffer" in found.nodes else queue.mark
+            expected = f"more than xoff of {which}, {queue.xoff}, or it never pauses"
+            raise NodeError(mark, f"buffer {self.buffer}", expected)
+
+
+# Faults.
+
+MAX_WAIT: Final = 10**12
+_WAIT: Final = Time(0, MAX_WAIT)
+_NUMBERS: Final = Numbers(1, MODULUS)
+
+
+class PacketRow(Section):
+    """The same packet of each of several messages."""
+
+    called: ClassVar = "packets in equal steps"
+
+    first: Annotated[int, Number(1, MODULUS), key("The first packet, from 1 on.")]
+    every: Annotated[int, Number(1, MODULUS), key("How many packets on the next is.")]
+    times: Annotated[int, Number(1, MODULUS), key("How many they are.")]
+
+    def finish(self, found: Found, context: ParseContext) -> Any:  # noqa: ARG002
+        return range(self.first, self.first + self.every * self.times, self.every)
+
+
+@dataclass(frozen=True, slots=True)
+class Packets(ValueType):
+    """Packets by their places: numbers, or the same packet of each of several messages."""
+
+    description: str = (
+        f"{_NUMBERS.description}; or {{first: 5, every: 10, times: 3}} for 5, 15 and 25"
+    )
+    examples: tuple[str, ...] = (*_NUMBERS.examples, "{first: 5, every: 10, times: 3}")
+
+    def read(self, node: Node, context: ParseContext) -> tuple[int, ...]:
+        if not isinstance(node, Pairs):
+            return _NUMBERS.read(node, context)
+        row: range = read_section(PacketRow, node, context)
+        if row[-1] > MODULUS:
+            raise NodeError(node.mark, f"packet {row[-1]}", f"packets from 1 to {MODULUS}")
+        context.spend(len(row), node)
+        return tuple(row)
+
+    def json(self, definitions: Definitions) -> Json:
+        both = [_NUMBERS.json(definitions), PacketRow.json_schema(definitions)]
+        return {"anyOf": both, "description": self.description}
+
+
+@dataclass(frozen=True, slots=True)
+class Raw(ValueType):
+    """A value that is read once the field that it is for is known."""
+
+    description: str = "a value of the field"
+    examples: tuple[str, ...] = ("1",)
+
+    def read(self, node: Node, context: ParseContext) -> Node:  # noqa: ARG002
+        return node
+
+    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002
+        return {"type": ["integer", "string"]}
+
+
+class FaultPlan(Section):
+    """What is done to which frames of a link.
+
+    ``do`` and ``options`` are those of :mod:`rdmawire.fabric.action`, ``where`` fields by the
+    names of the wire's tables. ``sent_by`` narrows it to what one end of a connection sends;
+    ``packet`` to one packet by its place in what that end requests, from 1: its PSN is the
+    connection's first one and ``packet - 1``. ``nth`` is which time, counted for each PSN where
+    ``packet`` is given, so that 2 is the first retransmission.
+    """
+
+    called: ClassVar = "a fault"
+    named: ClassVar = "do"
+
+    do: Given[str]
+    where: Annotated[
+        Mapping[str, object], WHERE, key("The fields that frames have which it befalls.")
+    ] = NOTHING
+    sent_by: Annotated[End | None, END, key("The end that sends them.", "sent by")] = None
+    packet: Annotated[
+        tuple[int, ...],
+        Packets(),
+        key(
+            "Which packet of what that end requests, from 1 on: its PSN is the first one's and "
+            "`packet` - 1. With `first`, `every` and `times`, one of each message."
+        ),
+    ] = ()
+    nth: Annotated[
+        tuple[int, ...],
+        Numbers(1, 1 << 32),
+        key(
+            "Which time, from 1 on; counted for each packet by itself where `packet` is given, "
+            "so that 2 is the first retransmission."
+        ),
+    ] = ()
+    chance: Annotated[float, Fraction(0, 1), key("How often, of the times that it could.")] = 1.0
+    options: Given[Mapping[str, object]] = NOTHING
+
+
+_SEAL: Final = (FLAG, "Whether lengths, checksums and ICRC fit again.")
+
+FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
+    "drop": {},
+    "duplicate": {
+        "times": (Number(1, 64), "How many more copies come."),
+        "wait": (_WAIT, "What each waits behind the one before."),
+    },
+    "delay": {
+        "by": (_WAIT, "How late it comes."),
+        "most": (_WAIT, "If greater than `by`: it comes so late at most, by chance."),
+    },
+    "reorder": {
+        "behind": (Number(1, 1 << 16), "How many overtake it."),
+        "most": (_WAIT, "How long it waits for them at most."),
+    },
+    "corrupt": {
+        "octet": (
+            Number(-(1 << 16), 1 << 16),
+            "Which octet, from the BTH on; from the pad's end, if negative.",
+        ),
+        "bit": (Number(0, 7), "Which bit of it, the lowest first."),
+        "anywhere": (FLAG, "Whether chance says which bit."),
+        "seal": _SEAL,
+    },
+    "truncate": {"by": (Size(1, 1 << 16), "How many octets are missing."), "seal": _SEAL},
+    "mark": {},
+    "set": {
+        "field": (FIELD, "Which field has another value."),
+        "value": (Raw(), "That value."),
+        "seal": _SEAL,
+    },
+}
+"""The options of each fault; what they are if left out is said by the actions of the fabric."""
+
+
+class FaultKeys(Section):
+    """The keys of one fault: those of every fault, and its options."""
+
+    named: ClassVar = "do"
+
+    do: Given[Any]
+
+    def finish(self, found: Found, context: ParseContext) -> FaultPlan:  # noqa: ARG002
+        do = str(self.do.text)
+        if "packet" in found.nodes and "sent by" not in found.nodes and self._packets():
+            raise NodeError(
+                found.at("packet"), "'packet' without 'sent by'", "the end that sends it"
+            )
+        options = {
+            name: getattr(self, f"{name}_") for name in FAULT_OPTIONS[do] if name in found.nodes
+        }
+        if "value" in options:
+            options["value"] = value_of(str(options["field"]), options["value"])
+        common = {
+            row.field: getattr(self, row.field)
+            for name, row in FaultPlan.keys().items()
+            if name in found.nodes
+        }
+        return FaultPlan(do=do, mark=found.mark, options=options, **common)
+
+    def _packets(self) -> bool:
+        return bool(getattr(self, "packet", ()))
+
+
+def _fault(do: str) -> type[FaultKeys]:
+    fields: dict[str, Any] = {
+        row.field: (FaultPlan.__annotations__[row.field], row.default)
+        for row in FaultPlan.keys().values()
+    }
+    for name, (kind, help_) in FAULT_OPTIONS[do].items():
+        default = OPTIONS[do][name].default
+        needed = default is OPTIONS[do][name].empty
+        fields[f"{name}_"] = (Annotated[Any, kind, key(help_, name)], ... if needed else default)
+    model = create_model(f"Fault_{do}", __base__=FaultKeys, **fields)
+    model.called = f"the fault {do}"
+    return model
+
+
+FAULTS: Final = {do: _fault(do) for do in ACTIONS}
+"""The sections of faults, by their words."""
+_FAULT: Final = OneKey(FAULTS, "a fault")
+FAULT_LIST: Final = OneKeys(
+    _FAULT,
+    f"{_FAULT.description}, or a list of them",
+    (_FAULT.examples[0], f"[{', '.join(_FAULT.examples[:2])}]"),
+    alone=True,
+)
+
+
+# Links.
+
+
+@dataclass(frozen=True, slots=True)
+class LinkName(ValueType):
+    """The name of a link: two hosts or switches."""
+
+    description: str = "two hosts or switches, such as client-leaf"
+    examples: tuple[str, ...] = ("client-leaf", "leaf-server")
+
+    def read(self, node: Node, context: ParseContext) -> tuple[str, str]:
+        text = text_of(node, self.description)
+        names = text.split("-")
+        if len(names) != 2 or names[0] == names[1]:
+            raise NodeError(node.mark, quoted(text), self.description)
+        ends = context.every(partial(NODE.read, Scalar(name, node.mark), context) for name in names)
+        return ends[0], ends[1]
+
+
+MAX_LATENCY: Final = 10**12
+
+
+class LinkPlan(Section):
+    """A link between two hosts or switches, called ``one-other``."""
+
+    called: ClassVar = "a link"
+    named: ClassVar = "ends"
+
+    ends: Annotated[tuple[str, str], LinkName()]
+    latency: Annotated[int, Time(0, MAX_LATENCY), key("How long a frame is under way.")] = 1_000
+    rate: Annotated[
+        int | None, Rate(), key("How fast frames go; octets take no time if left out.")
+    ] = None
+    mtu: Annotated[
+        int | None,
+        Number(64, 1 << 16, "octets"),
+        key("Octets behind the Ethernet header; frames with more are lost."),
+    ] = None
+    faults: Annotated[
+        tuple[FaultPlan, ...], FAULT_LIST, key("What befalls which frames, one after the other.")
+    ] = ()
+
+    @property
+    def name(self) -> str:
+        return "-".join(self.ends)
+
+    def finish(self, found: Found, context: ParseContext) -> "LinkPlan":
+        """Each two are joined once, and a host is on one link."""
+        ends = frozenset(self.ends)
+        if ends in context.links:
+            raise NodeError(found.mark, f"link {quoted(self.name)}", "one link between each two")
+        for end in self.ends:
+            if end in context.names.hosts and end in context.linked:
+                what = f"one more link of host {quoted(end)}"
+                raise NodeError(found.mark, what, "one for each host")
+        context.links[ends] = self
+        context.linked.update(self.ends)
+        return self

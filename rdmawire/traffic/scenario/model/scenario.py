@@ -1,0 +1,80 @@
+"""A scenario as a whole: the keys of a file."""
+
+from functools import cache
+from typing import Annotated, ClassVar, Final
+
+from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.document import Mark
+from rdmawire.traffic.scenario.model.connection import ConnectionPlan
+from rdmawire.traffic.scenario.model.expectation import Expectation, Expectations
+from rdmawire.traffic.scenario.model.host import HostPlan
+from rdmawire.traffic.scenario.model.network import LinkPlan, SwitchPlan
+from rdmawire.traffic.scenario.model.step import STEPS, StepPlan
+from rdmawire.traffic.scenario.section import Found, Given, Named, Of, Section, key, sections_in
+from rdmawire.traffic.scenario.types import MAX_NUMBER, TEXT, Number, Time
+
+MAX_RUN: Final = 10**15
+"""Nanoseconds of virtual time."""
+_START: Final = Mark(1, 1)
+
+
+class Scenario(Section):
+    """One scenario. ``source`` is what its file is called in messages.
+
+    Two hosts without switches and links get a link from the reader, so ``links`` has them all.
+    The order of the keys is that of reading: what has a name comes before what names it, as faults
+    of links name ends of connections.
+    """
+
+    called: ClassVar = "a scenario"
+
+    mark: Given[Mark] = _START
+    name: Annotated[str, TEXT, key("What it shows, in a few words.")]
+    about: Annotated[str, TEXT, key("What happens in it, and why.")] = ""
+    seed: Annotated[
+        int,
+        Number(0, MAX_NUMBER),
+        key("Of all that is random: the same seed gives the same octets."),
+    ] = 0
+    time_limit: Annotated[
+        int, Time(1, MAX_RUN), key("The virtual time by which all must be at rest.", "time limit")
+    ] = 10**10
+    hosts: Annotated[
+        tuple[HostPlan, ...], Named(HostPlan, "hosts by name", "client"), key("Who there is.")
+    ]
+    switches: Annotated[
+        tuple[SwitchPlan, ...],
+        Named(SwitchPlan, "switches by name", "leaf"),
+        key("What passes frames on."),
+    ] = ()
+    connections: Annotated[
+        tuple[ConnectionPlan, ...],
+        Named(ConnectionPlan, "connections by name", "a"),
+        key("Its connections, by name; `a: client, server` will do."),
+    ] = ()
+    links: Annotated[
+        tuple[LinkPlan, ...],
+        Named(LinkPlan, "links by name", "client-leaf"),
+        key("Its links, named by their ends: `client-leaf`. Two hosts have one of their own."),
+    ] = ()
+    steps: Annotated[
+        tuple[StepPlan, ...], STEPS, key("What is done, one step after the other.", "work")
+    ] = ()
+    expectations: Annotated[
+        tuple[Expectation, ...], Of(Expectations), key("What must be so in the end.", "expect")
+    ] = ()
+    source: Given[str] = ""
+
+    def finish(self, found: Found, context: ParseContext) -> "Scenario":  # noqa: ARG002
+        return self.model_copy(update={"mark": _START})
+
+
+@cache
+def homes() -> dict[str, tuple[str, ...]]:
+    """The sections that each key is of, for messages about keys in the wrong place."""
+    found: dict[str, tuple[str, ...]] = {}
+    for section in sections_in(Scenario):
+        keys = section.keys()
+        for name in keys:
+            found[name] = (*found.get(name, ()), section.called)
+    return found

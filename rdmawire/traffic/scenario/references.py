@@ -1,0 +1,374 @@
+"""Values that name something else in the file, and fields of frames with the values they must have.
+
+Names of hosts, memory, ends, steps, links and counters are looked up in the whole file. Fields go
+by their names in the tables of the wire, or by those of filters.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+from rdmawire.fabric.field import named, names, usual_name
+from rdmawire.fabric.refusal import FabricError
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import Names, ParseContext
+from rdmawire.traffic.scenario.document import (
+    Items,
+    Node,
+    NodeError,
+    Scalar,
+    TextError,
+    described,
+    listed,
+)
+from rdmawire.traffic.scenario.types import (
+    Definitions,
+    End,
+    Json,
+    Span,
+    ValueType,
+    pairs_of,
+    parse_end,
+    parse_number,
+    parse_range,
+    parse_span,
+    parsed,
+    text_of,
+)
+from rdmawire.verbs.ah import mapped
+from rdmawire.wire.address import mac_octets
+from rdmawire.wire.header import Row
+from rdmawire.wire.naming import Named, siblings
+from rdmawire.wire.show import Kind as Notation
+
+# Names.
+
+
+def check_known(node: Node, word: str, what: str, known: Collection[str]) -> None:
+    """:class:`NodeError` for a word of a node that is not the name of what it should be."""
+    if word not in known:
+        raise unknown(node, word, what, known)
+
+
+def unknown(node: Node, word: str, what: str, known: Collection[str]) -> NodeError:
+    """The error that a word is none of those that are known."""
+    expected = f"{what}: {listed(known) if known else 'there is none'}"
+    return NodeError(node.mark, described(node), expected, word=word, known=known)
+
+
+def check_host(node: Node, host: str, names: Names) -> None:
+    """:class:`NodeError` for a host that is not there, unless hosts are missing altogether."""
+    if names.hosts_known:
+        check_known(node, host, HOST.description, names.hosts)
+
+
+Known = Callable[[ParseContext], Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(ValueType):
+    """The name of something. ``what`` says of what, ``known`` has all of them.
+
+    ``usual`` gives the name in the file of what a word stands for. ``of_hosts``: it is not checked
+    where hosts are missing.
+    """
+
+    what: str
+    known: Known
+    examples: tuple[str, ...]
+    usual: Callable[[ParseContext, str], str] = lambda _, word: word
+    of_hosts: bool = False
+
+    @property
+    def description(self) -> str:
+        return f"the name of {self.what}"
+
+    def read(self, node: Node, context: ParseContext) -> str:
+        text = self.usual(context, text_of(node, self.description))
+        if context.names.hosts_known or not self.of_hosts:
+            check_known(node, text, self.description, self.known(context))
+        return text
+
+
+HOST: Final = Reference("a host", lambda context: context.names.hosts, ("client",), of_hosts=True)
+NODE: Final = Reference(
+    "a host or a switch", lambda context: context.names.nodes, ("client", "leaf"), of_hosts=True
+)
+GPU: Final = Reference(
+    "a GPU of this host", lambda context: context.names.of(context.scope[0], "gpus"), ("gpu0",)
+)
+LINK: Final = Reference(
+    "a link",
+    lambda context: context.names.links,
+    ("client-leaf",),
+    lambda context, word: context.names.link(word),
+    of_hosts=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepName(ValueType):
+    """The name of a step before the one that is read."""
+
+    description: str = "the name of a step before this one"
+    examples: tuple[str, ...] = ("w1",)
+
+    def read(self, node: Node, context: ParseContext) -> str:
+        text, steps = text_of(node, self.description), context.names.steps
+        if steps.get(text, context.step) >= context.step or not text:
+            before = [name for name, index in steps.items() if name and index < context.step]
+            raise unknown(node, text, self.description, before)
+        return text
+
+
+STEP: Final = StepName()
+
+
+@dataclass(frozen=True, slots=True)
+class Spans(ValueType):
+    """Bytes of named memory: ``host.memory[0:8]``.
+
+    ``windows``: a memory window will do. ``fits``: none of it may be outside.
+    """
+
+    windows: bool = False
+    fits: bool = True
+
+    @property
+    def description(self) -> str:
+        windows = " or a memory window" if self.windows else ""
+        return f"memory{windows} such as client.source or client.source[0:64]"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return ("client.source", "'client.source[0:4 KiB]'")
+
+    def read(self, node: Node, context: ParseContext) -> Span:
+        span = parsed(node, self.description, parse_span)
+        check_host(node, span.host, context.names)
+        if context.names.hosts_known:
+            self._check_memory(node, span, context)
+        return span
+
+    def _check_memory(self, node: Node, span: Span, context: ParseContext) -> None:
+        names = context.names
+        if self.windows:
+            what, known = f"memory or a window of {span.host}", names.of(span.host, _EITHER)
+        else:
+            what, known = f"memory of {span.host}", names.of(span.host, "memory")
+        check_known(node, span.memory, what, known)
+        if self.fits:
+            check_fit(node, span, context)
+
+
+_EITHER: Final = "memory or windows"
+SPAN: Final = Spans()
+
+
+def length_of(span: Span, context: ParseContext) -> int | None:
+    """The bytes of a span, if they are known."""
+    memory = context.memory.get((span.host, span.memory))
+    if span.length is not None or memory is None:
+        return span.length
+    size: int = memory.size
+    return size - span.offset
+
+
+def check_fit(node: Node, span: Span, context: ParseContext) -> None:
+    """:class:`NodeError` for bytes outside the memory."""
+    plan = context.memory.get((span.host, span.memory))
+    if plan is not None and span.offset + (span.length or 1) > plan.size:
+        expected = f"a span within its {plan.size} octets"
+        raise NodeError(node.mark, described(node), expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends(ValueType):
+    """One end of a connection: ``client/a``, or ``client/a#2`` for one of its queue pairs."""
+
+    description: str = "an end of a connection such as client/a or client/a#2"
+    examples: tuple[str, ...] = ("client/a", "client/a#2")
+
+    def read(self, node: Node, context: ParseContext) -> End:
+        end = parsed(node, self.description, parse_end)
+        names = context.names
+        check_host(node, end.host, names)
+        check_known(node, end.connection, "the name of a connection", names.connections)
+        plan = context.connections.get(end.connection)
+        if plan is not None:
+            check_known(node, end.host, f"an end of {plan.name}", plan.ends)
+            check_count(node, end, plan.count)
+        return end
+
+
+END: Final = Ends()
+
+
+def check_count(node: Node, end: End, count: int) -> None:
+    """:class:`NodeError` for a queue pair that a connection does not have."""
+    if end.number is not None and end.number > count:
+        raise NodeError(node.mark, described(node), which_of(count))
+
+
+def which_of(count: int) -> str:
+    """How the queue pairs of an end are numbered."""
+    return f"one of its {count} queue pairs, from #1 on" if count > 1 else "its only queue pair, #1"
+
+
+# Fields of frames.
+
+_BITS_OF_FRAME: Final = 64
+"""Of ``frame.number`` and ``frame.length``."""
+
+Value = int | bytes
+Wanted = Value | range | tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldName(ValueType):
+    """The name of a field."""
+
+    description: str = "a field such as bth.psn or infiniband.bth.psn"
+    examples: tuple[str, ...] = ("bth.psn", "aeth.value", "frame.number", "infiniband.bth.psn")
+
+    def read(self, node: Node, context: ParseContext) -> str:  # noqa: ARG002 - a type
+        return parsed(node, self.description, _name)
+
+    def json(self, definitions: Definitions) -> Json:
+        definitions["field"] = {"enum": [*names()]}
+        return {"$ref": "#/$defs/field"}
+
+
+FIELD: Final = FieldName()
+
+
+def _name(text: str) -> str:
+    try:
+        return usual_name(text)
+    except FabricError:
+        fields = siblings(names(), text)
+        expected = f"a field of {text.rpartition('.')[0]}: {listed(fields)}" if fields else ""
+        raise TextError(expected, word=text, known=fields or list(names())) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Where(ValueType):
+    """Fields, and what each must be: a number, a word of its table, a range, or a list of them."""
+
+    description: str = "fields with values, such as {bth.psn: 100..200}"
+    examples: tuple[str, ...] = (
+        "{bth.psn: 100..200, bth.opcode: [RC_ACKNOWLEDGE, CNP]}",
+        "{ip.src: 10.0.0.1, frame.number: 1..}",
+    )
+
+    def read(self, node: Node, context: ParseContext) -> Mapping[str, Wanted]:
+        seen: dict[str, str] = {}
+        pairs = pairs_of(node, self.description)
+        return dict(context.every(partial(self._read, *pair, seen, context) for pair in pairs))
+
+    def _read(
+        self, key: Scalar, node: Node, seen: dict[str, str], context: ParseContext
+    ) -> tuple[str, Wanted]:
+        name = FIELD.read(key, context)
+        rival = seen.setdefault(name, key.text)
+        if rival != key.text:
+            besides = f"{quoted(key.text)} besides {quoted(rival)}"
+            raise NodeError(key.mark, besides, "a field by one of its names")
+        return name, wanted(name, node, context)
+
+    def json(self, definitions: Definitions) -> Json:
+        return {"type": "object", "propertyNames": FIELD.json(definitions)}
+
+
+WHERE: Final = Where()
+
+
+def wanted(field: str, node: Node, context: ParseContext) -> Wanted:
+    """The value or values of a field that a node says."""
+    if not isinstance(node, Items):
+        return _one(field, node)
+    values: list[Value] = []
+    for item in node.items:
+        value = _one(field, item)
+        some = value if isinstance(value, range) else range(1)
+        context.spend(some.stop - some.start, item)
+        values += value if isinstance(value, range) else [value]
+    return tuple(values)
+
+
+def _one(field: str, node: Node) -> Value | range:
+    found = named(field)
+    if found and isinstance(found[0].row, Row) and found[0].row.octets:
+        return octets_of(field, found[0].row, node)
+    scale = found[0].scale if found else 1
+    width = found[0].row.width + scale.bit_length() - 1 if found else _BITS_OF_FRAME
+    words = _words(found)
+    listing = f", or one of {listed(list(words)[:4])}{' ...' if len(words) > 4 else ''}"
+    said = f"a value or a range of {width} bits for {field}{listing if words else ''}"
+    return parsed(node, said, partial(_number, width=width, words=words, scale=scale))
+
+
+def _number(text: str, width: int, words: Mapping[str, int], scale: int) -> int | range:
+    if text in words:
+        return words[text]
+    try:
+        least, most = parse_range(text, parse_number)
+    except TextError as error:
+        raise TextError(error.expected, word=text, known=list(words)) from None
+    if least < 0 or max(least, most or 0) >> width:
+        raise TextError
+    if most is not None and least == most:
+        if least % scale:
+            raise TextError(f"a multiple of {scale}")
+        return least
+    return range(least, (1 << width) if most is None else most + 1)
+
+
+def _words(found: Sequence[Named]) -> dict[str, int]:
+    """What the numbers of a field are called, in all the meanings that its name stands for."""
+    enums = (meaning.enum for one in found for meaning in one.meanings() if meaning.enum)
+    words = {str(word.name): int(word.value) for enum in enums for word in enum}
+    truths = {"false": 0, "true": 1} if found and found[0].row.width == 1 else {}
+    return words or truths
+
+
+def _gid(text: str) -> bytes:
+    """An IPv6 address; an IPv4 one as the GID that it has."""
+    return IPv6Address(text).packed if ":" in text else mapped(IPv4Address(text).packed)
+
+
+_NOTATIONS: Final[dict[Notation, tuple[str, Callable[[str], bytes]]]] = {
+    Notation.MAC: ("an Ethernet address", mac_octets),
+    Notation.IPV4: ("an IPv4 address", lambda text: IPv4Address(text).packed),
+    Notation.IPV6: ("an IPv6 address", _gid),
+}
+"""How octets are written that are not digits."""
+_DIGITS: Final[tuple[str, Callable[[str], bytes]]] = "hexadecimal digits", bytes.fromhex
+
+
+def octets_of(field: str, row: Row, node: Node) -> bytes:
+    """Octets as the field is written usually, or as hexadecimal digits."""
+    called, parse = _NOTATIONS.get(row.meaning.show.kind, _DIGITS)
+    length = row.width // 8
+    said = f"{called} of {length} octets for {field}"
+
+    def octets(text: str) -> bytes:
+        try:
+            found = parse(text)
+        except ValueError:
+            raise TextError from None
+        if len(found) != length:
+            raise TextError
+        return found
+
+    return parsed(node, said, octets)
+
+
+def value_of(field: str, node: Node) -> Value:
+    """The one value that a field is given."""
+    value = _one(field, node)
+    if isinstance(value, range):
+        raise NodeError(node.mark, described(node), f"one value for {field}")
+    return value

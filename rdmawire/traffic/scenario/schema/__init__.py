@@ -1,1 +1,0 @@
-"""Everything that a scenario may say, as tables: keys, their kinds, what they mean."""

@@ -1,0 +1,581 @@
+"""Sections of a scenario file: pydantic models whose fields are the keys that a file may have.
+
+A field with a :func:`key` is a key of the file: its annotation says how the value is read
+(:mod:`rdmawire.traffic.scenario.types`), its default what it is if left out, and the key's help
+what it means. Reading, the reference, ``rdmawire run --keys`` and the JSON Schema come from there.
+Fields without are given by what is around a section, such as its name.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SkipValidation,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.document import (
+    Items,
+    Mark,
+    Node,
+    NodeError,
+    Pairs,
+    ReportedError,
+    Scalar,
+    is_nothing,
+    listed,
+)
+from rdmawire.traffic.scenario.types import (
+    NODES,
+    Definitions,
+    Entry,
+    Json,
+    ValueType,
+    invalid,
+    pairs_of,
+)
+
+T = TypeVar("T")
+
+NOTHING: Final[Mapping[str, Any]] = {}
+"""No values by names."""
+
+Given: TypeAlias = Annotated[T, SkipValidation]
+"""A field that is no key of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """The clause of a standard that a key is about."""
+
+    text: str
+
+
+def key(help_: str, name: str = "") -> Any:
+    """A key of the file: what it means, and its name, if that is not the name of the field."""
+    return Field(description=help_, validation_alias=name or None)
+
+
+class Key(NamedTuple):
+    """A key of a section, as its field declares it. ``default`` is ``None`` if nothing is said."""
+
+    field: str
+    type: ValueType
+    help: str
+    needed: bool
+    default: Any
+    clause: str
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for a key that several sections have in common."""
+        return self.field, self.help, id(self.type), self.left_out
+
+    @property
+    def left_out(self) -> str:
+        """What the key is if left out, as a file writes it; empty if there is nothing to say."""
+        if self.default in (None, "", ()) or not isinstance(
+            self.default, int | float | str | tuple
+        ):
+            return ""
+        return self.type.format(self.default)
+
+    @property
+    def json_default(self) -> Json:
+        return {"default": self.left_out} if self.left_out else {}
+
+
+def _key_of(name: str, info: FieldInfo) -> Key:
+    types = [one for one in info.metadata if isinstance(one, ValueType)]
+    clauses = [one.text for one in info.metadata if isinstance(one, Clause)]
+    default = None if info.default is PydanticUndefined else info.default
+    return Key(
+        field=name,
+        type=types[0],
+        help=info.description or "",
+        needed=info.is_required(),
+        default=default,
+        clause="".join(clauses),
+    )
+
+
+@cache
+def _keys(section: "type[Section]") -> Mapping[str, Key]:
+    return {
+        str(info.validation_alias or name): _key_of(name, info)
+        for name, info in section.model_fields.items()
+        if info.description and name not in section.prefixes.values()
+    }
+
+
+@dataclass(slots=True)
+class Found:
+    """The nodes from which a section was read, by key, and its place."""
+
+    mark: Mark
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    def at(self, name: str) -> Mark:
+        """The place of a key's value, or of the section where the key is left out."""
+        return self.nodes[name].mark if name in self.nodes else self.mark
+
+
+class Section(BaseModel):
+    """Something with keys.
+
+    ``called`` is its name in messages. ``short`` is the key whose value may stand alone in place
+    of the section; ``named`` is the field that has the section's name, if it has one from a key.
+    Of the keys in one of ``alternatives`` a section has one. ``prefixes`` are fields whose keys
+    begin with these words and end in a name.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        arbitrary_types_allowed=True,
+        defer_build=True,
+    )
+
+    called: ClassVar[str]
+    short: ClassVar[str] = ""
+    named: ClassVar[str] = "name"
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    prefixes: ClassVar[Mapping[str, str]] = {}
+
+    mark: Given[Mark]
+
+    @classmethod
+    def keys(cls) -> Mapping[str, Key]:
+        """The keys of a file, in the order in which messages list them."""
+        return _keys(cls)
+
+    @classmethod
+    def prefixed(cls) -> Mapping[str, Key]:
+        """The keys that end in a name, by their beginnings."""
+        return {word: _key_of(name, cls.model_fields[name]) for word, name in cls.prefixes.items()}
+
+    @classmethod
+    def needed(cls) -> tuple[str, ...]:
+        """The keys that may not be left out."""
+        return tuple(name for name, row in cls.keys().items() if row.needed)
+
+    @classmethod
+    def description(cls) -> str:
+        names = cls.keys()
+        keys = f"keys of {cls.called}: {listed(names)}" if names else "no keys"
+        return f"{names[cls.short].type.description}; or {keys}" if cls.short else keys
+
+    @classmethod
+    def examples(cls) -> tuple[str, ...]:
+        keys = cls.keys()
+        if cls.short:
+            return keys[cls.short].type.examples
+        return (f"{{{listed(f'{name}: {keys[name].type.examples[0]}' for name in cls.needed())}}}",)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Any:
+        """Read a node; the fields that a program gives are taken as they are."""
+        if not isinstance(value, NODES):
+            return handler(value)
+        context: ParseContext = info.context  # type: ignore[assignment]
+        if not isinstance(value, Entry):
+            return cls._read_node(value, Found(value.mark), {}, handler, context)
+        with context.within(value.key.text):
+            given = {cls.named: value.key}
+            return cls._read_node(value.value, Found(value.key.mark), given, handler, context)
+
+    @classmethod
+    def _read_node(
+        cls,
+        node: Node,
+        found: Found,
+        given: dict[str, Any],
+        handler: ModelWrapValidatorHandler[Self],
+        context: ParseContext,
+    ) -> Any:
+        complete = True
+        values: dict[str, Any] = {"mark": found.mark, **given}
+        for name, value in cls._pairs(node):
+            try:
+                cls._take(name, value, values, found, context)
+            except NodeError as error:
+                context.diagnostics.report(error)
+                complete = False
+        try:
+            section = handler(values)
+        except ValidationError as error:
+            cls._report(error, node, context)
+            complete = False
+        if not complete:
+            raise ReportedError
+        return section.finish(found, context)
+
+    @classmethod
+    def _report(cls, error: ValidationError, node: Node, context: ParseContext) -> None:
+        """Report what pydantic collected, keys that are missing among it."""
+        lines = error.errors(include_url=False, include_input=False)
+        missing = [str(line["loc"][0]) for line in lines if line["type"] == "missing"]
+        for name in missing:
+            expected = cls.keys()[name].type.description
+            what = f"{cls.called} without {quoted(name)}"
+            context.diagnostics.report(NodeError(node.mark, what, expected))
+        context.report_all(error)
+
+    @classmethod
+    def _pairs(cls, node: Node) -> tuple[tuple[Scalar, Node], ...]:
+        """Keys and their values."""
+        if isinstance(node, Pairs):
+            order = {name: place for place, name in enumerate(cls.keys())}
+            return tuple(sorted(node.pairs, key=lambda pair: order.get(pair[0].text, len(order))))
+        if is_nothing(node) and not cls.short and not cls.needed():
+            return ()
+        if is_nothing(node) or not cls.short:
+            raise invalid(node, cls.description())
+        return ((Scalar(cls.short, node.mark), node),)
+
+    @classmethod
+    def _take(
+        cls, name: Scalar, node: Node, values: dict[str, Any], found: Found, context: ParseContext
+    ) -> None:
+        """Put the value of a key where its field is."""
+        text = name.text
+        for keys in cls.alternatives:
+            rival = next((one for one in keys if text in keys and one in found.nodes), None)
+            if rival is not None:
+                raise NodeError(
+                    name.mark, f"{quoted(text)} besides {quoted(rival)}", "one of the two"
+                )
+        row = cls.keys().get(text)
+        prefix = next((one for one in cls.prefixes if text.startswith(f"{one} ")), None)
+        if row is not None:
+            values[row.field] = node
+        elif prefix is not None:
+            into = values.setdefault(cls.prefixes[prefix], {})
+            own = text.removeprefix(prefix).strip()
+            if own in into:
+                what = f"{quoted(text)} besides {quoted(f'{prefix} {own}')}"
+                raise NodeError(name.mark, what, "one of the two")
+            into[own] = node
+        else:
+            raise cls._unknown(name, context)
+        found.nodes[text] = node
+
+    @classmethod
+    def _unknown(cls, name: Scalar, context: ParseContext) -> NodeError:
+        homes = [home for home in context.homes.get(name.text, ()) if home != cls.called]
+        of = f" of {homes[0]}" if homes else ""
+        known = (*cls.keys(), *cls.prefixes)
+        what, expected = f"key {quoted(name.text)}{of}", f"a key of {cls.called}: {listed(known)}"
+        return NodeError(name.mark, what, expected, word=name.text, known=known)
+
+    def finish(self, found: Found, context: ParseContext) -> Any:
+        """What becomes of the section once all its keys are read, or :class:`NodeError`."""
+        rule = context.rules.get(type(self))
+        return self if rule is None else rule(self, found, context)
+
+    @classmethod
+    def json_schema(cls, definitions: Definitions) -> Json:
+        """A reference to its JSON Schema, which is put into ``definitions``."""
+        name = cls.called.replace(" ", "-")
+        if name not in definitions:
+            definitions[name] = {}
+            definitions[name] = cls.own_json_schema(definitions)
+        return {"$ref": f"#/$defs/{name}"}
+
+    @classmethod
+    def own_json_schema(cls, definitions: Definitions) -> Json:
+        """Its JSON Schema; with ``short``, or without needed keys, something else will do."""
+        properties = {
+            name: row.type.json(definitions) | {"description": row.help} | row.json_default
+            for name, row in cls.keys().items()
+        }
+        patterns = {
+            f"^{word} .+$": row.type.json(definitions) for word, row in cls.prefixed().items()
+        }
+        whole: Json = {"type": "object", "properties": properties, "additionalProperties": False}
+        whole |= {"required": [*cls.needed()]} if cls.needed() else {}
+        whole |= {"patternProperties": patterns} if patterns else {}
+        short = [cls.keys()[cls.short].type.json(definitions)] if cls.short else []
+        if not short and not cls.needed():
+            short = [{"type": "null"}]
+        return {"anyOf": [whole, *short]} if short else whole
+
+
+def read_section(section: type[Section], node: Node | Entry, context: ParseContext) -> Any:
+    """Read a section; :class:`ReportedError`, after all its mistakes are reported."""
+    try:
+        return section.model_validate(node, context=context)
+    except ValidationError as error:
+        context.report_all(error)
+        raise ReportedError from None
+
+
+def _valid(
+    section: type[Section], nodes: Iterable[Node | Entry], context: ParseContext
+) -> Iterator[Any]:
+    """The sections that can be read; mistakes in the others are reported."""
+    for node in nodes:
+        with suppress(ReportedError):
+            yield read_section(section, node, context)
+
+
+# Types of values that are sections.
+
+
+@dataclass(frozen=True, slots=True)
+class Of(ValueType):
+    """One section."""
+
+    section: type[Section]
+
+    @property
+    def description(self) -> str:
+        return self.section.description()
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return self.section.examples()
+
+    @property
+    def label(self) -> str:
+        return self.section.called
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.section,)
+
+    def read(self, node: Node, context: ParseContext) -> Any:
+        return read_section(self.section, node, context)
+
+    def json(self, definitions: Definitions) -> Json:
+        return self.section.json_schema(definitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Sections(ValueType):
+    """A list of sections, or one alone; those with mistakes are left out."""
+
+    section: type[Section]
+
+    @property
+    def description(self) -> str:
+        return f"{self.section.description()}, or a list of them"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return (self.section.examples()[0], f"[{listed(self.section.examples()[:2])}]")
+
+    @property
+    def label(self) -> str:
+        return f"{self.section.called}, or a list of them"
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.section,)
+
+    def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
+        return tuple(
+            _valid(self.section, node.items if isinstance(node, Items) else (node,), context)
+        )
+
+    def json(self, definitions: Definitions) -> Json:
+        item = self.section.json_schema(definitions)
+        return {"anyOf": [item, {"type": "array", "items": item}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Named(ValueType):
+    """Sections by their names; those with mistakes are left out."""
+
+    section: type[Section]
+    called: str
+    example: str
+
+    @property
+    def description(self) -> str:
+        return f"{self.called}, such as {self.examples[0]}"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return (f"{{{self.example}: {self.section.examples()[0]}}}",)
+
+    @property
+    def label(self) -> str:
+        return f"{self.section.called} for each name"
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.section,)
+
+    def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
+        entries = (Entry(*pair) for pair in pairs_of(node, self.description))
+        return tuple(_valid(self.section, entries, context))
+
+    def json(self, definitions: Definitions) -> Json:
+        return {"type": "object", "additionalProperties": self.section.json_schema(definitions)}
+
+
+@dataclass(frozen=True, slots=True)
+class OneKey(ValueType):
+    """One of several sections, by a word that is its only key; a word may stand alone."""
+
+    sections: Mapping[str, type[Section]]
+    called: str
+
+    @property
+    def description(self) -> str:
+        return f"{self.called}: one key of {listed(self.sections)}"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        both = self.sections.items()
+        return tuple(f"{{{word}: {section.examples()[0]}}}" for word, section in both)
+
+    @property
+    def label(self) -> str:
+        return self.called
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return tuple(self.sections.values())
+
+    def read(self, node: Node, context: ParseContext) -> Any:
+        entry = self._entry(node)
+        word = entry.key.text
+        if word not in self.sections:
+            found = quoted(word)
+            raise NodeError(
+                entry.key.mark, found, self.description, word=word, known=self.sections.keys()
+            )
+        return read_section(self.sections[word], entry, context)
+
+    def _entry(self, node: Node) -> Entry:
+        if isinstance(node, Scalar) and not is_nothing(node):
+            return Entry(node, Scalar("", node.mark))
+        if not isinstance(node, Pairs):
+            raise invalid(node, self.description)
+        if len(node.pairs) != 1:
+            raise NodeError(node.mark, f"{len(node.pairs)} keys", self.description)
+        return Entry(*node.pairs[0])
+
+    def json(self, definitions: Definitions) -> Json:
+        words = {word: one.json_schema(definitions) for word, one in self.sections.items()}
+        one: Json = {"type": "object", "properties": words, "additionalProperties": False}
+        one |= {"minProperties": 1, "maxProperties": 1}
+        bare = [word for word, section in self.sections.items() if not section.needed()]
+        return {"anyOf": [one, {"enum": bare}]} if bare else one
+
+
+@dataclass(frozen=True, slots=True)
+class OneKeys(ValueType):
+    """A list of what :class:`OneKey` reads; those with mistakes are left out.
+
+    ``alone``: one may stand without a list. ``counted``: the context counts them, as steps.
+    """
+
+    item: OneKey
+    description: str
+    examples: tuple[str, ...]
+    alone: bool = False
+    counted: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.item.label}, or a list of them" if self.alone else self.description
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.item,)
+
+    def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
+        if not (self.alone or isinstance(node, Items)):
+            raise invalid(node, self.description)
+        items = node.items if isinstance(node, Items) else (node,)
+        return tuple(self._items(items, context))
+
+    def _items(self, items: Iterable[Node], context: ParseContext) -> Iterator[Any]:
+        for index, item in enumerate(items):
+            if self.counted:
+                context.step = index
+            try:
+                yield self.item.read(item, context)
+            except ReportedError as error:
+                context.diagnostics.report(error)
+
+    def json(self, definitions: Definitions) -> Json:
+        item = self.item.json(definitions)
+        items: Json = {"type": "array", "items": item}
+        return {"anyOf": [item, items]} if self.alone else items
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed(ValueType):
+    """Values by keys that are no new names; ``make`` makes one thing of key, value and place.
+
+    Those with mistakes are left out.
+    """
+
+    key: ValueType
+    value: ValueType
+    make: Callable[..., Any]
+    description: str
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        both = zip(self.key.examples, self.value.examples, strict=False)
+        return tuple(f"{{{key}: {value}}}" for key, value in both)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.value,)
+
+    def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
+        return tuple(self._read(pairs_of(node, self.description), context))
+
+    def _read(self, pairs: Iterable[tuple[Scalar, Node]], context: ParseContext) -> Iterator[Any]:
+        for name, node in pairs:
+            reads = (partial(self.key.read, name, context), partial(self.value.read, node, context))
+            with suppress(ReportedError):
+                yield self.make(*context.every(reads), name.mark)
+
+    def json(self, definitions: Definitions) -> Json:
+        return {"type": "object", "additionalProperties": self.value.json(definitions)}
+
+
+def sections_in(part: Any) -> Iterator[type[Section]]:
+    """All sections in a section or a type of values, the outermost first, each once."""
+    seen: dict[int, Any] = {}
+    _collect(part, seen)
+    return (one for one in seen.values() if isinstance(one, type))
+
+
+def _collect(part: Any, seen: dict[int, Any]) -> None:
+    if id(part) not in seen:
+        seen[id(part)] = part
+        for inner in parts_of(part):
+            _collect(inner, seen)
+
+
+def parts_of(part: Any) -> tuple[Any, ...]:
+    """The types of a section's keys, or the sections and types in a type."""
+    if isinstance(part, type) and issubclass(part, Section):
+        return tuple(row.type for row in (*part.keys().values(), *part.prefixed().values()))
+    inner: tuple[Any, ...] = part.parts
+    return inner

@@ -1,0 +1,677 @@
+"""Types of values in a scenario file: annotations that say how a node is read as such a value.
+
+An annotation such as ``Annotated[int, Size(1, 1 << 40)]`` makes pydantic read a node of the file
+(:mod:`rdmawire.traffic.scenario.document`) as a value. Its ``description`` ends a message that
+begins with "expected"; its ``examples`` are texts of such values, for the reference and for tests.
+Numbers are decimal, or hexadecimal after ``0x``; sizes become bytes, times ns, rates bits a second.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from rdmawire.screen import quoted
+from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.document import (
+    Items,
+    Mark,
+    Node,
+    NodeError,
+    Pairs,
+    Scalar,
+    TextError,
+    described,
+    is_nothing,
+    listed,
+)
+from rdmawire.units import (
+    MAX_TEXT,
+    RATES,
+    SIZES,
+    TIMES,
+    FactorOf,
+    QuantityError,
+    format_exactly,
+    parse_quantity,
+    rate_factor,
+    size_factor,
+)
+from rdmawire.wire.address import mac_octets, of_group, of_one_host
+
+T = TypeVar("T")
+
+Json = dict[str, Any]
+"""A JSON Schema."""
+
+Definitions = dict[str, Json]
+"""JSON Schemas that others refer to, by name."""
+
+MAX_NUMBER: Final = (1 << 64) - 1
+"""No number of a scenario is greater."""
+MAX_NAME: Final = 64
+
+
+class Span(NamedTuple):
+    """Bytes of named memory: ``host.memory``, from ``offset`` on; without ``length`` to the end."""
+
+    host: str
+    memory: str
+    offset: int = 0
+    length: int | None = None
+
+
+class End(NamedTuple):
+    """One end of a connection: ``client/a``, or ``client/a#2`` for its second queue pair.
+
+    ``number`` counts from 1; ``None`` means all queue pairs.
+    """
+
+    host: str
+    connection: str
+    number: int | None = None
+
+
+class Range(NamedTuple):
+    """The numbers from ``least`` to ``most``, both included; without ``most`` there is no end."""
+
+    least: int
+    most: int | None
+
+    def holds(self, found: int) -> bool:
+        return self.least <= found and (self.most is None or found <= self.most)
+
+
+class Fill(Enum):
+    """What memory holds in the beginning."""
+
+    ZEROS = "zeros"
+    COUNT = "count"
+    """00 01 02 ... ff 00 ..."""
+    RANDOM = "random"
+    """Made of the scenario's seed and the memory's name."""
+    TEXT = "text"
+    HEX = "hex"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """Bytes as a file gives them; ``text`` and ``hex`` are repeated until the memory is full."""
+
+    fill: Fill = Fill.ZEROS
+    octets: bytes = b""
+
+
+# Parsers: from a text to a value, or TextError.
+
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|-?[0-9]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPAN = re.compile(r"([^.\[\]]+)\.([^.\[\]]+)(?:\[([^:\[\]]*)(:?)([^:\[\]]*)\])?")
+_END = re.compile(r"([^/#]+)/([^/#]+)(?:#(.+))?")
+
+
+class TooLargeError(TextError):
+    """The number is greater than any of a scenario."""
+
+
+def parse_number(text: str) -> int:
+    """Read ``7``, ``-1`` or ``0x1f``."""
+    if len(text) > MAX_TEXT or not _NUMBER.fullmatch(text):
+        raise TextError
+    value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
+    if abs(value) > MAX_NUMBER:
+        raise TooLargeError(f"a number up to {MAX_NUMBER}")
+    return value
+
+
+def parse_fraction(text: str) -> float:
+    """Read ``0.25``; no sign and no exponent."""
+    if len(text) > MAX_TEXT or not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+        raise TextError
+    return float(text)
+
+
+def _quantity(text: str, units: Mapping[str, int], factor_of: FactorOf) -> int:
+    try:
+        found = parse_quantity(text, factor_of)
+    except QuantityError as error:
+        raise TextError(word=error.unit, known=[name for name in units if name]) from None
+    if found.value > MAX_NUMBER:
+        raise TooLargeError(f"no more than {MAX_NUMBER // found.factor} {found.unit}".strip())
+    if not found.exact:
+        raise TextError
+    return found.value
+
+
+def parse_size(text: str) -> int:
+    """Read ``64``, ``8 KiB``, ``8k`` or ``1.5 MiB`` in bytes."""
+    return _quantity(text, SIZES, size_factor)
+
+
+def parse_time(text: str) -> int:
+    """Read ``10 us`` or ``1.5 ms`` in ns; 0 needs no unit."""
+    return _quantity(text, TIMES, TIMES.get)
+
+
+def parse_rate(text: str) -> int:
+    """Read ``100 Gbit/s``, ``100G`` or ``100Gbps`` in bits a second; a unit is required."""
+    return _quantity(text, RATES, lambda unit: rate_factor(unit) if unit else None)
+
+
+_AMOUNTS: Final = SIZES | TIMES
+
+
+def parse_amount(text: str) -> int:
+    """Read a number, a size or a time; ``k`` could mean either and is refused."""
+    return _quantity(text, _AMOUNTS, _AMOUNTS.get)
+
+
+def parse_range(text: str, parse: Callable[[str], int]) -> Range:
+    """Read ``3``, ``3..5``, ``1..`` or ``..9``; the ends are included."""
+    least, dots, most = (part.strip() for part in text.partition(".."))
+    if not dots:
+        only = parse(least)
+        return Range(only, only)
+    if not (least or most):
+        raise TextError
+    found = Range(parse(least) if least else 0, parse(most) if most else None)
+    if found.most is not None and found.most < found.least:
+        raise TextError("a range with the least value first")
+    return found
+
+
+def parse_name(text: str) -> str:
+    """Read a name: letters, digits and underscores, not a digit first."""
+    if len(text) > MAX_NAME or not _NAME.fullmatch(text):
+        raise TextError
+    return text
+
+
+def parse_span(text: str) -> Span:
+    """Read ``host.memory``, ``host.memory[16:32]``, ``host.memory[:8]``."""
+    parts = _SPAN.fullmatch(text)
+    if parts is None:
+        raise TextError
+    host, memory, start, colon, end = parts.groups()
+    if start is None:
+        return Span(parse_name(host), parse_name(memory))
+    if not colon:
+        raise TextError(f"from where to where: [{start}:end]")
+    offset = parse_size(start.strip()) if start.strip() else 0
+    if not end.strip():
+        return Span(parse_name(host), parse_name(memory), offset)
+    length = parse_size(end.strip()) - offset
+    if length <= 0:
+        raise TextError("a span that ends after its start")
+    return Span(parse_name(host), parse_name(memory), offset, length)
+
+
+def parse_end(text: str) -> End:
+    """Read ``host/connection``, or ``host/connection#2`` for its second queue pair."""
+    parts = _END.fullmatch(text)
+    if parts is None:
+        raise TextError
+    host, connection, which = parts.groups()
+    if which is None:
+        return End(parse_name(host), parse_name(connection))
+    if parse_number(which) < 1:
+        raise TextError("queue pairs counted from 1 on")
+    return End(parse_name(host), parse_name(connection), parse_number(which))
+
+
+def parse_hex(text: str) -> bytes:
+    """Read ``00 ff``: two hexadecimal digits for each byte."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise TextError from None
+
+
+def parse_utf8(text: str) -> bytes:
+    """Encode a text as UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise TextError("text that can be encoded in UTF-8") from None
+
+
+def parse_mac(text: str) -> str:
+    """Read ``02:00:00:00:00:01``, the address of one station."""
+    try:
+        address = mac_octets(text)
+    except ValueError:
+        raise TextError from None
+    if of_group(address):
+        raise TextError("the address of one station, not a group's")
+    return address.hex(":")
+
+
+def parse_address(text: str) -> str:
+    """Read ``10.0.0.1`` or ``fd00::1``, and return it in its usual form."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        raise TextError from None
+    if not of_one_host(found):
+        raise TextError("the address of one host")
+    return str(found)
+
+
+def parse_flag(text: str) -> bool:
+    """Read ``true`` or ``false``."""
+    if text not in ("true", "false"):
+        raise TextError
+    return text == "true"
+
+
+def parse_text(text: str) -> str:
+    """Return a text that is not blank."""
+    if not text.strip():
+        raise TextError
+    return parse_utf8(text).decode()
+
+
+# Nodes.
+
+
+class Entry(NamedTuple):
+    """A key with its value, for a section that has its name from a key."""
+
+    key: Scalar
+    value: Node
+
+
+NODES: Final = (Scalar, Items, Pairs, Entry)
+
+
+def invalid(node: Node, expected: str, error: TextError | None = None) -> NodeError:
+    """The error that a node is something else than expected."""
+    if error is None:
+        return NodeError(node.mark, described(node), expected)
+    expected = error.expected or expected
+    return NodeError(node.mark, described(node), expected, word=error.word, known=error.known)
+
+
+def pairs_of(node: Node, expected: str) -> tuple[tuple[Scalar, Node], ...]:
+    """The keys of a mapping with their values."""
+    if not isinstance(node, Pairs):
+        raise invalid(node, expected)
+    return node.pairs
+
+
+def text_of(node: Node, expected: str) -> str:
+    """The text of a scalar that is not empty."""
+    if not isinstance(node, Scalar) or is_nothing(node):
+        raise invalid(node, expected)
+    return node.text
+
+
+def parsed(node: Node, expected: str, parse: Callable[[str], T]) -> T:
+    """Parse the text of a node."""
+    text = text_of(node, expected)
+    try:
+        return parse(text)
+    except TextError as error:
+        raise invalid(node, expected, error) from None
+
+
+# Types.
+
+
+class ValueType:
+    """How a node is read as a value, what messages say of it, and its JSON Schema."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def description(self) -> str: ...
+
+        @property
+        def examples(self) -> tuple[str, ...]: ...
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The sections and types that it is made of."""
+        return ()
+
+    @property
+    def label(self) -> str:
+        """What listings say of it."""
+        return self.description
+
+    def read(self, node: Node, context: ParseContext) -> Any:
+        """Read a node; :class:`NodeError` if it is invalid."""
+        raise NotImplementedError
+
+    def format(self, value: Any) -> str:
+        """Write a value as a file does."""
+        return str(value)
+
+    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
+        return {"type": "string", "description": self.description}
+
+    def validate(self, value: Any, info: Any) -> Any:
+        """Read a node; values that a program gives are taken as they are."""
+        return (
+            self.read(value, info.context) if isinstance(value, Scalar | Items | Pairs) else value
+        )
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self.validate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed(ValueType):
+    """A text that a parser takes. ``types`` are those of JSON that an editor takes it for."""
+
+    description: str
+    parse: Callable[[str], Any]
+    examples: tuple[str, ...]
+    formatted: Callable[[Any], str] = str
+    types: tuple[str, ...] = ("string",)
+
+    def read(self, node: Node, context: ParseContext) -> Any:  # noqa: ARG002 - a type
+        return parsed(node, self.description, self.parse)
+
+    def format(self, value: Any) -> str:
+        return self.formatted(value)
+
+    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
+        types = [*self.types] if len(self.types) > 1 else self.types[0]
+        return {"type": types, "description": self.description}
+
+
+def _within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Callable[[str], T]:
+    """A parser of values from ``low`` to ``high``; ``bounds`` describes them in the message."""
+
+    def parse_within(text: str) -> T:
+        try:
+            value = parse(text)
+        except TooLargeError:
+            raise TextError(bounds) from None
+        if not low <= value <= high:  # type: ignore[operator]
+            raise TextError(bounds)
+        return value
+
+    return parse_within
+
+
+def Number(low: int, high: int, what: str = "a number") -> Parsed:  # noqa: N802 - a type
+    """An integer from ``low`` to ``high``."""
+    return Parsed(
+        description=f"{what} from {low} to {high}",
+        parse=_within(parse_number, low, high),
+        examples=(str(low), str(high)),
+        types=("integer", "string"),
+    )
+
+
+def Fraction(low: float, high: float) -> Parsed:  # noqa: N802 - a type
+    """A number from ``low`` to ``high`` that may have decimals."""
+    return Parsed(
+        description=f"a number from {low:g} to {high:g}, such as 0.5",
+        parse=_within(parse_fraction, low, high),
+        examples=(f"{high:g}", "0.5"),
+        formatted=lambda value: f"{value:g}",
+        types=("number", "string"),
+    )
+
+
+def Size(low: int, high: int) -> Parsed:  # noqa: N802 - a type
+    """A size in bytes."""
+    least, most = (format_exactly(value, SIZES) for value in (low, high))
+    usual = format_exactly(min(max(low, 8 << 10), high), SIZES)
+    return Parsed(
+        description=f"a size from {least} to {most}, such as {usual}",
+        parse=_within(parse_size, low, high),
+        examples=(usual, most, str(max(low, 64))),
+        formatted=partial(format_exactly, units=SIZES),
+        types=("integer", "string"),
+    )
+
+
+MAX_TIME: Final = 10**15
+"""More than eleven days (ns)."""
+
+
+def Time(low: int = 0, high: int = MAX_TIME) -> Parsed:  # noqa: N802 - a type
+    """A time in ns."""
+    longest = f"a time up to {format_exactly(high, TIMES)}"
+    return Parsed(
+        description=f"{longest}, such as 10 us" if high < MAX_TIME else "a time such as 10 us",
+        parse=_within(parse_time, low, high, longest),
+        examples=("10 us", "1.5 ms"),
+        formatted=partial(format_exactly, units=TIMES),
+    )
+
+
+def Rate(low: int = 1, high: int = 10**15) -> Parsed:  # noqa: N802 - a type
+    """A rate in bits a second."""
+    least, most = (format_exactly(value, RATES) for value in (low, high))
+    return Parsed(
+        description="a rate such as 100 Gbit/s",
+        parse=_within(parse_rate, low, high, f"a rate from {least} to {most}"),
+        examples=("100 Gbit/s", "2.5 Gbit/s"),
+        formatted=partial(format_exactly, units=RATES),
+    )
+
+
+def RangeOf(parse: Callable[[str], int], *examples: str) -> Parsed:  # noqa: N802 - a type
+    """A range of numbers, sizes or times."""
+    return Parsed(
+        description=f"a value or a range: {', '.join(examples)}",
+        parse=lambda text: parse_range(text, parse),
+        examples=examples,
+        types=("integer", "string"),
+    )
+
+
+FLAG: Final = Parsed(
+    description="true or false",
+    parse=parse_flag,
+    examples=("true", "false"),
+    formatted=lambda value: str(value).lower(),
+    types=("boolean",),
+)
+TEXT: Final = Parsed(
+    description="text", parse=parse_text, examples=("One WRITE", '"A loss, and more"')
+)
+NAME: Final = Parsed(
+    description="a name: letters, digits and underscores",
+    parse=parse_name,
+    examples=("client", "w1"),
+)
+MAC: Final = Parsed(
+    description="an Ethernet address such as 02:00:00:00:00:01",
+    parse=parse_mac,
+    examples=("02:00:00:00:00:01", "0c:c4:7a:00:00:01"),
+)
+ADDRESS: Final = Parsed(
+    description="an address such as 10.0.0.1 or fd00::1",
+    parse=parse_address,
+    examples=("10.0.0.1", "fd00::1"),
+)
+
+Flag = Annotated[bool, FLAG]
+
+
+def one_of_sizes(sizes: Collection[int]) -> Parsed:
+    """One of a few sizes."""
+    names = tuple(format_exactly(size, SIZES) for size in sizes)
+
+    def parse(text: str) -> int:
+        found = parse_size(text)
+        if found not in sizes:
+            raise TextError
+        return found
+
+    return Parsed(
+        description=f"one of {listed(names)}",
+        parse=parse,
+        examples=names,
+        formatted=partial(format_exactly, units=SIZES),
+    )
+
+
+def one_of_numbers(numbers: Collection[int], *examples: str) -> Parsed:
+    """One of a few numbers."""
+
+    def parse(text: str) -> int:
+        found = parse_number(text)
+        if found not in numbers:
+            raise TextError
+        return found
+
+    return Parsed(
+        description=f"one of {listed(map(str, numbers))}",
+        parse=parse,
+        examples=examples,
+        types=("integer",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers(ValueType):
+    """Integers: one, a range, or a list of both; each once."""
+
+    low: int
+    high: int
+
+    @property
+    def description(self) -> str:
+        return f"a number from {self.low} to {self.high}, a range such as 2..4, or a list of them"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        low = self.low
+        return (str(low), f"{low}..{low + 3}", f"[{low}, {low + 2}..{low + 3}]")
+
+    def read(self, node: Node, context: ParseContext) -> tuple[int, ...]:
+        items = node.items if isinstance(node, Items) else (node,)
+        found: dict[int, None] = {}
+        for item in items:
+            numbers = parsed(item, self.description, self._range)
+            context.spend(len(numbers), item)
+            found.update(dict.fromkeys(numbers))
+        return tuple(found)
+
+    def _range(self, text: str) -> range:
+        least, most = parse_range(text, parse_number)
+        last = self.high if most is None else most
+        if least < self.low or last > self.high:
+            raise TextError
+        return range(least, last + 1)
+
+    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
+        one = ["integer", "string"]
+        items = {"type": "array", "items": {"type": one}}
+        return {"anyOf": [{"type": one}, items], "description": self.description}
+
+
+@dataclass(frozen=True, slots=True)
+class Word(ValueType):
+    """One of some words. ``called`` says what they are where they are too many to list."""
+
+    words: Collection[str]
+    called: str = ""
+
+    @property
+    def description(self) -> str:
+        if not self.called:
+            return f"one of {listed(self.words)}"
+        return f"{self.called}: {listed(self.words)}"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return tuple(self.words)
+
+    def read(self, node: Node, context: ParseContext) -> str:  # noqa: ARG002 - a type
+        text = text_of(node, self.description)
+        if text not in self.words:
+            raise NodeError(node.mark, quoted(text), self.description, word=text, known=self.words)
+        return text
+
+    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
+        return {"enum": [*self.words]}
+
+
+@dataclass(frozen=True, slots=True)
+class Many(ValueType):
+    """A list of values. ``alone``: one value may be written without a list."""
+
+    item: ValueType
+    alone: bool = False
+
+    @property
+    def description(self) -> str:
+        said = self.item.description
+        return f"{said}, or a list of them" if self.alone else f"a list: {said}"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        both = listed(self.item.examples[:2])
+        return (*(self.item.examples[:1] if self.alone else ()), f"[{both}]")
+
+    def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
+        return context.every(partial(self.item.read, item, context) for item in self._items(node))
+
+    def _items(self, node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Items):
+            return node.items
+        if not self.alone:
+            raise invalid(node, self.description)
+        return (node,)
+
+    def format(self, value: Any) -> str:
+        return f"[{listed(self.item.format(one) for one in value)}]"
+
+    def json(self, definitions: Definitions) -> Json:
+        item = self.item.json(definitions)
+        items = {"type": "array", "items": item}
+        return {"anyOf": [item, items]} if self.alone else items
+
+
+@dataclass(frozen=True, slots=True)
+class Two(ValueType):
+    """Two values: ``a, b`` or ``[a, b]``. ``same``: one value stands for both."""
+
+    item: ValueType
+    description: str
+    examples: tuple[str, ...]
+    same: bool = False
+
+    def read(self, node: Node, context: ParseContext) -> tuple[Any, Any]:
+        parts = tuple(_parts(node))
+        if len(parts) != 2 and not (len(parts) == 1 and self.same):
+            raise invalid(node, self.description)
+        found = context.every(partial(self.item.read, part, context) for part in parts)
+        return found[0], found[-1]
+
+    def format(self, value: Any) -> str:
+        return listed(self.item.format(one) for one in value)
+
+    def json(self, definitions: Definitions) -> Json:
+        pair = {"type": "array", "items": self.item.json(definitions), "minItems": 2, "maxItems": 2}
+        return {"anyOf": [{"type": ["string", "integer"]}, pair], "description": self.description}
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    """The items of a list, or of a text with commas."""
+    if isinstance(node, Items):
+        yield from node.items
+    elif isinstance(node, Scalar) and node.text:
+        column = node.mark.column
+        for part in node.text.split(","):
+            before = len(part) - len(part.lstrip())
+            yield Scalar(part.strip(), Mark(node.mark.line, column + before), node.plain)
+            column += len(part) + 1
