@@ -8,11 +8,11 @@ import sys
 from rdmawire.fabric.host import ALL_ACCESS
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
-from rdmawire.memory.counter import Path
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import H200
+from rdmawire.memory.page import Path
 from rdmawire.memory.region import Region
 from rdmawire.units import us
 from rdmawire.verbs.wr import SendOpcode, SendWR, Sge

@@ -34,7 +34,7 @@ from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
 from rdmawire.traffic.generate.tag import Tag
 from rdmawire.units import parse_duration
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
+from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
 if TYPE_CHECKING:
     from rdmawire.traffic.summary import Summary

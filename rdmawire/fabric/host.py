@@ -11,11 +11,10 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Randomness
 from rdmawire.memory.access import Access
+from rdmawire.memory.address_space import AddressSpace, HostMemory
 from rdmawire.memory.argument import check_kind, check_number, length_of
 from rdmawire.memory.page import PAGE_4K, Octets
 from rdmawire.memory.region import Region
-from rdmawire.memory.space import AddressSpace
-from rdmawire.memory.window import HostMemory
 from rdmawire.verbs.ah import AddressHandle, mapped
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.enums import QPState

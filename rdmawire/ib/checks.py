@@ -15,7 +15,7 @@ from rdmawire.memory.grant import KeyFault
 from rdmawire.verbs.async_event import Denied
 from rdmawire.verbs.sge import NOTHING, Piece, piece
 from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import Placement, Selectivity
 from rdmawire.wire.opcode import SHAPES
 

@@ -14,7 +14,7 @@ from rdmawire.ib.send_queue import Wqe
 from rdmawire.verbs.enums import SUCCESS, QPState, WCStatus
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.wr import ATOMIC_SIZE, Answer
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
 from rdmawire.wire.opcode import Opcode, Operation, Part, Service
 

@@ -8,8 +8,8 @@ from rdmawire.ib.hw_counters import QPCounters
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.identifier import Randomness
-from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
-from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.address_space import AddressSpace
+from rdmawire.memory.mr_table import Limits, PeerMemory, Registrar
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.profile import Profile
 from rdmawire.verbs.srq import XRCDomains

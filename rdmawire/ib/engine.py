@@ -27,7 +27,7 @@ from rdmawire.verbs.async_event import CommunicationEstablished, Event
 from rdmawire.verbs.engine import in_use, one_thread_at_a_time
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.multicast import MULTICAST_QPN
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.opcode import Opcode, operation_of
 

@@ -22,15 +22,15 @@ from rdmawire.ib.responder_state import (
 from rdmawire.ib.rules import Role
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault
-from rdmawire.memory import fast
+from rdmawire.memory import fast_reg
 from rdmawire.memory.access import LOCAL_WRITE, REMOTE_READ
 from rdmawire.memory.grant import KeyFault
 from rdmawire.verbs.enums import SUCCESS, WCFlags, WorkCompletion
 from rdmawire.verbs.sge import NOTHING, Gather, Piece, gather, scatter
 from rdmawire.verbs.wr import ATOMIC_SIZE
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import Selectivity
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 _new = tuple.__new__
 
@@ -117,7 +117,7 @@ def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     grant = qp.device.keys.find(rkey)
     if qp.inbound.reads and grant is not None:
         keep_all(qp, grant)
-    fault = fast.invalidate(qp.device.keys, rkey, qp.pd, qp.number)
+    fault = fast_reg.invalidate(qp.device.keys, rkey, qp.pd, qp.number)
     return None if fault is None else Fault.INVALIDATE
 
 

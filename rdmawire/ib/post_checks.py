@@ -13,7 +13,7 @@ from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import PostCheck
 from rdmawire.ib.service import SERVICES, ServiceType
 from rdmawire.memory.argument import check_kind, check_number
-from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.screen import shown

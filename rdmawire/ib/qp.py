@@ -19,7 +19,7 @@ from rdmawire.ib.retransmit_timer import PageWait, Patience
 from rdmawire.ib.send_queue import SendQueue, Wqe
 from rdmawire.ib.service import Fault
 from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, Seal
-from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.verbs.ah import AddressHandle, sender_port, udp_source_port
 from rdmawire.verbs.async_event import (
     AccessViolation,
@@ -44,7 +44,7 @@ from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.qp_attr import QPAttributes, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue
 from rdmawire.verbs.wr import SIGNALED, RecvWR, SendWR
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.management import MTU
 

@@ -15,7 +15,7 @@ from rdmawire.ib.rules import HeaderMaker
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import Outbound
 from rdmawire.ib.tx_template import Head, Seal, pack_word
-from rdmawire.memory import fast, mw
+from rdmawire.memory import fast_reg, mw
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import KeyFault
 from rdmawire.memory.page import LAST_ADDRESS
@@ -23,7 +23,7 @@ from rdmawire.verbs.enums import SUCCESS, WCStatus
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.sge import Inline, gather
 from rdmawire.verbs.wr import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local, SendOpcode, SendWR
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
 
@@ -164,14 +164,14 @@ def _register(qp: QueuePair, wr: SendWR) -> WCStatus:
         return refused
     region, registration = wr.reg
     try:
-        fast.register_pages(qp.device.keys, qp.device.space, region, registration)
+        fast_reg.register_pages(qp.device.keys, qp.device.space, region, registration)
     except VerbsError:
         return refused
     return WCStatus.SUCCESS
 
 
 def _invalidate(qp: QueuePair, wr: SendWR) -> WCStatus:
-    fault = fast.invalidate(qp.device.keys, wr.invalidate_rkey, qp.pd, qp.number)
+    fault = fast_reg.invalidate(qp.device.keys, wr.invalidate_rkey, qp.pd, qp.number)
     return WCStatus.SUCCESS if fault is None else qp.device.profile.memory_management_error
 
 

@@ -17,7 +17,7 @@ from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault, Reaction
 from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from rdmawire.verbs.enums import QPType, WCOpcode
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack
 from rdmawire.wire.opcode import OPERATIONS, RULES, SHAPES, Operation, Part, Service
 

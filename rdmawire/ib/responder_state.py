@@ -20,7 +20,7 @@ from rdmawire.ib.rules import IDLE, Family
 from rdmawire.verbs.async_event import Denied
 from rdmawire.verbs.sge import NOTHING, Gather, Piece
 from rdmawire.verbs.wr import RecvWR
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import RETH, Ack, AtomicETH
 
 

@@ -17,7 +17,7 @@ from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.sge import NOTHING
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import Operation, operation_of
 

@@ -35,7 +35,7 @@ from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.packet import LAYOUTS
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 if TYPE_CHECKING:
     from rdmawire.ib.qp import QueuePair

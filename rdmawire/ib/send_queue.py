@@ -11,8 +11,8 @@ from collections import deque
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.sge import NOTHING, Gather, Inline, Piece
 from rdmawire.verbs.wr import SOLICITED, VERBS, Answer, Local, SendWR, Verb
-from rdmawire.wire import psn as serial
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire import serial
+from rdmawire.wire.serial import MODULUS
 
 NO_PSN = -1
 

@@ -26,6 +26,7 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop, Unsealer
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.argument import (
     check_able,
     check_kind,
@@ -34,9 +35,8 @@ from rdmawire.memory.argument import (
     check_time,
     each,
 )
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.registrar import PeerMemory, Registrar
-from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.mr_table import PeerMemory, Registrar
 from rdmawire.screen import shown
 from rdmawire.verbs.ah import MAC_OCTETS, AddressHandle, is_multicast
 from rdmawire.verbs.async_event import Event, QPFatal
@@ -50,7 +50,7 @@ from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.verbs.wr import RecvWR, SendWR
 from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.layout import Piece
-from rdmawire.wire.psn import MAX_IN_FLIGHT
+from rdmawire.wire.serial import MAX_IN_FLIGHT
 
 
 def check_qp(device: Device, qp: QueuePair) -> None:

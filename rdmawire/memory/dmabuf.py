@@ -6,15 +6,12 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.access import DMABUF_FLAGS, check_access
+from rdmawire.memory.address_space import AddressSpace, Initiator
 from rdmawire.memory.argument import check_kind, check_number
-from rdmawire.memory.backing import Backing, PageList
-from rdmawire.memory.counter import Path
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Octets
-from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Extent, Registrar
-from rdmawire.memory.space import AddressSpace
-from rdmawire.memory.window import Initiator
+from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.mr_table import Extent, Registrar
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Octets, Path
+from rdmawire.memory.region import Backing, PageList, Region
 from rdmawire.screen import shown
 
 _FIRST_FD: Final = 3

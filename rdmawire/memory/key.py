@@ -14,8 +14,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.identifier import Drawn, Randomness, Source
 from rdmawire.memory.access import LOCAL_READ
 from rdmawire.memory.argument import check_number
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
 
 VARIANTS: Final = 1 << 8
 _INDEXES: Final = 1 << 24

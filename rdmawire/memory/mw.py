@@ -11,13 +11,12 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import CHANGES_MEMORY, LOCAL_WRITE, WINDOW_FLAGS, Access
+from rdmawire.memory.address_space import ATOMIC_SIZE
 from rdmawire.memory.argument import check_kind, check_number
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Footprint, Grant, KeyFault
+from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
 from rdmawire.memory.page import LAST_ADDRESS, Octets
 from rdmawire.memory.region import Region
-from rdmawire.memory.space import ATOMIC_SIZE
 
 _ZERO_BASED: Final = Access.ZERO_BASED.value
 

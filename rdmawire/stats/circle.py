@@ -1,9 +1,9 @@
-"""Packet sequence numbers as arrays: the arithmetic of :mod:`rdmawire.wire.psn`, on many."""
+"""Packet sequence numbers as arrays: the arithmetic of :mod:`rdmawire.wire.serial`, on many."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 Numbers = NDArray[np.int64]
 

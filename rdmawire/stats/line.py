@@ -13,7 +13,7 @@ from rdmawire.stats.circle import Numbers, distances
 from rdmawire.stats.flow import FLOWS, Grouped
 from rdmawire.stats.opcodes import IS_READ
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 MTUS = PATH_MTUS[::-1]
 """The path MTUs that there are. IBA 9.5.1."""

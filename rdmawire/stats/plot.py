@@ -18,7 +18,7 @@ from rdmawire.stats.line import REACH
 from rdmawire.stats.points import Points
 from rdmawire.stats.report import Flow, Report, Throughput
 from rdmawire.units import RATE_UNITS, Units, format_duration, unit_of
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 try:
     import matplotlib as mpl

@@ -13,8 +13,7 @@ from rdmawire.ib.device import GSI_QPN
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
 from rdmawire.verbs.wr import ATOMIC_SIZE
-from rdmawire.wire import psn as serial
-from rdmawire.wire import roce
+from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import BTH, RETH, Ack
 from rdmawire.wire.inet import ECN, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape

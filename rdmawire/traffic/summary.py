@@ -14,7 +14,7 @@ from operator import add, sub
 from typing import Final, NamedTuple
 
 from rdmawire.ib.verbs import Verbs
-from rdmawire.memory.counter import Path
+from rdmawire.memory.page import Path
 from rdmawire.traffic.counter import FrameCounter
 
 

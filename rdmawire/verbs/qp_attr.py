@@ -12,7 +12,7 @@ from rdmawire.verbs.ah import AddressHandle, check_address
 from rdmawire.verbs.enums import MigrationState, QPState, QPType
 from rdmawire.verbs.profile import IBTA, Bounds, Profile, up_to
 from rdmawire.wire.management import MTU
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 
 class QPAttrMask(IntFlag):

@@ -5,11 +5,9 @@ from typing import NamedTuple
 
 from rdmawire.errors import MemoryFault
 from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.counter import DmaCounter
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Footprint, Grant, KeyFault
+from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import KeyTable
-from rdmawire.memory.page import Octets
+from rdmawire.memory.page import DmaCounter, Octets
 from rdmawire.memory.region import Region
 from rdmawire.verbs.wr import Sge
 

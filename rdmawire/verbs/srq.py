@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_number
-from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.verbs.async_event import Sink, SRQLimitReached
 from rdmawire.verbs.cq import CompletionQueue, Slots
 from rdmawire.verbs.profile import IBTA, Bounds, Profile

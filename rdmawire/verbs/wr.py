@@ -10,7 +10,7 @@ from errno import EINVAL
 from typing import Final, NamedTuple, Self
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.screen import shown

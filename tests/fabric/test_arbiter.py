@@ -16,7 +16,7 @@ from rdmawire.units import gbps, ms, us
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.qp_attr import QPCap
 from rdmawire.verbs.wr import SendOpcode, SendWR
-from rdmawire.wire.psn import HALF
+from rdmawire.wire.serial import HALF
 
 SENDERS = 8
 FRAMES = 16

@@ -8,10 +8,10 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair, connect
 from rdmawire.fabric.world import World
 from rdmawire.ib.qp import QPInit
-from rdmawire.memory.counter import Path
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import H200
+from rdmawire.memory.page import Path
 from rdmawire.verbs.async_event import AccessViolation
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR

@@ -7,8 +7,8 @@ import pytest
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.pair import End, Pair
 from rdmawire.memory.access import Access
+from rdmawire.memory.mr_table import WHOLE_SPACE
 from rdmawire.memory.page import PAGE_4K
-from rdmawire.memory.registrar import WHOLE_SPACE
 from rdmawire.verbs.async_event import InvalidRequest
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.wr import RecvWR, SendOpcode

@@ -13,7 +13,7 @@ from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
-from rdmawire.wire.psn import HALF
+from rdmawire.wire.serial import HALF
 from tests.ib.stage import PATIENT, Stage, outcomes, statuses, to_remote
 
 SEND = Opcode.RC_SEND_ONLY

@@ -8,12 +8,11 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
-from rdmawire.memory.counter import Path
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import MIB, GpuProfile
-from rdmawire.memory.page import PAGE_64K
+from rdmawire.memory.page import PAGE_64K, Path
 from rdmawire.memory.region import Region
 from rdmawire.units import us
 from rdmawire.verbs.async_event import AccessViolation

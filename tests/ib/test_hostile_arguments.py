@@ -12,9 +12,9 @@ from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit
 from rdmawire.ib.raw_packet import FlowRule
-from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.address_space import AddressSpace
+from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind
-from rdmawire.memory.space import AddressSpace
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask, QPCap

@@ -7,9 +7,9 @@ from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
 from rdmawire.ib.qp import QPInit
 from rdmawire.memory.access import Access
-from rdmawire.memory.fast import FastRegistration, invalidate, register_pages
+from rdmawire.memory.fast_reg import FastRegistration, invalidate, register_pages
+from rdmawire.memory.mr_table import Rereg
 from rdmawire.memory.mw import Bind, bind_window
-from rdmawire.memory.registrar import Rereg
 from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.verbs.wr import SendOpcode, SendWR
 from tests.ib.stage import statuses

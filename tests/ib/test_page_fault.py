@@ -12,8 +12,8 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.memory.access import Access
+from rdmawire.memory.address_space import HostMemory
 from rdmawire.memory.page import PAGE_4K
-from rdmawire.memory.window import HostMemory
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.profile import IBTA, PROFILES

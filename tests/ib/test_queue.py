@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rdmawire.ib.send_queue import NO_PSN, SendQueue, Wqe
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.wr import SIGNALED, SOLICITED, SendOpcode, SendWR
-from rdmawire.wire.psn import MODULUS, add
+from rdmawire.wire.serial import MODULUS, add
 
 WRITE, READ = SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ
 

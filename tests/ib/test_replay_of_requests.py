@@ -14,7 +14,7 @@ from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.wire.ib import RETH, Ack, AtomicAckETH, AtomicETH
 from rdmawire.wire.opcode import Opcode
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 from tests.ib.stage import PATIENT, Stage, key_of, only, statuses
 
 MTU = 1024

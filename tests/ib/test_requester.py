@@ -9,7 +9,7 @@ from rdmawire.verbs.wr import SIGNALED, RecvWR, SendFlags, SendOpcode, SendWR, S
 from rdmawire.wire.ib import RETH, ImmDt
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 from tests.ib.stage import PATIENT, Stage, only, outcomes, statuses, to_remote
 
 MTUS = {mtu: 128 << mtu for mtu in MTU if mtu <= MTU.OCTETS_4096}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.ib.rx_parser import Drop
-from rdmawire.memory.counter import Path
+from rdmawire.memory.page import Path
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.enums import QPState, QPType, WorkCompletion
 from rdmawire.wire import roce

@@ -7,8 +7,8 @@ from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.ib.read_snapshot import MAX_KEPT
 from rdmawire.ib.responder_state import ReadResponse
 from rdmawire.memory.access import Access
-from rdmawire.memory.counter import Path
 from rdmawire.memory.mw import Bind, bind_window
+from rdmawire.memory.page import Path
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.wr import RecvWR
 from rdmawire.wire.ib import IETH, RETH, Ack, AtomicETH, Nak

@@ -9,8 +9,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import CAP, Pair, connect
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.access import Access
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.grant import KeyFault, ProtectionDomain
 from rdmawire.memory.key import next_variant
 from rdmawire.memory.mw import Bind, WindowType
 from rdmawire.verbs.async_event import AccessViolation

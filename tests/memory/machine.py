@@ -1,12 +1,11 @@
 """A host with an adapter, for tests."""
 
 from rdmawire.memory.access import Access
-from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.address_space import AddressSpace, HostMemory
+from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.mr_table import Limits, Registrar
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Limits, Registrar
-from rdmawire.memory.space import AddressSpace
-from rdmawire.memory.window import HostMemory
 
 FULL = (
     Access.LOCAL_WRITE

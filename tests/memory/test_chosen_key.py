@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
 from rdmawire.memory.access import Access
-from rdmawire.memory.domain import ProtectionDomain
+from rdmawire.memory.address_space import AddressSpace
+from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.key import VARIANTS
+from rdmawire.memory.mr_table import Registrar
 from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Registrar
-from rdmawire.memory.space import AddressSpace
 from rdmawire.verbs.enums import WCStatus
 
 PAGE = 4096

@@ -16,11 +16,9 @@ from rdmawire.memory.access import (
     REMOTE_READ,
     REMOTE_WRITE,
 )
-from rdmawire.memory.counter import DmaCounter
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.grant import KeyFault, ProtectionDomain
 from rdmawire.memory.key import MAX_KEYS, VARIANTS, KeyTable
-from rdmawire.memory.page import PAGE_4K
+from rdmawire.memory.page import PAGE_4K, DmaCounter
 from rdmawire.memory.region import Region
 from tests.memory.machine import FULL, Machine
 

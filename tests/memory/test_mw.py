@@ -9,13 +9,12 @@ import pytest
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Access
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.fast import invalidate
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.fast_reg import invalidate
+from rdmawire.memory.grant import KeyFault, ProtectionDomain
 from rdmawire.memory.key import VARIANTS
+from rdmawire.memory.mr_table import Limits
 from rdmawire.memory.mw import Bind, WindowType, bind_window
 from rdmawire.memory.page import PAGE_4K
-from rdmawire.memory.registrar import Limits
 from tests.memory.machine import FULL, Machine
 
 QPN = 0x11

@@ -8,9 +8,9 @@ import pytest
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import Access
+from rdmawire.memory.address_space import DoorbellPage, HostMemory
+from rdmawire.memory.mr_table import WHOLE_SPACE
 from rdmawire.memory.page import PAGE_2M, PAGE_4K
-from rdmawire.memory.registrar import WHOLE_SPACE
-from rdmawire.memory.window import DoorbellPage, HostMemory
 from tests.memory.machine import FULL, Machine
 
 ON_DEMAND = FULL | Access.ON_DEMAND

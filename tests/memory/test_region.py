@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import LOCAL_WRITE, REMOTE_READ, Access
-from rdmawire.memory.counter import Path
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import KeyFault
-from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K
-from rdmawire.memory.registrar import WHOLE_SPACE, Limits, Rereg
-from rdmawire.memory.window import DoorbellPage, HostMemory
+from rdmawire.memory.address_space import DoorbellPage, HostMemory
+from rdmawire.memory.grant import KeyFault, ProtectionDomain
+from rdmawire.memory.mr_table import WHOLE_SPACE, Limits, Rereg
+from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K, Path
 from tests.memory.machine import FULL, Machine
 
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.address_space import AddressSpace, DoorbellPage, HostMemory
 from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K, SparsePages
-from rdmawire.memory.space import AddressSpace
-from rdmawire.memory.window import DoorbellPage, HostMemory
 
 BASE = 0x4000_0000
 TIB = 1 << 40

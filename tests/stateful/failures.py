@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rdmawire.memory.access import Access
-from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind
 from rdmawire.verbs.async_event import (
     AccessViolation,

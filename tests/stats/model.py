@@ -14,7 +14,7 @@ from rdmawire.wire.ib import AETH, BTH, DETH, GRH, LRH, RDETH, RETH
 from rdmawire.wire.inet import UDP, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service
 from rdmawire.wire.packet import LAYOUTS
-from rdmawire.wire.psn import distance
+from rdmawire.wire.serial import distance
 from rdmawire.wire.show import ipv4, ipv6
 
 MTUS = (4096, 2048, 1024, 512, 256)

@@ -11,8 +11,8 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
-from rdmawire.wire.psn import add
 from rdmawire.wire.roce import Frame
+from rdmawire.wire.serial import add
 
 ETHERNET = Ethernet(bytes(5) + b"\2", bytes(5) + b"\1", EtherType.IPV4)
 START_NS = 1_700_000_000_000_000_000

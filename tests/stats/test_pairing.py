@@ -12,7 +12,7 @@ from rdmawire.stats.facts import Facts, Hello, Pair
 from rdmawire.stats.introductions import Introductions
 from rdmawire.stats.report import Report
 from rdmawire.wire.opcode import Opcode
-from rdmawire.wire.psn import add
+from rdmawire.wire.serial import add
 from tests.stats.samples import Sent, ack, read, write
 
 CAPTURES = Path(__file__).parents[2] / "captures"

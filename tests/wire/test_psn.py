@@ -3,31 +3,31 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.wire import psn
+from rdmawire.wire import serial
 
-numbers = st.integers(0, psn.MODULUS - 1)
+numbers = st.integers(0, serial.MODULUS - 1)
 steps = st.integers(-(1 << 23), (1 << 23) - 1)
 
 
 @given(numbers, steps)
 def test_distance_is_the_inverse_of_add(start: int, packets: int) -> None:
-    end = psn.add(start, packets)
-    assert 0 <= end < psn.MODULUS
-    assert psn.distance(start, end) == packets
+    end = serial.add(start, packets)
+    assert 0 <= end < serial.MODULUS
+    assert serial.distance(start, end) == packets
 
 
 @given(numbers, steps)
 def test_of_two_numbers_the_one_that_was_counted_up_to_is_ahead(start: int, packets: int) -> None:
-    assert psn.is_before(start, psn.add(start, packets)) == (packets > 0)
+    assert serial.is_before(start, serial.add(start, packets)) == (packets > 0)
 
 
 @given(numbers, st.integers(0, 300), st.integers(-300, 600))
 def test_window(start: int, packets: int, step: int) -> None:
-    assert psn.in_window(psn.add(start, step), start, packets) == (0 <= step < packets)
+    assert serial.in_window(serial.add(start, step), start, packets) == (0 <= step < packets)
 
 
 def test_the_wrap() -> None:
-    assert psn.add(0xFFFFFF, 1) == 0
-    assert psn.add(0, -1) == 0xFFFFFF
-    assert psn.is_before(0xFFFFFF, 0)
-    assert not psn.is_before(0, 0xFFFFFF)
+    assert serial.add(0xFFFFFF, 1) == 0
+    assert serial.add(0, -1) == 0xFFFFFF
+    assert serial.is_before(0xFFFFFF, 0)
+    assert not serial.is_before(0, 0xFFFFFF)

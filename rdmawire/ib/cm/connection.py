@@ -13,7 +13,7 @@ from rdmawire.verbs.ah import FLOW_LABELS, MAPPED_IPV4, AddressHandle, is_ipv4, 
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus
 from rdmawire.wire.ip_cm import IPCM4, IPCM6, SERVICE_PREFIX
 from rdmawire.wire.management import MTU
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 
 class PortSpace(IntEnum):

@@ -14,7 +14,7 @@ from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.requester import send
 from rdmawire.ib.responses import answer
 from rdmawire.ib.scheduler import transmit
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 
 
 def govern(qp: QueuePair, scheme: Scheme | None) -> None:

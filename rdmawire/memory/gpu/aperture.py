@@ -1,16 +1,96 @@
 """BAR1: the window on the bus behind which pinned GPU pages appear."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOMEM
 from random import Random
+from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.counter import Path
-from rdmawire.memory.gpu.posted import PostedWrites
+from rdmawire.memory.address_space import Initiator, Window
 from rdmawire.memory.gpu.profile import GpuProfile
-from rdmawire.memory.page import Octets, SparsePages, split
-from rdmawire.memory.window import Initiator, Window
+from rdmawire.memory.page import Octets, Path, SparsePages, split
+
+MAX_POSTED: Final = 1 << 20
+"""Most bytes that are invisible; beyond that, the next writes become visible at once."""
+NEVER: Final = 1 << 64
+"""The time (ns) of a write that only a flush or a read makes visible: later than any other."""
+
+
+_Posted = tuple[int, int, bytes]
+"""When a write becomes visible (ns), its address and its data."""
+
+
+class PostedWrites:
+    """Writes that are not visible to kernels yet.
+
+    ``store(address, data)`` makes one visible. A write becomes visible after a delay from 0 to
+    ``max_delay`` (ns) that ``random`` draws; with ``None`` only a flush makes it visible. ``now``
+    is the latest time (ns) seen so far.
+    """
+
+    def __init__(
+        self, store: Callable[[int, bytes], None], max_delay: int | None, random: Random
+    ) -> None:
+        self._store = store
+        self._max_delay = max_delay
+        self._random = random
+        self._waiting: deque[_Posted] = deque()  # by the time at which they become visible
+        self._last: dict[Initiator | None, int] = {}  # when the latest write becomes visible
+        self._bytes = 0
+        self.now = 0
+
+    def push(self, address: int, data: bytes, initiator: Initiator | None, relaxed: bool) -> None:
+        """Add a write of ``initiator`` at its time; a ``relaxed`` one may overtake those before."""
+        if initiator is not None:
+            self.advance(initiator.now)
+        last = self._last.get(initiator, 0)
+        drawn = self._drawn()
+        latest = self._last[initiator] = max(drawn, last)
+        self._insert((drawn if relaxed else latest, address, data))
+        self._bytes += len(data)
+        while self._bytes > MAX_POSTED:
+            self._show()
+
+    def _insert(self, posted: _Posted) -> None:
+        """Insert a write by its time, behind those of the same time; most often at the end."""
+        waiting, place = self._waiting, len(self._waiting)
+        while place and waiting[place - 1][0] > posted[0]:
+            place -= 1
+        if place == len(waiting):
+            waiting.append(posted)
+        else:
+            waiting.insert(place, posted)
+
+    def _drawn(self) -> int:
+        """Draw the time (ns) at which a write that arrives now becomes visible."""
+        if self._max_delay is None:
+            return NEVER
+        return self.now + int(self._random.random() * (self._max_delay + 1))
+
+    def advance(self, now: int) -> None:
+        """Make the writes visible whose time is ``now`` (ns) or earlier. Time does not go back."""
+        now = max(self.now, now)
+        self.now = now
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= now:
+            self._show()
+
+    def _show(self) -> None:
+        _, address, data = self._waiting.popleft()
+        self._bytes -= len(data)
+        self._store(address, data)
+
+    def flush(self) -> None:
+        """Make everything visible."""
+        while self._waiting:
+            self._show()
+
+    def next_visible(self) -> int | None:
+        """When the next write becomes visible by itself (ns). Asking changes nothing."""
+        if not self._waiting or self._waiting[0][0] == NEVER:
+            return None
+        return self._waiting[0][0]
 
 
 class Aperture(Window):

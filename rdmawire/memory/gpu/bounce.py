@@ -1,14 +1,12 @@
 """The way without GPUDirect: the adapter meets host memory, and the GPU copies."""
 
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.argument import check_kind
-from rdmawire.memory.backing import Backing
-from rdmawire.memory.counter import Path
-from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.gpu.device import Gpu
-from rdmawire.memory.page import PAGE_64K, Octets, split
-from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Extent, Registrar
-from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.mr_table import Extent, Registrar
+from rdmawire.memory.page import PAGE_64K, Octets, Path, split
+from rdmawire.memory.region import Backing, Region
 
 
 class BouncePages(Backing):

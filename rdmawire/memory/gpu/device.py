@@ -112,7 +112,7 @@ class Gpu:
         """What a kernel reads at the time ``now`` (ns).
 
         Writes through BAR1 are seen if they became visible by then, or were flushed
-        (:mod:`rdmawire.memory.gpu.posted`). Without ``now`` the time is the latest that adapters
+        (:mod:`rdmawire.memory.gpu.aperture`). Without ``now`` the time is the latest that adapters
         and kernels passed to this GPU.
         """
         check_range(address, length)

@@ -6,13 +6,13 @@ from random import Random
 from typing import Final
 
 from rdmawire.errors import ENOTSUPP, VerbsError
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.heap import BLOCK
 from rdmawire.memory.gpu.profile import GpuProfile
 from rdmawire.memory.gpu.table import DmaMapping, PageTable, TableState
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
-from rdmawire.memory.space import AddressSpace
 from rdmawire.screen import shown
 
 _FIRST_BUS: Final = 1 << 45

@@ -4,11 +4,10 @@ from errno import ENODEV
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_kind
-from rdmawire.memory.counter import Path
 from rdmawire.memory.dmabuf import DmaBuf
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.driver import GpuDriver, check_pages
-from rdmawire.memory.page import PAGE_4K
+from rdmawire.memory.page import PAGE_4K, Path
 
 
 class GpuDmaBuf(DmaBuf):

@@ -4,10 +4,10 @@ from errno import EACCES, EINVAL
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.argument import check_kind, check_number, check_time
-from rdmawire.memory.backing import PageList
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.table import PageTable, TableState
 from rdmawire.memory.page import PAGE_64K, Octets
+from rdmawire.memory.region import PageList
 
 
 class Processor:
@@ -21,7 +21,7 @@ class GdrMapping:
     """Octets of GPU memory that a processor reads (slowly) and writes (combined).
 
     Reads go through BAR1, so they see all writes before them; the processor's writes are posted,
-    as an adapter's are (:mod:`rdmawire.memory.gpu.posted`).
+    as an adapter's are (:mod:`rdmawire.memory.gpu.aperture`).
     """
 
     def __init__(

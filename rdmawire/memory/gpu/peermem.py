@@ -3,10 +3,10 @@
 from errno import EINVAL
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.backing import PageList
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.table import DmaMapping, PageTable
 from rdmawire.memory.page import PAGE_64K
+from rdmawire.memory.region import PageList
 
 
 class GpuPages(PageList):

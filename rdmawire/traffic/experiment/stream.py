@@ -13,7 +13,7 @@ from rdmawire.verbs.qp_attr import QPCap
 from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
-from rdmawire.wire.psn import MAX_IN_FLIGHT
+from rdmawire.wire.serial import MAX_IN_FLIGHT
 
 MESSAGE: Final = 1 << 20
 """Octets of one RDMA WRITE."""

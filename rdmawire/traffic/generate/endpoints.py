@@ -14,12 +14,11 @@ from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.engine import BURST
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.retransmit_timer import ACK_TIMEOUT_UNIT
-from rdmawire.memory.backing import PageList
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.profile import H200
+from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.page import PAGE_64K
-from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Extent
+from rdmawire.memory.region import PageList, Region
 from rdmawire.traffic.generate.order import LAST_TIMEOUT, Order, Verb
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPType, WCStatus, WorkCompletion
@@ -29,7 +28,7 @@ from rdmawire.verbs.wr import ATOMIC_SIZE, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
-from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
+from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
 PAGE: Final = PAGE_64K
 

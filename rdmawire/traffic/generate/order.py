@@ -13,7 +13,7 @@ from rdmawire.traffic.generate.tag import LAST_PCP, LAST_VLAN
 from rdmawire.units import gbps
 from rdmawire.verbs.wr import ATOMIC_SIZE
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
+from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
 MAX_HOSTS: Final = 254
 """Most clients and servers together: the host addresses of 10.0.0.0/24."""
@@ -70,7 +70,7 @@ class Order:
     all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
     ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
     more. ``window`` is how many request packets a queue pair leaves unacknowledged, ``None`` for
-    :data:`~rdmawire.wire.psn.MAX_IN_FLIGHT`. ``client`` and ``server`` say where the two are,
+    :data:`~rdmawire.wire.serial.MAX_IN_FLIGHT`. ``client`` and ``server`` say where the two are,
     ``None`` for 10.0.0.1 and 10.0.0.2, or fd00::1 and fd00::2.
 
     ``clients`` and ``servers`` are numbers of hosts: more than one of either are joined by one

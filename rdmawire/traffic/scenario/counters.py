@@ -13,7 +13,7 @@ from rdmawire.fabric import passing
 from rdmawire.fabric.flow import PRIORITIES
 from rdmawire.ib.hw_counters import MEANINGS
 from rdmawire.ib.rx_parser import Drop
-from rdmawire.memory.counter import Path
+from rdmawire.memory.page import Path
 
 
 class Of(Enum):

@@ -23,7 +23,7 @@ from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.cm.messages import Heard
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import RXE

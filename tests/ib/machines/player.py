@@ -17,8 +17,8 @@ from rdmawire.wire.ib import AETH, BTH, Ack
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
-from rdmawire.wire.psn import MODULUS
 from rdmawire.wire.roce import Frame
+from rdmawire.wire.serial import MODULUS
 from tests.ib.machines.alphabet import INPUTS, REGION, Receive, Request
 
 _RIGHTS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC

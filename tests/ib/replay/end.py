@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.region import Region
-from rdmawire.memory.space import AddressSpace
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import RXE_6_12, Profile
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask, QPCap

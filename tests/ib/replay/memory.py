@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from itertools import count
 
+from rdmawire.memory.address_space import AddressSpace, HostMemory
 from rdmawire.memory.key import KeyTable
-from rdmawire.memory.space import AddressSpace
-from rdmawire.memory.window import HostMemory
 from rdmawire.verbs.wr import SendOpcode
 from tests.ib.replay.posted import Answers, Message
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rdmawire.verbs.wr import SOLICITED, VERBS, SendOpcode
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.ib import AETH, DETH, IETH, RETH, Ack, AtomicAckETH, AtomicETH, ImmDt
 from rdmawire.wire.opcode import Operation
 from tests.ib.replay.capture import Seen

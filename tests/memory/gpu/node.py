@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from random import Random
 
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.dmabuf import DmaBufFiles
-from rdmawire.memory.domain import ProtectionDomain
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import MIB, GpuProfile
-from rdmawire.memory.registrar import Limits, PeerMemory, Registrar
-from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.mr_table import Limits, PeerMemory, Registrar
 
 SMALL = GpuProfile("small", 64 * MIB, 16 * MIB, (9, 0))
 POSTING = SMALL._replace(name="posting", compute_capability=(8, 9))

@@ -6,13 +6,12 @@ import pytest
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.access import LOCAL_WRITE, Access
-from rdmawire.memory.counter import Path
 from rdmawire.memory.dmabuf import DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.gpu.export import GpuDmaBuf, export_dmabuf
 from rdmawire.memory.gpu.heap import Kind
 from rdmawire.memory.gpu.profile import MIB
 from rdmawire.memory.grant import KeyFault
-from rdmawire.memory.page import PAGE_4K, PAGE_64K
+from rdmawire.memory.page import PAGE_4K, PAGE_64K, Path
 from rdmawire.memory.region import Region
 from tests.memory.gpu.node import POSTING, SMALL, Node
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.heap import Kind
 from rdmawire.memory.gpu.profile import A100, H200, MIB, T4, GpuProfile
 from rdmawire.memory.gpu.table import PageTable
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
-from rdmawire.memory.space import AddressSpace
 from tests.memory.gpu.node import POSTING, SMALL, Node
 
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.gpu.heap import Allocation, Heap, Kind
+from rdmawire.memory.gpu.heap import Allocation, FreeRanges, Heap, Kind
 from rdmawire.memory.gpu.profile import MIB
-from rdmawire.memory.gpu.ranges import FreeRanges
 
 BASE = 0x7000_0000_0000
 BLOCK = 2 * MIB

@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.counter import Path
-from rdmawire.memory.fast import FastRegistration, register_pages
+from rdmawire.memory.fast_reg import FastRegistration, register_pages
 from rdmawire.memory.gpu.bounce import reg_bounce_mr
 from rdmawire.memory.gpu.heap import Kind
 from rdmawire.memory.gpu.peermem import GpuPages
 from rdmawire.memory.gpu.profile import MIB
 from rdmawire.memory.grant import KeyFault
-from rdmawire.memory.page import PAGE_4K, PAGE_64K
+from rdmawire.memory.mr_table import Extent, Limits, Registrar, Rereg
+from rdmawire.memory.page import PAGE_4K, PAGE_64K, Path
 from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Extent, Limits, Registrar, Rereg
 from tests.memory.gpu.node import POSTING, SMALL, Node
 from tests.memory.machine import FULL
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from rdmawire.errors import VerbsError
 from rdmawire.memory.access import Access
 from rdmawire.memory.dmabuf import DmaBufRange, reg_dmabuf_mr
-from rdmawire.memory.fast import FastRegistration, register_pages
+from rdmawire.memory.fast_reg import FastRegistration, register_pages
+from rdmawire.memory.gpu.aperture import MAX_POSTED, PostedWrites
 from rdmawire.memory.gpu.export import export_dmabuf
 from rdmawire.memory.gpu.gdrcopy import Gdr, GdrMapping, Processor
-from rdmawire.memory.gpu.posted import MAX_POSTED, PostedWrites
 from rdmawire.memory.key import next_variant
+from rdmawire.memory.mr_table import Limits, Registrar, Rereg
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Limits, Registrar, Rereg
 from tests.memory.gpu.node import POSTING, SMALL, Node
 from tests.memory.machine import FULL
 

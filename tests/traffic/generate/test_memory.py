@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from rdmawire.fabric.host import Host
-from rdmawire.memory.counter import Path
+from rdmawire.memory.page import Path
 from rdmawire.traffic.generate.endpoints import PAGE, Store
 from rdmawire.verbs.wr import LONGEST_MESSAGE
 

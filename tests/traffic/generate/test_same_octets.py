@@ -20,7 +20,7 @@ from rdmawire.traffic.generate.tag import Tag
 from rdmawire.traffic.summary import Summary
 from rdmawire.units import gbps
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 from tests.traffic.generate.made import Made, made, read, short_rounds, writing
 
 SMALL = ["0", "1", "63-66", "64", "200", "0,64,256"]

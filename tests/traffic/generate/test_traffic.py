@@ -16,8 +16,8 @@ from rdmawire.verbs.ah import udp_source_port
 from rdmawire.wire.ib import AETH, DETH, RETH, Ack, AtomicAckETH
 from rdmawire.wire.inet import ECN, UDP, VLAN, Ethernet, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode, Service
-from rdmawire.wire.psn import MODULUS, add, distance
 from rdmawire.wire.roce import Frame
+from rdmawire.wire.serial import MODULUS, add, distance
 from tests.traffic.generate.made import made
 
 SIZE = Sizes.parse

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rdmawire.units import us
 from rdmawire.verbs.wr import FENCE, SIGNALED, VERBS, SendOpcode
 from rdmawire.wire.ib import Placement
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 from tools.make_captures.golden.case import (
     CLIENT,
     SERVER,

@@ -15,15 +15,15 @@ from rdmawire.fabric.world import World
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.memory.fast import FastRegistration, register_pages
+from rdmawire.memory.fast_reg import FastRegistration, register_pages
 from rdmawire.verbs.ah import udp_source_port
 from rdmawire.verbs.enums import MigrationState, QPType, WorkCompletion
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.verbs.wr import VERBS, Local, RecvWR, SendWR, Sge
 from rdmawire.wire.packet import Packet
-from rdmawire.wire.psn import add
 from rdmawire.wire.roce import Frame
+from rdmawire.wire.serial import add
 from tools.make_captures.golden.case import (
     ALTERNATES,
     CLIENT,

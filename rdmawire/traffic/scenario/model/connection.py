@@ -51,7 +51,7 @@ from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
 from rdmawire.wire.cm_code import RejectReason
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.psn import MAX_IN_FLIGHT, MODULUS
+from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
 MAX_PAIRS: Final = 1 << 12
 """Queue pairs of one connection at each end."""

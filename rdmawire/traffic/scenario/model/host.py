@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.access import Access, check_access
+from rdmawire.memory.address_space import HOST_PAGE_SIZES
 from rdmawire.memory.page import PAGE_64K
-from rdmawire.memory.window import HOST_PAGE_SIZES
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError, listed

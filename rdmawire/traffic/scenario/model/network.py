@@ -44,7 +44,7 @@ from rdmawire.traffic.scenario.types import (
     Word,
     text_of,
 )
-from rdmawire.wire.psn import MODULUS
+from rdmawire.wire.serial import MODULUS
 
 # Switches.
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.fabric.host import ALL_ACCESS
 from rdmawire.memory.access import WINDOW_FLAGS, Access
-from rdmawire.memory.fast import FastRegistration
+from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.key import next_variant
 from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.model import Content, Span, StepPlan

@@ -13,7 +13,7 @@ from rdmawire.fabric.fault import Faults, Rule, Wanted
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.passing import Passing
 from rdmawire.traffic.scenario.model import FaultPlan
-from rdmawire.wire import psn as serial
+from rdmawire.wire import serial
 from rdmawire.wire.opcode import SHAPES
 
 REQUESTS: Final = frozenset(opcode for opcode, shape in SHAPES.items() if not shape.response)

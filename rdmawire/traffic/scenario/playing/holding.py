@@ -14,9 +14,9 @@ from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.export import export_dmabuf
 from rdmawire.memory.gpu.peermem import Peermem
+from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.mw import MemoryWindow
 from rdmawire.memory.region import Region
-from rdmawire.memory.registrar import Extent
 from rdmawire.traffic.scenario.model import Content, Fill, MemoryPlan, Span
 from rdmawire.verbs.wr import Sge
 

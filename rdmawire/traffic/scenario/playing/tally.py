@@ -11,7 +11,7 @@ from rdmawire.fabric.switch import Switch, SwitchPort
 from rdmawire.ib.hw_counters import adapter_counter
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.ib.verbs import Verbs
-from rdmawire.memory.counter import Path
+from rdmawire.memory.page import Path
 from rdmawire.traffic.scenario.counters import BEFALLEN, DROPPED, HARDWARE, MOVED, SENT
 from rdmawire.traffic.scenario.playing.faults import LinkFaults
 

@@ -10,15 +10,13 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.access import check_access
+from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.argument import check_kind, check_number
-from rdmawire.memory.backing import PageList
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import VARIANTS, KeyTable
 from rdmawire.memory.mw import MemoryWindow, WindowType
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K
-from rdmawire.memory.region import Region
-from rdmawire.memory.space import AddressSpace
+from rdmawire.memory.region import PageList, Region
 
 _LARGEST_PAGE: Final = 1 << 31
 

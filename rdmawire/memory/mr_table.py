@@ -8,17 +8,13 @@ from typing import Final, NamedTuple, Protocol
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.identifier import Randomness
 from rdmawire.memory.access import LOCAL_WRITE, Access, check_access
+from rdmawire.memory.address_space import AddressSpace, Initiator
 from rdmawire.memory.argument import check_able, check_kind, check_number, each
-from rdmawire.memory.backing import Backing, HostPages, OnDemand
-from rdmawire.memory.counter import DmaCounter
-from rdmawire.memory.domain import ProtectionDomain
-from rdmawire.memory.grant import Grant, KeyFault
+from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import MAX_KEYS, KeyTable
 from rdmawire.memory.mw import MemoryWindow, WindowType
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K
-from rdmawire.memory.region import Region
-from rdmawire.memory.space import AddressSpace
-from rdmawire.memory.window import Initiator
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, DmaCounter
+from rdmawire.memory.region import Backing, HostPages, OnDemand, Region
 
 WHOLE_SPACE: Final = LAST_ADDRESS  # SIZE_MAX: the length of an implicit on-demand region
 _ON_DEMAND: Final = Access.ON_DEMAND.value
