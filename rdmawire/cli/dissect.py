@@ -51,11 +51,11 @@ def field_lines(
     if not _is_large(path):
         return None
     try:
-        from rdmawire.columns.choice import EVERY_FRAME, Choice
+        from rdmawire.columns.query import EVERY_FRAME, FrameSelection
         from rdmawire.columns.text import FieldLines
     except ImportError:
         return None
-    choice = EVERY_FRAME if wanted is None else Choice(where=wanted)
+    choice = EVERY_FRAME if wanted is None else FrameSelection(where=wanted)
     how = output.separators
     fields = FieldLines(output.names, choice, output.line, how.separator, how.quote)
     return fields.lines(path, ports)

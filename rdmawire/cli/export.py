@@ -16,8 +16,8 @@ from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
     from rdmawire.columns import Columns
-    from rdmawire.columns.request import Request
-    from rdmawire.columns.table_file import TableFile
+    from rdmawire.columns.arrow import TableFile
+    from rdmawire.columns.read import Request
     from rdmawire.filter import Filter
 
 FORMS = ("csv", "parquet", "arrow")
@@ -105,16 +105,15 @@ class Export:
         try:
             import rdmawire.columns.arrow  # noqa: F401 - to miss what it needs now
             from rdmawire.columns import DEFAULT_FIELDS, Row
-            from rdmawire.columns.asked import Query
-            from rdmawire.columns.choice import Choice
-            from rdmawire.columns.request import Request
+            from rdmawire.columns.query import FrameSelection, Query
+            from rdmawire.columns.read import Request
         except ImportError as error:
             raise click.UsageError(f"-T {self.form}: {error}") from None
-        choice = Choice(self.window, self.where)
+        choice = FrameSelection(self.window, self.where)
         return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
 
     def _fill(self, request: "Request", sink: Octets, paths: Collection[str]) -> _Filler:
-        from rdmawire.columns.table_file import table_file
+        from rdmawire.columns.arrow import table_file
 
         file = table_file(self.form, sink, request.nothing())
         filler = _Filler(request, file, self.count)

@@ -5,15 +5,13 @@ try:
 except ImportError as error:
     raise ImportError("columns need NumPy: pip install 'rdmawire[columns]'") from error
 
-from rdmawire.columns.column import Column, Columns
-from rdmawire.columns.kind import ColumnKind, Form
-from rdmawire.columns.read import DEFAULT_FIELDS, iter_columns, read_columns
-from rdmawire.columns.request import Row
+from rdmawire.columns.column import Column, Columns, ColumnType, Form
+from rdmawire.columns.read import DEFAULT_FIELDS, Row, iter_columns, read_columns
 
 __all__ = [
     "DEFAULT_FIELDS",
     "Column",
-    "ColumnKind",
+    "ColumnType",
     "Columns",
     "Form",
     "Row",

@@ -1,20 +1,22 @@
-"""Columns as an Arrow table."""
+"""Columns as Arrow tables, and as CSV, Parquet and Arrow files."""
 
+import io
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
+
+from rdmawire.columns.column import ADDRESSES, Column, Columns, Form, distinct_addresses
+from rdmawire.dissect.fields import seconds
 
 try:
     import pyarrow as pa
 except ImportError as error:
     raise ImportError("Arrow tables need pyarrow: pip install 'rdmawire[columns]'") from error
 
-from rdmawire.columns.column import Column, Columns
-from rdmawire.columns.kind import ADDRESSES, Form, distinct_addresses
-
 
 def table(columns: Columns) -> pa.Table:
-    """A column for each, with nulls where rows have no value."""
+    """Return an Arrow table with null where a row has no value."""
     arrays = {name: _FORMS[column.kind.form](column) for name, column in columns.items()}
     return pa.table(arrays)
 
@@ -46,3 +48,134 @@ _FORMS: dict[Form, Callable[[Column], pa.Array]] = {
     Form.OCTETS: _typed(pa.binary()),
     Form.TEXT: _typed(pa.string()),
 }
+
+
+class Octets(Protocol):
+    """Where a file's octets go."""
+
+    def write(self, octets: bytes, /) -> object: ...
+
+
+class TableFile(Protocol):
+    """A file of columns being written; ``close`` writes its end, but does not close the octets.
+
+    After ``abandon`` nothing more is written, not even when it goes.
+    """
+
+    def write(self, columns: Columns) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+class _Outlet(io.RawIOBase):
+    """Octets as the file object that pyarrow writes to."""
+
+    def __init__(self, octets: Octets) -> None:
+        super().__init__()
+        self._octets: Octets | None = octets
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, octets: Any) -> int:
+        taken = bytes(octets)
+        if self._octets is not None:
+            self._octets.write(taken)
+        self._position += len(taken)
+        return len(taken)
+
+    def abandon(self) -> None:
+        self._octets = None
+
+
+class _ArrowWriter:
+    """A file that one of pyarrow's writers writes, table by table."""
+
+    def __init__(
+        self, octets: Octets, make: Callable[[Any, pa.Schema], Any], columns: Columns
+    ) -> None:
+        self._outlet = _Outlet(octets)
+        self._writer = make(pa.PythonFile(self._outlet, "w"), self._table(columns).schema)
+
+    def _table(self, columns: Columns) -> pa.Table:
+        return _decoded(columns.arrow())
+
+    def write(self, columns: Columns) -> None:
+        self._writer.write_table(self._table(columns))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._outlet.abandon()
+
+
+class _CSV(_ArrowWriter):
+    """CSV has no durations and no octets: it gets seconds, and hexadecimal digits."""
+
+    def _table(self, columns: Columns) -> pa.Table:
+        table = super()._table(columns)
+        for number, field in enumerate(table.schema):
+            convert = _FOR_CSV.get(str(field.type))
+            if convert is not None:
+                table = table.set_column(number, field.name, convert(table[number]))
+        return table
+
+
+def _as_seconds(column: pa.ChunkedArray) -> pa.Array:
+    """Nanoseconds as seconds with nine decimals, exactly."""
+    return _as_text(column.cast(pa.int64()), seconds)
+
+
+def _as_digits(column: pa.ChunkedArray) -> pa.Array:
+    return _as_text(column, bytes.hex)
+
+
+def _as_text(column: pa.ChunkedArray, write: Callable[[Any], str]) -> pa.Array:
+    return pa.array([None if v is None else write(v) for v in column.to_pylist()], pa.string())
+
+
+_FOR_CSV = {"duration[ns]": _as_seconds, "binary": _as_digits}
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """The table with plain text in place of dictionaries, which change from block to block."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            plain = table[number].cast(field.type.value_type)
+            table = table.set_column(number, field.name, plain)
+    return table
+
+
+def _csv(outlet: Any, schema: pa.Schema) -> Any:
+    from pyarrow import csv
+
+    return csv.CSVWriter(outlet, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+
+
+def _parquet(outlet: Any, schema: pa.Schema) -> Any:
+    from pyarrow import parquet
+
+    return parquet.ParquetWriter(outlet, schema, compression="zstd")
+
+
+_WRITERS: dict[str, tuple[type[_ArrowWriter], Callable[[Any, pa.Schema], Any]]] = {
+    "csv": (_CSV, _csv),
+    "parquet": (_ArrowWriter, _parquet),
+    "arrow": (_ArrowWriter, pa.ipc.new_stream),
+}
+
+
+def table_file(form: str, octets: Octets, columns: Columns) -> TableFile:
+    """A file in one of the forms ``csv``, ``parquet`` and ``arrow`` (an IPC stream).
+
+    ``columns`` may be of no rows: they say what the columns are.
+    """
+    kind, make = _WRITERS[form]
+    return kind(octets, make, columns)

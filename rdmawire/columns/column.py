@@ -1,33 +1,108 @@
-"""Columns: the values of fields over many frames, as arrays."""
+"""Columns: the values of fields in many frames, as arrays with a type."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.kind import ColumnKind
+from rdmawire.wire.show import Kind, Show, ipv4, ipv6, mac, writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class Form(Enum):
+    """How the values of a column are represented."""
+
+    NUMBER = "number"
+    FLAG = "flag"
+    TIME = "nanoseconds since the epoch"
+    DURATION = "nanoseconds"
+    MAC = "Ethernet address, its bytes as one number"
+    IPV4 = "IPv4 address, its bytes as one number"
+    IPV6 = "16 bytes"
+    OCTETS = "bytes"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The form and dtype of a column; ``element`` converts a header's value to an element.
+
+    Numbers of the header are multiplied by ``scale``: some fields count in units of 4 or 8 bytes.
+    """
+
+    form: Form
+    dtype: np.dtype[Any]
+    element: Callable[[Any], Any]
+    scale: int = 1
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+ADDRESSES: dict[Form, Callable[[Any], str]] = {
+    Form.MAC: lambda value: mac(int(value).to_bytes(6, "big")),
+    Form.IPV4: lambda value: ipv4(int(value).to_bytes(4, "big")),
+    Form.IPV6: lambda value: ipv6(value.tobytes()),
+}
+"""Functions that write an element of an address column as text."""
+
+
+def distinct_addresses(form: Form, values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the distinct addresses as text, and for each row the index of its address."""
+    known, places = np.unique(values, return_inverse=True)
+    return list(map(ADDRESSES[form], known)), places
+
+
+OBJECT = np.dtype(object)
+TIME = ColumnType(Form.TIME, np.dtype(np.int64), int)
+DURATION = ColumnType(Form.DURATION, np.dtype(np.int64), int)
+_FIXED_TYPES = {
+    Kind.BOOL: ColumnType(Form.FLAG, np.dtype(np.bool_), bool),
+    Kind.PRESENCE: ColumnType(Form.FLAG, np.dtype(np.bool_), lambda _: True),
+    Kind.MAC: ColumnType(Form.MAC, np.dtype(np.uint64), _number),
+    Kind.IPV4: ColumnType(Form.IPV4, np.dtype(np.uint32), _number),
+    Kind.IPV6: ColumnType(Form.IPV6, np.dtype("V16"), bytes),
+    Kind.OCTETS: ColumnType(Form.OCTETS, OBJECT, bytes),
+}
+_WIDTHS = (8, 16, 32, 64)
+
+
+def column_type(show: Show, width: int) -> ColumnType:
+    """Return the column type of a field of ``width`` bits in this notation."""
+    if show.kind in _FIXED_TYPES:
+        return _FIXED_TYPES[show.kind]
+    if show.kind is Kind.TEXT or width > _WIDTHS[-1]:
+        write = writer(show, width)
+        return ColumnType(
+            Form.TEXT, OBJECT, lambda value: value if isinstance(value, str) else write(value)
+        )
+    needed = max(width, 8) + (show.scale - 1).bit_length()
+    bits = next((bits for bits in _WIDTHS if bits >= needed), _WIDTHS[-1])
+    scale = show.scale
+    return ColumnType(Form.NUMBER, np.dtype(f"u{bits // 8}"), lambda value: value * scale, scale)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """The values of one field, one for each row.
 
-    Where ``valid`` is false the row has no such field, and what stands in ``values`` means
-    nothing. A field that a frame has several times is here with its first value.
+    Where ``valid`` is false, the row does not have the field and the element of ``values`` is
+    meaningless. Of a field that a frame has several times, this is the first value.
     """
 
-    kind: ColumnKind
+    kind: ColumnType
     values: NDArray[Any]
     valid: NDArray[np.bool_]
 
 
 class Columns(Mapping[str, Column]):
-    """Columns by the names of their fields; all have ``rows`` values."""
+    """Columns by field name; each has ``rows`` values."""
 
     def __init__(self, rows: int, columns: dict[str, Column]) -> None:
         self.rows = rows
@@ -46,7 +121,7 @@ class Columns(Mapping[str, Column]):
         return f"<{self.rows} rows of {', '.join(self._columns)}>"
 
     def at(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> "Columns":
-        """Some of the rows: those of a mask, of places, or of a slice."""
+        """Return some of the rows: a mask, row numbers, or a slice."""
         some = {
             name: Column(column.kind, column.values[rows], column.valid[rows])
             for name, column in self.items()
@@ -54,13 +129,13 @@ class Columns(Mapping[str, Column]):
         return Columns(len(np.arange(self.rows)[rows]), some)
 
     def without(self, names: Collection[str]) -> "Columns":
-        """All columns but these."""
+        """Return all columns except these."""
         return Columns(self.rows, {n: c for n, c in self.items() if n not in names})
 
     def arrow(self) -> "pa.Table":
-        """The same as an Arrow table: addresses as text, times as timestamps, nulls where absent.
+        """Return an Arrow table: addresses as text, times as timestamps, null where absent.
 
-        ``ImportError``, saying what to install, without pyarrow.
+        Raises ``ImportError``, which says what to install, without pyarrow.
         """
         from rdmawire.columns.arrow import table
 
@@ -68,7 +143,7 @@ class Columns(Mapping[str, Column]):
 
 
 def joined(parts: list[Columns]) -> Columns:
-    """Rows of all parts, one behind the other; they have the same columns, and are at least one."""
+    """Concatenate the rows of at least one block; all have the same columns."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]

@@ -1,14 +1,224 @@
-"""Whole captures as columns: :func:`read_columns` and :func:`iter_columns`."""
+"""Reading captures as columns: :func:`read_columns` and :func:`iter_columns`."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from functools import cache
+from typing import Any
 
-from rdmawire.columns.asked import Query
-from rdmawire.columns.choice import choice_of
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.capture.record_index import Block, PcapFile, open_pcap
 from rdmawire.columns.column import Columns, joined
-from rdmawire.columns.request import Request, Row
+from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
+from rdmawire.columns.fast_path import LEAD, LINK_TYPES, PATHS, FastFilter, Ports, Records
+from rdmawire.columns.query import (
+    EVERY_FRAME,
+    ColumnBuilder,
+    FrameSelection,
+    Query,
+    occurs_once,
+    select_frames,
+)
+from rdmawire.columns.slow_path import fpdu_rows, frame_rows, iter_dissected
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.fields import fields
+from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter
 from rdmawire.wire.inet import ROCE_PORT
+
+_ALL = slice(None)
+_STRETCH = 8192
+"""Frames that are read at once, so that their first bytes stay in the processor's cache."""
+
+
+class MixedReader:
+    """Reads a pcap whose link type has fast paths; dissects the frames that take none.
+
+    ``on_walk`` is called for each dissected frame, with its row in the block and the dissection.
+    """
+
+    def __init__(
+        self,
+        pcap: PcapFile,
+        query: Query,
+        ports: Ports,
+        on_walk: Callable[[int, Dissection], None] | None = None,
+    ) -> None:
+        self._pcap = pcap
+        self._query = query
+        paths = [path for path in PATHS if path.link_type == pcap.link_type]
+        self._sieve = FastFilter({path: LEAD + query.width(path) for path in paths}, ports)
+        self._dissector = Dissector(int(port) for port in ports)
+        self._on_walk = on_walk
+        self._first_ns: int | None = None
+        self._previous_ns = 0
+
+    def blocks(self) -> Iterator[Columns]:
+        """The columns, block by block; then :class:`CaptureError` if the file is damaged."""
+        for block in self._pcap.blocks():
+            yield self._block(block)
+
+    def _block(self, block: Block) -> Columns:
+        records = Records(block.octets, block.places, self._pcap.form.order)
+        builder = ColumnBuilder(self._query.fields, len(block.places))
+        frames = self._frames(records, block.first)
+        for start in range(0, len(block.places), _STRETCH):
+            self._stretch(frames, start, builder)
+        return builder.columns()
+
+    def _frames(self, records: Records, first: int) -> Frames:
+        ends = records.at(np.array([0, -1])).times(self._pcap.form.resolution)
+        if self._first_ns is None:
+            self._first_ns = self._previous_ns = int(ends[0])
+        clock = self._first_ns, self._previous_ns, self._pcap.form.resolution
+        frames = Frames(records, first, *clock, self._pcap.name)
+        self._previous_ns = int(ends[1])
+        return frames
+
+    def _stretch(self, frames: Frames, start: int, builder: ColumnBuilder) -> None:
+        stretch = slice(start, min(start + _STRETCH, len(frames.records.places)))
+        part = frames.at(stretch)
+        left = np.ones(len(part.records.places), np.bool_)
+        for rows, plain in self._sieve.plain(part.records):
+            left[rows] = False
+            for column, field in enumerate(self._query.fields):
+                if found := first_of(source.read(plain) for source in field.plain or ()):
+                    builder.put(column, stretch, rows, found)
+        for column, name in enumerate(self._query.names):
+            if name in FRAME_COLUMNS:
+                builder.put(column, stretch, _ALL, Extracted(FRAME_COLUMNS[name](part)))
+        for row in np.flatnonzero(left):
+            self._walk(frames, start + int(row), builder)
+
+    def _walk(self, frames: Frames, row: int, builder: ColumnBuilder) -> None:
+        """Dissect one frame that is not on the fast path."""
+        record = frames.records.at(slice(row, row + 1))
+        place, captured = int(record.places[0]) + LEAD, int(record.heads["captured"][0])
+        frame = self._dissector.dissect(
+            bytes(record.octets[place : place + captured]),
+            link_type=self._pcap.link_type,
+            time_ns=int(record.times(frames.resolution)[0]),
+            length=int(record.heads["length"][0]),
+        )
+        frame.number, frame.file = frames.first + row, self._pcap.name
+        frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)
+        builder.put_row(row, self._query.values(frame))
+        if self._on_walk is not None:
+            self._on_walk(row, frame)
+
+
+class Row(Enum):
+    """What a row of the columns stands for."""
+
+    FRAME = "frame"
+    FPDU = "fpdu"
+
+
+_ROWS = {Row.FRAME: frame_rows, Row.FPDU: fpdu_rows}
+
+
+class Request:
+    """A request for fields of selected frames, with a row for each frame or each FPDU."""
+
+    def __init__(
+        self, query: Query, row: Row, ports: Iterable[int], choice: FrameSelection = EVERY_FRAME
+    ) -> None:
+        row = Row(row)
+        self._query = query
+        self._with_choice = with_selection_fields(self._query, choice) if row is Row.FRAME else None
+        self._row = row
+        self._ports = as_array(ports)
+        self._choice = choice
+
+    def nothing(self) -> Columns:
+        """Return the columns without rows."""
+        return ColumnBuilder(self._query.fields, 0).columns()
+
+    def blocks(self, path: str | os.PathLike[str], first: int | None = None) -> Iterator[Columns]:
+        """Yield columns in blocks; raises :class:`CaptureError` at damage, after what precedes it.
+
+        A capture that is still growing is read only as far as the ``first`` rows need.
+        """
+        query = self._with_choice
+        pcap = open_fast_path(path) if query is not None else None
+        if pcap is not None and query is not None:
+            yield from self._at_once(pcap, query)
+        else:
+            ports = (int(port) for port in self._ports)
+            yield from iter_dissected(path, self._query, ports, self._rows, first)
+
+    def _rows(self, query: Query, frame: Dissection) -> Iterable[list[Any]]:
+        return _ROWS[self._row](query, frame) if self._choice.takes(frame) else ()
+
+    def _at_once(self, pcap: PcapFile, query: Query) -> Iterator[Columns]:
+        hidden = set(query.names) - set(self._query.names)
+        for block, rows in iter_selected(pcap, query, self._ports, self._choice):
+            yield block if rows is None else block.at(rows).without(hidden)
+
+
+def iter_selected(
+    pcap: PcapFile,
+    query: Query,
+    ports: NDArray[np.uint16],
+    choice: FrameSelection,
+    on_walk: Callable[[int, Dissection], None] = lambda _row, _frame: None,
+) -> Iterator[tuple[Columns, NDArray[np.bool_] | None]]:
+    """Yield blocks of columns, each with a mask of the selected rows; ``None`` for all rows.
+
+    ``on_walk`` is called for each selected frame that is dissected, with its row in the next block
+    and the dissection.
+    """
+    walks: dict[int, bool] = {}
+
+    def note(row: int, frame: Dissection) -> None:
+        walks[row] = choice.takes(frame)
+        if walks[row]:
+            on_walk(row, frame)
+
+    for block in MixedReader(pcap, query, ports, note).blocks():
+        yield block, None if choice is EVERY_FRAME else _corrected(choice.rows(block), walks)
+        walks.clear()
+
+
+def _corrected(rows: NDArray[np.bool_], walks: dict[int, bool]) -> NDArray[np.bool_]:
+    """Replace the rows of dissected frames with what the dissection says."""
+    for row, wanted in walks.items():
+        rows[row] = wanted
+    return rows
+
+
+def open_fast_path(path: str | os.PathLike[str]) -> PcapFile | None:
+    """Open a pcap file whose link type has fast paths; ``None`` for any other file."""
+    pcap = open_pcap(path)
+    if pcap is None or pcap.link_type in LINK_TYPES:
+        return pcap
+    pcap.close()
+    return None
+
+
+def with_selection_fields(query: Query, choice: FrameSelection) -> Query | None:
+    """Add the fields that select frames to a query; ``None`` if the slow path is needed."""
+    names = list(choice.names)
+    if not choice.is_simple or not set(names) <= _every_name():
+        return None
+    both = query.also(names)
+    return both if both.is_plain and all(map(occurs_once, names)) else None
+
+
+@cache
+def _every_name() -> frozenset[str]:
+    return frozenset(info.name for info in fields())
+
+
+def as_array(ports: Iterable[int]) -> NDArray[np.uint16]:
+    """Return UDP ports as an array; raises ``ValueError`` for an invalid port."""
+    numbers = list(ports)
+    if wrong := [number for number in numbers if not 0 <= number <= 0xFFFF]:
+        raise ValueError(f"{wrong[0]} is not a UDP port: 0 to 65535")
+    return np.array(numbers, np.uint16)
+
 
 DEFAULT_FIELDS = (
     *("frame.number", "frame.time_epoch", "frame.len", "frame.cap_len"),
@@ -22,7 +232,7 @@ DEFAULT_FIELDS = (
     *("infiniband.atomiceth.swapdt", "infiniband.atomiceth.cmpdt"),
     *("infiniband.immdt", "rdmawire.icrc.status"),
 )
-"""What is read where no fields are named: what RoCE traffic is usually asked for."""
+"""Fields that are read by default: those that RoCE traffic is usually examined by."""
 
 
 def iter_columns(
@@ -33,17 +243,17 @@ def iter_columns(
     ports: Iterable[int] = (ROCE_PORT,),
     where: str | Filter | None = None,
 ) -> Iterator[Columns]:
-    """Columns of a capture in blocks, in bounded memory, whatever its size.
+    """Yield the columns of a capture in blocks, in bounded memory whatever its size.
 
-    ``fields`` go by the names that ``rdmawire fields`` lists; ``row`` is a frame, or an FPDU of
-    iWARP with the fields of its own headers; ``ports`` are the UDP ports of RoCEv2; ``where`` is
-    a display filter that frames must pass.
+    ``fields`` are names that ``rdmawire fields`` lists. ``row`` is a frame, or an FPDU of iWARP
+    with the fields of its own headers. ``ports`` are the UDP ports of RoCEv2. ``where`` is a
+    display filter that frames must pass.
 
-    :class:`~rdmawire.dissect.select.FieldError` names an unknown field at once, and
-    :class:`~rdmawire.filter.FilterError` what is wrong with a filter;
-    :class:`~rdmawire.errors.CaptureError` comes for damage, after all that stands before it.
+    Raises :class:`~rdmawire.dissect.select.FieldError` for an unknown field and
+    :class:`~rdmawire.filter.FilterError` for an invalid filter, both at the call, and
+    :class:`~rdmawire.errors.CaptureError` at damage, after the blocks before it.
     """
-    return Request(Query(fields), row, ports, choice_of(where)).blocks(path)
+    return Request(Query(fields), row, ports, select_frames(where)).blocks(path)
 
 
 def read_columns(
@@ -54,11 +264,11 @@ def read_columns(
     ports: Iterable[int] = (ROCE_PORT,),
     where: str | Filter | None = None,
 ) -> Columns:
-    """Columns of a whole capture; arguments and errors as for :func:`iter_columns`.
+    """Return the columns of a complete capture; arguments and errors as of :func:`iter_columns`.
 
-    Of a damaged file this raises :class:`~rdmawire.errors.CaptureError` and gives nothing:
-    :func:`iter_columns` gives what stands before the damage.
+    For a damaged file this raises :class:`~rdmawire.errors.CaptureError` and returns nothing;
+    :func:`iter_columns` yields what precedes the damage.
     """
-    request = Request(Query(fields), row, ports, choice_of(where))
+    request = Request(Query(fields), row, ports, select_frames(where))
     blocks = list(request.blocks(path))
     return joined(blocks) if blocks else request.nothing()

@@ -1,7 +1,7 @@
-"""Fields of large captures as text: the lines of ``-T fields``, written from columns.
+"""Lines of ``-T fields``, written from columns.
 
-Only where each field occurs at most once in a plain frame: then a column holds all of it. Frames
-that are not plain are written as always, with all occurrences.
+This needs fields that occur at most once in a fast-path frame, so that a column holds all values.
+Other frames are dissected and written with all occurrences.
 """
 
 import os
@@ -11,27 +11,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.asked import Query, notations, occurs_once
-from rdmawire.columns.choice import Choice
-from rdmawire.columns.column import Column, Columns
-from rdmawire.columns.kind import ADDRESSES, Form, distinct_addresses
-from rdmawire.columns.request import as_array, chosen, on_a_path, query_of_both
+from rdmawire.columns.column import ADDRESSES, Column, Columns, Form, distinct_addresses
+from rdmawire.columns.query import FrameSelection, Query, notations, occurs_once
+from rdmawire.columns.read import as_array, iter_selected, open_fast_path, with_selection_fields
 from rdmawire.dissect.fields import seconds
 from rdmawire.dissect.node import Dissection
 from rdmawire.wire.show import Kind, Show, writer
 
 
 class FieldLines:
-    """Lines of fields, from columns and, where those do not tell all, from dissections.
+    """Writes lines of fields, from columns and, for frames on the slow path, from dissections.
 
-    ``line`` makes the line, with its end, of a frame that is not plain; ``quote`` stands around
-    each value that is there.
+    ``line`` returns the line of a dissected frame, with its line end; ``quote`` is written around
+    each value.
     """
 
     def __init__(
         self,
         names: Iterable[str],
-        choice: Choice,
+        choice: FrameSelection,
         line: Callable[[Dissection], str],
         separator: str,
         quote: str = "",
@@ -45,13 +43,15 @@ class FieldLines:
         self._walked: dict[int, str] = {}
 
     def lines(self, path: str | os.PathLike[str], ports: Iterable[int]) -> Iterator[str] | None:
-        """The lines of a capture, with their ends; ``None`` if it is to be read frame by frame."""
+        """Return the lines of a capture; ``None`` if every frame must be dissected."""
         if self._query is None:
             return None
-        pcap = on_a_path(path)
+        pcap = open_fast_path(path)
         if pcap is None:
             return None
-        return self._written(chosen(pcap, self._query, as_array(ports), self._choice, self._keep))
+        return self._written(
+            iter_selected(pcap, self._query, as_array(ports), self._choice, self._keep)
+        )
 
     def _keep(self, row: int, frame: Dissection) -> None:
         self._walked[row] = self._line(frame)
@@ -81,14 +81,14 @@ class FieldLines:
 
 
 _CALENDAR = "frame.time"
-"""What is a date in words here, in the local time zone, and a number in columns."""
+"""A date in the local time zone as text, but a number in columns."""
 
 
-def _written_from(names: list[str], choice: Choice) -> Query | None:
-    """What columns are needed for these fields; ``None`` if columns do not hold all of them."""
+def _written_from(names: list[str], choice: FrameSelection) -> Query | None:
+    """Return a query for these fields; ``None`` if columns do not hold all their values."""
     if _CALENDAR in names or not all(map(occurs_once, names)):
         return None
-    return query_of_both(Query(names), choice)
+    return with_selection_fields(Query(names), choice)
 
 
 Notation = tuple[Show, int]
@@ -96,7 +96,7 @@ Notation = tuple[Show, int]
 
 def _numbers(values: NDArray[Any], notation: Notation) -> list[str]:
     show, width = notation
-    # A column counts in ones already: what is left to write is a plain number.
+    # Columns are scaled already: what remains is to write a decimal number.
     write = str if show.kind is Kind.DEC else writer(show, width)
     if values.dtype.itemsize > 1:
         return list(map(write, values.tolist()))
@@ -131,5 +131,5 @@ _WRITERS: dict[Form, Callable[[NDArray[Any], Notation], list[str]]] = {
     Form.DURATION: _times,
     **{form: _addresses(form) for form in ADDRESSES},
     Form.TEXT: _texts,
-    Form.OCTETS: lambda values, _: [""] * len(values),  # plain frames have none
+    Form.OCTETS: lambda values, _: [""] * len(values),  # fast-path frames have none
 }

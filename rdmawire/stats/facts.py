@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rdmawire.columns.fpdu import parted
+from rdmawire.columns.slow_path import split_fpdus
 from rdmawire.dissect import generated
 from rdmawire.dissect.node import Dissection, Node
 from rdmawire.dissect.summary import terminate_words
@@ -127,7 +127,7 @@ def _of_iwarp(frame: Dissection) -> Facts:
     pair, way = _pair(ip), None
     if tcp < len(headers) and isinstance(found := headers[tcp], TCP):
         way = Way(pair.source, found.srcport, pair.destination, found.dstport)
-    _, fpdus = parted(frame.nodes)
+    _, fpdus = split_fpdus(frame.nodes)
     return Facts(pair, 0, 0, way, tuple(map(_fpdu, fpdus)), True, None)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.transport import HEADERS
+from rdmawire.columns.fast_path import HEADERS
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 
 

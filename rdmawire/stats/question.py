@@ -4,11 +4,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rdmawire.columns.asked import Query
-from rdmawire.columns.choice import EVERY_FRAME, Choice
-from rdmawire.columns.column import Columns
-from rdmawire.columns.kind import OBJECT, ColumnKind, Form
-from rdmawire.columns.request import Request, Row
+from rdmawire.columns.column import OBJECT, Columns, ColumnType, Form
+from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
+from rdmawire.columns.read import Request, Row
 from rdmawire.dissect.node import Dissection
 from rdmawire.stats.facts import facts
 
@@ -24,7 +22,7 @@ _FIELDS = (
 )
 _FAR = 1 << 62
 """Times further than this from the epoch, some 146 years, are taken to be there: pcapng has any."""
-_ANYTHING = ColumnKind(Form.TEXT, OBJECT, lambda value: value)
+_ANYTHING = ColumnType(Form.TEXT, OBJECT, lambda value: value)
 
 
 class Question(Query):
@@ -46,7 +44,7 @@ class Question(Query):
 
 
 def blocks(
-    path: str | os.PathLike[str], ports: Iterable[int], choice: Choice = EVERY_FRAME
+    path: str | os.PathLike[str], ports: Iterable[int], choice: FrameSelection = EVERY_FRAME
 ) -> Iterator[Columns]:
     """The columns of a capture, block by block; :class:`CaptureError` after what stands before."""
     return Request(Question(), Row.FRAME, ports, choice).blocks(path)

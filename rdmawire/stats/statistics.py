@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture.pcap import RECORD
-from rdmawire.columns.choice import choice_of
 from rdmawire.columns.column import Columns
+from rdmawire.columns.query import select_frames
 from rdmawire.filter import Filter
 from rdmawire.stats.address import Addresses
 from rdmawire.stats.bins import Bins
@@ -66,7 +66,7 @@ class Statistics:
         counted; :class:`~.bins.IntervalError` if there are too many intervals.
         """
         read = 0
-        for block in blocks(path, ports, choice_of(where)):
+        for block in blocks(path, ports, select_frames(where)):
             for piece in _pieces(block):
                 self.add(piece)
             read += int(block["frame.cap_len"].values.sum()) + RECORD * block.rows

@@ -7,10 +7,8 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.columns import Row, read_columns
-from rdmawire.columns.asked import Query
-from rdmawire.columns.choice import Choice
-from rdmawire.columns.mixed import MixedReader
-from rdmawire.columns.request import Request
+from rdmawire.columns.query import FrameSelection, Query
+from rdmawire.columns.read import MixedReader, Request
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.select import Bound, Window
@@ -25,7 +23,7 @@ def frames(path: Path) -> Iterator[Dissection]:
         yield from Dissector().capture(reader)
 
 
-def numbers(path: Path, choice: Choice) -> list[int]:
+def numbers(path: Path, choice: FrameSelection) -> list[int]:
     blocks = Request(Query(["frame.number"]), Row.FRAME, (4791,), choice).blocks(path)
     return [number for block in blocks for number in block["frame.number"].values.tolist()]
 
@@ -47,7 +45,7 @@ def test_columns_and_dissections_choose_the_same(text: str, simple: bool) -> Non
     assert where.simple is simple
     for path in sorted(CAPTURES.glob("*/*.pcap")):
         wanted = [frame.number for frame in frames(path) if where(frame)]
-        assert numbers(path, Choice(where=where)) == wanted, path
+        assert numbers(path, FrameSelection(where=where)) == wanted, path
 
 
 @pytest.mark.parametrize(
@@ -58,7 +56,7 @@ def test_columns_and_dissections_have_the_same_window(start: str | None, end: st
     window = Window(*(Bound.parse(text) if text else None for text in (start, end)))
     wanted = [frame.number for frame in frames(RNR) if frame in window]
     assert 0 < len(wanted) < 152
-    assert numbers(RNR, Choice(window)) == wanted
+    assert numbers(RNR, FrameSelection(window)) == wanted
 
 
 def test_what_chooses_is_not_shown() -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from rdmawire.capture import Interface, Record, create_capture, open_capture
 from rdmawire.columns import Columns, Form, Row, iter_columns, read_columns
-from rdmawire.columns.asked import Query
-from rdmawire.columns.kind import kind_of
-from rdmawire.columns.mixed import MixedReader
-from rdmawire.columns.walked import of_frame, walked
+from rdmawire.columns.column import column_type
+from rdmawire.columns.query import Query
+from rdmawire.columns.read import MixedReader
+from rdmawire.columns.slow_path import frame_rows, iter_dissected
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
 from rdmawire.dissect.select import FieldError, Selection, sources
@@ -42,7 +42,7 @@ def until_damage(blocks: Iterator[Columns]) -> tuple[dict[str, list[object]], st
 
 def check(path: Path) -> None:
     at_once, said = until_damage(iter_columns(path, PLAIN))
-    one_by_one, expected = until_damage(walked(path, Query(PLAIN), (4791,), of_frame))
+    one_by_one, expected = until_damage(iter_dissected(path, Query(PLAIN), (4791,), frame_rows))
     assert said == expected
     for name in PLAIN:
         assert at_once[name] == one_by_one[name], name
@@ -102,7 +102,7 @@ def test_forms_and_their_arrays() -> None:
 def test_every_field_makes_a_column_of_one_form() -> None:
     for field in Query(info.name for info in fields()).fields:
         places = sources(field.name)[field.first :]
-        forms = {kind_of(source.show, source.width).form for _, source in places}
+        forms = {column_type(source.show, source.width).form for _, source in places}
         assert forms <= {field.kind.form}, field.name
 
 
@@ -159,7 +159,7 @@ def test_one_field_may_be_named_as_it_is() -> None:
 
 
 def test_what_is_no_port_is_refused() -> None:
-    with pytest.raises(ValueError, match="70000 is no UDP port"):
+    with pytest.raises(ValueError, match="70000 is not a UDP port"):
         iter_columns("nowhere", ports=[70000])
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from rdmawire.columns import DEFAULT_FIELDS, iter_columns, read_columns
-from rdmawire.columns.table_file import table_file
+from rdmawire.columns.arrow import table_file
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = CAPTURES / "linux" / "rxe61_rnr.pcap"

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.columns.asked import Query, occurs_once
-from rdmawire.columns.choice import EVERY_FRAME, Choice
+from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query, occurs_once
 from rdmawire.columns.text import FieldLines
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
@@ -49,7 +48,7 @@ SOME = [
 def test_lines_are_those_of_dissections(
     names: list[str], captures: str, quote: str, text: str
 ) -> None:
-    choice = Choice(where=Filter(text)) if text else EVERY_FRAME
+    choice = FrameSelection(where=Filter(text)) if text else EVERY_FRAME
     line = line_of(names, Separators(separator=";", quote=quote))
     written = 0
     for path in sorted(CAPTURES.glob(captures)):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.columns.asked import Query, notations
-from rdmawire.columns.kind import ADDRESSES, Form
+from rdmawire.columns.column import ADDRESSES, Form
+from rdmawire.columns.query import Query, notations
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import named_rows
 from rdmawire.dissect.json import as_object

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rdmawire.columns.bits import LEAD, bits, octets
+from rdmawire.columns.fast_path import LEAD, bits, bytes_at
 from rdmawire.layers.construct import struct
 from rdmawire.layers.scapy.layer import layer
 from rdmawire.testing.strategies import headers
@@ -36,24 +36,24 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, bytes) else int(value)
 
 
-def scapy_parse(table: type[Header], octets: bytes) -> Values:
-    pkt = layer(table)(octets)
+def scapy_parse(table: type[Header], bytes_at: bytes) -> Values:
+    pkt = layer(table)(bytes_at)
     return {row.name: plain(pkt.fields[row.name]) for row in table.rows}
 
 
 def scapy_build(table: type[Header], values: Values) -> bytes:
-    octets: bytes = layer(table)(**values).self_build()
-    return octets
+    bytes_at: bytes = layer(table)(**values).self_build()
+    return bytes_at
 
 
-def construct_parse(table: type[Header], octets: bytes) -> Values:
-    found = struct(table).parse(octets)
+def construct_parse(table: type[Header], bytes_at: bytes) -> Values:
+    found = struct(table).parse(bytes_at)
     return {row.name: plain(found[row.name]) for row in table.rows}
 
 
 def construct_build(table: type[Header], values: Values) -> bytes:
-    octets: bytes = struct(table).build(values)
-    return octets
+    bytes_at: bytes = struct(table).build(values)
+    return bytes_at
 
 
 VIEWS = {
@@ -90,7 +90,7 @@ def test_columns_read_the_rows_of_many_headers_as_the_codec_does(
             continue
         wanted = [getattr(header, row.name) for header in found]
         if row.width > 64:
-            column = octets(frames, row.bit // 8, row.width // 8).tolist()
+            column = bytes_at(frames, row.bit // 8, row.width // 8).tolist()
         else:
             column = bits(row.bit, row.width).read(frames).tolist()
             if row.octets:

@@ -1,0 +1,267 @@
+"""Extraction of field values from fast-path frames: a class for each kind of location."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from isal.isal_zlib import crc32
+from numpy.typing import NDArray
+
+from rdmawire.columns.fast_path import (
+    LEAD,
+    Bits,
+    FastFrames,
+    Path,
+    Records,
+    bits,
+    bytes_at,
+    header_offsets,
+)
+from rdmawire.dissect import generated
+from rdmawire.wire.header import Group, Header, Meaning, Row
+from rdmawire.wire.ib import BTH
+from rdmawire.wire.icrc import ONES_FOR_LRH, icrc_headers_twice, mask
+from rdmawire.wire.inet import UDP, IPv4, IPv6
+from rdmawire.wire.opcode import Opcode
+
+
+class Extracted(NamedTuple):
+    """A value for each frame; where ``valid`` is false, the frame does not have the field."""
+
+    values: NDArray[Any]
+    valid: NDArray[np.bool_] | None = None
+    """``None`` if all frames have the field."""
+
+
+class Extractor(Protocol):
+    """Extracts the values of a field from fast-path frames."""
+
+    def width(self, path: Path) -> int:
+        """Return the bytes from the start of a frame that the extraction needs on this path."""
+
+    def read(self, plain: FastFrames) -> Extracted | None:
+        """Return the values; ``None`` if no frame on this path has the field."""
+
+
+class _Condition(NamedTuple):
+    """The values of a selector row with which another row has this meaning."""
+
+    by: Bits
+    values: NDArray[np.bool_]
+
+    def holds(self, plain: FastFrames, base: int) -> NDArray[np.bool_]:
+        held: NDArray[np.bool_] = self.values[self.by.read(plain.frames, base)]
+        return held
+
+
+class RowExtractor:
+    """Extracts a row, or a group of rows, of a header."""
+
+    def __init__(self, table: type[Header], row: Row | Group, meaning: Meaning) -> None:
+        self._table = table
+        self._bits = None if row.width > 64 else bits(row.bit, row.width)
+        self._octets = row.bit // 8, row.width // 8
+        self._places = header_offsets(table)
+        self._condition = _condition(table, row, meaning)
+
+    def width(self, path: Path) -> int:
+        behind = path.bth + int(self._places.max())
+        base = behind if self._places.max() > 0 else self._base(path)
+        return base + self._table.SIZE
+
+    def _base(self, path: Path) -> int:
+        return path.bth if self._table is BTH else path.bases.get(self._table, 0)
+
+    def read(self, plain: FastFrames) -> Extracted | None:
+        return first_of(self._part(plain, base, where) for base, where in self._bases(plain))
+
+    def _bases(self, plain: FastFrames) -> Iterator[tuple[int, NDArray[np.bool_] | None]]:
+        """Yield each offset of the header, and the frames that have it there; ``None`` for all."""
+        if self._table is BTH:
+            yield plain.path.bth, None
+        elif self._table in plain.path.bases:
+            yield plain.path.bases[self._table], None
+        else:
+            found = self._places[plain.packets.opcodes]
+            distinct = set(self._places[plain.packets.present].tolist())
+            for place in sorted(distinct - {-1}):
+                where = None if len(distinct) == 1 else found == place
+                yield plain.path.bth + place, where
+
+    def _part(self, plain: FastFrames, base: int, where: NDArray[np.bool_] | None) -> Extracted:
+        if self._bits is None:
+            first, length = self._octets
+            values: NDArray[Any] = bytes_at(plain.frames, base + first, length)
+        else:
+            values = self._bits.read(plain.frames, base)
+        if self._condition is not None:
+            meant = self._condition.holds(plain, base)
+            where = meant if where is None else where & meant
+        return Extracted(values, where)
+
+
+class ICRCExtractor:
+    """Extracts the ICRC, after the payload."""
+
+    def width(self, path: Path) -> int:
+        return path.width
+
+    def read(self, plain: FastFrames) -> Extracted | None:
+        return Extracted(plain.records.numbers(plain.icrc, ">u4"))
+
+
+def first_of(found: Iterable[Extracted | None]) -> Extracted | None:
+    """Merge values from several locations; in each frame the first location that has one counts."""
+    parts = [part for part in found if part is not None]
+    if len(parts) < 2 or parts[0].valid is None:
+        return parts[0] if parts else None
+    values, valid = np.zeros_like(parts[0].values), np.zeros(len(parts[0].values), np.bool_)
+    for part, where in parts:
+        new = ~valid if where is None else where & ~valid
+        values[new] = part[new]
+        valid |= new
+    return Extracted(values, valid)
+
+
+def _condition(table: type[Header], row: Row | Group, meaning: Meaning) -> _Condition | None:
+    if isinstance(row, Group) or row.cases is None:
+        return None
+    by = next(other for other in table.rows if other.name == row.by)
+    cases = (row.cases.get(number, row.meaning) for number in range(1 << by.width))
+    meant = np.fromiter((case == meaning for case in cases), np.bool_)
+    return _Condition(bits(by.bit, by.width), meant)
+
+
+def expected_icrc(plain: FastFrames) -> NDArray[np.uint32]:
+    """Compute the ICRC of each frame: a CRC of the masked headers, continued over the rest."""
+    path = plain.path
+    start, end = LEAD + path.network_base, LEAD + path.width
+    ones = np.frombuffer(mask(path.network, UDP, BTH), np.uint8)
+    heads = (plain.frames[:, start:end] | ones).view(f"V{len(ones)}").ravel().tolist()
+    octets = plain.records.octets
+    begins = (plain.records.places + end).tolist()
+    ends = (plain.records.places + plain.icrc).tolist()
+    crcs = [
+        crc32(octets[begin:end], crc32(head, ONES_FOR_LRH))
+        for head, begin, end in zip(heads, begins, ends, strict=True)
+    ]
+    return np.array(crcs, np.uint32).byteswap()
+
+
+def _icrc_is_good(plain: FastFrames) -> tuple[NDArray[np.bool_], NDArray[np.uint32]]:
+    expected = expected_icrc(plain)
+    found = plain.records.numbers(plain.icrc, ">u4")
+    good = expected == found
+    for row in np.flatnonzero(~good & (plain.packets.opcodes == Opcode.RC_FLUSH)).tolist():
+        good[row] = found[row] == _icrc_of_linux(plain, row, int(expected[row]))
+    return good, expected
+
+
+def _icrc_of_linux(plain: FastFrames, row: int, standard: int) -> int:
+    """Return the ICRC that soft-RoCE gives a FLUSH whose ICRC by IBA 7.8.1 is ``standard``."""
+    place = int(plain.records.places[row])
+    bth = place + LEAD + plain.path.width - BTH.SIZE
+    return icrc_headers_twice(standard, plain.records.octets[bth : place + int(plain.icrc[row])])
+
+
+class ICRCStatus:
+    """Extracts whether the ICRC is correct."""
+
+    def width(self, path: Path) -> int:
+        return path.width
+
+    def read(self, plain: FastFrames) -> Extracted | None:
+        good, _ = _icrc_is_good(plain)
+        return Extracted(_WORDS[good.astype(np.uint8)])
+
+
+class ICRCExpected:
+    """Extracts the correct ICRC of frames with a wrong one."""
+
+    def width(self, path: Path) -> int:
+        return path.width
+
+    def read(self, plain: FastFrames) -> Extracted | None:
+        good, expected = _icrc_is_good(plain)
+        return Extracted(expected, ~good)
+
+
+_WORDS: NDArray[Any] = np.array(["bad", "good"], object)
+
+
+class IPChecksumStatus:
+    """Extracts whether the checksum of the IPv4 header is correct."""
+
+    def width(self, path: Path) -> int:
+        return path.width
+
+    def read(self, plain: FastFrames) -> Extracted | None:
+        if plain.path.network is IPv6:
+            return None
+        base = plain.path.network_base
+        total = np.zeros(len(plain.frames), np.uint32)
+        for word in range(IPv4.SIZE // 2):
+            total += bits(16 * word, 16).read(plain.frames, base)
+        total = (total & 0xFFFF) + (total >> 16)
+        # RFC 791: the sum over a correct header, with its checksum, is all ones.
+        good = (total & 0xFFFF) + (total >> 16) == 0xFFFF
+        return Extracted(np.where(good, generated.GOOD, generated.BAD))
+
+
+class Frames(NamedTuple):
+    """The frames of a block: their records, and the number of the first one.
+
+    ``first_ns`` is the capture time of the first frame of the file, ``previous_ns`` of the last
+    frame before the block, in ns since the epoch. ``resolution`` is the number of time units of
+    the records in a second, ``file`` the name of the capture.
+    """
+
+    records: Records
+    first: int
+    first_ns: int
+    previous_ns: int
+    resolution: int
+    file: str
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Return the frame numbers."""
+        return np.arange(self.first, self.first + len(self.records.places), dtype=np.int64)
+
+    def times(self) -> NDArray[np.int64]:
+        """Return the capture times, in ns since the epoch."""
+        return self.records.times(self.resolution)
+
+    def relative_times(self) -> NDArray[np.int64]:
+        """Return the times since the first frame of the file, in ns."""
+        return self.times() - self.first_ns
+
+    def deltas(self) -> NDArray[np.int64]:
+        """Return the times since the previous frame, in ns."""
+        return np.diff(self.times(), prepend=np.int64(self.previous_ns))
+
+    def at(self, rows: slice) -> "Frames":
+        """Return the frames of consecutive rows."""
+        return self._replace(
+            records=self.records.at(rows),
+            first=self.first + rows.start,
+            previous_ns=self.before(rows.start),
+        )
+
+    def before(self, row: int) -> int:
+        """Return the capture time of the frame before this row, in ns since the epoch."""
+        if row == 0:
+            return self.previous_ns
+        return int(self.records.at(slice(row - 1, row)).times(self.resolution)[0])
+
+
+FRAME_COLUMNS: dict[str, Callable[[Frames], NDArray[Any]]] = {
+    "frame.number": Frames.numbers,
+    "frame.time": Frames.times,
+    "frame.time_epoch": Frames.times,
+    "frame.time_relative": Frames.relative_times,
+    "frame.time_delta": Frames.deltas,
+    "frame.len": lambda frames: frames.records.heads["length"],
+    "frame.cap_len": lambda frames: frames.records.heads["captured"],
+    "rdmawire.file": lambda frames: np.full(len(frames.records.places), frames.file, object),
+}
+"""Fields of records, with the functions that read them from many frames."""
