@@ -5,9 +5,7 @@
 
 import sys
 
-from rdmawire.fabric.host import ALL_ACCESS
-from rdmawire.fabric.link import Link
-from rdmawire.fabric.pair import End, Pair
+from rdmawire.fabric import ALL_ACCESS, End, Link, Pair
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem

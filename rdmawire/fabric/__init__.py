@@ -1,1 +1,70 @@
-"""Fabrics in virtual time: adapters joined by links, and the only place with a clock."""
+"""Virtual time: a simulator with links, faults, switches, hosts, taps and captures.
+
+Import public names from here. Modules of this package are where they are defined.
+"""
+
+from rdmawire.fabric.capture import CaptureTap, Meter, Sampler
+from rdmawire.fabric.classify import PRIORITIES
+from rdmawire.fabric.errors import FabricError
+from rdmawire.fabric.fault import ACTIONS, OPTIONS, Faults, Rule
+from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, NotifyingPort, Place, Registered
+from rdmawire.fabric.link import Arrival, Chances, Link
+from rdmawire.fabric.network import Cable, Network, leaf_spine, place_of, row, star
+from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, Posted, Responder, connect
+from rdmawire.fabric.pfc import headroom, pfc_frame
+from rdmawire.fabric.port_queue import Mac
+from rdmawire.fabric.simulator import Attachment, Port, Relay, SimulationLimit, Simulator, Tap
+from rdmawire.fabric.switch import Switch, SwitchPort
+from rdmawire.fabric.switch_config import KIB, MIB, Marking, Pausing, SwitchSettings
+
+__all__ = [
+    "ACTIONS",
+    "ALL_ACCESS",
+    "ATTRIBUTES",
+    "CAP",
+    "KIB",
+    "MIB",
+    "OPTIONS",
+    "PRIORITIES",
+    "Arrival",
+    "Attachment",
+    "Buffer",
+    "Cable",
+    "CaptureTap",
+    "Chances",
+    "End",
+    "Envelope",
+    "FabricError",
+    "Faults",
+    "Host",
+    "Link",
+    "Mac",
+    "Marking",
+    "Meter",
+    "Network",
+    "NotifyingPort",
+    "Pair",
+    "Pausing",
+    "Place",
+    "Port",
+    "Posted",
+    "Registered",
+    "Relay",
+    "Responder",
+    "Rule",
+    "Sampler",
+    "SimulationLimit",
+    "Simulator",
+    "Switch",
+    "SwitchPort",
+    "SwitchSettings",
+    "Tap",
+    "connect",
+    "headroom",
+    "leaf_spine",
+    "pfc_frame",
+    "place_of",
+    "row",
+    "star",
+]

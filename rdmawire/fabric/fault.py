@@ -1,4 +1,4 @@
-"""Faults as data: rules say which frames of a link, and what befalls them.
+"""Faults as data: rules select frames of a link, and say what is done to them.
 
 ::
 
@@ -11,41 +11,183 @@
     )
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import signature
 from math import prod
 from random import Random
 from typing import Final
 
-from rdmawire.bound import Bound, Kind, Many, Real, Table, Whole
-from rdmawire.fabric.action import ACTIONS, check_action
-from rdmawire.fabric.field import Fields, check_name
+from rdmawire.bound import TIME, Bound, Kind, Many, Real, Table, Whole, Word
+from rdmawire.fabric.classify import Classifier, marked
+from rdmawire.fabric.errors import FabricError, check_settings, check_values
+from rdmawire.fabric.field import Fields, check_name, check_value
 from rdmawire.fabric.frame import MAX_REDIRECTS, Envelope
-from rdmawire.fabric.passing import BEFALLEN, Passing
-from rdmawire.fabric.refusal import FabricError, check_settings, check_values
+from rdmawire.fabric.link import FAULT_WORDS, Delivery
+from rdmawire.units import us
 from rdmawire.wire.naming import Value
 
-MOST_COUNTED: Final = 1 << 16
-"""Different frames of which a rule counts the times; then it forgets those counted first."""
+Deliveries = Iterable[Delivery]
+Action = Callable[..., Deliveries]
+_TRAITS: Final = Classifier()
 
-MOST_COPIES: Final = 1 << 12
-"""Of one frame, by all rules of a link together."""
+
+def drop(delivery: Delivery, random: Random) -> Deliveries:  # noqa: ARG001 - an action
+    """Lose the frame."""
+    return ()
+
+
+def duplicate(delivery: Delivery, random: Random, *, times: int = 1, wait: int = 0) -> Deliveries:  # noqa: ARG001
+    """Deliver ``times`` more copies, each ``wait`` ns after the one before."""
+    return [delivery._replace(wait=delivery.wait + wait * n) for n in range(times + 1)]
+
+
+def delay(delivery: Delivery, random: Random, *, by: int = us(10), most: int = 0) -> Deliveries:
+    """Deliver it ``by`` ns late, or at random up to ``most``; later frames overtake it."""
+    late = random.randint(by, most) if most > by else by
+    return (delivery._replace(wait=delivery.wait + late),)
+
+
+def reorder(
+    delivery: Delivery,
+    random: Random,  # noqa: ARG001
+    *,
+    behind: int = 1,
+    most: int = us(100),
+) -> Deliveries:
+    """Deliver it after ``behind`` later frames of its port, or after ``most`` ns."""
+    return (delivery._replace(wait=delivery.wait + most, behind=behind),)
+
+
+def corrupt(
+    delivery: Delivery,
+    random: Random,
+    *,
+    octet: int = -1,
+    bit: int = 0,
+    anywhere: bool = False,
+    seal: bool = False,
+) -> Deliveries:
+    """Flip one bit of the ``octet`` counted from the BTH, or from the pad's end if negative.
+
+    ``anywhere`` leaves both to chance. With ``seal`` the ICRC fits what stands there then. Where
+    there is no BTH, the whole frame counts, and unless sealed it is lost: no switch and no adapter
+    takes in what has a bad FCS (IEEE 802.3, 4.2.4.1.2).
+    """
+    frame = delivery.data
+    fields = Fields(frame)
+    if not frame or (fields.frame is None and not seal):
+        return ()
+    places = fields.transport or range(len(frame))
+    place = places[random.randrange(len(places)) if anywhere else octet % len(places)]
+    turned = frame[place] ^ 1 << (random.randrange(8) if anywhere else bit)
+    changed = frame[:place] + bytes((turned,)) + frame[place + 1 :]
+    return (delivery._replace(data=fields.icrc_renewed(changed) if seal else changed),)
+
+
+def truncate(delivery: Delivery, random: Random, *, by: int = 4, seal: bool = False) -> Deliveries:  # noqa: ARG001
+    """Cut the last ``by`` bytes. With ``seal`` cut the payload, and recompute checksums.
+
+    Without ``seal``, a frame that has no ICRC is lost, because its FCS is bad.
+    """
+    frame, fields = delivery.data, Fields(delivery.data)
+    if fields.frame is None and not seal and by > 0:
+        return ()
+    left = fields.shortened(by) if seal else frame[: max(len(frame) - by, 0)]
+    return (delivery._replace(data=left),) if left else ()
+
+
+def mark(delivery: Delivery, random: Random) -> Deliveries:  # noqa: ARG001
+    """Set CE, as a congested switch does, if the frame is ECN-capable."""
+    frame = delivery.data
+    return (delivery._replace(data=marked(frame)) if _TRAITS.traits(frame).markable else delivery,)
+
+
+def rewrite(
+    delivery: Delivery,
+    random: Random,  # noqa: ARG001
+    *,
+    field: str,
+    value: Value,
+    seal: bool = True,
+) -> Deliveries:
+    """Set a field of the innermost header that has it. ``seal`` recomputes checksums."""
+    changed = Fields(delivery.data).rewritten(field, value, seal=seal)
+    return (delivery._replace(data=changed),)
+
+
+ACTIONS: Final[dict[str, Action]] = {
+    "drop": drop,
+    "duplicate": duplicate,
+    "delay": delay,
+    "reorder": reorder,
+    "corrupt": corrupt,
+    "truncate": truncate,
+    "mark": mark,
+    "set": rewrite,
+}
+"""All actions, by name."""
+
+OPTIONS: Final = {
+    name: {p.name: p for p in signature(action).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    for name, action in ACTIONS.items()
+}
+"""Options of each action."""
+
+
+_COUNT: Final = Whole()
+_TRUTH: Final = Kind(bool)
+
+OPTION_BOUNDS: Final[dict[str, dict[str, Bound]]] = {
+    "drop": {},
+    "duplicate": {"times": _COUNT, "wait": TIME},
+    "delay": {"by": TIME, "most": TIME},
+    "reorder": {"behind": _COUNT, "most": TIME},
+    "corrupt": {"octet": Kind(int), "bit": Whole(0, 7), "anywhere": _TRUTH, "seal": _TRUTH},
+    "truncate": {"by": Whole(called="a number of octets"), "seal": _TRUTH},
+    "mark": {},
+    "set": {"field": Kind(str), "seal": _TRUTH},
+}
+"""Allowed values of each option; a field value is bounded by its field."""
+
+
+def check_action(do: str, options: Mapping[str, object]) -> None:
+    """Raise :class:`FabricError` for an unknown action, an unknown option or a bad value."""
+    if reason := Word(tuple(ACTIONS)).wrong(do):
+        raise FabricError(reason)
+    known = OPTIONS[do]
+    if wrong := sorted(options.keys() - known.keys()):
+        raise FabricError(f"{do} has no option {wrong[0]!r}; it has {', '.join(known) or 'none'}")
+    needed = (name for name, option in known.items() if option.default is option.empty)
+    if missing := sorted(set(needed) - options.keys()):
+        raise FabricError(f"{do} needs the option {missing[0]!r}")
+    bounds = {name: bound for name, bound in OPTION_BOUNDS[do].items() if name in options}
+    check_values(do, options, bounds)
+    if isinstance(field := options.get("field"), str):
+        check_value(field, options["value"])
+
+
+MAX_COUNTED: Final = 1 << 16
+"""Different frames for which a rule counts occurrences; then it forgets the oldest."""
+
+MAX_COPIES: Final = 1 << 12
+"""Most copies of one frame, by all rules of a link together."""
 
 Wanted = Value | range | Collection[Value]
 
 
-BOUNDS: Final[dict[str, Bound]] = {
+RULE_BOUNDS: Final[dict[str, Bound]] = {
     "where": Table(Kind(str), Kind((int, Collection), but=(str,))),
     "nth": Many(Whole(1, called="a turn")),
     "per": Many(Kind(str)),
     "chance": Real(0, 1),
 }
-"""What says which frames a rule means, and what each may be."""
+"""Allowed values of what selects frames."""
 
 
 class Rule:
     """Which frames, and what is done to them.
 
-    ``do`` names a row of :data:`~rdmawire.fabric.action.ACTIONS`, ``options`` are its keywords.
+    ``do`` names a row of :data:`~rdmawire.fabric.fault.ACTIONS`, ``options`` are its keywords.
     ``where`` gives fields, by the names of the wire's tables, and the value or the values that
     they must have. Of the frames that are so, those are meant whose turn is in ``nth`` (from 1
     on; all, if left out); turns are counted anew for each combination of the fields in ``per``,
@@ -75,7 +217,7 @@ class Rule:
         check_action(do, options)
         turns = (nth,) if isinstance(nth, int) else nth
         where = {} if where is None else where
-        check_values(do, {"where": where, "nth": turns, "per": per, "chance": chance}, BOUNDS)
+        check_values(do, {"where": where, "nth": turns, "per": per, "chance": chance}, RULE_BOUNDS)
         self.do = do
         self.where = {name: _values(wanted) for name, wanted in where.items()}
         self.nth = turns
@@ -91,7 +233,7 @@ class Rule:
         return f"Rule({self.do!r}, {self.where!r}, nth={self.nth!r}, hits={self.hits})"
 
     def means(self, fields: Fields, random: Random) -> bool:
-        """Whether this frame is meant. It is counted."""
+        """Whether the rule selects this frame. Count it."""
         for name, wanted in self.where.items():
             if not fields.has(name, wanted):
                 return False
@@ -104,65 +246,65 @@ class Rule:
     def _turn(self, fields: Fields) -> int:
         counted, key = self._counted, tuple(fields.get(name) for name in self.per)
         turn = counted.pop(key, 0) + 1
-        if len(counted) >= MOST_COUNTED:
+        if len(counted) >= MAX_COUNTED:
             del counted[next(iter(counted))]
         counted[key] = turn
         return turn
 
     @property
     def copies(self) -> int:
-        """How often a frame comes that is meant."""
+        """How many copies the rule makes of a frame that it selects."""
         return copies_by(self.do, self.options)
 
-    def apply(self, passings: list[Passing], random: Random) -> list[Passing]:
-        """What becomes of the copies of a frame that is meant."""
+    def apply(self, deliveries: list[Delivery], random: Random) -> list[Delivery]:
+        """Apply the rule to all copies of a frame that it selects."""
         self.meant += 1
-        befallen = [after for passing in passings for after in self._befall(passing, random)]
-        self.hits += not passings or befallen != passings
-        return befallen
+        changed = [after for delivery in deliveries for after in self._apply_to(delivery, random)]
+        self.hits += not deliveries or changed != deliveries
+        return changed
 
-    def _befall(self, passing: Passing, random: Random) -> list[Passing]:
-        """What becomes of one copy; where that is any different, it says what was done."""
-        after = list(ACTIONS[self.do](passing, random, **self.options))
-        if after == [passing]:
+    def _apply_to(self, delivery: Delivery, random: Random) -> list[Delivery]:
+        """Apply the rule to one copy. A copy that changes gets the word for it."""
+        after = list(ACTIONS[self.do](delivery, random, **self.options))
+        if after == [delivery]:
             return after
-        said = (*passing.befallen, BEFALLEN[self.do])
-        return [one._replace(befallen=said) for one in after]
+        said = (*delivery.faults, FAULT_WORDS[self.do])
+        return [one._replace(faults=said) for one in after]
 
 
 def copies_by(do: str, options: Mapping[str, object]) -> int:
-    """How often a frame comes, by what is done to it."""
+    """How many copies an action with these options delivers."""
     times = options.get("times", 1)
     return 1 + times if do == "duplicate" and isinstance(times, int) else 1
 
 
 def _values(wanted: Wanted) -> Collection[Value]:
-    """The values that are wanted, one or many; a tuple is a list of values."""
+    """The wanted values as a collection."""
     return (wanted,) if isinstance(wanted, int | bytes) else wanted
 
 
 class Faults:
-    """Rules of a link. All that mean a frame act on it, one after the other.
+    """Rules of a link. All that select a frame act on it, one after the other.
 
     All that is random comes from ``random``: the same seed gives the same faults. A frame that is
     sent elsewhere again and again is lost: :data:`~rdmawire.fabric.frame.MAX_REDIRECTS`.
     :class:`FabricError` for what is no rule, and for rules that make more than
-    :data:`MOST_COPIES` of one frame.
+    :data:`MAX_COPIES` of one frame.
     """
 
     def __init__(self, rules: Iterable[Rule], random: Random | None = None) -> None:
         check_values("Faults", {"rules": rules}, {"rules": Kind(Iterable)})
         self.rules = tuple(rules)
         check_settings(self, {"rules": Many(Kind(Rule))})
-        if (copies := prod(rule.copies for rule in self.rules)) > MOST_COPIES:
-            raise FabricError(f"{copies} copies of one frame; {MOST_COPIES} at most")
+        if (copies := prod(rule.copies for rule in self.rules)) > MAX_COPIES:
+            raise FabricError(f"{copies} copies of one frame; {MAX_COPIES} at most")
         self._random = Random(0) if random is None else random  # noqa: S311 - repeatable
 
-    def befall(self, frame: Envelope, number: int) -> list[Passing]:
-        """What becomes of the frame with this number on its link."""
+    def apply(self, frame: Envelope, number: int) -> list[Delivery]:
+        """Apply all rules to the frame with this number on its link."""
         fields = Fields(frame.data, number)
-        passings = [Passing(frame.data)]
+        deliveries = [Delivery(frame.data)]
         for rule in self.rules:
             if rule.means(fields, self._random):
-                passings = rule.apply(passings, self._random)
-        return [one for one in passings if frame.redirects_with(one.data) <= MAX_REDIRECTS]
+                deliveries = rule.apply(deliveries, self._random)
+        return [one for one in deliveries if frame.redirects_with(one.data) <= MAX_REDIRECTS]

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from rdmawire.bound import Whole
 from rdmawire.errors import WireError
-from rdmawire.fabric.refusal import FabricError
+from rdmawire.fabric.errors import FabricError
 from rdmawire.wire import mad, roce
 from rdmawire.wire.checksum import udp_checksum
 from rdmawire.wire.header import Group, Header

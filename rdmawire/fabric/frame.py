@@ -24,7 +24,7 @@ class Envelope:
     """One frame on its way. Values are never changed: each link and each fault makes a new one.
 
     - ``data``: the frame's bytes, from the Ethernet header on, without FCS.
-    - ``id``: its number among the frames of this world, from 1 on; 0 before it is sent.
+    - ``id``: its number among the frames of this simulator, from 1 on; 0 before it is sent.
       Duplicates have the same.
     - ``origin``: MAC address of the port that sent it first, which no fault changes.
     - ``hops``: how many links it was put on, the one it is on included.

@@ -1,11 +1,14 @@
 """Hosts: memory, an adapter that reaches it, and what a test or an example needs of both."""
 
+from collections.abc import Callable, Sequence
 from errno import EINVAL
 from ipaddress import ip_address
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.ib.engine import Nic
+from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.cm.manager import ManagedPort
+from rdmawire.ib.engine import BURST, Nic
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
@@ -33,7 +36,7 @@ ALL_ACCESS: Final = (
     | Access.FLUSH_PERSISTENT
 )
 _IPV4_OCTETS: Final = 4
-_MOST_HOSTS: Final = 254
+_MAX_HOSTS: Final = 254
 _WAY_UP: Final = (QPState.INIT, QPState.RTR, QPState.RTS)
 
 
@@ -46,9 +49,9 @@ class Memory(Protocol):
 
 
 class Registered:
-    """A region and the memory behind it, by octets from its start.
+    """A memory region and its memory, addressed by offset in bytes.
 
-    Any region may be had so: ``Registered(gpu, region)`` is a GPU's, as its kernels see it.
+    ``Registered(gpu, region)`` is a region in GPU memory, as kernels of the GPU see it.
     """
 
     def __init__(self, memory: Memory, region: Region) -> None:
@@ -61,27 +64,27 @@ class Registered:
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """Address of the first byte, as work requests name it."""
         return self.region.iova
 
     @property
     def rkey(self) -> int:
-        """The key for peers."""
+        """Remote key of the region."""
         return self.region.rkey
 
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
-        """What stands there now: up to the end, if no length is given."""
+        """Read ``length`` bytes at ``offset``; up to the end without a length."""
         check_kind("offset", offset, int)
         size = self.region.length - offset if length is None else length
         return self.memory.read(self._place(offset, size), size)
 
     def write(self, data: bytes, offset: int = 0) -> None:
-        """Put octets there, as an application does."""
+        """Write bytes at ``offset``, as the application does."""
         check_kind("offset", offset, int)
         self.memory.write(self._place(offset, length_of(data)), data)
 
     def _place(self, offset: int, length: int) -> int:
-        """The address of octets of it; ``MemoryFault`` for others."""
+        """Check a range. Return its address; ``MemoryFault`` if it is outside."""
         check_kind("length", length, int)
         address = self.region.address + offset
         if min(offset, length) < 0 or offset + length > self.region.length:
@@ -89,7 +92,7 @@ class Registered:
         return address
 
     def sge(self, length: int | None = None, offset: int = 0) -> Sge:
-        """The piece of local memory that work requests name."""
+        """An SGE of ``length`` bytes at ``offset``; up to the end without a length."""
         size = self.region.length - offset if length is None else length
         return Sge(self.address + offset, size, self.region.lkey)
 
@@ -101,7 +104,7 @@ class Buffer(Registered):
 
 
 class Place(NamedTuple):
-    """Where a host is found: an Ethernet address of 6 octets, and a GID of 16."""
+    """Addresses of a host: a MAC address (6 bytes) and a GID (16 bytes)."""
 
     mac: bytes
     gid: bytes
@@ -110,7 +113,7 @@ class Place(NamedTuple):
     def of(cls, mac: str, address: str) -> Self:
         """From text: ``0c:c4:7a:00:00:01``, and ``192.168.1.10`` or ``fd00::10``.
 
-        ``VerbsError`` EINVAL for what is no such address.
+        ``VerbsError`` EINVAL for an invalid address.
         """
         check_kind("mac", mac, str)
         check_kind("address", address, str)
@@ -126,16 +129,15 @@ class Place(NamedTuple):
 
         ``VerbsError`` EINVAL for other numbers.
         """
-        check_number("host number", number, 1, _MOST_HOSTS)
+        check_number("host number", number, 1, _MAX_HOSTS)
         address = f"fd00::{number:x}" if ipv6 else f"10.0.0.{number}"
         return cls.of(f"02:00:00:00:00:{number:02x}", address)
 
 
 class Host:
-    """One machine with one adapter; ``number`` (1 to 254) makes its place, if that is not given.
+    """A host with one adapter. ``number`` (1 to 254) makes its addresses without a ``place``.
 
-    Numbers of queue pairs and keys are drawn from ``random`` where it is given, as :class:`Nic`
-    has it.
+    QP numbers and keys are drawn from ``random`` if it is given, as in :class:`Nic`.
     """
 
     def __init__(
@@ -159,30 +161,30 @@ class Host:
         self.pd = self.nic.alloc_pd()
 
     def buffer(self, size: int, access: int = ALL_ACCESS, page_size: int = PAGE_4K) -> Buffer:
-        """New memory of so many octets, all registered, with nothing mapped around it."""
+        """Allocate and register ``size`` bytes of memory, with nothing mapped around them."""
         memory = self.space.allocate(size, page_size)
         return Buffer(memory, self.nic.memory.reg_mr(self.pd, memory.base, size, access))
 
     def filled(self, data: bytes) -> Buffer:
-        """A buffer that holds these octets."""
+        """Allocate and register a buffer with these bytes in it."""
         buffer = self.buffer(max(length_of(data), 1))
         buffer.write(data)
         return buffer
 
     def path_to(self, other: "Host", traffic_class: int = 0) -> AddressHandle:
-        """How packets get to another host on the same link, or to this one."""
+        """Address handle for another host on the same link, or for this one."""
         check_kind("other", other, Host)
         return AddressHandle(other.mac, other.gid, self.gid, traffic_class=traffic_class)
 
     def events(self) -> list[Event]:
-        """What the adapter told unasked, and nobody took yet."""
+        """Remove and return the pending asynchronous events of the adapter."""
         found = []
         while (event := self.nic.next_event()) is not None:
             found.append(event)
         return found
 
     def bring_up(self, qp: QueuePair, attributes: QPAttributes) -> None:
-        """From RESET to RTS, with those of the attributes that each step needs.
+        """Move a QP from RESET to RTS, with the attributes that each transition needs.
 
         ``VerbsError`` EINVAL from another state, as :meth:`Nic.modify_qp` has it.
         """
@@ -192,3 +194,86 @@ class Host:
             needed = QP_TRANSITIONS.get((qp.type, qp.state, state), Needs()).required
             wanted = attributes._replace(qp_state=state)
             self.nic.modify_qp(qp, wanted, needed | QPAttrMask.STATE)
+
+
+OnTaken: TypeAlias = Callable[[bytes, int], None]
+"""Function that gets the bytes of a frame after it was processed, and the time (ns)."""
+
+OnEvent: TypeAlias = Callable[[Event | CMEvent], None]
+"""Function that gets each event."""
+
+
+class NotifyingPort:
+    """A port that calls its application for each event, at the time of the event.
+
+    ``nic`` is the adapter, ``managed`` the adapter with its connection manager, if there is one.
+    ``on_event`` gets each event of both; it may post work. If it gives work to other hosts, it must
+    wake them (:meth:`~rdmawire.fabric.network.Network.wake`). Functions in ``on_taken`` get each
+    frame after it was processed and its events were delivered::
+
+        port = NotifyingPort(host.nic, managed)
+        port.on_event = lambda event: print(event)
+        simulator.attach(port, host.mac, link)
+    """
+
+    def __init__(self, nic: Nic, managed: ManagedPort | None = None) -> None:
+        self.nic = nic
+        self.managed = managed
+        self.on_event: OnEvent = _ignore
+        self.on_taken: list[OnTaken] = []
+        self._port = nic if managed is None else managed
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """Receive one Ethernet frame, without its FCS."""
+        self._port.receive(frame, now)
+        self.deliver_events()
+        for taken in self.on_taken:
+            taken(frame, now)
+
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+        """Receive frames one after the other, with the events of each."""
+        check_kind("frames", frames, Sequence)
+        for frame in frames:
+            self.receive(frame, now)
+
+    def transmit(self, now: int, most: int = BURST) -> list[bytes]:
+        """The next frames to send, at most ``most``.
+
+        Work that completes without frames may lead to more work.
+        """
+        frames = self._port.transmit(now, most)
+        while self.deliver_events() and not frames:
+            frames = self._port.transmit(now, most)
+        return frames
+
+    @property
+    def sends_more(self) -> bool:
+        """Whether ``transmit`` may have more frames, before anything else happens."""
+        return self.nic.sends_more
+
+    def next_timer(self) -> int | None:
+        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        return self._port.next_timer()
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due."""
+        self._port.handle_timer(now)
+        self.deliver_events()
+
+    def deliver_events(self) -> bool:
+        """Deliver all pending events. Return whether there were any."""
+        event = first = self._next_event()
+        while event is not None:
+            self.on_event(event)
+            event = self._next_event()
+        return first is not None
+
+    def _next_event(self) -> Event | CMEvent | None:
+        event = self.nic.next_event()
+        if event is None and self.managed is not None:
+            return self.managed.next_event()
+        return event
+
+
+def _ignore(_: Event | CMEvent) -> None:
+    """Ignore the event: no listener is set."""

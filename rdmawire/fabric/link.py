@@ -1,56 +1,131 @@
-"""Links: when a frame arrives, how often, and whether at all.
+"""Links: whether a frame arrives, when, and how often.
 
-A link numbers the frames that are put on it from 1 on, in both directions together. A capture
-with a tap on it gives them the same numbers, so what Wireshark shows is what ``drop`` takes.
+A link numbers its frames from 1 on, both directions together. A capture by a tap on the link has
+the same numbers, so ``drop`` takes the frame numbers that Wireshark shows.
 
-:mod:`rdmawire.fabric.fault` has faults by what stands in frames.
+:mod:`rdmawire.fabric.fault` has faults that select frames by their fields.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from rdmawire.bound import PERIOD, TIME, Bound, Kind, Many, Optional, Real, Table, Whole
+from rdmawire.fabric.errors import check_settings
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.line import exceeds, time_of
-from rdmawire.fabric.passing import BEFALLEN, Passing
-from rdmawire.fabric.refusal import check_settings
 from rdmawire.units import us
 
-Waits = tuple[int, ...]
-"""What a frame waits (ns) beyond the latency: one number for each of its copies."""
+FAULT_WORDS: Final = {
+    "drop": "lost",
+    "duplicate": "duplicated",
+    "delay": "delayed",
+    "reorder": "reordered",
+    "corrupt": "corrupted",
+    "truncate": "truncated",
+    "mark": "marked",
+    "set": "rewritten",
+}
+"""Fault action to the word for its effect, in comments of captures and in counters."""
+
+
+class Delivery(NamedTuple):
+    """One copy of a frame that a link delivers.
+
+    - ``data``: its bytes.
+    - ``wait``: delay beyond the link's latency (ns).
+    - ``behind``: how many later frames must overtake it; then ``wait`` is the longest delay.
+    - ``faults``: words of :data:`FAULT_WORDS` for what was done to it.
+    """
+
+    data: bytes
+    wait: int = 0
+    behind: int = 0
+    faults: tuple[str, ...] = ()
+
+
+FCS: Final = 4
+GAP: Final = 8 + 12
+"""Bytes of preamble, start of frame and interpacket gap. IEEE 802.3, 3.2, 4.4.2."""
+
+MIN_FRAME: Final = 60
+"""Bytes of the shortest frame without FCS: shorter ones are padded. IEEE 802.3, 4.4.2."""
+
+TAGS: Final = (b"\x81\x00", b"\x88\xa8")
+TAG_SIZE: Final = 4
+HEADER: Final = 14
+QUANTUM: Final = 512
+"""Bit times in a pause quantum. IEEE 802.3, 31B.2."""
+
+SECOND: Final = 1_000_000_000
+
+
+_LENGTHS: Final = 1 << 12
+"""Frame sizes that are cached: most frames have one of few."""
+
+
+@lru_cache(_LENGTHS)
+def bit_times(size: int) -> int:
+    """Bit times of a frame of ``size`` bytes (without FCS), with preamble and gap."""
+    return (max(size, MIN_FRAME) + FCS + GAP) * 8
+
+
+@lru_cache(_LENGTHS)
+def wire_time(size: int, rate: int) -> int:
+    """Nanoseconds of a frame of ``size`` bytes at ``rate`` bits per second, rounded up."""
+    return duration(bit_times(size), rate)
+
+
+def duration(bit_times: int, rate: int | None) -> int:
+    """Nanoseconds of ``bit_times``, rounded up; 0 on a link without a rate."""
+    return -(-bit_times * SECOND // rate) if rate else 0
+
+
+def exceeds_mtu(frame: bytes, mtu: int) -> bool:
+    """Whether a frame has more than ``mtu`` bytes after its Ethernet header and VLAN tags."""
+    spare = len(frame) - HEADER - mtu
+    at = HEADER - 2
+    while spare > 0 and frame[at : at + 2] in TAGS:
+        spare -= TAG_SIZE
+        at += TAG_SIZE
+    return spare > 0
+
+
+Delays = tuple[int, ...]
+"""Delay beyond the latency (ns) of each copy of a frame; empty for a lost frame."""
 
 
 class Arrival(NamedTuple):
-    """A frame at the far end, and when it is there (ns)."""
+    """A frame that arrives at the far end, and its time (ns)."""
 
     time: int
     frame: Envelope
 
 
-class Held(Arrival):
-    """A frame that arrives behind so many others, but at ``time`` at the latest."""
+class ReorderedArrival(Arrival):
+    """A frame that arrives after ``behind`` later ones, or at ``time`` at the latest."""
 
     behind: int
 
 
-Carried = Callable[[Envelope, tuple[str, ...]], object]
-"""Is told of a frame that was put on a link, and the words for what befell it there."""
+OnCarried = Callable[[Envelope, tuple[str, ...]], object]
+"""Function that gets each frame put on a link, and the words for what faults did to it."""
 
 
-class Misfortune(Protocol):
-    """What becomes of a frame on its way."""
+class FaultModel(Protocol):
+    """Decides what a link delivers for a frame."""
 
-    def befall(self, frame: Envelope, number: int) -> Iterable[Passing]: ...
+    def apply(self, frame: Envelope, number: int) -> Iterable[Delivery]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """How often (0.0 to 1.0) a frame is lost, comes twice, or comes up to ``most_delay`` ns late.
+    """Probabilities (0.0 to 1.0) that a frame is lost, duplicated, or delayed.
 
-    What comes late is overtaken. All that is random comes from ``random``: the same seed gives
-    the same faults. :class:`FabricError` for what is no chance and no time.
+    A delayed frame arrives up to ``most_delay`` ns late, and later frames overtake it. All
+    randomness comes from ``random``: the same seed gives the same faults. :class:`FabricError` for
+    an invalid probability or time.
     """
 
     random: Random
@@ -62,8 +137,8 @@ class Chances:
     def __post_init__(self) -> None:
         check_settings(self, CHANCES)
 
-    def befall(self, waits: Waits) -> Waits:
-        """What becomes of copies that wait so long."""
+    def apply(self, waits: Delays) -> Delays:
+        """Apply losses, duplicates and delays to copies with these delays (ns)."""
         return tuple(wait for copy in waits for wait in self._copies(copy))
 
     def _copies(self, wait: int) -> Iterable[int]:
@@ -84,7 +159,7 @@ _NUMBER: Final = Whole(1, called="a frame's number")
 
 
 class _Numbers(NamedTuple):
-    """A collection of frames' numbers. Who gives a share instead is told where it goes."""
+    """Bound of a collection of frame numbers. The error for a probability names ``chances``."""
 
     numbers: Bound = Many(_NUMBER)
 
@@ -110,23 +185,23 @@ LINK: Final[dict[str, Bound]] = {
     "chances": Optional(Kind(Chances)),
     "name": Kind(str),
 }
-"""What each setting may be, by class."""
+"""Allowed values of each setting, by class."""
 
 
 class Link:
-    """A cable: ``latency`` ns from end to end, in order, but for the faults asked for.
+    """A cable. Frames arrive in order after ``latency`` ns, but for its faults.
 
-    ``rate`` is in bits a second: frames take their time, and ports send one after the other.
-    Without one, octets take no time. Frames with more than ``mtu`` octets behind their Ethernet
-    header are lost (``oversized`` counts them).
+    - ``rate``: bits per second. Ports send one frame after the other. ``None``: bytes take no time.
+    - ``mtu``: frames with more bytes after their Ethernet header are lost and counted in
+      ``oversized``.
+    - ``drop``, ``duplicate``: numbers of frames to lose or to duplicate. ``delay``: number of a
+      frame to its additional delay (ns).
+    - ``chances``: random faults, applied after those by number; ``faults``: applied last.
+    - ``name``: the link's name in a network.
+    - ``on_carried``: functions that get each frame of a link with faults, right after the taps, and
+      the words of :data:`FAULT_WORDS` for what faults did to it.
 
-    ``drop`` and ``duplicate`` are numbers of frames, ``delay`` says how many ns a number waits
-    besides. ``chances`` come on top of these, then ``faults``. ``name`` is for those who look.
-
-    Where something may befall frames, ``on_carried`` are told of each, right after the taps, and
-    by words of :data:`~rdmawire.fabric.passing.BEFALLEN` what befell it.
-
-    :class:`FabricError` for what is no time, no rate or no frame's number.
+    :class:`FabricError` for an invalid time, rate or frame number.
     """
 
     def __init__(
@@ -139,7 +214,7 @@ class Link:
         duplicate: Collection[int] = (),
         delay: Mapping[int, int] | None = None,
         chances: Chances | None = None,
-        faults: Misfortune | None = None,
+        faults: FaultModel | None = None,
         name: str = "",
     ) -> None:
         self.latency = latency
@@ -154,74 +229,74 @@ class Link:
         check_settings(self, LINK)
         self.drop, self.duplicate = frozenset(drop), frozenset(duplicate)
         self.delay = dict(self.delay)
-        self.on_carried: list[Carried] = []
+        self.on_carried: list[OnCarried] = []
         self.frames = 0
         self.oversized = 0
 
     def straight(self, frame: Envelope, now: int) -> int | None:
-        """When a frame arrives, as :meth:`carry` has it, if nothing can befall it on this link.
+        """Time of arrival (ns) of a frame on a link without faults: :meth:`carry`, but faster.
 
-        ``None`` where something may: then it was not put on the link.
+        ``None`` if the link has faults; then the frame was not put on the link.
         """
         if self.faults or self.chances or self.drop or self.duplicate or self.delay or self.mtu:
             return None
         self.frames += 1
         rate = self.rate
-        return now + self.latency + (time_of(len(frame.data), rate) if rate else 0)
+        return now + self.latency + (wire_time(len(frame.data), rate) if rate else 0)
 
     def carry(self, frame: Envelope, now: int) -> list[Arrival]:
-        """Where a frame put on the link at ``now`` arrives: once, or as the faults have it."""
+        """Put a frame on the link at ``now`` (ns). Return its arrivals: one, but for faults."""
         self.frames += 1
-        passings = self._passings(frame)
+        deliveries = self._deliveries(frame)
         if self.on_carried:
-            self._tell(frame, passings)
+            self._report(frame, deliveries)
         start = now + self.latency
         if self.rate is not None:
-            start += time_of(len(frame.data), self.rate)
-        return [_arrival(start, frame, passing) for passing in passings]
+            start += wire_time(len(frame.data), self.rate)
+        return [_arrival(start, frame, delivery) for delivery in deliveries]
 
-    def _passings(self, frame: Envelope) -> Sequence[Passing]:
-        """The copies of a frame that arrive; those that no number or chance lost meet faults."""
-        if self.mtu is not None and exceeds(frame.data, self.mtu):
+    def _deliveries(self, frame: Envelope) -> Sequence[Delivery]:
+        """The copies of a frame that the link delivers."""
+        if self.mtu is not None and exceeds_mtu(frame.data, self.mtu):
             self.oversized += 1
             return ()
         waits = self._waits(self.frames)
         if not waits:
             return ()
         faults = self.faults
-        befallen = (Passing(frame.data),) if faults is None else faults.befall(frame, self.frames)
-        return tuple(befallen) if waits == (0,) else _waiting(tuple(befallen), waits)
+        changed = (Delivery(frame.data),) if faults is None else faults.apply(frame, self.frames)
+        return tuple(changed) if waits == (0,) else _waiting(tuple(changed), waits)
 
-    def _tell(self, frame: Envelope, passings: Sequence[Passing]) -> None:
-        words = dict.fromkeys(word for passing in passings for word in passing.befallen)
-        for tell in self.on_carried:
-            tell(frame, tuple(words) if passings else (BEFALLEN["drop"],))
+    def _report(self, frame: Envelope, deliveries: Sequence[Delivery]) -> None:
+        words = dict.fromkeys(word for delivery in deliveries for word in delivery.faults)
+        for report in self.on_carried:
+            report(frame, tuple(words) if deliveries else (FAULT_WORDS["drop"],))
 
-    def _waits(self, number: int) -> Waits:
+    def _waits(self, number: int) -> Delays:
         if number in self.drop:
             return ()
-        waits: Waits = (self.delay.get(number, 0),) * (2 if number in self.duplicate else 1)
-        return waits if self.chances is None else self.chances.befall(waits)
+        waits: Delays = (self.delay.get(number, 0),) * (2 if number in self.duplicate else 1)
+        return waits if self.chances is None else self.chances.apply(waits)
 
 
-def _waiting(passings: Iterable[Passing], waits: Waits) -> list[Passing]:
-    """All copies, once for each wait."""
+def _waiting(deliveries: Iterable[Delivery], waits: Delays) -> list[Delivery]:
+    """All copies, once for each delay."""
     said = (
-        *((BEFALLEN["duplicate"],) if len(waits) > 1 else ()),
-        *((BEFALLEN["delay"],) if any(waits) else ()),
+        *((FAULT_WORDS["duplicate"],) if len(waits) > 1 else ()),
+        *((FAULT_WORDS["delay"],) if any(waits) else ()),
     )
     return [
-        one._replace(wait=one.wait + wait, befallen=(*one.befallen, *said))
+        one._replace(wait=one.wait + wait, faults=(*one.faults, *said))
         for wait in waits
-        for one in passings
+        for one in deliveries
     ]
 
 
-def _arrival(start: int, frame: Envelope, passing: Passing) -> Arrival:
-    time = start + passing.wait
-    after = frame.altered(passing.data, passing.befallen) if passing.befallen else frame
-    if not passing.behind:
+def _arrival(start: int, frame: Envelope, delivery: Delivery) -> Arrival:
+    time = start + delivery.wait
+    after = frame.altered(delivery.data, delivery.faults) if delivery.faults else frame
+    if not delivery.behind:
         return Arrival(time, after)
-    held = Held(time, after)
-    held.behind = passing.behind
+    held = ReorderedArrival(time, after)
+    held.behind = delivery.behind
     return held

@@ -1,4 +1,4 @@
-"""Networks: hosts, switches and links by name, and the ways between them.
+"""Networks: hosts, switches and links by name, and the routes between them.
 
 ::
 
@@ -7,30 +7,33 @@
     for name in ("a", "b"):
         network.add_host(name)
         network.join(name, "leaf", Link(us(1), rate=gbps(100)))
-    network.find_ways()
+    network.find_routes()
 """
 
 from collections import deque
 from collections.abc import Mapping
+from errno import EINVAL
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
+from rdmawire.bound import Whole
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.classify import Classifier
+from rdmawire.fabric.errors import FabricError, check_values
 from rdmawire.fabric.fault import Faults, Rule
-from rdmawire.fabric.flow import Classifier
-from rdmawire.fabric.forwarding import Ports
+from rdmawire.fabric.host import Place
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.mac import Adapter, Mac
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.settings import Settings
-from rdmawire.fabric.station import Station, Tap
-from rdmawire.fabric.switch import Switch, SwitchPort
-from rdmawire.fabric.world import World
+from rdmawire.fabric.port_queue import Adapter, Mac
+from rdmawire.fabric.simulator import Attachment, Simulator, Tap
+from rdmawire.fabric.switch import Ports, Switch, SwitchPort
+from rdmawire.fabric.switch_config import SwitchSettings
 from rdmawire.identifier import Count
+from rdmawire.verbs.ah import mapped
 
 
-class Machine(Protocol):
-    """What a host is to a network."""
+class NetworkHost(Protocol):
+    """A host as a network sees it: a MAC address and an engine."""
 
     @property
     def mac(self) -> bytes: ...
@@ -40,7 +43,7 @@ class Machine(Protocol):
 
 
 class Network:
-    """A world with names.
+    """A simulator whose hosts, switches and links have names.
 
     ``seed`` is for all that is random: each switch and each link has a generator of its own, made
     of the seed and its name, so that what one does changes nothing for the others. A link is
@@ -49,33 +52,37 @@ class Network:
     """
 
     def __init__(
-        self, world: World | None = None, *, seed: int = 0, settings: Settings | None = None
+        self,
+        simulator: Simulator | None = None,
+        *,
+        seed: int = 0,
+        settings: SwitchSettings | None = None,
     ) -> None:
-        self.world = World() if world is None else world
+        self.simulator = Simulator() if simulator is None else simulator
         self.seed = seed
-        self.settings = Settings() if settings is None else settings
-        self.hosts: dict[str, Machine] = {}
+        self.settings = SwitchSettings() if settings is None else settings
+        self.hosts: dict[str, NetworkHost] = {}
         self.switches: dict[str, Switch] = {}
         self.links: dict[str, Link] = {}
         self.ports: dict[str, SwitchPort] = {}
         self.macs: dict[str, Mac] = {}
-        self.stations: dict[str, Station] = {}
+        self.attachments: dict[str, Attachment] = {}
         self._edges: dict[str, dict[str, SwitchPort | None]] = {}
         self._trees: dict[str, set[str]] = {}
         self._numbers = Count(0)
         self._classifier = Classifier(self.settings.priorities)
 
     def random(self, name: str) -> Random:
-        """The generator that is called so."""
+        """A random generator made of the seed and this name."""
         return Random(f"{self.seed}/{name}")  # noqa: S311 - repeatable is what it must be
 
-    def add_host(self, name: str, machine: Machine) -> None:
-        """One more host. It can be on one link."""
+    def add_host(self, name: str, machine: NetworkHost) -> None:
+        """Add a host. It can be on one link."""
         self._add(name)
         self.hosts[name] = machine
 
-    def add_switch(self, name: str, settings: Settings | None = None) -> Switch:
-        """One more switch."""
+    def add_switch(self, name: str, settings: SwitchSettings | None = None) -> Switch:
+        """Add a switch, with its own settings or those of the network."""
         self._add(name)
         mine = self.settings if settings is None else settings
         draws = self.random(f"arbiters of {name}")
@@ -89,22 +96,24 @@ class Network:
         self._edges[name] = {}
 
     def join(self, one: str, other: str, link: Link) -> Link:
-        """Lay a link between two, from now on called by their names.
+        """Join two hosts or switches by a link, which gets the name ``one-other``.
 
-        Frames to addresses that no switch was told of take no link that closes a loop.
+        Frames to addresses without a static entry take no link that closes a loop.
         """
         name = f"{one}-{other}"
         if other in self._neighbours(one) or one in self._neighbours(other):
             raise FabricError(f"link {name!r} is there already")
         link.name = name
         self.links[name] = link
-        spans = self._spans(one, other)
+        in_spanning_tree = self._in_spanning_tree(one, other)
         for end, peer in ((one, other), (other, one)):
-            self._edges[end][peer] = self._attach(end, peer, link, spans=spans)
+            self._edges[end][peer] = self._attach(
+                end, peer, link, in_spanning_tree=in_spanning_tree
+            )
         return link
 
-    def _spans(self, one: str, other: str) -> bool:
-        """Whether a link joins what was not joined before: such links are a spanning tree."""
+    def _in_spanning_tree(self, one: str, other: str) -> bool:
+        """Whether a link joins two parts that were not joined before, and so is in the tree."""
         if one not in self.switches or other not in self.switches:
             return True
         few, many = sorted((self._trees[one], self._trees[other]), key=len)
@@ -119,33 +128,39 @@ class Network:
             raise FabricError(f"no host and no switch is called {name!r}")
         return self._edges[name]
 
-    def _attach(self, end: str, peer: str, link: Link, *, spans: bool) -> SwitchPort | None:
+    def _attach(
+        self, end: str, peer: str, link: Link, *, in_spanning_tree: bool
+    ) -> SwitchPort | None:
         if end in self.switches:
-            return self._attach_switch(end, peer, link, spans=spans)
-        if end in self.stations:
+            return self._attach_switch(end, peer, link, in_spanning_tree=in_spanning_tree)
+        if end in self.attachments:
             raise FabricError(f"host {end!r} is on a link already")
         machine = self.hosts[end]
         self.macs[end] = mac = Mac(machine.nic, link, self._classifier)
-        self.stations[end] = self.world.place(mac, machine.mac, link)
+        self.attachments[end] = self.simulator.attach_paced(mac, machine.mac, link)
         return None
 
-    def _attach_switch(self, end: str, peer: str, link: Link, *, spans: bool) -> SwitchPort:
+    def _attach_switch(
+        self, end: str, peer: str, link: Link, *, in_spanning_tree: bool
+    ) -> SwitchPort:
         name = f"{end}:{peer}"
         address = b"\x06" + next(self._numbers).to_bytes(5, "big")
-        self.ports[name] = port = self.switches[end].add_port(address, link, spans=spans)
-        self.stations[name] = station = self.world.place_relay(port, address, link)
-        port.wake = partial(self.world.wake, station)
+        self.ports[name] = port = self.switches[end].add_port(
+            address, link, in_spanning_tree=in_spanning_tree
+        )
+        self.attachments[name] = attachment = self.simulator.attach_relay(port, address, link)
+        port.wake = partial(self.simulator.wake, attachment)
         return port
 
-    def find_ways(self) -> None:
-        """Tell every switch by which ports each host is nearest; all shortest paths are equal."""
+    def find_routes(self) -> None:
+        """Give every switch the shortest paths to each host, as static entries."""
         for leaf in self.switches:
             distances = self._distances(leaf)
             for switch in distances:
-                self.switches[switch].give(self._ways(switch, leaf, distances))
+                self.switches[switch].give(self._routes(switch, leaf, distances))
 
     def _distances(self, leaf: str) -> dict[str, int]:
-        """How many links each switch is away from one. Hosts pass nothing on."""
+        """Distance of each switch from ``leaf``, in links. Hosts do not forward."""
         distances, waiting = {leaf: 0}, deque([leaf])
         while waiting:
             here = waiting.popleft()
@@ -155,28 +170,28 @@ class Network:
                     waiting.append(peer)
         return distances
 
-    def _ways(self, switch: str, leaf: str, distances: Mapping[str, int]) -> dict[bytes, Ports]:
-        """The ports of a switch that lead to each host of another, or of the switch itself."""
+    def _routes(self, switch: str, leaf: str, distances: Mapping[str, int]) -> dict[bytes, Ports]:
+        """Ports of ``switch`` on shortest paths to the hosts of ``leaf``, by MAC address."""
         nearer = tuple(
             port.number
             for peer, port in self._edges[switch].items()
             if port is not None and distances.get(peer) == distances[switch] - 1
         )
-        ways = {}
+        routes = {}
         for name, port in self._edges[leaf].items():
             if port is not None and name in self.hosts:
-                ways[self.hosts[name].mac] = nearer or (port.number,)
-        return ways
+                routes[self.hosts[name].mac] = nearer or (port.number,)
+        return routes
 
-    def befall(self, link: str, *rules: Rule) -> Faults:
-        """Let faults befall what passes a link, in place of those that did."""
+    def set_faults(self, link: str, *rules: Rule) -> Faults:
+        """Replace the faults of a link. Return them, for their counters."""
         faults = Faults(rules, self.random(f"faults of {link}"))
         self._link(link).faults = faults
         return faults
 
     def tap(self, where: str, tap: Tap, *, arrivals: bool = False) -> None:
-        """Show a tap what is put on a link, or sent by a port or a host; or what arrives there."""
-        place = self.stations.get(where) or self.world.segment(self._link(where))
+        """Add a tap to a link, a host or a port: for frames sent, or with ``arrivals`` received."""
+        place = self.attachments.get(where) or self.simulator.segment(self._link(where))
         (place.on_arrival if arrivals else place.on_sent).append(tap)
 
     def _link(self, name: str) -> Link:
@@ -185,5 +200,91 @@ class Network:
         return self.links[name]
 
     def wake(self, host: str) -> None:
-        """A host was given something to do while the world runs."""
-        self.world.wake(self.stations[host])
+        """Ask a host for frames: work was given to it while the simulator runs."""
+        self.simulator.wake(self.attachments[host])
+
+
+MAX_HOSTS: Final = (1 << 24) - 2
+
+
+_SWITCHES: Final = Whole(1, 1 << 16, "a number of switches")
+_BOUNDS: Final = {
+    "row": {"switches": _SWITCHES},
+    "leaf_spine": {"leaves": _SWITCHES, "spines": _SWITCHES},
+}
+"""Allowed numbers of switches, by function."""
+
+
+class Cable(NamedTuple):
+    """Parameters of links: latency (ns), rate (bits per second) and MTU (bytes)."""
+
+    latency: int = 0
+    rate: int | None = None
+    mtu: int | None = None
+
+    def link(self) -> Link:
+        """A new link with these parameters."""
+        return Link(self.latency, rate=self.rate, mtu=self.mtu)
+
+
+def place_of(number: int) -> Place:
+    """Addresses of host ``number`` (1 to 2**24 - 2): 02:00:00:00:00:01 and 10.0.0.1 for 1."""
+    if not 0 < number <= MAX_HOSTS:
+        raise VerbsError(f"host number {number} is not within 1..{MAX_HOSTS}", EINVAL)
+    octets = number.to_bytes(3, "big")
+    return Place(b"\x02\0\0" + octets, mapped(b"\x0a" + octets))
+
+
+def star(network: Network, hosts: Mapping[str, NetworkHost], cable: Cable) -> None:
+    """Build a star: all hosts on one switch."""
+    row(network, hosts, switches=1, edge=cable, trunk=cable)
+
+
+def row(
+    network: Network,
+    hosts: Mapping[str, NetworkHost],
+    *,
+    switches: int,
+    edge: Cable,
+    trunk: Cable,
+) -> None:
+    """Build a row of switches. Hosts are attached in turn, the first to the first switch."""
+    check_values("row", {"switches": switches}, _BOUNDS["row"])
+    names = [f"s{number}" for number in range(1, switches + 1)]
+    for number, name in enumerate(names):
+        network.add_switch(name)
+        if number:
+            network.join(names[number - 1], name, trunk.link())
+    _spread(network, hosts, names, edge)
+    network.find_routes()
+
+
+def leaf_spine(
+    network: Network,
+    hosts: Mapping[str, NetworkHost],
+    *,
+    leaves: int,
+    spines: int,
+    edge: Cable,
+    trunk: Cable,
+) -> None:
+    """Build a leaf-spine network: every leaf is joined to every spine."""
+    found = {"leaves": leaves, "spines": spines}
+    check_values("leaf_spine", found, _BOUNDS["leaf_spine"])
+    lower = [f"leaf{number}" for number in range(1, leaves + 1)]
+    upper = [f"spine{number}" for number in range(1, spines + 1)]
+    for name in (*lower, *upper):
+        network.add_switch(name)
+    for leaf in lower:
+        for spine in upper:
+            network.join(leaf, spine, trunk.link())
+    _spread(network, hosts, lower, edge)
+    network.find_routes()
+
+
+def _spread(
+    network: Network, hosts: Mapping[str, NetworkHost], switches: list[str], edge: Cable
+) -> None:
+    for number, (name, machine) in enumerate(hosts.items()):
+        network.add_host(name, machine)
+        network.join(name, switches[number % len(switches)], edge.link())

@@ -1,4 +1,4 @@
-"""Two hosts, one link, one connection: the smallest world in which RDMA happens.
+"""Two hosts with one connection over one link, and a host that answers captured requests.
 
 ::
 
@@ -16,23 +16,28 @@ from typing import Final, NamedTuple
 
 from rdmawire.capture.source import AnyPath
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.host import ALL_ACCESS, Host, Place, Registered
+from rdmawire.fabric.capture import CaptureTap
+from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, Place, Registered
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.tap import CaptureTap
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
+from rdmawire.ib.encapsulation import gids_of
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Randomness
 from rdmawire.memory.argument import check_kind, check_number
-from rdmawire.memory.page import PAGE_64K
+from rdmawire.memory.page import PAGE_4K, PAGE_64K
 from rdmawire.screen import shown
+from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPType, WorkCompletion
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPCap
 from rdmawire.verbs.wr import ATOMIC_SIZE, RecvWR, SendOpcode, SendWR, Sge
-from rdmawire.wire.ib import Placement
+from rdmawire.wire import roce
+from rdmawire.wire.ib import DETH, Placement
+from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.management import MTU
+from rdmawire.wire.opcode import Service, service_of
 
 ATTRIBUTES: Final = QPAttributes(
     path_mtu=MTU.OCTETS_1024,
@@ -102,7 +107,7 @@ class End(Host):
     def __init__(
         self,
         number: int,
-        world: World,
+        simulator: Simulator,
         kind: QPType,
         cap: QPCap,
         *,
@@ -115,7 +120,7 @@ class End(Host):
         super().__init__(
             number, profile=profile, rules=rules, ipv6=ipv6, place=place, random=random
         )
-        self.world = world
+        self.simulator = simulator
         self.region = self.buffer(REGION)
         self.cq = self.nic.create_cq(COMPLETIONS)
         self.qp = self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap))
@@ -128,11 +133,11 @@ class End(Host):
         """
         check_kind("wr", wr, SendWR)
         wr = self._addressed(wr)._replace(wr_id=next(self._numbers))
-        self.nic.post_send(self.qp, (wr,), self.world.now)
+        self.nic.post_send(self.qp, (wr,), self.simulator.now)
         return Posted(wr.wr_id, self.region if buffer is None else buffer)
 
     def _addressed(self, wr: SendWR) -> SendWR:
-        """With the way to the peer where the queue pair does not know it."""
+        """Add the peer's address to datagrams that have none."""
         if self.qp.service.connected or wr.ah is not None:
             return wr
         qpn, qkey = self.peer.qp.number, self.peer.qp.qkey
@@ -155,7 +160,7 @@ class End(Host):
         return self.post(wr, source)
 
     def _source(self, data: bytes | Registered) -> tuple[Registered, int]:
-        """Where data stands, and how much it is."""
+        """Registered memory with the data, and its length."""
         if isinstance(data, Registered):
             return data, data.region.length
         return self.filled(data), len(data)
@@ -211,16 +216,16 @@ class End(Host):
         return self.post(wr._replace(length=length, placement=placement), of)
 
     def receive(self, length: int = 0) -> Posted:
-        """Post a receive for a message of so many octets; a datagram's GRH comes before them."""
+        """Post a receive for a message of ``length`` bytes. Datagrams have a GRH before them."""
         check_number("length", length)
         size = length + self.qp.service.grh
         buffer = self.buffer(max(size, 1))
         recv = RecvWR(_piece(buffer, size), next(self._numbers))
-        self.nic.post_recv(self.qp, (recv,), self.world.now)
+        self.nic.post_recv(self.qp, (recv,), self.simulator.now)
         return Posted(recv.wr_id, buffer)
 
     def poll(self) -> list[WorkCompletion]:
-        """All completions that are there."""
+        """Poll all completions."""
         return self.cq.poll(COMPLETIONS)
 
 
@@ -271,8 +276,8 @@ class Pair:
         check_number("the number of places", len(places), 2, 2)
         self.link = Link() if link is None else link
         check_kind("link", self.link, Link)
-        self.world = World()
-        make = partial(End, world=self.world, kind=kind, cap=cap, ipv6=ipv6, random=random)
+        self.simulator = Simulator()
+        make = partial(End, simulator=self.simulator, kind=kind, cap=cap, ipv6=ipv6, random=random)
         self.client = make(1, profile=profile, rules=rules, place=places[0])
         self.server = make(
             2,
@@ -282,7 +287,7 @@ class Pair:
         )
         self.client.peer, self.server.peer = self.server, self.client
         for end in (self.client, self.server):
-            self.world.attach(end.nic, end.mac, self.link)
+            self.simulator.attach(end.nic, end.mac, self.link)
         if random is not None:
             psns = random.getrandbits(PSN_BITS), random.getrandbits(PSN_BITS)
             attributes = attributes._replace(sq_psn=psns[0], rq_psn=psns[1])
@@ -290,22 +295,22 @@ class Pair:
         connect(*qps, attributes, packets_in_flight=packets_in_flight)
 
     def drive(self, until: int | None = None) -> None:
-        """Let all happen that is to happen, or what does up to the time ``until`` (ns)."""
-        self.world.run(until)
+        """Run the simulator until nothing is left to do, or up to the time ``until`` (ns)."""
+        self.simulator.run(until)
 
     @contextmanager
     def captured(self, path: AnyPath) -> Iterator[None]:
-        """Keep what is put on the link meanwhile, lost frames too: numbers are the link's.
+        """Capture all frames put on the link meanwhile, lost frames too, with the link's numbers.
 
-        In a pcapng, comments say what befell frames: ``lost on the link``.
+        In a pcapng, comments say what faults did to frames: ``lost on the link``.
         """
         with CaptureTap(path) as tap:
-            self.world.on_sent.append(tap)
+            self.simulator.on_sent.append(tap)
             self.link.on_carried.append(tap.carried)
             try:
                 yield
             finally:
-                self.world.on_sent.remove(tap)
+                self.simulator.on_sent.remove(tap)
                 self.link.on_carried.remove(tap.carried)
 
 
@@ -314,3 +319,79 @@ def _check_kind(kind: QPType) -> None:
         kinds = ", ".join(one.name for one in _KINDS)
         found = kind.name if isinstance(kind, QPType) else shown(kind)
         raise VerbsError(f"no pair of {found}: there are pairs of {kinds}", EINVAL)
+
+
+_QP_TYPES: Final = {Service.RC: QPType.RC, Service.UC: QPType.UC, Service.UD: QPType.UD}
+
+
+class Responder(Host):
+    """Has the addresses, the queue pair and the PSN that a first RoCEv2 request expects.
+
+    A request does not say who sent it: ``peer_qpn`` is where the answers go. All else that is not
+    in it is of ``attributes``. ``VerbsError`` EINVAL for services other than RC, UC and UD;
+    ``WireError`` for octets that are no frame of RoCE.
+    """
+
+    def __init__(
+        self,
+        request: bytes,
+        *,
+        peer_qpn: int = 0,
+        attributes: QPAttributes = ATTRIBUTES,
+        profile: Profile = IBTA,
+    ) -> None:
+        frame = roce.parse(request)
+        peer, own = gids_of(frame.headers)
+        ethernet = next(piece for piece in frame.headers if isinstance(piece, Ethernet))
+        super().__init__(place=Place(ethernet.dst, own), profile=profile)
+        self.cq = self.nic.create_cq(COMPLETIONS)
+        bth = frame.packet.bth
+        init = QPInit(self.pd, self.cq, self.cq, CAP)
+        self.qp = self.nic.create_qp(_qp_type(bth.opcode), init, bth.destqp)
+        wanted = attributes._replace(
+            ah=AddressHandle(ethernet.src, peer, own), dest_qp_num=peer_qpn, rq_psn=bth.psn
+        )
+        qkeys = (piece.qkey for piece in frame.packet.extended if isinstance(piece, DETH))
+        self.bring_up(self.qp, wanted._replace(qkey=next(qkeys, attributes.qkey)))
+
+    def memory(self, address: int, length: int, rkey: int, access: int = ALL_ACCESS) -> Buffer:
+        """Memory for the peer at the address and by the key that its requests name.
+
+        ``length`` octets, no more: what goes beyond them is refused.
+        """
+        inside = address % PAGE_4K
+        memory = self.space.allocate(inside + length)
+        start = memory.base + inside
+        region = self.nic.memory.reg_mr(self.pd, start, length, access, iova=address)
+        self.nic.memory.choose_key(region, rkey)
+        return Buffer(memory, region)
+
+    def receive(self, length: int) -> Buffer:
+        """Post a receive for a message of ``length`` bytes. Datagrams have a GRH before them."""
+        sink = self.buffer(max(length + self.qp.service.grh, 1))
+        self.nic.post_recv(self.qp, (RecvWR((sink.sge(),)),), now=0)
+        return sink
+
+    def answer(self, frame: bytes, now: int = 0) -> list[bytes]:
+        """Take in one frame at a time (ns); the frames that it is answered with.
+
+        None at all for a request that asks for none, and for one that was dropped: ``drops`` of
+        the adapter (``nic``) count those, by reason.
+        """
+        self.nic.receive(frame, now)
+        answers: list[bytes] = []
+        while sent := self.nic.transmit(now):
+            answers += sent
+        return answers
+
+    def poll(self) -> list[WorkCompletion]:
+        """Poll all completions of receives."""
+        return self.cq.poll(COMPLETIONS)
+
+
+def _qp_type(opcode: int) -> QPType:
+    service = service_of(opcode)
+    if service not in _QP_TYPES:
+        names = ", ".join(kind.name for kind in _QP_TYPES)
+        raise VerbsError(f"no responder for {service.name}: there are {names}", EINVAL)
+    return _QP_TYPES[service]

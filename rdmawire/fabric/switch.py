@@ -1,40 +1,147 @@
-"""Switches: frames come in by one port, wait in a queue of another, and go out by it.
+"""Ethernet switches: store and forward by MAC address, with queues, ECN marks and PFC.
 
-A switch stores frames and forwards them, by address on one level: it routes nothing. Each of its
-ports is a port of the world; what they share is here. A frame's way and priority are worked out
-once for each flow and kept, until the table of addresses changes.
+Each port of a switch is attached to the simulator as a port of its own; this file has the ports and
+what they share: the buffer and the address table. The route and the priority of a flow are found
+once and cached until the address table changes.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
 
-from rdmawire.fabric.buffer import Buffer
-from rdmawire.fabric.egress import OWN, Egress, Lane, Queued
-from rdmawire.fabric.flow import MOST_KEYS, Classifier, key_of, marked
-from rdmawire.fabric.forwarding import AddressTable, chosen
+from rdmawire.fabric.classify import MAX_KEYS, PRIORITIES, Classifier, key_of, marked
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.line import QUANTUM, duration
-from rdmawire.fabric.mac import Paced
-from rdmawire.fabric.pause import MOST_QUANTA, pfc_frame, quanta_of
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.settings import Marking, Settings
+from rdmawire.fabric.link import QUANTUM, duration
+from rdmawire.fabric.pfc import MAX_QUANTA, pfc_frame, quanta_of
+from rdmawire.fabric.port_queue import OWN, PortQueue, Queued, RatedLink, TrafficClass
+from rdmawire.fabric.switch_config import Marking, SwitchSettings
 from rdmawire.wire.inet import Ethernet, EtherType
 
+
+class Buffer:
+    """Counts the bytes in a switch, in total and by ingress port and priority."""
+
+    __slots__ = ("_held", "_pausing", "_settings", "peak", "used")
+
+    def __init__(self, settings: SwitchSettings) -> None:
+        self._settings = settings
+        self._pausing = [settings.pausing.get(priority) for priority in range(PRIORITIES)]
+        self._held: list[list[int]] = []
+        self.used = 0
+        self.peak = 0
+
+    def add_port(self) -> None:
+        """Add an ingress port."""
+        self._held.append([0] * PRIORITIES)
+
+    def held(self, ingress: int, priority: int) -> int:
+        """Bytes of a priority that came in by a port and are still queued."""
+        return self._held[ingress][priority]
+
+    def take(self, size: int, traffic_class: TrafficClass, queued: int) -> bool:
+        """Accept a frame of ``size`` bytes for a queue that holds ``queued`` bytes, if it fits."""
+        used = self.used + size
+        priority, ingress, _ = traffic_class
+        held = self._held[ingress]
+        pausing = self._pausing[priority]
+        if pausing is None:
+            room = queued + size <= self._settings.queue
+        else:
+            room = held[priority] + size <= pausing.xoff + pausing.headroom
+        if not room or used > self._settings.buffer:
+            return False
+        self.used = used
+        self.peak = max(self.peak, used)
+        held[priority] += size
+        return True
+
+    def release(self, size: int, traffic_class: TrafficClass) -> None:
+        """Free the ``size`` bytes of a frame that leaves."""
+        self.used -= size
+        self._held[traffic_class[1]][traffic_class[0]] -= size
+
+    def overfull(self, ingress: int, priority: int) -> bool:
+        """Whether the peer of an ingress port is to be paused."""
+        pausing = self._pausing[priority]
+        return pausing is not None and self._held[ingress][priority] > pausing.xoff
+
+    def drained(self, ingress: int, priority: int) -> bool:
+        """Whether the paused peer of an ingress port may resume."""
+        pausing = self._pausing[priority]
+        return pausing is None or self._held[ingress][priority] <= pausing.xon
+
+
+Ports: TypeAlias = tuple[int, ...]
+GROUP_BIT: Final = 1
+"""Bit in the first byte of an Ethernet address: a group address. IEEE 802, 8.2."""
+
+_SPREAD: Final = 0x9E3779B1  # odd, near 2**32 by the golden ratio: spreads what differs little
+_WORD: Final = 0xFFFFFFFF
+
+
+def chosen(ports: Ports, flow: bytes, seed: int) -> int:
+    """Choose one of several equal paths, the same for all frames of a flow.
+
+    CRCs alone are linear: switches that differ only in their ``seed`` would split flows alike.
+    """
+    if len(ports) == 1:
+        return ports[0]
+    mixed = (crc32(flow) ^ seed & _WORD) * _SPREAD & _WORD
+    mixed = (mixed ^ mixed >> 15) * _SPREAD & _WORD
+    return ports[(mixed >> 16) % len(ports)]
+
+
+class AddressTable:
+    """MAC address to egress ports. Static entries (:meth:`give`) stay; others are learnt.
+
+    ``max_learnt`` addresses are learnt; frames to more addresses are flooded.
+    """
+
+    __slots__ = ("_given", "_learnt", "_max_learnt")
+
+    def __init__(self, max_learnt: int) -> None:
+        self._given: dict[bytes, Ports] = {}
+        self._learnt: dict[bytes, int] = {}
+        self._max_learnt = max_learnt
+
+    def give(self, mac: bytes, ports: Iterable[int]) -> None:
+        """Add a static entry. Several ports are equal paths."""
+        self._given[mac] = tuple(ports)
+
+    def learn(self, mac: bytes, port: int) -> bool:
+        """Learn that frames from an address come in by a port. Return whether that is new."""
+        if mac in self._given or mac[0] & GROUP_BIT or self._learnt.get(mac) == port:
+            return False
+        if mac not in self._learnt and len(self._learnt) >= self._max_learnt:
+            return False
+        self._learnt[mac] = port
+        return True
+
+    def given(self, mac: bytes) -> Ports:
+        """Ports of a static entry; none if there is no such entry."""
+        return self._given.get(mac, ())
+
+    def learnt(self, mac: bytes) -> int | None:
+        """Port at which an address was learnt, if it was."""
+        return self._learnt.get(mac)
+
+
 RESERVED: Final = b"\x01\x80\xc2\x00\x00"
-"""How addresses begin that no switch forwards, if the last octet is below 0x10. 802.1Q, 8.6.3."""
+"""First bytes of addresses that are not forwarded if the last is below 0x10. 802.1Q, 8.6.3."""
 
 
-Counted = Callable[[Envelope], object]
-"""Is told of a frame for which something was counted."""
+OnCounted = Callable[[Envelope], object]
+"""Function that gets each frame for which the switch counted something."""
 
 
-class Way(NamedTuple):
-    """Where the frames of a flow go, and what they are."""
+class Route(NamedTuple):
+    """Egress ports and traffic class of a flow."""
 
     ports: "tuple[SwitchPort, ...]"
-    lane: Lane
+    traffic_class: TrafficClass
 
 
 class Arbiter:
@@ -67,150 +174,153 @@ class Arbiter:
 class SwitchPort:
     """One port of a switch.
 
-    ``drops`` and ``marks`` count frames by priority: those to leave here for which there was no
-    room, and those that were marked. ``stops`` counts pauses that were asked for here; ``told`` are
-    the priorities that the peer was told to stop. ``arbiter`` decides whose frame has the last
-    place in a full queue; ``contested`` has a bit for each priority whose last place is
-    contested. One that ``spans`` is part of the tree that frames take of whose
-    address nobody knows the place: all ports are, but where links make loops.
+    - ``drops``, ``marks``: frames by priority that found no room in a queue of this port, and
+      that got an ECN mark.
+    - ``stops``: PFC pauses that this port sent, by priority.
+    - ``paused_priorities``: priorities that the peer was asked to pause.
+    - ``arbiter``: decides whose frame gets the last place in a full queue; ``contested`` has a bit
+      for each priority whose last place is contested.
+    - ``in_spanning_tree``: whether frames to unknown addresses may take this port. All ports of a
+      network without loops are in the tree.
     """
 
     __slots__ = (
-        *("_refresh", "_ways", "arbiter", "contested", "drops", "egress", "mac", "marks"),
-        *("number", "spans", "stops", "switch", "told", "wake"),
+        *("_refresh", "_routes", "arbiter", "contested", "drops", "egress", "mac", "marks"),
+        *("number", "in_spanning_tree", "stops", "switch", "paused_priorities", "wake"),
     )
 
     def __init__(
-        self, switch: "Switch", number: int, mac: bytes, link: Paced, *, spans: bool
+        self, switch: "Switch", number: int, mac: bytes, link: RatedLink, *, in_spanning_tree: bool
     ) -> None:
         self.switch = switch
-        self.spans = spans
+        self.in_spanning_tree = in_spanning_tree
         self.number = number
         self.mac = mac
-        self.egress = Egress[Envelope](link.rate, switch.settings.scheduling)
+        self.egress = PortQueue[Envelope](link.rate, switch.settings.scheduling)
         self.arbiter = None if switch.draws is None else Arbiter(switch.draws)
-        self.wake: Callable[[], None] = _nobody
+        self.wake: Callable[[], None] = _do_nothing
         self.drops: Counter[int] = Counter()
         self.marks: Counter[int] = Counter()
         self.stops: Counter[int] = Counter()
-        self._ways: dict[bytes, Way] = {}
-        self.told: set[int] = set()
+        self._routes: dict[bytes, Route] = {}
+        self.paused_priorities: set[int] = set()
         self.contested = 0
         self._refresh = 0
 
     def receive(self, frame: Envelope, now: int) -> None:
-        """A frame comes in: MAC control is for this port, all else goes on."""
+        """Receive a frame: obey MAC control, forward everything else."""
         key = key_of(frame.data)
-        way = self._ways.get(key)
-        if way is None:
+        route = self._routes.get(key)
+        if route is None:
             if key[12:14] == _MAC_CONTROL:
-                self._heed(frame, now)
+                self._obey(frame, now)
                 return
-            way = self._find(key)
-        if not way.ports:
-            self.switch.strand(frame)
-        for port in way.ports:
-            self.switch.pass_on(frame, way.lane, port, now)
+            route = self._find(key)
+        if not route.ports:
+            self.switch.drop_unroutable(frame)
+        for port in route.ports:
+            self.switch.forward(frame, route.traffic_class, port, now)
 
-    def _heed(self, frame: Envelope, now: int) -> None:
-        """Rest as a pause says; other MAC control goes nowhere. IEEE 802.3, 31."""
+    def _obey(self, frame: Envelope, now: int) -> None:
+        """Obey a PAUSE or PFC frame; drop other MAC control. IEEE 802.3, 31."""
         quanta = quanta_of(frame.data)
         if quanta is None:
-            self.switch.strand(frame)
+            self.switch.drop_unroutable(frame)
         else:
             self.egress.pause(quanta, now)
             self.wake()
 
-    def _find(self, key: bytes) -> Way:
-        if len(self._ways) >= MOST_KEYS:
-            self._ways.clear()
-        way = self.switch.way(self, key)
-        self._ways[key] = way
-        return way
+    def _find(self, key: bytes) -> Route:
+        if len(self._routes) >= MAX_KEYS:
+            self._routes.clear()
+        route = self.switch.route(self, key)
+        self._routes[key] = route
+        return route
 
-    def forget(self) -> None:
-        """The table of addresses has changed."""
-        self._ways.clear()
+    def clear_routes(self) -> None:
+        """Forget cached routes: the address table has changed."""
+        self._routes.clear()
 
     def transmit(self, now: int) -> list[Envelope]:
-        """The next frame, if the wire is free and one may go."""
+        """The next frame, if the wire is free and no pause stops it."""
         item = self.egress.take(now)
         if item is None:
             return []
         return [item[0] if item[1].ingress == OWN else self.switch.release(item, self, now)]
 
     def next_timer(self) -> int | None:
-        """When the wire is free for what waits, or a pause is to be asked for again."""
+        """When the next queued frame may go, or a pause must be refreshed (ns)."""
         due = self.egress.next_time()
-        if self.told and (due is None or self._refresh < due):
+        if self.paused_priorities and (due is None or self._refresh < due):
             return self._refresh
         return due
 
     def handle_timer(self, now: int) -> None:
-        """Ask again for the pauses that are still wanted."""
-        if self.told and self._refresh <= now:
-            for priority in sorted(self.told):
-                self._tell(priority, MOST_QUANTA, now)
+        """Refresh the pauses that are still needed."""
+        if self.paused_priorities and self._refresh <= now:
+            for priority in sorted(self.paused_priorities):
+                self._send_pfc(priority, MAX_QUANTA, now)
 
-    def stop(self, priority: int, now: int) -> None:
-        """Have the peer stop a priority, if it was not told."""
-        if priority not in self.told:
-            self.told.add(priority)
+    def pause(self, priority: int, now: int) -> None:
+        """Pause a priority of the peer, if it is not paused."""
+        if priority not in self.paused_priorities:
+            self.paused_priorities.add(priority)
             self.stops[priority] += 1
-            self._tell(priority, MOST_QUANTA, now)
+            self._send_pfc(priority, MAX_QUANTA, now)
 
-    def go_on(self, priority: int, now: int) -> None:
-        """Have the peer go on, if it was told to stop."""
-        if priority in self.told:
-            self.told.remove(priority)
-            self._tell(priority, 0, now)
+    def resume(self, priority: int, now: int) -> None:
+        """Resume a priority of the peer, if it is paused."""
+        if priority in self.paused_priorities:
+            self.paused_priorities.remove(priority)
+            self._send_pfc(priority, 0, now)
 
-    def _tell(self, priority: int, quanta: int, now: int) -> None:
-        self._refresh = now + duration(MOST_QUANTA * QUANTUM, self.egress.rate) // 2
+    def _send_pfc(self, priority: int, quanta: int, now: int) -> None:
+        self._refresh = now + duration(MAX_QUANTA * QUANTUM, self.egress.rate) // 2
         frame = pfc_frame(self.mac, priority, quanta)
         self.egress.put_control(Envelope(frame), len(frame))
         self.wake()
 
 
-_NOWHERE: Final = Way((), Lane())
+_NOWHERE: Final = Route((), TrafficClass())
 _MAC_CONTROL: Final = EtherType.MAC_CONTROL.to_bytes(2, "big")
 
 
-def _nobody() -> None:
-    """Nobody waits for the port yet."""
+def _do_nothing() -> None:
+    """Do nothing: the port is not attached yet."""
 
 
 class Switch:
-    """A switch. ``random`` decides about marks where ``settings`` leave them to chance.
+    """A switch.
 
-    With ``draws``, a source of randomness, ports get equal shares of a full queue
-    (:class:`Arbiter`); without it the frames that arrive first are queued.
+    - ``settings``: its buffer, queues, priorities, ECN marks and pauses.
+    - ``random``: decides about ECN marks if ``settings`` leave them to chance.
+    - ``draws``: randomness of the :class:`Arbiter`, which gives ingress ports equal shares of a
+      full queue. Without it, frames are queued in order of arrival.
+    - ``stranded``: number of frames that have no route: runts, MAC control, frames to the switch
+      itself, and frames that would have to go back. Ports count everything else.
+    - ``on_counted``: functions that get each frame for which the switch or a port counted a drop, a
+      mark, a pause or a missing route.
 
-    A frame whose address was given takes one of the ports that were given for it. Any other goes
-    along the tree of ports that span, to the port at which its address was heard or else to all,
-    if it came in by one of them: so no frame goes round, however switches are joined.
-
-    ``stranded`` counts frames that no port leads on: runts, MAC control, what is for the switch
-    itself, and what would have to go back; ports count all else. ``on_counted`` are told of each
-    frame for which a switch or one of its ports counted a drop, a mark or a stop, or that is
-    stranded.
+    A frame to an address with a static entry takes one of its ports. Any other frame stays in the
+    spanning tree: it goes to the port at which its address was learnt, or else to all ports. So no
+    frame circulates, however switches are joined.
     """
 
     def __init__(
         self,
         name: str = "switch",
-        settings: Settings | None = None,
+        settings: SwitchSettings | None = None,
         random: Random | None = None,
         draws: Random | None = None,
     ) -> None:
         self.name = name
         self.draws = draws
-        self.settings = Settings() if settings is None else settings
+        self.settings = SwitchSettings() if settings is None else settings
         self.ports: list[SwitchPort] = []
         self.table = AddressTable(self.settings.addresses)
         self.buffer = Buffer(self.settings)
         self.stranded = 0
-        self.on_counted: list[Counted] = []
+        self.on_counted: list[OnCounted] = []
         self._own: set[bytes] = set()
         self._random = random
         self._classifier = Classifier(self.settings.priorities)
@@ -221,111 +331,119 @@ class Switch:
         if random is None and any(m.by_chance for m in marking.values()):
             raise FabricError(f"{name}: marks are left to chance, and no Random is given for it")
 
-    def add_port(self, mac: bytes, link: Paced, *, spans: bool = True) -> SwitchPort:
-        """One more port, with an address of its own, at the end of a link.
+    def add_port(self, mac: bytes, link: RatedLink, *, in_spanning_tree: bool = True) -> SwitchPort:
+        """Add a port with a MAC address of its own at the end of a link.
 
         Where links make a loop, some of its ports must not span: ``Network`` sees to that.
         """
         if self.settings.pausing and link.rate is None:
             raise FabricError(f"{self.name}: pauses count in bit times, and the link has no rate")
-        port = SwitchPort(self, len(self.ports), mac, link, spans=spans)
+        port = SwitchPort(self, len(self.ports), mac, link, in_spanning_tree=in_spanning_tree)
         self.ports.append(port)
         self._own.add(mac)
         self.buffer.add_port()
-        self._forget()
+        self._clear_routes()
         return port
 
     def give(self, addresses: Mapping[bytes, Iterable[int]]) -> None:
-        """Say behind which ports addresses are. Several ports are equal paths."""
+        """Add static entries to the address table. Several ports are equal paths."""
         for mac, ports in addresses.items():
             self.table.give(mac, ports)
-        self._forget()
+        self._clear_routes()
 
-    def way(self, ingress: SwitchPort, key: bytes) -> Way:
-        """Where frames with this key go that come in by this port; who sent them is learnt."""
-        if len(key) < Ethernet.SIZE or self._stays(key[:6]):
+    def route(self, ingress: SwitchPort, key: bytes) -> Route:
+        """Find the route of frames with this key that come in by this port; learn their sender."""
+        if len(key) < Ethernet.SIZE or self._is_local(key[:6]):
             return _NOWHERE
-        if ingress.spans and self.table.learn(key[6:12], ingress.number):
-            self._forget()
+        if ingress.in_spanning_tree and self.table.learn(key[6:12], ingress.number):
+            self._clear_routes()
         traits = self._classifier.read(key)
-        lane = Lane(traits.priority, ingress.number, traits.markable)
+        traffic_class = TrafficClass(traits.priority, ingress.number, traits.markable)
         given = self.table.given(key[:6])
         if not given:
-            return Way(tuple(self._along_tree(ingress, key[:6])), lane)
+            return Route(tuple(self._along_tree(ingress, key[:6])), traffic_class)
         # Who is nearer would not send it here: it goes back to none of them.
         port = self.ports[chosen(given, traits.tuple, self.settings.seed)]
-        return Way(() if ingress.number in given else (port,), lane)
+        return Route(() if ingress.number in given else (port,), traffic_class)
 
-    def _stays(self, mac: bytes) -> bool:
-        """Whether what is for an address goes no further."""
+    def _is_local(self, mac: bytes) -> bool:
+        """Whether frames to an address are not forwarded."""
         return mac in self._own or (mac[:5] == RESERVED and mac[5] < 0x10)
 
     def _along_tree(self, ingress: SwitchPort, mac: bytes) -> Iterator[SwitchPort]:
-        """The ports that a frame takes whose address was not given."""
+        """Egress ports of a frame to an address without a static entry."""
         learnt = self.table.learnt(mac)
-        for port in self.ports if ingress.spans else ():
-            if port is not ingress and port.spans and learnt in (None, port.number):
+        for port in self.ports if ingress.in_spanning_tree else ():
+            if port is not ingress and port.in_spanning_tree and learnt in (None, port.number):
                 yield port
 
-    def _forget(self) -> None:
+    def _clear_routes(self) -> None:
         for port in self.ports:
-            port.forget()
+            port.clear_routes()
 
-    def pass_on(self, frame: Envelope, lane: Lane, port: SwitchPort, now: int) -> None:
-        """Put a frame into a queue of the port that it leaves by, if there is room."""
-        priority, ingress, markable = lane
+    def forward(
+        self, frame: Envelope, traffic_class: TrafficClass, port: SwitchPort, now: int
+    ) -> None:
+        """Queue a frame at an egress port, if it fits."""
+        priority, ingress, markable = traffic_class
         egress, buffer = port.egress, self.buffer
         queued, size = egress.octets[priority], len(frame.data)
-        if not buffer.take(size, lane, queued):
+        if not buffer.take(size, traffic_class, queued):
             port.drops[priority] += 1
-            self._stop_overfull(priority, ingress, now)
-            self._tell(frame if priority in self._pausing else self._last_place(frame, lane, port))
+            self._pause_overfull(priority, ingress, now)
+            self._report(
+                frame if priority in self._pausing else self._last_place(frame, traffic_class, port)
+            )
             return
         if markable and priority in self._arriving:
             frame = self._marked(frame, port, priority, self._arriving[priority], queued)
         busy = now < egress.free_at and not egress.stopped
-        egress.put(frame, lane, size)
+        egress.put(frame, traffic_class, size)
         if priority in self._pausing and buffer.overfull(ingress, priority):
-            self.ports[ingress].stop(priority, now)
-            self._tell(frame)
+            self.ports[ingress].pause(priority, now)
+            self._report(frame)
         if not busy:  # else its timer has it come back when the wire is free
             port.wake()
 
-    def _last_place(self, frame: Envelope, lane: Lane, port: SwitchPort) -> Envelope:
-        """Give a frame the last place in a full queue, or not. Return the frame that is lost."""
-        priority, size = lane.priority, len(frame.data)
+    def _last_place(
+        self, frame: Envelope, traffic_class: TrafficClass, port: SwitchPort
+    ) -> Envelope:
+        """Decide who gets the last place in a full queue. Return the frame that is lost."""
+        priority, size = traffic_class.priority, len(frame.data)
         last = port.egress.last(priority)
         if port.arbiter is None or last is None or last[2] != size:
             return frame
         port.contested |= 1 << priority
         holder = last[1].ingress
-        if holder in (OWN, lane.ingress) or not port.arbiter.prefers(lane.ingress, holder):
+        if holder in (OWN, traffic_class.ingress) or not port.arbiter.prefers(
+            traffic_class.ingress, holder
+        ):
             return frame
         queued = port.egress.octets[priority] - size
-        if lane.markable and priority in self._arriving:
+        if traffic_class.markable and priority in self._arriving:
             frame = self._marked(frame, port, priority, self._arriving[priority], queued)
-        port.egress.replace_last((frame, lane, size))
+        port.egress.replace_last((frame, traffic_class, size))
         self.buffer.release(size, last[1])
-        self.buffer.take(size, lane, 0)
+        self.buffer.take(size, traffic_class, 0)
         return last[0]
 
-    def _stop_overfull(self, priority: int, ingress: int, now: int) -> None:
-        """Have who sent a frame for which there was no room stop until there is room again.
+    def _pause_overfull(self, priority: int, ingress: int, now: int) -> None:
+        """Pause the peer whose frame did not fit, if frames of it are queued.
 
-        Where nothing is to leave that it brought in, nobody would tell it to go on.
+        If none are queued, none would leave and resume it.
         """
         if priority in self._pausing and not self.buffer.drained(ingress, priority):
-            self.ports[ingress].stop(priority, now)
+            self.ports[ingress].pause(priority, now)
 
     def release(self, item: Queued[Envelope], port: SwitchPort, now: int) -> Envelope:
-        """A frame leaves by a port: there is room again, and who had to stop may go on."""
-        frame, lane, size = item
-        priority, number, markable = lane
-        self.buffer.release(size, lane)
+        """Free the buffer of a frame that leaves by a port, and resume a paused peer."""
+        frame, traffic_class, size = item
+        priority, number, markable = traffic_class
+        self.buffer.release(size, traffic_class)
         if port.contested >> priority & 1:
             self._settle(port, priority)
         if priority in self._pausing:
-            self._let_go_on(self.ports[number], priority, now)
+            self._resume_if_drained(self.ports[number], priority, now)
         if markable and priority in self._departing:
             marking, left = self._departing[priority], port.egress.octets[priority]
             return self._marked(frame, port, priority, marking, left)
@@ -338,27 +456,27 @@ class Switch:
         if port.arbiter is not None and last is not None:
             port.arbiter.keep(last[1].ingress)
 
-    def _let_go_on(self, ingress: SwitchPort, priority: int, now: int) -> None:
-        """Take back what a peer was told, if there is room again."""
-        if priority in ingress.told and self.buffer.drained(ingress.number, priority):
-            ingress.go_on(priority, now)
+    def _resume_if_drained(self, ingress: SwitchPort, priority: int, now: int) -> None:
+        """Resume a paused peer, if there is room again."""
+        if priority in ingress.paused_priorities and self.buffer.drained(ingress.number, priority):
+            ingress.resume(priority, now)
 
     def _marked(
-        self, frame: Envelope, port: SwitchPort, priority: int, marking: Marking, octets: int
+        self, frame: Envelope, port: SwitchPort, priority: int, marking: Marking, size: int
     ) -> Envelope:
-        """The frame, with a mark if that is what such a queue means."""
-        if not marking.marks(octets, self._random):
+        """The frame, with an ECN mark if a queue of ``size`` bytes asks for one."""
+        if not marking.marks(size, self._random):
             return frame
         port.marks[priority] += 1
         frame = frame.altered(marked(frame.data))
-        self._tell(frame)
+        self._report(frame)
         return frame
 
-    def strand(self, frame: Envelope) -> None:
-        """No port leads on."""
+    def drop_unroutable(self, frame: Envelope) -> None:
+        """Drop and count a frame that has no route."""
         self.stranded += 1
-        self._tell(frame)
+        self._report(frame)
 
-    def _tell(self, frame: Envelope) -> None:
-        for told in self.on_counted:
-            told(frame)
+    def _report(self, frame: Envelope) -> None:
+        for report in self.on_counted:
+            report(frame)

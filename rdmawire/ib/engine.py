@@ -178,7 +178,7 @@ class Nic(Verbs):
 
     def _take_in(self, arrival: Arrival) -> None:
         flow = arrival.flow
-        for qp, role in flow.ways or self._find_ways(flow):
+        for qp, role in flow.ways or self._find_routes(flow):
             if not qp.takes_packets:
                 self._turned_away(qp, role)
                 continue
@@ -321,7 +321,7 @@ class Nic(Verbs):
             qp.established = True
             self.device.events.append(CommunicationEstablished(qp.number))
 
-    def _find_ways(self, flow: Flow) -> tuple[Way, ...]:
+    def _find_routes(self, flow: Flow) -> tuple[Way, ...]:
         """The queue pairs that packets of this flow go to, each with the row of its responder."""
         ways = []
         for qp in self._addressed(flow):

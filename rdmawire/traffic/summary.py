@@ -5,8 +5,8 @@
     counter = FrameCounter()
     network.tap("client", counter)
     network.tap("server", counter)
-    network.world.run()
-    summary = summarise(counter, (client.nic, server.nic), network.world.now)
+    network.simulator.run()
+    summary = summarise(counter, (client.nic, server.nic), network.simulator.now)
 """
 
 from collections.abc import Iterable, Mapping

@@ -6,11 +6,10 @@ from random import Random
 import pytest
 
 from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Network
+from rdmawire.fabric.network import Cable, Network, place_of, star
 from rdmawire.fabric.pair import ATTRIBUTES, connect
-from rdmawire.fabric.settings import KIB, MIB, Settings
 from rdmawire.fabric.switch import Arbiter
-from rdmawire.fabric.topology import Cable, place_of, star
+from rdmawire.fabric.switch_config import KIB, MIB, SwitchSettings
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import gbps, ms, us
 from rdmawire.verbs.enums import QPType
@@ -43,14 +42,14 @@ def _write(host: Host, sink: Host, kind: QPType) -> None:
 
 def shares(kind: QPType, queue: int, seed: int) -> list[int]:
     """The frames of each sender that reach the sink within 3 ms of an incast."""
-    network = Network(seed=seed, settings=Settings(queue=queue))
+    network = Network(seed=seed, settings=SwitchSettings(queue=queue))
     hosts = {name: Host(place=place_of(number)) for number, name in enumerate(_names(), 1)}
     star(network, hosts, Cable(us(1), gbps(10)))
     sink, arrived = hosts["sink"], Counter[bytes]()
     network.tap("sink", lambda frame, _: arrived.update([frame.data[6:12]]), arrivals=True)
     for name in _names()[:-1]:
         _write(hosts[name], sink, kind)
-    network.world.run(ms(3))
+    network.simulator.run(ms(3))
     return [arrived[hosts[name].mac] for name in _names()[:-1]]
 
 

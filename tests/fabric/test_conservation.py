@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.fabric.fault import Rule
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
-from rdmawire.fabric.topology import Cable, leaf_spine
+from rdmawire.fabric.network import Cable, Network, leaf_spine
+from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ECN
 from tests.fabric.talker import Talker, frame_of
@@ -33,7 +32,7 @@ def markings(draw: st.DrawFn) -> Marking:
 
 
 switches = st.builds(
-    Settings,
+    SwitchSettings,
     buffer=st.integers(4, 512).map(lambda n: n * KIB),
     queue=st.integers(2, 256).map(lambda n: n * KIB),
     marking=st.dictionaries(st.integers(0, PRIORITIES - 1), markings()),
@@ -55,7 +54,7 @@ talks = st.lists(
 )
 
 
-def built(chosen: Settings, edge: Cable, trunk: Cable, said: list[Any]) -> Network:
+def built(chosen: SwitchSettings, edge: Cable, trunk: Cable, said: list[Any]) -> Network:
     network = Network(settings=chosen, seed=1)
     talkers = {f"h{n}": Talker(n) for n in range(1, HOSTS + 1)}
     leaf_spine(network, talkers, leaves=2, spines=2, edge=edge, trunk=trunk)
@@ -68,12 +67,12 @@ def built(chosen: Settings, edge: Cable, trunk: Cable, said: list[Any]) -> Netwo
 @settings(max_examples=40, deadline=None)
 @given(switches, cables, cables, talks, st.floats(0, 0.5))
 def test_frames_and_marks_are_accounted_for(
-    chosen: Settings, edge: Cable, trunk: Cable, said: list[Any], loss: float
+    chosen: SwitchSettings, edge: Cable, trunk: Cable, said: list[Any], loss: float
 ) -> None:
     network = built(chosen, edge, trunk, said)
     rule = Rule("drop", {"eth.type": 0x0800}, chance=loss)
-    network.befall("leaf1-spine1", rule)
-    network.world.run()
+    network.set_faults("leaf1-spine1", rule)
+    network.simulator.run()
     heard = [h for talker in network.hosts.values() for h in talker.heard]  # type: ignore[attr-defined]
     dropped = sum(port.drops.total() for port in network.ports.values())
     assert len(heard) + dropped + rule.hits == len(said)
@@ -87,10 +86,10 @@ def test_frames_and_marks_are_accounted_for(
 @settings(max_examples=30, deadline=None)
 @given(switches, cables, cables, talks)
 def test_frames_of_a_flow_stay_in_order(
-    chosen: Settings, edge: Cable, trunk: Cable, said: list[Any]
+    chosen: SwitchSettings, edge: Cable, trunk: Cable, said: list[Any]
 ) -> None:
     network = built(chosen, edge, trunk, said)
-    network.world.run()
+    network.simulator.run()
     for talker in network.hosts.values():
         flows: dict[tuple[bytes, int], list[int]] = {}
         for heard in talker.heard:  # type: ignore[attr-defined]
@@ -106,8 +105,8 @@ def test_with_pauses_and_headroom_nothing_is_lost(
 ) -> None:
     """Headroom: what two latencies of at most 5 us at 100 Gb/s bring, and frames on both sides."""
     pausing = dict.fromkeys(range(PRIORITIES), Pausing(4 * KIB, 2 * KIB, 130 * KIB))
-    network = built(Settings(queue=2 * KIB, pausing=pausing), edge, trunk, said)
-    network.world.run()
+    network = built(SwitchSettings(queue=2 * KIB, pausing=pausing), edge, trunk, said)
+    network.simulator.run()
     counts = Counter(len(talker.heard) for talker in network.hosts.values())  # type: ignore[attr-defined]
     assert sum(number * times for number, times in counts.items()) == len(said)
     assert sum(port.drops.total() for port in network.ports.values()) == 0

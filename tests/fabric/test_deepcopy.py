@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 
+from rdmawire.fabric.capture import CaptureTap
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import ALL_ACCESS, Host, Registered
 from rdmawire.fabric.link import Chances, Link
-from rdmawire.fabric.network import Network
+from rdmawire.fabric.network import Cable, Network, row, star
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
-from rdmawire.fabric.tap import CaptureTap
-from rdmawire.fabric.topology import Cable, row, star
+from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.ib.congestion.dcqcn import Dcqcn
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
@@ -76,9 +75,9 @@ def future(pair: Pair) -> tuple[Sent, list[object]]:
     def tap(frame: Envelope, now: int) -> None:
         sent.append((now, frame.data))
 
-    pair.world.on_sent.append(tap)
+    pair.simulator.on_sent.append(tap)
     pair.drive()
-    pair.world.on_sent.remove(tap)
+    pair.simulator.on_sent.remove(tap)
     ends = (pair.client, pair.server)
     found: list[object] = [(end.poll(), end.events(), end.region.read(9000)) for end in ends]
     found.append([dict(end.nic.drops) for end in ends])
@@ -178,9 +177,9 @@ def test_copies_of_a_world_with_gpus_have_memory_of_their_own() -> None:
     there = Registered(gpu, region)
     pair.client.write(DATA, to=there)
     pair.drive(until=1)
-    world = pair, gpu, there
-    other, its_gpu, _ = deepcopy(world)
-    assert common(world, (other, its_gpu)) == []
+    simulator = pair, gpu, there
+    other, its_gpu, _ = deepcopy(simulator)
+    assert common(simulator, (other, its_gpu)) == []
     other.drive()
     assert its_gpu.read(address, len(DATA)) == DATA
     assert gpu.read(address, len(DATA)) != DATA
@@ -214,7 +213,7 @@ def test_copies_of_managed_ports_draw_the_same_numbers() -> None:
 def networked() -> tuple[Network, list[Flow]]:
     """Hosts at a switch that marks and pauses, three of them talking to the fourth."""
     marking, pausing = Marking(4 * KIB, 64 * KIB, 0.5), Pausing(64 * KIB, 32 * KIB, 64 * KIB)
-    network = Network(settings=Settings(marking={0: marking}, pausing={0: pausing}), seed=3)
+    network = Network(settings=SwitchSettings(marking={0: marking}, pausing={0: pausing}), seed=3)
     hosts = {f"h{number}": Host(number) for number in range(1, 5)}
     star(network, hosts, Cable(us(1), gbps(100)))
     *sources, sink = hosts.values()
@@ -226,13 +225,13 @@ def networked() -> tuple[Network, list[Flow]]:
 
 
 def at_rest(network: Network, flows: list[Flow]) -> list[Any]:
-    network.world.run()
-    return [network.world.now, *(flow.cq.poll(9) for flow in flows)]
+    network.simulator.run()
+    return [network.simulator.now, *(flow.cq.poll(9) for flow in flows)]
 
 
 def test_copies_of_a_network_have_the_same_future() -> None:
     network, flows = networked()
-    network.world.run(until=us(4))
+    network.simulator.run(until=us(4))
     copied = deepcopy((network, flows))
     assert at_rest(*copied) == at_rest(network, flows)
 

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.action import ACTIONS, BOUNDS, OPTIONS
-from rdmawire.fabric.fault import Faults, Rule
+from rdmawire.fabric.errors import FabricError
+from rdmawire.fabric.fault import ACTIONS, OPTION_BOUNDS, OPTIONS, Faults, Rule
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.link import Link
+from rdmawire.fabric.link import Delivery, Link
 from rdmawire.fabric.pair import Pair
-from rdmawire.fabric.passing import Passing
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import us
 from rdmawire.verbs.enums import WCStatus
@@ -29,9 +27,9 @@ FRAMES = frames_of(1, 2, 10, size=20)
 BOTH = pytest.mark.parametrize("ipv6", [False, True])
 
 
-def befallen(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[list[Passing]]:
+def befallen(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[list[Delivery]]:
     faults = Faults(rules, Random(seed))
-    return [faults.befall(Envelope(frame), number) for number, frame in enumerate(frames, 1)]
+    return [faults.apply(Envelope(frame), number) for number, frame in enumerate(frames, 1)]
 
 
 def lost(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[int]:
@@ -90,14 +88,14 @@ def test_chance_is_by_seed() -> None:
 
 def test_all_rules_that_mean_a_frame_act_on_it() -> None:
     found = befallen(Rule("duplicate"), Rule("delay", {"bth.psn": 1}, by=7), Rule("drop", nth=9))
-    assert found[0] == [Passing(FRAMES[0], befallen=("duplicated",))] * 2
-    assert found[1] == [Passing(FRAMES[1], 7, befallen=("duplicated", "delayed"))] * 2
+    assert found[0] == [Delivery(FRAMES[0], faults=("duplicated",))] * 2
+    assert found[1] == [Delivery(FRAMES[1], 7, faults=("duplicated", "delayed"))] * 2
     assert found[8] == []
 
 
 def test_copies_and_delays() -> None:
     assert befallen(Rule("duplicate", times=2, wait=5))[0] == [
-        Passing(FRAMES[0], wait, befallen=("duplicated",)) for wait in (0, 5, 10)
+        Delivery(FRAMES[0], wait, faults=("duplicated",)) for wait in (0, 5, 10)
     ]
     waits = {found[0].wait for found in befallen(Rule("delay", by=3, most=9))}
     assert waits <= set(range(3, 10))
@@ -251,7 +249,7 @@ def test_faults_are_made_of_rules(rules: Any) -> None:
 
 def test_every_option_has_a_bound() -> None:
     found = {do: set(options) - {"value"} for do, options in OPTIONS.items()}
-    assert found == {do: set(bounds) for do, bounds in BOUNDS.items()}
+    assert found == {do: set(bounds) for do, bounds in OPTION_BOUNDS.items()}
 
 
 @pytest.mark.parametrize("table", [IPv4, IPv6])
@@ -298,11 +296,11 @@ def test_unknown_fields() -> None:
 
 def spoken(*rules: Rule, count: int = 6, latency: int = us(1)) -> Talker:
     """Who heard frames that were sent at once over a link with these faults."""
-    world, hearer = World(), Talker(2)
+    simulator, hearer = Simulator(), Talker(2)
     link = Link(latency, faults=Faults(rules))
     for talker in (Talker(1, frames_of(1, 2, count, size=0)), hearer):
-        world.attach(talker, talker.mac, link)
-    world.run()
+        simulator.attach(talker, talker.mac, link)
+    simulator.run()
     return hearer
 
 
@@ -331,11 +329,14 @@ def test_a_frame_that_nothing_overtakes_comes_in_the_end() -> None:
 
 
 def test_the_clock_does_not_wait_for_what_was_called_off() -> None:
-    world, link = World(), Link(faults=Faults([Rule("reorder", {"bth.psn": 1}, most=us(50))]))
+    simulator, link = (
+        Simulator(),
+        Link(faults=Faults([Rule("reorder", {"bth.psn": 1}, most=us(50))])),
+    )
     for talker in (Talker(1, frames_of(1, 2, 3, size=0)), Talker(2)):
-        world.attach(talker, talker.mac, link)
-    world.run()
-    assert world.now == 0
+        simulator.attach(talker, talker.mac, link)
+    simulator.run()
+    assert simulator.now == 0
 
 
 WRITE_SECOND = {"bth.psn": 101, "bth.opcode": Opcode.RC_RDMA_WRITE_MIDDLE}

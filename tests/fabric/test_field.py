@@ -7,7 +7,7 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.fabric.field import Fields, usual_name
-from rdmawire.fabric.pause import pfc_frame
+from rdmawire.fabric.pfc import pfc_frame
 from rdmawire.wire import roce
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.header import Header

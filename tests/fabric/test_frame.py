@@ -8,10 +8,9 @@ import pytest
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.frame import MAX_REDIRECTS, Envelope
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.network import Network
+from rdmawire.fabric.network import Cable, Network, row
 from rdmawire.fabric.pair import Pair
-from rdmawire.fabric.settings import Marking, Settings
-from rdmawire.fabric.topology import Cable, row
+from rdmawire.fabric.switch_config import Marking, SwitchSettings
 from rdmawire.units import gbps, us
 from tests.fabric.talker import Talker, frames_of, mac_of
 
@@ -20,7 +19,7 @@ TRUNK = Cable(us(1), gbps(1))
 """Slower, so that frames queue for it."""
 
 
-def two_hosts(frames: Sequence[bytes], settings: Settings | None = None) -> Network:
+def two_hosts(frames: Sequence[bytes], settings: SwitchSettings | None = None) -> Network:
     """Two hosts with two switches between them; the first has frames to send."""
     network = Network(settings=settings)
     ends = {"a": Talker(1, frames), "b": Talker(2)}
@@ -38,7 +37,7 @@ def test_frames_are_numbered_by_their_sender_and_count_the_links_they_take() -> 
     network = two_hosts(frames_of(1, 2, 3))
     sent, trunk = seen_at(network, "a"), seen_at(network, "s1:s2")
     arrived = seen_at(network, "b", arrivals=True)
-    network.world.run()
+    network.simulator.run()
     for frames, hops in (sent, 1), (trunk, 2), (arrived, 3):
         assert [(one.id, one.origin, one.hops) for one in frames] == [
             (number, mac_of(1), hops) for number in (1, 2, 3)
@@ -49,14 +48,14 @@ def test_equal_bytes_are_different_frames() -> None:
     (frame,) = frames_of(1, 2, 1)
     network = two_hosts([frame] * 3)
     arrived = seen_at(network, "b", arrivals=True)
-    network.world.run()
+    network.simulator.run()
     assert [(one.id, one.data) for one in arrived] == [(number, frame) for number in (1, 2, 3)]
 
 
 def test_a_mark_changes_bytes_and_not_the_number() -> None:
-    network = two_hosts(frames_of(1, 2, 9), Settings(marking={0: Marking(0, 0)}))
+    network = two_hosts(frames_of(1, 2, 9), SwitchSettings(marking={0: Marking(0, 0)}))
     sent, arrived = seen_at(network, "a"), seen_at(network, "b", arrivals=True)
-    network.world.run()
+    network.simulator.run()
     assert [one.id for one in sent] == [one.id for one in arrived]
     changed = [one.data != other.data for one, other in zip(sent, arrived, strict=True)]
     assert sum(changed) == network.ports["s1:s2"].marks[0] > 0
@@ -73,19 +72,19 @@ def test_a_mark_changes_bytes_and_not_the_number() -> None:
 )
 def test_it_says_what_faults_did(rules: list[Rule], words: list[tuple[str, ...]]) -> None:
     network = two_hosts(frames_of(1, 2, 1))
-    network.befall("a-s1", *rules)
+    network.set_faults("a-s1", *rules)
     sent, arrived = seen_at(network, "a"), seen_at(network, "b", arrivals=True)
-    network.world.run()
+    network.simulator.run()
     assert [one.faults for one in sent] == [()]
     assert [(one.id, one.faults) for one in arrived] == [(1, faults) for faults in words]
 
 
 def test_faults_of_all_links_are_said_one_after_the_other() -> None:
     network = two_hosts(frames_of(1, 2, 1))
-    network.befall("a-s1", Rule("delay", by=1))
-    network.befall("s1-s2", Rule("set", field="bth.psn", value=9))
+    network.set_faults("a-s1", Rule("delay", by=1))
+    network.set_faults("s1-s2", Rule("set", field="bth.psn", value=9))
     arrived = seen_at(network, "b", arrivals=True)
-    network.world.run()
+    network.simulator.run()
     assert [one.faults for one in arrived] == [("delayed", "rewritten")]
 
 
@@ -111,7 +110,7 @@ def test_copies_of_a_world_number_frames_alike() -> None:
     found = []
     for one in (pair, other):
         seen: list[tuple[int, bytes, int]] = []
-        one.world.on_arrival.append(
+        one.simulator.on_arrival.append(
             lambda frame, now, seen=seen: seen.append((frame.id, frame.data, now))  # type: ignore[misc]
         )
         one.drive()
@@ -121,7 +120,7 @@ def test_copies_of_a_world_number_frames_alike() -> None:
 
 def test_engines_see_bytes() -> None:
     network = two_hosts(frames_of(1, 2, 1))
-    network.world.run()
+    network.simulator.run()
     assert [type(heard.frame) for heard in network.hosts["b"].heard] == [bytes]  # type: ignore[attr-defined]
 
 

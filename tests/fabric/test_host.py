@@ -6,7 +6,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, Place, Registered
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair, connect
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QPInit
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
@@ -87,20 +87,20 @@ def test_there_is_no_pair_of_what_has_no_two_like_ends(kind: QPType) -> None:
 
 @pytest.mark.parametrize("kind", [QPType.UC, QPType.RC])
 def test_queue_pairs_are_connected_by_hand(kind: QPType) -> None:
-    world, link, one, two = World(), Link(), Host(1), Host(2)
+    simulator, link, one, two = Simulator(), Link(), Host(1), Host(2)
     ends = []
     for host in (one, two):
-        world.attach(host.nic, host.mac, link)
+        simulator.attach(host.nic, host.mac, link)
         cq = host.nic.create_cq(16)
         ends.append(host.nic.create_qp(kind, QPInit(host.pd, cq, cq, CAP)))
     connect(one, ends[0], two, ends[1], ATTRIBUTES._replace(sq_psn=7, rq_psn=70))
     assert [qp.state for qp in ends] == [QPState.RTS] * 2
     for host, qp, peer, peers in ((one, ends[0], two, ends[1]), (two, ends[1], one, ends[0])):
         sink = peer.buffer(5)
-        peer.nic.post_recv(peers, [RecvWR((sink.sge(),))], world.now)
+        peer.nic.post_recv(peers, [RecvWR((sink.sge(),))], simulator.now)
         source = host.filled(b"hello")
-        host.nic.post_send(qp, [SendWR(SendOpcode.SEND, (source.sge(),))], world.now)
-        world.run()
+        host.nic.post_send(qp, [SendWR(SendOpcode.SEND, (source.sge(),))], simulator.now)
+        simulator.run()
         assert sink.read() == b"hello"
 
 

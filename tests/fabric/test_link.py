@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.link import Chances, Link
-from rdmawire.fabric.refusal import FabricError
 from rdmawire.units import gbps, us
 
 NAN = float("nan")

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.mac import Mac
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import CAP, connect
-from rdmawire.fabric.pause import pfc_frame
+from rdmawire.fabric.pfc import pfc_frame
+from rdmawire.fabric.port_queue import Mac
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.wr import SendOpcode, SendWR
@@ -34,12 +34,12 @@ def test_work_that_comes_while_the_wire_is_busy_goes_out_right_behind() -> None:
     network.tap("one", lambda _, now: times.append(now))
 
     def post() -> None:
-        one.nic.post_send(mine, (wr,), network.world.now)
+        one.nic.post_send(mine, (wr,), network.simulator.now)
         network.wake("one")
 
     for n in range(4):
-        network.world.at(2_000 * n + 100, post)
-    network.world.run()
+        network.simulator.call_at(2_000 * n + 100, post)
+    network.simulator.run()
     assert len(times) == 32
     assert max(after - before for before, after in pairwise(times)) < 10_000
 

@@ -8,16 +8,14 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.errors import VerbsError
+from rdmawire.fabric.capture import CaptureTap
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.host import Host
-from rdmawire.fabric.line import bits, duration
-from rdmawire.fabric.link import Link
-from rdmawire.fabric.network import Network
+from rdmawire.fabric.link import Link, bit_times, duration
+from rdmawire.fabric.network import Cable, Network, leaf_spine, place_of, row, star
 from rdmawire.fabric.pair import ATTRIBUTES, CAP
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
-from rdmawire.fabric.tap import CaptureTap
-from rdmawire.fabric.topology import Cable, leaf_spine, place_of, row, star
+from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import gbps, us
 from rdmawire.verbs.cq import CompletionQueue
@@ -29,7 +27,7 @@ from tests.fabric.talker import Talker, frame_of, frames_of, mac_of
 
 PSNS = ATTRIBUTES._replace(sq_psn=5, rq_psn=5)
 CABLE = Cable(us(1), gbps(100))
-SETTINGS = Settings(
+SETTINGS = SwitchSettings(
     marking={0: Marking(4 * KIB, 64 * KIB, 0.5)}, pausing={0: Pausing(64 * KIB, 32 * KIB, 64 * KIB)}
 )
 
@@ -81,7 +79,7 @@ def busy(seed: int = 1) -> tuple[Network, list[Flow]]:
     """Six hosts on two leaves and two spines; all write to the next, and two to the first."""
     network, machines = Network(seed=seed, settings=SETTINGS), hosts(6)
     leaf_spine(network, machines, leaves=2, spines=2, edge=CABLE, trunk=CABLE)
-    network.befall("h2-leaf2", Rule("drop", chance=0.02), Rule("delay", chance=0.02, by=us(3)))
+    network.set_faults("h2-leaf2", Rule("drop", chance=0.02), Rule("delay", chance=0.02, by=us(3)))
     ends = [*machines.values()]
     pairs = [*zip(ends, ends[1:] + ends[:1], strict=True), (ends[2], ends[0]), (ends[4], ends[0])]
     flows = [Flow(one, other, bytes(range(256)) * 150) for one, other in pairs]
@@ -92,7 +90,7 @@ def busy(seed: int = 1) -> tuple[Network, list[Flow]]:
 
 def test_adapters_talk_across_switches_that_mark_pause_and_lose() -> None:
     network, flows = busy()
-    network.world.run()
+    network.simulator.run()
     assert all(flow.done for flow in flows)
     assert sum(port.marks.total() for port in network.ports.values()) > 0
     assert network.links["h2-leaf2"].faults.rules[0].hits > 0  # type: ignore[union-attr]
@@ -105,9 +103,9 @@ def test_a_row_of_switches_adds_a_hop_each() -> None:
         machines = {"a": Talker(8, frames_of(8, 9, 1)), **between, "b": Talker(9)}
         network = Network()
         row(network, machines, switches=switches, edge=CABLE, trunk=CABLE)
-        network.world.run()
+        network.simulator.run()
         times.append(machines["b"].heard[0].time)
-    hop = us(1) + duration(bits(len(frame_of(8, 9))), CABLE.rate)
+    hop = us(1) + duration(bit_times(len(frame_of(8, 9))), CABLE.rate)
     assert [later - sooner for sooner, later in pairwise(times)] == [hop, hop]
     assert times[0] == 3 * hop
 
@@ -126,7 +124,7 @@ def test_flows_take_all_ways_and_each_only_one() -> None:
 
     for spine in ("spine1", "spine2", "spine3", "spine4"):
         network.tap(f"leaf1-{spine}", lambda frame, _, spine=spine: note(frame.data, spine))  # type: ignore[misc]
-    network.world.run()
+    network.simulator.run()
     assert len(machines["h2"].heard) == len(frames)
     assert all(len(taken) == 1 for taken in ways.values())
     assert len(set.union(*ways.values())) == 4
@@ -136,7 +134,7 @@ def test_hosts_on_one_leaf_use_no_spine() -> None:
     network, machines = Network(), talkers(4)
     leaf_spine(network, machines, leaves=2, spines=2, edge=CABLE, trunk=CABLE)
     machines["h1"].frames.append(frame_of(1, 3))
-    network.world.run()
+    network.simulator.run()
     assert len(machines["h3"].heard) == 1
     assert [link.frames for name, link in network.links.items() if "spine" in name] == [0] * 4
 
@@ -149,7 +147,7 @@ def test_points_of_a_capture_have_names_and_times(tmp_path: Path) -> None:
         network.tap("h1", tap.point("h1"))
         network.tap("h2-s1", tap.point("h2-s1"), arrivals=True)
         network.tap("s1:h1", tap.point("never"))
-        network.world.run()
+        network.simulator.run()
     with open_capture(path) as reader:
         seen = [(r.time_ns - 10**18, reader.interfaces[r.interface].name) for r in reader]
     assert seen == [(0, "h1"), (machines["h2"].heard[0].time, "h2-s1")]
@@ -158,10 +156,10 @@ def test_points_of_a_capture_have_names_and_times(tmp_path: Path) -> None:
 def test_a_fault_befalls_the_link_that_it_is_given() -> None:
     network, machines = Network(), talkers(3)
     star(network, machines, CABLE)
-    faults = network.befall("h2-s1", Rule("drop", {"bth.psn": 1}))
+    faults = network.set_faults("h2-s1", Rule("drop", {"bth.psn": 1}))
     for number in (2, 3):
         machines["h1"].frames.extend(frames_of(1, number, 3))
-    network.world.run()
+    network.simulator.run()
     assert machines["h2"].psns == [0, 2]
     assert machines["h3"].psns == [0, 1, 2]
     assert [rule.hits for rule in faults.rules] == [1]
@@ -175,12 +173,12 @@ def test_work_can_begin_at_its_time() -> None:
     network.tap("h1", lambda _, now: sent.append(now))
 
     def begin() -> None:
-        flow.post(network.world.now)
+        flow.post(network.simulator.now)
         network.wake("h1")
 
-    network.world.at(us(50), begin)
-    network.world.at(us(60), lambda: None).cancel()
-    network.world.run(us(1000))
+    network.simulator.call_at(us(50), begin)
+    network.simulator.call_at(us(60), lambda: None).cancel()
+    network.simulator.run(us(1000))
     assert sent[0] == us(50)
     assert flow.done
 
@@ -195,7 +193,7 @@ def test_names() -> None:
         (lambda: network.join("h", "t", Link()), "called 't'"),
         (lambda: network.join("s", "h", Link()), "'s-h' is there already"),
         (lambda: network.tap("x", print), "no link is called 'x'"),
-        (lambda: network.befall("x"), "no link is called 'x'"),
+        (lambda: network.set_faults("x"), "no link is called 'x'"),
     ):
         with pytest.raises(FabricError, match=reason):
             wrong()

@@ -6,12 +6,12 @@ from random import Random
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
-from rdmawire.fabric.tap import CaptureTap
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QPInit
 from rdmawire.memory.access import Access
 from rdmawire.units import us
@@ -117,7 +117,7 @@ def test_the_same_seed_gives_the_same_octets_at_the_same_times() -> None:
         chances = Chances(Random(seed), drop=0.1, duplicate=0.1, delay=0.2)
         pair = Pair(link=Link(us(1), chances=chances))
         seen: list[tuple[int, bytes]] = []
-        pair.world.on_sent.append(lambda frame, now: seen.append((now, frame.data)))
+        pair.simulator.on_sent.append(lambda frame, now: seen.append((now, frame.data)))
         pair.client.write(bytes(range(256)) * 80, to=pair.server.region)
         pair.client.read(9000, of=pair.server.region)
         pair.drive()
@@ -144,7 +144,7 @@ def test_a_tap_numbers_frames_as_the_link_does(tmp_path: Path) -> None:
     path = tmp_path / "lost.pcap"
     pair = Pair(link=Link(us(1), drop={2}))
     with CaptureTap(path, epoch=10**18) as tap:
-        pair.world.on_sent.append(tap)
+        pair.simulator.on_sent.append(tap)
         pair.client.write(b"hello", to=pair.server.region)
         pair.drive()
     with open_capture(path) as reader:
@@ -163,8 +163,8 @@ def test_a_tap_that_fails_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_connection_to_oneself() -> None:
-    host, world = Host(), World()
-    world.attach(host.nic, host.mac, Link(drop=range(1, 1000)))
+    host, simulator = Host(), Simulator()
+    simulator.attach(host.nic, host.mac, Link(drop=range(1, 1000)))
     cq = host.nic.create_cq(16)
     one, two = (host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP)) for _ in range(2))
     for qp, peer in ((one, two), (two, one)):
@@ -173,7 +173,7 @@ def test_a_connection_to_oneself() -> None:
     sink = host.buffer(5)
     host.nic.post_recv(two, (RecvWR((sink.sge(),)),), 0)
     host.nic.post_send(one, (SendWR(SendOpcode.SEND, (host.filled(b"hello").sge(),)),), 0)
-    world.run()
+    simulator.run()
     assert sink.read() == b"hello"
     assert [done.status for done in cq.poll(9)] == [WCStatus.SUCCESS] * 2
 

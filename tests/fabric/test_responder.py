@@ -8,8 +8,7 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.errors import VerbsError, WireError
-from rdmawire.fabric.pair import End, Pair
-from rdmawire.fabric.responder import Responder
+from rdmawire.fabric.pair import End, Pair, Responder
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import RXE

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.action import ACTIONS
-from rdmawire.fabric.fault import Rule
+from rdmawire.fabric.fault import ACTIONS, Rule
 from rdmawire.fabric.frame import MAX_REDIRECTS
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.pause import GROUP, pfc_frame, quanta_of
-from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
-from rdmawire.fabric.topology import Cable, leaf_spine
-from rdmawire.fabric.world import World
+from rdmawire.fabric.network import Cable, Network, leaf_spine
+from rdmawire.fabric.pfc import GROUP, pfc_frame, quanta_of
+from rdmawire.fabric.simulator import Simulator
+from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ECN
 from tests.fabric.talker import Talker, frame_of, frames_of, mac_of
@@ -25,14 +23,14 @@ EVENTS = 20_000
 BROADCAST = b"\xff" * 6
 NOBODY = mac_of(99)
 OF_A_SWITCH = b"\x06" + bytes(5)
-SETTINGS = Settings(
+SETTINGS = SwitchSettings(
     marking={0: Marking(0, 4 * KIB)}, pausing={0: Pausing(2 * KIB, KIB, 64 * KIB)}, addresses=3
 )
 
 
 def ring(size: int, *talkers: Talker) -> Network:
     """So many switches in a ring, and a host on each of the first ones."""
-    network = Network(World(event_limit=EVENTS))
+    network = Network(Simulator(event_limit=EVENTS))
     for number in range(size):
         network.add_switch(f"s{number}")
     for number in range(size):
@@ -51,10 +49,10 @@ def control(destination: bytes, opcode: int) -> bytes:
 def test_without_ways_frames_take_a_tree_and_reach_everybody_once() -> None:
     talkers = Talker(1, [frame_of(1, 99)]), Talker(2), Talker(3)
     network = ring(3, *talkers)
-    network.world.run()
+    network.simulator.run()
     assert [len(talker.heard) for talker in talkers] == [0, 1, 1]
     talkers[1].frames.extend(frames_of(2, 1, 3))
-    network.world.run()
+    network.simulator.run()
     assert [len(talker.heard) for talker in talkers] == [3, 1, 1]
 
 
@@ -62,10 +60,13 @@ def test_without_ways_frames_take_a_tree_and_reach_everybody_once() -> None:
 def test_groups_and_unknown_addresses_reach_everybody_once_on_equal_paths(
     destination: bytes,
 ) -> None:
-    network, machines = Network(World(event_limit=EVENTS)), {f"h{n}": Talker(n) for n in range(6)}
+    network, machines = (
+        Network(Simulator(event_limit=EVENTS)),
+        {f"h{n}": Talker(n) for n in range(6)},
+    )
     leaf_spine(network, machines, leaves=3, spines=3, edge=CABLE, trunk=CABLE)
     machines["h0"].frames.append(destination + frame_of(0, 1)[6:])
-    network.world.run()
+    network.simulator.run()
     assert [len(machine.heard) for machine in machines.values()] == [0, 1, 1, 1, 1, 1]
 
 
@@ -85,7 +86,7 @@ def test_groups_and_unknown_addresses_reach_everybody_once_on_equal_paths(
 def test_mac_control_runts_and_what_is_for_a_switch_go_nowhere(frame: bytes) -> None:
     one, two = Talker(1, [frame]), Talker(2)
     network = ring(3, one, two)
-    network.world.run()
+    network.simulator.run()
     assert not one.heard
     assert not two.heard
     assert sum(switch.stranded for switch in network.switches.values()) == 1
@@ -95,7 +96,7 @@ def test_a_pause_is_heeded_behind_one_that_was_cut_short() -> None:
     pause = pfc_frame(mac_of(1), 0, 100)
     assert quanta_of(pause[:20]) is None
     network = ring(3, Talker(1, [pause[:20], pause]))
-    network.world.run()
+    network.simulator.run()
     assert network.ports["s0:h0"].egress.pauses[0] == 1
 
 
@@ -104,8 +105,8 @@ def test_a_pause_with_a_bad_fcs_is_lost(do: str) -> None:
     pause = pfc_frame(mac_of(1), 0, 100)
     network = ring(3, Talker(1, [pause]), Talker(2))
     rule = Rule(do)
-    network.befall("h0-s0", rule)
-    network.world.run()
+    network.set_faults("h0-s0", rule)
+    network.simulator.run()
     assert rule.hits == 1
     assert network.switches["s0"].stranded == network.ports["s0:h0"].egress.pauses[0] == 0
 
@@ -117,8 +118,8 @@ def test_a_frame_that_was_cut_short_cannot_be_marked() -> None:
     for name, talker in zip(("a", "b"), talkers, strict=True):
         network.add_host(name, talker)
         network.join(name, "s", Link(rate=gbps(100 if name == "a" else 10)))
-    network.befall("a-s", Rule("truncate", by=len(frame_of(1, 2)) - 20))
-    network.world.run()
+    network.set_faults("a-s", Rule("truncate", by=len(frame_of(1, 2)) - 20))
+    network.simulator.run()
     assert {len(heard.frame) for heard in talkers[1].heard} == {20}
 
 
@@ -126,7 +127,7 @@ def test_who_has_a_frame_sent_round_a_ring_loses_it_in_the_end() -> None:
     talkers = [Talker(number) for number in range(1, 4)]
     talkers[0].frames.append(frame_of(1, 2))
     network = ring(3, *talkers)
-    network.find_ways()
+    network.find_routes()
     rules = {}
     for number in range(3):
         after = mac_of((number + 2) % 3 + 1)
@@ -134,8 +135,8 @@ def test_who_has_a_frame_sent_round_a_ring_loses_it_in_the_end() -> None:
             Rule("set", field="eth.dst", value=after),
             Rule("set", field="ip.ecn", value=ECN.ECT_0),
         )
-        network.befall(f"s{number}-s{(number + 1) % 3}", *rules[number])
-    network.world.run()
+        network.set_faults(f"s{number}-s{(number + 1) % 3}", *rules[number])
+    network.simulator.run()
     assert sum(rule.hits for pair in rules.values() for rule in pair) == MAX_REDIRECTS + 1
     assert not any(talker.heard for talker in talkers)
 
@@ -147,7 +148,7 @@ class Plan(NamedTuple):
     homes: list[int]
     frames: list[bytes]
     rules: list[list[Callable[[], Rule]]]
-    settings: Settings
+    settings: SwitchSettings
     ways: bool
 
 
@@ -159,7 +160,7 @@ def plans(draw: st.DrawFn) -> Plan:
     homes = draw(st.lists(st.integers(0, count - 1), min_size=2, max_size=4))
     rules = draw(st.lists(st.lists(_RULES, max_size=3), min_size=1, max_size=8))
     frames = draw(st.lists(_FRAMES, min_size=1, max_size=4))
-    some = draw(st.sampled_from([SETTINGS, Settings()]))
+    some = draw(st.sampled_from([SETTINGS, SwitchSettings()]))
     return Plan(trunks, homes, frames, rules, some, draw(st.booleans()))
 
 
@@ -203,7 +204,7 @@ _FRAMES = st.one_of(
 
 def laid(plan: Plan) -> Network:
     """The network of a plan, each of whose hosts has all frames to send."""
-    network = Network(World(event_limit=EVENTS), settings=plan.settings)
+    network = Network(Simulator(event_limit=EVENTS), settings=plan.settings)
     for number in {*plan.homes, *(end for trunk in plan.trunks for end in trunk)}:
         network.add_switch(f"s{number}")
     for one, other in plan.trunks:
@@ -212,9 +213,9 @@ def laid(plan: Plan) -> Network:
         network.add_host(f"h{number}", Talker(number, plan.frames))
         network.join(f"h{number}", f"s{home}", CABLE.link())
     for name, rules in zip(network.links, plan.rules, strict=False):
-        network.befall(name, *(rule() for rule in rules))
+        network.set_faults(name, *(rule() for rule in rules))
     if plan.ways:
-        network.find_ways()
+        network.find_routes()
     return network
 
 
@@ -222,7 +223,7 @@ def laid(plan: Plan) -> Network:
 @given(plans())
 def test_any_network_comes_to_rest_whatever_befalls_its_frames(plan: Plan) -> None:
     network = laid(plan)
-    network.world.run()
+    network.simulator.run()
     waiting = [len(port.egress) for port in network.ports.values()]
     assert waiting == [0] * len(waiting)
 

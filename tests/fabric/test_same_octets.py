@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
-from rdmawire.fabric.tap import CaptureTap
-from rdmawire.fabric.topology import Cable, leaf_spine
+from rdmawire.fabric.network import Cable, Network, leaf_spine
+from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ECN
 from tests.fabric.talker import Talker, frame_of
@@ -22,7 +21,7 @@ from tests.fabric.test_network import busy
 
 ROOT = Path(__file__).parents[2]
 CABLE = Cable(us(1), gbps(25))
-SETTINGS = Settings(
+SETTINGS = SwitchSettings(
     marking={
         0: Marking(4 * KIB, 64 * KIB, 0.5),
         1: Marking(2 * KIB, 32 * KIB, 0.3, departing=True),
@@ -51,8 +50,8 @@ def talkers(seed: int) -> str:
     network = Network(seed=seed, settings=SETTINGS)
     hosts = {f"h{number}": Talker(number) for number in range(1, 7)}
     leaf_spine(network, hosts, leaves=2, spines=3, edge=CABLE, trunk=CABLE)
-    network.befall("h2-leaf2", *FAULTS)
-    network.befall("leaf1-spine2", Rule("drop", chance=0.01))
+    network.set_faults("h2-leaf2", *FAULTS)
+    network.set_faults("leaf1-spine2", Rule("drop", chance=0.01))
     for source, talker in enumerate(hosts.values(), 1):
         for psn in range(120):
             sink = (source + psn % 5) % 6 + 1
@@ -65,7 +64,7 @@ def talkers(seed: int) -> str:
 
     for name in network.links:
         network.tap(name, partial(note, name))
-    network.world.run()
+    network.simulator.run()
     return seen.hexdigest()
 
 
@@ -75,7 +74,7 @@ def adapters(seed: int, path: Path) -> str:
     with CaptureTap(path) as tap:
         for name in ("h1", "h2-leaf2", "leaf1:spine1", "leaf2:h2"):
             network.tap(name, tap.point(name))
-        network.world.run()
+        network.simulator.run()
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from rdmawire.fabric.line import bits, duration
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.sampler import Meter, Sampler
-from rdmawire.fabric.topology import Cable, star
-from rdmawire.fabric.world import World
+from rdmawire.fabric.capture import Meter, Sampler
+from rdmawire.fabric.errors import FabricError
+from rdmawire.fabric.link import bit_times, duration
+from rdmawire.fabric.network import Cable, Network, star
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.units import gbps, us
 from tests.fabric.talker import Talker, frames_of, mac_of
 
@@ -16,24 +15,24 @@ FRAMES = 100
 
 
 def test_samples_are_taken_every_so_often_up_to_the_end() -> None:
-    world = World()
-    world.run(until=us(3))
-    sampler = Sampler(world, us(2))
-    seen = sampler.watch(lambda: world.now)
+    simulator = Simulator()
+    simulator.run(until=us(3))
+    sampler = Sampler(simulator, us(2))
+    seen = sampler.watch(lambda: simulator.now)
     sampler.begin(until=us(9))
-    world.run()
+    simulator.run()
     assert sampler.times == seen == [us(5), us(7), us(9)]
-    assert world.now == us(9)
+    assert simulator.now == us(9)
 
 
 def test_a_rate_is_what_was_added_since_the_last_sample() -> None:
-    world, octets = World(), [0]
-    sampler = Sampler(world, us(1))
+    simulator, octets = Simulator(), [0]
+    sampler = Sampler(simulator, us(1))
     rates = sampler.rate(lambda: octets[0])
     for time, more in ((us(0.5), 125), (us(2.2), 250), (us(2.4), 125)):
-        world.at(time, lambda more=more: octets.append(octets.pop() + more))  # type: ignore[misc]
+        simulator.call_at(time, lambda more=more: octets.append(octets.pop() + more))  # type: ignore[misc]
     sampler.begin(until=us(4))
-    world.run()
+    simulator.run()
     assert rates == [gbps(1), 0, gbps(3), 0]
 
 
@@ -43,19 +42,19 @@ def talked(*, sampled: bool) -> tuple[Network, list[float], list[float], dict[st
     star(network, machines, CABLE)
     for number in (1, 2):
         machines[f"h{number}"].frames.extend(frames_of(number, 3, FRAMES))
-    port, meter, sampler = network.ports["s1:h3"], Meter(), Sampler(network.world, us(10))
+    port, meter, sampler = network.ports["s1:h3"], Meter(), Sampler(network.simulator, us(10))
     queue = sampler.watch(lambda: port.egress.octets[0])
     rate = sampler.rate(lambda: meter.octets[mac_of(1)])
     if sampled:
         network.tap("s1:h3", meter)
         sampler.begin(until=us(300))
-    network.world.run()
+    network.simulator.run()
     return network, queue, rate, machines
 
 
 def test_two_senders_share_a_port_and_its_queue_grows_and_drains() -> None:
     _, queue, rate, _ = talked(sampled=True)
-    length = 2 * FRAMES * duration(bits(1058), gbps(10))
+    length = 2 * FRAMES * duration(bit_times(1058), gbps(10))
     assert max(queue) > 0.4 * FRAMES * 1058
     assert queue[-1] == 0
     assert sum(rate) * us(10) == pytest.approx(FRAMES * 1058 * 8 * 1e9)
@@ -72,4 +71,4 @@ def test_who_is_sampled_does_what_it_would_do_alone() -> None:
 def test_samples_that_never_move_on_are_refused() -> None:
     for every in (None, "x", 1.5, -1, 0):
         with pytest.raises(FabricError, match=r"Sampler.every: .* is not a number of nanoseconds"):
-            Sampler(World(), every)  # type: ignore[arg-type]
+            Sampler(Simulator(), every)  # type: ignore[arg-type]

@@ -7,9 +7,8 @@ import pytest
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.network import Network
+from rdmawire.fabric.network import Cable, Network, star
 from rdmawire.fabric.pair import ATTRIBUTES, CAP
-from rdmawire.fabric.topology import Cable, star
 from rdmawire.ib.qp import QPInit
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import gbps, us
@@ -38,7 +37,7 @@ def test_a_switch_drops_them(octets: int) -> None:
     network, (one, other) = Network(), two()
     star(network, {"a": one, "b": other}, Cable(us(1), gbps(10)))
     send(one, octets)
-    network.world.run()
+    network.simulator.run()
     assert network.switches["s1"].stranded == 1
     assert not other.nic.drops
 
@@ -50,7 +49,7 @@ def test_an_adapter_drops_them(octets: int) -> None:
         network.add_host(name, host)
     network.join("a", "b", Link(us(1), rate=gbps(10)))
     send(one, octets)
-    network.world.run()
+    network.simulator.run()
     assert other.nic.drops == {Drop.MALFORMED: 1}
 
 
@@ -65,6 +64,6 @@ def test_faults_befall_them(do: str, seal: bool) -> None:
         star(network, {"a": one, "b": other}, Cable(us(1), gbps(10)))
         network.links["a-s1"].faults = Faults([Rule(do, **options)])
         send(one, octets)
-        network.world.run()
+        network.simulator.run()
         lost = do in ("corrupt", "truncate") and (not seal or octets == 0)
         assert network.switches["s1"].stranded == (not lost)

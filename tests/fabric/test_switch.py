@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
-from rdmawire.fabric.pause import headroom, quanta_of
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.settings import KIB, Marking, Pausing, Settings
+from rdmawire.fabric.pfc import headroom, quanta_of
 from rdmawire.fabric.switch import Switch
+from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.units import gbps, us
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN
@@ -30,7 +30,9 @@ PAUSING = Pausing(xoff=20 * KIB, xon=10 * KIB, headroom=12 * KIB)
 """Headroom: 2 us at 10 Gb/s are 2.5 KiB, and a frame on each side, of 1 KiB; with room to spare."""
 
 
-def star(*talkers: Talker, settings: Settings | None = None, slow: int | None = None) -> Network:
+def star(
+    *talkers: Talker, settings: SwitchSettings | None = None, slow: int | None = None
+) -> Network:
     """All on one switch, called by their numbers; ``slow`` is who has a tenth of the rate."""
     network = Network(settings=settings, seed=5)
     network.add_switch("s")
@@ -41,7 +43,7 @@ def star(*talkers: Talker, settings: Settings | None = None, slow: int | None = 
     return network
 
 
-def incast(settings: Settings, count: int = 200) -> tuple[Network, Talker]:
+def incast(settings: SwitchSettings, count: int = 200) -> tuple[Network, Talker]:
     """Two send to a third at once, each at the full rate."""
     senders = (
         Talker(1, frames_of(1, 3, count, dscp=DSCP)),
@@ -49,32 +51,32 @@ def incast(settings: Settings, count: int = 200) -> tuple[Network, Talker]:
     )
     sink = Talker(3)
     network = star(*senders, sink, settings=settings)
-    network.find_ways()
-    network.world.run()
+    network.find_routes()
+    network.simulator.run()
     return network, sink
 
 
 def test_unknown_addresses_are_flooded_and_then_learnt() -> None:
     talkers = Talker(1, frames_of(1, 2, 2)), Talker(2), Talker(3)
     network = star(*talkers)
-    network.world.run()
+    network.simulator.run()
     assert [len(t.heard) for t in talkers] == [0, 2, 2]
     talkers[1].frames.extend(frames_of(2, 1, 3))
-    network.world.run()
+    network.simulator.run()
     assert [len(t.heard) for t in talkers] == [3, 2, 2]
     talkers[0].frames.extend(frames_of(1, 2, 4))
-    network.world.run()
+    network.simulator.run()
     assert [len(t.heard) for t in talkers] == [3, 6, 2]
 
 
 def test_an_address_that_moves_is_found_again() -> None:
     one, two, three = Talker(1, frames_of(1, 9, 1)), Talker(2), Talker(3)
     network = star(one, two, three)
-    network.world.run()
+    network.simulator.run()
     two.frames.append(frame_of(1, 9))
-    network.world.run()
+    network.simulator.run()
     three.frames.append(frame_of(3, 1))
-    network.world.run()
+    network.simulator.run()
     assert (len(one.heard), len(two.heard)) == (1, 2)
 
 
@@ -83,7 +85,7 @@ def test_groups_go_to_all_and_reserved_addresses_to_nobody() -> None:
     reserved = b"\x01\x80\xc2\0\0\x0e" + frame_of(1, 2)[6:]
     talkers = Talker(1, [group, reserved]), Talker(2), Talker(3)
     network = star(*talkers)
-    network.world.run()
+    network.simulator.run()
     assert [len(t.heard) for t in talkers] == [0, 1, 1]
     assert network.switches["s"].stranded == 1
 
@@ -91,15 +93,15 @@ def test_groups_go_to_all_and_reserved_addresses_to_nobody() -> None:
 def test_a_frame_is_stored_then_forwarded() -> None:
     sink = Talker(2)
     network = star(Talker(1, frames_of(1, 2, 1)), sink)
-    network.find_ways()
-    network.world.run()
+    network.find_routes()
+    network.simulator.run()
     (heard,) = sink.heard
     octets = len(heard.frame) + 24
     assert heard.time == 2 * (LATENCY + -(-octets * 8 // 10))
 
 
 def test_queues_are_bounded_and_what_is_lost_is_counted() -> None:
-    network, sink = incast(Settings(queue=16 * KIB))
+    network, sink = incast(SwitchSettings(queue=16 * KIB))
     port = network.ports["s:h3"]
     assert port.drops[LOSSLESS] > 0
     assert len(sink.heard) + port.drops[LOSSLESS] == 400
@@ -108,16 +110,16 @@ def test_queues_are_bounded_and_what_is_lost_is_counted() -> None:
 
 
 def test_the_buffer_bounds_all_queues_together() -> None:
-    network, sink = incast(Settings(buffer=10 * KIB))
+    network, sink = incast(SwitchSettings(buffer=10 * KIB))
     assert network.switches["s"].buffer.peak <= 10 * KIB
     assert len(sink.heard) + network.ports["s:h3"].drops[LOSSLESS] == 400
 
 
 def test_pauses_save_what_would_be_lost() -> None:
     small = 64 * KIB
-    without, _ = incast(Settings(buffer=small, queue=small))
+    without, _ = incast(SwitchSettings(buffer=small, queue=small))
     assert without.ports["s:h3"].drops[LOSSLESS] > 0
-    network, sink = incast(Settings(buffer=small, queue=small, pausing={LOSSLESS: PAUSING}))
+    network, sink = incast(SwitchSettings(buffer=small, queue=small, pausing={LOSSLESS: PAUSING}))
     assert len(sink.heard) == 400
     assert sum(sum(port.drops.values()) for port in network.ports.values()) == 0
     for number in (1, 2):
@@ -129,35 +131,35 @@ def test_pauses_save_what_would_be_lost() -> None:
 
 
 def test_pauses_cost_no_throughput_where_all_want_the_same() -> None:
-    _, lossy = incast(Settings())
-    _, lossless = incast(Settings(pausing={LOSSLESS: PAUSING}))
+    _, lossy = incast(SwitchSettings())
+    _, lossless = incast(SwitchSettings(pausing={LOSSLESS: PAUSING}))
     assert lossless.heard[-1].time == lossy.heard[-1].time
 
 
 def test_too_little_headroom_loses_what_is_under_way() -> None:
-    network, _ = incast(Settings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, 0)}))
+    network, _ = incast(SwitchSettings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, 0)}))
     assert network.ports["s:h3"].drops[LOSSLESS] > 0
 
 
 @pytest.mark.parametrize("beyond", [0, 100, KIB])
 def test_who_finds_no_room_is_told_to_stop(beyond: int) -> None:
-    network, sink = incast(Settings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, beyond)}))
+    network, sink = incast(SwitchSettings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, beyond)}))
     for number in (1, 2):
         assert network.ports[f"s:h{number}"].stops[LOSSLESS] > 0
-        assert not network.ports[f"s:h{number}"].told
+        assert not network.ports[f"s:h{number}"].paused_priorities
     assert len(sink.heard) + network.ports["s:h3"].drops[LOSSLESS] == 400
 
 
 def test_a_buffer_that_is_full_stops_those_who_filled_it() -> None:
     pausing = Pausing(64 * KIB, 32 * KIB, 8 * KIB)
-    network, _ = incast(Settings(buffer=96 * KIB, pausing={LOSSLESS: pausing}))
+    network, _ = incast(SwitchSettings(buffer=96 * KIB, pausing={LOSSLESS: pausing}))
     assert sum(network.ports[f"s:h{number}"].stops[LOSSLESS] for number in (1, 2)) > 0
-    assert not any(port.told for port in network.ports.values())
+    assert not any(port.paused_priorities for port in network.ports.values())
 
 
 def test_a_frame_that_never_fits_stops_nobody() -> None:
     """Nothing would ever leave that lets its sender go on."""
-    network, _ = incast(Settings(pausing={LOSSLESS: Pausing(100, 50, 0)}))
+    network, _ = incast(SwitchSettings(pausing={LOSSLESS: Pausing(100, 50, 0)}))
     assert network.ports["s:h3"].drops[LOSSLESS] == 400
     assert sum(network.ports["s:h1"].stops.values()) == 0
 
@@ -175,24 +177,24 @@ def test_with_the_headroom_of_its_links_nothing_is_lost(
     """Both senders hear long frames of other priorities, behind which pauses wait."""
     longest = max(len(frame_of(1, 2, size=size)), len(frame_of(1, 2, size=4096)))
     pausing = Pausing(xoff, xoff // 2, headroom(rate, latency, longest))
-    network = Network(settings=Settings(pausing={LOSSLESS: pausing}), seed=5)
+    network = Network(settings=SwitchSettings(pausing={LOSSLESS: pausing}), seed=5)
     network.add_switch("s")
     back = [frame for to in (1, 2) for frame in frames_of(3, to, 60, dscp=0, size=4096)]
     own = [frames_of(number, 3, 120, dscp=DSCP, size=size) for number in (1, 2)]
     for number, frames in enumerate((*own, back), 1):
         network.add_host(f"h{number}", Talker(number, frames))
         network.join(f"h{number}", "s", Link(latency, rate=rate))
-    network.find_ways()
-    network.world.run()
+    network.find_routes()
+    network.simulator.run()
     assert sum(sum(port.drops.values()) for port in network.ports.values()) == 0
 
 
 def test_no_more_than_the_headroom_is_ever_needed() -> None:
-    network, _ = incast(Settings(pausing={LOSSLESS: PAUSING}))
+    network, _ = incast(SwitchSettings(pausing={LOSSLESS: PAUSING}))
     assert network.switches["s"].buffer.peak <= 2 * (PAUSING.xoff + PAUSING.headroom)
 
 
-def victim(settings: Settings) -> tuple[int, Network]:
+def victim(settings: SwitchSettings) -> tuple[int, Network]:
     """When all is there that host 1 sent to idle host 4, while host 3 is slow (ns)."""
     mixed = [
         frame
@@ -203,15 +205,15 @@ def victim(settings: Settings) -> tuple[int, Network]:
     ]
     talkers = Talker(1, mixed), Talker(2), Talker(3), Talker(4)
     network = star(*talkers, settings=settings, slow=3)
-    network.find_ways()
-    network.world.run()
+    network.find_routes()
+    network.simulator.run()
     assert len(talkers[3].heard) == 100
     return talkers[3].heard[-1].time, network
 
 
 def test_who_shares_a_paused_priority_waits_for_the_slowest() -> None:
-    free, _ = victim(Settings())
-    blocked, network = victim(Settings(pausing={LOSSLESS: PAUSING}))
+    free, _ = victim(SwitchSettings())
+    blocked, network = victim(SwitchSettings(pausing={LOSSLESS: PAUSING}))
     frame = 8 * (SIZE + OVERHEAD + 24)
     assert free < 200 * frame // 10 + us(10)
     assert blocked > 70 * frame  # at the pace of the slow link, a bit each ns, but for the buffer
@@ -222,16 +224,16 @@ def test_other_priorities_are_not_stopped() -> None:
     frames = frames_of(1, 3, 100, dscp=DSCP)
     talkers = Talker(1, frames), Talker(2), Talker(3), Talker(4)
     talkers[0].frames.extend(frames_of(1, 4, 100, dscp=0))
-    network = star(*talkers, settings=Settings(pausing={LOSSLESS: PAUSING}), slow=3)
-    network.find_ways()
-    network.world.run()
+    network = star(*talkers, settings=SwitchSettings(pausing={LOSSLESS: PAUSING}), slow=3)
+    network.find_routes()
+    network.simulator.run()
     assert network.macs["h1"].egress.pauses[LOSSLESS] > 0
     assert network.macs["h1"].egress.pauses[0] == 0
     assert talkers[3].heard[-1].time < talkers[2].heard[-1].time // 2
 
 
 def test_pauses_spread_from_switch_to_switch() -> None:
-    network = Network(settings=Settings(pausing={LOSSLESS: PAUSING}))
+    network = Network(settings=SwitchSettings(pausing={LOSSLESS: PAUSING}))
     talkers = [Talker(1, frames_of(1, 2, 300, dscp=DSCP)), Talker(2)]
     for name in ("s1", "s2"):
         network.add_switch(name)
@@ -240,8 +242,8 @@ def test_pauses_spread_from_switch_to_switch() -> None:
     network.join("a", "s1", Link(LATENCY, rate=RATE))
     network.join("s1", "s2", Link(LATENCY, rate=RATE))
     network.join("s2", "b", Link(LATENCY, rate=RATE // 10))
-    network.find_ways()
-    network.world.run()
+    network.find_routes()
+    network.simulator.run()
     assert len(talkers[1].heard) == 300
     assert network.ports["s1:s2"].egress.pauses[LOSSLESS] > 0
     assert network.macs["a"].egress.pauses[LOSSLESS] > 0
@@ -254,13 +256,13 @@ def test_pauses_are_asked_for_again_before_they_end() -> None:
         if quanta := quanta_of(frame.data):
             asked.append((now, quanta[LOSSLESS]))
 
-    settings = Settings(pausing={LOSSLESS: Pausing(2 * KIB, KIB, 12 * KIB)})
+    settings = SwitchSettings(pausing={LOSSLESS: Pausing(2 * KIB, KIB, 12 * KIB)})
     network = star(Talker(1, frames_of(1, 2, 20, dscp=DSCP)), Talker(2), settings=settings)
-    network.find_ways()
+    network.find_routes()
     network.ports["s:h2"].egress.pause({LOSSLESS: 0xFFFF}, 0)
     network.ports["s:h2"].egress.pause({LOSSLESS: 0xFFFF}, us(3000))
     network.tap("s:h1", note)
-    network.world.run()
+    network.simulator.run()
     longest = 0xFFFF * 512 // 10
     stops = [time for time, quanta in asked if quanta]
     assert len(stops) > 2
@@ -273,7 +275,9 @@ MARKING = Marking(kmin=8 * KIB, kmax=40 * KIB, pmax=0.5)
 
 @pytest.mark.parametrize("departing", [False, True])
 def test_marks_add_up(departing: bool) -> None:
-    network, sink = incast(Settings(marking={LOSSLESS: replace(MARKING, departing=departing)}))
+    network, sink = incast(
+        SwitchSettings(marking={LOSSLESS: replace(MARKING, departing=departing)})
+    )
     marks = sum(port.marks[LOSSLESS] for port in network.ports.values())
     found = [roce.parse(heard.frame) for heard in sink.heard]
     assert 0 < marks == sum(frame.headers[1].ecn == ECN.CE for frame in found)  # type: ignore[union-attr]
@@ -285,16 +289,16 @@ def test_a_mark_says_what_a_frame_found_or_what_it_left(departing: bool, marked:
     """Three come at once: the first finds nothing, the last leaves nothing."""
     sink = Talker(4)
     senders = (Talker(n, frames_of(n, 4, 1)) for n in (1, 2, 3))
-    settings = Settings(marking={0: Marking(0, 1, departing=departing)})
+    settings = SwitchSettings(marking={0: Marking(0, 1, departing=departing)})
     network = star(*senders, sink, settings=settings)
-    network.find_ways()
-    network.world.run()
+    network.find_routes()
+    network.simulator.run()
     assert [heard.frame[15] & 3 == ECN.CE for heard in sink.heard] == marked
 
 
 @pytest.mark.parametrize("departing", [False, True])
 def test_marks_of_two_switches_add_up_and_none_is_counted_twice(departing: bool) -> None:
-    settings = Settings(marking={0: Marking(KIB, 30 * KIB, 0.3, departing)})
+    settings = SwitchSettings(marking={0: Marking(KIB, 30 * KIB, 0.3, departing)})
     network, sink = Network(settings=settings, seed=3), Talker(9)
     network.add_switch("s1")
     network.add_switch("s2")
@@ -304,8 +308,8 @@ def test_marks_of_two_switches_add_up_and_none_is_counted_twice(departing: bool)
     network.add_host("sink", sink)
     network.join("s1", "s2", Link(LATENCY, rate=RATE))
     network.join("s2", "sink", Link(LATENCY, rate=RATE))
-    network.find_ways()
-    network.world.run()
+    network.find_routes()
+    network.simulator.run()
     first, second = network.ports["s1:s2"].marks[0], network.ports["s2:sink"].marks[0]
     assert min(first, second) > 0
     assert first + second == sum(heard.frame[15] & 3 == ECN.CE for heard in sink.heard)
@@ -316,9 +320,11 @@ def test_marks_of_two_switches_add_up_and_none_is_counted_twice(departing: bool)
 def test_what_cannot_be_marked_is_not(ecn: ECN, departing: bool) -> None:
     sink = Talker(3)
     senders = (Talker(n, frames_of(n, 3, 50, ecn=ecn)) for n in (1, 2))
-    network = star(*senders, sink, settings=Settings(marking={0: Marking(0, 1, 1.0, departing)}))
-    network.find_ways()
-    network.world.run()
+    network = star(
+        *senders, sink, settings=SwitchSettings(marking={0: Marking(0, 1, 1.0, departing)})
+    )
+    network.find_routes()
+    network.simulator.run()
     assert {heard.frame[15] & 3 for heard in sink.heard} == {ecn}
     assert network.ports["s:h3"].marks[0] == 0
 
@@ -350,23 +356,31 @@ def test_so_many_are_marked_as_the_share_says() -> None:
         (lambda: Marking(1, None), r"Marking.kmax: None \(NoneType\) is not"),  # type: ignore[arg-type]
         (lambda: Pausing(2, 1, -1), "Pausing.headroom: -1 is not a number of octets"),
         (lambda: Pausing(1, 2, 0), "xon <= xoff"),
-        (lambda: Settings(scheduling="fair"), "'fair' is not one of strict, round_robin"),
+        (lambda: SwitchSettings(scheduling="fair"), "'fair' is not one of strict, round_robin"),
         (
-            lambda: Settings(marking={8: MARKING}),
+            lambda: SwitchSettings(marking={8: MARKING}),
             "Settings.marking: 8 is not a priority from 0 to 7",
         ),
-        (lambda: Settings(marking={0: PAUSING}), "marking: Pausing.* is no Marking"),  # type: ignore[dict-item]
-        (lambda: Settings(priorities={0: -1}), "Settings.priorities: -1 is not a priority"),
-        (lambda: Settings(priorities={999: 1}), "999 is not a DSCP from 0 to 63"),
-        (lambda: Settings(priorities=None), "priorities: None .* is not a mapping"),  # type: ignore[arg-type]
-        (lambda: Settings(buffer=-1), "Settings.buffer: -1 is not a number of octets from 0 to"),
-        (lambda: Settings(queue=-1), "Settings.queue: -1 is not"),
-        (lambda: Settings(addresses=-1), "Settings.addresses: -1 is not a number of addresses"),
-        (lambda: Settings(seed="x"), r"Settings.seed: 'x' \(str\) is no int"),  # type: ignore[arg-type]
-        (lambda: Settings(scheduling=[]), r"scheduling: \[\] \(list\) is not one of strict"),  # type: ignore[arg-type]
-        (lambda: Switch(settings=Settings(marking={0: MARKING})), "no Random is given"),
+        (lambda: SwitchSettings(marking={0: PAUSING}), "marking: Pausing.* is no Marking"),  # type: ignore[dict-item]
+        (lambda: SwitchSettings(priorities={0: -1}), "Settings.priorities: -1 is not a priority"),
+        (lambda: SwitchSettings(priorities={999: 1}), "999 is not a DSCP from 0 to 63"),
+        (lambda: SwitchSettings(priorities=None), "priorities: None .* is not a mapping"),  # type: ignore[arg-type]
         (
-            lambda: Switch(settings=Settings(pausing={0: PAUSING})).add_port(mac_of(1), Link()),
+            lambda: SwitchSettings(buffer=-1),
+            "Settings.buffer: -1 is not a number of octets from 0 to",
+        ),
+        (lambda: SwitchSettings(queue=-1), "Settings.queue: -1 is not"),
+        (
+            lambda: SwitchSettings(addresses=-1),
+            "Settings.addresses: -1 is not a number of addresses",
+        ),
+        (lambda: SwitchSettings(seed="x"), r"Settings.seed: 'x' \(str\) is no int"),  # type: ignore[arg-type]
+        (lambda: SwitchSettings(scheduling=[]), r"scheduling: \[\] \(list\) is not one of strict"),  # type: ignore[arg-type]
+        (lambda: Switch(settings=SwitchSettings(marking={0: MARKING})), "no Random is given"),
+        (
+            lambda: Switch(settings=SwitchSettings(pausing={0: PAUSING})).add_port(
+                mac_of(1), Link()
+            ),
             "the link has no rate",
         ),
     ],
@@ -377,10 +391,10 @@ def test_settings_that_make_no_sense(wrong: object, reason: str) -> None:
 
 
 def test_frames_that_were_counted_are_told_with_what_became_of_them() -> None:
-    settings = Settings(queue=16 * KIB, marking={LOSSLESS: Marking(4 * KIB, 8 * KIB)})
+    settings = SwitchSettings(queue=16 * KIB, marking={LOSSLESS: Marking(4 * KIB, 8 * KIB)})
     senders = (Talker(n, frames_of(n, 3, 40, dscp=DSCP)) for n in (1, 2))
     network = star(*senders, Talker(3), settings=settings)
-    network.find_ways()
+    network.find_routes()
     known: dict[int, bytes] = {}
     told: list[tuple[bytes, bytes]] = []
 
@@ -391,7 +405,7 @@ def test_frames_that_were_counted_are_told_with_what_became_of_them() -> None:
     for name in ("h1", "h2"):
         network.tap(name, lambda frame, _: known.update({frame.id: frame.data}))
     network.switches["s"].on_counted.append(note)
-    network.world.run()
+    network.simulator.run()
     port = network.ports["s:h3"]
     marked = [became for frame, became in told if became != frame]
     assert len(marked) == port.marks[LOSSLESS] > 0

@@ -57,7 +57,7 @@ class Stage:
         self.pair = Pair() if pair is None else pair
         self.client, self.server = self.pair.client, self.pair.server
         self.sent: list[Sent] = []
-        self.pair.world.on_sent.append(self._note)
+        self.pair.simulator.on_sent.append(self._note)
 
     def _note(self, frame: Envelope, now: int) -> None:
         data = frame.data
@@ -65,7 +65,7 @@ class Stage:
 
     @property
     def now(self) -> int:
-        return self.pair.world.now
+        return self.pair.simulator.now
 
     def drive(self, until: int | None = None) -> None:
         self.pair.drive(until)

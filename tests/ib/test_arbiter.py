@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.line import time_of
-from rdmawire.fabric.link import Link
+from rdmawire.fabric.link import Link, wire_time
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, connect
 from rdmawire.ib.congestion.dcqcn import Dcqcn
 from rdmawire.ib.engine import BURST
@@ -38,7 +37,7 @@ class Line:
         self.ends = (self.pair.client, self.pair.server)
         self.buffers = {end: end.buffer(SIZE) for end in self.ends}
         self.shares: Counter[tuple[bytes, int, bool]] = Counter()
-        self.pair.world.on_sent.append(self._note)
+        self.pair.simulator.on_sent.append(self._note)
 
     def _note(self, frame: Envelope, _: int) -> None:
         data = frame.data
@@ -58,7 +57,7 @@ class Line:
         there = self.buffers[end.peer]
         sges = (self.buffers[end].sge(SIZE),)
         wr = SendWR(opcode, sges, remote_address=there.address, rkey=there.rkey)
-        end.nic.post_send(qp, [wr] * messages, self.pair.world.now)
+        end.nic.post_send(qp, [wr] * messages, self.pair.simulator.now)
 
     def share(self, end: End, qp: QueuePair, *, responses: bool) -> float:
         """Of all that an end sent, the part of a queue pair's READ responses, or of the rest."""
@@ -115,9 +114,9 @@ def test_a_small_send_waits_for_one_burst_at_most(paced: bool) -> None:
     line.post(client, client.qp, READ, 40)
     client.receive(8)
     line.pair.drive(us(200))
-    posted = line.pair.world.now
+    posted = line.pair.simulator.now
     server.send(b"urgently")
-    line.pair.drive(posted + us(1) + (BURST + TURN + 1) * time_of(FULL, RATE))
+    line.pair.drive(posted + us(1) + (BURST + TURN + 1) * wire_time(FULL, RATE))
     (done,) = [done for done in client.poll() if done.byte_len == 8]
     assert done.qp_num == client.qp.number
 

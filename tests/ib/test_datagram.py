@@ -6,7 +6,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.verbs.ah import AddressHandle, mapped, multicast_mac
@@ -127,7 +127,7 @@ def test_order_does_not_matter() -> None:
 def test_one_queue_pair_sends_to_many() -> None:
     stage = stage_of()
     third = Host(3)
-    stage.pair.world.attach(third.nic, third.mac, stage.pair.link)
+    stage.pair.simulator.attach(third.nic, third.mac, stage.pair.link)
     listener = Listener(third)
     wr = SendWR(SendOpcode.SEND, (stage.client.filled(b"to you").sge(),), remote_qkey=0x11)
     got = stage.server.receive(6)
@@ -159,10 +159,10 @@ class Crowd:
     def __init__(self, group: bytes) -> None:
         self.group = group
         ipv6 = group[0] == 0xFF
-        self.world, self.link = World(), Link()
+        self.simulator, self.link = Simulator(), Link()
         self.hosts = [Host(number, ipv6=ipv6) for number in (1, 2, 3)]
         for host in self.hosts:
-            self.world.attach(host.nic, host.mac, self.link)
+            self.simulator.attach(host.nic, host.mac, self.link)
         self.sender = Listener(self.hosts[0])
         self.listeners = [Listener(host) for host in self.hosts[1:] for _ in range(2)]
 
@@ -177,7 +177,7 @@ class Crowd:
         sge = host.filled(b"to all").sge()
         wr = SendWR(SendOpcode.SEND, (sge,), ah=handle, remote_qpn=MULTICAST_QPN, remote_qkey=0x11)
         host.nic.post_send(self.sender.qp, (wr,), 0)
-        self.world.run()
+        self.simulator.run()
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)

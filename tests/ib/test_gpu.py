@@ -95,9 +95,9 @@ def test_a_kernel_that_polls_a_flag_sees_the_data_before_it(seed: int) -> None:
         flag = read(device.address + PAGE_64K, 1, now)
         seen.append((now, flag, read(device.address, len(DATA), now)))
         if flag != b"!":
-            stage.pair.world.at(now + 100, poll)
+            stage.pair.simulator.call_at(now + 100, poll)
 
-    stage.pair.world.at(0, poll)
+    stage.pair.simulator.call_at(0, poll)
     stage.drive()
     (first, *_), (last, flag, data) = seen[0], seen[-1]
     assert (first, flag, data) == (0, b"!", DATA)

@@ -94,7 +94,7 @@ def test_every_field_of_send_work(kind: QPType, opcode: SendOpcode, field: str) 
 
 
 def _post(end: End, wr: SendWR) -> None:
-    end.nic.post_send(end.qp, [wr], end.world.now)
+    end.nic.post_send(end.qp, [wr], end.simulator.now)
 
 
 @pytest.mark.parametrize("field", Sge._fields)

@@ -30,7 +30,7 @@ def bind(end: End, window: MemoryWindow, length: int = 8, access: int = RIGHTS) 
     key = next_variant(window.rkey)
     wanted = Bind(region.iova, length, access, rkey=key)
     post(end, SendWR(SendOpcode.BIND_MW, bind=BindMW(window, region, wanted)))
-    end.world.run()
+    end.simulator.run()
     return key
 
 

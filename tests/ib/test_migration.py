@@ -126,7 +126,7 @@ def test_a_peer_that_went_over_by_another_path_is_told_of(pair: Pair) -> None:
     wanted = QPAttributes(path_mig_state=MigrationState.MIGRATED)
     pair.client.nic.modify_qp(pair.client.qp, wanted, QPAttrMask.PATH_MIG_STATE)
     pair.client.write(b"first path", to=pair.server.region)
-    pair.drive(until=pair.world.now + us(1))
+    pair.drive(until=pair.simulator.now + us(1))
     assert PathMigrationFailed(pair.server.qp.number) in events_of(pair.server)
     assert state_of(pair.server) == MigrationState.ARMED
 

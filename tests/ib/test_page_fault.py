@@ -237,7 +237,7 @@ def test_no_ack_timeout_ends_a_wait_for_pages(opcode: SendOpcode) -> None:
 @pytest.mark.parametrize("opcode", [SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ])
 def test_an_ack_that_never_comes_is_missed_after_a_wait_for_pages(opcode: SendOpcode) -> None:
     stage = paging_client(opcode, 10_000)
-    stage.pair.world.run(LATENCY - 1)
+    stage.pair.simulator.run(LATENCY - 1)
     stage.server.nic.destroy_qp(stage.server.qp)
     stage.drive()
     assert statuses(stage.client) == [WCStatus.RETRY_EXC_ERR]

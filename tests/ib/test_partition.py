@@ -8,7 +8,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.cm.gsi import GSI_QKEY
 from rdmawire.ib.device import GSI_QPN, pkeys_match
 from rdmawire.ib.qp import QPInit, QueuePair
@@ -24,11 +24,11 @@ class Two:
     """Two hosts, each with a queue pair for datagrams: queue pair 1, or another."""
 
     def __init__(self, *, gsi: bool, pkeys: tuple[int, ...], index: int = 0) -> None:
-        self.world, link = World(), Link()
+        self.simulator, link = Simulator(), Link()
         self.hosts = Host(1), Host(2)
         self.qps: list[QueuePair] = []
         for host in self.hosts:
-            self.world.attach(host.nic, host.mac, link)
+            self.simulator.attach(host.nic, host.mac, link)
             cq = host.nic.create_cq(16)
             init = QPInit(host.pd, cq, cq, CAP)
             nic = host.nic
@@ -39,7 +39,7 @@ class Two:
         self.hosts[0].bring_up(self.qps[0], attributes)
         self.hosts[1].bring_up(self.qps[1], attributes._replace(pkey_index=index))
         self.sent: list[bytes] = []
-        self.world.on_sent.append(lambda frame, _: self.sent.append(frame.data))
+        self.simulator.on_sent.append(lambda frame, _: self.sent.append(frame.data))
 
     def send(self, pkey: int, **more: int) -> list[WorkCompletion]:
         """What the second host gets of a datagram with this P_Key."""
@@ -52,8 +52,8 @@ class Two:
             remote_qpn=self.qps[1].number,
             remote_qkey=GSI_QKEY,
         )
-        first.nic.post_send(self.qps[0], [wr._replace(**more)], self.world.now)  # type: ignore[arg-type]
-        self.world.run()
+        first.nic.post_send(self.qps[0], [wr._replace(**more)], self.simulator.now)  # type: ignore[arg-type]
+        self.simulator.run()
         return self.qps[1].recv_cq.poll(16)
 
 
@@ -105,8 +105,8 @@ def test_queue_pair_1_sends_with_any_p_key_of_the_table() -> None:
             remote_qkey=GSI_QKEY,
             pkey_index=index,
         )
-        second.nic.post_send(two.qps[1], [wr], two.world.now)
-    two.world.run()
+        second.nic.post_send(two.qps[1], [wr], two.simulator.now)
+    two.simulator.run()
     pkeys = [roce.parse(frame).packet.bth.pkey for frame in two.sent[1:]]
     assert pkeys == [0xFFFF, 0xFFFF, 0x8002, FULL, 0xFFFF]
 

@@ -8,7 +8,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.raw_packet import FlowRule
@@ -48,12 +48,12 @@ class Station(Host):
         return self.cq.poll(16)
 
 
-def two_stations() -> tuple[Station, Station, World]:
-    world, link = World(), Link()
+def two_stations() -> tuple[Station, Station, Simulator]:
+    simulator, link = Simulator(), Link()
     stations = Station(1), Station(2)
     for station in stations:
-        world.attach(station.nic, station.mac, link)
-    return *stations, world
+        simulator.attach(station.nic, station.mac, link)
+    return *stations, simulator
 
 
 def arp(sender: Station, length: int = 60) -> bytes:
@@ -62,12 +62,12 @@ def arp(sender: Station, length: int = 60) -> bytes:
 
 @pytest.mark.parametrize("length", [14, 60, 1514, 9018])
 def test_a_frame_goes_from_memory_to_memory_as_it_is(length: int) -> None:
-    client, server, world = two_stations()
+    client, server, simulator = two_stations()
     server.nic.create_flow(FlowRule(server.qp))
     buffer = server.receive(9018)
     frame = arp(client, length)
     client.send(frame)
-    world.run()
+    simulator.run()
     assert buffer.read(length) == frame
     assert [done.byte_len for done in server.poll()] == [length]
     assert [done.status for done in client.poll()] == [WCStatus.SUCCESS]
@@ -77,9 +77,9 @@ def test_a_frame_goes_from_memory_to_memory_as_it_is(length: int) -> None:
 
 
 def test_a_frame_longer_than_any_is_an_error_of_the_sender() -> None:
-    client, _, world = two_stations()
+    client, _, simulator = two_stations()
     client.send(arp(client, 9019))
-    world.run()
+    simulator.run()
     assert [done.status for done in client.poll()] == [WCStatus.LOC_LEN_ERR]
     assert client.qp.state == QPState.SQE
 
@@ -97,52 +97,52 @@ def test_a_frame_longer_than_any_is_an_error_of_the_sender() -> None:
 def test_a_rule_takes_what_has_all_that_it_asks_for(
     dmac: bytes | None, ethertype: int | None, taken: bool
 ) -> None:
-    client, server, world = two_stations()
+    client, server, simulator = two_stations()
     server.nic.create_flow(FlowRule(server.qp, dmac, ethertype))
     server.receive(64)
     client.send(arp(client))
-    world.run()
+    simulator.run()
     assert bool(server.poll()) is taken
     assert server.nic.drops == ({} if taken else {Drop.NOT_RDMA: 1})
 
 
 def test_without_a_receive_a_frame_is_dropped_and_counted() -> None:
-    client, server, world = two_stations()
+    client, server, simulator = two_stations()
     server.nic.create_flow(FlowRule(server.qp))
     client.send(arp(client))
-    world.run()
+    simulator.run()
     assert server.nic.drops == {Drop.NO_WQE: 1}
     assert server.qp.counters.out_of_buffer == 1
     assert server.qp.state == QPState.RTS
 
 
 def test_a_receive_too_short_ends_the_queue_pair() -> None:
-    client, server, world = two_stations()
+    client, server, simulator = two_stations()
     server.nic.create_flow(FlowRule(server.qp))
     buffer = server.receive(32)
     client.send(arp(client))
-    world.run()
+    simulator.run()
     assert [done.status for done in server.poll()] == [WCStatus.LOC_LEN_ERR]
     assert buffer.read(32) == bytes(32)
     assert server.qp.state == QPState.ERR
 
 
 def test_a_receive_in_memory_that_is_not_registered_ends_the_queue_pair() -> None:
-    client, server, world = two_stations()
+    client, server, simulator = two_stations()
     server.nic.create_flow(FlowRule(server.qp))
     server.nic.post_recv(server.qp, [RecvWR((Sge(0x1000, 64, 0xBAD),))], 0)
     client.send(arp(client))
-    world.run()
+    simulator.run()
     assert [done.status for done in server.poll()] == [WCStatus.LOC_PROT_ERR]
 
 
 def test_a_flow_that_was_destroyed_takes_nothing() -> None:
-    client, server, world = two_stations()
+    client, server, simulator = two_stations()
     rule = server.nic.create_flow(FlowRule(server.qp))
     server.nic.destroy_flow(rule)
     server.receive(64)
     client.send(arp(client))
-    world.run()
+    simulator.run()
     assert not server.poll()
     with pytest.raises(VerbsError, match="no such flow"):
         server.nic.destroy_flow(rule)
@@ -175,35 +175,35 @@ def limited(station: Station, kilobits: int) -> None:
 
 def test_a_rate_limit_paces_frames() -> None:
     """ibv_modify_qp_rate_limit(3): kbit/s, counted over the frames' bytes without their FCS."""
-    client, server, world = two_stations()
+    client, server, simulator = two_stations()
     server.nic.create_flow(FlowRule(server.qp))
     times: list[int] = []
-    world.on_sent.append(lambda _, now: times.append(now))
+    simulator.on_sent.append(lambda _, now: times.append(now))
     limited(client, 8_000)  # a byte in a microsecond
     for _ in range(3):
         client.send(arp(client, 1000))
-    world.run(until=us(1500))
+    simulator.run(until=us(1500))
     assert times == [0, us(1000)]
     limited(client, 0)
-    world.run()
+    simulator.run()
     assert len(times) == 3
     assert times[2] == us(1500)
 
 
 def test_a_limit_holds_below_what_congestion_control_allows() -> None:
-    client, _, world = two_stations()
+    client, _, simulator = two_stations()
     times: list[int] = []
-    world.on_sent.append(lambda _, now: times.append(now))
+    simulator.on_sent.append(lambda _, now: times.append(now))
     client.nic.control_congestion(client.qp, Dcqcn(DcqcnParameters(line_rate=1e9)))
     limited(client, 8_000)
     for _ in range(2):
         client.send(arp(client, 1000))
-    world.run(until=us(2000))
+    simulator.run(until=us(2000))
     assert times == [0, us(1000)]
     limited(client, 0)
     client.send(arp(client, 1000))
     client.send(arp(client, 1000))
-    world.run(until=us(2100))
+    simulator.run(until=us(2100))
     assert times[2:] == [us(2000), us(2008)]
     client.nic.control_congestion(client.qp, None)
     assert client.qp.governor is None

@@ -9,7 +9,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.service import Fault
 from rdmawire.verbs.async_event import CQError, Event, InvalidRequest, LastWQEReached, QPFatal
@@ -28,11 +28,11 @@ class Extended:
     """An initiator and a target in an XRC domain, with two shared receive queues."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.simulator = Simulator()
         self.client, self.server = Host(1), Host(2)
         self.link = Link()
         for host in (self.client, self.server):
-            self.world.attach(host.nic, host.mac, self.link)
+            self.simulator.attach(host.nic, host.mac, self.link)
         self.domain = self.server.nic.open_xrcd()
         self.cqs = [self.server.nic.create_cq(64) for _ in range(2)]
         self.srqs = [self.make_srq(self.domain, place) for place in range(2)]
@@ -44,7 +44,7 @@ class Extended:
         self.memory = self.server.buffer(65536)
         self.numbers = count(1)
         self.sent: list[bytes] = []
-        self.world.on_sent.append(lambda frame, _: self.sent.append(frame.data))
+        self.simulator.on_sent.append(lambda frame, _: self.sent.append(frame.data))
 
     def make_srq(self, domain: int, place: int) -> SharedReceiveQueue:
         nic, cq = self.server.nic, self.cqs[place]
@@ -73,8 +73,8 @@ class Extended:
             remote_srqn=srq,
             placement=1,
         )
-        self.client.nic.post_send(self.initiator, (wr,), self.world.now)
-        self.world.run()
+        self.client.nic.post_send(self.initiator, (wr,), self.simulator.now)
+        self.simulator.run()
 
     def receive(self, place: int, wr_id: int, length: int = 8) -> None:
         buffer = self.server.buffer(length)
@@ -158,8 +158,8 @@ def test_a_malformed_request_is_answered_with_a_nak(name: str) -> None:
     good = roce.parse(pair.sent[0])
     psn = good.packet.bth.psn + 1
     packet = Packet(good.packet.bth.replace(opcode=opcode, psn=psn), headers, bytes(16))
-    pair.server.nic.receive(good._replace(packet=packet).seal().build(), pair.world.now)
-    pair.world.run()
+    pair.server.nic.receive(good._replace(packet=packet).seal().build(), pair.simulator.now)
+    pair.simulator.run()
     aeth = roce.parse(pair.sent[-1]).packet.header(AETH)
     assert aeth is not None
     assert (aeth.ack, aeth.value) == (Ack.NAK, Nak.INVALID_REQUEST)
@@ -181,12 +181,12 @@ def test_an_empty_queue_is_not_ready_and_tells_of_no_credits() -> None:
     sink = pair.client.buffer(8)
     wr = SendWR(SendOpcode.SEND, (sink.sge(),), remote_srqn=pair.srqs[1].number)
     pair.client.nic.post_send(pair.initiator, (wr,), 0)
-    pair.world.run(until=1000)
+    pair.simulator.run(until=1000)
     aeth = roce.parse(pair.sent[-1]).packet.header(AETH)
     assert aeth is not None
     assert aeth.ack == Ack.RNR_NAK
     pair.receive(1, 1)
-    pair.world.run()
+    pair.simulator.run()
     aeth = roce.parse(pair.sent[-1]).packet.header(AETH)
     assert aeth is not None
     assert aeth.value == 31
@@ -259,7 +259,7 @@ def test_a_read_is_repeated_in_the_domain_of_the_queue_that_it_named() -> None:
     )
     send = SendWR(SendOpcode.SEND, remote_srqn=srq.number)
     pair.client.nic.post_send(pair.initiator, (read, send), 0)
-    pair.world.run()
+    pair.simulator.run()
     assert pair.statuses() == [WCStatus.SUCCESS] * 2
     assert [done.status for done in pair.cqs[1].poll(9)] == [WCStatus.SUCCESS]
 

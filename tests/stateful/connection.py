@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QPInit
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import QPType
@@ -41,7 +41,7 @@ class Machine(Host):
 class Lan(NamedTuple):
     """Hosts on one link."""
 
-    world: World
+    simulator: Simulator
     link: Link
     hosts: list[Machine]
 
@@ -50,11 +50,11 @@ def lan(
     hosts: int, profiles: Iterable[Profile], *, ipv6: bool, latency: int, rate: int | None = None
 ) -> Lan:
     """So many hosts on one link, with these devices in turn."""
-    world, link = World(), Link(latency, rate=rate)
+    simulator, link = Simulator(), Link(latency, rate=rate)
     machines = [Machine(n + 1, profile, ipv6) for n, profile in zip(range(hosts), profiles)]  # noqa: B905
     for machine in machines:
-        world.attach(machine.nic, machine.mac, link)
-    return Lan(world, link, machines)
+        simulator.attach(machine.nic, machine.mac, link)
+    return Lan(simulator, link, machines)
 
 
 def place(host: Machine, kind: QPType, seed: int, *, shared: bool = False) -> Place:
@@ -94,10 +94,10 @@ def extended(one: Machine, two: Machine, *, shared: bool) -> tuple[Place, Place]
     return place(one, QPType.XRC_INI, 3), xrc_target(two, 4)
 
 
-def flows_between(world: World, one: Place, two: Place) -> list[Flow]:
+def flows_between(simulator: Simulator, one: Place, two: Place) -> list[Flow]:
     """The directions in which work may be posted."""
     pairs = ((one, two), (two, one))
-    return [Flow(world, here, there) for here, there in pairs if here.qp.service.sends]
+    return [Flow(simulator, here, there) for here, there in pairs if here.qp.service.sends]
 
 
 PATIENCE: Final = ATTRIBUTES._replace(rnr_retry=ENDLESS, retry_cnt=ENDLESS)

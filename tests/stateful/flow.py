@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple
 
 from rdmawire.fabric.host import ALL_ACCESS
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QueuePair
 from rdmawire.memory.access import Access
 from rdmawire.memory.mw import MemoryWindow
@@ -84,8 +84,8 @@ class Reading:
 class Flow:
     """Work that ``sender`` posts, and what it does to ``receiver``."""
 
-    def __init__(self, world: World, sender: Place, receiver: Place) -> None:
-        self.world = world
+    def __init__(self, simulator: Simulator, sender: Place, receiver: Place) -> None:
+        self.simulator = simulator
         self.sender = sender
         self.receiver = receiver
         target = receiver.target.region
@@ -112,7 +112,7 @@ class Flow:
             wr = wr._replace(rkey=way.rkey, remote_address=way.iova + at)
         if self.receiver.srq is not None:
             wr = wr._replace(remote_srqn=self.receiver.srq.number)
-        self.sender.host.nic.post_send(self.sender.qp, (wr,), self.world.now)
+        self.sender.host.nic.post_send(self.sender.qp, (wr,), self.simulator.now)
         if wr.flags & SendFlags.SIGNALED:
             self.done.append((wr.wr_id, WCStatus.SUCCESS, VERBS[wr.opcode].completion))
 
@@ -210,7 +210,7 @@ class Flow:
         place = self.receiver
         recv = RecvWR(place.inbox.take(lengths, gap), next(NUMBERS))
         if place.srq is None:
-            place.host.nic.post_recv(place.qp, (recv,), self.world.now)
+            place.host.nic.post_recv(place.qp, (recv,), self.simulator.now)
         else:
             place.host.nic.post_srq_recv(place.srq, (recv,))
         self.receives.append(recv)

@@ -95,7 +95,7 @@ class Reliable(RuleBasedStateMachine):
         rate: int | None,
     ) -> None:
         profiles = cycle(PATIENT[first:] + PATIENT[:first])
-        self.world, self.link, self.machines = lan(
+        self.simulator, self.link, self.machines = lan(
             self.hosts, profiles, ipv6=ipv6, latency=latency, rate=rate
         )
         attributes = PATIENCE._replace(
@@ -106,7 +106,7 @@ class Reliable(RuleBasedStateMachine):
         for one, two in self.joined:
             ends = type(self).make(self.machines[one], self.machines[two], shared=shared)
             connect(*ends, psns, attributes)
-            self.flows += flows_between(self.world, *ends)
+            self.flows += flows_between(self.simulator, *ends)
         self.places = {flow.sender: None for flow in self.flows}
         self.places |= {flow.receiver: None for flow in self.flows}
         self.weather = CALM
@@ -321,16 +321,16 @@ class Reliable(RuleBasedStateMachine):
 
     @rule(time=st.sampled_from([0, us(1), us(3), us(700)]))
     def wait(self, time: int) -> None:
-        self.world.run(self.world.now + time)
+        self.simulator.run(self.simulator.now + time)
 
     @rule()
     def settle(self) -> None:
         """Give every message a receive, wait until all is at rest, and compare."""
-        self.world.run(self.world.now + us(2))  # who has no receive yet is told to wait
+        self.simulator.run(self.simulator.now + us(2))  # who has no receive yet is told to wait
         for flow in self.flows:
             while flow.messages:
                 flow.post_receive([LONGEST.of(self.mtu)], 0)
-        self.world.run()
+        self.simulator.run()
         self.check_completions()
         for flow in self.flows:
             flow.check(strict=self.weather.calm)

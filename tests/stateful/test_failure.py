@@ -42,7 +42,7 @@ class Scene:
         ends = reliable(*self.lan.hosts, shared=False)
         attributes = failure.attributes._replace(path_mtu=MTU.OCTETS_256)
         connect(*ends, (psn, psn), attributes)
-        self.flow, self.back = flows_between(self.lan.world, *ends)
+        self.flow, self.back = flows_between(self.lan.simulator, *ends)
         self.flushed: list[int] = []
         self.receive = RecvWR()
 
@@ -73,7 +73,7 @@ class Scene:
 
     def post(self, wr: SendWR) -> None:
         sender = self.flow.sender
-        sender.host.nic.post_send(sender.qp, [wr], self.lan.world.now)
+        sender.host.nic.post_send(sender.qp, [wr], self.lan.simulator.now)
 
     def more(self, kinds: list[int]) -> None:
         """Work behind it, of which nothing is ever done."""
@@ -133,7 +133,7 @@ def test_failing_work_ends_the_queue_in_order(
     scene.work(before, length)
     failed = scene.fail(failure, signaled)
     scene.more(after)
-    scene.lan.world.run()
+    scene.lan.simulator.run()
     _check_sender(scene, failure, failed, profile)
     _check_receiver(scene, failure, profile)
     for flow in (scene.flow, scene.back):
@@ -204,11 +204,11 @@ def test_a_dead_link_ends_the_queue_in_order(
     )
     scene = Scene(failure, IBTA, psn)
     scene.work(before, length)
-    scene.lan.world.run()
+    scene.lan.simulator.run()
     scene.lan.link.chances = Chances(Random(0), drop=1.0)
     failed = scene.fail(failure, signaled=False)
     scene.more(after)
-    scene.lan.world.run()
+    scene.lan.simulator.run()
     _check_sender(scene, failure, failed, IBTA)
     _check_receiver(scene, failure, IBTA)
 
@@ -221,12 +221,12 @@ def test_receives_left_behind_are_flushed_in_order(srq: bool) -> None:
     if srq:
         ends = reliable(*scene.lan.hosts, shared=True)
         connect(*ends, (0, 0), PATIENCE._replace(path_mtu=MTU.OCTETS_256))
-        scene.flow = flows_between(scene.lan.world, *ends)[0]
+        scene.flow = flows_between(scene.lan.simulator, *ends)[0]
         place = scene.flow.receiver
     for _ in range(5):
         scene.flow.post_receive([10], 1)
     scene.fail(failure, signaled=True)
-    scene.lan.world.run()
+    scene.lan.simulator.run()
     found = [(done.wr_id, done.status) for done in scene.completions(1)]
     left = [] if srq else [(recv.wr_id, _W.WR_FLUSH_ERR) for recv in scene.flow.receives]
     assert found == left
@@ -265,7 +265,7 @@ def test_a_key_that_the_sender_cannot_take_back(key: Callable[[Flow], int], leng
     rkey = key(flow)
     sges = flow.sender.source.take([length])
     scene.post(SendWR(_O.SEND_WITH_INV, sges, invalidate_rkey=rkey))
-    scene.lan.world.run()
+    scene.lan.simulator.run()
     assert _ended(scene) == [_W.SUCCESS]
     assert [done.status for done in scene.completions(1)] == [_W.REM_INV_REQ_ERR]
     assert flow.receiver.qp.state is QPState.ERR
@@ -288,7 +288,7 @@ def _unbind(flow: Flow) -> None:
 def test_memory_that_goes_away_in_the_middle_of_a_message(opcode: SendOpcode, window: bool) -> None:
     """The message ends with a NAK, and what lies behind the key is not touched any more."""
     scene = Scene(FAILURES["no receive"], IBTA, 0)
-    flow, world = scene.flow, scene.lan.world
+    flow, simulator = scene.flow, scene.lan.simulator
     if window:
         _bind_all(flow)
     wr = remote(flow, opcode, 100 * MTU_256)._replace(rkey=flow.ways[-1].rkey)
@@ -298,7 +298,7 @@ def test_memory_that_goes_away_in_the_middle_of_a_message(opcode: SendOpcode, wi
     _until_half_way(scene, opcode)
     before = flow.receiver.arena.found()
     (_unbind if window else _deregister)(flow)
-    world.run()
+    simulator.run()
     assert _ended(scene) == [_W.REM_ACCESS_ERR]
     assert flow.receiver.qp.state is QPState.ERR
     assert flow.receiver.arena.found() == before

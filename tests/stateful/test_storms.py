@@ -50,7 +50,7 @@ class Storm:
         self.messages: list[bytes] = []
         self.posted: list[int] = []
         self.most_owed = 0
-        self.pair.world.on_sent.append(self._look)
+        self.pair.simulator.on_sent.append(self._look)
 
     def _weather(self) -> Chances:
         chance = self.random.random() * 0.1
@@ -126,7 +126,9 @@ class Storm:
             kind = self.random.choice(self.kinds)
             self.posted.append(kind(self).wr_id)
             if self.random.random() < 0.2:
-                self.pair.drive(until=self.pair.world.now + us(self.random.choice((1, 50, 500))))
+                self.pair.drive(
+                    until=self.pair.simulator.now + us(self.random.choice((1, 50, 500)))
+                )
         self.received = [self.server.receive(max(LENGTHS)) for _ in self.messages]
         self.pair.drive()
 

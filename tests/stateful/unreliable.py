@@ -102,7 +102,7 @@ class Unreliable(RuleBasedStateMachine):
     @initialize(mtu=MTUS, psns=st.tuples(PSNS, PSNS), first=st.integers(0, 1), ipv6=st.booleans())
     def start(self, mtu: MTU, psns: tuple[int, int], first: int, ipv6: bool) -> None:
         profiles = cycle(PATIENT[first:] + PATIENT[:first])
-        self.world, self.link, self.machines = lan(3, profiles, ipv6=ipv6, latency=us(1))
+        self.simulator, self.link, self.machines = lan(3, profiles, ipv6=ipv6, latency=us(1))
         attributes = PATIENCE._replace(path_mtu=mtu)
         self.mtu = 128 << mtu
         self.weather = CALM
@@ -146,7 +146,7 @@ class Unreliable(RuleBasedStateMachine):
         wr = wr._replace(flags=wr.flags & ~unfit)
         if end.place.qp.free_sends <= 1:  # or the queue would be full for ever
             wr = wr._replace(flags=wr.flags | SendFlags.SIGNALED)
-        end.place.host.nic.post_send(end.place.qp, [wr], self.world.now)
+        end.place.host.nic.post_send(end.place.qp, [wr], self.simulator.now)
         if wr.flags & SendFlags.SIGNALED:
             end.done.append((wr.wr_id, WCStatus.SUCCESS))
 
@@ -164,7 +164,7 @@ class Unreliable(RuleBasedStateMachine):
     def expect(self, to: End, message: Sent) -> None:
         """There are receives for a message before it comes."""
         to.coming.append(message)
-        to.provide(self.tries * len(to.coming), self.world.now)
+        to.provide(self.tries * len(to.coming), self.simulator.now)
 
     @rule(e=st.integers(0, 5), length=LENGTHS, cuts=CUTS, spot=SPOTS, flags=FLAGS, imm=IMM)
     def send(
@@ -261,12 +261,12 @@ class Unreliable(RuleBasedStateMachine):
 
     @rule(time=st.sampled_from([0, us(1), us(3), us(700)]))
     def wait(self, time: int) -> None:
-        self.world.run(self.world.now + time)
+        self.simulator.run(self.simulator.now + time)
 
     @rule()
     def settle(self) -> None:
         """Wait until all is at rest, and compare."""
-        self.world.run()
+        self.simulator.run()
         found = {host.gid: host.cq.poll(2000) for host in self.machines}
         for end in self.ends:
             mine = [done for done in found[end.gid] if done.qp_num == end.place.qp.number]

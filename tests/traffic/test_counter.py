@@ -19,7 +19,7 @@ MTU = 1024
 
 def counted(pair: Pair) -> FrameCounter:
     counter = FrameCounter()
-    pair.world.on_sent.append(counter)
+    pair.simulator.on_sent.append(counter)
     return counter
 
 
@@ -104,7 +104,7 @@ def test_under_loss_messages_and_octets_stay_what_was_posted(seed: int, kinds: l
 def test_a_call_says_what_the_frame_was_counted_as() -> None:
     pair = Pair(Link(drop={2}))
     counter, said = FrameCounter(), list[Counted]()
-    pair.world.on_sent.append(lambda frame, now: said.append(counter(frame, now)))
+    pair.simulator.on_sent.append(lambda frame, now: said.append(counter(frame, now)))
     pair.client.write(bytes(4 * MTU), to=pair.server.region)
     pair.drive()
     assert sum(one.messages for one in said) == counter.messages == 1
@@ -120,7 +120,7 @@ def test_conversations_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(counting, "MOST_CONVERSATIONS", 3)
     counter, frames = FrameCounter(), list[bytes]()
     pair = Pair()
-    pair.world.on_sent.append(lambda frame, _: frames.append(frame.data))
+    pair.simulator.on_sent.append(lambda frame, _: frames.append(frame.data))
     pair.client.write(b"8 octets", to=pair.server.region)
     pair.drive()
     request = roce.parse(frames[0])
@@ -145,6 +145,6 @@ def test_a_summary_has_the_memory_that_adapters_moved() -> None:
     pair.client.write(bytes(100), to=pair.server.region)
     pair.drive()
     nics = pair.client.nic, pair.server.nic
-    summary = summarise(counter, nics, pair.world.now, lost=1)
+    summary = summarise(counter, nics, pair.simulator.now, lost=1)
     assert summary.paths == {"host": Moved(200, 2, 0)}
     assert (summary.messages, summary.octets, summary.lost) == (1, 100, 1)

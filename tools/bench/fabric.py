@@ -4,11 +4,17 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 
-from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.pair import ATTRIBUTES, connect
-from rdmawire.fabric.topology import Cable, leaf_spine, place_of, row
-from rdmawire.fabric.world import World
+from rdmawire.fabric import (
+    ATTRIBUTES,
+    Cable,
+    Host,
+    Network,
+    Simulator,
+    connect,
+    leaf_spine,
+    place_of,
+    row,
+)
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import gbps, us
 from rdmawire.verbs.enums import QPType
@@ -62,7 +68,7 @@ def forward(size: int, count: int = 20_000) -> int:
     ends = {"a": Source(1, _frame(size), count), "b": Source(2, b"", 0)}
     network = Network()
     row(network, ends, switches=2, edge=CABLE, trunk=CABLE)
-    network.world.run()
+    network.simulator.run()
     if ends["b"].heard != count:
         raise AssertionError(f"{count} frames were sent, {ends['b'].heard} arrived")
     return count
@@ -72,7 +78,7 @@ class Cluster:
     """Adapters on leaves and spines, each with queue pairs to the next ones."""
 
     def __init__(self, nics: int) -> None:
-        self.network = Network(World(event_limit=sys.maxsize))
+        self.network = Network(Simulator(event_limit=sys.maxsize))
         self.hosts = [Host(place=place_of(number)) for number in range(1, nics + 1)]
         named = {f"h{number}": host for number, host in enumerate(self.hosts, 1)}
         leaves = max(nics // LEAF, 2)
@@ -102,7 +108,7 @@ class Cluster:
 
     def run(self) -> int:
         """All that was posted; how many frames were put on links."""
-        self.network.world.run()
+        self.network.simulator.run()
         done = [status for cq in self.cqs for status in cq.poll(4 * QPS)]
         if len(done) != len(self.hosts) * QPS // 2 or any(wc.status for wc in done):
             raise AssertionError(f"{len(done)} pieces of work are done, or some went wrong")

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from rdmawire.fabric.host import Buffer, Host
-from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.fabric import ATTRIBUTES, Buffer, Host
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit
 from rdmawire.verbs.enums import QPType, WCStatus

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from rdmawire.fabric.action import ACTIONS
+from rdmawire.fabric import ACTIONS
 from rdmawire.ib.service import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
 from rdmawire.traffic.scenario.listing import MUST_BE_THERE

@@ -294,10 +294,10 @@ class ManagedPort:
     differs: it returns events of connections; those of the adapter stay with ``nic``::
 
         port = ManagedPort(host.nic, {peer.gid: peer.mac}.get, Random(1))
-        world.attach(port, host.mac, link)
+        simulator.attach(port, host.mac, link)
         port.manager.listen(service_id(PortSpace.TCP, 7174))
 
-    After a call of the manager's there may be something to send: ``World.run`` asks for that.
+    After a call of the manager's there may be something to send: ``Simulator.run`` asks for that.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import pow as power
 from typing import Final
 
-from rdmawire.fabric.settings import Marking
+from rdmawire.fabric.switch_config import Marking
 from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.ib.congestion.notification import CNP_INTERVAL
 

@@ -13,12 +13,11 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
+from rdmawire.fabric.capture import Meter, Sampler
 from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.sampler import Meter, Sampler
-from rdmawire.fabric.settings import KIB, MIB, Marking, Pausing, Settings
-from rdmawire.fabric.topology import Cable, place_of, star
-from rdmawire.fabric.world import World
+from rdmawire.fabric.network import Cable, Network, place_of, star
+from rdmawire.fabric.simulator import Simulator
+from rdmawire.fabric.switch_config import KIB, MIB, Marking, Pausing, SwitchSettings
 from rdmawire.ib.congestion.base import Scheme
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
@@ -36,7 +35,7 @@ MARKING: Final = Marking(kmin=5_000, kmax=200_000, pmax=0.01, departing=True)
 PAUSING: Final = Pausing(xoff=512 * KIB, xon=480 * KIB, headroom=64 * KIB)
 """So late that marks come first."""
 
-SWITCH: Final = Settings(
+SWITCH: Final = SwitchSettings(
     buffer=12 * MIB,
     queue=12 * MIB,
     priorities={DSCP: LOSSLESS},
@@ -81,7 +80,7 @@ class Plan:
     rate: int = gbps(40)
     latency: int = us(1)
     mtu: MTU = MTU.OCTETS_1024
-    settings: Settings = SWITCH
+    settings: SwitchSettings = SWITCH
     scheme: MakeScheme | None = None
     profile: Profile = IBTA
     seed: int = 1
@@ -111,7 +110,9 @@ class Incast:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.network = Network(World(event_limit=maxsize), seed=plan.seed, settings=plan.settings)
+        self.network = Network(
+            Simulator(event_limit=maxsize), seed=plan.seed, settings=plan.settings
+        )
         names = [*(f"h{number}" for number in range(1, plan.senders + 1)), "sink"]
         self.hosts = {
             name: Host(place=place_of(number), profile=plan.profile)
@@ -131,7 +132,7 @@ class Incast:
     def _watch(self) -> None:
         meter = Meter()
         self.network.tap("s1:sink", meter)
-        self.sampler = Sampler(self.network.world, self.plan.every)
+        self.sampler = Sampler(self.network.simulator, self.plan.every)
         self.queue = self.sampler.watch(lambda: self.port.egress.octets[LOSSLESS])
         self.rates = [
             self.sampler.rate(partial(meter.octets.__getitem__, stream.source.mac))
@@ -143,7 +144,7 @@ class Incast:
         for stream in self.streams:
             stream.write(octets_in(until, self.plan.rate), 0)
         self.sampler.begin(until)
-        self.network.world.run(until)
+        self.network.simulator.run(until)
         self.failed = poll_all(self.streams)
 
     @property

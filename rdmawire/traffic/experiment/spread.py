@@ -8,11 +8,9 @@ from typing import Final
 
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.settings import KIB, Settings
-from rdmawire.fabric.station import Tap
-from rdmawire.fabric.topology import Cable, leaf_spine, place_of
-from rdmawire.fabric.world import World
+from rdmawire.fabric.network import Cable, Network, leaf_spine, place_of
+from rdmawire.fabric.simulator import Simulator, Tap
+from rdmawire.fabric.switch_config import KIB, SwitchSettings
 from rdmawire.traffic.experiment.stream import Stream, poll_all
 from rdmawire.units import gbps, us
 
@@ -45,8 +43,8 @@ class Spread:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        settings = Settings(seed=plan.hash_seed)
-        self.network = Network(World(event_limit=maxsize), settings=settings)
+        settings = SwitchSettings(seed=plan.hash_seed)
+        self.network = Network(Simulator(event_limit=maxsize), settings=settings)
         named = {f"h{n}": Host(place=place_of(n)) for n in range(1, plan.hosts + 1)}
         leaf_spine(self.network, named, leaves=2, spines=plan.spines, edge=CABLE, trunk=CABLE)
         self.spines = [f"spine{number}" for number in range(1, plan.spines + 1)]
@@ -76,5 +74,5 @@ class Spread:
         """One message by each flow."""
         for stream in self.streams:
             stream.write(self.plan.message, 0)
-        self.network.world.run()
+        self.network.simulator.run()
         self.failed = poll_all(self.streams)

@@ -12,12 +12,11 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
+from rdmawire.fabric.capture import Meter, Sampler
 from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.sampler import Meter, Sampler
-from rdmawire.fabric.settings import KIB, MIB, Marking, Pausing, Settings
-from rdmawire.fabric.topology import Cable, place_of
-from rdmawire.fabric.world import World
+from rdmawire.fabric.network import Cable, Network, place_of
+from rdmawire.fabric.simulator import Simulator
+from rdmawire.fabric.switch_config import KIB, MIB, Marking, Pausing, SwitchSettings
 from rdmawire.traffic.experiment.incast import MakeScheme, dcqcn
 from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
 from rdmawire.units import gbps, ms, us
@@ -33,8 +32,8 @@ _PAUSING: Final = Pausing(xoff=512 * KIB, xon=480 * KIB, headroom=160 * KIB)
 _MARKING: Final = Marking(kmin=10 * KIB, kmax=50 * KIB, pmax=0.1)
 
 
-def _settings(*, pauses: bool, marks: bool) -> Settings:
-    return Settings(
+def _settings(*, pauses: bool, marks: bool) -> SwitchSettings:
+    return SwitchSettings(
         buffer=12 * MIB,
         queue=512 * KIB,
         priorities=PRIORITIES,
@@ -50,7 +49,7 @@ class Plan:
     ``victim_dscp`` is the victim's, by which it shares the senders' priority or does not.
     """
 
-    settings: Settings = field(default_factory=partial(_settings, pauses=True, marks=False))
+    settings: SwitchSettings = field(default_factory=partial(_settings, pauses=True, marks=False))
     scheme: MakeScheme | None = None
     victim_dscp: int = DSCP
     senders: int = 4
@@ -82,13 +81,15 @@ class Victim:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.network = Network(World(event_limit=maxsize), seed=plan.seed, settings=plan.settings)
+        self.network = Network(
+            Simulator(event_limit=maxsize), seed=plan.seed, settings=plan.settings
+        )
         self._hosts: dict[str, Host] = {}
         senders = [f"h{number}" for number in range(1, plan.senders + 1)]
         self._lay("s1", [*senders, "victim"])
         self._lay("s2", ["hot", "cold"])
         self.network.join("s1", "s2", Cable(plan.latency, plan.trunk).link())
-        self.network.find_ways()
+        self.network.find_routes()
         # Of lengths that differ: else one is always first where there is room for one frame.
         lengths = (plan.message - 1000 * number for number in range(plan.senders))
         self.streams = [
@@ -96,7 +97,7 @@ class Victim:
             for name, length in zip(senders, lengths, strict=True)
         ]
         self.stream = self._stream("victim", "cold", plan.victim_dscp, plan.message)
-        self.sampler = Sampler(self.network.world, plan.every)
+        self.sampler = Sampler(self.network.simulator, plan.every)
         self.victim, self.others = self._received("cold"), self._received("hot")
         self.failed = 0
 
@@ -121,17 +122,17 @@ class Victim:
 
     def run(self, until: int) -> None:
         """Let the victim write from time 0 on, the others later, up to ``until`` (ns)."""
-        world = self.network.world
+        simulator = self.network.simulator
         octets = octets_in(until, self.plan.rate)
         self.stream.write(octets, 0)
-        world.at(self.plan.begin, partial(self._begin, octets))
+        simulator.call_at(self.plan.begin, partial(self._begin, octets))
         self.sampler.begin(until)
-        world.run(until)
+        simulator.run(until)
         self.failed = poll_all((self.stream, *self.streams))
 
     def _begin(self, octets: int) -> None:
         for number, stream in enumerate(self.streams, 1):
-            stream.write(octets, self.network.world.now)
+            stream.write(octets, self.network.simulator.now)
             self.network.wake(f"h{number}")
 
     @property
@@ -142,4 +143,4 @@ class Victim:
     def paused(self, host: str) -> int:
         """How long a host was told to rest, in ns."""
         egress = self.network.macs[host].egress
-        return sum(egress.rested(priority, self.network.world.now) for priority in range(8))
+        return sum(egress.rested(priority, self.network.simulator.now) for priority in range(8))

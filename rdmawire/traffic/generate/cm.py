@@ -9,8 +9,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from rdmawire.fabric.attended import AttendedPort
-from rdmawire.fabric.host import Host
+from rdmawire.fabric.host import Host, NotifyingPort
 from rdmawire.ib.cm import event
 from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_id
 from rdmawire.ib.cm.event import CMEvent
@@ -47,8 +46,8 @@ class ManagedEnd(Host):
         settings = CMSettings(most_connections=2 * (MOST_WAITING + order.lanes))
         managed = ManagedPort(self.nic, neighbours.get, self._random, settings)
         self.manager = managed.manager
-        self.port = AttendedPort(self.nic, managed)
-        self.port.hear = self.heed
+        self.port = NotifyingPort(self.nic, managed)
+        self.port.on_event = self.heed
         self._cq = self.nic.create_cq(_CQE)
         self._init = QPInit(self.pd, self._cq, self._cq, _CAP)
         self.offer = ConnParam(psn=order.psn, path_mtu=MTU.of(order.mtu))
@@ -117,7 +116,7 @@ class Connecting:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._setup = Setup(order)
-        self.world = self._setup.world
+        self.simulator = self._setup.simulator
         neighbours: dict[bytes, bytes] = {}
         numbers = range(1, order.hosts + 1)
         self.clients = [Client(number, order, neighbours) for number in numbers[: order.clients]]
@@ -137,11 +136,11 @@ class Connecting:
         """So many connections at a time, until all are taken down again."""
         for lane in range(count):
             client, server = self._order.pair_of(lane)
-            self.clients[client].ask(self.servers[server], self._order.dscp, self.world.now)
+            self.clients[client].ask(self.servers[server], self._order.dscp, self.simulator.now)
         self._asked += count
         self._setup.settle(lambda: sum(client.over for client in self.clients) == self._asked)
         if max(len(client.manager.registry) for client in self.clients) > MOST_WAITING:
-            self.world.run()
+            self.simulator.run()
 
 
 def connect(order: Order, writer: Taker, progress: Progress) -> Summary:
@@ -151,5 +150,5 @@ def connect(order: Order, writer: Taker, progress: Progress) -> Summary:
     with suppress(Enough):
         for count in rounds(order, order.lanes):
             connecting.round(count)
-    now, refused = connecting.world.now, sum(client.refused for client in connecting.clients)
+    now, refused = connecting.simulator.now, sum(client.refused for client in connecting.clients)
     return summarise(output.counter, (), now, lost=output.losses, refused=refused)

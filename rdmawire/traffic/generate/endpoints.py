@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import RdmaError
 from rdmawire.fabric.host import ALL_ACCESS, Host
-from rdmawire.fabric.line import SECOND, bits
+from rdmawire.fabric.link import SECOND, bit_times
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.engine import BURST
@@ -283,7 +283,7 @@ def _frames(length: int, mtu: int) -> int:
 
 def _time(order: Order, frames: int, rate: int) -> int:
     """Nanoseconds that so many frames take at most."""
-    return frames * bits(min(order.mtu, order.lengths.largest) + _HEADERS) * SECOND // rate
+    return frames * bit_times(min(order.mtu, order.lengths.largest) + _HEADERS) * SECOND // rate
 
 
 PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)

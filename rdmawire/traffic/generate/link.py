@@ -8,15 +8,13 @@ from itertools import takewhile
 from random import Random
 from typing import Final, Protocol
 
-from rdmawire.fabric.flow import PRIORITIES, Classifier, marked
+from rdmawire.fabric.classify import PRIORITIES, Classifier, marked
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.line import bits, duration
-from rdmawire.fabric.link import Arrival, Link
-from rdmawire.fabric.mac import Adapter
-from rdmawire.fabric.settings import Settings
-from rdmawire.fabric.station import Carrier, Port, Tap
+from rdmawire.fabric.link import Arrival, Link, bit_times, duration
+from rdmawire.fabric.port_queue import Adapter
+from rdmawire.fabric.simulator import Channel, Port, Simulator, Tap
 from rdmawire.fabric.switch import Switch
-from rdmawire.fabric.world import World
+from rdmawire.fabric.switch_config import SwitchSettings
 from rdmawire.traffic.generate.order import CapturePoint, Order
 from rdmawire.units import us
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
@@ -126,7 +124,9 @@ class Wire:
     def carry(self, frame: Envelope, now: int) -> list[Arrival]:
         """Where a frame arrives."""
         self.frames += 1
-        self.busy_until = max(self.busy_until, now + duration(bits(len(frame.data)), self.rate))
+        self.busy_until = max(
+            self.busy_until, now + duration(bit_times(len(frame.data)), self.rate)
+        )
         lost = self.losses is not None and self.losses.takes_next()
         if lost and self.on_lost is not None:
             self.on_lost()
@@ -221,7 +221,7 @@ class TaggedPort:
 
 _SLICE: Final = us(10)
 _ENDLESS: Final = 1 << 62
-_ROOMY: Final = Settings(buffer=_ENDLESS, queue=_ENDLESS)
+_ROOMY: Final = SwitchSettings(buffer=_ENDLESS, queue=_ENDLESS)
 """A switch whose queues never overflow."""
 _SWITCH_MAC: Final = b"\x06\0\0\0"
 """First bytes of the MAC addresses of a switch's ports, to which no frame is sent."""
@@ -245,14 +245,14 @@ def bth_place(order: Order) -> int:
 
 
 class Setup:
-    """A world with one cable, or with one switch and a cable to each host.
+    """A simulator with one cable, or with one switch and a cable to each host.
 
     ``marks`` is the share of frames with data that meet congestion. The switch has room for all
     frames: what is lost or marked is what the order asks for.
     """
 
     def __init__(self, order: Order, marks: float = 0.0) -> None:
-        self.world = World(time_limit=_ENDLESS, event_limit=sys.maxsize)
+        self.simulator = Simulator(time_limit=_ENDLESS, event_limit=sys.maxsize)
         random = Random(f"{order.seed}/marks")  # noqa: S311 - it must be repeatable
         self._wire = Wire(order.rate, order.latency, marks, random, bth_place(order))
         self._order = order
@@ -279,18 +279,18 @@ class Setup:
         if order.vlan is not None:
             port = TaggedPort(port, order.vlan, order.pcp)
         link = self._wire if self._switch is None else self._wire.branch(mac)
-        station = self.world.attach(port, mac, link)
+        station = self.simulator.attach(port, mac, link)
         if order.tap is CapturePoint.ARRIVED:
             station.on_arrival.append(self._show)
         if self._switch is not None:
             self._connect(self._switch, link, mac)
 
-    def _connect(self, switch: Switch, link: Carrier, mac: bytes) -> None:
+    def _connect(self, switch: Switch, link: Channel, mac: bytes) -> None:
         """Put a port of the switch at the other end of a host's cable."""
         address = _SWITCH_MAC + len(switch.ports).to_bytes(2, "big")
         port = switch.add_port(address, link)
-        station = self.world.place_relay(port, address, link)
-        port.wake = partial(self.world.wake, station)
+        station = self.simulator.attach_relay(port, address, link)
+        port.wake = partial(self.simulator.wake, station)
         switch.give({mac: (port.number,)})
 
     def watch(self, losses: Losses, watcher: Watcher) -> None:
@@ -304,8 +304,8 @@ class Setup:
         The cable is free for longer than an instant then: a frame that was back to back with the
         last one would begin at a fraction of a nanosecond.
         """
-        self.world.run()
-        self.world.run(max(self.world.now, self._wire.busy_until) + 1)
+        self.simulator.run()
+        self.simulator.run(max(self.simulator.now, self._wire.busy_until) + 1)
 
     def settle(self, is_done: Callable[[], bool]) -> None:
         """Run until something is so and all cables are still; timers may go on.
@@ -315,7 +315,7 @@ class Setup:
         least = time = _SLICE + 2 * self._order.links * self._order.latency
         while True:
             frames = self._wire.frames
-            self.world.run(self.world.now + time)
+            self.simulator.run(self.simulator.now + time)
             still = frames == self._wire.frames and not self._waits()
             if is_done() and still:
                 return
@@ -326,7 +326,7 @@ class Setup:
         if self._switch is None:
             return False
         queued = any(len(port.egress) for port in self._switch.ports)
-        return queued or self.world.now < self._wire.busy_until
+        return queued or self.simulator.now < self._wire.busy_until
 
     def _lose(self) -> None:
         """The frame is lost that is shown next, if it is shown at all."""

@@ -115,13 +115,13 @@ def record(
     conversation: Conversation, count: int, losses: Losses, most: int | None = None
 ) -> Recording:
     """Play the first so many messages of a round; no further than to the last frame asked for."""
-    world, before = conversation.world, moved(conversation.nics)
-    start, sent = world.now, conversation.sent
+    simulator, before = conversation.simulator, moved(conversation.nics)
+    start, sent = simulator.now, conversation.sent
     recording = Recording(start, most)
     with suppress(Enough):
         conversation.play(count, losses, recording)
     recording.sent = conversation.sent - sent
-    recording.duration = world.now - start
+    recording.duration = simulator.now - start
     recording.paths = _since(before, moved(conversation.nics))
     return recording
 

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from rdmawire.capture import LinkType, Record
 from rdmawire.capture.record import Options
-from rdmawire.fabric.passing import BEFALLEN
-from rdmawire.fabric.tap import remarks
+from rdmawire.fabric.capture import comments_on
+from rdmawire.fabric.link import FAULT_WORDS
 from rdmawire.ib.engine import Nic
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import endpoints as blend
@@ -28,10 +28,11 @@ class Conversation:
         self.ends = Ends(order, self.messages)
         marks = 1.0 if order.verb is Verb.CNP else order.marks or 0.0
         self._setup = Setup(order, marks)
-        self.world = self._setup.world
+        self.simulator = self._setup.simulator
         for end in self.ends.hosts:
             self._setup.attach(end.nic, end.mac)
-        self.world.run()  # queue pairs that came up are asked once; from now on rounds are alike
+        # Queue pairs that came up are asked once; from now on rounds are alike.
+        self.simulator.run()
         self._done = 0
 
     @property
@@ -54,7 +55,7 @@ class Conversation:
         if self._order.verb is Verb.CNP:
             watcher = _CnpsOnly(watcher, bth_place(self._order))
         self._setup.watch(losses, watcher)
-        self.ends.post(count, self.world.now)
+        self.ends.post(count, self.simulator.now)
         self._done = -count
         if self._order.marks is None:
             self._rest()
@@ -150,7 +151,7 @@ def _octets(order: Order, count: int) -> int:
 ETHERNET: Final = int(LinkType.ETHERNET)
 _OFTEN: Final = 1024
 """Frames after which progress is told."""
-_LOST: Final[Options] = remarks((BEFALLEN["drop"],))
+_LOST: Final[Options] = comments_on((FAULT_WORDS["drop"],))
 """The comment on frames that never arrive, where there is room for one."""
 
 
@@ -206,7 +207,7 @@ def play(order: Order, writer: Taker, progress: Progress) -> Summary:
     with suppress(Enough):
         for count in rounds(order, len(conversation.messages)):
             conversation.play(count, losses, output)
-    now = conversation.world.now
+    now = conversation.simulator.now
     summary = summarise(output.counter, conversation.nics, now, lost=output.losses)
     if order.tap is CapturePoint.ARRIVED:
         return summary

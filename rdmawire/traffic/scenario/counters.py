@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from rdmawire.fabric import passing
-from rdmawire.fabric.flow import PRIORITIES
+from rdmawire.fabric.classify import PRIORITIES
+from rdmawire.fabric.link import FAULT_WORDS
 from rdmawire.ib.hw_counters import MEANINGS
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.memory.page import Path
@@ -66,14 +66,14 @@ _OF_HOST: Final = {
     **HARDWARE,
 }
 
-BEFALLEN: Final = {word: do for do, word in passing.BEFALLEN.items() if word != "lost"}
+FAULTS: Final = {word: do for do, word in FAULT_WORDS.items() if word != "lost"}
 """Counters of faults, and the verbs of the faults."""
 
 _OF_LINK: Final = {
     "frames": "Frames that were put on the link.",
     "lost": "Frames that faults lost.",
     "oversized": "Frames that were longer than the link's MTU, and lost.",
-    **{name: f"Frames that faults {name}." for name in BEFALLEN},
+    **{name: f"Frames that faults {name}." for name in FAULTS},
 }
 
 _BY_PRIORITY: Final = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from rdmawire.fabric.pause import headroom
+from rdmawire.fabric.pfc import headroom
 from rdmawire.traffic.scenario.model import ConnectionPlan, LinkPlan
 from rdmawire.wire.ib import BTH, ICRC, RETH, XRCETH, ImmDt
 from rdmawire.wire.inet import UDP, Ethernet, IPv6

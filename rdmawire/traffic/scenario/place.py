@@ -5,7 +5,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from rdmawire.fabric.host import Place
-from rdmawire.fabric.topology import place_of
+from rdmawire.fabric.network import place_of
 from rdmawire.traffic.scenario.model import HostPlan
 
 _IPV4_OCTETS: Final = 4

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from rdmawire.capture.source import AnyPath
-from rdmawire.fabric.station import Tap
-from rdmawire.fabric.tap import CaptureTap
-from rdmawire.fabric.world import Unsettled
+from rdmawire.fabric.capture import CaptureTap
+from rdmawire.fabric.simulator import SimulationLimit, Tap
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.playing.counting import Counting
 from rdmawire.traffic.scenario.playing.ending import Progress
@@ -83,20 +82,20 @@ class _Happened(NamedTuple):
 
 def _happen(stage: Stage, observer: Observer, progress: Progress | None) -> _Happened:
     """Let all happen that the scenario says, and have it watched."""
-    stage.befall()
+    stage.install_faults()
     watching = Watching(stage, observer)
-    clock = Clock(stage.network.world, progress)
+    clock = Clock(stage.network.simulator, progress)
     player = Player(stage, observer, clock.hear)
     unsettled = _run(stage, player)
     return _Happened(player, watching, clock.rest(observer.total), unsettled)
 
 
 def _run(stage: Stage, player: Player) -> tuple[Failure, ...]:
-    """Start, and go on to the end; a world that does not come to rest is a failure of its own."""
+    """Start, and go on to the end; a run that does not come to rest is a failure of its own."""
     player.start()
     try:
-        stage.network.world.run()
-    except Unsettled as error:
+        stage.network.simulator.run()
+    except SimulationLimit as error:
         return (Failure(_WHOLE_FILE, "the run", "an end", str(error)),)
     return ()
 

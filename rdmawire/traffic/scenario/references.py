@@ -10,8 +10,8 @@ from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.field import named, names, usual_name
-from rdmawire.fabric.refusal import FabricError
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.context import Names, ParseContext
 from rdmawire.traffic.scenario.document import (

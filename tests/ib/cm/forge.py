@@ -51,7 +51,7 @@ class Forger:
 
     def tell(self, mad: bytes) -> None:
         """Hand it over."""
-        self.side.receive(self.frame(mad), self.side.world.now)
+        self.side.receive(self.frame(mad), self.side.simulator.now)
 
     def say(self, attribute: CMAttribute, message: Header, tid: int = PEER_TID) -> None:
         self.tell(of(attribute, tid, message))

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Arrival, Chances, Link
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.cm.connection import CMSettings, Connection, ConnParam, PortSpace, service_id
 from rdmawire.ib.cm.event import CMEvent, ConnectRequest, DatagramRequest
 from rdmawire.ib.cm.gsi import Datagram
@@ -49,7 +49,7 @@ class Side(Host):
     def __init__(
         self,
         number: int,
-        world: World,
+        simulator: Simulator,
         neighbours: Mapping[bytes, bytes],
         settings: CMSettings,
         profile: Profile,
@@ -57,7 +57,7 @@ class Side(Host):
         ipv6: bool,
     ) -> None:
         super().__init__(number, profile=profile, ipv6=ipv6)
-        self.world = world
+        self.simulator = simulator
         self.port = ManagedPort(self.nic, neighbours.get, Random(number), settings)
         self.manager = self.port.manager
         self.heard: list[CMEvent] = []
@@ -95,7 +95,7 @@ class Side(Host):
 
     def receives(self, qp: QueuePair, length: int) -> Buffer:
         sink = self.buffer(length)
-        self.nic.post_recv(qp, (RecvWR((sink.sge(),)),), self.world.now)
+        self.nic.post_recv(qp, (RecvWR((sink.sge(),)),), self.simulator.now)
         return sink
 
     def told(self, kind: type[E]) -> E:
@@ -121,19 +121,19 @@ class Side(Host):
         """Accept the one request that came, with a new queue pair."""
         qp = self.qp(kind)
         request = self.told(DatagramRequest if kind is QPType.UD else ConnectRequest)
-        self.manager.accept(request.id, qp, self.world.now, param or ConnParam())
+        self.manager.accept(request.id, qp, self.simulator.now, param or ConnParam())
         return qp
 
     def disconnect(self) -> None:
         """End the one connection that there is, or agree to its end."""
-        self.manager.disconnect(self.connection().id, self.world.now)
+        self.manager.disconnect(self.connection().id, self.simulator.now)
 
     def destroy(self) -> None:
-        self.manager.destroy(self.connection().id, self.world.now)
+        self.manager.destroy(self.connection().id, self.simulator.now)
 
     def send(self, qp: QueuePair, data: bytes) -> None:
         source = self.filled(data)
-        self.nic.post_send(qp, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.world.now)
+        self.nic.post_send(qp, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.simulator.now)
 
     def is_clean(self) -> bool:
         """Whether nothing of any connection is left but queue pair 1."""
@@ -160,25 +160,25 @@ class Two:
         backlog: int = 16,
     ) -> None:
         self.link = Link(us(1)) if link is None else link
-        self.world = World()
+        self.simulator = Simulator()
         self.neighbours: dict[bytes, bytes] = {}
         self.client, self.server = (
-            Side(number, self.world, self.neighbours, settings, profile, ipv6=ipv6)
+            Side(number, self.simulator, self.neighbours, settings, profile, ipv6=ipv6)
             for number in (1, 2)
         )
         self.sent: list[Sent] = []
         self._frames = 0
-        self.world.on_sent.append(self._note)
+        self.simulator.on_sent.append(self._note)
         for side in (self.client, self.server):
             self.neighbours[side.gid] = side.mac
-            self.world.attach(side, side.mac, self.link)
+            self.simulator.attach(side, side.mac, self.link)
         if listens:
             self.server.manager.listen(SERVICE, backlog=backlog)
             self.server.manager.listen(DATAGRAMS, datagrams=True, backlog=backlog)
 
     def bystander(self) -> Side:
         """A third host on the link."""
-        side = Side(3, self.world, self.neighbours, DEFAULTS, IBTA, ipv6=False)
+        side = Side(3, self.simulator, self.neighbours, DEFAULTS, IBTA, ipv6=False)
         self.neighbours[side.gid] = side.mac
         return side
 
@@ -195,7 +195,7 @@ class Two:
 
     def drive(self, until: int | None = None) -> None:
         """Let all happen that is to happen; a time is counted from now."""
-        self.world.run(None if until is None else self.world.now + until)
+        self.simulator.run(None if until is None else self.simulator.now + until)
 
     def ask(
         self, param: ConnParam | None = None, *, kind: QPType = QPType.RC, by_hand: bool = False
@@ -206,7 +206,7 @@ class Two:
         path = self.client.path_to(self.server)
         offer = param or ConnParam()
         manager = self.client.manager
-        manager.connect(qp, path, service, self.world.now, offer, by_hand=by_hand)
+        manager.connect(qp, path, service, self.simulator.now, offer, by_hand=by_hand)
         return qp
 
 

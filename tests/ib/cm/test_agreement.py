@@ -190,7 +190,7 @@ def test_the_passive_sides_path_and_patience_are_the_requests() -> None:
     times = [sent.time for sent in two.sent if isinstance(sent.heard.message, REP)]
     assert times == [0, duration(10), 2 * duration(10)]
     assert two.server.names() == ["ConnectRequest", "Unreachable", "TimewaitExit"]
-    assert two.world.now == 3 * duration(10) + duration(14)
+    assert two.simulator.now == 3 * duration(10) + duration(14)
 
 
 def test_the_active_sides_timeouts_follow_the_peers_delay() -> None:

@@ -29,7 +29,7 @@ WAYS = [
 def frames_of(two: Two) -> list[bytes]:
     """All that is put on the link from now on."""
     frames: list[bytes] = []
-    two.world.on_sent.append(lambda frame, _: frames.append(frame.data))
+    two.simulator.on_sent.append(lambda frame, _: frames.append(frame.data))
     return frames
 
 
@@ -41,7 +41,7 @@ def test_a_connection_stays_where_it_was_asked_for(kind: QPType, way: dict[str, 
     path = two.client.path_to(two.server)._replace(**way)  # type: ignore[arg-type]
     qp = two.client.qp(kind)
     service = DATAGRAMS if kind is QPType.UD else SERVICE
-    two.client.manager.connect(qp, path, service, two.world.now)
+    two.client.manager.connect(qp, path, service, two.simulator.now)
     two.drive(us(10))
     peer = two.server.accept(kind=kind)
     two.drive(us(10))
@@ -74,7 +74,7 @@ def test_a_rejection_goes_where_the_request_came_from() -> None:
     two = Two(listens=False)
     frames = frames_of(two)
     path = two.client.path_to(two.server)._replace(vlan=7, sl=6)
-    two.client.manager.connect(two.client.qp(), path, SERVICE, two.world.now)
+    two.client.manager.connect(two.client.qp(), path, SERVICE, two.simulator.now)
     two.drive(us(10))
     assert two.messages() == ["REQ", "REJ"]
     tags = [roce.parse(frame).headers[1] for frame in frames]
@@ -96,7 +96,7 @@ def test_a_connection_is_of_the_partition_that_was_asked_for() -> None:
     frames = frames_of(two)
     qp = two_partitions(two)
     path: AddressHandle = two.client.path_to(two.server)
-    two.client.manager.connect(qp, path, SERVICE, two.world.now)
+    two.client.manager.connect(qp, path, SERVICE, two.simulator.now)
     two.drive(us(10))
     peer = two.server.accept()
     two.drive(us(10))

@@ -46,12 +46,12 @@ class Play:
     def _accept(self, event: CMEvent) -> None:
         qp = self.two.server.qp(self.kind)
         self.qps.append(qp)
-        self.two.server.manager.accept(event.id, qp, self.two.world.now)
+        self.two.server.manager.accept(event.id, qp, self.two.simulator.now)
 
     def _agree(self, event: CMEvent) -> None:
         found = self.two.server.manager.registry.get(event.id)
         if found is not None and found.state is CMState.DREQ_RCVD:
-            self.two.server.manager.disconnect(event.id, self.two.world.now)
+            self.two.server.manager.disconnect(event.id, self.two.simulator.now)
 
     def is_made(self) -> bool:
         """After all the time that retries may take."""

@@ -30,7 +30,7 @@ def peer(two: Two, number: int) -> Forger:
     """Another host that speaks to the server."""
     place = Place.numbered(number)
     two.neighbours[place.gid] = place.mac
-    host = Side(number, two.world, two.neighbours, DEFAULTS, IBTA, ipv6=False)
+    host = Side(number, two.simulator, two.neighbours, DEFAULTS, IBTA, ipv6=False)
     return Forger(two.server, host)
 
 
@@ -51,13 +51,13 @@ def flood_of_peers(two: Two, peers: int = 2 * BACKLOG) -> None:
 def unseen(forger: Forger, **changes: int) -> None:
     """A request whose event the owner does not take."""
     frame = forger.frame(forger.req_octets(**changes))
-    forger.side.port.receive(frame, forger.side.world.now)
+    forger.side.port.receive(frame, forger.side.simulator.now)
 
 
 def answers(two: Two) -> list[Heard]:
     """What the server answers, lost or not."""
     frames: list[bytes] = []
-    while burst := two.server.nic.transmit(two.world.now):
+    while burst := two.server.nic.transmit(two.simulator.now):
         frames += burst
     return [heard for heard in map(message_in, frames) if heard is not None]
 
@@ -137,7 +137,7 @@ def test_a_peer_that_floods_keeps_no_other_out() -> None:
     assert conn is not None
     flood(two)
     assert conn in pending
-    two.server.manager.accept(conn.id, two.server.qp(), two.world.now)
+    two.server.manager.accept(conn.id, two.server.qp(), two.simulator.now)
     other.rtu(conn)
     assert two.server.told(Established).id == conn.id
 
@@ -194,7 +194,7 @@ def test_a_flood_that_looks_for_datagrams_keeps_no_other_out() -> None:
     registry = two.server.manager.registry
     conn = registry.requested(other.peer.gid, other.looked.id, datagrams=True)
     assert conn is not None
-    two.server.manager.accept(conn.id, two.server.qp(QPType.UD), two.world.now)
+    two.server.manager.accept(conn.id, two.server.qp(QPType.UD), two.simulator.now)
 
 
 def test_a_manager_that_is_full_has_room_for_another_peer() -> None:

@@ -74,7 +74,7 @@ def test_no_message_raises_and_all_ends_in_time(seed: int) -> None:
             two.drive(random.randrange(10**9))
     for left in tuple(side.manager.registry):
         if not left.silent:
-            side.manager.destroy(left.id, two.world.now)
+            side.manager.destroy(left.id, two.simulator.now)
     two.drive()
     assert side.is_clean()
 

@@ -50,8 +50,8 @@ def test_a_connection_is_granted_with_a_queue_pair_of_this_adapter(kind: QPType)
     foreign = two.client.qp(kind)
     number = two.server.connection().id
     with pytest.raises(VerbsError, match="no QP of this adapter"):
-        two.server.manager.accept(number, foreign, two.world.now)
-    assert not two.server.nic.transmit(two.world.now)
+        two.server.manager.accept(number, foreign, two.simulator.now)
+    assert not two.server.nic.transmit(two.simulator.now)
 
 
 @pytest.mark.parametrize("now", NO_TIMES)

@@ -40,7 +40,7 @@ def test_by_hand_the_answer_waits_for_its_owner() -> None:
     assert "MRA" in two.messages()
     assert two.server.state() is CMState.MRA_REP_RCVD
     assert two.client.nic.query_qp(mine).qp_state is QPState.RESET
-    two.client.manager.establish(response.id, two.world.now)
+    two.client.manager.establish(response.id, two.simulator.now)
     two.drive(us(10))
     assert two.client.state() is two.server.state() is UP
 
@@ -138,9 +138,9 @@ def test_timewait_lasts_as_long_as_the_path_may_keep_a_packet() -> None:
     two.drive(us(10))
     two.server.disconnect()
     two.drive(us(10))
-    start = two.world.now
+    start = two.simulator.now
     two.drive()
-    assert two.world.now - start == pytest.approx(duration(19), abs=us(20))
+    assert two.simulator.now - start == pytest.approx(duration(19), abs=us(20))
 
 
 def test_work_that_waits_is_flushed_when_the_connection_ends() -> None:
@@ -171,7 +171,7 @@ def test_a_connection_whose_owner_left_ends_by_itself() -> None:
     assert two.client.is_clean()
     assert peers.state is QPState.ERR
     with pytest.raises(VerbsError, match="no connection") as refused:
-        two.client.manager.disconnect(1, two.world.now)
+        two.client.manager.disconnect(1, two.simulator.now)
     assert refused.value.errno == EINVAL
 
 
@@ -221,11 +221,11 @@ def test_hundreds_of_connections_come_and_go() -> None:
     two = Two(backlog=200)
     server = two.server
     server.when[ConnectRequest] = lambda event: server.manager.accept(
-        event.id, server.qp(), two.world.now
+        event.id, server.qp(), two.simulator.now
     )
-    server.when[Disconnected] = lambda event: server.manager.disconnect(event.id, two.world.now)
+    server.when[Disconnected] = lambda event: server.manager.disconnect(event.id, two.simulator.now)
     client = two.client
-    client.when[Established] = lambda event: client.manager.disconnect(event.id, two.world.now)
+    client.when[Established] = lambda event: client.manager.disconnect(event.id, two.simulator.now)
     for _ in range(3):
         for _ in range(100):
             two.ask()

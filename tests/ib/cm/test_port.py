@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.attended import AttendedPort
-from rdmawire.fabric.host import Host
+from rdmawire.fabric.host import Host, NotifyingPort
 from rdmawire.fabric.pair import CAP
 from rdmawire.ib.cm.event import ConnectRequest
 from rdmawire.ib.cm.manager import ManagedPort
@@ -38,7 +37,7 @@ def test_a_managed_port_offers_all_that_its_adapter_offers() -> None:
 ENGINE = [name for name, member in vars(Nic).items() if isfunction(member) and name[0] != "_"]
 
 
-@pytest.mark.parametrize("kind", [ManagedPort, AttendedPort])
+@pytest.mark.parametrize("kind", [ManagedPort, NotifyingPort])
 @pytest.mark.parametrize("name", [name for name in ENGINE if name != "next_event"])
 def test_frames_and_time_come_and_go_by_the_same_calls(kind: type, name: str) -> None:
     theirs, ours = signature(getattr(Nic, name)), signature(getattr(kind, name))
@@ -63,11 +62,11 @@ def test_verbs_of_a_managed_port_are_its_adapters() -> None:
 def test_a_managed_port_gives_no_more_frames_than_asked_for() -> None:
     two, mine, _ = connected()
     for _ in range(5):
-        two.client.nic.post_send(mine, [SendWR(SendOpcode.RDMA_WRITE)], two.world.now)
+        two.client.nic.post_send(mine, [SendWR(SendOpcode.RDMA_WRITE)], two.simulator.now)
     port = two.client.port
-    assert len(port.transmit(two.world.now, 2)) == 2
+    assert len(port.transmit(two.simulator.now, 2)) == 2
     assert port.sends_more
-    assert len(port.transmit(two.world.now)) == 3
+    assert len(port.transmit(two.simulator.now)) == 3
     assert not port.sends_more
 
 
@@ -105,10 +104,10 @@ def test_what_is_no_frame_is_refused_and_those_before_it_are_taken_in() -> None:
     two, mine, peers = connected()
     sink = two.server.receives(peers, 4096)
     two.client.send(mine, bytes(range(256)) * 16)
-    frames = two.client.port.transmit(two.world.now)
-    for port in (two.server.port, AttendedPort(two.server.nic, two.server.port)):
+    frames = two.client.port.transmit(two.simulator.now)
+    for port in (two.server.port, NotifyingPort(two.server.nic, two.server.port)):
         with pytest.raises(VerbsError):
-            port.receive_all(7, two.world.now)  # type: ignore[arg-type]
+            port.receive_all(7, two.simulator.now)  # type: ignore[arg-type]
     with pytest.raises(VerbsError):
-        two.server.port.receive_all([*frames, None], two.world.now)  # type: ignore[list-item]
+        two.server.port.receive_all([*frames, None], two.simulator.now)  # type: ignore[list-item]
     assert sink.read() == bytes(range(256)) * 16

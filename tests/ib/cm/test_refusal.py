@@ -104,7 +104,7 @@ def test_an_owner_may_refuse_with_words_and_a_reason_of_its_own() -> None:
     two.ask()
     two.drive(us(10))
     request = two.server.told(ConnectRequest)
-    two.server.manager.reject(request.id, two.world.now, b"not you")
+    two.server.manager.reject(request.id, two.simulator.now, b"not you")
     two.drive()
     rejected = two.client.told(Rejected)
     assert rejected.reason == RejectReason.CONSUMER_REJECT
@@ -122,7 +122,7 @@ def test_what_is_refused_by_hand_ends_the_peers_wait() -> None:
     two.drive(us(10))
     assert two.client.names() == ["ConnectResponse"]
     client = two.client.manager
-    client.reject(two.client.connection().id, two.world.now, b"no", RejectReason.NO_RESOURCES)
+    client.reject(two.client.connection().id, two.simulator.now, b"no", RejectReason.NO_RESOURCES)
     two.drive()
     rej = two.sent[-1].heard.message
     assert isinstance(rej, REJ)
@@ -305,7 +305,7 @@ def test_an_owner_may_refuse_datagrams() -> None:
     two.ask(kind=QPType.UD)
     two.drive(us(10))
     (asked,) = two.server.heard
-    two.server.manager.reject(asked.id, two.world.now, b"closed")
+    two.server.manager.reject(asked.id, two.simulator.now, b"closed")
     two.drive()
     found = two.client.told(Unresolved)
     assert (found.status, found.private_data[:6]) == (SIDRStatus.REJECTED, b"closed")
@@ -319,7 +319,7 @@ def test_a_connection_is_not_granted_with_a_queue_pair_of_another_type() -> None
     request = two.server.told(ConnectRequest)
     for kind in (QPType.UD, QPType.UC, QPType.XRC_INI):
         with pytest.raises(VerbsError) as refused:
-            two.server.manager.accept(request.id, two.server.qp(kind), two.world.now)
+            two.server.manager.accept(request.id, two.server.qp(kind), two.simulator.now)
         assert refused.value.errno == EINVAL
     assert two.server.state() is CMState.REQ_RCVD
     two.server.accept()
@@ -345,9 +345,9 @@ def test_what_cannot_be_granted_changes_nothing(param: ConnParam) -> None:
     request = two.server.told(ConnectRequest)
     qp = two.server.qp()
     with pytest.raises(VerbsError):
-        two.server.manager.accept(request.id, qp, two.world.now, param)
+        two.server.manager.accept(request.id, qp, two.simulator.now, param)
     assert (two.server.state(), qp.state) == (CMState.REQ_RCVD, QPState.RESET)
-    two.server.manager.accept(request.id, qp, two.world.now)
+    two.server.manager.accept(request.id, qp, two.simulator.now)
     two.drive(us(10))
     assert two.server.state() is UP
 
@@ -358,6 +358,6 @@ def test_a_reason_is_told_by_its_name_if_it_has_one(reason: R) -> None:
     two.ask()
     two.drive(us(10))
     request = two.server.told(ConnectRequest)
-    two.server.manager.reject(request.id, two.world.now, reason=reason)
+    two.server.manager.reject(request.id, two.simulator.now, reason=reason)
     two.drive()
     assert repr(two.client.told(Rejected).reason) == repr(reason)

@@ -34,7 +34,7 @@ def test_datagrams_go_where_the_service_was_found() -> None:
         remote_qpn=found.remote_qpn,
         remote_qkey=found.remote_qkey,
     )
-    two.client.nic.post_send(mine, (wr,), two.world.now)
+    two.client.nic.post_send(mine, (wr,), two.simulator.now)
     two.drive(us(10))
     assert sink.read()[40:] == b"hello"
     two.drive()
@@ -63,7 +63,7 @@ def test_a_refusal_names_neither_queue_pair_nor_q_key() -> None:
     two = Two()
     two.ask(kind=QPType.UD)
     two.drive(us(10))
-    two.server.manager.reject(two.server.told(DatagramRequest).id, two.world.now)
+    two.server.manager.reject(two.server.told(DatagramRequest).id, two.simulator.now)
     two.drive(us(10))
     answer = two.sent[-1].heard.message
     assert isinstance(answer, SIDRREP)

@@ -49,7 +49,7 @@ def test_settings_are_the_owners() -> None:
     two.ask()
     two.drive()
     assert two.messages() == ["REQ"] * 3 + ["REJ"]
-    assert two.world.now == pytest.approx(3 * ((4096 << 10) + 2 * (4096 << 5)), abs=us(5))
+    assert two.simulator.now == pytest.approx(3 * ((4096 << 10) + 2 * (4096 << 5)), abs=us(5))
 
 
 def test_ids_are_never_used_twice_at_a_time() -> None:

@@ -267,7 +267,7 @@ def test_time_ends_every_wait(state: CMState) -> None:
 def test_from_every_state_its_owner_can_leave_and_nothing_is_left(state: CMState) -> None:
     two, side, _, conn = SCENES[state]()
     told = len(side.heard)
-    side.manager.destroy(conn.id, two.world.now)
+    side.manager.destroy(conn.id, two.simulator.now)
     two.drive()
     assert side.is_clean()
     assert side.heard[told:] == []

@@ -3,8 +3,7 @@
 import pytest
 
 from rdmawire.fabric.fault import Faults, Rule
-from rdmawire.fabric.line import SECOND
-from rdmawire.fabric.link import Link
+from rdmawire.fabric.link import SECOND, Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib.congestion.notification import MOST_OWED
 from rdmawire.ib.engine import Nic

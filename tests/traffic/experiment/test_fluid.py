@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from rdmawire.fabric.settings import Marking
+from rdmawire.fabric.switch_config import Marking
 from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.traffic.experiment.fluid import Fluid
 from rdmawire.units import gbps

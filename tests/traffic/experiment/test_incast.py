@@ -11,7 +11,7 @@ import pytest
 
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.settings import Marking
+from rdmawire.fabric.switch_config import Marking
 from rdmawire.ib.congestion.base import GIGABIT
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.notification import CNP_INTERVAL
@@ -82,12 +82,12 @@ def test_flows_that_come_late_get_their_share() -> None:
 
     def join() -> None:
         for number, stream in enumerate(late, 5):
-            stream.write(octets_in(ms(20), rate), incast.network.world.now)
+            stream.write(octets_in(ms(20), rate), incast.network.simulator.now)
             incast.network.wake(f"h{number}")
 
-    incast.network.world.at(ms(5), join)
+    incast.network.simulator.call_at(ms(5), join)
     incast.sampler.begin(ms(20))
-    incast.network.world.run(ms(20))
+    incast.network.simulator.run(ms(20))
     before = [mean(rates[30:50]) for rates in incast.rates]
     after = [mean(rates[120:]) for rates in incast.rates]
     assert before[4:] == [0] * 4
@@ -155,13 +155,13 @@ def test_marks_cnps_and_cuts_add_up(lossy: bool, departing: bool) -> None:
     )
     lost_cnps = Rule("drop", {"bth.opcode": Opcode.CNP}, chance=0.2)
     if lossy:
-        incast.network.befall("sink-s1", lost_marks, lost_cnps)
+        incast.network.set_faults("sink-s1", lost_marks, lost_cnps)
     sent, heard, point = FrameCounter(), FrameCounter(), NotificationPoint()
     incast.network.tap("sink", sent)
     incast.network.tap("sink", heard, arrivals=True)
     incast.network.tap("sink", point, arrivals=True)
     incast.run(until=ms(3))
-    incast.network.world.run()
+    incast.network.simulator.run()
     marks = sum(port.marks.total() for port in incast.network.ports.values())
     assert marks > 100
     assert (lost_marks.hits > 0) == (lost_cnps.hits > 0) == lossy

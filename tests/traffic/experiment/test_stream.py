@@ -1,8 +1,7 @@
 """A stream says what of its work is done, and what has failed."""
 
 from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.topology import Cable, place_of, star
+from rdmawire.fabric.network import Cable, Network, place_of, star
 from rdmawire.traffic.experiment.stream import Stream, poll_all
 from rdmawire.units import us
 
@@ -15,13 +14,13 @@ def test_work_that_fails_is_told_from_work_that_is_done() -> None:
     star(network, hosts, Cable(us(1)))
     stream = Stream(hosts["a"], hosts["b"], message=MESSAGE)
     stream.write(3 * MESSAGE - 1, 0)
-    network.world.run()
+    network.simulator.run()
     assert (stream.completed, stream.failed) == (0, 0)
     assert poll_all([stream]) == 0
     assert stream.completed == 3 * MESSAGE
     hosts["b"].nic.destroy_qp(stream.peer)
-    stream.write(2 * MESSAGE, network.world.now)
+    stream.write(2 * MESSAGE, network.simulator.now)
     network.wake("a")
-    network.world.run()
+    network.simulator.run()
     assert poll_all([stream]) == 2
     assert stream.completed == 3 * MESSAGE

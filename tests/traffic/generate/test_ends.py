@@ -17,11 +17,11 @@ def test_work_that_ends_with_an_error_is_no_traffic() -> None:
     wanted = QPAttributes(qp_state=QPState.ERR)
     conversation.ends.clients[0].nic.modify_qp(lane.asks, wanted, QPAttrMask.STATE)
     with pytest.raises(Unfinished, match="WR_FLUSH_ERR"):
-        conversation.play(3, Pattern(()), Recording(conversation.world.now, None))
+        conversation.play(3, Pattern(()), Recording(conversation.simulator.now, None))
 
 
 def test_nor_are_messages_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
     conversation = Conversation(Order(verb=Verb.WRITE, count=3))
     monkeypatch.setattr(conversation.ends, "post", lambda *_: None)
     with pytest.raises(Unfinished, match="3 messages are not done"):
-        conversation.play(3, Pattern(()), Recording(conversation.world.now, None))
+        conversation.play(3, Pattern(()), Recording(conversation.simulator.now, None))

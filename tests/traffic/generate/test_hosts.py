@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.capture import Record
-from rdmawire.fabric.line import bits, duration
+from rdmawire.fabric.link import bit_times, duration
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.address import Address
 from rdmawire.traffic.generate.generator import _repeats
@@ -225,7 +225,9 @@ def test_frames_of_each_host_take_their_time_on_its_link(tap: CapturePoint) -> N
     for records in hosts:
         for now, then in pairwise(records):
             second = then if tap is CapturePoint.ARRIVED else now
-            assert then.time_ns - now.time_ns >= duration(bits(len(second.data)), order.rate) - 1
+            assert (
+                then.time_ns - now.time_ns >= duration(bit_times(len(second.data)), order.rate) - 1
+            )
 
 
 def test_an_incast_takes_as_long_as_the_link_of_the_one_server() -> None:
@@ -233,7 +235,7 @@ def test_an_incast_takes_as_long_as_the_link_of_the_one_server() -> None:
     one = made(Order(clients=8, tap=CapturePoint.ARRIVED, **wishes))
     spread = made(Order(clients=8, servers=8, flows=8, tap=CapturePoint.ARRIVED, **wishes))
     assert len(one.records) == len(spread.records) == 800
-    frame = duration(bits(len(one.records[0].data)), 10**11)
+    frame = duration(bit_times(len(one.records[0].data)), 10**11)
     assert one.records[-1].time_ns >= 799 * frame
     assert spread.records[-1].time_ns < 200 * frame
 

@@ -90,7 +90,7 @@ def test_nothing_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:
         held.append(len(connecting.clients[0].nic.device.qps))
     assert max(held) <= 16
     assert connecting.clients[0].over == 40
-    connecting.world.run()
+    connecting.simulator.run()
     for end in (*connecting.clients, *connecting.servers):
         assert len(end.manager.registry) == 0
         assert list(end.nic.device.qps) == [1]

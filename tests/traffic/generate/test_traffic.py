@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rdmawire.fabric.line import bits, duration
+from rdmawire.fabric.link import bit_times, duration
 from rdmawire.traffic.generate.endpoints import PAGE
 from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
 from rdmawire.traffic.generate.quantity import Sizes
@@ -309,7 +309,7 @@ def test_a_priority_that_is_asked_for_stands_in_all_tags(verb: Verb) -> None:
 def test_frames_come_at_the_rate_of_the_link() -> None:
     order = Order(verb=Verb.UD, sizes=SIZE("1k"), count=200, rate=gbps(25))
     records = made(order).records
-    gap = duration(bits(len(records[0].data)), order.rate)
+    gap = duration(bit_times(len(records[0].data)), order.rate)
     gaps = {then.time_ns - now.time_ns for now, then in pairwise(records)}
     assert gaps <= {gap, gap - 1}
 

@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.pause import quanta_of
+from rdmawire.fabric.pfc import quanta_of
 from rdmawire.traffic.scenario.model import Content, Fill, Scenario
 from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.playing import numbers

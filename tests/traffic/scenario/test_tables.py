@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from rdmawire.fabric.action import OPTIONS
+from rdmawire.fabric.fault import OPTIONS
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.model.connection import SCHEME_SECTIONS, Attributes
 from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, FAULTS

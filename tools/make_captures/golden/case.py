@@ -10,7 +10,7 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from rdmawire.fabric.host import ALL_ACCESS, Place
+from rdmawire.fabric import ALL_ACCESS, Place
 from rdmawire.ib.service import Fault
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.units import us

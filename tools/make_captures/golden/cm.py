@@ -5,11 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
-from rdmawire.fabric.attended import AttendedPort
-from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.host import Host, Place
-from rdmawire.fabric.link import Link
-from rdmawire.fabric.world import World
+from rdmawire.fabric import Envelope, Host, Link, NotifyingPort, Place, Simulator
 from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_id
 from rdmawire.ib.cm.event import (
     CMEvent,
@@ -52,8 +48,8 @@ class Managed(Host):
         self.number = drawn.getrandbits(22) | 1 << 22
         managed = ManagedPort(self.nic, neighbours.get, drawn, _SETTINGS)
         self.manager = managed.manager
-        self.port = AttendedPort(self.nic, managed)
-        self.port.hear = self._hear
+        self.port = NotifyingPort(self.nic, managed)
+        self.port.on_event = self._hear
         self.when: dict[type[CMEvent], Heard] = {}
 
     def qp(self, kind: QPType) -> QueuePair:
@@ -71,7 +67,7 @@ class Meeting:
     """A client and a server that listens; ``kind`` is what the client asks with."""
 
     def __init__(self, story: "Story") -> None:
-        self.world = World()
+        self.simulator = Simulator()
         self.kind = story.kind
         places = PLACES[story.ipv6]
         macs = {place.gid: place.mac for place in places.values()}
@@ -80,11 +76,11 @@ class Meeting:
         )
         link = Link(LATENCY, drop=story.lost)
         self.stations = {
-            side: self.world.attach(side.port, side.mac, link)
+            side: self.simulator.attach(side.port, side.mac, link)
             for side in (self.client, self.server)
         }
         self.sent: list[Sent] = []
-        self.world.on_sent.append(self._note)
+        self.simulator.on_sent.append(self._note)
 
     def _note(self, frame: Envelope, now: int) -> None:
         who = CLIENT if frame.data[6:12] == self.client.mac else SERVER
@@ -100,9 +96,9 @@ class Meeting:
 
         def act() -> None:
             action()
-            self.world.wake(self.stations[side])
+            self.simulator.wake(self.stations[side])
 
-        self.world.at(self.world.now + wait, act)
+        self.simulator.call_at(self.simulator.now + wait, act)
 
     def ask(self, *, by_hand: bool = False) -> None:
         """Have the client ask for a connection, or for a datagram service."""
@@ -111,22 +107,22 @@ class Meeting:
         param = ConnParam(b"private data of the client", 4, 4)
         qp = self.client.qp(self.kind)
         manager = self.client.manager
-        manager.connect(qp, path, service, self.world.now, param, by_hand=by_hand)
+        manager.connect(qp, path, service, self.simulator.now, param, by_hand=by_hand)
 
     def accept(self, event: Any) -> None:
         """Have the server grant what was asked for."""
         qp = self.server.qp(self.kind)
         param = ConnParam(b"private data of the server", 4, 4)
-        self.server.manager.accept(event.id, qp, self.world.now, param)
+        self.server.manager.accept(event.id, qp, self.simulator.now, param)
 
     def reject(self, event: Any, reason: RejectReason = RejectReason.CONSUMER_REJECT) -> None:
         """Have the server refuse."""
-        self.server.manager.reject(event.id, self.world.now, b"why it was refused", reason)
+        self.server.manager.reject(event.id, self.simulator.now, b"why it was refused", reason)
 
     def disconnect(self, side: Managed) -> None:
         """Have one side end the connection, or agree to its end."""
         (connection,) = side.manager.registry
-        side.manager.disconnect(connection.id, self.world.now)
+        side.manager.disconnect(connection.id, self.simulator.now)
 
     def agree(self, side: Managed) -> None:
         """Have this side agree when the other ended the connection."""
@@ -135,7 +131,7 @@ class Meeting:
     def _answer_end(self, side: Managed) -> None:
         for connection in side.manager.registry:
             if connection.state.name == "DREQ_RCVD":
-                side.manager.disconnect(connection.id, self.world.now)
+                side.manager.disconnect(connection.id, self.simulator.now)
 
     def accepts(self, wait: int = _THOUGHT) -> None:
         """Have the server grant all that is asked for, after a while."""
@@ -155,8 +151,10 @@ class Meeting:
         """Have the client say something over the connection."""
         source, sink = self.client.filled(text(_GREETING)), self.server.buffer(_GREETING)
         one, other = (side.nic.device.qps[side.number] for side in (self.client, self.server))
-        self.server.nic.post_recv(other, (RecvWR((sink.sge(),)),), self.world.now)
-        self.client.nic.post_send(one, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.world.now)
+        self.server.nic.post_recv(other, (RecvWR((sink.sge(),)),), self.simulator.now)
+        self.client.nic.post_send(
+            one, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.simulator.now
+        )
 
 
 class Story(NamedTuple):
@@ -174,7 +172,7 @@ class Story(NamedTuple):
         meeting = Meeting(self)
         meeting.listen()
         self.tell(meeting)
-        meeting.world.run()
+        meeting.simulator.run()
         details: dict[str, Any] = {"service": self.kind.name}
         if self.lost:
             details["lost"] = list(self.lost)
@@ -223,12 +221,14 @@ def _by_hand(meeting: Meeting, decide: Callable[[Any], None], wait: int) -> None
 def _slow_client(meeting: Meeting) -> None:
     """The same on the other side: the REP comes twice."""
     manager = meeting.client.manager
-    _by_hand(meeting, lambda event: manager.establish(event.id, meeting.world.now), us(8_000))
+    _by_hand(meeting, lambda event: manager.establish(event.id, meeting.simulator.now), us(8_000))
 
 
 def _client_refuses(meeting: Meeting) -> None:
     manager = meeting.client.manager
-    _by_hand(meeting, lambda event: manager.reject(event.id, meeting.world.now, b"no"), _THOUGHT)
+    _by_hand(
+        meeting, lambda event: manager.reject(event.id, meeting.simulator.now, b"no"), _THOUGHT
+    )
 
 
 def _both_end(meeting: Meeting) -> None:

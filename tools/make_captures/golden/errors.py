@@ -6,7 +6,7 @@ IBA 9.7.4, 9.7.5.2, 9.9.2, 9.9.3.
 from collections.abc import Iterator
 from functools import partial
 
-from rdmawire.fabric.host import ALL_ACCESS
+from rdmawire.fabric import ALL_ACCESS
 from rdmawire.ib.service import Fault
 from rdmawire.memory.access import Access
 from rdmawire.verbs.wr import SendOpcode

@@ -6,12 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from rdmawire.capture import LinkType
-from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.host import Buffer, Host
-from rdmawire.fabric.link import Link
-from rdmawire.fabric.pause import pfc_frame
-from rdmawire.fabric.station import Port
-from rdmawire.fabric.world import World
+from rdmawire.fabric import Buffer, Envelope, Host, Link, Port, Simulator, pfc_frame
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit, QueuePair
@@ -229,7 +224,7 @@ class Stage:
 
     def __init__(self, case: Case, stand_ins: Mapping[str, Port] | None = None) -> None:
         self.case = case
-        self.world = World()
+        self.simulator = Simulator()
         self.link = Link(LATENCY, rate=case.rate, drop=case.lost, delay=case.late)
         self.sent: list[Sent] = []
         self.parties = {
@@ -240,10 +235,10 @@ class Stage:
         ports: dict[str, Port] = {who: party.speaker for who, party in self.parties.items()}
         ports |= stand_ins or {}
         self.stations = {
-            who: self.world.attach(ports[who], case.ends[who].place.mac, self.link)
+            who: self.simulator.attach(ports[who], case.ends[who].place.mac, self.link)
             for who in (CLIENT, SERVER)
         }
-        self.world.on_sent.append(self._note)
+        self.simulator.on_sent.append(self._note)
         self._appoint()
 
     def _note(self, frame: Envelope, now: int) -> None:
@@ -257,19 +252,19 @@ class Stage:
     def _appoint(self) -> None:
         for number, action in enumerate(self.case.does):
             if action.who in self.parties:
-                self.world.at(action.at, partial(self._do, action, number))
+                self.simulator.call_at(action.at, partial(self._do, action, number))
         for say in self.case.says:
             if say.who in self.parties:
-                self.world.at(say.at, partial(self._say, say))
+                self.simulator.call_at(say.at, partial(self._say, say))
 
     def _do(self, action: Action, number: int) -> None:
-        _DOES[type(action)](self.parties[action.who], action, number, self.world.now)
-        self.world.wake(self.stations[action.who])
+        _DOES[type(action)](self.parties[action.who], action, number, self.simulator.now)
+        self.simulator.wake(self.stations[action.who])
 
     def _say(self, script: Script) -> None:
         party = self.parties[script.who]
         party.speaker.saying.append(_FRAMES[type(script)](self, script))
-        self.world.wake(self.stations[script.who])
+        self.simulator.wake(self.stations[script.who])
 
     def forged(self, say: Say) -> bytes:
         """The frame that this end's adapter would make of a packet."""
@@ -302,7 +297,7 @@ class Stage:
 
     def run(self) -> "Stage":
         """Let all happen that is to happen."""
-        self.world.run()
+        self.simulator.run()
         return self
 
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import create_model
 
-from rdmawire.fabric.action import ACTIONS, OPTIONS
-from rdmawire.fabric.egress import SCHEDULERS
-from rdmawire.fabric.flow import PRIORITIES
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.settings import Marking, Pausing
+from rdmawire.fabric.classify import PRIORITIES
+from rdmawire.fabric.errors import FabricError
+from rdmawire.fabric.fault import ACTIONS, OPTIONS
+from rdmawire.fabric.port_queue import SCHEDULERS
+from rdmawire.fabric.switch_config import Marking, Pausing
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node, NodeError, Pairs, Scalar
@@ -227,7 +227,7 @@ class Raw(ValueType):
 class FaultPlan(Section):
     """What is done to which frames of a link.
 
-    ``do`` and ``options`` are those of :mod:`rdmawire.fabric.action`, ``where`` fields by the
+    ``do`` and ``options`` are those of :mod:`rdmawire.fabric.fault`, ``where`` fields by the
     names of the wire's tables. ``sent_by`` narrows it to what one end of a connection sends;
     ``packet`` to one packet by its place in what that end requests, from 1: its PSN is the
     connection's first one and ``packet - 1``. ``nth`` is which time, counted for each PSN where

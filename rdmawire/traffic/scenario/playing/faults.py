@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from rdmawire.fabric.fault import Faults, Rule, Wanted
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.passing import Passing
+from rdmawire.fabric.link import Delivery
 from rdmawire.traffic.scenario.model import FaultPlan
 from rdmawire.wire import serial
 from rdmawire.wire.opcode import SHAPES
@@ -49,11 +49,11 @@ class LinkFaults(Faults):
         super().__init__(rules, random)
         self.lost = 0
 
-    def befall(self, frame: Envelope, number: int) -> list[Passing]:
+    def apply(self, frame: Envelope, number: int) -> list[Delivery]:
         """What becomes of the frame with this number on its link."""
-        passings = super().befall(frame, number)
-        self.lost += not passings
-        return passings
+        deliveries = super().apply(frame, number)
+        self.lost += not deliveries
+        return deliveries
 
     def hits(self, do: str) -> int:
         """How many frames one kind of fault befell."""

@@ -49,7 +49,7 @@ class Hearing:
     def begin(self) -> None:
         """Be told of events, and of the first completion of each queue."""
         for machine in self._stage.machines.values():
-            machine.port.hear = partial(self._hear, machine)
+            machine.port.on_event = partial(self._hear, machine)
         for lane in self._stage.all_lanes():
             lane.cq.request_notify()
             if lane.srq is not None:
@@ -61,7 +61,7 @@ class Hearing:
             return
         machine.events.update(_names_of(event))
         if isinstance(event, CMEvent):
-            self._introductions.hear(machine, event, self._stage.network.world.now)
+            self._introductions.hear(machine, event, self._stage.network.simulator.now)
 
     def _poll(self, machine: Machine, number: int) -> None:
         """Take all completions, and ask to be told of the next."""

@@ -7,8 +7,7 @@ from random import Random
 from typing import Final
 
 from rdmawire.errors import ENOTSUPP, VerbsError
-from rdmawire.fabric.attended import AttendedPort
-from rdmawire.fabric.host import Host, Place
+from rdmawire.fabric.host import Host, NotifyingPort, Place
 from rdmawire.ib.cm.connection import CMSettings
 from rdmawire.ib.cm.machine import Neighbours
 from rdmawire.ib.cm.manager import ManagedPort
@@ -60,7 +59,7 @@ class Machine:
         self.host = Host(profile=named(plan.profile), place=place)
         self.gids = (place.gid, *(Place.of(_ANY_MAC, other).gid for other in plan.further))
         self._take_gids()
-        self.port = AttendedPort(self.host.nic)
+        self.port = NotifyingPort(self.host.nic)
         self.registering = Registering(self.host)
         self.gpus: dict[str, Gpu] = {gpu.name: self._gpu(gpu) for gpu in plan.gpus}
         self.held: dict[str, Held] = {}
@@ -75,7 +74,7 @@ class Machine:
         return self.host.mac
 
     @property
-    def nic(self) -> AttendedPort:
+    def nic(self) -> NotifyingPort:
         """What a network sees of it."""
         return self.port
 
@@ -88,7 +87,7 @@ class Machine:
     def manage(self, neighbours: Neighbours, random: Random) -> None:
         """Have connections made by a manager."""
         managed = ManagedPort(self.host.nic, neighbours, random, NEARBY)
-        self.port = AttendedPort(self.host.nic, managed)
+        self.port = NotifyingPort(self.host.nic, managed)
 
     def _gpu(self, plan: GpuPlan) -> Gpu:
         profile = MODELS[plan.model]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from rdmawire.fabric.field import Fields
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.station import Tap
+from rdmawire.fabric.simulator import Tap
 from rdmawire.traffic.scenario.model import PacketExpectation
 from rdmawire.traffic.scenario.playing.match import among
 from rdmawire.traffic.scenario.playing.observe import is_from

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.station import Tap
+from rdmawire.fabric.simulator import Tap
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario
 from rdmawire.traffic.scenario.playing.lane import Lane
@@ -134,7 +134,7 @@ class Observer:
         self.total = FrameCounter()
         self.hosts = {
             name: self._watch_host(name)
-            for name in self._network.stations
+            for name in self._network.attachments
             if name in stage.machines
         }
         self.packets = {

@@ -25,7 +25,7 @@ class Player:
         self.stage = stage
         self.runs = _runs(stage)
         self._introductions = talks = Introductions(self._settled)
-        self._schedule = Schedule(self.runs, stage.network.world, self._begin, self._pump)
+        self._schedule = Schedule(self.runs, stage.network.simulator, self._begin, self._pump)
         self.endings = Endings(self._schedule, witness, progress)
         self._owner = Owner(stage, self._doing, self.endings)
         self._posting = Posting(stage, self._doing, self.endings)
@@ -56,7 +56,7 @@ class Player:
         self._schedule.stir(self._posting.add(run))
 
     def _doing(self, step: StepPlan, lane: Lane | None) -> Doing:
-        return Doing(self.stage, self._introductions, step, lane, self.stage.network.world.now)
+        return Doing(self.stage, self._introductions, step, lane, self.stage.network.simulator.now)
 
     def _pump(self, lane: Lane) -> None:
         self._posting.pump(lane)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from rdmawire.fabric.capture import CaptureTap
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.station import Tap
-from rdmawire.fabric.tap import CaptureTap
+from rdmawire.fabric.simulator import Tap
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.model import link_called
 from rdmawire.traffic.scenario.playing.numbers import Numbers
@@ -66,7 +66,7 @@ class Recording(FrameCount):
 
     def _named(self, point: str) -> str:
         """The point that a word names; a link is named from either end."""
-        known = [*self._network.links, *self._network.stations]
+        known = [*self._network.links, *self._network.attachments]
         name = link_called(point, known)
         if name not in known:
             raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
@@ -81,7 +81,7 @@ class Recording(FrameCount):
                 covered.update(link.ends)
                 yield link.name
         yield from (
-            name for name in self._network.stations if name in hosts and name not in covered
+            name for name in self._network.attachments if name in hosts and name not in covered
         )
 
     def _ends_of(self, points: list[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import takewhile
 
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.traffic.scenario.playing.lane import Lane
 from rdmawire.traffic.scenario.playing.work import Run
 
@@ -20,12 +20,12 @@ class Schedule:
     def __init__(
         self,
         runs: list[Run],
-        world: World,
+        simulator: Simulator,
         begin: Callable[[Run], None],
         pump: Callable[[Lane], None],
     ) -> None:
         self.runs = runs
-        self._world = world
+        self._simulator = simulator
         self._begin = begin
         self._pump = pump
         self._due: deque[Run] = deque()
@@ -50,7 +50,7 @@ class Schedule:
     def _plan(self, run: Run) -> None:
         """A step that waits for nothing has its time; the first one that says none begins now."""
         if run.step.at is not None and not run.waits:
-            self._world.at(run.step.at, partial(self._begin_now, run))
+            self._simulator.call_at(run.step.at, partial(self._begin_now, run))
         elif not run.number and _says_nothing(run):
             self._due.extend(self._with(run))
 
@@ -90,8 +90,8 @@ class Schedule:
 
     def _begin_later(self, run: Run) -> None:
         at = run.step.at
-        if at is not None and at > self._world.now:
-            self._world.at(at, partial(self._begin_now, run))
+        if at is not None and at > self._simulator.now:
+            self._simulator.call_at(at, partial(self._begin_now, run))
         else:
             self._due.extend(self._with(run))
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
-from rdmawire.fabric.settings import Marking, Pausing, Settings
-from rdmawire.fabric.world import World
+from rdmawire.fabric.simulator import Simulator
+from rdmawire.fabric.switch_config import Marking, Pausing, SwitchSettings
 from rdmawire.traffic.scenario.headroom import headroom_of
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
@@ -40,7 +40,7 @@ class Stage:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.network = Network(
-            World(time_limit=scenario.time_limit, event_limit=_event_limit(scenario)),
+            Simulator(time_limit=scenario.time_limit, event_limit=_event_limit(scenario)),
             seed=scenario.seed,
         )
         self.machines: dict[str, Machine] = {}
@@ -82,9 +82,9 @@ class Stage:
         for link in self.scenario.links:
             laid = Link(link.latency, rate=link.rate, mtu=link.mtu)
             self.network.join(*link.ends, laid)
-        self.network.find_ways()
+        self.network.find_routes()
 
-    def befall(self) -> None:
+    def install_faults(self) -> None:
         """Let the faults of all links happen."""
         for link in self.scenario.links:
             rules = [rule_of(plan, self._sender(plan)) for plan in link.faults]
@@ -153,7 +153,7 @@ class Stage:
 
     def wake(self, machine: Machine) -> None:
         """Have the network take what a host has to send."""
-        if machine.name in self.network.stations:
+        if machine.name in self.network.attachments:
             self.network.wake(machine.name)
 
     def held(self, span: Span) -> Held:
@@ -178,14 +178,14 @@ def _event_limit(scenario: Scenario) -> int:
     return EVENTS + EVENTS_PER_PACKET * packets
 
 
-def _settings(plan: SwitchPlan, headroom: int) -> Settings:
+def _settings(plan: SwitchPlan, headroom: int) -> SwitchSettings:
     """A switch's settings; without queues of its own, DSCPs have their usual priorities.
 
     ``headroom`` is what queues have that do not say it.
     """
     if not plan.queues:
-        return Settings(plan.buffer, plan.queue, scheduling=plan.scheduling)
-    return Settings(
+        return SwitchSettings(plan.buffer, plan.queue, scheduling=plan.scheduling)
+    return SwitchSettings(
         plan.buffer,
         plan.queue,
         priorities={dscp: queue.priority for queue in plan.queues for dscp in queue.dscp},

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from rdmawire.fabric.flow import PRIORITIES
+from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.mac import Mac
+from rdmawire.fabric.port_queue import Mac
 from rdmawire.fabric.switch import Switch, SwitchPort
 from rdmawire.ib.hw_counters import adapter_counter
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.page import Path
-from rdmawire.traffic.scenario.counters import BEFALLEN, DROPPED, HARDWARE, MOVED, SENT
+from rdmawire.traffic.scenario.counters import DROPPED, FAULTS, HARDWARE, MOVED, SENT
 from rdmawire.traffic.scenario.playing.faults import LinkFaults
 
 
@@ -66,7 +66,7 @@ OF_LINK: Final[dict[str, Callable[[LinkTally], int]]] = {
     "frames": lambda link: link.link.frames,
     "lost": lambda link: link.faults.lost,
     "oversized": lambda link: link.link.oversized,
-    **{name: partial(_befallen, do) for name, do in BEFALLEN.items()},
+    **{name: partial(_befallen, do) for name, do in FAULTS.items()},
 }
 
 _ByPriority = Callable[[SwitchPort, int], int]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.world import Unsettled
+from rdmawire.fabric.simulator import SimulationLimit
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, Span
 from rdmawire.traffic.scenario.playing.near import FEWEST_FIELDS, NearMiss
 from rdmawire.traffic.scenario.playing.numbers import Numbers
@@ -98,12 +98,12 @@ class Tracer:
         """Play it once more."""
         stage = Stage(self._scenario)
         observer = Observer(stage, None, self._points, arrived=self._arrived)
-        stage.befall()
+        stage.install_faults()
         probes = {span: _probe(stage, observer, span) for span in spans}
         misses = {id(plan): _near_miss(observer, plan) for plan in plans}
         Player(stage, observer).start()
-        with suppress(Unsettled):
-            stage.network.world.run()
+        with suppress(SimulationLimit):
+            stage.network.simulator.run()
         for machine in stage.machines.values():
             machine.flush()
         for probe in probes.values():

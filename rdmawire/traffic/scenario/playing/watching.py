@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from rdmawire.fabric.frame import Envelope
-from rdmawire.traffic.scenario.counters import BEFALLEN, COUNTERS, DROPPED, HARDWARE, SENT, Of
+from rdmawire.traffic.scenario.counters import COUNTERS, DROPPED, FAULTS, HARDWARE, SENT, Of
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
     EventExpectation,
@@ -23,7 +23,7 @@ from rdmawire.traffic.scenario.playing.stage import Stage
 from rdmawire.verbs.enums import QPState
 
 _TAKEN: Final = ("dropped", *DROPPED, *HARDWARE)
-_CARRIED: Final = ("lost", "oversized", *BEFALLEN)
+_CARRIED: Final = ("lost", "oversized", *FAULTS)
 _SWITCHED: Final = (
     "stranded",
     *(name for name in COUNTERS[Of.PORT] if name.startswith(("drops", "marks", "stops"))),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from math import prod
 from typing import Final
 
-from rdmawire.fabric.fault import MOST_COPIES, copies_by
+from rdmawire.fabric.fault import MAX_COPIES, copies_by
 from rdmawire.fabric.host import Place
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.context import ParseContext
@@ -149,8 +149,8 @@ def _copies(context: ParseContext) -> Iterator[NodeError]:
     """The faults of a link together make so many copies of a frame, and no more."""
     for link in links_of(context):
         copies = prod(copies_by(fault.do, fault.options) for fault in link.faults)
-        if copies > MOST_COPIES:
-            yield NodeError(link.mark, f"{copies} copies of a frame", f"{MOST_COPIES} at most")
+        if copies > MAX_COPIES:
+            yield NodeError(link.mark, f"{copies} copies of a frame", f"{MAX_COPIES} at most")
 
 
 def _pauses(name: str, context: ParseContext) -> bool:

@@ -4,12 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.egress import Egress, Lane, round_robin, strict
-from rdmawire.fabric.line import bits, duration, exceeds
-from rdmawire.fabric.link import Link
-from rdmawire.fabric.mac import MOST_WAITING, Mac
-from rdmawire.fabric.pause import pfc_frame, quanta_of
-from rdmawire.fabric.world import World
+from rdmawire.fabric.link import Link, bit_times, duration, exceeds_mtu
+from rdmawire.fabric.pfc import pfc_frame, quanta_of
+from rdmawire.fabric.port_queue import (
+    MAX_WAITING,
+    Mac,
+    PortQueue,
+    TrafficClass,
+    round_robin,
+    strict,
+)
+from rdmawire.fabric.simulator import Simulator
 from rdmawire.units import gbps, us
 from rdmawire.wire.inet import Ethernet, EtherType, MACControl, MACControlOpcode, Pause
 from tests.fabric.talker import Talker, frame_of, frames_of
@@ -17,7 +22,7 @@ from tests.fabric.talker import Talker, frame_of, frames_of
 MAC = bytes((6, 0, 0, 0, 0, 1))
 
 
-def taken(egress: Egress[bytes], until: int) -> list[tuple[int, bytes]]:
+def taken(egress: PortQueue[bytes], until: int) -> list[tuple[int, bytes]]:
     """All that goes out, and when."""
     found = []
     while (time := egress.next_time()) is not None and time <= until:
@@ -38,7 +43,7 @@ def taken(egress: Egress[bytes], until: int) -> list[tuple[int, bytes]]:
     ],
 )
 def test_frames_take_their_time(octets: int, rate: int | None, ns: int) -> None:
-    assert duration(bits(octets), rate) == ns
+    assert duration(bit_times(octets), rate) == ns
 
 
 @settings(deadline=None)
@@ -46,27 +51,27 @@ def test_frames_take_their_time(octets: int, rate: int | None, ns: int) -> None:
 def test_back_to_back_no_fraction_of_a_nanosecond_gets_lost(
     count: int, size: int, rate: int
 ) -> None:
-    egress = Egress[bytes](gbps(rate))
+    egress = PortQueue[bytes](gbps(rate))
     for _ in range(count):
-        egress.put(bytes(size), Lane(), size)
+        egress.put(bytes(size), TrafficClass(), size)
     times = [time for time, _ in taken(egress, us(10**9))]
-    assert times == [-(-n * bits(size) // rate) for n in range(count)]
+    assert times == [-(-n * bit_times(size) // rate) for n in range(count)]
 
 
 def test_after_a_rest_the_wire_is_free_at_once() -> None:
-    egress = Egress[bytes](gbps(1))
+    egress = PortQueue[bytes](gbps(1))
     for time in (0, 5_000, 5_001):
-        egress.put(bytes(60), Lane(), 60)
+        egress.put(bytes(60), TrafficClass(), 60)
         assert (egress.take(time) is None) == (time == 5_001)
     assert egress.next_time() == 5_672
 
 
 def test_mtu_counts_behind_the_header_and_tags() -> None:
     tag = b"\x81\x00\x00\x05"
-    assert not exceeds(bytes(12) + b"\x08\x00" + bytes(1500), 1500)
-    assert exceeds(bytes(12) + b"\x08\x00" + bytes(1501), 1500)
-    assert not exceeds(bytes(12) + b"\x88\xa8\0\1" + tag + b"\x08\x00" + bytes(1500), 1500)
-    assert exceeds(bytes(12) + tag + b"\x08\x00" + bytes(1501), 1500)
+    assert not exceeds_mtu(bytes(12) + b"\x08\x00" + bytes(1500), 1500)
+    assert exceeds_mtu(bytes(12) + b"\x08\x00" + bytes(1501), 1500)
+    assert not exceeds_mtu(bytes(12) + b"\x88\xa8\0\1" + tag + b"\x08\x00" + bytes(1500), 1500)
+    assert exceeds_mtu(bytes(12) + tag + b"\x08\x00" + bytes(1501), 1500)
 
 
 def test_what_is_too_big_for_a_link_is_lost() -> None:
@@ -77,10 +82,10 @@ def test_what_is_too_big_for_a_link_is_lost() -> None:
 
 
 def heard(link: Link, frames: list[bytes], hearer: Talker) -> list[int]:
-    world = World()
+    simulator = Simulator()
     for talker in (Talker(1, frames), hearer):
-        world.attach(talker, talker.mac, link)
-    world.run()
+        simulator.attach(talker, talker.mac, link)
+    simulator.run()
     return hearer.psns
 
 
@@ -88,17 +93,17 @@ def test_a_link_with_a_rate_spaces_frames() -> None:
     hearer, frames = Talker(2), frames_of(1, 2, 50, size=940)
     size = len(frames[0])
     assert heard(Link(us(1), rate=gbps(10)), frames, hearer) == list(range(50))
-    each = bits(size) / 10
+    each = bit_times(size) / 10
     for n, (time, _) in enumerate(hearer.heard):
         assert time - us(1) == pytest.approx((n + 1) * each, abs=2)
 
 
 def test_both_directions_of_a_link_are_wires_of_their_own() -> None:
-    world, link = World(), Link(rate=gbps(1))
+    simulator, link = Simulator(), Link(rate=gbps(1))
     one, two = Talker(1, frames_of(1, 2, 5)), Talker(2, frames_of(2, 1, 5))
     for talker in (one, two):
-        world.attach(talker, talker.mac, link)
-    world.run()
+        simulator.attach(talker, talker.mac, link)
+    simulator.run()
     assert [h.time for h in one.heard] == [h.time for h in two.heard]
     assert len(one.heard) == 5
 
@@ -113,9 +118,9 @@ def test_schedulers() -> None:
 
 
 def test_priorities_go_first_and_control_before_all() -> None:
-    egress = Egress[bytes](gbps(1))
+    egress = PortQueue[bytes](gbps(1))
     for priority in (0, 3, 7, 3):
-        egress.put(bytes((priority,)), Lane(priority), 1)
+        egress.put(bytes((priority,)), TrafficClass(priority), 1)
     egress.put_control(b"control", 7)
     assert [frame for _, frame in taken(egress, us(100))] == [
         b"control",
@@ -127,18 +132,18 @@ def test_priorities_go_first_and_control_before_all() -> None:
 
 
 def test_a_pause_stops_its_priority_until_it_ends() -> None:
-    egress = Egress[bytes](gbps(1))
+    egress = PortQueue[bytes](gbps(1))
     egress.pause({3: 10}, now=100)  # 10 quanta of 512 bits: 5,120 ns
-    egress.put(b"stopped", Lane(3), 7)
-    egress.put(b"free", Lane(2), 4)
+    egress.put(b"stopped", TrafficClass(3), 7)
+    egress.put(b"free", TrafficClass(2), 4)
     assert not egress.stopped
     assert taken(egress, us(100)) == [(0, b"free"), (5_220, b"stopped")]
     assert (egress.pauses[3], egress.paused_ns[3], egress.paused_ns[2]) == (1, 5_120, 0)
 
 
 def test_zero_quanta_let_it_go_on_and_more_quanta_stop_it_longer() -> None:
-    egress = Egress[bytes](gbps(1))
-    egress.put(b"frame", Lane(5), 5)
+    egress = PortQueue[bytes](gbps(1))
+    egress.put(b"frame", TrafficClass(5), 5)
     egress.pause({5: 100}, 0)
     egress.pause({5: 100}, 40_000)
     assert (egress.stopped, egress.next_time()) == (True, 91_200)
@@ -176,22 +181,22 @@ def test_an_adapter_heeds_pauses_and_does_not_hear_them() -> None:
 
 
 def test_a_stopped_priority_does_not_stop_others_until_too_much_waits() -> None:
-    frames = frames_of(1, 2, 2 * MOST_WAITING, dscp=24, size=0)
-    frames.insert(MOST_WAITING // 2, frame_of(1, 2, 9999))
+    frames = frames_of(1, 2, 2 * MAX_WAITING, dscp=24, size=0)
+    frames.insert(MAX_WAITING // 2, frame_of(1, 2, 9999))
     talker = Talker(1, frames)
     mac = Mac(talker, Link(rate=gbps(100)))
     mac.egress.pause({3: 0xFFFF}, 0)
     seen = [frame for time in range(1000) for frame in mac.transmit(time)]
     assert len(seen) == 1
-    assert MOST_WAITING <= len(mac.egress) <= MOST_WAITING + 16
+    assert MAX_WAITING <= len(mac.egress) <= MAX_WAITING + 16
 
 
 def test_an_adapter_with_too_much_that_is_stopped_waits_for_the_pause_to_end() -> None:
-    world, link = World(event_limit=4 * MOST_WAITING), Link(rate=gbps(100))
-    sender, other = Talker(1, frames_of(1, 2, MOST_WAITING + 100, dscp=24, size=0)), Talker(2)
+    simulator, link = Simulator(event_limit=4 * MAX_WAITING), Link(rate=gbps(100))
+    sender, other = Talker(1, frames_of(1, 2, MAX_WAITING + 100, dscp=24, size=0)), Talker(2)
     other.frames.append(pfc_frame(MAC, 3, 0xFFFF))
     for talker in (sender, other):
-        world.attach(talker, talker.mac, link)
-    world.run()
-    assert other.psns == list(range(MOST_WAITING + 100))
+        simulator.attach(talker, talker.mac, link)
+    simulator.run()
+    assert other.psns == list(range(MAX_WAITING + 100))
     assert other.heard[-1].time > 0xFFFF * 512 // 100

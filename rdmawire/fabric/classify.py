@@ -1,7 +1,7 @@
-"""What a switch or a port reads of a frame: its priority, and what marks its flow.
+"""Classification of frames: priority, ECN capability and flow.
 
-All frames of a flow have the same *key*: the octets that do not change from packet to packet.
-What follows from them is worked out once per key.
+All frames of a flow have the same *key*: the bytes that do not change from packet to packet. The
+rest is computed once for each key.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from rdmawire.wire.inet import ECN, VLAN, Ethernet, EtherType, IPv6
 
 PRIORITIES: Final = 8
-MOST_KEYS: Final = 1 << 16
-"""Keys that are remembered; it begins anew after that many."""
+MAX_KEYS: Final = 1 << 16
+"""Cached keys; the cache is cleared when it is full."""
 
 BY_CLASS_SELECTOR: Final[Mapping[int, int]] = MappingProxyType({n: n >> 3 for n in range(64)})
 """DSCP to priority: the upper three bits. RFC 2474, 4.2.2."""
@@ -23,13 +23,13 @@ _VLAN: Final = EtherType.VLAN.to_bytes(2, "big")
 _CAPABLE: Final = (ECN.ECT_0, ECN.ECT_1)
 _IPV4_KEY: Final = 16 + 1 + 12
 _IPV6_KEY: Final = 18 + 1 + 36
-"""Octets of a key with all addresses and ports in it."""
+"""Bytes of a key with all addresses and ports in it."""
 
 
-class Traits(NamedTuple):
-    """``priority`` 0 to 7; whether a mark would be new to it; ``tuple`` is what is hashed.
+class FlowInfo(NamedTuple):
+    """Priority (0 to 7), whether an ECN mark may be set, and the bytes that identify the flow.
 
-    That is addresses, protocol and ports of IP, and both MAC addresses and the type of others.
+    These are addresses, protocol and ports of IP, or both MAC addresses and the EtherType.
     """
 
     priority: int
@@ -38,9 +38,9 @@ class Traits(NamedTuple):
 
 
 def key_of(frame: bytes) -> bytes:
-    """What all frames of a flow share, ports included.
+    """The bytes that all frames of a flow share, ports included.
 
-    Of IPv4 with options and of tagged frames it is only the beginning.
+    For IPv4 with options and for tagged frames these are only the first bytes.
     """
     if frame[12:15] == _IPV4:
         return frame[:16] + frame[23:24] + frame[26:38]
@@ -50,46 +50,46 @@ def key_of(frame: bytes) -> bytes:
 
 
 class Classifier:
-    """Reads traits, by a table from DSCP to priority; frames with a VLAN tag have theirs in it.
+    """Classifies frames by DSCP; a VLAN tag has the priority itself.
 
-    All else has priority 0.
+    Other frames have priority 0.
     """
 
     def __init__(self, priorities: Mapping[int, int] = BY_CLASS_SELECTOR) -> None:
         self._priorities = dict(priorities)
-        self._known: dict[bytes, Traits] = {}
+        self._known: dict[bytes, FlowInfo] = {}
 
-    def traits(self, frame: bytes) -> Traits:
-        """The traits of a frame's flow."""
+    def traits(self, frame: bytes) -> FlowInfo:
+        """Classification of a frame."""
         key = key_of(frame)
         return self._known.get(key) or self._learnt(key)
 
-    def _learnt(self, key: bytes) -> Traits:
-        if len(self._known) >= MOST_KEYS:
+    def _learnt(self, key: bytes) -> FlowInfo:
+        if len(self._known) >= MAX_KEYS:
             self._known.clear()
         self._known[key] = found = self.read(key)
         return found
 
-    def read(self, key: bytes) -> Traits:
-        """The traits that a key stands for."""
+    def read(self, key: bytes) -> FlowInfo:
+        """Classification of the frames with a key."""
         if key[12:15] == _IPV4 and len(key) >= 16:
             return self._of_ip(key[15] >> 2, key[15] & 3, key[16:], whole=len(key) == _IPV4_KEY)
         if key[12:14] == _IPV6 and len(key) >= 16:
             tclass = (key[14] & 0xF) << 4 | key[15] >> 4
             return self._of_ip(tclass >> 2, tclass & 3, key[18:], whole=len(key) == _IPV6_KEY)
         if key[12:14] == _VLAN and len(key) >= Ethernet.SIZE + VLAN.SIZE:
-            return Traits(VLAN.parse(key, Ethernet.SIZE).priority, False, key[:14])
-        return Traits(0, False, key[:14])
+            return FlowInfo(VLAN.parse(key, Ethernet.SIZE).priority, False, key[:14])
+        return FlowInfo(0, False, key[:14])
 
-    def _of_ip(self, dscp: int, ecn: int, flow: bytes, *, whole: bool) -> Traits:
-        """Of a ``whole`` IP header, and of one that a fault cut short: no mark fits in that."""
-        return Traits(self._priorities.get(dscp, 0), whole and ecn in _CAPABLE, flow)
+    def _of_ip(self, dscp: int, ecn: int, flow: bytes, *, whole: bool) -> FlowInfo:
+        """Classification by DSCP and ECN. A truncated header (not ``whole``) cannot be marked."""
+        return FlowInfo(self._priorities.get(dscp, 0), whole and ecn in _CAPABLE, flow)
 
 
 def marked(frame: bytes) -> bytes:
     """An IP frame with Congestion Experienced, and the checksum that fits. RFC 3168, 5.
 
-    No ICRC changes by it: it counts these bits as ones (IBA A17).
+    The ICRC stays valid: it counts these bits as ones (IBA A17).
     """
     if frame[12:14] == _IPV6:
         tclass = IPv6.parse(frame, Ethernet.SIZE).replace(ecn=ECN.CE).build()

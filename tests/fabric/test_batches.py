@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.mac import MOST_WAITING, Mac
 from rdmawire.fabric.pair import Pair
-from rdmawire.fabric.station import Port
-from rdmawire.fabric.world import World
+from rdmawire.fabric.port_queue import MAX_WAITING, Mac
+from rdmawire.fabric.simulator import Port, Simulator
 from rdmawire.units import gbps, us
-from tests.fabric.test_world import GROUP, A, B, C, Recorder, numbered
+from tests.fabric.test_simulator import GROUP, A, B, C, Recorder, numbered
 
 
 class Greedy(Recorder):
@@ -34,12 +33,12 @@ class Greedy(Recorder):
 
 def hearers(frames: list[bytes], link: Link, *, tapped: bool = False) -> tuple[Greedy, Greedy]:
     """Two that hear what a third sends in one burst."""
-    world, ports = World(), (Greedy(), Greedy())
+    simulator, ports = Simulator(), (Greedy(), Greedy())
     if tapped:
-        world.on_arrival.append(lambda *_: None)
+        simulator.on_arrival.append(lambda *_: None)
     for port, mac in zip((Recorder(frames), *ports), (A, B, C), strict=True):
-        world.attach(port, mac, link)
-    world.run()
+        simulator.attach(port, mac, link)
+    simulator.run()
     return ports
 
 
@@ -82,13 +81,13 @@ def spoken(lengths: list[int], drop: list[int], *, together: bool) -> list[tuple
     """All that a client and a server say of WRITEs, SENDs and READs of these lengths."""
     pair = Pair(Link(us(1), drop=drop))
     if not together:
-        world = World()
+        simulator = Simulator()
         for end in (pair.client, pair.server):
-            end.world = world
-            world.attach(OneByOne(end.nic), end.mac, pair.link)
-        pair.world = world
+            end.simulator = simulator
+            simulator.attach(OneByOne(end.nic), end.mac, pair.link)
+        pair.simulator = simulator
     said: list[tuple[int, bytes]] = []
-    pair.world.on_sent.append(lambda frame, now: said.append((now, frame.data)))
+    pair.simulator.on_sent.append(lambda frame, now: said.append((now, frame.data)))
     for length in lengths:
         pair.client.write(bytes(length), to=pair.server.region)
         pair.server.receive(length)
@@ -147,11 +146,11 @@ class Forthcoming(Recorder):
 
 
 def test_who_says_that_it_has_no_more_is_not_asked_when_the_wire_is_free() -> None:
-    world, link = World(), Link(rate=gbps(10))
+    simulator, link = Simulator(), Link(rate=gbps(10))
     sender, hearer = Forthcoming(numbered(3), numbered(2)), Recorder()
-    world.attach(sender, A, link)
-    world.attach(hearer, B, link)
-    world.run()
+    simulator.attach(sender, A, link)
+    simulator.attach(hearer, B, link)
+    simulator.run()
     assert len(hearer.heard) == 5
     assert sender.asked == 2
 
@@ -161,4 +160,4 @@ def test_a_mac_asks_for_no_more_than_it_keeps() -> None:
     mac = Mac(sender, Link(rate=gbps(10)))
     mac.egress.pause({0: 0xFFFF}, 0)
     assert mac.transmit(0) == []
-    assert MOST_WAITING <= len(mac.egress) < MOST_WAITING + 100
+    assert MAX_WAITING <= len(mac.egress) < MAX_WAITING + 100

@@ -4,47 +4,48 @@ from functools import cache
 from typing import Final
 
 from rdmawire.errors import WireError
-from rdmawire.fabric.flow import PRIORITIES
-from rdmawire.fabric.line import SECOND, SMALLEST, bits
+from rdmawire.fabric.classify import PRIORITIES
+from rdmawire.fabric.link import MIN_FRAME, SECOND, bit_times
 from rdmawire.wire.inet import PFC, Ethernet, EtherType, MACControl, MACControlOpcode, Pause
 
 GROUP: Final = b"\x01\x80\xc2\x00\x00\x01"
-"""Where pause frames go: to the next port and no further. IEEE 802.3, 31B.1."""
+"""Destination of pause frames: the next port, and no further. IEEE 802.3, 31B.1."""
 
-MOST_QUANTA: Final = 0xFFFF
+MAX_QUANTA: Final = 0xFFFF
 
 Quanta = dict[int, int]
-"""Priority to how long it rests, in quanta; 0 lets it go on."""
+"""Priority to the length of its pause in quanta; 0 resumes it."""
 
 
 _FRAMES: Final = 3
-"""That come besides what is on the cable: the one by which there are too many octets, the one
-behind which the pause waits, and the one that the peer has begun when it hears of it."""
+"""Frames that arrive besides those on the cable: the one that exceeds ``xoff``, the one that delays
+the pause, and the one that the peer has begun when the pause arrives."""
 
 
 def headroom(rate: int, latency: int, frame: int) -> int:
-    """Octets beyond ``xoff`` for which there must be room so that nothing is lost.
+    """Bytes of buffer beyond ``xoff`` that a lossless priority needs.
 
-    ``rate`` is in bits a second, ``latency`` in ns, ``frame`` the octets of the longest frame. What
-    the cable holds there and back, three frames, and the pause itself. IEEE 802.1Q-2018, annex N
-    (802.1Qbb, annex O) adds what a MAC and its client take to answer: nothing here.
+    ``rate`` is in bits per second, ``latency`` in ns, ``frame`` the size of the longest frame in
+    bytes. The sum of what the cable holds both ways, three frames, and the pause itself. IEEE
+    802.1Q-2018, annex N (802.1Qbb, annex O) adds the response time of a MAC and its client, which
+    is 0 here.
     """
     cable = 2 * latency * rate
-    waits = (_FRAMES * bits(frame) + bits(SMALLEST)) * SECOND
+    waits = (_FRAMES * bit_times(frame) + bit_times(MIN_FRAME)) * SECOND
     return -(-(cable + waits) // (8 * SECOND))
 
 
 @cache
 def pfc_frame(mac: bytes, priority: int, quanta: int) -> bytes:
-    """A frame from this port that stops one priority for so many quanta."""
+    """A PFC frame from the port ``mac`` that pauses one priority for ``quanta``."""
     table = PFC().replace(**{f"c{priority}": 1, f"time{priority}": quanta})
     control = MACControlOpcode(MACControl.PFC).build() + table.build()
     frame = Ethernet(GROUP, mac, EtherType.MAC_CONTROL).build() + control
-    return frame.ljust(SMALLEST, b"\0")
+    return frame.ljust(MIN_FRAME, b"\0")
 
 
 def quanta_of(frame: bytes) -> Quanta | None:
-    """What a pause frame asks for; ``None`` for any other frame."""
+    """Pauses that a PAUSE or PFC frame asks for; ``None`` for any other frame."""
     if frame[:6] != GROUP:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a switch is told: its buffer, its marks, its pauses, its paths. All numbers are octets."""
+"""Configuration of switches: buffer, queues, ECN, PFC, equal paths. Sizes are in bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from random import Random
 from typing import Final
 
 from rdmawire.bound import Bound, Kind, Real, Table, Whole, Word
-from rdmawire.fabric.egress import SCHEDULERS
-from rdmawire.fabric.flow import BY_CLASS_SELECTOR, PRIORITIES
-from rdmawire.fabric.refusal import FabricError, check_settings
+from rdmawire.fabric.classify import BY_CLASS_SELECTOR, PRIORITIES
+from rdmawire.fabric.errors import FabricError, check_settings
+from rdmawire.fabric.port_queue import SCHEDULERS
 from rdmawire.snapshot import shared
 
 KIB: Final = 1 << 10
@@ -20,12 +20,12 @@ _PRIORITY: Final = Whole(0, PRIORITIES - 1, "a priority")
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """Random early marking with CE by the length of the queue that a frame comes to.
+    """ECN marking by queue length (RED): CE on frames that enter a long queue.
 
-    None up to ``kmin`` octets, all from ``kmax`` on, and between them a share that grows evenly
-    up to ``pmax`` (0.0 to 1.0). With ``departing`` it goes by what a frame leaves behind it: its
-    sender hears of the queue as it is now, not as it was when the frame came. Y. Zhu et al., ECN
-    or Delay, CoNEXT 2016, section 5.2.
+    Up to ``kmin`` bytes no frame is marked, from ``kmax`` on every frame; between them the
+    probability grows linearly up to ``pmax`` (0.0 to 1.0). With ``departing`` the length of the
+    queue that a frame leaves counts, so the sender learns the current length. Y. Zhu et al., ECN or
+    Delay, CoNEXT 2016, section 5.2.
     """
 
     kmin: int
@@ -40,11 +40,11 @@ class Marking:
 
     @property
     def by_chance(self) -> bool:
-        """Whether there is a length at which only some frames are marked."""
+        """Whether there is a queue length at which only some frames are marked."""
         return self.kmin + 1 < self.kmax and self.pmax > 0
 
     def share(self, octets: int) -> float:
-        """How many of the frames are marked that find, or leave, so many octets."""
+        """Probability of a mark at a queue of ``octets`` bytes."""
         if octets >= self.kmax:
             return 1.0 if octets > self.kmin else 0.0
         if octets <= self.kmin:
@@ -52,7 +52,7 @@ class Marking:
         return self.pmax * (octets - self.kmin) / (self.kmax - self.kmin)
 
     def marks(self, octets: int, random: Random | None) -> bool:
-        """Whether a frame is marked. Chance is asked only where it decides."""
+        """Whether to mark a frame. Draws from ``random`` only if the probability is not 0 or 1."""
         share = self.share(octets)
         if share <= 0.0 or share >= 1.0:
             return share >= 1.0
@@ -61,11 +61,11 @@ class Marking:
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """Priority flow control by what one port has brought in of one priority.
+    """Priority flow control by the buffered bytes of one ingress port and priority.
 
-    Above ``xoff`` octets the port's peer is told to stop, and when there is no room for a frame of
-    its; at ``xon`` or below to go on. Up to ``headroom`` octets beyond ``xoff`` are taken in: what
-    was under way, for which :func:`rdmawire.fabric.pause.headroom` says how many are enough.
+    Above ``xoff`` bytes, or when a frame does not fit, the peer of the port is paused; at ``xon``
+    or below it is resumed. ``headroom`` bytes beyond ``xoff`` are for frames that are on their way;
+    :func:`rdmawire.fabric.pfc.headroom` computes how many are enough.
     """
 
     xoff: int
@@ -79,13 +79,16 @@ class Pausing:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """A switch. ``buffer`` is shared by all queues; ``queue`` is the most that one queue may hold.
+class SwitchSettings:
+    """Configuration of a switch.
 
-    ``priorities`` maps DSCPs to priorities (those that are not there have 0). ``marking`` and
-    ``pausing`` are by priority; what has ``pausing`` is bounded by it, not by ``queue``.
-    ``scheduling`` is strict or round_robin. ``seed`` turns the choice among equal paths.
-    ``addresses`` is how many MAC addresses it learns.
+    - ``buffer``: bytes shared by all queues; ``queue``: limit of one queue in bytes.
+    - ``priorities``: DSCP to priority; other DSCPs have priority 0.
+    - ``marking``, ``pausing``: ECN and PFC by priority. A priority with PFC is bounded by it, not
+      by ``queue``.
+    - ``scheduling``: ``strict`` or ``round_robin``.
+    - ``seed``: varies the choice among equal paths.
+    - ``addresses``: how many MAC addresses it learns.
     """
 
     buffer: int = 16 * MIB
@@ -100,7 +103,7 @@ class Settings:
     __deepcopy__ = shared
 
     def __post_init__(self) -> None:
-        check_settings(self, SETTINGS)
+        check_settings(self, SWITCH_SETTINGS)
 
 
 MARKING: Final[dict[str, Bound]] = {
@@ -110,7 +113,7 @@ MARKING: Final[dict[str, Bound]] = {
     "departing": Kind(bool),
 }
 PAUSING: Final[dict[str, Bound]] = {"xoff": _OCTETS, "xon": _OCTETS, "headroom": _OCTETS}
-SETTINGS: Final[dict[str, Bound]] = {
+SWITCH_SETTINGS: Final[dict[str, Bound]] = {
     "buffer": _OCTETS,
     "queue": _OCTETS,
     "priorities": Table(Whole(0, 63, "a DSCP"), _PRIORITY),
@@ -120,4 +123,4 @@ SETTINGS: Final[dict[str, Bound]] = {
     "seed": Kind(int),
     "addresses": Whole(called="a number of addresses"),
 }
-"""What each setting may be, by class."""
+"""Allowed values of each setting, by class."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.flow import Classifier, key_of
-from rdmawire.fabric.forwarding import AddressTable, chosen
+from rdmawire.fabric.classify import Classifier, key_of
+from rdmawire.fabric.switch import AddressTable, chosen
 from rdmawire.wire.inet import ECN, VLAN, Ethernet, EtherType
 from tests.fabric.talker import frame_of, mac_of
 

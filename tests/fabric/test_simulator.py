@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Chances, Link
-from rdmawire.fabric.refusal import FabricError
-from rdmawire.fabric.world import Unsettled, World
+from rdmawire.fabric.simulator import SimulationLimit, Simulator
 from rdmawire.units import ms, seconds, us
 
 A, B, C, GROUP = (bytes((2, 0, 0, 0, 0, n)) for n in (1, 2, 3, 4))
@@ -46,11 +46,11 @@ class Echo(Recorder):
         self.bursts.append([frame[6:12] + frame[:6]])
 
 
-def joined(*ports: Recorder, link: Link | None = None, **limits: int) -> World:
-    world, link = World(**limits), Link() if link is None else link
+def joined(*ports: Recorder, link: Link | None = None, **limits: int) -> Simulator:
+    simulator, link = Simulator(**limits), Link() if link is None else link
     for port, mac in zip(ports, (A, B, C), strict=False):
-        world.attach(port, mac, link)
-    return world
+        simulator.attach(port, mac, link)
+    return simulator
 
 
 def numbered(count: int) -> list[bytes]:
@@ -63,19 +63,19 @@ def test_units_are_nanoseconds() -> None:
 
 def test_frames_arrive_in_order_after_the_latency() -> None:
     sender, hearer = Recorder(numbered(3)), Recorder()
-    world = joined(sender, hearer, link=Link(us(1)))
-    world.run()
+    simulator = joined(sender, hearer, link=Link(us(1)))
+    simulator.run()
     assert hearer.heard == [(us(1), frame) for frame in numbered(3)]
-    assert world.now == us(1)
+    assert simulator.now == us(1)
 
 
 @pytest.mark.parametrize("together", [1, 3])
 def test_the_time_of_the_last_arrival_is_known_when_timers_go_on(together: int) -> None:
     sender, hearer = Recorder(numbered(together)), Recorder(alarms=(us(50),))
-    world = joined(sender, hearer, link=Link(us(1)))
-    assert world.last_arrival == 0
-    world.run()
-    assert (world.last_arrival, world.now) == (us(1), us(50))
+    simulator = joined(sender, hearer, link=Link(us(1)))
+    assert simulator.last_arrival == 0
+    simulator.run()
+    assert (simulator.last_arrival, simulator.now) == (us(1), us(50))
 
 
 def test_each_port_hears_its_own_frames_and_all_hear_a_group() -> None:
@@ -95,10 +95,10 @@ def test_an_address_that_nobody_has_is_heard_by_all_others() -> None:
 
 def test_links_keep_their_frames_apart() -> None:
     ports = [Recorder([GROUP + A]), Recorder(), Recorder()]
-    world, first, second = World(), Link(), Link()
+    simulator, first, second = Simulator(), Link(), Link()
     for port, mac, link in zip(ports, (A, B, C), (first, first, second), strict=True):
-        world.attach(port, mac, link)
-    world.run()
+        simulator.attach(port, mac, link)
+    simulator.run()
     assert len(ports[1].heard) == 1
     assert ports[2].heard == []
 
@@ -158,59 +158,61 @@ def test_certain_faults_are_certain_and_impossible_ones_never_come() -> None:
 
 def test_timers_fire_at_their_time_and_in_turn() -> None:
     a, b = Recorder(alarms=(us(5), us(9))), Recorder(alarms=(us(7),))
-    world = joined(a, b)
-    world.run()
-    assert (a.rung, b.rung, world.now) == ([us(5), us(9)], [us(7)], us(9))
+    simulator = joined(a, b)
+    simulator.run()
+    assert (a.rung, b.rung, simulator.now) == ([us(5), us(9)], [us(7)], us(9))
 
 
 def test_a_timer_that_is_overdue_fires_at_once() -> None:
     port = Recorder()
-    world = joined(port)
-    world.run(us(4))
+    simulator = joined(port)
+    simulator.run(us(4))
     port.alarms = [us(1)]
-    world.run()
+    simulator.run()
     assert port.rung == [us(4)]
 
 
 def test_up_to_a_time_and_no_further() -> None:
     sender, hearer = Recorder(numbered(1)), Recorder(alarms=(us(3),))
-    world = joined(sender, hearer, link=Link(us(2)))
-    world.run(us(2) - 1)
-    assert (world.now, hearer.heard) == (us(2) - 1, [])
-    world.run(us(2))
-    assert (world.now, len(hearer.heard)) == (us(2), 1)
-    world.run()
+    simulator = joined(sender, hearer, link=Link(us(2)))
+    simulator.run(us(2) - 1)
+    assert (simulator.now, hearer.heard) == (us(2) - 1, [])
+    simulator.run(us(2))
+    assert (simulator.now, len(hearer.heard)) == (us(2), 1)
+    simulator.run()
     assert hearer.rung == [us(3)]
 
 
 def test_what_never_rests_ends_with_the_events() -> None:
-    world = joined(Recorder(numbered(1)), Echo(), event_limit=100)
-    world._stations[0].port = Echo([B + A])
-    with pytest.raises(Unsettled, match="not at rest after 100 events, at 0 ns"):
-        world.run()
+    simulator = joined(Recorder(numbered(1)), Echo(), event_limit=100)
+    simulator._attachments[0].port = Echo([B + A])
+    with pytest.raises(SimulationLimit, match="not at rest after 100 events, at 0 ns"):
+        simulator.run()
 
 
 def test_what_lasts_too_long_ends_with_the_time() -> None:
-    world = joined(Recorder(alarms=(us(1), us(11))), time_limit=us(10))
-    with pytest.raises(Unsettled, match="not at rest after 10000 ns: next is due at 11000 ns"):
-        world.run()
-    assert world.now == us(1)
+    simulator = joined(Recorder(alarms=(us(1), us(11))), time_limit=us(10))
+    with pytest.raises(
+        SimulationLimit, match="not at rest after 10000 ns: next is due at 11000 ns"
+    ):
+        simulator.run()
+    assert simulator.now == us(1)
 
 
 def test_the_limits_are_of_one_run() -> None:
-    world = joined(Recorder(*([f] for f in numbered(3))), Recorder(), event_limit=6)
-    world.run()
-    world._stations[0].port.bursts = [[f] for f in numbered(3)]  # type: ignore[attr-defined]
-    world.run()
+    simulator = joined(Recorder(*([f] for f in numbered(3))), Recorder(), event_limit=6)
+    simulator.run()
+    simulator._attachments[0].port.bursts = [[f] for f in numbered(3)]  # type: ignore[attr-defined]
+    simulator.run()
 
 
 def test_taps_see_what_was_sent_and_what_arrived() -> None:
     sent: list[tuple[int, bytes]] = []
     arrived: list[tuple[int, bytes]] = []
-    world = joined(Recorder(numbered(3)), Recorder(), link=Link(us(1), drop={2}))
-    world.on_sent.append(lambda frame, now: sent.append((now, frame.data)))
-    world.on_arrival.append(lambda frame, now: arrived.append((now, frame.data)))
-    world.run()
+    simulator = joined(Recorder(numbered(3)), Recorder(), link=Link(us(1), drop={2}))
+    simulator.on_sent.append(lambda frame, now: sent.append((now, frame.data)))
+    simulator.on_arrival.append(lambda frame, now: arrived.append((now, frame.data)))
+    simulator.run()
     assert [(now, frame[-1]) for now, frame in sent] == [(0, 1), (0, 2), (0, 3)]
     assert [(now, frame[-1]) for now, frame in arrived] == [(us(1), 1), (us(1), 3)]
 
@@ -230,13 +232,13 @@ class Sleeper(Recorder):
 
 
 def test_who_has_nothing_to_do_is_asked_once_a_run() -> None:
-    world, sleepers = World(), [Sleeper(alarms=(seconds(1),)) for _ in range(500)]
+    simulator, sleepers = Simulator(), [Sleeper(alarms=(seconds(1),)) for _ in range(500)]
     for number, sleeper in enumerate(sleepers):
-        world.attach(sleeper, b"\2\1" + number.to_bytes(4, "big"), Link(us(1)))
+        simulator.attach(sleeper, b"\2\1" + number.to_bytes(4, "big"), Link(us(1)))
     talk = Link(us(1))
-    world.attach(Recorder(*([frame] for frame in numbered(200))), A, talk)
-    world.attach(hearer := Recorder(), B, talk)
-    world.run(ms(1))
+    simulator.attach(Recorder(*([frame] for frame in numbered(200))), A, talk)
+    simulator.attach(hearer := Recorder(), B, talk)
+    simulator.run(ms(1))
     assert len(hearer.heard) == 200
     assert {sleeper.asked for sleeper in sleepers} == {2}
 
@@ -250,67 +252,69 @@ class Restless(Recorder):
 
 
 def test_alarms_that_move_on_do_not_pile_up() -> None:
-    world, link = World(), Link()
+    simulator, link = Simulator(), Link()
     hearer = Restless()
     frames = numbered(250) * 4
     link.delay = {number: number * 100 for number in range(1, 1001)}
-    world.attach(Recorder(frames), A, link)
-    world.attach(hearer, B, link)
+    simulator.attach(Recorder(frames), A, link)
+    simulator.attach(hearer, B, link)
     most = 0
 
     def note(_: Envelope, __: int) -> None:
         nonlocal most
-        most = max(most, world._agenda.timers())
+        most = max(most, simulator._queue.timers())
 
-    world.on_arrival.append(note)
-    world.run()
+    simulator.on_arrival.append(note)
+    simulator.run()
     assert most <= 2
     assert hearer.rung == [100_000 + ms(1)]
 
 
 def test_appointments_are_kept_in_order_and_can_be_called_off() -> None:
-    world, kept = World(), []
+    simulator, kept = Simulator(), []
     for time, name in ((us(2), "c"), (us(1), "a"), (us(1), "b")):
-        world.at(time, lambda name=name: kept.append((world.now, name)))  # type: ignore[misc]
-    world.at(us(9), lambda: kept.append((0, "never"))).cancel()
-    world.run()
+        simulator.call_at(time, lambda name=name: kept.append((simulator.now, name)))  # type: ignore[misc]
+    simulator.call_at(us(9), lambda: kept.append((0, "never"))).cancel()
+    simulator.run()
     assert kept == [(us(1), "a"), (us(1), "b"), (us(2), "c")]
-    assert world.now == us(2)
+    assert simulator.now == us(2)
 
 
 def test_an_appointment_that_is_overdue_is_kept_at_once() -> None:
-    world, kept = World(), []
-    world.run(us(5))
-    world.at(us(1), lambda: kept.append(world.now))
-    world.run()
+    simulator, kept = Simulator(), []
+    simulator.run(us(5))
+    simulator.call_at(us(1), lambda: kept.append(simulator.now))
+    simulator.run()
     assert kept == [us(5)]
 
 
 def test_taps_of_one_link_and_of_one_port() -> None:
-    world, first, second = World(), Link(us(1)), Link(us(1))
+    simulator, first, second = Simulator(), Link(us(1)), Link(us(1))
     seen: list[tuple[str, int]] = []
     for port, mac, link in ((Recorder(numbered(1)), A, first), (Recorder(), B, first)):
-        station = world.attach(port, mac, link)
+        station = simulator.attach(port, mac, link)
         station.on_sent.append(lambda _, now, mac=mac: seen.append((f"from {mac[5]}", now)))  # type: ignore[misc]
         station.on_arrival.append(lambda _, now, mac=mac: seen.append((f"at {mac[5]}", now)))  # type: ignore[misc]
-    world.attach(Recorder([GROUP + C]), C, second)
-    world.segment(first).on_sent.append(lambda _, now: seen.append(("sent", now)))
-    world.segment(first).on_arrival.append(lambda _, now: seen.append(("there", now)))
-    world.run()
+    simulator.attach(Recorder([GROUP + C]), C, second)
+    simulator.segment(first).on_sent.append(lambda _, now: seen.append(("sent", now)))
+    simulator.segment(first).on_arrival.append(lambda _, now: seen.append(("there", now)))
+    simulator.run()
     assert seen == [("sent", 0), ("from 1", 0), ("there", us(1)), ("at 2", us(1))]
 
 
 @pytest.mark.parametrize("time", [None, "x", 1.5, float("nan")])
 def test_times_are_whole_numbers(time: object) -> None:
-    world = World()
-    with pytest.raises(FabricError, match=r"World.at: .* is no int"):
-        world.at(time, lambda: None)  # type: ignore[arg-type]
-    with pytest.raises(FabricError, match=r"World.time_limit: .* is not a number of nanoseconds"):
-        World(time_limit=time)  # type: ignore[arg-type]
-    with pytest.raises(FabricError, match=r"World.event_limit: .* is not a number of events"):
-        World(event_limit=time)  # type: ignore[arg-type]
+    simulator = Simulator()
+    with pytest.raises(FabricError, match=r"Simulator.time: .* is no int"):
+        simulator.call_at(time, lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(
+        FabricError, match=r"Simulator.time_limit: .* is not a number of nanoseconds"
+    ):
+        Simulator(time_limit=time)  # type: ignore[arg-type]
+    with pytest.raises(FabricError, match=r"Simulator.event_limit: .* is not a number of events"):
+        Simulator(event_limit=time)  # type: ignore[arg-type]
     if time is not None:
-        with pytest.raises(FabricError, match=r"World.until: .* is no int"):
-            world.run(time)  # type: ignore[arg-type]
-    world.run()
-    assert world.now == 0
+        with pytest.raises(FabricError, match=r"Simulator.until: .* is no int"):
+            simulator.run(time)  # type: ignore[arg-type]
+    simulator.run()
+    assert simulator.now == 0

@@ -6,13 +6,11 @@ from random import Random
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.fabric.action import ACTIONS
-from rdmawire.fabric.fault import Faults, Rule
+from rdmawire.fabric.capture import CaptureTap
+from rdmawire.fabric.fault import ACTIONS, Faults, Rule
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.link import Chances, Link
+from rdmawire.fabric.link import FAULT_WORDS, Chances, Link
 from rdmawire.fabric.pair import Pair
-from rdmawire.fabric.passing import BEFALLEN
-from rdmawire.fabric.tap import CaptureTap
 from rdmawire.units import us
 
 DATA = bytes(range(256)) * 16
@@ -36,7 +34,7 @@ def said(link: Link, path: Path) -> dict[int, tuple[str, ...]]:
 
 
 def test_every_fault_has_its_word() -> None:
-    assert list(BEFALLEN) == list(ACTIONS)
+    assert list(FAULT_WORDS) == list(ACTIONS)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,439 @@
+"""A discrete-event simulator: ports, the links between them, and a clock in nanoseconds.
+
+The simulator asks each port in turn for a burst of frames, delivers the frames that have arrived,
+and, when nothing is left to do at this time, advances the clock to the next event. Nothing here is
+random and nothing sleeps, so the same start gives the same bytes at the same times.
+
+A port is an adapter or one port of a switch. Any number of ports can be attached to a link; each
+receives the frames for its own MAC address.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any, Final, Protocol, Self, cast, runtime_checkable
+
+from rdmawire.bound import TIME, Bound, Whole
+from rdmawire.errors import RdmaError
+from rdmawire.fabric.errors import MOMENT, check_settings, check_values
+from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.link import Arrival, Link, ReorderedArrival
+from rdmawire.fabric.port_queue import Mac
+from rdmawire.fabric.scheduler import CALL, Callback, EventQueue, ScheduledCall
+from rdmawire.snapshot import copy_each
+from rdmawire.units import seconds
+from rdmawire.verbs.ah import MAC_OCTETS
+
+Tap = Callable[[Envelope, int], object]
+"""Function that sees each frame and its time (ns); ``frame.data`` are the bytes."""
+
+
+class Port(Protocol):
+    """An end of a link: an engine without a clock of its own."""
+
+    def receive(self, frame: bytes, now: int) -> None: ...
+
+    def transmit(self, now: int) -> list[bytes]: ...
+
+    def next_timer(self) -> int | None: ...
+
+    def handle_timer(self, now: int) -> None: ...
+
+
+class Relay(Protocol):
+    """A port of a switch. It forwards envelopes; frames of its own have the id 0."""
+
+    def receive(self, frame: Envelope, now: int) -> None: ...
+
+    def transmit(self, now: int) -> list[Envelope]: ...
+
+    def next_timer(self) -> int | None: ...
+
+    def handle_timer(self, now: int) -> None: ...
+
+
+@runtime_checkable
+class BatchPort(Port, Protocol):
+    """A port that can receive several frames in one call, which costs less for each."""
+
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None: ...
+
+
+class Channel(Protocol):
+    """Carries frames from port to port, and says when each arrives, and how often.
+
+    ``rate`` is in bits per second; ``None`` is a wire on which bytes take no time.
+    """
+
+    @property
+    def rate(self) -> int | None: ...
+
+    def carry(self, frame: Envelope, now: int) -> list[Arrival]: ...
+
+
+def _unknown(_: Envelope, __: int) -> None:
+    """No shortcut: a channel of another class is asked about each frame."""
+
+
+class Segment:
+    """A link and the ports attached to it; ``by_mac`` finds them by MAC address.
+
+    Taps in ``on_sent`` see frames that are put on the link, those in ``on_arrival`` frames that
+    arrive from it.
+    """
+
+    __slots__ = ("_attachments", "by_mac", "link", "on_arrival", "on_sent", "straight")
+
+    def __init__(self, link: Channel) -> None:
+        self.link = link
+        self.straight = link.straight if type(link) is Link else _unknown
+        self.on_sent: list[Tap] = []
+        self.on_arrival: list[Tap] = []
+        self._attachments: list[Attachment] = []
+        self.by_mac: dict[bytes, tuple[Attachment, ...]] = {}
+
+    def join(self, attachment: "Attachment") -> None:
+        """Add a port to the link."""
+        self._attachments.append(attachment)
+        self.by_mac[attachment.mac] = (*self.by_mac.get(attachment.mac, ()), attachment)
+        for one in self._attachments:
+            one.others = None
+
+    def others(self, sender: "Attachment") -> "tuple[Attachment, ...]":
+        """All ports but the sender: receivers of frames to unknown addresses and of broadcasts."""
+        if sender.others is None:
+            sender.others = tuple(one for one in self._attachments if one is not sender)
+        return sender.others
+
+
+class HeldFrame:
+    """A frame that is held back until ``behind`` later frames have overtaken it."""
+
+    __slots__ = ("behind", "deadline", "frame", "receivers")
+
+    def __init__(self, frame: Envelope, behind: int, receivers: "tuple[Attachment, ...]") -> None:
+        self.frame = frame
+        self.behind = behind
+        self.receivers = receivers
+        self.deadline: ScheduledCall | None = None
+
+
+class Attachment:
+    """A port on a link.
+
+    - ``mac``, ``segment``: the port's MAC address and the link it is on.
+    - ``timer``: when the port wants to be called next (ns).
+    - ``pending``: times of the port's entries in the event queue, the next one last.
+    - ``paced``: the port keeps to the link's rate by itself. Once asked, it has nothing more to
+      send until its timer or a frame.
+    - ``relay``: the port if it belongs to a switch. The switch wakes it, so the simulator need not
+      ask it after each frame it receives.
+    - ``held``: frames that a fault holds back until later ones were sent.
+    """
+
+    __slots__ = (
+        *("_greedy", "held", "mac", "number", "on_arrival", "on_sent", "others"),
+        *("paced", "pending", "port", "relay", "segment", "timer"),
+    )
+
+    def __init__(self, port: Port | Relay, mac: bytes, segment: Segment, number: int) -> None:
+        self.port = cast("Port", port)  # of a relay, only its timers are used
+        self.relay: Relay | None = None
+        self.mac = mac
+        self.segment = segment
+        self.number = number
+        self.paced = False
+        self.timer: int | None = None
+        self.pending: list[int] = []
+        self.others: tuple[Attachment, ...] | None = None
+        self.held: list[HeldFrame] = []
+        self.on_sent: list[Tap] = []
+        self.on_arrival: list[Tap] = []
+        self._greedy = port if isinstance(port, BatchPort) else None
+
+    def receive(self, frame: Envelope, now: int) -> None:
+        """Deliver a frame: its bytes to an engine, its envelope to a port of a switch."""
+        if self.relay is None:
+            self.port.receive(frame.data, now)
+        else:
+            self.relay.receive(frame, now)
+
+    def receive_all(self, frames: Sequence[Envelope], now: int) -> None:
+        """Deliver frames that arrive at the same time."""
+        if self._greedy is not None:
+            self._greedy.receive_all([frame.data for frame in frames], now)
+        else:
+            for frame in frames:
+                self.receive(frame, now)
+
+
+SIMULATOR: Final[dict[str, Bound]] = {
+    "time_limit": TIME,
+    "event_limit": Whole(called="a number of events"),
+}
+"""Allowed limits of a simulator."""
+
+TIME_LIMIT = seconds(3_600)
+EVENT_LIMIT = 1_000_000
+
+
+class SimulationLimit(RdmaError):
+    """Raised when a run does not come to rest within its limits."""
+
+
+class Simulator:
+    """Runs ports and links in virtual time.
+
+    - ``now``: current time (ns). ``last_arrival``: time of the last frame that arrived (ns).
+    - ``time_limit`` (ns) and ``event_limit`` (frames, timers and scheduled calls) bound one run.
+    - ``on_sent`` and ``on_arrival``: taps for all frames. :meth:`segment` has taps for one link,
+      an :class:`Attachment` for one port.
+    """
+
+    def __init__(self, *, time_limit: int = TIME_LIMIT, event_limit: int = EVENT_LIMIT) -> None:
+        self.now = 0
+        self.last_arrival = 0
+        self.time_limit = time_limit
+        self.event_limit = event_limit
+        check_settings(self, SIMULATOR)
+        self.on_sent: list[Tap] = []
+        self.on_arrival: list[Tap] = []
+        self._attachments: list[Attachment] = []
+        self._segments: dict[Channel, Segment] = {}
+        self._awake: dict[Attachment, None] = {}
+        self._queue = EventQueue[Attachment]()
+        self._events = 0
+        self._deadline = 0
+        self._frames = 0
+
+    def attach(self, port: Port, mac: bytes, link: Channel) -> Attachment:
+        """Attach a port with this MAC address (six bytes) to a link.
+
+        If the link has a rate, the port sends through a
+        :class:`~rdmawire.fabric.port_queue.Mac`, one frame at a time.
+        """
+        if link.rate is None:
+            return self._join(port, mac, link)
+        return self.attach_paced(Mac(port, link), mac, link)
+
+    def attach_paced(self, port: Port, mac: bytes, link: Channel) -> Attachment:
+        """Attach a port that keeps to the link's rate by itself.
+
+        When asked, it returns all frames that may go now; its timer says when more may go.
+        """
+        attachment = self._join(port, mac, link)
+        attachment.paced = True
+        return attachment
+
+    def attach_relay(self, port: Relay, mac: bytes, link: Channel) -> Attachment:
+        """Attach a port of a switch.
+
+        What it receives is sent by other ports of the switch, which are woken (:meth:`wake`) when
+        they have frames to send.
+        """
+        attachment = self._join(port, mac, link)
+        attachment.paced = True
+        attachment.relay = port
+        return attachment
+
+    def _join(self, port: Port | Relay, mac: bytes, link: Channel) -> Attachment:
+        segment = self.segment(link)
+        attachment = Attachment(port, mac, segment, len(self._attachments))
+        self._attachments.append(attachment)
+        segment.join(attachment)
+        return attachment
+
+    def segment(self, link: Channel) -> Segment:
+        """The ports on a link, and its taps."""
+        if link not in self._segments:
+            self._segments[link] = Segment(link)
+        return self._segments[link]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """An independent simulator with copies of all ports and links."""
+        copied = memo[id(self)] = object.__new__(type(self))
+        copy_each((*self._attachments, *self._segments.values()), memo)
+        copied.__dict__.update(deepcopy(self.__dict__, memo))
+        return copied
+
+    def wake(self, attachment: Attachment) -> None:
+        """Ask a port for frames in the next round: work was given to it from outside."""
+        self._awake[attachment] = None
+
+    def call_at(self, time: int, action: Callback) -> ScheduledCall:
+        """Call ``action`` at ``time`` (ns). It must wake the ports that it gives work to.
+
+        ``FabricError`` if the time is not an integer.
+        """
+        check_values("Simulator", {"time": time}, {"time": MOMENT})
+        return self._queue.call_at(max(time, self.now), action)
+
+    def run(self, until: int | None = None) -> None:
+        """Run until nothing is left to do, or up to the time ``until`` (ns).
+
+        ``SimulationLimit`` if the limits are reached first; the state is that of this moment.
+        ``FabricError`` if the time is not an integer.
+        """
+        if until is not None:
+            check_values("Simulator", {"until": until}, {"until": MOMENT})
+        self._events = 0
+        self._deadline = self.now + self.time_limit
+        self._awake.update(dict.fromkeys(self._attachments))
+        while (time := self._next_time()) is not None and (until is None or time <= until):
+            if time > self._deadline:
+                raise SimulationLimit(
+                    f"not at rest after {self.time_limit} ns: next is due at {time} ns"
+                )
+            self.now = time
+            self._handle_events(time)
+            self._transmit(time)
+            if self._events > self.event_limit:
+                raise SimulationLimit(f"not at rest after {self.event_limit} events, at {time} ns")
+        if until is not None:
+            self.now = max(self.now, until)
+
+    def _next_time(self) -> int | None:
+        """Time of the next event (ns): now, while ports may have frames to send."""
+        if self._awake:
+            return self.now
+        time = self._queue.next_time()
+        return self.now if time is not None and time < self.now else time
+
+    def _handle_events(self, now: int) -> None:
+        """Deliver frames, handle timers and make scheduled calls that are due."""
+        awake, behind = self._awake, self._queue.batched
+        while events := self._queue.take(now):
+            self._events += len(events)
+            for _, _, place, what, frame in events:
+                if frame is not None:  # so the event is for an attachment
+                    if behind and place in behind:
+                        self._deliver_all(what, [frame, *behind.pop(place)], now)  # type: ignore[arg-type]
+                    else:
+                        self._deliver(what, frame, now)  # type: ignore[arg-type]
+                elif isinstance(what, ScheduledCall):
+                    if what.action is not None:
+                        what.action()
+                else:
+                    what.port.handle_timer(now)
+                    awake[what] = None
+            if events[-1][1] != CALL or self._events > self.event_limit:
+                break  # only scheduled calls add events for now
+
+    def _deliver(self, attachment: Attachment, frame: Envelope, now: int) -> None:
+        """Deliver a frame. A switch wakes the ports that send it on."""
+        self.last_arrival = now
+        segment = attachment.segment
+        if self.on_arrival or segment.on_arrival or attachment.on_arrival:
+            self._show(frame, self.on_arrival, segment.on_arrival, attachment.on_arrival)
+        if attachment.relay is not None:
+            attachment.relay.receive(frame, now)
+        else:
+            attachment.port.receive(frame.data, now)
+            self._awake[attachment] = None
+
+    def _deliver_all(self, attachment: Attachment, frames: list[Envelope], now: int) -> None:
+        """Deliver frames that arrive together; one by one if a tap listens."""
+        self._events += len(frames) - 1
+        if self.on_arrival or attachment.segment.on_arrival or attachment.on_arrival:
+            for frame in frames:
+                self._deliver(attachment, frame, now)
+        else:
+            self.last_arrival = now
+            attachment.receive_all(frames, now)
+            if attachment.relay is None:
+                self._awake[attachment] = None
+
+    def _transmit(self, now: int) -> None:
+        """Take one burst from each port that is awake; a port without frames sleeps."""
+        awake = self._awake
+        for attachment in tuple(awake):
+            if attachment.relay is None:
+                count = self._burst(attachment, now)
+            else:
+                count = self._forward(attachment, attachment.relay, now)
+            self._events += count
+            if attachment.paced or not count:
+                del awake[attachment]
+                attachment.timer = attachment.port.next_timer()
+                self._queue.add_timer(attachment)
+
+    def _burst(self, attachment: Attachment, now: int) -> int:
+        """Number and send the next frames of an adapter. Return how many."""
+        frames, mac = attachment.port.transmit(now), attachment.mac
+        for data in frames:
+            self._frames += 1
+            self._send(attachment, Envelope(data, self._frames, mac, 1), now)
+        return len(frames)
+
+    def _forward(self, attachment: Attachment, relay: Relay, now: int) -> int:
+        """Send the next frames of a switch port, with one more hop. Return how many."""
+        frames = relay.transmit(now)
+        for one in frames:
+            number, origin = one.id, one.origin
+            if not number:
+                self._frames = number = self._frames + 1
+                origin = attachment.mac
+            frame = Envelope(one.data, number, origin, one.hops + 1, one.redirects, one.faults)
+            self._send(attachment, frame, now)
+        return len(frames)
+
+    def _send(self, attachment: Attachment, frame: Envelope, now: int) -> None:
+        """Put a frame on the link. A frame to the port's own address loops back."""
+        mac, segment = frame.data[:MAC_OCTETS], attachment.segment
+        if mac == attachment.mac:
+            self._queue.add_arrival(now, (attachment,), frame)
+            return
+        if self.on_sent or segment.on_sent or attachment.on_sent:
+            self._show(frame, self.on_sent, segment.on_sent, attachment.on_sent)
+        receivers = segment.by_mac.get(mac) or segment.others(attachment)
+        time = None if attachment.held else segment.straight(frame, now)
+        if time is not None:
+            self._queue.add_arrival(time, receivers, frame)
+        else:
+            self._carry(attachment, frame, receivers)
+
+    def _carry(
+        self, attachment: Attachment, frame: Envelope, receivers: tuple[Attachment, ...]
+    ) -> None:
+        """Put a frame on a link that may delay, change, duplicate or lose it."""
+        overtaken = tuple(attachment.held)
+        arrivals = attachment.segment.link.carry(frame, self.now)
+        for arrival in arrivals:
+            if isinstance(arrival, ReorderedArrival):
+                self._hold(attachment, arrival, receivers)
+            else:
+                self._queue.add_arrival(arrival[0], receivers, arrival[1])
+        if overtaken:
+            self._overtake(attachment, overtaken, arrivals)
+
+    def _show(self, frame: Envelope, *listening: list[Tap]) -> None:
+        for taps in listening:
+            for tap in taps:
+                tap(frame, self.now)
+
+    def _hold(
+        self, attachment: Attachment, held: ReorderedArrival, receivers: tuple[Attachment, ...]
+    ) -> None:
+        """Hold a frame back until it was overtaken, or until its latest time."""
+        hold = HeldFrame(held.frame, held.behind, receivers)
+        attachment.held.append(hold)
+        hold.deadline = self.call_at(held.time, partial(self._release_now, attachment, hold))
+
+    def _release_now(self, attachment: Attachment, hold: HeldFrame) -> None:
+        self._release(attachment, hold, self.now)
+
+    def _overtake(
+        self, attachment: Attachment, overtaken: tuple[HeldFrame, ...], arrivals: list[Arrival]
+    ) -> None:
+        """Release held frames that this frame was the last to overtake."""
+        times = [arrival.time for arrival in arrivals if not isinstance(arrival, ReorderedArrival)]
+        for hold in overtaken if times else ():
+            hold.behind -= 1
+            if hold.behind <= 0:
+                self._release(attachment, hold, max(times))
+
+    def _release(self, attachment: Attachment, hold: HeldFrame, time: int) -> None:
+        attachment.held.remove(hold)
+        if hold.deadline is not None:
+            hold.deadline.cancel()
+        self._queue.add_arrival(time, hold.receivers, hold.frame)
