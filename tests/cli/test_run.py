@@ -212,7 +212,9 @@ def test_the_schema_is_json(here: str) -> None:
 def test_keys_are_printed_by_a_word_of_their_name() -> None:
     lines = rdmawire("run", "--keys", "kmin").stdout.splitlines()
     assert lines[0] == "a queue"
-    assert lines[1].startswith("  kmin  The octets from which on some frames are marked (ECN). [")
+    assert lines[1].startswith(
+        "  kmin  The bytes in the queue from which on some frames are marked (ECN). ["
+    )
     every = rdmawire("run", "--keys").stdout.splitlines()
     assert {"a connection", "the scheme dcqcn", "counters of a port", "events of hosts"} <= {*every}
     assert "did you mean 'kmin'?" in refused("run", "--keys", "kminn", status=2)

@@ -1,1 +1,1 @@
-"""Scenarios: hosts, memory, queue pairs, links, work, faults and expectations, told in YAML."""
+"""Scenarios: hosts, memory, queue pairs, links, work, faults and expectations, written in YAML."""

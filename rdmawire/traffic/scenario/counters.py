@@ -27,9 +27,9 @@ class Of(Enum):
 
 SENT: Final = {
     "frames": "Frames that the host sent.",
-    "frame_octets": "Octets of frames that the host sent.",
+    "frame_octets": "Bytes of frames that the host sent.",
     "messages": "Messages that the host asked for: SENDs, WRITEs, READs, atomics; each once.",
-    "octets": "Octets of these messages.",
+    "octets": "Bytes of these messages.",
     "retransmits": "Request packets that the host sent again.",
     "naks": "NAKs that the host sent, RNR NAKs aside.",
     "rnr_naks": "RNR NAKs that the host sent.",
@@ -42,7 +42,7 @@ DROPPED: Final = {f"dropped_{reason.name.lower()}": reason for reason in Drop}
 """Why a host dropped frames."""
 
 _MOVED: Final = {
-    "octets": "Octets that the adapter moved by the path {}.",
+    "octets": "Bytes that the adapter moved by the path {}.",
     "transactions": "DMA transactions by the path {}.",
     "copies": "Copies that a processor or a GPU made for DMA by the path {}.",
 }
@@ -95,7 +95,7 @@ _OF_PORT: Final = {
 
 _OF_SWITCH: Final = {
     "stranded": "Frames that no port led on.",
-    "peak": "Most octets in the buffer at a time.",
+    "peak": "Most bytes in the buffer at a time.",
 }
 
 COUNTERS: Final[Mapping[Of, Mapping[str, str]]] = {

@@ -18,8 +18,8 @@ class Hint(NamedTuple):
         return f"{source}:{self.mark.line}:{self.mark.column}: {self.said}"
 
 
-TELLS_BY_ITSELF = "dcqcn"
-"""The scheme whose receivers tell of marks without an interval of their own."""
+SENDS_CNPS = "dcqcn"
+"""The scheme whose receivers send CNPs without an interval of their own."""
 
 
 def hints(scenario: Scenario) -> Iterator[Hint]:
@@ -28,17 +28,17 @@ def hints(scenario: Scenario) -> Iterator[Hint]:
     yield from _unseen(scenario)
 
 
-# Marks that nobody is told of.
+# Marks that no sender learns of.
 
 
 def _unheard(scenario: Scenario) -> Iterator[Hint]:
-    told = {
+    notified = {
         plan.name
         for plan in scenario.connections
-        if plan.cnp_interval is not None or plan.congestion == TELLS_BY_ITSELF
+        if plan.cnp_interval is not None or plan.congestion == SENDS_CNPS
     }
     for mark, connections in _marks(scenario):
-        if connections and not told & connections:
+        if connections and not notified & connections:
             which = ", ".join(sorted(connections))
             said = f"nobody is told of these marks; give a 'cnp interval' to connection {which}"
             yield Hint(mark, said)
@@ -67,7 +67,7 @@ _OF_PAUSES: Final = ("macc", "pause", "pfc")
 _MARKED: Final = {"ip.ecn": ECN.CE, "ipv6.ecn": ECN.CE}
 
 _NO_PAUSES = "hosts send no pauses; say 'on' which link they are counted"
-_NO_MARKS = "hosts send no frame with CE; say 'on' which link behind the mark, or 'arrived: true'"
+_NO_MARKS = "hosts send no frame with CE; say 'on' which link after the mark, or 'arrived: true'"
 _NO_MARKS_YET = "this link marks what is put on it, so CE is seen with 'arrived: true'"
 
 

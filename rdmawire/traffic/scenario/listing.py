@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
     @property
     def line(self) -> str:
-        """All that is said behind its name."""
+        """All that is said after its name."""
         value = f"[{self.value}]" if self.value else ""
         usual = self.left_out
         if usual and usual != MUST_BE_THERE:

@@ -1,4 +1,4 @@
-"""Scenarios from files: all of a file's mistakes are told at once, and then nothing is made of it.
+"""Scenarios from files. All mistakes of a file are reported at once, in one exception.
 
 ::
 

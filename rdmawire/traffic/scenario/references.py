@@ -180,7 +180,7 @@ def check_fit(node: Node, span: Span, context: ParseContext) -> None:
     """:class:`NodeError` for bytes outside the memory."""
     plan = context.memory.get((span.host, span.memory))
     if plan is not None and span.offset + (span.length or 1) > plan.size:
-        expected = f"a span within its {plan.size} octets"
+        expected = f"a span within its {plan.size} bytes"
         raise NodeError(node.mark, described(node), expected)
 
 
@@ -344,7 +344,7 @@ _NOTATIONS: Final[dict[Notation, tuple[str, Callable[[str], bytes]]]] = {
     Notation.IPV4: ("an IPv4 address", lambda text: IPv4Address(text).packed),
     Notation.IPV6: ("an IPv6 address", _gid),
 }
-"""How octets are written that are not digits."""
+"""How bytes are written that are not digits."""
 _DIGITS: Final[tuple[str, Callable[[str], bytes]]] = "hexadecimal digits", bytes.fromhex
 
 
@@ -352,7 +352,7 @@ def octets_of(field: str, row: Row, node: Node) -> bytes:
     """Octets as the field is written usually, or as hexadecimal digits."""
     called, parse = _NOTATIONS.get(row.meaning.show.kind, _DIGITS)
     length = row.width // 8
-    said = f"{called} of {length} octets for {field}"
+    said = f"{called} of {length} bytes for {field}"
 
     def octets(text: str) -> bytes:
         try:

@@ -51,4 +51,4 @@ SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
 """Schemes of congestion control, with the parameters that they have by themselves."""
 
 QUEUE: Final = 1024
-"""Work that a queue of a queue pair holds, unless a step wants more under way."""
+"""Work that a queue of a queue pair holds, unless a step wants more outstanding."""

@@ -75,7 +75,7 @@ _ON: Final = {"on": Parameter(Takes.END, "The end that does it.", "end")}
 _FROM: Final = {"from": Parameter(Takes.SPANS, "What is sent.", "local", needed=False)}
 _INLINE: Final = {
     "inline": Parameter(
-        Takes.OCTETS, "Octets that are sent in place of memory.", "inline", needed=False
+        Takes.OCTETS, "Bytes that are sent in place of memory.", "inline", needed=False
     )
 }
 _INTO: Final = {
@@ -134,7 +134,7 @@ VERBS: Final[dict[str, Verb]] = {
     "compare_swap": Verb(
         work=SendOpcode.ATOMIC_CMP_AND_SWP,
         clause="IBA 9.4.5",
-        help="Change eight octets of the peer's if they are what they should be.",
+        help="Change eight bytes of the peer's if they are what they should be.",
         parameters=_ON
         | _INTO
         | _TO
@@ -146,13 +146,13 @@ VERBS: Final[dict[str, Verb]] = {
     "fetch_add": Verb(
         work=SendOpcode.ATOMIC_FETCH_AND_ADD,
         clause="IBA 9.4.5",
-        help="Add to eight octets of the peer's.",
+        help="Add to eight bytes of the peer's.",
         parameters=_ON | _INTO | _TO | {"add": Parameter(Takes.BITS_64, "What is added.")},
     ),
     "atomic_write": Verb(
         work=SendOpcode.ATOMIC_WRITE,
         clause="IBA A19",
-        help="Write eight octets of the peer's at once.",
+        help="Write eight bytes of the peer's at once.",
         parameters=_SEND | _TO,
     ),
     "flush": Verb(
@@ -214,7 +214,7 @@ VERBS: Final[dict[str, Verb]] = {
         parameters=_what("The memory; all of it."),
     ),
     "fill": Verb(
-        help="The application puts octets into memory.",
+        help="The application writes bytes to memory.",
         parameters=_what("The memory.")
         | {
             "fill": Parameter(Takes.FILL, "What stands there then, by a word.", needed=False),

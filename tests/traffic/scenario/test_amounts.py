@@ -43,7 +43,7 @@ def test_octets_of_all_messages_count() -> None:
     one = write("source[0:1 GiB]", more=", times: 2, depth: 1")
     assert not told(one * 8, PACED)
     (only,) = told(one * 8 + write("small[0:1]"), PACED)
-    said = "found 17179869185 octets to send, all together up to here; expected 16 GiB at most: "
+    said = "found 17179869185 bytes to send, all together up to here; expected 16 GiB at most: "
     assert only == f"16:5: {said}fewer times, or shorter messages"
 
 
@@ -62,7 +62,7 @@ def test_what_links_without_a_rate_would_take_at_once(more: str) -> None:
 @pytest.mark.parametrize("content", ["fill: count", "fill: zeros", "text: x", 'hex: "00"'])
 def test_no_more_is_filled_at_a_time_than_may_be(content: str) -> None:
     (only,) = told(f"  - fill: {{what: client.source, {content}}}\n")
-    said = "found 1099511627776 octets to fill; expected 256 MiB at most: a part of it, such as "
+    said = "found 1099511627776 bytes to fill; expected 256 MiB at most: a part of it, such as "
     assert only == f"7:18: {said}client.source[0:256 MiB]"
 
 

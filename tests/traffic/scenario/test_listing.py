@@ -21,7 +21,7 @@ def test_a_row_is_found_by_its_name_or_by_what_it_is_of() -> None:
     assert row.has("queue")
     assert row.has("KMIN")
     assert not row.has("xoff")
-    assert next(one for one in ROWS if one.name == "kmin").help.startswith("The octets from which")
+    assert next(one for one in ROWS if one.name == "kmin").help.startswith("The bytes in the queue")
 
 
 def test_it_says_what_must_be_there_and_what_is_there_if_left_out() -> None:

@@ -93,19 +93,19 @@ class Attributes(Section):
         int,
         _bounds("timeout"),
         Clause("IBA 9.7.6.1.3"),
-        key("4.096 us times two to it, unanswered; 0 for never."),
+        key("The retransmit timer: 4.096 us times two to the power of this; 0 for never."),
     ] = USUAL.timeout
     retry_cnt: Annotated[
         int,
         _bounds("retry_cnt"),
         Clause("IBA 9.7.6.1.3"),
-        key("How often work is tried again without an answer."),
+        key("How often a request is retransmitted without a response."),
     ] = USUAL.retry_cnt
     rnr_retry: Annotated[
         int,
         _bounds("rnr_retry"),
         Clause("IBA 9.7.5.2.8"),
-        key("How often after an RNR NAK; 7 for ever."),
+        key("How often a request is retransmitted after an RNR NAK; 7 for no limit."),
     ] = USUAL.rnr_retry
     min_rnr_timer: Annotated[
         int,
@@ -117,13 +117,13 @@ class Attributes(Section):
         int,
         _bounds("max_rd_atomic"),
         Clause("IBA 9.4.4"),
-        key("READs and atomics under way as requester."),
+        key("Outstanding READs and atomics as requester."),
     ] = USUAL.max_rd_atomic
     max_dest_rd_atomic: Annotated[
         int,
         _bounds("max_dest_rd_atomic"),
         Clause("IBA 9.4.4"),
-        key("READs and atomics under way as responder."),
+        key("Outstanding READs and atomics as responder."),
     ] = USUAL.max_dest_rd_atomic
     qkey: Annotated[int, _bounds("qkey"), Clause("IBA 10.2.5"), key("The Q_Key of datagrams.")] = (
         USUAL.qkey
@@ -207,7 +207,7 @@ class DcqcnScheme(Scheme):
     rate_timer: Annotated[int, _MOMENT, key("The time after which the rate goes up.")] = (
         _DCQCN.rate_timer
     )
-    byte_counter: Annotated[int, Size(1, 1 << 40), key("The octets after which it goes up.")] = (
+    byte_counter: Annotated[int, Size(1, 1 << 40), key("The bytes after which it goes up.")] = (
         _DCQCN.byte_counter
     )
     fast_recovery: Annotated[
@@ -334,7 +334,7 @@ class ConnectionPlan(Section):
         int, Number(1, MAX_PAIRS), key("How many queue pairs each end has for it.")
     ] = 1
     mtu: Annotated[
-        int, one_of_numbers(PATH_MTUS, "1024", "4096"), key("Its path MTU, in octets.")
+        int, one_of_numbers(PATH_MTUS, "1024", "4096"), key("Its path MTU, in bytes.")
     ] = 1024
     psn: Annotated[
         tuple[int, int],
@@ -348,8 +348,8 @@ class ConnectionPlan(Section):
         str,
         Word(CONNECTS),
         key(
-            "How the ends find each other: at once, or by the connection manager, which works "
-            "`timeout` out of the path unless an attribute says it."
+            "How the ends are connected: at once, or by the connection manager, which derives "
+            "`timeout` from the path unless an attribute gives it."
         ),
     ] = "at once"
     reject: Annotated[
@@ -377,7 +377,9 @@ class ConnectionPlan(Section):
         str | None, CONGESTION, key("What congestion control it has; none if left out.")
     ] = None
     cnp_interval: Annotated[
-        int | None, Time(), key("How seldom marks are told; 50 us with DCQCN.", "cnp interval")
+        int | None,
+        Time(),
+        key("The shortest time between two CNPs; 50 us with DCQCN.", "cnp interval"),
     ] = None
     cnp_dscp: Annotated[
         int | None,

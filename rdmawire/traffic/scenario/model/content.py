@@ -40,7 +40,7 @@ def _hex(text: str) -> Content:
 
 def _some(data: bytes) -> bytes:
     if not data:
-        raise TextError("one octet at least")
+        raise TextError("one byte at least")
     return data
 
 
@@ -66,13 +66,11 @@ HEX: Final = Parsed(
 FillKey = Annotated[
     Content | None,
     FILL,
-    key("What it holds: zeros; count, which is 00 01 .. ff 00 ..; random, of the seed."),
+    key("What it holds: zeros; count, which is 00 01 .. ff 00 ..; random, from the seed."),
 ]
-TextKey = Annotated[
-    Content | None, TEXT, key("What it holds, as text, again and again until it ends.")
-]
+TextKey = Annotated[Content | None, TEXT, key("What it holds, as text, repeated to its end.")]
 HexKey = Annotated[
-    Content | None, HEX, key("What it holds, as digits, again and again until it ends.")
+    Content | None, HEX, key("What it holds, as hexadecimal digits, repeated to its end.")
 ]
 
 
@@ -148,7 +146,7 @@ class Same(ValueType):
     def _foreseen(self, node: Node, content: Content) -> Content:
         """Random bytes cannot be expected."""
         if content.fill is Fill.RANDOM:
-            raise NodeError(node.mark, "random octets", self.description)
+            raise NodeError(node.mark, "random bytes", self.description)
         return content
 
     def json(self, definitions: Definitions) -> Json:

@@ -257,7 +257,7 @@ class Expectations(Section):
     memory: Annotated[
         tuple[MemoryExpectation, ...],
         Keyed(SPAN, SAME, _memory, "memory with what it must hold"),
-        key("What memory must hold: that of other memory in the end, or octets."),
+        key("What memory must hold: that of other memory in the end, or bytes."),
     ] = ()
     counters: Annotated[
         tuple[CounterExpectation, ...],
@@ -279,7 +279,7 @@ class Expectations(Section):
         tuple[EventExpectation, ...],
         Keyed(EventName(), COUNT, _event, "events with how many"),
         Clause("IBA 11.6.3"),
-        key("How many asynchronous events hosts must be told of."),
+        key("How many asynchronous events hosts must get."),
     ] = ()
     time: Annotated[
         tuple[TimeExpectation, ...],

@@ -62,12 +62,12 @@ class GpuPlan(Section):
 
     def finish(self, found: Found, context: ParseContext) -> "GpuPlan":  # noqa: ARG002
         if self.bar1 is not None and self.bar1 % PAGE_64K:
-            raise NodeError(found.at("bar1"), f"{self.bar1} octets", "whole pages of 64 KiB")
+            raise NodeError(found.at("bar1"), f"{self.bar1} bytes", "whole pages of 64 KiB")
         return self
 
 
 class MemoryPlan(Section):
-    """Memory with a name, registered unless told otherwise.
+    """Memory with a name, registered unless ``registered`` is false.
 
     ``via`` is how an adapter gets to a GPU's memory: ``peermem``, ``peermem-legacy`` (the region
     is lost when the owner frees it), ``dmabuf`` or ``bounce``. ``access`` are names of
@@ -81,7 +81,7 @@ class MemoryPlan(Section):
     alternatives: ClassVar = (("fill", "text", "hex"),)
 
     name: Annotated[str, NAME]
-    size: Annotated[int, Size(1, MAX_MEMORY), key("Its octets.")]
+    size: Annotated[int, Size(1, MAX_MEMORY), key("Its size in bytes.")]
     fill: FillKey = None
     text: TextKey = None
     hex: HexKey = None
@@ -128,7 +128,7 @@ class MemoryPlan(Section):
     def _check_content(self, found: Found) -> None:
         if self.content.fill is not Fill.ZEROS and self.size > MAX_FILLED:
             most = format_exactly(MAX_FILLED, SIZES)
-            what = f"{self.size} octets to fill"
+            what = f"{self.size} bytes to fill"
             raise NodeError(found.at("size"), what, f"{most} at most, or zeros")
 
 
@@ -199,7 +199,7 @@ class SrqPlan(Section):
         int,
         Number(0, _MAX_SRQ),
         Clause("IBA 10.2.9"),
-        key("Its owner is told once it holds fewer; 0 for never."),
+        key("The limit event comes once it holds fewer; 0 for never."),
     ] = 0
     xrc: Annotated[Flag, Clause("IBA A14"), key("Whether it is for XRC connections.")] = False
 

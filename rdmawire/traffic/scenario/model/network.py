@@ -66,25 +66,23 @@ class QueuePlan(Section):
         tuple[int, ...], Numbers(0, 63), key("The DSCPs whose frames have this priority.")
     ] = ()
     kmin: Annotated[
-        int | None, _BUFFER, key("The octets from which on some frames are marked (ECN).")
+        int | None,
+        _BUFFER,
+        key("The bytes in the queue from which on some frames are marked (ECN)."),
     ] = None
-    kmax: Annotated[int | None, _BUFFER, key("The octets from which on all frames are marked.")] = (
-        None
-    )
+    kmax: Annotated[
+        int | None, _BUFFER, key("The bytes in the queue from which on all frames are marked.")
+    ] = None
     pmax: Annotated[float, Fraction(0, 1), key("The share that is marked just below kmax.")] = 1.0
-    xoff: Annotated[
-        int | None, _BUFFER, key("The octets above which who sends them is told to stop.")
-    ] = None
-    xon: Annotated[int | None, _BUFFER, key("The octets at which that one is told to go on.")] = (
-        None
-    )
+    xoff: Annotated[int | None, _BUFFER, key("The bytes above which the sender is paused.")] = None
+    xon: Annotated[int | None, _BUFFER, key("The bytes at which the sender is resumed.")] = None
     headroom: Annotated[
         int | None,
         _BUFFER,
         Clause("IEEE 802.1Q, annex N"),
         key(
-            "The octets beyond xoff that are still taken in; if left out, enough for what is "
-            "under way: three frames, a pause, and what the longest link holds there and back."
+            "The bytes beyond xoff that are still accepted; if left out, enough for what is in "
+            "flight: three frames, a pause, and what the longest link holds there and back."
         ),
     ] = None
 
@@ -129,15 +127,15 @@ class SwitchPlan(Section):
     called: ClassVar = "a switch"
 
     name: Annotated[str, NAME]
-    buffer: Annotated[int, Size(1, MAX_BUFFER), key("The octets that all queues share.")] = 16 << 20
-    queue: Annotated[
-        int, Size(1, MAX_BUFFER), key("The octets of a queue that does not pause.")
-    ] = 1 << 20
+    buffer: Annotated[int, Size(1, MAX_BUFFER), key("The bytes that all queues share.")] = 16 << 20
+    queue: Annotated[int, Size(1, MAX_BUFFER), key("The bytes of a queue that does not pause.")] = (
+        1 << 20
+    )
     scheduling: Annotated[str, Word(tuple(SCHEDULERS)), key("Which queue goes first.")] = "strict"
     queues: Annotated[
         tuple[QueuePlan, ...],
         Named(QueuePlan, "queues by priority", "3"),
-        key("What is special about priorities."),
+        key("What priorities have of their own."),
     ] = ()
 
     def finish(self, found: Found, context: ParseContext) -> "SwitchPlan":
@@ -239,7 +237,7 @@ class FaultPlan(Section):
 
     do: Given[str]
     where: Annotated[
-        Mapping[str, object], WHERE, key("The fields that frames have which it befalls.")
+        Mapping[str, object], WHERE, key("The fields of the frames that it affects.")
     ] = NOTHING
     sent_by: Annotated[End | None, END, key("The end that sends them.", "sent by")] = None
     packet: Annotated[
@@ -258,7 +256,9 @@ class FaultPlan(Section):
             "so that 2 is the first retransmission."
         ),
     ] = ()
-    chance: Annotated[float, Fraction(0, 1), key("How often, of the times that it could.")] = 1.0
+    chance: Annotated[float, Fraction(0, 1), key("The share of those frames that it affects.")] = (
+        1.0
+    )
     options: Given[Mapping[str, object]] = NOTHING
 
 
@@ -268,7 +268,7 @@ FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
     "drop": {},
     "duplicate": {
         "times": (Number(1, 64), "How many more copies come."),
-        "wait": (_WAIT, "What each waits behind the one before."),
+        "wait": (_WAIT, "What each waits after the one before."),
     },
     "delay": {
         "by": (_WAIT, "How late it comes."),
@@ -281,13 +281,13 @@ FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
     "corrupt": {
         "octet": (
             Number(-(1 << 16), 1 << 16),
-            "Which octet, from the BTH on; from the pad's end, if negative.",
+            "Which byte, from the BTH on; from the pad's end, if negative.",
         ),
         "bit": (Number(0, 7), "Which bit of it, the lowest first."),
         "anywhere": (FLAG, "Whether chance says which bit."),
         "seal": _SEAL,
     },
-    "truncate": {"by": (Size(1, 1 << 16), "How many octets are missing."), "seal": _SEAL},
+    "truncate": {"by": (Size(1, 1 << 16), "How many bytes are missing."), "seal": _SEAL},
     "mark": {},
     "set": {
         "field": (FIELD, "Which field has another value."),
@@ -381,17 +381,19 @@ class LinkPlan(Section):
     named: ClassVar = "ends"
 
     ends: Annotated[tuple[str, str], LinkName()]
-    latency: Annotated[int, Time(0, MAX_LATENCY), key("How long a frame is under way.")] = 1_000
+    latency: Annotated[
+        int, Time(0, MAX_LATENCY), key("How long a frame takes from end to end.")
+    ] = 1_000
     rate: Annotated[
-        int | None, Rate(), key("How fast frames go; octets take no time if left out.")
+        int | None, Rate(), key("How fast frames are sent; bytes take no time if left out.")
     ] = None
     mtu: Annotated[
         int | None,
-        Number(64, 1 << 16, "octets"),
-        key("Octets behind the Ethernet header; frames with more are lost."),
+        Number(64, 1 << 16, "bytes"),
+        key("The bytes after the Ethernet header; frames with more are lost."),
     ] = None
     faults: Annotated[
-        tuple[FaultPlan, ...], FAULT_LIST, key("What befalls which frames, one after the other.")
+        tuple[FaultPlan, ...], FAULT_LIST, key("What is done to which frames, one after the other.")
     ] = ()
 
     @property

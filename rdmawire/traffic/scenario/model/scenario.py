@@ -34,18 +34,18 @@ class Scenario(Section):
     seed: Annotated[
         int,
         Number(0, MAX_NUMBER),
-        key("Of all that is random: the same seed gives the same octets."),
+        key("The seed of all that is random: the same seed gives the same bytes."),
     ] = 0
     time_limit: Annotated[
         int, Time(1, MAX_RUN), key("The virtual time by which all must be at rest.", "time limit")
     ] = 10**10
     hosts: Annotated[
-        tuple[HostPlan, ...], Named(HostPlan, "hosts by name", "client"), key("Who there is.")
+        tuple[HostPlan, ...], Named(HostPlan, "hosts by name", "client"), key("The hosts, by name.")
     ]
     switches: Annotated[
         tuple[SwitchPlan, ...],
         Named(SwitchPlan, "switches by name", "leaf"),
-        key("What passes frames on."),
+        key("The switches, by name."),
     ] = ()
     connections: Annotated[
         tuple[ConnectionPlan, ...],
@@ -61,7 +61,7 @@ class Scenario(Section):
         tuple[StepPlan, ...], STEPS, key("What is done, one step after the other.", "work")
     ] = ()
     expectations: Annotated[
-        tuple[Expectation, ...], Of(Expectations), key("What must be so in the end.", "expect")
+        tuple[Expectation, ...], Of(Expectations), key("What must be true in the end.", "expect")
     ] = ()
     source: Given[str] = ""
 

@@ -101,7 +101,7 @@ class StepPlan(Section):
     depth: Annotated[
         int | None,
         Number(1, _MAX_DEPTH),
-        key("How often it is under way at a time, at most."),
+        key("How many of them are outstanding at a time, at most."),
     ] = None
     barrier: Annotated[
         Flag, key("Whether all queue pairs finish a round before any begins the next.")

@@ -13,15 +13,15 @@ from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.units import SIZES, format_exactly
 
 MAX_FILLED_TOGETHER: Final = 1 << 30
-MOST_MESSAGES: Final = 10**7
-MOST_OCTETS: Final = 1 << 34
-MOST_UNDER_WAY: Final = 1 << 30
+MAX_MESSAGES: Final = 10**7
+MAX_SENT: Final = 1 << 34
+MAX_POSTED: Final = 1 << 30
 """Octets that may be posted at once. Links without a rate take all of them at once, and a frame
-that is under way stands in memory."""
+in flight is in memory."""
 
 
 class Amount(NamedTuple):
-    """What something comes to. ``posted`` are octets that may be posted at once."""
+    """What a part of a scenario adds up to. ``posted`` are bytes that may be posted at once."""
 
     mark: Mark
     messages: int = 0
@@ -47,15 +47,15 @@ class _Bound(NamedTuple):
         if self.of == "messages":
             return str(value)
         text = format_exactly(value, SIZES)
-        return f"{text} octets" if text.isdigit() else text
+        return f"{text} bytes" if text.isdigit() else text
 
 
-_UNDER_WAY: Final = _Bound(
-    "posted", MOST_UNDER_WAY, "to send at once", "less at a time, or a rate of each link"
+_POSTED: Final = _Bound(
+    "posted", MAX_POSTED, "to send at once", "less at a time, or a rate of each link"
 )
 _BOUNDS: Final = (
-    _Bound("messages", MOST_MESSAGES, "messages", "fewer times, or fewer queue pairs"),
-    _Bound("octets", MOST_OCTETS, "to send", "fewer times, or shorter messages"),
+    _Bound("messages", MAX_MESSAGES, "messages", "fewer times, or fewer queue pairs"),
+    _Bound("octets", MAX_SENT, "to send", "fewer times, or shorter messages"),
     _Bound("filled", MAX_FILLED_TOGETHER, "to fill", "zeros, or less memory"),
 )
 
@@ -64,7 +64,7 @@ def check_amounts(context: ParseContext, links: Sequence[LinkPlan]) -> Iterator[
     """Of each bound, where it is first not kept."""
     amounts = [*_amounts(context)]
     unpaced = any(link.rate is None for link in links)
-    for bound in (*_BOUNDS, *((_UNDER_WAY,) if unpaced else ())):
+    for bound in (*_BOUNDS, *((_POSTED,) if unpaced else ())):
         total = 0
         for amount in amounts:
             total += getattr(amount, bound.of)
@@ -93,7 +93,7 @@ def _of_step(step: StepPlan, context: ParseContext) -> Amount:
     times = step.times * _pairs(step.end, context)
     if VERBS[step.verb].work is None:
         return Amount(step.mark, messages=times)
-    octets = octets_of_one(step, context) or 0
+    octets = message_size(step, context) or 0
     at_once = min(step.times, step.depth or QUEUE) * _pairs(step.end, context)
     return Amount(step.mark, messages=times, octets=times * octets, posted=at_once * octets)
 
@@ -104,8 +104,8 @@ def _pairs(end: End | None, context: ParseContext) -> int:
     return 1 if plan is None or end is None or end.number is not None else plan.count
 
 
-def octets_of_one(plan: StepPlan, context: ParseContext) -> int | None:
-    """The octets of local memory, or inline, if all of that is known."""
+def message_size(plan: StepPlan, context: ParseContext) -> int | None:
+    """The bytes of local memory, or inline, if all of that is known."""
     if plan.inline is not None:
         return len(plan.inline)
     total = 0

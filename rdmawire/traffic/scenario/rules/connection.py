@@ -16,9 +16,9 @@ from rdmawire.verbs.qp_attr import BOUNDS
 
 
 def check_connection(plan: ConnectionPlan, found: Found, context: ParseContext) -> ConnectionPlan:
-    """Tell all that is amiss; what is in order is known to those who name it."""
-    amiss = [context.report(rule(plan, found, context)) for rule in _RULES]
-    if not any(amiss):
+    """Report all mistakes of a connection; register it in the context if there are none."""
+    mistaken = [context.report(rule(plan, found, context)) for rule in _RULES]
+    if not any(mistaken):
         context.connections[plan.name] = plan
     return plan
 
@@ -55,7 +55,7 @@ def _attributes(plan: ConnectionPlan, found: Found, context: ParseContext) -> It
 def out_of_bounds(
     host: HostPlan, values: Mapping[str, int], found: Found, key: str
 ) -> Iterator[NodeError]:
-    """Attributes behind a key that the adapter of a host does not take."""
+    """The mistakes of attributes that the adapter of a host does not take."""
     for name, value in values.items():
         high = int(BOUNDS[name].high(PROFILES[host.profile]))
         if value > high:
@@ -64,7 +64,7 @@ def out_of_bounds(
 
 
 def _at(found: Found, key: str, name: str) -> Mark:
-    """Where a value of a mapping behind a key stands."""
+    """The place of a value in the mapping of a key."""
     node = found.nodes[key]
     inner = node.get(name) if isinstance(node, Pairs) else None
     return node.mark if inner is None else inner.mark

@@ -20,9 +20,9 @@ from rdmawire.traffic.scenario.references import length_of
 from rdmawire.traffic.scenario.rules.amount import check_amounts
 from rdmawire.verbs.ah import is_ipv4
 
-MOST_PAIRS_TOGETHER: Final = 1 << 14
+MAX_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""
-MOST_COMPARED: Final = 1 << 28
+MAX_COMPARED: Final = 1 << 28
 """Octets that an expectation compares."""
 
 Rule = Callable[[ParseContext], Iterator[NodeError]]
@@ -78,10 +78,10 @@ def _connections(context: ParseContext) -> Iterator[NodeError]:
             found_ = f"IPv4 and IPv6 at the ends of {plan.name}"
             yield NodeError(plan.mark, found_, "addresses of one kind")
     pairs = sum(plan.count for plan in context.connections.values())
-    if pairs > MOST_PAIRS_TOGETHER:
+    if pairs > MAX_PAIRS_TOGETHER:
         found_ = f"{pairs} queue pairs at each end"
         yield NodeError(
-            context.at("connections"), found_, f"{MOST_PAIRS_TOGETHER} at most, all together"
+            context.at("connections"), found_, f"{MAX_PAIRS_TOGETHER} at most, all together"
         )
 
 
@@ -159,7 +159,7 @@ def _pauses(name: str, context: ParseContext) -> bool:
 
 
 def _pauses_in_time(context: ParseContext) -> Iterator[NodeError]:
-    """A queue that pauses takes in the frame by which there are too many octets."""
+    """A queue that pauses takes in the frame that makes it pause."""
     frame = longest_frame(context.connections.values())
     for switch in context.switches.values():
         for queue in switch.queues:
@@ -177,9 +177,9 @@ def _expectations(context: ParseContext) -> Iterator[NodeError]:
         length = length_of(plan.span, context)
         other = length if plan.same_as is None else length_of(plan.same_as, context)
         if length is not None and other is not None and length != other:
-            yield NodeError(plan.mark, f"{length} octets and {other} octets", "as many of both")
-        if length is not None and length > MOST_COMPARED:
-            yield NodeError(plan.mark, f"{length} octets", f"{MOST_COMPARED} to compare, at most")
+            yield NodeError(plan.mark, f"{length} bytes and {other} bytes", "as many of both")
+        if length is not None and length > MAX_COMPARED:
+            yield NodeError(plan.mark, f"{length} bytes", f"{MAX_COMPARED} to compare, at most")
 
 
 def _amounts(context: ParseContext) -> Iterator[NodeError]:
@@ -200,6 +200,6 @@ _RULES: Final[tuple[Rule, ...]] = (
 
 
 def check_whole(context: ParseContext) -> None:
-    """Tell all that is amiss."""
+    """Report all mistakes of a scenario as a whole."""
     for rule in _RULES:
         context.report(rule(context))

@@ -10,7 +10,7 @@ from rdmawire.traffic.scenario.document import Items, Node, NodeError, listed
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
 from rdmawire.traffic.scenario.model.host import MAX_FILLED
 from rdmawire.traffic.scenario.references import check_fit, length_of
-from rdmawire.traffic.scenario.rules.amount import octets_of_one
+from rdmawire.traffic.scenario.rules.amount import message_size
 from rdmawire.traffic.scenario.rules.connection import no_receives, out_of_bounds
 from rdmawire.traffic.scenario.section import Found
 from rdmawire.traffic.scenario.tables import SUCCESS, TYPES
@@ -22,7 +22,7 @@ from rdmawire.verbs.wr import VERBS as WORK
 
 
 def check_step(plan: StepPlan, found: Found, context: ParseContext) -> StepPlan:
-    """Tell all that is amiss; the step, with the ending that it has unless told otherwise."""
+    """Report all mistakes of a step; return it with the status that it has by default."""
     step = plan.model_copy(update={"status": _ending(plan, found)})
     for rule in _RULES:
         context.report(rule(step, found, context))
@@ -123,7 +123,7 @@ def _attributes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator
 
 
 class _Named(NamedTuple):
-    """A span that a step names, behind a key."""
+    """A span that a step names, with its key."""
 
     key: str
     takes: Takes
@@ -215,7 +215,7 @@ _DEMANDS: Final = {
 
 
 def _octets(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
-    """Memory or octets, as many as the verb takes."""
+    """The verb takes memory or inline bytes, and of a size that it allows."""
     if plan.inline is not None and plan.local:
         yield NodeError(found.at("inline"), "'inline' besides 'from'", "one of the two")
     host = None if plan.end is None else context.hosts.get(plan.end.host)
@@ -223,21 +223,21 @@ def _octets(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[Nod
         return
     most = PROFILES[host.profile].max_inline_data
     if plan.inline is not None and len(plan.inline) > most:
-        found_ = f"{len(plan.inline)} octets inline"
+        found_ = f"{len(plan.inline)} bytes inline"
         yield NodeError(
             found.at("inline"), found_, f"{most} at most: {host.name} is {host.profile}"
         )
     work = VERBS[plan.verb].work
-    length = octets_of_one(plan, context)
+    length = message_size(plan, context)
     if work in OF_EIGHT and length not in (None, ATOMIC_SIZE):
         key = next((key for key in ("into", "from", "inline") if key in found.nodes), "on")
-        yield NodeError(found.at(key), f"{length} octets", f"{ATOMIC_SIZE} for {plan.verb}")
+        yield NodeError(found.at(key), f"{length} bytes", f"{ATOMIC_SIZE} for {plan.verb}")
 
 
 OF_EIGHT: Final = tuple(
     work for work, how in WORK.items() if how.one_packet and how.local is not Local.NONE
 )
-"""Work that is of eight octets. IBA 9.4.5, A19."""
+"""Work on eight bytes. IBA 9.4.5, A19."""
 
 
 def _fill(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
@@ -249,7 +249,7 @@ def _fill(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeE
     if length is not None and length > MAX_FILLED:
         most = format_exactly(MAX_FILLED, SIZES)
         expected = f"{most} at most: a part of it, such as {span.host}.{span.memory}[0:{most}]"
-        yield NodeError(found.at("what"), f"{length} octets to fill", expected)
+        yield NodeError(found.at("what"), f"{length} bytes to fill", expected)
 
 
 _RULES: Final[tuple[Rule, ...]] = (
