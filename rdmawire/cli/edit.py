@@ -289,7 +289,7 @@ def peers_of(path: str, ports: Collection[int]) -> Mapping[QueuePair, QueuePair]
         )
     try:
         from rdmawire.stats import Statistics
-        from rdmawire.stats.concluding import report_of
+        from rdmawire.stats.collector import report_of
     except ImportError as error:
         raise click.ClickException(str(error)) from None
     statistics = Statistics()

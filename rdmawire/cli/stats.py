@@ -45,13 +45,13 @@ class Counted:
     @cached_property
     def report(self) -> "Report":
         """All that is said of them."""
-        from rdmawire.stats.concluding import report_of
+        from rdmawire.stats.collector import report_of
 
         return report_of(self.statistics, self.names)
 
     def throughput(self, most: int) -> "Throughput":
         """Throughput in at most so many stretches."""
-        from rdmawire.stats.concluding import throughput_of
+        from rdmawire.stats.collector import throughput_of
 
         return throughput_of(self.statistics, most)
 
@@ -78,7 +78,7 @@ class Counting:
     def group(self, files: Collection[str]) -> Counted | None:
         """Captures that are counted together; ``None`` if nothing is to be said of them."""
         from rdmawire.stats import Statistics
-        from rdmawire.stats.bins import IntervalError
+        from rdmawire.stats.throughput import IntervalError
 
         statistics = Statistics(interval=self._interval, points=self._points)
         try:

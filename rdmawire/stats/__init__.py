@@ -1,6 +1,8 @@
-"""What captures amount to: opcodes, endpoints, queue pairs, throughput; :class:`Statistics`."""
+"""Capture statistics: opcodes, endpoints, queue pairs, throughput; :class:`Statistics`."""
 
 import rdmawire.capture.record_index  # noqa: F401 - to say what is missing without NumPy
-from rdmawire.stats.statistics import Statistics
+from rdmawire.stats.collector import Statistics, report_of
+from rdmawire.stats.report import Report
+from rdmawire.stats.throughput import IntervalError
 
-__all__ = ["Statistics"]
+__all__ = ["IntervalError", "Report", "Statistics", "report_of"]

@@ -1,23 +1,174 @@
-"""iWARP: what each direction of a TCP connection carries."""
+"""iWARP counts for each direction of a TCP connection, and facts from dissected frames."""
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from rdmawire.stats.facts import Facts, Fpdu, Way
+from rdmawire.columns.slow_path import split_fpdus
+from rdmawire.dissect import generated
+from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.summary import terminate_words
+from rdmawire.wire.cm import REP
+from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, GRH, LRH
+from rdmawire.wire.inet import TCP, UDP, IPv4, IPv6
+from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAReply, MPARequest, UnusedCRC, fpdu_size
+from rdmawire.wire.rdmap import Control
+from rdmawire.wire.show import ipv4, ipv6
+from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
 
-WAYS = 1 << 14
-"""Directions that are told apart; what comes later is counted as one."""
-REST = Way("other", 0, "other", 0)
-_SAYINGS = 64
-"""Different Terminates of a direction that are told apart."""
+
+class AddressPair(NamedTuple):
+    """Source and destination address, as text."""
+
+    source: str
+    destination: str
+
+
+class Direction(NamedTuple):
+    """One direction of a TCP connection."""
+
+    source: str
+    source_port: int
+    destination: str
+    destination_port: int
+
+
+class Fpdu(NamedTuple):
+    """An FPDU: its bytes from length to CRC without Markers, and those of its payload.
+
+    ``opcode`` is RDMAP's, -1 if the FPDU is truncated before it. ``crc`` is good, bad, absent, or
+    torn if the end was not captured. ``terminate`` is the reason in a Terminate.
+    """
+
+    octets: int
+    payload: int
+    opcode: int
+    crc: str
+    terminate: str
+
+
+class CmQueuePair(NamedTuple):
+    """A queue pair that a CM message names: a REQ, or a REP if ``answers``."""
+
+    comm_id: int
+    qpn: int
+    answers: bool
+
+
+class FrameFacts(NamedTuple):
+    """Facts of one frame; ``length`` is the bytes from BTH to ICRC, by a length field."""
+
+    pair: AddressPair
+    length: int
+    ecn: int
+    way: Direction | None
+    fpdus: tuple[Fpdu, ...]
+    is_iwarp: bool
+    hello: CmQueuePair | None
+
+
+def facts(frame: Dissection) -> FrameFacts | None:
+    """Return the facts of a frame with a BTH or with iWARP; ``None`` for any other frame."""
+    at = next((i for i, node in enumerate(frame.nodes) if isinstance(node.header, BTH)), None)
+    if at is not None:
+        return _of_transport([node.header for node in frame.nodes[:at] if node.header], frame)
+    if any(_is_iwarp(node) for node in frame.nodes):
+        return _of_iwarp(frame)
+    return None
+
+
+def _of_transport(before: list[Header], frame: Dissection) -> FrameFacts:
+    network = next((h for h in reversed(before) if isinstance(h, IPv4 | IPv6 | GRH | LRH)), None)
+    length = _length(before[-1]) if before else 0
+    ecn = network.ecn if isinstance(network, IPv4 | IPv6) else 0
+    return FrameFacts(_pair(network), length, ecn, None, (), False, _hello(frame))
+
+
+def _length(carrier: Header) -> int:
+    if isinstance(carrier, UDP):
+        return carrier.length - UDP.SIZE
+    if isinstance(carrier, GRH):
+        return carrier.paylen
+    # IBA 7.7.8: in words of four octets, from the LRH to the ICRC.
+    return carrier.pktlen * 4 - LRH.SIZE if isinstance(carrier, LRH) else 0
+
+
+def _pair(network: Header | None) -> AddressPair:
+    if isinstance(network, IPv4):
+        return AddressPair(ipv4(network.src), ipv4(network.dst))
+    if isinstance(network, IPv6):
+        return AddressPair(ipv6(network.src), ipv6(network.dst))
+    if isinstance(network, GRH):
+        return AddressPair(ipv6(network.sgid), ipv6(network.dgid))
+    if isinstance(network, LRH):
+        return AddressPair(f"LID {network.slid}", f"LID {network.dlid}")
+    return AddressPair("?", "?")
+
+
+def _hello(frame: Dissection) -> CmQueuePair | None:
+    for header in frame.headers():
+        if isinstance(header, REQ):
+            return CmQueuePair(header.local_comm_id, header.local_qpn, answers=False)
+        if isinstance(header, REP):
+            return CmQueuePair(header.remote_comm_id, header.local_qpn, answers=True)
+    return None
+
+
+def _is_iwarp(node: Node) -> bool:
+    if isinstance(node.header, FPDULength | MPARequest | MPAReply):
+        return True
+    return any(extra.field in (generated.SEGMENT, generated.MPA_NOTE) for extra in node.extras)
+
+
+def _of_iwarp(frame: Dissection) -> FrameFacts:
+    headers = list(frame.headers())
+    tcp = next((at for at, header in enumerate(headers) if isinstance(header, TCP)), len(headers))
+    ip = next((h for h in reversed(headers[:tcp]) if isinstance(h, IPv4 | IPv6)), None)
+    pair, way = _pair(ip), None
+    if tcp < len(headers) and isinstance(found := headers[tcp], TCP):
+        way = Direction(pair.source, found.srcport, pair.destination, found.dstport)
+    _, fpdus = split_fpdus(frame.nodes)
+    return FrameFacts(pair, 0, 0, way, tuple(map(_fpdu, fpdus)), True, None)
+
+
+def _fpdu(nodes: list[Node]) -> Fpdu:
+    length = nodes[0].header
+    ulpdu = length.ulpdu_length if isinstance(length, FPDULength) else 0
+    lengths = [node.extra(generated.DATA_LENGTH) for node in nodes]  # noqa: S610 - not Django's
+    payload = sum(length for length in lengths if isinstance(length, int))
+    opcode = next((n.header.opcode for n in nodes if isinstance(n.header, Control)), -1)
+    said = next((n.header for n in nodes if isinstance(n.header, TerminateControl)), None)
+    return Fpdu(fpdu_size(ulpdu), payload, opcode, _crc(nodes), _terminate(said) if said else "")
+
+
+def _crc(nodes: list[Node]) -> str:
+    for node in nodes:
+        if isinstance(node.header, FPDUCRC):
+            return str(node.extra(generated.MPA_CRC_STATUS))  # noqa: S610 - not Django's
+        if isinstance(node.header, UnusedCRC):
+            return "absent"
+    return "torn"
+
+
+def _terminate(control: TerminateControl) -> str:
+    return terminate_words(mirrored(control) if is_mirrored(control) else control)
+
+
+MAX_DIRECTIONS = 1 << 14
+"""Directions that are counted separately; all later ones are counted as one."""
+REST = Direction("other", 0, "other", 0)
+_MAX_TERMINATES = 64
+"""Different Terminates of a direction that are counted separately."""
 
 
 @dataclass(slots=True)
-class Stream:
-    """One direction of a connection.
+class StreamCounts:
+    """Counts of one direction of a connection.
 
-    ``frames`` and ``octets`` are those with octets of iWARP in them, as on the wire;
-    ``fpdu_octets`` counts FPDUs from length to CRC, without Markers; ``crc`` is by state.
+    ``frames`` and ``octets`` (bytes on the wire) are of frames that carry iWARP; ``fpdu_octets`` is
+    the size of FPDUs in bytes, from length to CRC without Markers; ``crc`` counts FPDUs by status.
     """
 
     frames: int = 0
@@ -39,20 +190,20 @@ class Stream:
         self.opcodes[fpdu.opcode] += 1
         self.crc[fpdu.crc] += 1
         if fpdu.terminate:
-            known = fpdu.terminate in self.terminates or len(self.terminates) < _SAYINGS
+            known = fpdu.terminate in self.terminates or len(self.terminates) < _MAX_TERMINATES
             self.terminates[fpdu.terminate if known else "other"] += 1
 
 
 class Streams:
-    """All directions."""
+    """Counts of all directions."""
 
     def __init__(self) -> None:
-        self.streams: dict[Way, Stream] = {}
+        self.streams: dict[Direction, StreamCounts] = {}
         self.frames = 0
         self.octets = 0
 
-    def add(self, facts: Facts, octets: int, time_ns: int) -> int:
-        """Count a frame; the octets of payload that its FPDUs bring."""
+    def add(self, facts: FrameFacts, octets: int, time_ns: int) -> int:
+        """Count a frame of ``octets`` bytes; return its payload in bytes."""
         stream = self._of(facts.way or REST, time_ns)
         for count in (self, stream):
             count.frames += 1
@@ -62,7 +213,7 @@ class Streams:
             stream.add(fpdu)
         return sum(fpdu.payload for fpdu in facts.fpdus)
 
-    def _of(self, way: Way, time_ns: int) -> Stream:
-        if way not in self.streams and len(self.streams) >= WAYS:
+    def _of(self, way: Direction, time_ns: int) -> StreamCounts:
+        if way not in self.streams and len(self.streams) >= MAX_DIRECTIONS:
             way = REST
-        return self.streams.setdefault(way, Stream(first_ns=time_ns))
+        return self.streams.setdefault(way, StreamCounts(first_ns=time_ns))

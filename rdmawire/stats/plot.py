@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from rdmawire.capture.record import SECOND
 from rdmawire.capture.sink import open_sink
 from rdmawire.capture.source import write_refusal
-from rdmawire.stats.circle import Numbers
-from rdmawire.stats.line import REACH
-from rdmawire.stats.points import Points
+from rdmawire.stats.packets import IntArray
+from rdmawire.stats.psn_sequence import REACH
 from rdmawire.stats.report import Flow, Report, Throughput
+from rdmawire.stats.throughput import PsnPoints
 from rdmawire.units import RATE_UNITS, Units, format_duration, unit_of
 from rdmawire.wire.serial import MODULUS
 
@@ -50,7 +50,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def draw(report: Report, points: Points, path: Path) -> None:
+def draw(report: Report, points: PsnPoints, path: Path) -> None:
     """Draw into a file whose name ends in ``.svg`` or ``.png``.
 
     It is written beside and then renamed; :class:`~rdmawire.errors.CaptureError` says why it
@@ -79,7 +79,7 @@ def _encoded(figure: Figure, form: str) -> bytes:
     return file.getvalue()
 
 
-def _figure(report: Report, points: Points) -> Figure:
+def _figure(report: Report, points: PsnPoints) -> Figure:
     figure = Figure(figsize=(11, 10.5), layout="constrained")
     rates, psns, opcodes = figure.subplots(3, 1, height_ratios=[3, 4, 3])
     # A dollar sign would begin a formula.
@@ -115,7 +115,7 @@ def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
     _legend(axes)
 
 
-def _psns(axes: Axes, report: Report, points: Points, scale: float) -> None:
+def _psns(axes: Axes, report: Report, points: PsnPoints, scale: float) -> None:
     axes.set_title("PSNs of requests, from each queue pair's first", loc="left")
     axes.set_ylabel("PSN, from the first one")
     if not len(points.times):
@@ -137,7 +137,7 @@ class _Look(NamedTuple):
     label: str
 
 
-def _looks(report: Report, flows: Numbers) -> Iterator[tuple[NDArray[np.bool_], _Look]]:
+def _looks(report: Report, flows: IntArray) -> Iterator[tuple[NDArray[np.bool_], _Look]]:
     """Which points look how: grey ones first, then flow by flow."""
     ranked = _ranked(report, flows)
     rest = ~np.isin(flows, ranked)
@@ -147,14 +147,14 @@ def _looks(report: Report, flows: Numbers) -> Iterator[tuple[NDArray[np.bool_], 
         yield flows == number, _Look(colour, marker, _name(report.flows[number]))
 
 
-def _scatter(axes: Axes, times: NDArray[Any], heights: Numbers, look: _Look) -> None:
+def _scatter(axes: Axes, times: NDArray[Any], heights: IntArray, look: _Look) -> None:
     axes.plot(
         times, heights, color=look.colour, marker=look.marker, label=look.label,
         linestyle="none", markersize=3.5, markeredgewidth=0, rasterized=len(times) > 2000,
     )  # fmt: skip
 
 
-def _heights(report: Report, psns: Numbers, flows: Numbers) -> Numbers:
+def _heights(report: Report, psns: IntArray, flows: IntArray) -> IntArray:
     """How far each PSN is from its flow's first."""
     first = np.zeros(int(flows.max()) + 1, np.int64)
     for number in np.unique(flows):
@@ -165,7 +165,7 @@ def _heights(report: Report, psns: Numbers, flows: Numbers) -> Numbers:
     return np.where(ahead > MODULUS - REACH, ahead - MODULUS, ahead)
 
 
-def _ranked(report: Report, flows: Numbers) -> list[int]:
+def _ranked(report: Report, flows: IntArray) -> list[int]:
     """The flows with the most requests."""
     numbers = [n for n in np.unique(flows).tolist() if n < len(report.flows)]
     return sorted(numbers, key=lambda n: -report.flows[n].requests.frames)[:_COLOURED]

@@ -1,6 +1,6 @@
-"""What statistics say in the end: values for tables, JSON and pictures.
+"""The report of statistics: values for tables, JSON and pictures.
 
-Frames and octets are counted as on the wire. Times are nanoseconds since the epoch.
+``frames`` and ``octets`` (bytes) are counted as on the wire. Times are in ns since the epoch.
 """
 
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from rdmawire.capture.record import SECOND
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Frames, their octets on the wire, and those of payload."""
+    """Frames, their bytes on the wire, and their bytes of payload."""
 
     frames: int
     octets: int
@@ -28,7 +28,7 @@ class OpcodeCount(Total):
 
 @dataclass(frozen=True, slots=True)
 class RDMAPCount:
-    """The FPDUs with one opcode of RDMAP; -1 for those that break off before it."""
+    """The FPDUs with one RDMAP opcode; -1 for those truncated before it."""
 
     fpdus: int
     opcode: int
@@ -37,7 +37,7 @@ class RDMAPCount:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What an address sent and received of RDMA."""
+    """RDMA traffic that an address sent and received."""
 
     address: str
     sent: Total
@@ -46,10 +46,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The requests of a flow; the counts are explained in :mod:`.sequence`.
+    """The requests of a flow; the counts are explained in :mod:`.psn_sequence`.
 
-    ``first_psn`` and ``last_psn`` are those of the first and last one in the capture's order.
-    UD's PSNs need not follow one another: its counts are zero.
+    ``first_psn`` and ``last_psn`` are the PSNs of the first and the last request in the capture.
+    PSNs of UD need not be consecutive: its counts are 0.
     """
 
     frames: int
@@ -65,7 +65,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class RNR:
-    """RNR NAKs with one timer, and the least wait that it asks for."""
+    """RNR NAKs with one timer, and the minimum wait that it demands."""
 
     timer: int
     wait_ns: int
@@ -86,11 +86,11 @@ class Responses:
 
 @dataclass(frozen=True, slots=True)
 class Flow(Total):
-    """One direction of a connection, told by the queue pair that it leads to.
+    """One direction of a connection, identified by its destination queue pair.
 
-    ``qp`` is that queue pair, ``ee_context`` is there instead for RD; all are ``None`` in the
-    flow that holds what is not told apart. ``source_qp`` is the sender's, where it is known;
-    ``back`` is the place of the flow back in the report.
+    ``qp`` is that queue pair; RD has an ``ee_context`` instead; both are ``None`` in the flow that
+    stands for all others. ``source_qp`` is the sender's queue pair if it is known; ``back`` is the
+    index of the reverse flow in the report.
     """
 
     source: str
@@ -113,8 +113,8 @@ class Flow(Total):
 class Stream:
     """One direction of a TCP connection that carries iWARP.
 
-    ``octets`` are those of frames with iWARP in them, ``fpdu_octets`` those of FPDUs from length
-    to CRC, without Markers. ``crc`` counts FPDUs by good, bad, absent and torn.
+    ``octets`` is the bytes of frames that carry iWARP, ``fpdu_octets`` those of FPDUs from length
+    to CRC, without Markers. ``crc`` counts FPDUs as good, bad, absent and torn.
     """
 
     source: str
@@ -135,7 +135,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Sums over stretches of time of ``interval_ns`` each, from ``start_ns`` on."""
+    """Sums over intervals of ``interval_ns``, from ``start_ns`` on."""
 
     start_ns: int
     interval_ns: int
@@ -147,7 +147,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is said of a capture, or of several together."""
+    """Statistics of a capture, or of several together."""
 
     files: list[str]
     frames: int
@@ -166,10 +166,10 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """From the first frame to the last one."""
+        """Seconds from the first frame to the last one."""
         return (self.last_ns - self.first_ns) / SECOND
 
 
 def shallow(value: Any) -> dict[str, Any]:
-    """A value of this module as an object of JSON, one level deep: a ``default`` for encoders."""
+    """Return a value of this module as a dict, one level deep: a ``default`` for JSON encoders."""
     return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from rdmawire.stats import Statistics
-from rdmawire.stats.concluding import report_of
+from rdmawire.stats.collector import report_of
 from rdmawire.stats.report import Report
 
 LINUX = Path(__file__).parents[2] / "captures" / "linux"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rdmawire.stats import Statistics
-from rdmawire.stats.concluding import report_of
-from rdmawire.stats.facts import Facts, Hello, Pair
-from rdmawire.stats.introductions import Introductions
+from rdmawire.stats.collector import report_of
+from rdmawire.stats.flows import CmPairs
+from rdmawire.stats.iwarp import AddressPair, CmQueuePair, FrameFacts
 from rdmawire.stats.report import Report
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.serial import add
@@ -120,14 +120,14 @@ def test_connection_management_tells_where_nobody_acknowledges(tmp_path: Path) -
     ]
     write(tmp_path / "x.pcap", uc)
     statistics = Statistics()
-    there, back = Pair("10.0.0.1", "10.0.0.2"), Pair("10.0.0.2", "10.0.0.1")
-    introductions = Introductions(statistics.addresses, statistics.pairing)
+    there, back = AddressPair("10.0.0.1", "10.0.0.2"), AddressPair("10.0.0.2", "10.0.0.1")
+    introductions = CmPairs(statistics.addresses, statistics.pairing)
     for pair, hello in (
-        (there, Hello(comm_id=77, qpn=7, answers=False)),
-        (back, Hello(comm_id=78, qpn=1, answers=True)),
-        (back, Hello(comm_id=77, qpn=2, answers=True)),
+        (there, CmQueuePair(comm_id=77, qpn=7, answers=False)),
+        (back, CmQueuePair(comm_id=78, qpn=1, answers=True)),
+        (back, CmQueuePair(comm_id=77, qpn=2, answers=True)),
     ):
-        introductions.add(Facts(pair, 0, 0, None, (), False, hello))
+        introductions.add(FrameFacts(pair, 0, 0, None, (), False, hello))
     statistics.read(tmp_path / "x.pcap")
     assert backs(report_of(statistics, [])) == {1: None, 2: 7}
 
@@ -136,5 +136,7 @@ def test_what_connection_management_says_is_read_from_its_messages() -> None:
     statistics = Statistics()
     statistics.read(CAPTURES / "linux" / "rxe61_rping.pcap")
     flows = statistics.flows
-    told = {flows.find(one): flows.find(other) for one, other in statistics.pairing._told.items()}
+    told = {
+        flows.find(one): flows.find(other) for one, other in statistics.pairing._cm_pairs.items()
+    }
     assert told == {2: 3}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.errors import CaptureError
-from rdmawire.stats import Statistics, statistics
+from rdmawire.stats import Statistics
+from rdmawire.stats import collector as statistics
 from tests.dissect.mutation import MUTATED, SEED, mutated
 from tests.stats import model
 from tests.stats.samples import random_requests, write
@@ -80,6 +81,6 @@ def test_counts_of_random_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for seed in range(SEED, SEED + MUTATED // 3):
         chance = random.Random(seed)
         write(path, random_requests(chance, chance.choice([5, 50, 400])))
-        monkeypatch.setattr(statistics, "_PIECE", chance.choice([1, 2, 7, 64, 1 << 17]))
+        monkeypatch.setattr(statistics, "_MAX_ROWS", chance.choice([1, 2, 7, 64, 1 << 17]))
         print(f"RDMAWIRE_TEST_SEED={seed}")
         check(path)

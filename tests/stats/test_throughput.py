@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.stats.bins import COLUMNS, Bins, IntervalError, Throughput
+from rdmawire.stats.throughput import COLUMNS, Bins, IntervalError, ThroughputSeries
 
 
 def filled(times: list[int], piece: int, interval: int | None = None) -> Bins:
@@ -37,7 +37,7 @@ def test_each_frame_is_in_the_stretch_of_its_time(times: list[int], piece: int, 
 
 @pytest.mark.parametrize("length", [10**3, 12_345, 10**9, 7 * 10**9, 3 * 10**12])
 def test_long_captures_have_half_as_many_stretches_at_least(length: int) -> None:
-    found: Throughput = filled([0, length], 1).throughput(120)
+    found: ThroughputSeries = filled([0, length], 1).throughput(120)
     assert 60 <= len(found.sums["frames"]) <= 120
     assert str(found.width).rstrip("0") in {"1", "2", "4", "5"}
 

@@ -1,27 +1,159 @@
-"""From counts to a report."""
+"""Collection of statistics, block by block in bounded memory, and the report of them."""
 
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.capture.pcap import RECORD
+from rdmawire.columns.column import Columns
+from rdmawire.columns.query import select_frames
+from rdmawire.filter import Filter
 from rdmawire.stats import report
-from rdmawire.stats.facts import Way
-from rdmawire.stats.flow import REST, VALUE_BITS, Flows
-from rdmawire.stats.iwarp import Stream
-from rdmawire.stats.packets import EE_CONTEXT
-from rdmawire.stats.requests import largest, path_mtu
-from rdmawire.stats.statistics import Statistics
+from rdmawire.stats.flows import REST, VALUE_BITS, CmPairs, Flows, Grouped, Pairing
+from rdmawire.stats.iwarp import Direction, FrameFacts, StreamCounts, Streams
+from rdmawire.stats.packets import (
+    EE_CONTEXT,
+    FACTS,
+    IS_REQUEST,
+    Addresses,
+    IntArray,
+    Packets,
+    blocks,
+    packets,
+)
+from rdmawire.stats.psn_sequence import RequestCounts, largest_payload, path_mtu
+from rdmawire.stats.throughput import Bins, PsnPoints
 from rdmawire.wire import opcode, rdmap
 from rdmawire.wire.ib import RNR_TIMER_NS, Ack, Nak
+from rdmawire.wire.inet import ROCE_PORT
 
-STRETCHES = 120
-"""Stretches of throughput at most; unless the capture is very short, at least half as many."""
+_MAX_ROWS = 1 << 17
+"""Frames that are counted at once."""
+
+
+class Statistics:
+    """Counts of one capture, or of several together.
+
+    ``interval`` is the width of the throughput intervals in ns, ``None`` for a width that suits the
+    capture. ``points`` keeps a sample of PSNs over time, for a picture.
+    """
+
+    def __init__(self, *, interval: int | None = None, points: bool = False) -> None:
+        self.frames = 0
+        self.octets = 0
+        self.first_ns = self.last_ns = 0
+        self.opcodes = {name: np.zeros(256, np.int64) for name in ("frames", "octets", "payload")}
+        self.addresses = Addresses()
+        self.flows = Flows(self.addresses)
+        self.requests = RequestCounts()
+        self.pairing = Pairing(self.addresses)
+        self.streams = Streams()
+        self.bins = Bins(interval)
+        self.points = PsnPoints() if points else None
+        self._cm_pairs = CmPairs(self.addresses, self.pairing)
+
+    def read(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ports: Iterable[int] = (ROCE_PORT,),
+        where: str | Filter | None = None,
+        progress: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """Count the frames of a capture, or those that pass a filter.
+
+        ``progress`` is called with the number of bytes that have been counted.
+
+        Raises :class:`~rdmawire.errors.CaptureError` at damage, after all before it is counted, and
+        :class:`~.throughput.IntervalError` if there are too many intervals.
+        """
+        read = 0
+        for block in blocks(path, ports, select_frames(where)):
+            for piece in _parts(block):
+                self.add(piece)
+            read += int(block["frame.cap_len"].values.sum()) + RECORD * block.rows
+            progress(read)
+
+    def add(self, block: Columns) -> None:
+        """Count a block."""
+        times = block["frame.time_epoch"].values
+        octets = block["frame.len"].values.astype(np.int64)
+        self._span(times, int(octets.sum()))
+        is_rdma = block["infiniband.bth.opcode"].valid.copy()
+        payload = np.zeros(block.rows, np.int64)
+        found = packets(block, self.addresses)
+        payload[is_rdma] = found.payload
+        self._dissected(block, times, octets, payload, is_rdma)
+        other = np.where(is_rdma, 0, octets)
+        passed = {"frames": is_rdma.astype(np.int64), "octets": octets - other}
+        self.bins.add(times, {**passed, "payload": payload, "other_octets": other})
+        if len(found):
+            self._transport(found)
+
+    def _span(self, times: IntArray, octets: int) -> None:
+        if not self.frames:
+            self.first_ns = self.last_ns = int(times[0])
+        self.frames += len(times)
+        self.octets += octets
+        self.first_ns = min(self.first_ns, int(times.min()))
+        self.last_ns = max(self.last_ns, int(times.max()))
+
+    def _dissected(
+        self,
+        block: Columns,
+        times: IntArray,
+        octets: IntArray,
+        payload: IntArray,
+        is_rdma: NDArray[np.bool_],
+    ) -> None:
+        """Count facts of dissected frames; mark those with iWARP, and set their payload."""
+        facts = block[FACTS]
+        for at in np.flatnonzero(facts.valid):
+            fact: FrameFacts = facts.values[at]
+            self._cm_pairs.add(fact)
+            if fact.is_iwarp:
+                is_rdma[at] = True
+                payload[at] = self.streams.add(fact, int(octets[at]), int(times[at]))
+
+    def _transport(self, found: Packets) -> None:
+        self._count_opcodes(found)
+        sorted_ = self.flows.add(found)
+        asking = sorted_.of(IS_REQUEST[sorted_.packets.opcode])
+        self.requests.add(asking)
+        self.pairing.add(sorted_)
+        if self.points is not None:
+            self._keep(asking)
+
+    def _count_opcodes(self, found: Packets) -> None:
+        counted = {"frames": np.ones(len(found)), "octets": found.octets, "payload": found.payload}
+        for name, each in counted.items():
+            sums = np.bincount(found.opcode, weights=each, minlength=256)
+            self.opcodes[name] += sums.astype(np.int64)
+
+    def _keep(self, asking: Grouped) -> None:
+        assert self.points is not None
+        order = np.argsort(asking.rows)
+        own = asking.packets
+        self.points.add(own.times[order], own.psn[order], asking.flow[order])
+
+
+def _parts(block: Columns) -> Iterator[Columns]:
+    for start in range(0, block.rows, _MAX_ROWS):
+        yield block.at(slice(start, start + _MAX_ROWS))
+
+
+MAX_INTERVALS = 120
+"""Intervals of throughput; at least half as many unless the capture is very short."""
 OTHER = "other"
-"""The name of what is not told apart."""
+"""The name that stands for all others."""
 
 
 def report_of(statistics: Statistics, files: Iterable[str]) -> report.Report:
-    """The report on all that has been counted."""
+    """Return the report of all that has been counted."""
     transport, iwarp = _transport(statistics), _iwarp(statistics)
     flows = list(_flows(statistics))
     streams = [_stream(way, stream) for way, stream in statistics.streams.streams.items()]
@@ -42,12 +174,12 @@ def report_of(statistics: Statistics, files: Iterable[str]) -> report.Report:
         endpoints=_endpoints(flows, streams),
         flows=flows,
         streams=streams,
-        throughput=throughput_of(statistics, STRETCHES),
+        throughput=throughput_of(statistics, MAX_INTERVALS),
     )
 
 
 def throughput_of(statistics: Statistics, most: int) -> report.Throughput:
-    """Throughput in at most so many stretches."""
+    """Return the throughput in at most ``most`` intervals."""
     found = statistics.bins.throughput(most)
     sums = {name: each.tolist() for name, each in found.sums.items()}
     return report.Throughput(found.start_ns, found.width, **sums)
@@ -65,7 +197,7 @@ def _iwarp(statistics: Statistics) -> report.Total:
 
 
 def _opcodes(statistics: Statistics) -> Iterator[report.OpcodeCount]:
-    """The most frequent first."""
+    """Yield the counts of opcodes, the most frequent first."""
     counts = statistics.opcodes
     frames = counts["frames"].tolist()
     for code in sorted(range(256), key=lambda code: -frames[code]):
@@ -126,7 +258,7 @@ def _flow(statistics: Statistics, number: int, back: int, syndromes: dict[int, i
 
 
 class _Ends(NamedTuple):
-    """Both addresses, the QP or EE context that a flow is for, the QP that it comes from."""
+    """The ends of a flow: both addresses, the destination QP or EE context, the source QP."""
 
     source: str
     destination: str
@@ -158,7 +290,7 @@ def _psn(value: int) -> int | None:
 
 def _requests(statistics: Statistics, number: int, mtu: int, back: int) -> report.Requests:
     flows = statistics.flows
-    counts = statistics.requests.counts(number, mtu, largest(flows, number, back))
+    counts = statistics.requests.counts(number, mtu, largest_payload(flows, number, back))
     frames = int(flows.counts["requests"][number] + flows.counts["datagrams"][number])
     first, last = (int(flows.psns[f"{end}_request"][number]) for end in ("first", "last"))
     return report.Requests(frames, _psn(first), _psn(last), **counts)
@@ -184,7 +316,7 @@ def _nak_word(kind: int, code: int) -> str:
     return f"RESERVED syndrome 0x{kind << VALUE_BITS | code:02x}"
 
 
-def _stream(way: Way, stream: Stream) -> report.Stream:
+def _stream(way: Direction, stream: StreamCounts) -> report.Stream:
     opcodes = {_rdmap_word(code): count for code, count in stream.opcodes.most_common()}
     return report.Stream(
         **way._asdict(),
