@@ -17,10 +17,9 @@ from rdmawire.traffic.scenario.model.step import (
     STEPS,
     VERB_SECTIONS,
 )
-from rdmawire.traffic.scenario.model.words import STATUS
 from rdmawire.traffic.scenario.section import Named, Of, Section, Sections, sections_in
 from rdmawire.traffic.scenario.shipped import read_shipped, shipped
-from rdmawire.traffic.scenario.tables import REASONS, TYPES
+from rdmawire.traffic.scenario.tables import REASONS, STATUS, TYPES
 from rdmawire.traffic.scenario.types import Many, ValueType, Word
 from rdmawire.traffic.scenario.verbs import VERBS, Verb
 

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple
 from rdmawire.traffic.scenario.counters import COUNTERS
 from rdmawire.traffic.scenario.model.expectation import EVENTS
 from rdmawire.traffic.scenario.model.scenario import Scenario
-from rdmawire.traffic.scenario.model.words import STATUS
 from rdmawire.traffic.scenario.section import Key, Section, sections_in
-from rdmawire.traffic.scenario.tables import REASONS
+from rdmawire.traffic.scenario.tables import REASONS, STATUS
 
 MUST_BE_THERE: Final = "must be there"
 """What is said of a key that may not be left out."""

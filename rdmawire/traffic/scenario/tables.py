@@ -6,9 +6,12 @@ from typing import Final
 from rdmawire.ib.cm.event import Rejected, Unresolved
 from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.ib.congestion.timely import TimelyParameters
+from rdmawire.memory.access import Access
 from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
-from rdmawire.verbs.enums import QPType, WCStatus
+from rdmawire.traffic.scenario.types import Many, Word
+from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.ib import Placement, Selectivity
 
 TYPES: Final = {
     "RC": (QPType.RC, QPType.RC),
@@ -52,3 +55,18 @@ SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
 
 QUEUE: Final = 1024
 """Work that a queue of a queue pair holds, unless a step wants more outstanding."""
+
+
+TYPE: Final = Word(tuple(TYPES))
+STATE: Final = Word(tuple(QPState.__members__))
+STATUS: Final = Word((*WCStatus.__members__, "none"), "how work ends")
+ERRNO: Final = Word(
+    (
+        *("EINVAL", "ENOMEM", "EFAULT", "EBUSY", "EOPNOTSUPP", "ENOTSUPP"),
+        *("EACCES", "EBADF", "EEXIST", "EIO", "ENODEV", "ETIMEDOUT"),
+    )
+)
+"""The errors of verbs."""
+ACCESS: Final = Many(Word(tuple(Access.__members__)), alone=True)
+PLACEMENT: Final = Word(tuple(Placement.__members__))
+SELECTIVITY: Final = Word(tuple(Selectivity.__members__))

@@ -12,7 +12,6 @@ from rdmawire.ib.congestion.timely import TimelyParameters
 from rdmawire.memory.access import REGION_FLAGS, Access
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node, NodeError, Scalar, listed
-from rdmawire.traffic.scenario.model.words import ACCESS, TYPE
 from rdmawire.traffic.scenario.references import END, HOST, SPAN, check_known
 from rdmawire.traffic.scenario.section import (
     NOTHING,
@@ -25,7 +24,7 @@ from rdmawire.traffic.scenario.section import (
     Sections,
     key,
 )
-from rdmawire.traffic.scenario.tables import CONNECTS
+from rdmawire.traffic.scenario.tables import ACCESS, CONNECTS, TYPE
 from rdmawire.traffic.scenario.types import (
     NAME,
     NODES,

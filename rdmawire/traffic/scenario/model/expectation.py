@@ -11,7 +11,6 @@ from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError
 from rdmawire.traffic.scenario.model.content import SAME
-from rdmawire.traffic.scenario.model.words import STATE
 from rdmawire.traffic.scenario.references import (
     END,
     HOST,
@@ -22,7 +21,7 @@ from rdmawire.traffic.scenario.references import (
     check_known,
 )
 from rdmawire.traffic.scenario.section import Clause, Found, Keyed, Section, Sections, key
-from rdmawire.traffic.scenario.tables import REASONS
+from rdmawire.traffic.scenario.tables import REASONS, STATE
 from rdmawire.traffic.scenario.types import (
     Content,
     Definitions,

@@ -14,10 +14,9 @@ from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError, listed
 from rdmawire.traffic.scenario.model.content import FillKey, HexKey, TextKey, content_of
-from rdmawire.traffic.scenario.model.words import ACCESS, ERRNO
 from rdmawire.traffic.scenario.references import GPU
 from rdmawire.traffic.scenario.section import Clause, Found, Given, Named, Section, key
-from rdmawire.traffic.scenario.tables import MODELS, VIAS
+from rdmawire.traffic.scenario.tables import ACCESS, ERRNO, MODELS, VIAS
 from rdmawire.traffic.scenario.types import (
     ADDRESS,
     MAC,

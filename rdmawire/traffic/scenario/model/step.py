@@ -8,14 +8,6 @@ from pydantic import create_model
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.model.connection import ATTRIBUTES
 from rdmawire.traffic.scenario.model.content import FILL, HEX, INLINE, TEXT, content_of
-from rdmawire.traffic.scenario.model.words import (
-    ACCESS,
-    ERRNO,
-    PLACEMENT,
-    SELECTIVITY,
-    STATE,
-    STATUS,
-)
 from rdmawire.traffic.scenario.references import END, SPAN, STEP, Spans
 from rdmawire.traffic.scenario.section import (
     NOTHING,
@@ -26,6 +18,14 @@ from rdmawire.traffic.scenario.section import (
     OneKeys,
     Section,
     key,
+)
+from rdmawire.traffic.scenario.tables import (
+    ACCESS,
+    ERRNO,
+    PLACEMENT,
+    SELECTIVITY,
+    STATE,
+    STATUS,
 )
 from rdmawire.traffic.scenario.types import (
     NAME,

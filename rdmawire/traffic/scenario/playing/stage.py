@@ -7,7 +7,7 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.fabric.switch_config import Marking, Pausing, SwitchSettings
-from rdmawire.traffic.scenario.headroom import headroom_of
+from rdmawire.traffic.scenario.defaults import headroom_of, places_of
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     End,
@@ -17,7 +17,6 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     SwitchPlan,
 )
-from rdmawire.traffic.scenario.place import places_of
 from rdmawire.traffic.scenario.playing.failure import Failure
 from rdmawire.traffic.scenario.playing.faults import LinkFaults, Sender, rule_of
 from rdmawire.traffic.scenario.playing.holding import Held

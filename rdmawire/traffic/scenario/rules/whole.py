@@ -8,14 +8,13 @@ from rdmawire.fabric.fault import MAX_COPIES, copies_by
 from rdmawire.fabric.host import Place
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.defaults import longest_frame, places_of
 from rdmawire.traffic.scenario.document import NodeError
-from rdmawire.traffic.scenario.headroom import longest_frame
 from rdmawire.traffic.scenario.model import (
     HostPlan,
     LinkPlan,
     MemoryExpectation,
 )
-from rdmawire.traffic.scenario.place import places_of
 from rdmawire.traffic.scenario.references import length_of
 from rdmawire.traffic.scenario.rules.amount import check_amounts
 from rdmawire.verbs.ah import is_ipv4
