@@ -1,18 +1,24 @@
 """Hosts: their places, their memory, their events, and connections by hand."""
 
+from collections.abc import Callable
+from errno import EINVAL
+from typing import Any
+
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, Place, Registered
+from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, NotifyingPort, Place, Registered
 from rdmawire.fabric.link import Link
-from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair, connect
+from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, connect
 from rdmawire.fabric.simulator import Simulator
-from rdmawire.ib.qp import QPInit
+from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import H200
 from rdmawire.memory.page import Path
-from rdmawire.verbs.async_event import AccessViolation
+from rdmawire.units import us
+from rdmawire.verbs.async_event import AccessViolation, CompletionEvent, Event
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
@@ -159,3 +165,127 @@ def test_work_without_memory_is_about_the_region() -> None:
 def test_memory_says_where_it_is() -> None:
     buffer: Buffer = Host().buffer(100)
     assert repr(buffer) == f"<Buffer: 100 octets at {buffer.address:#x}, rkey {buffer.rkey:#x}>"
+
+
+class Asker:
+    """Posts the next piece of work when the one before is done, a number of times."""
+
+    def __init__(self, host: Host, work: SendWR, times: int) -> None:
+        self.host, self.work, self.times = host, work, times
+        self.port = NotifyingPort(host.nic)
+        self.port.on_event = self.hear
+        self.cq = host.nic.create_cq(64)
+        self.qp: QueuePair = host.nic.create_qp(QPType.RC, QPInit(host.pd, self.cq, self.cq, CAP))
+        self.simulator = Simulator()
+        self.done: list[int] = []
+
+    def hear(self, event: Event | CMEvent) -> None:
+        assert event == CompletionEvent(self.cq.number)
+        for _ in self.cq.poll(64):
+            self.done.append(self.simulator.now)
+            if len(self.done) < self.times:
+                self.ask()
+
+    def ask(self) -> None:
+        self.cq.request_notify()
+        self.host.nic.post_send(self.qp, (self.work,), self.simulator.now)
+
+
+def test_one_answer_leads_to_the_next_question() -> None:
+    server = Host(2)
+    asker = Asker(Host(1), SendWR(SendOpcode.RDMA_WRITE), times=3)
+    cq = server.nic.create_cq(64)
+    peer = server.nic.create_qp(asker.qp.type, QPInit(server.pd, cq, cq, CAP))
+    connect(asker.host, asker.qp, server, peer, ATTRIBUTES)
+    link = Link(us(1))
+    asker.simulator.attach(asker.port, asker.host.mac, link)
+    asker.simulator.attach(server.nic, server.mac, link)
+    asker.ask()
+    asker.simulator.run()
+    assert asker.done == [us(2), us(4), us(6)]
+
+
+def test_work_without_packets_leads_to_more_within_the_same_turn() -> None:
+    asker = Asker(Host(1), SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=0), times=3)
+    asker.host.bring_up(asker.qp, ATTRIBUTES._replace(ah=asker.host.path_to(Host(2))))
+    asker.ask()
+    assert asker.port.sends_more
+    assert asker.port.transmit(5) == []
+    assert len(asker.done) == 3
+    assert not asker.port.sends_more
+
+
+def test_nobody_need_listen() -> None:
+    asker = Asker(Host(1), SendWR(SendOpcode.LOCAL_INV, invalidate_rkey=0), times=1)
+    asker.host.bring_up(asker.qp, ATTRIBUTES._replace(ah=asker.host.path_to(Host(2))))
+    port = NotifyingPort(asker.host.nic)
+    asker.ask()
+    assert (port.transmit(0), port.next_timer(), port.deliver_events()) == ([], None, False)
+
+
+def test_a_frame_that_was_taken_in_is_shown_behind_what_it_led_to() -> None:
+    server = Host(2)
+    asker = Asker(Host(1), SendWR(SendOpcode.RDMA_WRITE), times=2)
+    cq = server.nic.create_cq(64)
+    peer = server.nic.create_qp(asker.qp.type, QPInit(server.pd, cq, cq, CAP))
+    connect(asker.host, asker.qp, server, peer, ATTRIBUTES)
+    link, seen = Link(us(1)), list[tuple[int, int]]()
+    asker.simulator.attach(asker.port, asker.host.mac, link)
+    asker.simulator.attach(server.nic, server.mac, link)
+    asker.port.on_taken.append(lambda _, now: seen.append((now, len(asker.done))))
+    asker.ask()
+    asker.simulator.run()
+    assert seen == [(us(2), 1), (us(4), 2)]
+
+
+def _given(value: Any) -> Any:
+    """Something, where nothing would be no mistake."""
+    return 0 if value is None else value
+
+
+CALLS: dict[str, Callable[[End, Any], object]] = {
+    "read length": lambda end, x: end.region.read([x]),  # type: ignore[arg-type]
+    "read offset": lambda end, x: end.region.read(1, x),
+    "write": lambda end, x: end.region.write(x),
+    "write offset": lambda end, x: end.region.write(b"x", x),
+    "send": lambda end, x: end.send(x),
+    "write verb": lambda end, x: end.write(x, to=end.peer.region),
+    "write to": lambda end, x: end.write(b"x", to=x),
+    "write at": lambda end, x: end.write(b"x", to=end.peer.region, offset=x),
+    "read": lambda end, x: end.read(x, of=end.peer.region),
+    "read of": lambda end, x: end.read(1, of=x),
+    "atomic_write": lambda end, x: end.atomic_write(x, to=end.peer.region),
+    "receive": lambda end, x: end.receive(x),
+    "post": lambda end, x: end.post(x),
+    "host": lambda _, x: Host(x),
+    "filled": lambda end, x: end.filled(x),
+    "path_to": lambda end, x: end.path_to(x),
+    "bring_up": lambda end, x: end.bring_up(end.qp, x),
+    "bring_up qp": lambda end, x: end.bring_up(x, ATTRIBUTES),
+    "place": lambda _, x: Place.of(x, "10.0.0.1"),
+    "place address": lambda _, x: Place.of("02:00:00:00:00:01", x),
+    "place number": lambda _, x: Place.numbered(x),
+    "kind": lambda _, x: Pair(kind=x),
+    "attributes": lambda _, x: Pair(attributes=x),
+    "places": lambda _, x: Pair(places=x),
+    "profile": lambda _, x: Pair(profile=x),
+    "peer's profile": lambda _, x: Pair(peer_profile=_given(x)),
+    "link": lambda _, x: Pair(_given(x)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_wrong_argument_is_refused(call: str) -> None:
+    end = Pair().client
+    for value in (None, "text", 1.5, float("nan"), float("inf"), [1, 2, 3], {1: 2}, object(), int):
+        with pytest.raises(VerbsError) as caught:
+            CALLS[call](end, value)
+        assert caught.value.errno == EINVAL
+        assert len(str(caught.value)) < 400
+    assert not end.nic.transmit(0)
+
+
+@pytest.mark.parametrize("place", [-1, "x", ("a", "b"), object()])
+def test_a_place_is_a_place(place: Any) -> None:
+    with pytest.raises(VerbsError, match="place is"):
+        Host(place=place)

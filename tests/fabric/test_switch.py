@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rdmawire.errors import MemoryFault
 from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.pfc import headroom, quanta_of
+from rdmawire.fabric.port_queue import TrafficClass
 from rdmawire.fabric.switch import Switch
 from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.units import gbps, us
@@ -411,3 +414,45 @@ def test_frames_that_were_counted_are_told_with_what_became_of_them() -> None:
     assert len(marked) == port.marks[LOSSLESS] > 0
     assert all(frame[15] & 3 == ECN.CE for frame in marked)
     assert len(told) - len(marked) == port.drops[LOSSLESS] > 0
+
+
+FRAMES = 5
+FRAME_SIZE = len(frame_of(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("marking", "marks"),
+    [
+        (Marking(0, 0), FRAMES - 1),
+        (Marking(2 * FRAME_SIZE, 2 * FRAME_SIZE), FRAMES - 3),
+        (Marking(2 * FRAME_SIZE, 2 * FRAME_SIZE + 1), FRAMES - 3),
+        (Marking(0, FRAME_SIZE + 1, 0.0), FRAMES - 2),
+    ],
+)
+def test_a_switch_without_a_generator_marks_all_that_no_chance_decides(
+    marking: Marking, marks: int
+) -> None:
+    switch = Switch(settings=SwitchSettings(marking={0: marking}))
+    port, lane = switch.add_port(b"\x06" + bytes(5), Link(rate=10)), TrafficClass(0, 0, True)
+    for psn in range(FRAMES):
+        switch.forward(Envelope(frame_of(1, 2, psn)), lane, port, 0)
+    assert port.marks[0] == marks
+
+
+def test_a_switch_without_a_generator_leaves_nothing_to_chance() -> None:
+    with pytest.raises(FabricError, match="no Random is given"):
+        Switch(settings=SwitchSettings(marking={0: Marking(0, 2)}))
+
+
+@pytest.mark.parametrize(
+    ("length", "offset"), [(1, 100), (101, 0), (8, -8), (-8, 50), (8, 1 << 40)]
+)
+def test_what_lies_outside_is_a_fault(length: int, offset: int) -> None:
+    buffer = Host().buffer(100)
+    with pytest.raises(MemoryFault, match="outside the 100 octets"):
+        buffer.read(length, offset)
+    if length > 0:
+        with pytest.raises(MemoryFault):
+            buffer.write(bytes(length), offset)
+    assert buffer.memory.pages.held == 0
+    assert buffer.read(0, 100) == b""
