@@ -50,16 +50,16 @@ _FORMS: dict[Form, Callable[[Column], pa.Array]] = {
 }
 
 
-class Octets(Protocol):
-    """Where a file's octets go."""
+class ByteSink(Protocol):
+    """Where the bytes of a file are written."""
 
-    def write(self, octets: bytes, /) -> object: ...
+    def write(self, data: bytes, /) -> object: ...
 
 
 class TableFile(Protocol):
-    """A file of columns being written; ``close`` writes its end, but does not close the octets.
+    """A file of columns being written; ``close`` writes its end, but does not close its sink.
 
-    After ``abandon`` nothing more is written, not even when it goes.
+    After ``abandon`` nothing more is written, not even when the object is deleted.
     """
 
     def write(self, columns: Columns) -> None: ...
@@ -70,11 +70,11 @@ class TableFile(Protocol):
 
 
 class _Outlet(io.RawIOBase):
-    """Octets as the file object that pyarrow writes to."""
+    """ByteSink as the file object that pyarrow writes to."""
 
-    def __init__(self, octets: Octets) -> None:
+    def __init__(self, sink: ByteSink) -> None:
         super().__init__()
-        self._octets: Octets | None = octets
+        self._sink: ByteSink | None = sink
         self._position = 0
 
     def writable(self) -> bool:
@@ -83,24 +83,24 @@ class _Outlet(io.RawIOBase):
     def tell(self) -> int:
         return self._position
 
-    def write(self, octets: Any) -> int:
-        taken = bytes(octets)
-        if self._octets is not None:
-            self._octets.write(taken)
+    def write(self, data: Any) -> int:
+        taken = bytes(data)
+        if self._sink is not None:
+            self._sink.write(taken)
         self._position += len(taken)
         return len(taken)
 
     def abandon(self) -> None:
-        self._octets = None
+        self._sink = None
 
 
 class _ArrowWriter:
-    """A file that one of pyarrow's writers writes, table by table."""
+    """Writes tables with a writer of pyarrow."""
 
     def __init__(
-        self, octets: Octets, make: Callable[[Any, pa.Schema], Any], columns: Columns
+        self, sink: ByteSink, make: Callable[[Any, pa.Schema], Any], columns: Columns
     ) -> None:
-        self._outlet = _Outlet(octets)
+        self._outlet = _Outlet(sink)
         self._writer = make(pa.PythonFile(self._outlet, "w"), self._table(columns).schema)
 
     def _table(self, columns: Columns) -> pa.Table:
@@ -117,7 +117,7 @@ class _ArrowWriter:
 
 
 class _CSV(_ArrowWriter):
-    """CSV has no durations and no octets: it gets seconds, and hexadecimal digits."""
+    """CSV has no durations and no bytes: write seconds and hexadecimal digits."""
 
     def _table(self, columns: Columns) -> pa.Table:
         table = super()._table(columns)
@@ -172,10 +172,10 @@ _WRITERS: dict[str, tuple[type[_ArrowWriter], Callable[[Any, pa.Schema], Any]]] 
 }
 
 
-def table_file(form: str, octets: Octets, columns: Columns) -> TableFile:
+def table_file(form: str, sink: ByteSink, columns: Columns) -> TableFile:
     """A file in one of the forms ``csv``, ``parquet`` and ``arrow`` (an IPC stream).
 
     ``columns`` may be of no rows: they say what the columns are.
     """
     kind, make = _WRITERS[form]
-    return kind(octets, make, columns)
+    return kind(sink, make, columns)

@@ -60,7 +60,7 @@ class RowExtractor:
     def __init__(self, table: type[Header], row: Row | Group, meaning: Meaning) -> None:
         self._table = table
         self._bits = None if row.width > 64 else bits(row.bit, row.width)
-        self._octets = row.bit // 8, row.width // 8
+        self._location = row.bit // 8, row.width // 8
         self._places = header_offsets(table)
         self._condition = _condition(table, row, meaning)
 
@@ -90,7 +90,7 @@ class RowExtractor:
 
     def _part(self, plain: FastFrames, base: int, where: NDArray[np.bool_] | None) -> Extracted:
         if self._bits is None:
-            first, length = self._octets
+            first, length = self._location
             values: NDArray[Any] = bytes_at(plain.frames, base + first, length)
         else:
             values = self._bits.read(plain.frames, base)
@@ -138,11 +138,11 @@ def expected_icrc(plain: FastFrames) -> NDArray[np.uint32]:
     start, end = LEAD + path.network_base, LEAD + path.width
     ones = np.frombuffer(mask(path.network, UDP, BTH), np.uint8)
     heads = (plain.frames[:, start:end] | ones).view(f"V{len(ones)}").ravel().tolist()
-    octets = plain.records.octets
+    data = plain.records.data
     begins = (plain.records.places + end).tolist()
     ends = (plain.records.places + plain.icrc).tolist()
     crcs = [
-        crc32(octets[begin:end], crc32(head, ONES_FOR_LRH))
+        crc32(data[begin:end], crc32(head, ONES_FOR_LRH))
         for head, begin, end in zip(heads, begins, ends, strict=True)
     ]
     return np.array(crcs, np.uint32).byteswap()
@@ -161,7 +161,7 @@ def _icrc_of_linux(plain: FastFrames, row: int, standard: int) -> int:
     """Return the ICRC that soft-RoCE gives a FLUSH whose ICRC by IBA 7.8.1 is ``standard``."""
     place = int(plain.records.places[row])
     bth = place + LEAD + plain.path.width - BTH.SIZE
-    return icrc_headers_twice(standard, plain.records.octets[bth : place + int(plain.icrc[row])])
+    return icrc_headers_twice(standard, plain.records.data[bth : place + int(plain.icrc[row])])
 
 
 class ICRCStatus:

@@ -266,17 +266,17 @@ class Records:
     The headers are read at their first use.
     """
 
-    __slots__ = ("_heads", "octets", "order", "places")
+    __slots__ = ("_heads", "data", "order", "places")
 
     def __init__(
-        self, octets: memoryview, places: Places, order: str, heads: NDArray[Any] | None = None
+        self, data: memoryview, places: Places, order: str, heads: NDArray[Any] | None = None
     ) -> None:
-        self.octets = octets
+        self.data = data
         self.places = places
         self.order = order
         self._heads = heads
 
-    def first_octets(self, width: int) -> Matrix:
+    def first_bytes(self, width: int) -> Matrix:
         """Return ``width`` bytes from the start of each record header, a row for each record."""
         every = self._everywhere(f"V{width}")
         return every[self.places].view(np.uint8).reshape(len(self.places), width)
@@ -289,8 +289,8 @@ class Records:
     def _everywhere(self, kind: str) -> NDArray[Any]:
         """View the file as overlapping values of this dtype, one at each byte."""
         dtype = np.dtype(kind)
-        rows = max(len(self.octets) - dtype.itemsize + 1, 0)
-        return np.ndarray((rows,), dtype, self.octets, strides=(1,))
+        rows = max(len(self.data) - dtype.itemsize + 1, 0)
+        return np.ndarray((rows,), dtype, self.data, strides=(1,))
 
     @property
     def heads(self) -> NDArray[Any]:
@@ -310,7 +310,7 @@ class Records:
     def at(self, chosen: Chosen) -> "Records":
         """Return the records of these rows."""
         heads = None if self._heads is None else self._heads[chosen]
-        return Records(self.octets, self.places[chosen], self.order, heads)
+        return Records(self.data, self.places[chosen], self.order, heads)
 
 
 class FastFrames(NamedTuple):
@@ -337,11 +337,11 @@ class FastFilter:
         self._widths = widths
         self._ports = ports
 
-    def plain(self, records: Records) -> Iterator[tuple[Chosen, FastFrames]]:
+    def fast_frames(self, records: Records) -> Iterator[tuple[Chosen, FastFrames]]:
         """Yield the frames on each path, with their row numbers among the records."""
         rows = np.arange(len(records.places))
         for path, width in self._widths.items():
-            last = np.searchsorted(records.places[rows], len(records.octets) - width, "right")
+            last = np.searchsorted(records.places[rows], len(records.data) - width, "right")
             near = rows[:last]
             if not len(near):
                 continue
@@ -356,7 +356,7 @@ class FastFilter:
 
     def _on(self, path: Path, records: Records, width: int) -> tuple[NDArray[np.int64], FastFrames]:
         """Return the row numbers of the frames on a path, and the frames."""
-        frames = records.first_octets(width)
+        frames = records.first_bytes(width)
         own = packets(frames, path)
         heads = records.heads
         mask = path.holds(frames, self._ports)

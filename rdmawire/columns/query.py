@@ -70,7 +70,7 @@ class RequestedField(NamedTuple):
     name: str
     kind: ColumnType
     first: int
-    plain: list[Extractor] | None
+    extractors: list[Extractor] | None
 
 
 class Query:
@@ -89,13 +89,15 @@ class Query:
         return Query([*self.names, *names])
 
     @property
-    def is_plain(self) -> bool:
+    def is_fast(self) -> bool:
         """Whether the fast path has all fields."""
-        return all(field.plain is not None for field in self.fields)
+        return all(field.extractors is not None for field in self.fields)
 
     def width(self, path: Path) -> int:
         """Return the bytes from the start of a frame that the query needs on a path."""
-        widths = (extractor.width(path) for field in self.fields for extractor in field.plain or ())
+        widths = (
+            extractor.width(path) for field in self.fields for extractor in field.extractors or ()
+        )
         return max(path.width, *widths, 0)
 
     def values(self, frame: Dissection) -> list[Any]:

@@ -49,14 +49,14 @@ class MixedReader:
         self._pcap = pcap
         self._query = query
         paths = [path for path in PATHS if path.link_type == pcap.link_type]
-        self._sieve = FastFilter({path: LEAD + query.width(path) for path in paths}, ports)
+        self._fast_filter = FastFilter({path: LEAD + query.width(path) for path in paths}, ports)
         self._dissector = Dissector(int(port) for port in ports)
         self._on_walk = on_walk
         self._first_ns: int | None = None
         self._previous_ns = 0
 
     def blocks(self) -> Iterator[Columns]:
-        """The columns, block by block; then :class:`CaptureError` if the file is damaged."""
+        """Yield columns in blocks; raises :class:`CaptureError` at damage, after all before it."""
         for block in self._pcap.blocks():
             yield self._block(block)
 
@@ -81,10 +81,10 @@ class MixedReader:
         stretch = slice(start, min(start + _STRETCH, len(frames.records.places)))
         part = frames.at(stretch)
         left = np.ones(len(part.records.places), np.bool_)
-        for rows, plain in self._sieve.plain(part.records):
+        for rows, fast in self._fast_filter.fast_frames(part.records):
             left[rows] = False
             for column, field in enumerate(self._query.fields):
-                if found := first_of(source.read(plain) for source in field.plain or ()):
+                if found := first_of(extractor.read(fast) for extractor in field.extractors or ()):
                     builder.put(column, stretch, rows, found)
         for column, name in enumerate(self._query.names):
             if name in FRAME_COLUMNS:
@@ -97,7 +97,7 @@ class MixedReader:
         record = frames.records.at(slice(row, row + 1))
         place, captured = int(record.places[0]) + LEAD, int(record.heads["captured"][0])
         frame = self._dissector.dissect(
-            bytes(record.octets[place : place + captured]),
+            bytes(record.data[place : place + captured]),
             link_type=self._pcap.link_type,
             time_ns=int(record.times(frames.resolution)[0]),
             length=int(record.heads["length"][0]),
@@ -204,7 +204,7 @@ def with_selection_fields(query: Query, choice: FrameSelection) -> Query | None:
     if not choice.is_simple or not set(names) <= _every_name():
         return None
     both = query.also(names)
-    return both if both.is_plain and all(map(occurs_once, names)) else None
+    return both if both.is_fast and all(map(occurs_once, names)) else None
 
 
 @cache

@@ -24,7 +24,7 @@ from tests.dissect.mutation import mutated
 CAPTURES = Path(__file__).parents[2] / "captures"
 EVERY = sorted(CAPTURES.glob("*/*.pcap*"))
 ETHERNET = [path for path in EVERY if path.read_bytes()[:24][20:] == b"\1\0\0\0"]
-PLAIN = [info.name for info in fields() if Query([info.name]).is_plain]
+PLAIN = [info.name for info in fields() if Query([info.name]).is_fast]
 
 
 def until_damage(blocks: Iterator[Columns]) -> tuple[dict[str, list[object]], str]:

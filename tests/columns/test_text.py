@@ -19,7 +19,7 @@ CAPTURES = Path(__file__).parents[2] / "captures"
 ONCE = [
     info.name
     for info in fields()
-    if Query([info.name]).is_plain and occurs_once(info.name) and info.name != "frame.time"
+    if Query([info.name]).is_fast and occurs_once(info.name) and info.name != "frame.time"
 ]
 
 
