@@ -1,1 +1,29 @@
 """What frames mean: dissection trees, their fields and lines."""
+
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.fields import FieldInfo, fields
+from rdmawire.dissect.json import as_object
+from rdmawire.dissect.node import Check, Derived, Dissection, Extra, Node
+from rdmawire.dissect.select import FieldError, Selection
+from rdmawire.dissect.summary import Mood, Summary, summary
+from rdmawire.dissect.tree import hex_dump, items, tree
+
+__all__ = [
+    "Check",
+    "Derived",
+    "Dissection",
+    "Dissector",
+    "Extra",
+    "FieldError",
+    "FieldInfo",
+    "Mood",
+    "Node",
+    "Selection",
+    "Summary",
+    "as_object",
+    "fields",
+    "hex_dump",
+    "items",
+    "summary",
+    "tree",
+]

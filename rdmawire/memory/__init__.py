@@ -6,3 +6,34 @@ no IOMMU); GPU memory appears on the bus through an aperture, GPU page by GPU pa
 
 Nothing here knows packets or queue pairs; a QP number is a number.
 """
+
+from rdmawire.memory.access import Access
+from rdmawire.memory.address_space import AddressSpace, DoorbellPage, HostMemory
+from rdmawire.memory.dmabuf import reg_dmabuf_mr
+from rdmawire.memory.fast_reg import FastRegistration
+from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.mr_table import WHOLE_SPACE, Extent, Limits, Registrar, Rereg
+from rdmawire.memory.mw import Bind, MemoryWindow, WindowType
+from rdmawire.memory.page import Path, Tally
+from rdmawire.memory.region import Region
+
+__all__ = [
+    "WHOLE_SPACE",
+    "Access",
+    "AddressSpace",
+    "Bind",
+    "DoorbellPage",
+    "Extent",
+    "FastRegistration",
+    "HostMemory",
+    "Limits",
+    "MemoryWindow",
+    "Path",
+    "ProtectionDomain",
+    "Region",
+    "Registrar",
+    "Rereg",
+    "Tally",
+    "WindowType",
+    "reg_dmabuf_mr",
+]

@@ -1,1 +1,93 @@
-"""Objects that every RDMA transport has: work requests, completions, queues, attributes, events."""
+"""Objects that every RDMA transport has: work requests, completions, queues, attributes, events.
+
+The names and numbers are those of libibverbs. An engine (:mod:`rdmawire.ib`) works on these;
+nothing here knows a packet.
+"""
+
+from rdmawire.verbs.ah import AddressHandle, GIDType
+from rdmawire.verbs.async_event import (
+    AccessViolation,
+    AsyncEvent,
+    CommunicationEstablished,
+    CompletionEvent,
+    CQError,
+    Event,
+    EventType,
+    GIDChanged,
+    InvalidRequest,
+    LastWQEReached,
+    PathMigrated,
+    PathMigrationFailed,
+    PKeyChanged,
+    PortActive,
+    PortError,
+    QPFatal,
+    SendQueueDrained,
+    SRQLimitReached,
+)
+from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.enums import (
+    MigrationState,
+    NetworkType,
+    QPState,
+    QPType,
+    WCFlags,
+    WCOpcode,
+    WCStatus,
+    WorkCompletion,
+)
+from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, Profile
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
+from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
+from rdmawire.verbs.wr import BindMW, RecvWR, RegMR, SendFlags, SendOpcode, SendWR, Sge
+
+__all__ = [
+    "IBTA",
+    "PROFILES",
+    "RXE",
+    "AccessViolation",
+    "AddressHandle",
+    "AsyncEvent",
+    "AtomicCap",
+    "BindMW",
+    "Bug",
+    "CQError",
+    "CommunicationEstablished",
+    "CompletionEvent",
+    "CompletionQueue",
+    "Event",
+    "EventType",
+    "GIDChanged",
+    "GIDType",
+    "InvalidRequest",
+    "LastWQEReached",
+    "MigrationState",
+    "NetworkType",
+    "PKeyChanged",
+    "PathMigrated",
+    "PathMigrationFailed",
+    "PortActive",
+    "PortError",
+    "Profile",
+    "QPAttrMask",
+    "QPAttributes",
+    "QPCap",
+    "QPFatal",
+    "QPState",
+    "QPType",
+    "RecvWR",
+    "RegMR",
+    "SRQLimitReached",
+    "SRQType",
+    "SendFlags",
+    "SendOpcode",
+    "SendQueueDrained",
+    "SendWR",
+    "Sge",
+    "SharedReceiveQueue",
+    "WCFlags",
+    "WCOpcode",
+    "WCStatus",
+    "WorkCompletion",
+    "XRCReceiver",
+]

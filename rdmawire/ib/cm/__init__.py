@@ -3,3 +3,17 @@
 Sans-I/O as the NIC is: datagrams come and go by its queue pair 1, time (ns) and randomness are
 arguments. :class:`~rdmawire.ib.cm.manager.ManagedPort` is a NIC with its manager.
 """
+
+from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace
+from rdmawire.ib.cm.event import CMEvent, CMEventType
+from rdmawire.ib.cm.manager import ConnectionManager, ManagedPort
+
+__all__ = [
+    "CMEvent",
+    "CMEventType",
+    "CMSettings",
+    "ConnParam",
+    "ConnectionManager",
+    "ManagedPort",
+    "PortSpace",
+]

@@ -9,3 +9,15 @@ and times, and each of those moves on by the same step. What a round looks like,
 the rest is that round with the steps applied, many rounds at once. Where frames are lost, a round
 is played for each pattern of losses.
 """
+
+from rdmawire.traffic.generate.generator import generate
+from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
+from rdmawire.traffic.generate.quantity import Sizes
+
+__all__ = [
+    "CapturePoint",
+    "Order",
+    "Sizes",
+    "Verb",
+    "generate",
+]
