@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rdmawire.stats import Statistics
     from rdmawire.traffic.edit import EditError, Editor, edit_capture
     from rdmawire.traffic.generate import Order, Sizes, Verb, generate
+    from rdmawire.traffic.scenario.document import ScenarioError
     from rdmawire.traffic.scenario.play import play
     from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
     from rdmawire.traffic.scenario.shipped import read_shipped
@@ -118,6 +119,7 @@ __all__ = [
     "Region",
     "Registered",
     "Rules",
+    "ScenarioError",
     "SendFlags",
     "SendOpcode",
     "SendWR",
@@ -180,6 +182,7 @@ _PACKAGES = {
     "rdmawire.stats": ("Statistics",),
     "rdmawire.traffic.edit": ("EditError", "Editor", "edit_capture"),
     "rdmawire.traffic.generate": ("Order", "Sizes", "Verb", "generate"),
+    "rdmawire.traffic.scenario.document": ("ScenarioError",),
     "rdmawire.traffic.scenario.play": ("play",),
     "rdmawire.traffic.scenario.reader": ("read_scenario", "read_scenario_text"),
     "rdmawire.traffic.scenario.shipped": ("read_shipped",),

@@ -3,6 +3,7 @@
 It has no clock and no I/O: the time is an argument in integer nanoseconds.
 """
 
+from rdmawire.ib import checks
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.ib.engine import Nic
@@ -28,4 +29,5 @@ __all__ = [
     "Rules",
     "Timely",
     "TimelyParameters",
+    "checks",
 ]

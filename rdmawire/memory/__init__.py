@@ -9,9 +9,10 @@ Nothing here knows packets or queue pairs; a QP number is a number.
 
 from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, DoorbellPage, HostMemory
-from rdmawire.memory.dmabuf import reg_dmabuf_mr
+from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import next_variant
 from rdmawire.memory.mr_table import WHOLE_SPACE, Extent, Limits, Registrar, Rereg
 from rdmawire.memory.mw import Bind, MemoryWindow, WindowType
 from rdmawire.memory.page import Path, Tally
@@ -22,6 +23,8 @@ __all__ = [
     "Access",
     "AddressSpace",
     "Bind",
+    "DmaBufFiles",
+    "DmaBufRange",
     "DoorbellPage",
     "Extent",
     "FastRegistration",
@@ -35,5 +38,6 @@ __all__ = [
     "Rereg",
     "Tally",
     "WindowType",
+    "next_variant",
     "reg_dmabuf_mr",
 ]

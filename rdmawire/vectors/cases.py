@@ -16,7 +16,6 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple, TypeVar
 
-import rdmawire
 from rdmawire.capture import Record, create_capture, open_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.dissect.summary import summary
@@ -68,7 +67,7 @@ def places() -> tuple[Path, ...]:
 
     An installed package has it inside, a source checkout beside the package.
     """
-    source = Path(rdmawire.__file__).resolve().parents[1]
+    source = Path(__file__).resolve().parents[2]
     return Path(_NAME), Path(str(files("rdmawire") / _INSTALLED)), source / _NAME
 
 

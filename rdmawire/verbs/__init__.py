@@ -4,7 +4,7 @@ The names and numbers are those of libibverbs. An engine (:mod:`rdmawire.ib`) wo
 nothing here knows a packet.
 """
 
-from rdmawire.verbs.ah import AddressHandle, GIDType
+from rdmawire.verbs.ah import AddressHandle, GIDType, mapped, multicast_mac
 from rdmawire.verbs.async_event import (
     AccessViolation,
     AsyncEvent,
@@ -36,6 +36,7 @@ from rdmawire.verbs.enums import (
     WCStatus,
     WorkCompletion,
 )
+from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
@@ -43,6 +44,7 @@ from rdmawire.verbs.wr import BindMW, RecvWR, RegMR, SendFlags, SendOpcode, Send
 
 __all__ = [
     "IBTA",
+    "MULTICAST_QPN",
     "PROFILES",
     "RXE",
     "AccessViolation",
@@ -90,4 +92,6 @@ __all__ = [
     "WCStatus",
     "WorkCompletion",
     "XRCReceiver",
+    "mapped",
+    "multicast_mac",
 ]

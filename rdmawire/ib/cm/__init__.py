@@ -4,8 +4,22 @@ Sans-I/O as the NIC is: datagrams come and go by its queue pair 1, time (ns) and
 arguments. :class:`~rdmawire.ib.cm.manager.ManagedPort` is a NIC with its manager.
 """
 
-from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace
-from rdmawire.ib.cm.event import CMEvent, CMEventType
+from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_id
+from rdmawire.ib.cm.event import (
+    CMEvent,
+    CMEventType,
+    ConnectError,
+    ConnectRequest,
+    ConnectResponse,
+    DatagramRequest,
+    Disconnected,
+    Established,
+    Rejected,
+    Resolved,
+    TimewaitExit,
+    Unreachable,
+    Unresolved,
+)
 from rdmawire.ib.cm.manager import ConnectionManager, ManagedPort
 
 __all__ = [
@@ -13,7 +27,19 @@ __all__ = [
     "CMEventType",
     "CMSettings",
     "ConnParam",
+    "ConnectError",
+    "ConnectRequest",
+    "ConnectResponse",
     "ConnectionManager",
+    "DatagramRequest",
+    "Disconnected",
+    "Established",
     "ManagedPort",
     "PortSpace",
+    "Rejected",
+    "Resolved",
+    "TimewaitExit",
+    "Unreachable",
+    "Unresolved",
+    "service_id",
 ]

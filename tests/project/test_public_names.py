@@ -1,0 +1,116 @@
+"""The public names: what the packages export, and that documentation uses nothing else."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import rdmawire
+from rdmawire import (
+    ALL_ACCESS,
+    H200,
+    GpuDriver,
+    Pair,
+    Peermem,
+    Registered,
+)
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    *("rdmawire", "rdmawire.capture", "rdmawire.columns", "rdmawire.dissect", "rdmawire.fabric"),
+    *("rdmawire.filter", "rdmawire.ib", "rdmawire.ib.cm", "rdmawire.ib.congestion"),
+    *("rdmawire.memory", "rdmawire.memory.gpu", "rdmawire.stats", "rdmawire.traffic.edit"),
+    *("rdmawire.traffic.generate", "rdmawire.verbs"),
+)
+MODULES = ("rdmawire.errors", "rdmawire.units", "rdmawire.testing.strategies")
+"""Modules that are public as they are, besides those of `rdmawire.wire` and `rdmawire.layers`."""
+LATER = ("rdmawire.traffic.experiment",)
+"""Experiments, which are to become examples outside the package."""
+
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md"])
+_IMPORT = re.compile(
+    r"^(?:>>> |\.\.\. )?\s*from (rdmawire[\w.]*) import (\([^)]*\)|[^#\n]*)", re.MULTILINE
+)
+
+
+def names_of(text: str) -> list[str]:
+    """The names in the rest of an import line, without what they are imported as."""
+    parts = re.sub(r"[()]|^\.\.\. ", " ", text, flags=re.MULTILINE).split(",")
+    return [part.split(" as ")[0].strip() for part in parts if part.strip()]
+
+
+def imports_of(page: Path) -> Iterator[tuple[str, str]]:
+    for module, names in _IMPORT.findall(page.read_text(encoding="utf-8")):
+        for name in names_of(names):
+            yield module, name
+
+
+def is_public(module: str, name: str) -> bool:
+    if module in PACKAGES and name in import_module(module).__all__:
+        return True
+    return module in MODULES or module.startswith(("rdmawire.wire", "rdmawire.layers", *LATER))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_a_package_exports_is_there(package: str) -> None:
+    module = import_module(package)
+    assert module.__all__
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_the_front_door_says_the_same_three_times() -> None:
+    """To type checkers, to ``import *``, and to the one who asks for a name."""
+    tree = ast.parse(Path(rdmawire.__file__).read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If) and not node.orelse
+                  and ast.unparse(node.test) == "TYPE_CHECKING")  # fmt: skip
+    homes = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert homes == rdmawire._HOMES
+    assert sorted(homes) == sorted(rdmawire.__all__)
+    assert set(rdmawire.__all__) <= set(dir(rdmawire))
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    script = "import sys, rdmawire; print([m for m in sys.modules if m.startswith('rdmawire.')])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'rdmawire' has no attribute 'pear'"):
+        _ = rdmawire.pear
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_use_public_names_only(page: Path) -> None:
+    assert [found for found in imports_of(page) if not is_public(*found)] == []
+
+
+def test_pages_do_import_something() -> None:
+    found = {module for page in PAGES for module, _ in imports_of(page)}
+    assert {"rdmawire", "rdmawire.capture", "rdmawire.wire.ib"} <= found
+
+
+def test_one_import_is_enough_from_registration_to_a_write_into_gpu_memory() -> None:
+    pair = Pair()
+    server = pair.server
+    driver = GpuDriver(server.space)
+    server.nic.memory.clients.append(Peermem(driver))
+    gpu = driver.add(H200)
+    tensor = gpu.allocate(1 << 16)
+    region = server.nic.memory.reg_mr(server.pd, tensor.address, 1 << 16, ALL_ACCESS)
+    pair.client.write(b"weights", to=Registered(gpu, region))
+    pair.drive()
+    assert gpu.read(tensor.address, 7) == b"weights"
