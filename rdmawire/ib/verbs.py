@@ -401,8 +401,8 @@ class Verbs(Port):
 
     # Work.
 
-    def post_send(self, qp: QueuePair, work: Iterable[SendWR], now: int) -> None:
-        """Queue work, one after the other. ibv_post_send(3).
+    def post_send(self, qp: QueuePair, work: SendWR | Iterable[SendWR], now: int) -> None:
+        """Queue one work request or several in order, at ``now`` (ns). ibv_post_send(3).
 
         ``VerbsError`` for the first that is refused; those before it are posted. A queue pair in
         ERR or SQE ends work at once.
@@ -418,13 +418,13 @@ class Verbs(Port):
             raise in_use(self)
         try:
             self.device.now = now
-            for wr in each("work", work):
+            for wr in (work,) if isinstance(work, SendWR) else each("work", work):
                 qp.post_send(check_send(qp, wr))
         finally:
             self._thread = outer
 
-    def post_recv(self, qp: QueuePair, work: Iterable[RecvWR], now: int) -> None:
-        """Queue receives. ibv_post_recv(3); refusals as for :meth:`post_send`."""
+    def post_recv(self, qp: QueuePair, work: RecvWR | Iterable[RecvWR], now: int) -> None:
+        """Queue one receive or several. ibv_post_recv(3); refusals as for :meth:`post_send`."""
         check_qp(self.device, qp)
         if now.__class__ is not int:
             check_time(now)
@@ -436,15 +436,15 @@ class Verbs(Port):
             raise in_use(self)
         try:
             self.device.now = now
-            for wr in each("work", work):
+            for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
                 qp.post_recv(check_recv(qp, wr))
         finally:
             self._thread = outer
 
-    def post_srq_recv(self, srq: SharedReceiveQueue, work: Iterable[RecvWR]) -> None:
-        """Queue receives for whichever queue pair needs one. ibv_post_srq_recv(3)."""
+    def post_srq_recv(self, srq: SharedReceiveQueue, work: RecvWR | Iterable[RecvWR]) -> None:
+        """Queue one receive or several for the queue pairs of ``srq``. ibv_post_srq_recv(3)."""
         check_srq(self.device, srq)
-        for wr in each("work", work):
+        for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
             srq.post(wr)
 
     # What happens inside.

@@ -329,6 +329,11 @@ class Region(Grant):
         return None, state[1] | {"_pages": {}}
 
     @property
+    def addr(self) -> int:
+        """The address of the first byte, as libibverbs calls it: :attr:`address`."""
+        return self.address
+
+    @property
     def lkey(self) -> int:
         return self.key
 

@@ -421,3 +421,22 @@ def test_a_list_of_sges_is_free_again_once_a_shared_receive_is_posted() -> None:
     server.nic.post_srq_recv(srq, (RecvWR(there),))
     there.clear()
     assert srq.take() == RecvWR((server.region.sge(8),))
+
+
+def test_one_work_request_is_posted_as_a_list_of_one_is() -> None:
+    stage = Stage()
+    client, server = stage.client, stage.server
+    source, sink = client.buffer(8), server.buffer(8)
+    server.nic.post_recv(server.qp, RecvWR((sink.sge(),), wr_id=7), 0)
+    client.nic.post_send(client.qp, SendWR(SendOpcode.SEND, (source.sge(),), wr_id=8), 0)
+    stage.drive()
+    assert [done.wr_id for done in server.poll()] == [7]
+    assert [done.wr_id for done in client.poll()] == [8]
+    srq = server.nic.create_srq(server.pd, 4)
+    server.nic.post_srq_recv(srq, RecvWR((sink.sge(),)))
+    assert len(srq) == 1
+
+
+def test_a_region_has_the_names_of_libibverbs() -> None:
+    region = Stage().client.region.region
+    assert (region.addr, region.lkey, region.rkey) == (region.address, region.key, region.key)
