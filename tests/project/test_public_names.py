@@ -29,8 +29,6 @@ PACKAGES = (
 )
 MODULES = ("rdmawire.errors", "rdmawire.units", "rdmawire.testing.strategies")
 """Modules that are public as they are, besides those of `rdmawire.wire` and `rdmawire.layers`."""
-LATER = ("rdmawire.traffic.experiment",)
-"""Experiments, which are to become examples outside the package."""
 
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md"])
 _IMPORT = re.compile(
@@ -53,7 +51,7 @@ def imports_of(page: Path) -> Iterator[tuple[str, str]]:
 def is_public(module: str, name: str) -> bool:
     if module in PACKAGES and name in import_module(module).__all__:
         return True
-    return module in MODULES or module.startswith(("rdmawire.wire", "rdmawire.layers", *LATER))
+    return module in MODULES or module.startswith(("rdmawire.wire", "rdmawire.layers"))
 
 
 @pytest.mark.parametrize("package", PACKAGES)

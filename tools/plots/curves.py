@@ -6,9 +6,8 @@ Times are in ms, rates in Gb/s, queues in KB (1,000 octets).
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from rdmawire.ib.congestion.dcqcn import DcqcnParameters
-from rdmawire.traffic.experiment.fluid import Fluid
-from rdmawire.traffic.experiment.incast import (
+from examples.fluid import Fluid
+from examples.incast import (
     LOSSLESS,
     MARKING,
     Incast,
@@ -17,10 +16,11 @@ from rdmawire.traffic.experiment.incast import (
     with_dcqcn,
     with_timely,
 )
-from rdmawire.traffic.experiment.spread import Plan as SpreadPlan
-from rdmawire.traffic.experiment.spread import Spread
-from rdmawire.traffic.experiment.victim import PLANS, Victim
-from rdmawire.units import gbps, ms, us
+from examples.spread import Plan as SpreadPlan
+from examples.spread import Spread
+from examples.victim import PLANS, Victim
+from rdmawire import gbps, ms, us
+from rdmawire.ib.congestion import DcqcnParameters
 from rdmawire.wire.management import MTU
 
 Curves = dict[str, Any]

@@ -6,9 +6,11 @@ has no clock and sends nothing: time (ns) is an argument, and the engine paces b
 
 from rdmawire.ib.congestion.base import Scheme, Unscheduled
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.ib.congestion.notification import CNP_INTERVAL
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 
 __all__ = [
+    "CNP_INTERVAL",
     "Dcqcn",
     "DcqcnParameters",
     "Scheme",

@@ -1,8 +1,8 @@
 """A stream says what of its work is done, and what has failed."""
 
+from examples.stream import Stream, poll_all
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.network import Cable, Network, place_of, star
-from rdmawire.traffic.experiment.stream import Stream, poll_all
 from rdmawire.units import us
 
 MESSAGE = 4096

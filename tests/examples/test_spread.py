@@ -2,7 +2,7 @@
 
 import pytest
 
-from rdmawire.traffic.experiment.spread import Plan, Spread
+from examples.spread import Plan, Spread
 
 FLOWS = 256
 SPINES = 4

@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 
+from examples.victim import EDGE, PLANS, Victim
 from rdmawire.traffic.counter import FrameCounter
-from rdmawire.traffic.experiment.victim import EDGE, PLANS, Victim
 from rdmawire.units import ms
 
 END = ms(4)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from math import pow as power
 from typing import Final
 
-from rdmawire.fabric.switch_config import Marking
-from rdmawire.ib.congestion.dcqcn import DcqcnParameters
-from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.fabric import Marking
+from rdmawire.ib.congestion import CNP_INTERVAL, DcqcnParameters
 
 _NS: Final = 1e-9
 _STEPS: Final = 60

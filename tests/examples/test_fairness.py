@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.traffic.experiment.fairness import jain
+from examples.fairness import jain
 
 shares = st.lists(st.floats(0, 1e6), min_size=1, max_size=20)
 

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
+from examples.fluid import Fluid
 from rdmawire.fabric.switch_config import Marking
 from rdmawire.ib.congestion.dcqcn import DcqcnParameters
-from rdmawire.traffic.experiment.fluid import Fluid
 from rdmawire.units import gbps
 
 KNOWN = DcqcnParameters()

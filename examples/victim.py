@@ -12,14 +12,20 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
-from rdmawire.fabric.capture import Meter, Sampler
-from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Cable, Network, place_of
-from rdmawire.fabric.simulator import Simulator
-from rdmawire.fabric.switch_config import KIB, MIB, Marking, Pausing, SwitchSettings
-from rdmawire.traffic.experiment.incast import MakeScheme, dcqcn
-from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
-from rdmawire.units import gbps, ms, us
+from examples.incast import MakeScheme, dcqcn
+from examples.stream import DSCP, Stream, octets_in, poll_all
+from rdmawire import Host, Network, Simulator, gbps, ms, us
+from rdmawire.fabric import (
+    KIB,
+    MIB,
+    Cable,
+    Marking,
+    Meter,
+    Pausing,
+    Sampler,
+    SwitchSettings,
+    place_of,
+)
 from rdmawire.wire.management import MTU
 
 OTHER_DSCP: Final = 34

@@ -6,13 +6,9 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
-from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Cable, Network, leaf_spine, place_of
-from rdmawire.fabric.simulator import Simulator, Tap
-from rdmawire.fabric.switch_config import KIB, SwitchSettings
-from rdmawire.traffic.experiment.stream import Stream, poll_all
-from rdmawire.units import gbps, us
+from examples.stream import Stream, poll_all
+from rdmawire import Host, Network, Simulator, gbps, us
+from rdmawire.fabric import KIB, Cable, Envelope, SwitchSettings, Tap, leaf_spine, place_of
 
 CABLE: Final = Cable(us(1), gbps(100))
 

@@ -3,14 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from rdmawire.fabric.host import Host
-from rdmawire.fabric.pair import ATTRIBUTES, connect
-from rdmawire.ib.congestion.base import Scheme
-from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire import Host, QPCap, QPInit, QPType, QueuePair, SendOpcode, SendWR, WCStatus, connect
+from rdmawire.fabric import ATTRIBUTES
+from rdmawire.ib.congestion import Scheme
 from rdmawire.units import seconds
-from rdmawire.verbs.enums import QPType, WCStatus
-from rdmawire.verbs.qp_attr import QPCap
-from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 from rdmawire.wire.serial import MAX_IN_FLIGHT

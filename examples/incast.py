@@ -13,17 +13,21 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
-from rdmawire.fabric.capture import Meter, Sampler
-from rdmawire.fabric.host import Host
-from rdmawire.fabric.network import Cable, Network, place_of, star
-from rdmawire.fabric.simulator import Simulator
-from rdmawire.fabric.switch_config import KIB, MIB, Marking, Pausing, SwitchSettings
-from rdmawire.ib.congestion.base import Scheme
-from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.timely import Timely, TimelyParameters
-from rdmawire.traffic.experiment.stream import DSCP, Stream, octets_in, poll_all
-from rdmawire.units import gbps, us
-from rdmawire.verbs.profile import IBTA, Profile
+from examples.stream import DSCP, Stream, octets_in, poll_all
+from rdmawire import IBTA, Host, Network, Profile, Simulator, gbps, us
+from rdmawire.fabric import (
+    KIB,
+    MIB,
+    Cable,
+    Marking,
+    Meter,
+    Pausing,
+    Sampler,
+    SwitchSettings,
+    place_of,
+    star,
+)
+from rdmawire.ib.congestion import Dcqcn, DcqcnParameters, Scheme, Timely, TimelyParameters
 from rdmawire.wire.management import MTU
 
 LOSSLESS: Final = 3

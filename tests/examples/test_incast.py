@@ -9,16 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from rdmawire.fabric.fault import Rule
-from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.switch_config import Marking
-from rdmawire.ib.congestion.base import GIGABIT
-from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.notification import CNP_INTERVAL
-from rdmawire.traffic.counter import FrameCounter
-from rdmawire.traffic.experiment.fairness import jain
-from rdmawire.traffic.experiment.fluid import Fluid
-from rdmawire.traffic.experiment.incast import (
+from examples.fairness import jain
+from examples.fluid import Fluid
+from examples.incast import (
     LOSSLESS,
     MARKING,
     PAUSING,
@@ -29,7 +22,14 @@ from rdmawire.traffic.experiment.incast import (
     with_dcqcn,
     with_timely,
 )
-from rdmawire.traffic.experiment.stream import octets_in
+from examples.stream import octets_in
+from rdmawire.fabric.fault import Rule
+from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.switch_config import Marking
+from rdmawire.ib.congestion.base import GIGABIT
+from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
+from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.traffic.counter import FrameCounter
 from rdmawire.units import gbps, ms, seconds, us
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN
