@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from rdmawire.traffic.edit import EditError, Editor, edit_capture
     from rdmawire.traffic.generate import Order, Sizes, Verb, generate
     from rdmawire.traffic.scenario.document import ScenarioError
-    from rdmawire.traffic.scenario.play import play
     from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
+    from rdmawire.traffic.scenario.runner.play import play
     from rdmawire.traffic.scenario.shipped import read_shipped
     from rdmawire.units import gbps, ms, us
     from rdmawire.verbs import (
@@ -183,7 +183,7 @@ _PACKAGES = {
     "rdmawire.traffic.edit": ("EditError", "Editor", "edit_capture"),
     "rdmawire.traffic.generate": ("Order", "Sizes", "Verb", "generate"),
     "rdmawire.traffic.scenario.document": ("ScenarioError",),
-    "rdmawire.traffic.scenario.play": ("play",),
+    "rdmawire.traffic.scenario.runner.play": ("play",),
     "rdmawire.traffic.scenario.reader": ("read_scenario", "read_scenario_text"),
     "rdmawire.traffic.scenario.shipped": ("read_shipped",),
     "rdmawire.units": ("gbps", "ms", "us"),

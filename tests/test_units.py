@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.traffic.generate import quantity as ordered
-from rdmawire.traffic.generate.quantity import OrderError, Sizes
+from rdmawire.traffic.generate import spec as ordered
+from rdmawire.traffic.generate.spec import OrderError, Sizes
 from rdmawire.traffic.scenario import types
 from rdmawire.traffic.scenario.document import TextError
 from rdmawire.units import (

@@ -17,8 +17,7 @@ from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import by_own_name, check_suffix, complain
 from rdmawire.cli.table import write_summary
 from rdmawire.screen import quoted
-from rdmawire.traffic.generate.address import Address
-from rdmawire.traffic.generate.order import (
+from rdmawire.traffic.generate.spec import (
     CNP_DSCP,
     LAST_SEED,
     LAST_TIMEOUT,
@@ -26,12 +25,16 @@ from rdmawire.traffic.generate.order import (
     MOST_LOSS,
     MOST_MESSAGES,
     MOST_QPS,
+    Address,
     CapturePoint,
     Order,
+    OrderError,
+    Sizes,
+    Tag,
     Verb,
+    rate,
+    share,
 )
-from rdmawire.traffic.generate.quantity import OrderError, Sizes, rate, share
-from rdmawire.traffic.generate.tag import Tag
 from rdmawire.units import parse_duration
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS

@@ -27,15 +27,14 @@ from rdmawire.screen import counted, quoted, safe
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import Mistake, ScenarioError
     from rdmawire.traffic.scenario.hints import Hint
-    from rdmawire.traffic.scenario.playing.failure import Failure
-    from rdmawire.traffic.scenario.playing.outcome import Outcome
-    from rdmawire.traffic.scenario.playing.ports import PortCounts
+    from rdmawire.traffic.scenario.runner.failure import Failure
+    from rdmawire.traffic.scenario.runner.outcome import Outcome, PortCounts
     from rdmawire.traffic.summary import Summary
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import ScenarioError
     from rdmawire.traffic.scenario.hints import Hint
     from rdmawire.traffic.scenario.model import Scenario
-    from rdmawire.traffic.scenario.playing.outcome import Outcome
+    from rdmawire.traffic.scenario.runner.outcome import Outcome
 
 
 def print_list() -> int:
@@ -561,8 +560,8 @@ def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
 
 
 def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":
-    from rdmawire.traffic.scenario.play import play
-    from rdmawire.traffic.scenario.playing.recording import UnknownPoint
+    from rdmawire.traffic.scenario.runner.observer import UnknownPoint
+    from rdmawire.traffic.scenario.runner.play import play
 
     start = perf_counter()
     with late_bar(scenario.name, wanted=drawn) as told:

@@ -8,7 +8,7 @@ import pytest
 
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
+from rdmawire.traffic.generate.spec import CapturePoint, Order, Verb
 from tests.interop.test_tshark import spots_used
 
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.sink import open_sink
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
+from rdmawire.traffic.generate.spec import Order, Sizes, Verb
 from tools.bench import peer
 from tools.bench.rate import Figure, best_rate
 

@@ -1,6 +1,6 @@
 """Test traffic: conversations of two emulated adapters, written as captures.
 
-:class:`~rdmawire.traffic.generate.order.Order` says what is wanted, and
+:class:`~rdmawire.traffic.generate.spec.Order` says what is wanted, and
 :func:`~rdmawire.traffic.generate.generator.generate` writes it.
 
 Work is posted in rounds, each when all of the one before is answered. So where nothing is random,
@@ -11,8 +11,7 @@ is played for each pattern of losses.
 """
 
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
+from rdmawire.traffic.generate.spec import CapturePoint, Order, Sizes, Verb
 
 __all__ = [
     "CapturePoint",

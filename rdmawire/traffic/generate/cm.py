@@ -17,8 +17,8 @@ from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.traffic.generate.endpoints import QPNS
 from rdmawire.traffic.generate.link import Setup
-from rdmawire.traffic.generate.order import Order
 from rdmawire.traffic.generate.rounds import Enough, Output, Progress, Taker, chance, rounds
+from rdmawire.traffic.generate.spec import Order
 from rdmawire.traffic.summary import Summary, summarise
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.enums import QPType

@@ -19,7 +19,7 @@ from rdmawire.memory.gpu.profile import H200
 from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import PageList, Region
-from rdmawire.traffic.generate.order import LAST_TIMEOUT, Order, Verb
+from rdmawire.traffic.generate.spec import LAST_TIMEOUT, Order, Verb
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPType, WCStatus, WorkCompletion
 from rdmawire.verbs.profile import IBTA

@@ -9,8 +9,8 @@ from typing import Final
 from rdmawire.capture import Writer
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.cm import connect
-from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.rounds import Progress, Taker, Told, play
+from rdmawire.traffic.generate.spec import Order, Verb
 from rdmawire.traffic.summary import Summary
 
 LARGEST_ROUND: Final = 32 << 20

@@ -15,7 +15,7 @@ from rdmawire.fabric.port_queue import Adapter
 from rdmawire.fabric.simulator import Channel, Port, Simulator, Tap
 from rdmawire.fabric.switch import Switch
 from rdmawire.fabric.switch_config import SwitchSettings
-from rdmawire.traffic.generate.order import CapturePoint, Order
+from rdmawire.traffic.generate.spec import CapturePoint, Order
 from rdmawire.units import us
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Payload

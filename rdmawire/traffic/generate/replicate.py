@@ -21,7 +21,6 @@ from rdmawire.traffic import summary
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate.endpoints import Position
 from rdmawire.traffic.generate.link import Losses, Pattern, bth_place
-from rdmawire.traffic.generate.order import Order
 from rdmawire.traffic.generate.rounds import (
     ETHERNET,
     Conversation,
@@ -30,6 +29,7 @@ from rdmawire.traffic.generate.rounds import (
     chance,
     lost_options,
 )
+from rdmawire.traffic.generate.spec import Order
 from rdmawire.traffic.summary import NO_DMA, Moved, Summary, moved, summarise
 from rdmawire.wire.ib import AETH, BTH, ICRC
 from rdmawire.wire.opcode import SHAPES, Opcode

@@ -14,7 +14,7 @@ from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.endpoints import Ends, Unfinished
 from rdmawire.traffic.generate.link import Chance, Losses, Setup, Watcher, bth_place
-from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
+from rdmawire.traffic.generate.spec import CapturePoint, Order, Verb
 from rdmawire.traffic.summary import Summary, summarise
 from rdmawire.wire.opcode import Opcode
 

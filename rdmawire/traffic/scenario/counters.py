@@ -2,7 +2,7 @@
 
 ``client.retransmits`` is of a host, ``client-leaf.lost`` of a link, ``leaf:server.marks`` of a
 port of a switch, ``leaf.stranded`` of a switch. How each is read is
-:mod:`rdmawire.traffic.scenario.playing.tally`'s.
+:mod:`rdmawire.traffic.scenario.runner.counting`'s.
 """
 
 from collections.abc import Mapping

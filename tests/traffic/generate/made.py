@@ -11,7 +11,7 @@ import pytest
 from rdmawire.capture import LinkType, Record, Writer, create_capture, open_capture
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.order import Order
+from rdmawire.traffic.generate.spec import Order
 from rdmawire.traffic.summary import Summary
 from rdmawire.wire import roce
 from rdmawire.wire.ib import BTH

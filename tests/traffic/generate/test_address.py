@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.traffic.generate.address import Address, place
-from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.quantity import OrderError
+from rdmawire.traffic.generate.spec import Address, Order, OrderError, Verb, place
 from rdmawire.verbs.ah import mapped
 from rdmawire.wire.inet import Ethernet, IPv4, IPv6
 from tests.traffic.generate.made import made

@@ -4,9 +4,9 @@ import pytest
 
 from rdmawire.traffic.generate.endpoints import Unfinished
 from rdmawire.traffic.generate.link import Pattern
-from rdmawire.traffic.generate.order import Order, Verb
 from rdmawire.traffic.generate.replicate import Recording
 from rdmawire.traffic.generate.rounds import Conversation
+from rdmawire.traffic.generate.spec import Order, Verb
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from rdmawire.capture import Record
 from rdmawire.fabric.link import bit_times, duration
 from rdmawire.traffic.generate import endpoints as blend
-from rdmawire.traffic.generate.address import Address
 from rdmawire.traffic.generate.generator import _repeats
-from rdmawire.traffic.generate.order import MAX_HOSTS, MOST_QPS, CapturePoint, Order, Verb
-from rdmawire.traffic.generate.quantity import OrderError, Sizes
+from rdmawire.traffic.generate.spec import (
+    MAX_HOSTS,
+    MOST_QPS,
+    Address,
+    CapturePoint,
+    Order,
+    OrderError,
+    Sizes,
+    Verb,
+)
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN, UDP, Ethernet, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode

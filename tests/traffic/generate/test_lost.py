@@ -4,8 +4,7 @@ import pytest
 
 from rdmawire.capture import Record
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
+from rdmawire.traffic.generate.spec import CapturePoint, Order, Sizes, Verb
 from tests.traffic.generate.made import made
 
 ORDER = Order(verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=3000, loss=0.003)

@@ -9,7 +9,7 @@ from rdmawire.ib.cm.messages import Heard, read
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.traffic.generate import cm as managed
 from rdmawire.traffic.generate.cm import Connecting
-from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.spec import Order, Verb
 from rdmawire.wire.cm import REP
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.cm_request import REQ

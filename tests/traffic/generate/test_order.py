@@ -4,9 +4,16 @@ from typing import Any
 
 import pytest
 
-from rdmawire.traffic.generate.address import Address
-from rdmawire.traffic.generate.order import DEFAULT_SIZES, Order, Verb
-from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
+from rdmawire.traffic.generate.spec import (
+    DEFAULT_SIZES,
+    FASTEST,
+    SLOWEST,
+    Address,
+    Order,
+    OrderError,
+    Sizes,
+    Verb,
+)
 
 
 @pytest.mark.parametrize("verb", list(Verb))

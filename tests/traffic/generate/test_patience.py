@@ -8,8 +8,7 @@ from rdmawire.capture import Record
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.endpoints import exponent
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
+from rdmawire.traffic.generate.spec import Order, Sizes, Verb
 from rdmawire.traffic.summary import Summary
 from rdmawire.units import gbps, ms
 

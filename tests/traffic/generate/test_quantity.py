@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.traffic.generate.quantity import (
+from rdmawire.traffic.generate.spec import (
     FASTEST,
     MOST_SIZES,
     SLOWEST,

@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 from rdmawire.capture import Writer
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import endpoints as blend
-from rdmawire.traffic.generate.address import Address
-from rdmawire.traffic.generate.order import CNP_DSCP, DEFAULT_SIZES, CapturePoint, Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.replicate import repeat
 from rdmawire.traffic.generate.rounds import Progress, play
-from rdmawire.traffic.generate.tag import Tag
+from rdmawire.traffic.generate.spec import (
+    CNP_DSCP,
+    DEFAULT_SIZES,
+    Address,
+    CapturePoint,
+    Order,
+    Sizes,
+    Tag,
+    Verb,
+)
 from rdmawire.traffic.summary import Summary
 from rdmawire.units import gbps
 from rdmawire.wire.management import PATH_MTUS

@@ -10,10 +10,9 @@ from isal.isal_zlib import crc32
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.errors import CaptureError
 from rdmawire.traffic.generate.link import Pattern, bth_place
-from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.replicate import CHUNK, Stamp, _changes, movers, record
 from rdmawire.traffic.generate.rounds import Conversation
+from rdmawire.traffic.generate.spec import Order, Sizes, Verb
 from rdmawire.wire import roce
 
 ORDER = Order(verb=Verb.ATOMIC, qps=2)

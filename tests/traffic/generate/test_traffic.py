@@ -8,8 +8,7 @@ import pytest
 
 from rdmawire.fabric.link import bit_times, duration
 from rdmawire.traffic.generate.endpoints import PAGE
-from rdmawire.traffic.generate.order import CapturePoint, Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
+from rdmawire.traffic.generate.spec import CapturePoint, Order, Sizes, Verb
 from rdmawire.traffic.summary import Moved
 from rdmawire.units import gbps
 from rdmawire.verbs.ah import udp_source_port

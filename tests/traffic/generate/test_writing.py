@@ -10,10 +10,9 @@ import pytest
 
 from rdmawire.traffic.generate import replicate as repeating
 from rdmawire.traffic.generate.generator import _repeats, generate
-from rdmawire.traffic.generate.order import Order, Verb
-from rdmawire.traffic.generate.quantity import Sizes
 from rdmawire.traffic.generate.replicate import Repetition
 from rdmawire.traffic.generate.rounds import Progress
+from rdmawire.traffic.generate.spec import Order, Sizes, Verb
 from tests.traffic.generate.made import made, short_rounds, writing
 from tests.waiting import HANG
 
@@ -24,7 +23,7 @@ ENVIRONMENTS = (
 PROGRAM = """
 from hashlib import sha256
 from tests.traffic.generate.made import made
-from rdmawire.traffic.generate.order import Order, Verb
+from rdmawire.traffic.generate.spec import Order, Verb
 mix = Order(verb=Verb.MIX, count=600, qps=3, gpu=True, seed=11, loss=0.002)
 print(made(mix).sha256, made(Order(verb=Verb.CM, count=4, qps=2)).sha256)
 print(made(Order(verb=Verb.SEND, count=300, qps=3, marks=0.1)).sha256)

@@ -2,7 +2,7 @@
 
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.model import SwitchPlan
-from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import MARK, link, scene, write
 
 SWITCHED = scene(

@@ -3,7 +3,7 @@
 import pytest
 
 from rdmawire.traffic.scenario.model import FaultPlan, StepPlan
-from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import (
     CLIENT,
     SERVER,

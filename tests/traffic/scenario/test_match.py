@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.fabric.host import Host
 from rdmawire.ib.encapsulation import headers_to
-from rdmawire.traffic.scenario.playing.match import Matcher
+from rdmawire.traffic.scenario.runner.observer import Matcher
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.inet import IPv4
 from rdmawire.wire.layout import Piece

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.reader import read_scenario_text
+from rdmawire.traffic.scenario.runner.play import play
 
 DAMAGED = """
 name: A frame of no meaning

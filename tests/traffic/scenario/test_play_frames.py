@@ -8,12 +8,11 @@ from rdmawire.capture import open_capture
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.pfc import quanta_of
 from rdmawire.traffic.scenario.model import Content, Fill, Scenario
-from rdmawire.traffic.scenario.play import play
-from rdmawire.traffic.scenario.playing import numbers
-from rdmawire.traffic.scenario.playing.failure import Failure
-from rdmawire.traffic.scenario.playing.numbers import Numbers
-from rdmawire.traffic.scenario.playing.sighting import Seen, Sightings
 from rdmawire.traffic.scenario.reader import read_scenario_text
+from rdmawire.traffic.scenario.runner import observer
+from rdmawire.traffic.scenario.runner.failure import Failure
+from rdmawire.traffic.scenario.runner.observer import Numbers, Seen, Sightings
+from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import (
     CLIENT,
     SERVER,
@@ -215,7 +214,7 @@ def test_the_first_that_is_too_much_is_shown_or_else_the_last(
 
 
 def test_frames_are_known_by_their_ids_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "MAX_FRAMES", 2)
+    monkeypatch.setattr(observer, "MAX_FRAMES", 2)
     known = Numbers()
     one, same, other, last = (
         Envelope(data, id_) for id_, data in enumerate((b"four", b"four", b"other", b"1234567"), 11)
@@ -231,7 +230,7 @@ def test_frames_are_known_by_their_ids_and_not_for_ever(monkeypatch: pytest.Monk
 def test_a_frame_that_has_a_new_number_is_known_as_long_as_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(numbers, "MAX_FRAMES", 2)
+    monkeypatch.setattr(observer, "MAX_FRAMES", 2)
     known, again, other, last = Numbers(), *(Envelope(b"", id_) for id_ in (11, 12, 13))
     for number, frame in enumerate((again, other, again, last), 1):
         known.add(frame, number)

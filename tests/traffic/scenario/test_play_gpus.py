@@ -9,7 +9,7 @@ from rdmawire.traffic.scenario.model import (
     GpuPlan,
     HostPlan,
 )
-from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import (
     COUNT,
     MARK,

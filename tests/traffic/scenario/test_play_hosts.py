@@ -8,7 +8,7 @@ from rdmawire.traffic.scenario.model import (
     Span,
     SrqPlan,
 )
-from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import (
     CLIENT,
     COUNT,

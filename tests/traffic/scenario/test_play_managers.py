@@ -16,8 +16,8 @@ from rdmawire.traffic.scenario.model import (
     Scenario,
     Span,
 )
-from rdmawire.traffic.scenario.play import play
-from rdmawire.traffic.scenario.playing import connecting
+from rdmawire.traffic.scenario.runner import connect
+from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.wire.cm_code import RejectReason
 from tests.traffic.scenario.scene import (
     CLIENT,
@@ -211,7 +211,7 @@ class Walked:
     def __init__(self) -> None:
         self.lines = 0
         self._folder = manager.__file__.rpartition("/")[0]
-        self._file = connecting.__file__
+        self._file = connect.__file__
 
     def __call__(self, frame: FrameType, what: str, _: object) -> "Walked | None":
         file = frame.f_code.co_filename

@@ -11,7 +11,7 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.traffic.scenario.model import End, ReceivePlan, Scenario, Span, StepPlan
-from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.wire import roce
 from rdmawire.wire.ib import RETH
 from tests.traffic.scenario.scene import (

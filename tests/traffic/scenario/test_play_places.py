@@ -7,8 +7,8 @@ import pytest
 from rdmawire.capture import open_capture
 from rdmawire.fabric.field import Fields
 from rdmawire.traffic.scenario.model import Scenario
-from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.reader import read_scenario_text
+from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.wire.inet import ECN, MACControl
 from tests.traffic.scenario.scene import told
 

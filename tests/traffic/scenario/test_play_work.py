@@ -13,7 +13,7 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     WindowPlan,
 )
-from rdmawire.traffic.scenario.play import play
+from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.traffic.scenario.verbs import VERBS
 from tests.traffic.scenario.scene import (
     CLIENT,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from rdmawire.traffic.scenario.document import Diagnostics, ScenarioError
 from rdmawire.traffic.scenario.model import Scenario
-from rdmawire.traffic.scenario.play import play
 from rdmawire.traffic.scenario.reader import read_tree
+from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.base import PLACES, at, base, noded, parsed
 from tests.traffic.scenario.test_schema import ROWS, Row
 

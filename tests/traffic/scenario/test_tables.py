@@ -10,11 +10,11 @@ from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.model.connection import SCHEME_SECTIONS, Attributes
 from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, FAULTS
 from rdmawire.traffic.scenario.model.step import TYPES_OF
-from rdmawire.traffic.scenario.playing.doing import OWNERS
-from rdmawire.traffic.scenario.playing.holding import WAYS
-from rdmawire.traffic.scenario.playing.lane import CONTROLS
-from rdmawire.traffic.scenario.playing.tally import OF_HOST, OF_LINK, OF_PORT, OF_SWITCH
-from rdmawire.traffic.scenario.playing.way import WAYS as CONNECTING
+from rdmawire.traffic.scenario.runner.actions import OWNERS
+from rdmawire.traffic.scenario.runner.buffers import WAYS
+from rdmawire.traffic.scenario.runner.connect import WAYS as CONNECTING
+from rdmawire.traffic.scenario.runner.counting import OF_HOST, OF_LINK, OF_PORT, OF_SWITCH
+from rdmawire.traffic.scenario.runner.host_runtime import CONTROLS
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES, VIAS
 from rdmawire.traffic.scenario.verbs import VERBS, Takes
 from rdmawire.verbs.qp_attr import BOUNDS

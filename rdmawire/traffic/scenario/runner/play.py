@@ -15,20 +15,16 @@ from rdmawire.capture.source import AnyPath
 from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.simulator import SimulationLimit, Tap
 from rdmawire.traffic.scenario.model import Mark, Scenario
-from rdmawire.traffic.scenario.playing.counting import Counting
-from rdmawire.traffic.scenario.playing.ending import Progress
-from rdmawire.traffic.scenario.playing.failure import Failure
-from rdmawire.traffic.scenario.playing.idle import idle_faults
-from rdmawire.traffic.scenario.playing.observe import Observer
-from rdmawire.traffic.scenario.playing.outcome import Outcome, StepOutcome
-from rdmawire.traffic.scenario.playing.player import Player
-from rdmawire.traffic.scenario.playing.ports import ports_of
-from rdmawire.traffic.scenario.playing.resting import Clock
-from rdmawire.traffic.scenario.playing.stage import Stage
-from rdmawire.traffic.scenario.playing.tracing import Tracer
-from rdmawire.traffic.scenario.playing.verdict import Played, verdict
-from rdmawire.traffic.scenario.playing.watching import Watching
-from rdmawire.traffic.scenario.playing.work import Run
+from rdmawire.traffic.scenario.runner.counting import Counting
+from rdmawire.traffic.scenario.runner.expectations import Watching
+from rdmawire.traffic.scenario.runner.failure import Failure
+from rdmawire.traffic.scenario.runner.observer import Observer
+from rdmawire.traffic.scenario.runner.outcome import Outcome, StepOutcome, ports_of
+from rdmawire.traffic.scenario.runner.player import Player
+from rdmawire.traffic.scenario.runner.posted_work import Clock, Progress, Run
+from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.tracing import Tracer
+from rdmawire.traffic.scenario.runner.verdict import Played, idle_faults, verdict
 from rdmawire.traffic.summary import Summary, summarise
 
 _WHOLE_FILE = Mark(1, 1)

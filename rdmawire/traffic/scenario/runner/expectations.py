@@ -15,11 +15,10 @@ from rdmawire.traffic.scenario.model import (
     EventExpectation,
     StateExpectation,
 )
-from rdmawire.traffic.scenario.playing.counting import Counting
-from rdmawire.traffic.scenario.playing.lane import Lane
-from rdmawire.traffic.scenario.playing.observe import Observer
-from rdmawire.traffic.scenario.playing.sighting import Seen, Sight, Sightings
-from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.runner.counting import Counting
+from rdmawire.traffic.scenario.runner.host_runtime import Lane
+from rdmawire.traffic.scenario.runner.observer import Observer, Seen, Sight, Sightings
+from rdmawire.traffic.scenario.runner.testbed import Stage
 from rdmawire.verbs.enums import QPState
 
 _TAKEN: Final = ("dropped", *DROPPED, *HARDWARE)

@@ -4,12 +4,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rdmawire.fabric.network import Network
 from rdmawire.traffic.scenario.hints import Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
-from rdmawire.traffic.scenario.playing.failure import Failure
-from rdmawire.traffic.scenario.playing.ports import PortCounts
-from rdmawire.traffic.scenario.playing.stage import Stage
+from rdmawire.traffic.scenario.runner.failure import Failure
+from rdmawire.traffic.scenario.runner.testbed import Stage
 from rdmawire.traffic.summary import Summary
+
+
+class PortCounts(NamedTuple):
+    """One port, all priorities together.
+
+    ``marks`` are frames that it marked with CE, ``drops`` those it had no room for. ``stops`` are
+    pauses that it asked for, ``pauses`` how often it was stopped itself, for ``paused_ns`` in all.
+    """
+
+    marks: int
+    drops: int
+    stops: int
+    pauses: int
+    paused_ns: int
+
+
+def ports_of(network: Network) -> dict[str, PortCounts]:
+    """Every port of every switch, by its name (``leaf:server``)."""
+    return {
+        name: PortCounts(
+            port.marks.total(),
+            port.drops.total(),
+            port.stops.total(),
+            sum(port.egress.pauses),
+            sum(port.egress.paused_ns),
+        )
+        for name, port in network.ports.items()
+    }
 
 
 class StepOutcome(NamedTuple):

@@ -1,8 +1,8 @@
 """How each counter of :data:`rdmawire.traffic.scenario.counters.COUNTERS` is read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.link import Link
@@ -13,7 +13,8 @@ from rdmawire.ib.rx_parser import Drop
 from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.page import Path
 from rdmawire.traffic.scenario.counters import DROPPED, FAULTS, HARDWARE, MOVED, SENT
-from rdmawire.traffic.scenario.playing.faults import LinkFaults
+from rdmawire.traffic.scenario.runner.observer import Observer
+from rdmawire.traffic.scenario.runner.testbed import LinkFaults, Stage
 
 
 class HostTally(NamedTuple):
@@ -101,3 +102,51 @@ OF_SWITCH: Final[dict[str, Callable[[Switch], int]]] = {
     "stranded": lambda switch: switch.stranded,
     "peak": lambda switch: switch.buffer.peak,
 }
+
+
+_Readers = dict[str, Callable[[Any], int]]
+
+
+class Counting(NamedTuple):
+    """The counters of a scenario as they are now."""
+
+    stage: Stage
+    observer: Observer
+
+    def read(self, of: str, counter: str) -> int:
+        """One counter of a host, a link, a port or a switch."""
+        return self.reader(of, counter)()
+
+    def reader(self, of: str, counter: str) -> Callable[[], int]:
+        """What reads one counter, again and again."""
+        counted, readers = self._counted(of)
+        return partial(readers[counter], counted)
+
+    def all(self) -> dict[str, int]:
+        """Every counter, as files name them: ``client.retransmits``, ``leaf:server.marks``."""
+        return {
+            f"{of}.{name}": read(counted)
+            for of in self._subjects()
+            for counted, readers in (self._counted(of),)
+            for name, read in readers.items()
+        }
+
+    def _subjects(self) -> Iterator[str]:
+        """Everything that counts; a host that is on no link has sent nothing."""
+        network = self.stage.network
+        yield from self.observer.hosts
+        for things in (network.links, network.switches, network.ports):
+            yield from things
+
+    def _counted(self, of: str) -> tuple[object, _Readers]:
+        """What a subject has counted, and how its counters are read from that."""
+        stage, network = self.stage, self.stage.network
+        if of in stage.machines:
+            nic = stage.machines[of].host.nic
+            tally = HostTally(nic, self.observer.hosts[of].sent, network.macs[of])
+            return tally, OF_HOST
+        if of in network.links:
+            return LinkTally(network.links[of], stage.faults[of]), OF_LINK
+        if of in network.ports:
+            return network.ports[of], OF_PORT
+        return network.switches[of], OF_SWITCH

@@ -3,17 +3,203 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from math import lcm
-from typing import Final
+from random import Random
+from typing import Final, NamedTuple, Self
 
+from rdmawire.errors import RdmaError
 from rdmawire.fabric.host import Place
-from rdmawire.traffic.generate.address import Address, place
-from rdmawire.traffic.generate.quantity import FASTEST, SLOWEST, OrderError, Sizes
-from rdmawire.traffic.generate.tag import LAST_PCP, LAST_VLAN
-from rdmawire.units import gbps
-from rdmawire.verbs.wr import ATOMIC_SIZE
+from rdmawire.screen import quoted, shortened
+from rdmawire.units import (
+    QuantityError,
+    gbps,
+    parse_quantity,
+    parse_share,
+    rate_factor,
+    size_factor,
+)
+from rdmawire.verbs.ah import mapped
+from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
+from rdmawire.wire.address import mac_octets, of_group, of_one_host
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
+
+MOST_SIZES: Final = 64
+
+
+class OrderError(RdmaError):
+    """Traffic that cannot be made: what was found, and what is allowed."""
+
+
+class Sizes(NamedTuple):
+    """Lengths of messages in octets: any within one of these ranges, both ends included."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From ``64``, ``4k``, ``4 KiB``, a range such as ``64-4k``, or several with commas."""
+        words = text.split(",")
+        if len(words) > MOST_SIZES:
+            raise OrderError(f"{len(words)} sizes, {MOST_SIZES} are allowed")
+        return cls(tuple(_range(word, text) for word in words))
+
+    @property
+    def largest(self) -> int:
+        return max(high for _, high in self.ranges)
+
+    @property
+    def varied(self) -> bool:
+        """Whether there is more than one size."""
+        return len({end for ends in self.ranges for end in ends}) > 1
+
+    def pick(self, random: Random) -> int:
+        """One of them: each range as likely as the others, and each size in it."""
+        low, high = random.choice(self.ranges) if len(self.ranges) > 1 else self.ranges[0]
+        return random.randint(low, high) if low < high else low
+
+
+def _range(word: str, text: str) -> tuple[int, int]:
+    low, dash, high = word.strip().partition("-")
+    ends = _size(low, text), _size(high, text) if dash else _size(low, text)
+    if ends[0] > ends[1]:
+        raise OrderError(f"{quoted(text)}: {shortened(low)} is more than {shortened(high)}")
+    return ends
+
+
+def _size(word: str, text: str) -> int:
+    try:
+        octets = parse_quantity(word.strip(), size_factor)
+    except QuantityError:
+        octets = None
+    if octets is None or not octets.exact:
+        raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
+    if octets.value > LONGEST_MESSAGE:
+        raise OrderError(f"{quoted(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
+    return octets.value
+
+
+def rate(text: str) -> int:
+    """Bits a second, from ``100G``, ``100 Gbit/s``, ``100Gbps``, ``2.5G`` or ``400000000``."""
+    try:
+        bits = parse_quantity(text.strip(), rate_factor).value
+    except QuantityError:
+        raise OrderError(f"{quoted(text)} is no rate such as 100G or 25 Gbit/s") from None
+    if not SLOWEST <= bits <= FASTEST:
+        raise OrderError(f"{quoted(text)} is not within 1M..10T bits a second")
+    return bits
+
+
+SLOWEST: Final = 10**6
+FASTEST: Final = 10**13
+"""Bits a second."""
+
+
+def share(text: str, most: float) -> float:
+    """A share of frames, from ``1%`` or ``0.01``, up to ``most``."""
+    try:
+        value = parse_share(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= most:
+        raise OrderError(
+            f"{quoted(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"
+        )
+    return value
+
+
+LAST_VLAN: Final = 4094
+LAST_PCP: Final = 7
+
+
+class Tag(NamedTuple):
+    """A VLAN, and the priority code point of all frames (IEEE 802.1Q, 6.9.3).
+
+    ``None`` is the class that the DSCP of each selects.
+    """
+
+    vlan: int
+    pcp: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From ``100``, or ``100:3``; :class:`OrderError` for anything else."""
+        vlan, colon, pcp = text.strip().partition(":")
+        try:
+            found = cls(int(vlan, 0), int(pcp, 0) if colon else None)
+        except ValueError:
+            raise OrderError(f"{quoted(text)} is no VID or VID:PCP such as 100 or 100:3") from None
+        if found.vlan not in range(LAST_VLAN + 1):
+            raise OrderError(f"{quoted(text)}: a VLAN is within 0..{LAST_VLAN}")
+        if found.pcp is not None and found.pcp not in range(LAST_PCP + 1):
+            raise OrderError(f"{quoted(text)}: a priority is within 0..{LAST_PCP}")
+        return found
+
+
+_LONGEST: Final = 80
+
+
+class Address(NamedTuple):
+    """An IP address, and an Ethernet address of 6 octets, or ``None`` for the usual one."""
+
+    ip: IPv4Address | IPv6Address
+    mac: bytes | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From ``192.168.1.10``, ``fd00::10`` or ``192.168.1.10/0c:c4:7a:00:00:01``."""
+        word, slash, mac = text.strip().partition("/")
+        if len(text) > _LONGEST:
+            raise _unfit(text)
+        try:
+            found = cls(ip_address(word), mac_octets(mac) if slash else None)
+        except ValueError:
+            raise _unfit(text) from None
+        if not of_one_host(found.ip) or (found.mac is not None and of_group(found.mac)):
+            raise OrderError(f"{quoted(text)} is no address of one host")
+        return found
+
+    def after(self, count: int) -> Self:
+        """The address ``count`` behind this one; :class:`OrderError` if that is no host's.
+
+        An Ethernet address that was given is increased as well.
+        """
+        try:
+            ip = self.ip + count
+        except AddressValueError:
+            raise self._too_few(count) from None
+        mac = None if self.mac is None else _counted_up(self.mac, count)
+        if not of_one_host(ip) or (mac is not None and of_group(mac)):
+            raise self._too_few(count)
+        return type(self)(ip, mac)
+
+    def _too_few(self, count: int) -> OrderError:
+        return OrderError(f"of the {count + 1} addresses from {self.ip} on, not all are of hosts")
+
+    @property
+    def ipv6(self) -> bool:
+        """Whether it is one of IPv6."""
+        return self.ip.version == 6
+
+
+def _counted_up(mac: bytes, count: int) -> bytes:
+    return (int.from_bytes(mac, "big") + count).to_bytes(len(mac), "big")
+
+
+def _unfit(text: str) -> OrderError:
+    return OrderError(
+        f"{quoted(text)} is no address such as 10.0.0.1 or 10.0.0.1/02:00:00:00:00:01"
+    )
+
+
+def place(number: int, asked: Address | None, *, ipv6: bool) -> Place:
+    """Where the end with this number is: where it is asked for, and as usual in what is not."""
+    usual = Place.numbered(number, ipv6=ipv6)
+    if asked is None:
+        return usual
+    return Place(asked.mac or usual.mac, asked.ip.packed if asked.ipv6 else mapped(asked.ip.packed))
+
 
 MAX_HOSTS: Final = 254
 """Most clients and servers together: the host addresses of 10.0.0.0/24."""

@@ -1,9 +1,9 @@
-"""How the two ends of a connection find each other: at once, or by the connection manager."""
+"""Connecting the two ends of a scenario connection: directly, or through the connection manager."""
 
 from collections import deque
 from collections.abc import Callable
 from errno import EINVAL, ENODEV
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm.connection import ConnParam, PortSpace, service_id
@@ -20,8 +20,7 @@ from rdmawire.ib.cm.event import (
     Unresolved,
 )
 from rdmawire.ib.cm.manager import ConnectionManager
-from rdmawire.traffic.scenario.playing.lane import Lane
-from rdmawire.traffic.scenario.playing.machine import Machine
+from rdmawire.traffic.scenario.runner.host_runtime import Lane, Machine
 from rdmawire.traffic.scenario.tables import reason_of
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QPAttrMask
@@ -199,3 +198,40 @@ def _offer(lane: Lane) -> ConnParam:
         psn=own.rq_psn,
         timeout=lane.given.get("timeout"),
     )
+
+
+Act: TypeAlias = Callable[[Introductions, list[Lane], int], None]
+"""Does something for a connection's lanes; connections are numbered in their order."""
+
+
+class Way(NamedTuple):
+    """``prepare`` comes before receives are posted, ``ask`` after that.
+
+    ``managed`` says that both hosts have connection managers.
+    """
+
+    managed: bool
+    prepare: Act
+    ask: Act
+
+
+def _bring_up(_: Introductions, lanes: list[Lane], __: int) -> None:
+    for lane in lanes:
+        lane.bring_up()
+        lane.peer.bring_up()
+
+
+def _rest(_: Introductions, __: list[Lane], ___: int) -> None:
+    """All is done."""
+
+
+def _ask(introductions: Introductions, lanes: list[Lane], order: int) -> None:
+    for lane in lanes:
+        introductions.ask(lane, order)
+
+
+WAYS: Final = {
+    "at once": Way(managed=False, prepare=_bring_up, ask=_rest),
+    "cm": Way(managed=True, prepare=Introductions.prepare, ask=_ask),
+}
+"""By what a plan says for ``connect``."""

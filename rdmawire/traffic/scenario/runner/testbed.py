@@ -1,9 +1,12 @@
-"""What a scenario is played on: its network, hosts, memory and queue pairs, made of the plan."""
+"""The testbed of a scenario: the network, hosts, memory and queue pairs made from its plan."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from random import Random
+from typing import Final, NamedTuple, cast
 
-from rdmawire.fabric.link import Link
+from rdmawire.fabric.fault import Faults, Rule, Wanted
+from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.link import Delivery, Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.fabric.switch_config import Marking, Pausing, SwitchSettings
@@ -17,13 +20,57 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     SwitchPlan,
 )
-from rdmawire.traffic.scenario.playing.failure import Failure
-from rdmawire.traffic.scenario.playing.faults import LinkFaults, Sender, rule_of
-from rdmawire.traffic.scenario.playing.holding import Held
-from rdmawire.traffic.scenario.playing.lane import Lane
-from rdmawire.traffic.scenario.playing.machine import Machine
-from rdmawire.traffic.scenario.playing.way import WAYS
+from rdmawire.traffic.scenario.runner.buffers import Held
+from rdmawire.traffic.scenario.runner.connect import WAYS
+from rdmawire.traffic.scenario.runner.failure import Failure
+from rdmawire.traffic.scenario.runner.host_runtime import Lane, Machine
+from rdmawire.wire import serial
 from rdmawire.wire.management import PATH_MTUS
+from rdmawire.wire.opcode import SHAPES
+
+REQUESTS: Final = frozenset(opcode for opcode, shape in SHAPES.items() if not shape.response)
+"""What ends send unasked; answers have the PSNs of the other side."""
+
+
+class Sender(NamedTuple):
+    """Who sends, as frames show it: a MAC address, the queue pairs to which, the first PSN."""
+
+    mac: bytes
+    destqps: tuple[int, ...]
+    psn: int
+
+
+def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
+    """The rule of one fault. What ``where`` says itself goes before what follows from the rest."""
+    where: dict[str, object] = {}
+    per: tuple[str, ...] = ()
+    if sender is not None:
+        where = {"eth.src": sender.mac, "bth.destqp": sender.destqps}
+        if plan.packet:
+            psns = tuple(serial.add(sender.psn, place - 1) for place in plan.packet)
+            where |= {"bth.psn": psns, "bth.opcode": REQUESTS}
+            per = ("bth.destqp", "bth.psn")
+    wanted = cast(Mapping[str, Wanted], where | dict(plan.where))
+    return Rule(plan.do, wanted, nth=plan.nth, per=per, chance=plan.chance, **plan.options)
+
+
+class LinkFaults(Faults):
+    """Faults that count what they do."""
+
+    def __init__(self, rules: Iterable[Rule], random: Random) -> None:
+        super().__init__(rules, random)
+        self.lost = 0
+
+    def apply(self, frame: Envelope, number: int) -> list[Delivery]:
+        """What becomes of the frame with this number on its link."""
+        deliveries = super().apply(frame, number)
+        self.lost += not deliveries
+        return deliveries
+
+    def hits(self, do: str) -> int:
+        """How many frames one kind of fault befell."""
+        return sum(rule.hits for rule in self.rules if rule.do == do)
+
 
 EVENTS: Final = 1_000_000
 EVENTS_PER_PACKET: Final = 256

@@ -1,0 +1,451 @@
+"""Taps that number frames as a capture gets them, and keep what a failure may have to point at.
+
+Memory is bounded: two frames are kept of each expectation, the last NAK and the last repeat of each
+queue pair, and of frames that are looked up as many as :mod:`.numbers` has room for.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from rdmawire.fabric.capture import CaptureTap
+from rdmawire.fabric.errors import FabricError
+from rdmawire.fabric.field import Fields
+from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.simulator import Tap
+from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
+from rdmawire.screen import quoted
+from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, link_called
+from rdmawire.traffic.scenario.runner.host_runtime import Lane
+from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.verbs.ah import MAC_OCTETS
+from rdmawire.verbs.enums import WCStatus
+from rdmawire.wire.roce import bth_offset
+
+_IN_HEAD: Final = ("eth.", "ip.", "ipv6.", "grh.", "bth.")
+_BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")
+
+
+class Matcher:
+    """Whether a frame has fields as they are wanted.
+
+    What the octets up to the PSN say is found out once for each such head and length.
+    """
+
+    def __init__(self, where: Mapping[str, object]) -> None:
+        wanted = {name: among(value) for name, value in where.items()}
+        self._by_head = {name: value for name, value in wanted.items() if _is_in_head(name)}
+        self._by_rest = {name: value for name, value in wanted.items() if not _is_in_head(name)}
+        self._known: dict[tuple[int, bytes], bool] = {}
+
+    def __call__(self, frame: bytes, number: int) -> bool:
+        """``number`` is the one that the frame has where it was seen."""
+        key = len(frame), frame[: head_size(frame)]
+        fits = self._known.get(key)
+        if fits is None:
+            fits = self._learn(key, frame)
+        if not (fits and self._by_rest):
+            return fits
+        return _all_fit(Fields(frame, number), self._by_rest)
+
+    def _learn(self, key: tuple[int, bytes], frame: bytes) -> bool:
+        fields = Fields(frame)
+        fits = _all_fit(fields, self._by_head)
+        if fields.frame is not None and len(key[1]) == word_offset(fields.frame.headers):
+            self._keep(key, fits)
+        return fits
+
+    def _keep(self, key: tuple[int, bytes], fits: bool) -> None:
+        if len(self._known) >= MOST_SEEN:
+            self._known.clear()
+        self._known[key] = fits
+
+
+_Wanted = frozenset[object] | range
+
+
+def among(value: object) -> _Wanted:
+    """What may stand in a field."""
+    if isinstance(value, range):
+        return value
+    return frozenset(value if isinstance(value, tuple) else (value,))
+
+
+def _is_in_head(name: str) -> bool:
+    return name.startswith(_IN_HEAD) and name not in _BEHIND_HEAD
+
+
+def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
+    return all(fields.has(name, values) for name, values in wanted.items())
+
+
+MAX_FRAMES: Final = 1 << 19
+"""Frames that are remembered, the last ones: more than what is under way mostly has."""
+
+
+class Numbers:
+    """Which number a frame has in the capture, wherever else it comes by later.
+
+    A frame is known by the id of its envelope, which switches and faults keep. ``needed`` says that
+    somebody is going to ask.
+    """
+
+    def __init__(self) -> None:
+        self.needed = False
+        self._known: OrderedDict[int, int] = OrderedDict()
+
+    def add(self, frame: Envelope, number: int) -> None:
+        """A frame has this number, and no other any more."""
+        self._known[frame.id] = number
+        self._known.move_to_end(frame.id)
+        if len(self._known) > MAX_FRAMES:
+            self._known.popitem(last=False)
+
+    def of(self, id_: int) -> int | None:
+        """The number of the frame with an id; ``None`` where the capture does not have it."""
+        return self._known.get(id_)
+
+
+class UnknownPoint(FabricError):
+    """A capture was asked for of a place that there is not."""
+
+
+class Place(NamedTuple):
+    """A link, a host or a switch's port, and which end of the way: where frames arrive, or go."""
+
+    name: str
+    arrived: bool
+
+    @property
+    def title(self) -> str:
+        """As a capture of it is asked for."""
+        return f"{self.name} --arrived" if self.arrived else self.name
+
+
+class FrameCount:
+    """Counts the frames that pass a place."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+
+    def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
+        """A frame passes."""
+        self.frames += 1
+
+
+class Recording(FrameCount):
+    """Counts the frames of the capture, which ``keep`` writes if there is to be one.
+
+    It has everything that is sent, once; or what passes ``points``: links, hosts or switches'
+    ports, whose names interfaces have then. With ``arrived`` it has them where they arrive.
+    ``places`` are those all of whose frames are among them, ``numbers`` knows the frames.
+    """
+
+    def __init__(self, stage: Stage, keep: Tap | None, points: Iterable[str], *, arrived: bool):
+        super().__init__()
+        self._stage = stage
+        self._network = stage.network
+        self.numbers = Numbers()
+        self._link = ""
+        named = list(dict.fromkeys(map(self._named, points)))
+        names = named or list(self._everywhere())
+        for name in names:
+            own = keep.point(name) if named and isinstance(keep, CaptureTap) else keep
+            self._network.tap(name, self._tap(name, own), arrivals=arrived)
+        if isinstance(keep, CaptureTap) and not arrived:
+            self._hear(keep)
+        self.places = {Place(name, arrived) for name in (*names, *self._ends_of(names))}
+
+    def _named(self, point: str) -> str:
+        """The point that a word names; a link is named from either end."""
+        known = [*self._network.links, *self._network.attachments]
+        name = link_called(point, known)
+        if name not in known:
+            raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
+        return name
+
+    def _everywhere(self) -> Iterator[str]:
+        """Links between two hosts, and all other hosts that are on a link."""
+        hosts = self._stage.machines
+        covered: set[str] = set()
+        for link in self._stage.scenario.links:
+            if all(end in hosts for end in link.ends):
+                covered.update(link.ends)
+                yield link.name
+        yield from (
+            name for name in self._network.attachments if name in hosts and name not in covered
+        )
+
+    def _ends_of(self, points: list[str]) -> Iterator[str]:
+        """Hosts all of whose frames a link shows before any tap of their own."""
+        for link in self._stage.scenario.links:
+            if link.name in points:
+                yield from link.ends
+
+    def _tap(self, name: str, keep: Tap | None) -> Tap:
+        """What numbers the frames of a place, and has them written."""
+        link = self._link_of(name)
+
+        def take(frame: Envelope, now: int) -> None:
+            self.frames += 1
+            if self.numbers.needed:
+                self.numbers.add(frame, self.frames)
+            self._link = link
+            if keep is not None:
+                keep(frame, now)
+
+        return take
+
+    def _link_of(self, name: str) -> str:
+        """The link that a place is on: itself, or that of a host or a port."""
+        if name in self._network.links:
+            return name
+        one, _, other = name.partition(":")
+        ends = {one, other} if other else {one}
+        return next(link.name for link in self._stage.scenario.links if ends <= {*link.ends})
+
+    def _hear(self, keep: CaptureTap) -> None:
+        """Have it told what befell the frames that it has from the very link."""
+        for name, link in self._network.links.items():
+            link.on_carried.append(partial(self._carried, keep, name))
+
+    def _carried(
+        self, keep: CaptureTap, link: str, frame: Envelope, words: tuple[str, ...]
+    ) -> None:
+        if link == self._link:
+            keep.carried(frame, words)
+
+
+class Seen(NamedTuple):
+    """A frame: its number in the capture, or at ``point`` where the capture does not have it."""
+
+    number: int
+    point: str = ""
+
+
+Sight = Seen | int | None
+"""A frame that was seen, or the id of one whose number in the capture is not known yet."""
+
+
+S = TypeVar("S", bound=Seen | int)
+
+
+def pointed(seen: Seen | None) -> tuple[int | None, str]:
+    """The number and the point of a frame, as failures have them; or that there is none."""
+    return (None, "") if seen is None else seen
+
+
+class Sightings(Generic[S]):
+    """How much there was of something of which there should be ``most``, if that is bounded."""
+
+    __slots__ = ("_last", "_most", "_surplus", "count")
+
+    def __init__(self, most: int | None) -> None:
+        self.count = 0
+        self._most = most
+        self._last: S | None = None
+        self._surplus: S | None = None
+
+    def note(self, seen: S | None, by: int = 1) -> None:
+        """There is more of it, because of this frame, or of none."""
+        fitted, self.count, self._last = not self.is_over, self.count + by, seen
+        if fitted and self.is_over:
+            self._surplus = seen
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is too much of it."""
+        return self._most is not None and self.count > self._most
+
+    @property
+    def shown(self) -> S | None:
+        """The first frame that there should not be; else the last one that there is."""
+        return self._surplus if self.is_over else self._last
+
+
+class HostWatch:
+    """What one host sends: ``sent`` counts it by name.
+
+    ``total`` counts for all hosts: what answers to a READ look like the peer's frames say.
+    """
+
+    def __init__(self, total: FrameCounter, where: Callable[[], Seen], last: "LastWords") -> None:
+        self.sent: Counter[str] = Counter()
+        self._total = total
+        self._where = where
+        self._last = last
+
+    def __call__(self, frame: Envelope, now: int) -> None:
+        """The host sends a frame."""
+        counted = self._total.count(frame.data, now)
+        self.sent["frames"] += 1
+        self.sent["frame_octets"] += len(frame.data)
+        self.sent["messages"] += counted.messages
+        self.sent["octets"] += counted.octets
+        if counted.sign:
+            self._note(counted.sign, frame.data)
+
+    def _note(self, sign: str, frame: bytes) -> None:
+        self.sent[sign] += 1
+        self._last.note(sign, frame, self._where())
+
+
+_NAKS: Final = ("naks", "rnr_naks")
+
+
+class LastWords:
+    """The last frames that may explain how work ended: of each queue pair, by its host's MAC."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[tuple[bytes, int], Seen] = {}
+        self._repeats: dict[tuple[bytes, bytes, int], Seen] = {}
+
+    def note(self, counter: str, frame: bytes, seen: Seen) -> None:
+        """A frame was counted so."""
+        offset = bth_offset(frame, 0, len(frame))
+        destqp = int.from_bytes(frame[offset + 5 : offset + 8], "big")
+        receiver, sender = frame[:MAC_OCTETS], frame[MAC_OCTETS : 2 * MAC_OCTETS]
+        if counter == "retransmits":
+            self._repeats[sender, receiver, destqp] = seen
+        elif counter in _NAKS:
+            self._refusals[receiver, destqp] = seen
+
+    def refusal(self, lane: Lane) -> Seen | None:
+        """The last NAK to a queue pair."""
+        return self._refusals.get((lane.machine.mac, lane.qp.number))
+
+    def repeat(self, lane: Lane) -> Seen | None:
+        """The last packet that a queue pair sent again."""
+        peer = lane.peer
+        return self._repeats.get((lane.machine.mac, peer.machine.mac, peer.qp.number))
+
+
+_REFUSED: Final = (
+    WCStatus.REM_ACCESS_ERR,
+    WCStatus.REM_INV_REQ_ERR,
+    WCStatus.REM_OP_ERR,
+    WCStatus.REM_INV_RD_REQ_ERR,
+    WCStatus.RNR_RETRY_EXC_ERR,
+    WCStatus.BAD_RESP_ERR,
+)
+"""Endings that a NAK explains."""
+
+
+def is_from(sender: bytes | None, frame: bytes) -> bool:
+    """Whether a frame is of the sender that is wanted, if one is."""
+    return sender is None or frame[MAC_OCTETS : 2 * MAC_OCTETS] == sender
+
+
+class PacketWatch:
+    """Looks for the frames of one expectation at one place; ``sightings`` may be of several."""
+
+    def __init__(
+        self,
+        plan: PacketExpectation,
+        sender: bytes | None,
+        where: Callable[[], Seen],
+        sightings: Sightings[Seen],
+    ) -> None:
+        self._sightings = sightings
+        self._fits = Matcher(plan.where)
+        self._sender = sender
+        self._where = where
+
+    def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
+        """A frame passes."""
+        if not is_from(self._sender, frame.data):
+            return
+        seen = self._where()
+        if self._fits(frame.data, seen.number):
+            self._sightings.note(seen)
+
+
+class Observer:
+    """All taps of one scenario. ``points`` and ``arrived`` are those of its :class:`Recording`."""
+
+    def __init__(
+        self, stage: Stage, keep: Tap | None, points: Iterable[str] = (), *, arrived: bool = False
+    ) -> None:
+        self._stage = stage
+        self._network = stage.network
+        self.recording = Recording(stage, keep, points, arrived=arrived)
+        self._counts: dict[Place, FrameCount] = {}
+        self.last = LastWords()
+        self.total = FrameCounter()
+        self.hosts = {
+            name: self._watch_host(name)
+            for name in self._network.attachments
+            if name in stage.machines
+        }
+        self.packets = {
+            id(plan): self._watch_packets(plan) for plan in _packet_expectations(stage.scenario)
+        }
+
+    @property
+    def numbers(self) -> Numbers:
+        """Knows the frames of the capture."""
+        return self.recording.numbers
+
+    def known(self, id_: int) -> Seen | None:
+        """The frame with an id as the capture has it, if it does."""
+        number = self.numbers.of(id_)
+        return None if number is None else Seen(number)
+
+    def where(self, name: str, *, arrived: bool = False) -> Callable[[Envelope], Seen]:
+        """What tells of a frame at a place: as the capture has it, or else of that place."""
+        there = self._where(name, arrived=arrived)
+        if Place(name, arrived) in self.recording.places:
+            return lambda _: there()
+        self.numbers.needed = True
+        return lambda frame: self.known(frame.id) or there()
+
+    def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:
+        """What tells the number of the frame that passes a place now."""
+        place = Place(name, arrived)
+        if place in self.recording.places:
+            return lambda: Seen(self.recording.frames)
+        if place not in self._counts:
+            self._counts[place] = FrameCount()
+            self._network.tap(name, self._counts[place], arrivals=arrived)
+        counting = self._counts[place]
+        return lambda: Seen(counting.frames, place.title)
+
+    def _watch_host(self, name: str) -> HostWatch:
+        watch = HostWatch(self.total, self._where(name), self.last)
+        self._network.tap(name, watch)
+        return watch
+
+    def _watch_packets(self, plan: PacketExpectation) -> Sightings[Seen]:
+        sender, sightings = self.sender_of(plan), Sightings[Seen](plan.range.most)
+        self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings))
+        return sightings
+
+    def sender_of(self, plan: PacketExpectation) -> bytes | None:
+        """The address that frames are to come from, if it matters."""
+        return None if plan.sent_by is None else self._stage.machines[plan.sent_by].mac
+
+    def watch(self, plan: PacketExpectation, tap_of: Callable[[Callable[[], Seen]], Tap]) -> None:
+        """Tap the places that an expectation is of: its link, or where hosts send or receive."""
+        names = list(self.hosts) if plan.link is None else [plan.link]
+        if plan.link is None and plan.sent_by is not None and not plan.arrived:
+            names = [plan.sent_by]
+        for name in names:
+            tap = tap_of(self._where(name, arrived=plan.arrived))
+            self._network.tap(name, tap, arrivals=plan.arrived)
+
+    def explain(self, lane: Lane, status: WCStatus) -> tuple[int | None, str]:
+        """The frame that explains how work of a queue pair ended, if one does."""
+        seen = None
+        if status in _REFUSED:
+            seen = self.last.refusal(lane)
+        elif status is WCStatus.RETRY_EXC_ERR:
+            seen = self.last.repeat(lane)
+        return pointed(seen)
+
+
+def _packet_expectations(scenario: Scenario) -> Iterator[PacketExpectation]:
+    for plan in scenario.expectations:
+        if isinstance(plan, PacketExpectation):
+            yield plan

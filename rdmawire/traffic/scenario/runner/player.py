@@ -1,0 +1,152 @@
+"""The application of all hosts: it connects, starts steps, and reacts to their completions.
+
+Nothing here waits: everything happens when the simulator is about to run, when a port reports an
+event, or when a time is reached.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
+from rdmawire.traffic.scenario.model import ReceivePlan, StepPlan
+from rdmawire.traffic.scenario.runner.actions import OWNERS, Doing, Owner, Posting
+from rdmawire.traffic.scenario.runner.connect import WAYS, Introductions
+from rdmawire.traffic.scenario.runner.host_runtime import Lane, Machine
+from rdmawire.traffic.scenario.runner.posted_work import Endings, Progress, Run, Schedule, Witness
+from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.tables import reason_of
+from rdmawire.verbs.async_event import CompletionEvent, Event
+from rdmawire.verbs.enums import WCStatus, WorkCompletion
+from rdmawire.verbs.srq import SharedReceiveQueue
+
+_POLL: Final = 1 << 12
+
+
+def _names_of(event: Event | CMEvent) -> Iterator[str]:
+    """By what names an event is counted: with why it came, too, if it says so."""
+    name = type(event).__name__
+    yield name
+    if isinstance(event, Rejected | Unresolved):
+        yield f"{name}.{reason_of(event)}"
+
+
+class Hearing:
+    """Hears of all hosts, from :meth:`begin` on."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        schedule: Schedule,
+        endings: Endings,
+        posting: Posting,
+        introductions: Introductions,
+    ) -> None:
+        self._stage = stage
+        self._schedule = schedule
+        self._endings = endings
+        self._posting = posting
+        self._introductions = introductions
+        self._fellows: dict[SharedReceiveQueue, list[Lane]] = {}
+
+    def begin(self) -> None:
+        """Be told of events, and of the first completion of each queue."""
+        for machine in self._stage.machines.values():
+            machine.port.on_event = partial(self._hear, machine)
+        for lane in self._stage.all_lanes():
+            lane.cq.request_notify()
+            if lane.srq is not None:
+                self._fellows.setdefault(lane.srq, []).append(lane)
+
+    def _hear(self, machine: Machine, event: Event | CMEvent) -> None:
+        if isinstance(event, CompletionEvent):
+            self._poll(machine, event.cq)
+            return
+        machine.events.update(_names_of(event))
+        if isinstance(event, CMEvent):
+            self._introductions.hear(machine, event, self._stage.network.simulator.now)
+
+    def _poll(self, machine: Machine, number: int) -> None:
+        """Take all completions, and ask to be told of the next."""
+        cq = machine.host.nic.device.cqs[number]
+        while done := cq.poll(_POLL):
+            for completion in done:
+                self._complete(completion)
+        cq.request_notify()
+        self._schedule.settle()
+
+    def _complete(self, completion: WorkCompletion) -> None:
+        """There is room again: at the queue pair, and for all who share its receives."""
+        job = self._posting.job(completion.wr_id)
+        self._endings.completed(job, WCStatus(completion.status))
+        self._schedule.stir((job.lane,))
+        if job.lane.srq is not None:
+            self._schedule.stir(self._fellows[job.lane.srq])
+
+
+class Player:
+    """Plays the steps of a scenario on its stage. ``runs`` are the steps, in order."""
+
+    def __init__(self, stage: Stage, witness: Witness, progress: Progress | None = None) -> None:
+        self.stage = stage
+        self.runs = _runs(stage)
+        self._introductions = talks = Introductions(self._settled)
+        self._schedule = Schedule(self.runs, stage.network.simulator, self._begin, self._pump)
+        self.endings = Endings(self._schedule, witness, progress)
+        self._owner = Owner(stage, self._doing, self.endings)
+        self._posting = Posting(stage, self._doing, self.endings)
+        self._hearing = Hearing(stage, self._schedule, self.endings, self._posting, talks)
+
+    def start(self) -> None:
+        """Connect, post the receives that connections have, and begin the first steps."""
+        self._hearing.begin()
+        connections = self.stage.scenario.connections
+        for order, plan in enumerate(connections):
+            WAYS[plan.connect].prepare(self._introductions, self.stage.lanes[plan.name], order)
+        for plan in connections:
+            for receive in plan.receives:
+                self._begin_jobs(Run(_step_of(receive), -1))
+        self._schedule.settle()
+        for order, plan in enumerate(connections):
+            WAYS[plan.connect].ask(self._introductions, self.stage.lanes[plan.name], order)
+        self._schedule.start()
+
+    def _begin(self, run: Run) -> None:
+        run.begun = True
+        if run.step.verb in OWNERS:
+            self._owner.act(run)
+        else:
+            self._begin_jobs(run)
+
+    def _begin_jobs(self, run: Run) -> None:
+        self._schedule.stir(self._posting.add(run))
+
+    def _doing(self, step: StepPlan, lane: Lane | None) -> Doing:
+        return Doing(self.stage, self._introductions, step, lane, self.stage.network.simulator.now)
+
+    def _pump(self, lane: Lane) -> None:
+        self._posting.pump(lane)
+
+    def _settled(self, lane: Lane) -> None:
+        self._schedule.stir((lane,))
+        self._schedule.settle()
+
+
+def _runs(stage: Stage) -> list[Run]:
+    """All steps, and how often each is to be done."""
+    runs = [Run(step, number) for number, step in enumerate(stage.scenario.steps)]
+    for run in runs:
+        run.total = run.step.times * max(1, len(stage.lanes_of(run.step)))
+    return runs
+
+
+def _step_of(plan: ReceivePlan) -> StepPlan:
+    """The receives of a connection, as a step would have them."""
+    return StepPlan(
+        verb="receive",
+        mark=plan.mark,
+        end=plan.at,
+        local=plan.into,
+        times=plan.count,
+        status=None,
+    )

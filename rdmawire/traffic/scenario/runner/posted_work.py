@@ -1,0 +1,342 @@
+"""The steps of a scenario while they are done: what is posted where, how often, and what ended.
+
+A step is done by one job for each queue pair of its end. A queue of a queue pair has its jobs in
+the order in which they began; the first one posts until nothing of it is left to post, then the
+next. What bounds a job is its depth, the room in the queue, and a round that others have to finish
+first.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import takewhile
+from typing import Final, NamedTuple, Protocol
+
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.simulator import Simulator
+from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.scenario.model import StepPlan
+from rdmawire.traffic.scenario.runner.host_runtime import Lane, errno_name, refusal
+from rdmawire.traffic.scenario.tables import SUCCESS
+from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.verbs.enums import WCStatus
+from rdmawire.verbs.wr import RecvWR, SendWR
+
+
+class Wrong(NamedTuple):
+    """How a step first ended otherwise than it should: what was expected, what came, and where."""
+
+    expected: str
+    found: str
+    lane: Lane | None
+    frame: int | None
+    point: str
+
+
+class Run:
+    """One step. ``endings`` counts how it ended, by status or errno.
+
+    ``waits`` counts the steps that must be complete first; ``followers`` wait for this one.
+    ``limit`` is how often each queue pair may post by now: no more than a round, with a barrier.
+    """
+
+    def __init__(self, step: StepPlan, number: int) -> None:
+        self.step = step
+        self.number = number
+        self.jobs: list[Job] = []
+        self.begun = False
+        self.waits = 0
+        self.followers: list[Run] = []
+        self.posted = self.ended = 0
+        self.total = 0
+        self.endings: Counter[str] = Counter()
+        self.wrong: Wrong | None = None
+        self.round = (step.depth or 1) if step.barrier else step.times
+        self.limit = self.round
+        self._arrived = 0
+
+    @property
+    def title(self) -> str:
+        """As messages call it."""
+        return f"{self.step.name} ({self.step.verb})" if self.step.name else self.step.verb
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether each time it is done ends with a completion."""
+        step = self.step
+        if VERBS[step.verb].work is None:
+            return step.status is not None
+        return step.status not in (None, SUCCESS) or (
+            step.status == SUCCESS and "SIGNALED" in step.flags
+        )
+
+    @property
+    def is_to_fail(self) -> bool:
+        """Whether its work is to be refused, or to end in an error."""
+        return self.step.refused is not None or self.step.status not in (None, SUCCESS)
+
+    @property
+    def over(self) -> bool:
+        """Whether all of it has ended."""
+        return self.begun and self.ended == self.total
+
+    def arrive(self, job: "Job") -> bool:
+        """A job may have finished the round; whether all have, so that the next one begins."""
+        if job.ended < self.limit or self.limit >= self.step.times:
+            return False
+        self._arrived += 1
+        if self._arrived < len(self.jobs):
+            return False
+        self._arrived = 0
+        self.limit = min(self.limit + self.round, self.step.times)
+        return True
+
+
+class Job:
+    """A step at one queue pair. ``work`` is what it posts each time, but for the number."""
+
+    __slots__ = ("ended", "lane", "number", "posted", "run", "work")
+
+    def __init__(self, run: Run, lane: Lane, number: int) -> None:
+        self.run = run
+        self.lane = lane
+        self.number = number
+        self.posted = 0
+        self.ended = 0
+        self.work: SendWR | RecvWR | None = None
+
+    @property
+    def all_posted(self) -> bool:
+        """Whether nothing is left to post."""
+        return self.posted >= self.run.step.times
+
+    @property
+    def may_post(self) -> bool:
+        """Whether depth and round allow one more."""
+        depth = self.run.step.depth
+        if self.posted >= self.run.limit:
+            return False
+        return depth is None or self.posted - self.ended < depth
+
+
+class Queue:
+    """A work queue of a queue pair, as its application sees it.
+
+    ``room`` says for how much more of a job there is room, ``post`` posts one piece of its work.
+    """
+
+    def __init__(self, room: Callable[[Job], int], post: Callable[[Job], None]) -> None:
+        self.jobs: deque[Job] = deque()
+        self._room = room
+        self._post = post
+
+    def pump(self) -> None:
+        """Post all that may be posted now."""
+        jobs = self.jobs
+        while jobs:
+            job = jobs[0]
+            while job.may_post and self._room(job) > 0:
+                self._post(job)
+            if not job.all_posted:
+                return
+            jobs.popleft()
+
+
+class Schedule:
+    """Steps in their order. ``begin`` begins one, ``pump`` has a queue pair post what it may."""
+
+    def __init__(
+        self,
+        runs: list[Run],
+        simulator: Simulator,
+        begin: Callable[[Run], None],
+        pump: Callable[[Lane], None],
+    ) -> None:
+        self.runs = runs
+        self._simulator = simulator
+        self._begin = begin
+        self._pump = pump
+        self._due: deque[Run] = deque()
+        self._stirred: dict[Lane, None] = {}
+        self._settling = False
+        self._link()
+
+    def _link(self) -> None:
+        """Let steps wait for those that they come after."""
+        named = {run.step.name: run for run in self.runs if run.step.name}
+        for run in self.runs:
+            for name in run.step.after:
+                named[name].followers.append(run)
+                run.waits += 1
+
+    def start(self) -> None:
+        """Begin the first steps, and have the world remember those that have a time."""
+        for run in self.runs:
+            self._plan(run)
+        self.settle()
+
+    def _plan(self, run: Run) -> None:
+        """A step that waits for nothing has its time; the first one that says none begins now."""
+        if run.step.at is not None and not run.waits:
+            self._simulator.call_at(run.step.at, partial(self._begin_now, run))
+        elif not run.number and _says_nothing(run):
+            self._due.extend(self._with(run))
+
+    def _begin_now(self, run: Run) -> None:
+        self._due.extend(self._with(run))
+        self.settle()
+
+    def _with(self, run: Run) -> Iterator[Run]:
+        """A step, and those behind it that say nothing of when."""
+        yield run
+        yield from takewhile(_says_nothing, self.runs[run.number + 1 :])
+
+    def stir(self, lanes: Iterable[Lane]) -> None:
+        """Look at these queue pairs: there may be something to post."""
+        self._stirred.update(dict.fromkeys(lanes))
+
+    def settle(self) -> None:
+        """Begin what is due and post what may be posted, until neither leads to more."""
+        if self._settling:
+            return
+        self._settling = True
+        while self._stirred or self._due:
+            if self._stirred:
+                lane = next(iter(self._stirred))
+                del self._stirred[lane]
+                self._pump(lane)
+            else:
+                self._begin(self._due.popleft())
+        self._settling = False
+
+    def follow(self, run: Run) -> None:
+        """A step is over: who waits for that alone begins."""
+        for follower in run.followers:
+            follower.waits -= 1
+            if not follower.waits:
+                self._begin_later(follower)
+
+    def _begin_later(self, run: Run) -> None:
+        at = run.step.at
+        if at is not None and at > self._simulator.now:
+            self._simulator.call_at(at, partial(self._begin_now, run))
+        else:
+            self._due.extend(self._with(run))
+
+
+def _says_nothing(run: Run) -> bool:
+    """Whether a step begins with the one before it."""
+    return run.step.at is None and not run.step.after
+
+
+Progress = Callable[[int, int], object]
+"""Told how many pieces of work have ended, of how many."""
+
+NO_REFUSAL: Final = refusal(None)
+
+_NO_FAILURE: Final = (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR)
+
+
+class Witness(Protocol):
+    """Who knows the frames that were seen: the one that explains an ending, and where it is."""
+
+    def explain(self, lane: Lane, status: WCStatus) -> tuple[int | None, str]: ...
+
+
+class Endings:
+    """``failed`` counts messages that ended with an error of their own.
+
+    Work that was flushed behind another, or that sends nothing, is none of them.
+    """
+
+    def __init__(self, schedule: Schedule, witness: Witness, progress: Progress | None) -> None:
+        self.failed = 0
+        self._schedule = schedule
+        self._witness = witness
+        self._progress = progress
+        self._done = 0
+        self._all = sum(run.total for run in schedule.runs)
+
+    def completed(self, job: Job, status: WCStatus) -> None:
+        """A piece of work completed."""
+        run = job.run
+        self.failed += status not in _NO_FAILURE and VERBS[run.step.verb].sends
+        if run.waited_for:
+            run.endings[status.name] += 1
+            if status.name != run.step.status and run.step.refused is None:
+                self._judge(job, status, run.step.status or "")
+            self.end_job(job)
+        elif status is not WCStatus.SUCCESS and run.number >= 0:
+            run.endings[status.name] += 1
+            self._judge(job, status, "no completion")
+
+    def posted(self, job: Job) -> None:
+        """A piece of work was taken; what is not waited for has ended then."""
+        if job.run.step.refused is not None:
+            _blame(job.run, job.lane, None)
+        if not job.run.waited_for:
+            self.end_job(job)
+
+    def refused(self, job: Job, error: VerbsError) -> None:
+        """A piece of work was refused, and has ended."""
+        job.run.endings[errno_name(error)] += 1
+        if errno_name(error) != job.run.step.refused:
+            _blame(job.run, job.lane, error)
+        self.end_job(job)
+
+    def done(self, run: Run, lane: Lane | None, error: VerbsError | None) -> None:
+        """An owner did something, or was refused."""
+        refused = None if error is None else errno_name(error)
+        run.endings[refused or SUCCESS] += 1
+        if refused != run.step.refused:
+            _blame(run, lane, error)
+        self._end(run)
+
+    def _judge(self, job: Job, status: WCStatus, expected: str) -> None:
+        """A completion is not what it should be."""
+        if job.run.wrong is None:
+            frame, point = self._witness.explain(job.lane, status)
+            job.run.wrong = Wrong(expected, status.name, job.lane, frame, point)
+
+    def end_job(self, job: Job) -> None:
+        """One more time is over at a queue pair."""
+        job.ended += 1
+        if job.run.arrive(job):
+            self._schedule.stir(other.lane for other in job.run.jobs)
+        self._end(job.run)
+
+    def _end(self, run: Run) -> None:
+        """One more time is over; who waits for all of it begins then."""
+        run.ended += 1
+        if run.number < 0:
+            return
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._all)
+        if run.over:
+            self._schedule.follow(run)
+
+
+def _blame(run: Run, lane: Lane | None, error: VerbsError | None) -> None:
+    """A refusal, or that there was none, is not what it should be."""
+    if run.wrong is None:
+        run.wrong = Wrong(run.step.refused or NO_REFUSAL, refusal(error), lane, None, "")
+
+
+class Clock:
+    """Hears how work goes on, and passes that on to ``progress``."""
+
+    def __init__(self, simulator: Simulator, progress: Progress | None) -> None:
+        self._simulator = simulator
+        self._progress = progress
+        self._last_work = 0
+
+    def hear(self, done: int, total: int) -> None:
+        """A piece of work, or what an owner did, has ended now."""
+        self._last_work = self._simulator.now
+        if self._progress is not None:
+            self._progress(done, total)
+
+    def rest(self, sent: FrameCounter) -> int:
+        """When the last frame was sent or arrived, or the last work was done (ns)."""
+        return max(self._last_work, self._simulator.last_arrival, sent.last)
