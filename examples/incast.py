@@ -27,7 +27,13 @@ from rdmawire.fabric import (
     place_of,
     star,
 )
-from rdmawire.ib.congestion import Dcqcn, DcqcnParameters, Scheme, Timely, TimelyParameters
+from rdmawire.ib.congestion import (
+    CongestionController,
+    Dcqcn,
+    DcqcnParameters,
+    Timely,
+    TimelyParameters,
+)
 from rdmawire.wire.management import MTU
 
 LOSSLESS: Final = 3
@@ -53,7 +59,7 @@ _SHARE_OF_SLOWEST: Final = 400
 
 _PUBLISHED_FRAME: Final = 1024
 
-MakeScheme = Callable[[], Scheme]
+MakeScheme = Callable[[], CongestionController]
 
 
 def dcqcn(rate: int) -> MakeScheme:

@@ -5,7 +5,7 @@ from typing import Final
 
 from rdmawire import Host, QPCap, QPInit, QPType, QueuePair, SendOpcode, SendWR, WCStatus, connect
 from rdmawire.fabric import ATTRIBUTES
-from rdmawire.ib.congestion import Scheme
+from rdmawire.ib.congestion import CongestionController
 from rdmawire.units import seconds
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
@@ -36,7 +36,7 @@ class Stream:
         mtu: MTU = MTU.OCTETS_1024,
         message: int = MESSAGE,
         dscp: int = DSCP,
-        scheme: Scheme | None = None,
+        scheme: CongestionController | None = None,
         notifies: bool = True,
     ) -> None:
         self.source, self.sink, self.scheme = source, sink, scheme

@@ -12,10 +12,10 @@ from typing import NoReturn
 from rdmawire.capture.record import (
     SECOND,
     Interface,
-    Misfit,
     Record,
     RecordLayout,
     Span,
+    UnrepresentableError,
     check_data,
     check_number,
     check_time,
@@ -159,12 +159,12 @@ class PcapBuilder:
         """Say what does not fit."""
         check_number("Record.link_type", record.link_type, 0xFFFF)
         if record.link_type != self._link_type:
-            raise Misfit(
+            raise UnrepresentableError(
                 f"Record.link_type: {record.link_type} in a pcap of link type {self._link_type};"
                 " a file of several is a pcapng"
             )
         if record.options:
-            raise Misfit("Record.options: a pcap has no place for them, a pcapng has")
+            raise UnrepresentableError("Record.options: a pcap has no place for them, a pcapng has")
         check_data(record, self._most)
         check_time(record, 0, (SECOND << 32) - 1)
         check_number("Record.length", record.length, 0xFFFF_FFFF)

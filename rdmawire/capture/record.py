@@ -184,32 +184,38 @@ class RecordLayout(NamedTuple):
     data: int
 
 
-class Misfit(CaptureError):
+class UnrepresentableError(CaptureError):
     """A value that the file cannot hold. The file is as it was before, and may go on."""
 
 
 def check_number(name: str, value: object, greatest: int, least: int = 0) -> None:
-    """A whole number from ``least`` to ``greatest``, or :class:`Misfit`."""
+    """A whole number from ``least`` to ``greatest``, or :class:`UnrepresentableError`."""
     if not isinstance(value, int):
-        raise Misfit(f"{name}: a whole number is needed, found {value!r}")
+        raise UnrepresentableError(f"{name}: a whole number is needed, found {value!r}")
     if not least <= value <= greatest:
-        raise Misfit(f"{name}: {value} does not fit, {least} to {greatest} do")
+        raise UnrepresentableError(f"{name}: {value} does not fit, {least} to {greatest} do")
 
 
 def check_time(record: Record, first_ns: int, last_ns: int) -> None:
-    """A time that the file can hold, or :class:`Misfit`."""
+    """A time that the file can hold, or :class:`UnrepresentableError`."""
     if not isinstance(record.time_ns, int):
-        raise Misfit(f"Record.time_ns: a whole number is needed, found {record.time_ns!r}")
+        raise UnrepresentableError(
+            f"Record.time_ns: a whole number is needed, found {record.time_ns!r}"
+        )
     if not first_ns <= record.time_ns <= last_ns:
-        raise Misfit(f"Record.time_ns: {record.time_ns} does not fit, {first_ns} to {last_ns} do")
+        raise UnrepresentableError(
+            f"Record.time_ns: {record.time_ns} does not fit, {first_ns} to {last_ns} do"
+        )
 
 
 def check_data(record: Record, allowed: int) -> None:
-    """No more octets than :func:`most_octets` allows, or :class:`Misfit`."""
+    """No more octets than :func:`most_octets` allows, or :class:`UnrepresentableError`."""
     if not isinstance(record.data, bytes | bytearray | memoryview):
-        raise Misfit(f"Record.data: octets are needed, found {type(record.data).__name__}")
+        raise UnrepresentableError(
+            f"Record.data: octets are needed, found {type(record.data).__name__}"
+        )
     if len(record.data) > allowed:
-        raise Misfit(
+        raise UnrepresentableError(
             f"Record.data: {len(record.data)} octets do not fit, the snap length allows {allowed}"
         )
 

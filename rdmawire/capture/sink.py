@@ -10,7 +10,7 @@ from io import FileIO, UnsupportedOperation
 from pathlib import Path
 from typing import Protocol
 
-from rdmawire.capture.source import STREAM, AnyPath, Borrowed, shown, write_refusal
+from rdmawire.capture.source import STREAM, AnyPath, NonClosingStream, shown, write_refusal
 from rdmawire.errors import CaptureError
 
 
@@ -195,6 +195,6 @@ def _standard_output() -> Sink:
         sys.stdout.flush()
         return StreamSink(open(sys.stdout.fileno(), "wb", buffering=0, closefd=False))
     except UnsupportedOperation:
-        return StreamSink(Borrowed(sys.stdout.buffer))
+        return StreamSink(NonClosingStream(sys.stdout.buffer))
     except OSError as error:
         raise write_refusal(error, name) from error

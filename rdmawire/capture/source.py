@@ -14,7 +14,7 @@ from rdmawire.errors import CaptureError
 from rdmawire.screen import safe
 
 
-class Borrowed:
+class NonClosingStream:
     """A stream of somebody else's, to be read or written but left open."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -220,7 +220,7 @@ def _standard_input() -> Source:
         descriptor = sys.stdin.fileno()
         file = open(descriptor, "rb", buffering=0, closefd=False)  # noqa: SIM115
     except UnsupportedOperation:
-        return Source(Borrowed(sys.stdin.buffer), STANDARD_INPUT, None)
+        return Source(NonClosingStream(sys.stdin.buffer), STANDARD_INPUT, None)
     except (OSError, ValueError) as error:
         raise CaptureError(f"{STANDARD_INPUT}: cannot be read: {error}") from error
     return Source(file, STANDARD_INPUT, _size(descriptor))

@@ -8,7 +8,7 @@ from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.ib.rules import Role, Rules
+from rdmawire.ib.rules import RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.ib.service import SERVICES, Fault, Reaction
 from rdmawire.ib.standard_rules import STANDARD
@@ -25,7 +25,7 @@ __all__ = [
     "QPInit",
     "QueuePair",
     "Reaction",
-    "Role",
+    "RequestRule",
     "Rules",
     "Timely",
     "TimelyParameters",

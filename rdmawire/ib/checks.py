@@ -7,7 +7,7 @@ returns a :class:`~rdmawire.ib.service.Fault`, or nothing. Some hand on what the
 
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE
-from rdmawire.ib.rules import SEND, Role
+from rdmawire.ib.rules import SEND, RequestRule
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault
 from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT, Access
@@ -20,7 +20,7 @@ from rdmawire.wire.ib import Placement, Selectivity
 from rdmawire.wire.opcode import SHAPES
 
 
-def check_order(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_order(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The PSN is the expected one, and the message begins or goes on as it must.
 
     IBA 9.7.4.1.2 and 9.7.4.1.3: a message begins when none is coming in, and goes on as it began.
@@ -32,7 +32,7 @@ def check_order(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return None if inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
 
 
-def check_gap(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def check_gap(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
     """Where nothing is acknowledged, a gap ends the message that was coming in. IBA 9.8.2.2.2."""
     if request.psn != qp.inbound.epsn:
         qp.counters.out_of_sequence += 1
@@ -40,26 +40,26 @@ def check_gap(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     return None
 
 
-def check_op_begins(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+def check_op_begins(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
     """A message goes on as it began; one that begins ends what was coming in. IBA 9.8.2.2.1."""
     if role.begins:
         qp.inbound.incoming = NO_MESSAGE
     return None if qp.inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
 
 
-def check_op_valid(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+def check_op_valid(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
     """The queue pair's own rights allow the operation. IBA 9.7.4.1.4, 11.2.5.2."""
     return Fault.OP_VALID if role.access & ~qp.access else None
 
 
-def check_shape(_: QueuePair, __: Role, request: Arrival) -> Fault | None:
+def check_shape(_: QueuePair, __: RequestRule, request: Arrival) -> Fault | None:
     """The opcode is not reserved, and the operation has the payload. IBA 9.7.4.1.4, 9.7.4.1.6."""
     if request.flow.malformed:
         return Fault.LENGTH if request.flow.bth.opcode in SHAPES else Fault.OP_VALID
     return None
 
 
-def check_xrcsrq(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_xrcsrq(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The shared receive queue that the packet names, in the same XRC domain. IBA A14.
 
     All packets of a message name the same: what was taken from one completes nowhere else.
@@ -74,7 +74,7 @@ def check_xrcsrq(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return None
 
 
-def check_resource(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+def check_resource(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     """A receive for the message: one that an abandoned message left, or the next."""
     inbound = qp.inbound
     if inbound.recv is NO_RECEIVE:
@@ -85,7 +85,7 @@ def check_resource(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     return None
 
 
-def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+def check_room_for_answer(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     """READs and atomics under way are no more than agreed upon. IBA 9.7.4.1.5.
 
     What is answered again does not count: who has all answers may ask for more, though the
@@ -96,7 +96,7 @@ def check_room_for_answer(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     return None if qp.inbound.owes_fewer(most) else Fault.RESOURCES
 
 
-def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_length(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """First and middle packets are full, last ones neither empty nor over-full. IBA 9.7.4.1.6."""
     length = len(request.payload)
     fits = length <= qp.mtu and (length or role.begins) if role.ends else length == qp.mtu
@@ -105,7 +105,7 @@ def check_length(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return Fault.LENGTH
 
 
-def check_dmalen(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """RETH.dmalen is what an only packet has, more than a first one, and no more than 2**31."""
     dmalen: int = request.extended[role.reth].dmalen
     length = len(request.payload)
@@ -116,7 +116,7 @@ def check_dmalen(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return check_asked(qp, role, request) if fits else Fault.LENGTH
 
 
-def check_asked(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_asked(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A request is for no more than 2**31 bytes. IBA 9.7.4.1.6."""
     asked: int = request.extended[role.reth].dmalen
     if asked <= LONGEST_MESSAGE or not qp.device.profile.limits_dmalen:
@@ -124,7 +124,7 @@ def check_asked(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return Fault.LENGTH
 
 
-def check_fit(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_fit(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """What comes fits what was announced, or the receive that was posted for it."""
     incoming = qp.inbound.incoming
     end = incoming.placed + len(request.payload)
@@ -135,7 +135,7 @@ def check_fit(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return None
 
 
-def check_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The key allows the access to all octets announced; of none, it is not looked at."""
     reth = request.extended[role.reth]
     if not reth.dmalen:
@@ -144,7 +144,7 @@ def check_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return _grant(qp, reth.rkey, reth.va, reth.dmalen, role.access)
 
 
-def check_atomic_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_atomic_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Eight octets at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4.
 
     So they are in the region, too: a window that counts from zero may begin anywhere in it.
@@ -159,7 +159,7 @@ def check_atomic_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | No
     return Fault.MISALIGNED if memory.place(va) % ATOMIC_SIZE else None
 
 
-def check_flush_rkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_flush_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The key allows this kind of FLUSH; of a whole region, no range is looked at. IBA A19.4."""
     feth, reth = request.extended[role.feth], request.extended[role.reth]
     needed = sum(right for bit, right in _PLACEMENT_RIGHTS if feth.plt & bit)
@@ -205,6 +205,6 @@ def access_fault(qp: QueuePair, target: Piece, access: int) -> Fault:
     return Fault.RKEY
 
 
-def check_qkey(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def check_qkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The Q_Key is the queue pair's. IBA 9.6.1.4.1."""
     return None if request.extended[role.deth].qkey == qp.qkey else Fault.QKEY

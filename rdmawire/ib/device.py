@@ -9,7 +9,7 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.identifier import Randomness
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.mr_table import Limits, PeerMemory, Registrar
+from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.profile import Profile
 from rdmawire.verbs.srq import XRCDomains
@@ -18,7 +18,7 @@ from rdmawire.verbs.timers import Timers
 if TYPE_CHECKING:
     from rdmawire.ib.congestion.pacer import Governor
     from rdmawire.ib.qp import QueuePair
-    from rdmawire.ib.retransmit_timer import PageWait, Patience
+    from rdmawire.ib.retransmit_timer import PageWait, RetryState
     from rdmawire.verbs.cq import CompletionQueue
     from rdmawire.verbs.srq import SharedReceiveQueue
 
@@ -80,7 +80,7 @@ class Device:
             profile.window_type_2,
             page_fault_ns=profile.page_fault_ns,
         )
-        self.memory = Registrar(space, limits, clients, initiator=self, random=random)
+        self.memory = MemoryRegionTable(space, limits, clients, initiator=self, random=random)
         self.keys = self.memory.keys
         self.qps: dict[int, QueuePair] = {}
         self.cqs: dict[int, CompletionQueue] = {}
@@ -98,7 +98,7 @@ class Device:
         self.xmit_discards: int = 0
         self.link_downed: int = 0
         self.ready: dict[QueuePair, None] = {}
-        self.timers: Timers[Patience] = Timers()
+        self.timers: Timers[RetryState] = Timers()
         self.governors: Timers[Governor] = Timers()
         self.page_waits: Timers[PageWait] = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget

@@ -15,9 +15,9 @@ from rdmawire.ib.encapsulation import Encapsulation, gids_of
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.read_snapshot import keep
 from rdmawire.ib.responder import respond
-from rdmawire.ib.responder_state import Incoming
+from rdmawire.ib.responder_state import InboundMessage
 from rdmawire.ib.retransmit import heard, paged_in, timed_out
-from rdmawire.ib.rules import Role
+from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop, Flow
 from rdmawire.ib.scheduler import transmit
 from rdmawire.ib.tx_template import pack_word
@@ -109,7 +109,7 @@ def _ready(qp: QueuePair, flow: Flow) -> bool:
 
 
 def _place(
-    flow: Flow, frames: Sequence[bytes], start: int, incoming: Incoming, qp: QueuePair
+    flow: Flow, frames: Sequence[bytes], start: int, incoming: InboundMessage, qp: QueuePair
 ) -> int:
     """Write payloads while frames go on as expected; how many did."""
     _, word, payload, pad, end, crc = flow.layout
@@ -137,7 +137,7 @@ def _place(
     return taken
 
 
-Way = tuple[QueuePair, Role | None]
+Way = tuple[QueuePair, RequestRule | None]
 """A queue pair that takes a packet: by this row as a request, as a response where there is none."""
 
 GROUP_BIT = 1
@@ -189,7 +189,7 @@ class Nic(Verbs):
             else:
                 respond(qp, role, arrival)
 
-    def _look_at(self, qp: QueuePair, role: Role | None, flow: Flow) -> None:
+    def _look_at(self, qp: QueuePair, role: RequestRule | None, flow: Flow) -> None:
         """Use what a packet says before its transport headers, and that it came at all."""
         if qp.migrating:
             heard(qp, flow)
@@ -200,7 +200,7 @@ class Nic(Verbs):
         if role is not None and unknown:
             self._hear_peer(qp, encapsulation)
 
-    def _turned_away(self, qp: QueuePair, role: Role | None) -> None:
+    def _turned_away(self, qp: QueuePair, role: RequestRule | None) -> None:
         """Drop a packet that the queue pair does not accept in its state."""
         self.device.drops[Drop.QP_STATE] += 1
         if role is not None and role is not self.device.rules.cnp:
@@ -346,7 +346,7 @@ class Nic(Verbs):
         return [qps[number] for number in numbers]
 
 
-def _role(qp: QueuePair, flow: Flow) -> Role | None:
+def _role(qp: QueuePair, flow: Flow) -> RequestRule | None:
     """The row of the responder that a packet is for; ``None`` where it is a response."""
     rules = qp.device.rules
     if flow.bth.opcode == Opcode.CNP:

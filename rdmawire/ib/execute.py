@@ -15,11 +15,11 @@ from rdmawire.ib.responder_state import (
     NO_MESSAGE,
     NO_RECEIVE,
     AtomicResponse,
-    Incoming,
+    InboundMessage,
     ReadResponse,
     Resource,
 )
-from rdmawire.ib.rules import Role
+from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault
 from rdmawire.memory import fast_reg
@@ -35,25 +35,25 @@ from rdmawire.wire.serial import MODULUS
 _new = tuple.__new__
 
 
-def open_receive(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+def open_receive(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
     """A SEND goes where its receive says."""
     inbound = qp.inbound
     sink = gather(qp.device.keys, qp.recv_pd, inbound.recv.sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return Fault.LOCAL
-    inbound.incoming = Incoming(role.family, sink, sink.length)
+    inbound.incoming = InboundMessage(role.family, sink, sink.length)
     return None
 
 
-def open_target(qp: QueuePair, role: Role, _: Arrival) -> Fault | None:
+def open_target(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
     """A WRITE goes where its key allows."""
     qp.counters.rx_write_requests += 1
     target = qp.inbound.target
-    qp.inbound.incoming = Incoming(role.family, target, target.length)
+    qp.inbound.incoming = InboundMessage(role.family, target, target.length)
     return None
 
 
-def place_whole(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def place_whole(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
     """A SEND of one packet goes where its receive says."""
     if qp.inbound.reads:
         _keep_under_receive(qp, len(request.payload))
@@ -73,7 +73,7 @@ def _keep_under_receive(qp: QueuePair, length: int) -> None:
         keep(qp, sink, 0, min(length, sink.length))
 
 
-def place(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def place(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Write the payload to memory."""
     incoming = qp.inbound.incoming
     payload = request.payload
@@ -93,14 +93,14 @@ def _unless_paged(error: MemoryFault, fault: Fault) -> Fault:
     return Fault.PAGE_FAULT if isinstance(error, PageFault) else fault
 
 
-def _sink_fault(qp: QueuePair, role: Role, sink: Piece | Gather) -> Fault:
+def _sink_fault(qp: QueuePair, role: RequestRule, sink: Piece | Gather) -> Fault:
     """The fault of a write: of the peer's R_Key for a WRITE, else of the receive's own L_Keys."""
     if role.access and isinstance(sink, Piece):
         return access_fault(qp, sink, role.access)
     return Fault.LOCAL
 
 
-def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def advance(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
     """Expect the next packet; AckReq counts only on services that acknowledge."""
     inbound = qp.inbound
     inbound.epsn = (inbound.epsn + 1) % MODULUS
@@ -111,7 +111,7 @@ def advance(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     return None
 
 
-def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def invalidate(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The peer takes a key of ours back. IBA 9.4.1.1.1."""
     rkey: int = request.extended[role.ieth].rkey
     grant = qp.device.keys.find(rkey)
@@ -121,7 +121,7 @@ def invalidate(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return None if fault is None else Fault.INVALIDATE
 
 
-def finish_whole(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def finish_whole(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A SEND of one packet is done: its receive completes."""
     qp.inbound.msn = (qp.inbound.msn + 1) % MODULUS
     if not _receipt(qp, role, request, len(request.payload)):
@@ -129,7 +129,7 @@ def finish_whole(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return advance(qp, role, request)
 
 
-def finish(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def finish(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The message is whole: its receive completes, if it takes one."""
     inbound = qp.inbound
     inbound.msn = serial.add(inbound.msn, 1)
@@ -139,7 +139,7 @@ def finish(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return advance(qp, role, request)
 
 
-def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
+def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) -> bool:
     """Complete the receive in use, with ``length`` octets in it.
 
     ``False`` where the CQ is full: the completion is lost, and the queue pair has failed, so that
@@ -163,7 +163,7 @@ def _receipt(qp: QueuePair, role: Role, request: Arrival, length: int) -> bool:
 _NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
 
 
-def _from_headers(qp: QueuePair, role: Role, request: Arrival) -> tuple[object, ...]:
+def _from_headers(qp: QueuePair, role: RequestRule, request: Arrival) -> tuple[object, ...]:
     """The fields of a completion from ``imm_data`` on, with what the packet's headers say."""
     imm = inv = 0
     flags = qp.receive_flags
@@ -183,7 +183,7 @@ def _from_headers(qp: QueuePair, role: Role, request: Arrival) -> tuple[object, 
 _WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value
 
 
-def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+def page_in(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     """Bring in the pages that a READ names, if the profile's page faults take time."""
     target = qp.inbound.target
     if not (qp.device.profile.page_fault_ns and target.length):
@@ -197,7 +197,7 @@ def page_in(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     return None
 
 
-def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def owe_read(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Owe a READ its responses: its bytes are read when they are sent, or before they change."""
     qp.counters.rx_read_requests += 1
     target = qp.inbound.target
@@ -208,14 +208,14 @@ def owe_read(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return _owe(qp, role, answer, Resource(opcode, request.psn, packets, target.length, asked))
 
 
-def compare_swap(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def compare_swap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Eight octets are swapped in where the ones compared stand. IBA 9.4.5.1."""
     eth = request.extended[role.atomiceth]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
 
 
-def fetch_add(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def fetch_add(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A number is added to the one that stands there. IBA 9.4.5.2."""
     eth = request.extended[role.atomiceth]
     memory, address, *_ = qp.inbound.target
@@ -223,7 +223,7 @@ def fetch_add(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
 
 
 def _atomic(
-    qp: QueuePair, role: Role, request: Arrival, operation: Callable[[], int]
+    qp: QueuePair, role: RequestRule, request: Arrival, operation: Callable[[], int]
 ) -> Fault | None:
     """Do it once; what stood there before is owed, however often it is asked for."""
     _keep_under_target(qp)
@@ -237,7 +237,7 @@ def _atomic(
     return _owe(qp, role, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
 
 
-def atomic_write(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def atomic_write(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Eight octets written at once; an empty response is owed. IBA A19.3."""
     _keep_under_target(qp)
     try:
@@ -254,7 +254,7 @@ def _keep_under_target(qp: QueuePair) -> None:
         keep(qp, qp.inbound.target, 0, ATOMIC_SIZE)
 
 
-def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """What was written before is visible, or persistent; an empty response is owed. IBA A19.4.
 
     Host memory always is. Behind a BAR1 a read pushes what was posted before it. Octets that are
@@ -271,7 +271,7 @@ def flush(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
     return _owe_empty(qp, role, request)
 
 
-def _owe_empty(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def _owe_empty(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A response of no octets; asked for again, nothing is done again."""
     answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
     asked = request.extended[role.reth]
@@ -284,7 +284,7 @@ def _next_msn(qp: QueuePair) -> int:
 
 
 def _owe(
-    qp: QueuePair, role: Role, answer: ReadResponse | AtomicResponse, resource: Resource
+    qp: QueuePair, role: RequestRule, answer: ReadResponse | AtomicResponse, resource: Resource
 ) -> Fault | None:
     """Answer in turn, and remember what was asked, in case it is asked again."""
     inbound = qp.inbound
@@ -299,7 +299,7 @@ def _owe(
     return None
 
 
-def place_datagram(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
+def place_datagram(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
     """Forty octets for the GRH, then the payload. IBA 11.4.1.2; A17.4.4 for what stands there."""
     incoming = qp.inbound.incoming
     octets = grh_of(request.flow.headers) + request.payload
@@ -313,7 +313,7 @@ def place_datagram(qp: QueuePair, _: Role, request: Arrival) -> Fault | None:
     return None
 
 
-def finish_datagram(qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+def finish_datagram(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The receive completes, and says who sent."""
     _receipt(qp, role, request, qp.inbound.incoming.placed)
     qp.inbound.incoming = NO_MESSAGE

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rdmawire.ib.device import Device
-from rdmawire.ib.rx_parser import Unsealer
+from rdmawire.ib.rx_parser import RxParser
 from rdmawire.memory.argument import check_kind, check_number, check_octets, each
 from rdmawire.verbs.ah import GID_OCTETS
 from rdmawire.verbs.async_event import GIDChanged, PKeyChanged, PortActive, PortError
@@ -22,7 +22,7 @@ class Port:
     """What an adapter has one of; whoever changes it is told by an event."""
 
     device: Device
-    _unsealer: Unsealer
+    _unsealer: RxParser
     _gids: tuple[bytes, ...]
     _up = True
     _thread: int | None = None

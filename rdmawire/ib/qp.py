@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rdmawire.ib.device import GSI_QPN, Device, pkeys_match
 from rdmawire.ib.encapsulation import PLAIN, Encapsulation, encapsulation_for, headers_to
 from rdmawire.ib.hw_counters import BY_SEND_STATUS, QPCounters
-from rdmawire.ib.responder_state import NO_RECEIVE, Inbound
-from rdmawire.ib.retransmit_timer import PageWait, Patience
+from rdmawire.ib.responder_state import NO_RECEIVE, ResponderContext
+from rdmawire.ib.retransmit_timer import PageWait, RetryState
 from rdmawire.ib.send_queue import SendQueue, Wqe
 from rdmawire.ib.service import Fault
-from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, Seal
+from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, TxTemplate
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.verbs.ah import AddressHandle, sender_port, udp_source_port
 from rdmawire.verbs.async_event import (
@@ -49,7 +49,7 @@ from rdmawire.wire.ib import BTH
 from rdmawire.wire.management import MTU
 
 if TYPE_CHECKING:
-    from rdmawire.ib.congestion.notification import Notifier
+    from rdmawire.ib.congestion.notification import NotificationPoint
     from rdmawire.ib.congestion.pacer import Governor
 
 _new = tuple.__new__
@@ -157,7 +157,7 @@ class QueuePair:
         self.recv_pd = self.pd if self.srq is None or own else self.srq.pd
         grh = kind is QPType.UD or device.profile.receives_have_grh
         self.receive_flags = WCFlags.GRH.value if grh else 0
-        self.inbound = Inbound()
+        self.inbound = ResponderContext()
         self.request_encapsulation, self.migrating = PLAIN, False
         self.enter(QPState.RESET)
         self.attributes = QPAttributes(cap=init.cap)
@@ -165,11 +165,11 @@ class QueuePair:
         self.rq: deque[RecvWR] = deque()
         self.send_slots = Slots(device.profile)
         self.recv_slots = Slots(device.profile)
-        self.seal = self.response_seal = Seal((), BTH())
-        self.patience = Patience(device, self)
+        self.seal = self.response_seal = TxTemplate((), BTH())
+        self.patience = RetryState(device, self)
         self.page_wait = PageWait(device, self)
         self.governor: Governor | None = None
-        self.notifier: Notifier | None = None
+        self.notifier: NotificationPoint | None = None
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.halted = self.established = self.drained = False
@@ -251,7 +251,7 @@ class QueuePair:
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic
         self.max_dest_rd_atomic = now.max_dest_rd_atomic
-        self.seals: dict[tuple[AddressHandle, int, int | None], Seal] = {}
+        self.seals: dict[tuple[AddressHandle, int, int | None], TxTemplate] = {}
         if now.ah is not None:
             self.seal = self._seal_of(now.ah, now.dest_qp_num)
         self._take_encapsulation()
@@ -279,14 +279,14 @@ class QueuePair:
 
     def _seal_of(
         self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
-    ) -> Seal:
+    ) -> TxTemplate:
         port = self._source_port(handle, dest_qp)
         headers = headers_to(handle, self.device.mac, port, encapsulation)
         migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
         migreq = migrated and self.device.profile.migrates
         bth = BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq))
         twice = self.device.profile.flush_icrc_covers_headers_twice
-        return Seal(headers, bth, flush_twice=twice)
+        return TxTemplate(headers, bth, flush_twice=twice)
 
     def _source_port(self, handle: AddressHandle, dest_qp: int) -> int:
         if self.device.profile.ports_by_qpn and not self.service.connected:
@@ -299,7 +299,7 @@ class QueuePair:
         self.take_attributes()
         self.device.forget_flows()
 
-    def seal_for(self, wr: SendWR) -> Seal:
+    def seal_for(self, wr: SendWR) -> TxTemplate:
         """The seal of the connection, or of a datagram, whose work says where it goes."""
         if self.service.connected or wr.ah is None:
             return self.seal

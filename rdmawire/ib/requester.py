@@ -14,7 +14,7 @@ from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import HeaderMaker
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import Outbound
-from rdmawire.ib.tx_template import Head, Seal, pack_word
+from rdmawire.ib.tx_template import HeaderTemplate, TxTemplate, pack_word
 from rdmawire.memory import fast_reg, mw
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import KeyFault
@@ -288,7 +288,7 @@ def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
 
 
 def _packets(  # noqa: PLR0917  once a message
-    qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal, frames: list[bytes], room: int
+    qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate, frames: list[bytes], room: int
 ) -> None:
     """The packets of a message: one by one, and those in the middle in runs."""
     last = wqe.packets - 1
@@ -304,7 +304,9 @@ def _packets(  # noqa: PLR0917  once a message
             frames.append(_packet(qp, wqe, opcodes, seal))
 
 
-def _middles(qp: QueuePair, wqe: Wqe, head: Head, frames: list[bytes], count: int) -> None:
+def _middles(
+    qp: QueuePair, wqe: Wqe, head: HeaderTemplate, frames: list[bytes], count: int
+) -> None:
     """So many full packets that neither begin nor end a message and ask for no ACK."""
     octets, crc = head
     read, mtu, offset = wqe.source.read, qp.mtu, wqe.sent * qp.mtu
@@ -320,7 +322,7 @@ def _middles(qp: QueuePair, wqe: Wqe, head: Head, frames: list[bytes], count: in
         qp.unasked -= len(frames) - before
 
 
-def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: Seal) -> bytes:
+def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate) -> bytes:
     """The next packet of a message, whichever it is."""
     index, last = wqe.sent, wqe.packets - 1
     ends = index == last

@@ -12,7 +12,7 @@ from rdmawire.ib.hw_counters import BY_FAULT
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE, Acknowledge
 from rdmawire.ib.responses import replay
-from rdmawire.ib.rules import NO_HEADER, REQUEST, SEND, WRITE, Role, Step
+from rdmawire.ib.rules import NO_HEADER, REQUEST, SEND, WRITE, RequestRule, Step
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault, Reaction
 from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
@@ -22,7 +22,7 @@ from rdmawire.wire.ib import Ack
 from rdmawire.wire.opcode import OPERATIONS, RULES, SHAPES, Operation, Part, Service
 
 
-def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
+def respond(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
     """Execute one request at once, also while READs before it wait for their responses."""
     for step in role.steps:
         fault = step(qp, role, request)
@@ -31,7 +31,7 @@ def respond(qp: QueuePair, role: Role, request: Arrival) -> None:
             return
 
 
-def _react(qp: QueuePair, role: Role, request: Arrival, fault: Fault) -> None:
+def _react(qp: QueuePair, role: RequestRule, request: Arrival, fault: Fault) -> None:
     """Do what the service's table says of this fault."""
     if fault in BY_FAULT:
         qp.counters.increment(BY_FAULT[fault])
@@ -87,7 +87,7 @@ def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> N
     qp.fail()
 
 
-def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
+def _note_congestion(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     """The peer saw marks of congestion in what we sent. IBA A17.9."""
     if qp.governor is None:
         qp.counters.rp_cnp_ignored += 1
@@ -97,10 +97,10 @@ def _note_congestion(qp: QueuePair, _: Role, __: Arrival) -> Fault | None:
     return None
 
 
-CNP = Role(REQUEST, (_note_congestion,))
+CNP = RequestRule(REQUEST, (_note_congestion,))
 """A CNP, of whatever service."""
 
-MALFORMED = Role(REQUEST, (checks.check_order, checks.check_shape))
+MALFORMED = RequestRule(REQUEST, (checks.check_order, checks.check_shape))
 """A reserved opcode, or a payload that the operation does not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
 
 _GOING_ON: tuple[Step, ...] = (checks.check_fit, execute.place)
@@ -126,13 +126,13 @@ _RECEIPTS = {
 """How the operations that take a receive complete it."""
 
 
-def _send(operation: Operation, reliable: bool) -> Role:
+def _send(operation: Operation, reliable: bool) -> RequestRule:
     part = RULES[operation].part
     begins, ends = part in _STARTS, part in _ENDS
     invalidate = (execute.invalidate,) if "ieth" in RULES[operation].headers else ()
     steps = _IN_ORDER[reliable] + _SEND_STEPS[part] + invalidate
     last = _SEND_LAST_STEPS[part]
-    return Role(SEND, (*steps, last), begins, ends, receipt=_RECEIPTS.get(operation))
+    return RequestRule(SEND, (*steps, last), begins, ends, receipt=_RECEIPTS.get(operation))
 
 
 _SEND_STEPS: dict[Part, tuple[Step, ...]] = {
@@ -149,7 +149,7 @@ _SEND_LAST_STEPS: dict[Part, Step] = {
 }
 
 
-def _write(operation: Operation, reliable: bool) -> Role:
+def _write(operation: Operation, reliable: bool) -> RequestRule:
     part = RULES[operation].part
     begins, ends = part in _STARTS, part in _ENDS
     opening = (checks.check_dmalen, checks.check_rkey, execute.open_target)
@@ -164,13 +164,13 @@ def _write(operation: Operation, reliable: bool) -> Role:
         execute.finish if ends else execute.advance,
     )
     receipt = _RECEIPTS.get(operation)
-    return Role(WRITE, steps, begins, ends, access=REMOTE_WRITE, receipt=receipt)
+    return RequestRule(WRITE, steps, begins, ends, access=REMOTE_WRITE, receipt=receipt)
 
 
-def _request(access: int, *steps: Step) -> Role:
+def _request(access: int, *steps: Step) -> RequestRule:
     """A request of one packet that is answered with more than an ACK."""
     first = (*_IN_ORDER[True], checks.check_op_valid, checks.check_room_for_answer)
-    return Role(REQUEST, first + steps, access=access)
+    return RequestRule(REQUEST, first + steps, access=access)
 
 
 _READ = _request(
@@ -187,7 +187,7 @@ _REQUESTS = {
     Operation.FLUSH: _request(0, checks.check_flush_rkey, execute.flush),
 }
 
-_DATAGRAM = Role(
+_DATAGRAM = RequestRule(
     SEND,
     (
         checks.check_qkey,
@@ -201,7 +201,7 @@ _DATAGRAM = Role(
 )
 
 
-def _role(operation: Operation, reliable: bool) -> Role:
+def _role(operation: Operation, reliable: bool) -> RequestRule:
     if operation in _REQUESTS:
         return _REQUESTS[operation]
     make = _write if operation in _WRITES else _send
@@ -213,12 +213,12 @@ _WRITES = {
 }
 
 
-def _roles(service: Service, *, reliable: bool) -> dict[int, Role]:
+def _roles(service: Service, *, reliable: bool) -> dict[int, RequestRule]:
     requests = (op for op in OPERATIONS[service] if not RULES[op].response)
     return {service << 5 | op: _placed(service, op, _role(op, reliable)) for op in requests}
 
 
-def _placed(service: Service, operation: Operation, role: Role) -> Role:
+def _placed(service: Service, operation: Operation, role: RequestRule) -> RequestRule:
     """The row with the places of the headers that its opcode has in this service."""
     labels = SHAPES[service << 5 | operation].headers
     places = {label: place for place, label in enumerate(labels)}
@@ -233,7 +233,7 @@ def _placed(service: Service, operation: Operation, role: Role) -> Role:
     )
 
 
-def _for_named_srq(role: Role) -> Role:
+def _for_named_srq(role: RequestRule) -> RequestRule:
     """XRC: the receive queue is the packet's choice, once it is expected, or comes again."""
     ordered = _IN_ORDER[True]
     steps = (*ordered, checks.check_xrcsrq, *role.steps[len(ordered) :])
@@ -243,7 +243,7 @@ def _for_named_srq(role: Role) -> Role:
 _RC = _roles(Service.RC, reliable=True)
 _XRC = _roles(Service.XRC, reliable=True)
 
-REQUESTS: dict[QPType, dict[int, Role]] = {
+REQUESTS: dict[QPType, dict[int, RequestRule]] = {
     QPType.RC: _RC,
     QPType.UC: _roles(Service.UC, reliable=False),
     QPType.UD: {

@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from rdmawire.errors import MemoryFault
-from rdmawire.ib.rules import IDLE, Family
+from rdmawire.ib.rules import IDLE, MessageKind
 from rdmawire.verbs.async_event import Denied
 from rdmawire.verbs.sge import NOTHING, Gather, Piece
 from rdmawire.verbs.wr import RecvWR
@@ -24,7 +24,7 @@ from rdmawire.wire import serial
 from rdmawire.wire.ib import RETH, Ack, AtomicETH
 
 
-class Incoming:
+class InboundMessage:
     """A message between its first packet and its last: where it goes and how far it is.
 
     ``limit`` is the most octets it may have: the receive's for a SEND, RETH.dmalen for a WRITE.
@@ -32,14 +32,14 @@ class Incoming:
 
     __slots__ = ("family", "limit", "placed", "sink")
 
-    def __init__(self, family: Family, sink: Piece | Gather, limit: int) -> None:
+    def __init__(self, family: MessageKind, sink: Piece | Gather, limit: int) -> None:
         self.family = family
         self.sink = sink
         self.limit = limit
         self.placed = 0
 
 
-NO_MESSAGE = Incoming(IDLE, NOTHING, 0)
+NO_MESSAGE = InboundMessage(IDLE, NOTHING, 0)
 """Between messages."""
 
 NO_RECEIVE = RecvWR()
@@ -168,7 +168,7 @@ class Resource(NamedTuple):
         return serial.in_window(psn, self.psn, self.packets)
 
 
-class Inbound:
+class ResponderContext:
     """Where the conversation stands, as the responder sees it.
 
     ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce; ``cnps_due``

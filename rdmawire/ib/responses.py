@@ -12,7 +12,7 @@ from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.ib.checks import access_fault
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import Acknowledge, AtomicResponse, ReadResponse, Resource
-from rdmawire.ib.rules import REQUEST, Role
+from rdmawire.ib.rules import REQUEST, RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ
 from rdmawire.verbs.profile import Bug
@@ -141,7 +141,7 @@ def _frame(
     return qp.response_seal.frame(qp.service.base | operation, psn, more, octets)
 
 
-def replay(qp: QueuePair, role: Role, request: Arrival) -> None:
+def replay(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
     """Answer a request that was done already, if it asks for what it asked for the first time."""
     resource = _remembered(qp, request.psn)
     if role.family is not REQUEST:
@@ -174,7 +174,7 @@ def _remembered(qp: QueuePair, psn: int) -> Resource | None:
 
 
 def _again(
-    qp: QueuePair, role: Role, request: Arrival, resource: Resource
+    qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> ReadResponse | AtomicResponse | None:
     """The answer, if this asks for no more than was asked for the first time.
 
@@ -193,7 +193,7 @@ def _again(
 
 
 def _atomic_again(
-    qp: QueuePair, role: Role, request: Arrival, resource: Resource
+    qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> AtomicResponse | None:
     """The response of the first atomic, with its original value; ``None`` if it differs."""
     bugs = qp.device.profile.bugs
@@ -206,7 +206,7 @@ def _atomic_again(
     return None if original is None else AtomicResponse(request.psn, qp.inbound.msn, original)
 
 
-def _is_same(qp: QueuePair, role: Role, request: Arrival, resource: Resource) -> bool:
+def _is_same(qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource) -> bool:
     """Whether an atomic is a duplicate of the first, with the same operands."""
     operands = request.extended[role.atomiceth] == resource.asked
     same = operands or not qp.device.profile.validates_duplicates
@@ -214,7 +214,7 @@ def _is_same(qp: QueuePair, role: Role, request: Arrival, resource: Resource) ->
 
 
 def _read_again(
-    qp: QueuePair, role: Role, request: Arrival, resource: Resource
+    qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> ReadResponse | None:
     """The octets from where the peer's came to an end, or from the start."""
     reth = request.extended[role.reth]
@@ -256,7 +256,7 @@ def _grow(qp: QueuePair, end: int) -> None:
         qp.inbound.move_past(serial.span(qp.inbound.epsn, end))
 
 
-def _allowed(qp: QueuePair, role: Role, request: Arrival) -> bool:
+def _allowed(qp: QueuePair, role: RequestRule, request: Arrival) -> bool:
     """Whether the key allows it still; XRC's by the queue that this very packet names.
 
     A message that is coming in meanwhile goes on with the queue that it named.

@@ -17,7 +17,7 @@ ACK_TIMEOUT_UNIT = 4_096
 """Nanoseconds that a Local ACK Timeout counts, two to its power times. IBA 9.7.6.1.3."""
 
 
-class Patience:
+class RetryState:
     """The timer of one queue pair, and the retries that are left.
 
     ``deadline`` is when the timer fires that runs; ``resting`` says that it is the wait that an

@@ -1,7 +1,7 @@
 """The rules of an adapter, which belong to its device: a copy with one row replaced is a quirk.
 
 :class:`Rules` holds all of them; :data:`rdmawire.ib.standard_rules.STANDARD` is the one that
-adapters have unless they are given another. :class:`Role` is the row of a request opcode.
+adapters have unless they are given another. :class:`RequestRule` is the row of a request opcode.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rdmawire.ib.rx_parser import Arrival
     from rdmawire.ib.send_queue import Wqe
 
-Step = Callable[["QueuePair", "Role", "Arrival"], Fault | None]
+Step = Callable[["QueuePair", "RequestRule", "Arrival"], Fault | None]
 Response = Callable[["QueuePair", "Arrival"], None]
 Refusal = Callable[["QueuePair", int], None]
 PostCheck = Callable[["QueuePair", SendWR], None]
 HeaderMaker = Callable[["QueuePair", "Wqe"], Header]
 
 
-class Family(NamedTuple):
+class MessageKind(NamedTuple):
     """Packets that may follow one another in a message.
 
     ``too_long`` is the fault of octets beyond the message's limit; an ``exact`` message has as
@@ -41,17 +41,17 @@ class Family(NamedTuple):
         return self
 
 
-IDLE = Family("no message", Fault.OP_SEQUENCE, exact=False)
-SEND = Family("SEND", Fault.TOO_LONG, exact=False)
-WRITE = Family("RDMA WRITE", Fault.LENGTH, exact=True)
-REQUEST = Family("a request of one packet", Fault.LENGTH, exact=True)
+IDLE = MessageKind("no message", Fault.OP_SEQUENCE, exact=False)
+SEND = MessageKind("SEND", Fault.TOO_LONG, exact=False)
+WRITE = MessageKind("RDMA WRITE", Fault.LENGTH, exact=True)
+REQUEST = MessageKind("a request of one packet", Fault.LENGTH, exact=True)
 
 NO_HEADER: Final = -1
 """The place of a header that an opcode does not have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Role:
+class RequestRule:
     """One opcode of one service.
 
     ``begins`` and ``ends`` say whether it is the first and the last packet of its message: most
@@ -63,7 +63,7 @@ class Role:
     begins. ``plain`` says that no header adds to the completion of a receive.
     """
 
-    family: Family
+    family: MessageKind
     steps: tuple[Step, ...]
     begins: bool = True
     ends: bool = True
@@ -76,7 +76,7 @@ class Role:
     atomiceth: int = NO_HEADER
     feth: int = NO_HEADER
     deth: int = NO_HEADER
-    follows: Family = field(init=False)
+    follows: MessageKind = field(init=False)
     plain: bool = field(init=False)
 
     __deepcopy__ = shared
@@ -92,9 +92,10 @@ class Rules:
     """What an adapter does with posted work, requests and responses. A value: it never changes.
 
     - ``services``: the transport service of each type of queue pair, with its reactions to faults.
-    - ``requests``: the :class:`Role` of each request opcode, by type of queue pair. A request that
-      has none is dropped. ``malformed`` is the one for reserved opcodes, and for payloads that the
-      operation does not have (IBA 9.7.4.1.4, 9.7.4.1.6); ``cnp`` the one for CNPs (IBA A17.9).
+    - ``requests``: the :class:`RequestRule` of each request opcode, by type of queue pair. Requests
+      that have none are dropped. ``malformed`` is the one for reserved opcodes, and for payloads
+      that the operation does not have (IBA 9.7.4.1.4, 9.7.4.1.6); ``cnp`` the one for CNPs (IBA
+      A17.9).
     - ``responses``: the function for each response opcode; ``refusals`` the one for each AETH
       syndrome that is no ACK, called with the syndrome's value (IBA 9.7.5.2).
     - ``post_checks``: the checks that posted work must pass, in order, by type of queue pair and
@@ -103,9 +104,9 @@ class Rules:
     """
 
     services: Mapping[QPType, ServiceType]
-    requests: Mapping[QPType, Mapping[int, Role]]
-    malformed: Role
-    cnp: Role
+    requests: Mapping[QPType, Mapping[int, RequestRule]]
+    malformed: RequestRule
+    cnp: RequestRule
     responses: Mapping[int, Response]
     refusals: Mapping[int, Refusal]
     post_checks: Mapping[QPType, Mapping[SendOpcode, tuple[PostCheck, ...]]]
@@ -128,7 +129,7 @@ class Rules:
             raise ValueError(f"no request has the step {step.__name__}")
         return replace(self, requests=requests, malformed=malformed, cnp=cnp)
 
-    def with_request(self, qp_type: QPType, opcode: int, role: Role) -> Self:
+    def with_request(self, qp_type: QPType, opcode: int, role: RequestRule) -> Self:
         """Return a copy in which queue pairs of ``qp_type`` take ``opcode`` by ``role``."""
         roles = {**self.requests[qp_type], opcode: role}
         return replace(self, requests={**self.requests, qp_type: roles})
@@ -141,7 +142,7 @@ class Rules:
         return replace(self, services={**self.services, qp_type: service})
 
 
-def _with_step(role: Role, step: Step, new: Step) -> Role:
+def _with_step(role: RequestRule, step: Step, new: Step) -> RequestRule:
     """``role``, or a copy of it with ``new`` in place of ``step``."""
     if step not in role.steps and step not in role.again:
         return role

@@ -39,7 +39,7 @@ from rdmawire.wire.serial import MODULUS
 
 if TYPE_CHECKING:
     from rdmawire.ib.qp import QueuePair
-    from rdmawire.ib.rules import Role
+    from rdmawire.ib.rules import RequestRule
 
 
 class Drop(Enum):
@@ -129,7 +129,7 @@ class Flow:
         )
         self.special = self.marked or self.encapsulation is not PLAIN
         self.runs = self.shape.part is Part.MIDDLE and not self.marked
-        self.ways: tuple[tuple[QueuePair, Role | None], ...] = ()
+        self.ways: tuple[tuple[QueuePair, RequestRule | None], ...] = ()
 
 
 def _malformed_shapes() -> dict[int, Shape]:
@@ -161,7 +161,7 @@ _new = tuple.__new__
 _READERS = {opcode: fused(*layout.headers) for opcode, layout in LAYOUTS.items() if layout.headers}
 
 
-class Unsealer:
+class RxParser:
     """Opens the frames that come to one port.
 
     ``is_mine`` says of the headers before the BTH whether their addresses are the port's.

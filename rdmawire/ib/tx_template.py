@@ -1,9 +1,9 @@
-"""Frames out of templates: what a path puts before each packet, and the CRC up to there.
+"""Frames from templates: the headers of a path before each packet, and the CRC up to there.
 
-All packets of one path, opcode and length begin with the same octets, up to the PSN: Ethernet,
-IP with its lengths and checksum, UDP, and eight octets of the BTH. A :class:`Seal` keeps these
-*heads*, each with the state of the ICRC after it, so that a packet costs one ``join`` and one run
-of the CRC over what is new. CRCs are linear, so the state goes on where the head ended, and no
+All packets of one path, opcode and length begin with the same bytes, up to the PSN: Ethernet,
+IP with its lengths and checksum, UDP, and eight bytes of the BTH. A :class:`TxTemplate` keeps
+these heads, each with the state of the ICRC after it, so that a packet costs one ``join`` and one
+run of the CRC over what is new. CRCs are linear, so the state goes on where the head ended, and no
 copy with ones over the variant fields is ever made (IBA 7.8.1).
 """
 
@@ -68,14 +68,14 @@ Octets: TypeAlias = bytes | memoryview
 _NETWORK = (IPv4, IPv6, GRH)
 
 
-class Head(NamedTuple):
+class HeaderTemplate(NamedTuple):
     """The octets from the link to the BTH's eighth, and the ICRC's state behind them."""
 
     octets: bytes
     crc: int
 
 
-class Seal:
+class TxTemplate:
     """Makes the frames of one path.
 
     ``headers`` stand before the BTH, from Ethernet on. ``bth`` has what all packets share: the
@@ -88,14 +88,14 @@ class Seal:
         self.flush_twice = flush_twice
         self.headers = headers
         self.bth = bth
-        self._heads: dict[int, Head] = {}  # by length, SE and opcode in one number
+        self._heads: dict[int, HeaderTemplate] = {}  # by length, SE and opcode in one number
 
-    def head(self, opcode: int, length: int, se: int = 0) -> Head:
+    def head(self, opcode: int, length: int, se: int = 0) -> HeaderTemplate:
         """The head of packets with ``length`` octets between PSN and pad."""
         key = length << 9 | se << 8 | opcode
         return self._heads.get(key) or self._made(key, opcode, length, se)
 
-    def _made(self, key: int, opcode: int, length: int, se: int) -> Head:
+    def _made(self, key: int, opcode: int, length: int, se: int) -> HeaderTemplate:
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
         bth = self.bth.replace(opcode=opcode, se=se, padcnt=-length % 4)
@@ -132,11 +132,11 @@ PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
 """The pad behind a length, by the length's two lower bits. IBA 9.2.5."""
 
 
-def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> Head:
+def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> HeaderTemplate:
     """The head of packets with ``length`` octets between PSN and pad."""
     frame = Frame(headers, Packet(bth, (), bytes(length + bth.padcnt))).seal().build()
     octets = frame[: word_offset(headers)]
-    return Head(octets, state_behind(octets, headers))
+    return HeaderTemplate(octets, state_behind(octets, headers))
 
 
 def state_behind(head: bytes, headers: tuple[Piece, ...]) -> int:

@@ -10,8 +10,8 @@ from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
 from threading import get_ident
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib.congestion.base import SCHEME, Scheme
-from rdmawire.ib.congestion.notification import CNP_INTERVAL, Notifier
+from rdmawire.ib.congestion.base import SCHEME, CongestionController
+from rdmawire.ib.congestion.notification import CNP_INTERVAL, NotificationPoint
 from rdmawire.ib.congestion.pacer import govern
 from rdmawire.ib.device import GSI_QPN, Device
 from rdmawire.ib.encapsulation import gids_of, init_ah_from_wc
@@ -23,7 +23,7 @@ from rdmawire.ib.qp import IN_XRC_DOMAINS, QPInit, QueuePair
 from rdmawire.ib.raw_packet import FlowRule, deliver
 from rdmawire.ib.retransmit import goes_over, migrate
 from rdmawire.ib.rules import Rules
-from rdmawire.ib.rx_parser import Drop, Unsealer
+from rdmawire.ib.rx_parser import Drop, RxParser
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.address_space import AddressSpace
@@ -36,7 +36,7 @@ from rdmawire.memory.argument import (
     each,
 )
 from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.mr_table import PeerMemory, Registrar
+from rdmawire.memory.mr_table import MemoryRegionTable, PeerMemory
 from rdmawire.screen import shown
 from rdmawire.verbs.ah import MAC_OCTETS, AddressHandle, is_multicast
 from rdmawire.verbs.async_event import Event, QPFatal
@@ -148,7 +148,7 @@ class Verbs(Port):
         self._gids = checked_gids(gids, profile)
         self.device = Device(mac, space, profile, rules, clients=clients, random=random)
         self.groups = MulticastGroups(profile)
-        self._unsealer = Unsealer(
+        self._unsealer = RxParser(
             self._is_mine,
             self.device.drops,
             self._take_raw,
@@ -164,7 +164,7 @@ class Verbs(Port):
         return self.__dict__ | {"_thread": None}
 
     @property
-    def memory(self) -> Registrar:
+    def memory(self) -> MemoryRegionTable:
         """Regions and windows: reg_mr, dereg_mr, alloc_mw and the rest."""
         return self.device.memory
 
@@ -358,7 +358,7 @@ class Verbs(Port):
             raise VerbsError("no such flow", EINVAL)
         self._rules.remove(rule)
 
-    def control_congestion(self, qp: QueuePair, scheme: Scheme | None) -> None:
+    def control_congestion(self, qp: QueuePair, scheme: CongestionController | None) -> None:
         """Have a scheme say how fast a queue pair sends; ``None`` sends as fast as the link."""
         check_qp(self.device, qp)
         if scheme is not None:
@@ -397,7 +397,7 @@ class Verbs(Port):
             check_number("traffic_class", traffic_class, 0, 0xFF)
         if interval is not None and not qp.service.connected:
             raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
-        qp.notifier = None if interval is None else Notifier(interval, traffic_class)
+        qp.notifier = None if interval is None else NotificationPoint(interval, traffic_class)
 
     # Work.
 

@@ -13,7 +13,7 @@ from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.key import next_variant
-from rdmawire.memory.mr_table import WHOLE_SPACE, Extent, Limits, Registrar, Rereg
+from rdmawire.memory.mr_table import WHOLE_SPACE, Extent, Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.mw import Bind, MemoryWindow, WindowType
 from rdmawire.memory.page import Path, Tally
 from rdmawire.memory.region import Region
@@ -30,11 +30,11 @@ __all__ = [
     "FastRegistration",
     "HostMemory",
     "Limits",
+    "MemoryRegionTable",
     "MemoryWindow",
     "Path",
     "ProtectionDomain",
     "Region",
-    "Registrar",
     "Rereg",
     "Tally",
     "WindowType",

@@ -9,7 +9,7 @@ from rdmawire.memory.access import DMABUF_FLAGS, check_access
 from rdmawire.memory.address_space import AddressSpace, Initiator
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.mr_table import Extent, Registrar
+from rdmawire.memory.mr_table import Extent, MemoryRegionTable
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Octets, Path
 from rdmawire.memory.region import Backing, PageList, Region
 from rdmawire.screen import shown
@@ -204,7 +204,7 @@ class DmaBufRange(NamedTuple):
 
 
 def reg_dmabuf_mr(
-    registrar: Registrar,
+    registrar: MemoryRegionTable,
     files: DmaBufFiles | None,
     pd: ProtectionDomain,
     wanted: DmaBufRange,
@@ -218,7 +218,7 @@ def reg_dmabuf_mr(
     """
     if files is None:
         raise VerbsError("dma-bufs are not supported", EOPNOTSUPP)
-    check_kind("registrar", registrar, Registrar)
+    check_kind("registrar", registrar, MemoryRegionTable)
     check_kind("files", files, DmaBufFiles)
     access = check_access(access, DMABUF_FLAGS)
     check_kind("range", wanted, DmaBufRange)

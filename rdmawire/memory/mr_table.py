@@ -73,7 +73,7 @@ class PeerMemory(Protocol):
         """Pages for the adapter ``peer``, or ``None`` where the range is not the client's."""
 
 
-class Registrar:
+class MemoryRegionTable:
     """Regions and windows of one adapter (``peer`` to the owners of GPUs), and their keys.
 
     ``initiator`` is the adapter as a bus initiator, with its time. With ``random``, keys are drawn

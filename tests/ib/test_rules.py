@@ -9,7 +9,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib import checks
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.rules import HeaderMaker, Role, Rules
+from rdmawire.ib.rules import HeaderMaker, RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.service import Fault, Reaction
@@ -30,7 +30,7 @@ class Calls:
     def __init__(self) -> None:
         self.by: list[QueuePair] = []
 
-    def check_rkey(self, qp: QueuePair, role: Role, request: Arrival) -> Fault | None:
+    def check_rkey(self, qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
         self.by.append(qp)
         return checks.check_rkey(qp, role, request)
 
@@ -56,7 +56,7 @@ def test_a_step_is_replaced_in_one_adapter_alone() -> None:
 
 
 def test_an_adapter_without_a_check_is_a_planted_bug() -> None:
-    def skip(_: QueuePair, __: Role, ___: Arrival) -> Fault | None:
+    def skip(_: QueuePair, __: RequestRule, ___: Arrival) -> Fault | None:
         return None
 
     def refused(rules: Rules) -> Pair:

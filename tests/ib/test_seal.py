@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.host import Host
 from rdmawire.ib.encapsulation import headers_to
-from rdmawire.ib.rx_parser import Drop, Unsealer
-from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, Seal
+from rdmawire.ib.rx_parser import Drop, RxParser
+from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, TxTemplate
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.wire.ib import BTH, RETH
 from rdmawire.wire.opcode import Opcode
@@ -46,7 +46,7 @@ def test_a_sealed_frame_is_the_one_that_the_tables_build(
 ) -> None:
     path = path_of(ipv6)._replace(traffic_class=traffic_class, flow_label=flow_label)
     headers = headers_to(path, MAC, PORT)
-    seal = Seal(headers, BTH(destqp=0x12, pkey=pkey))
+    seal = TxTemplate(headers, BTH(destqp=0x12, pkey=pkey))
     reth = RETH(1, 2, len(payload))
     expected = Packet.make(
         Opcode.RC_RDMA_WRITE_ONLY,
@@ -66,9 +66,9 @@ def test_a_sealed_frame_is_the_one_that_the_tables_build(
 @given(payload=st.binary(max_size=70), psn=st.integers(0, 2**24 - 1), ipv6=st.booleans())
 def test_what_was_sealed_is_unsealed(payload: bytes, psn: int, ipv6: bool) -> None:
     headers = headers_to(path_of(ipv6), MAC, PORT)
-    seal = Seal(headers, BTH(destqp=0x12))
+    seal = TxTemplate(headers, BTH(destqp=0x12))
     reth = RETH(7, 8, len(payload))
-    unsealer = Unsealer(lambda _: True, Counter())
+    unsealer = RxParser(lambda _: True, Counter())
     for _ in range(2):  # the second time the head is known
         frame = seal.frame(Opcode.RC_RDMA_WRITE_ONLY, psn | ACKREQ, reth.build(), payload)
         flow = unsealer.flow_of(frame)
@@ -82,9 +82,9 @@ def test_what_was_sealed_is_unsealed(payload: bytes, psn: int, ipv6: bool) -> No
 @pytest.mark.parametrize("ipv6", [False, True])
 def test_any_bit_behind_the_head_that_changes_is_found(ipv6: bool) -> None:
     headers = headers_to(path_of(ipv6), MAC, PORT)
-    frame = Seal(headers, BTH(destqp=0x12)).frame(Opcode.RC_SEND_ONLY, 5, b"", b"hello")
+    frame = TxTemplate(headers, BTH(destqp=0x12)).frame(Opcode.RC_SEND_ONLY, 5, b"", b"hello")
     drops: Counter[Drop] = Counter()
-    unsealer = Unsealer(lambda _: True, drops)
+    unsealer = RxParser(lambda _: True, drops)
     flow = unsealer.flow_of(frame)
     assert flow is not None
     word = flow.layout.word
@@ -96,7 +96,7 @@ def test_any_bit_behind_the_head_that_changes_is_found(ipv6: bool) -> None:
 
 
 def test_heads_that_a_seal_keeps_are_bounded() -> None:
-    seal = Seal(headers_to(path_of(False), MAC, PORT), BTH(destqp=2))
+    seal = TxTemplate(headers_to(path_of(False), MAC, PORT), BTH(destqp=2))
     first = seal.frame(Opcode.RC_SEND_ONLY, 0, b"", b"x")
     for length in range(MOST_HEADS + 10):
         seal.frame(Opcode.RC_SEND_ONLY, 0, b"", bytes(length))

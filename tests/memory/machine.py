@@ -3,7 +3,7 @@
 from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, HostMemory
 from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.mr_table import Limits, Registrar
+from rdmawire.memory.mr_table import Limits, MemoryRegionTable
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
 
@@ -21,7 +21,7 @@ class Machine:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.space = AddressSpace()
-        self.registrar = Registrar(self.space, limits)
+        self.registrar = MemoryRegionTable(self.space, limits)
         self.keys = self.registrar.keys
         self.pd = ProtectionDomain(1)
 

@@ -12,14 +12,14 @@ from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.key import VARIANTS
-from rdmawire.memory.mr_table import Registrar
+from rdmawire.memory.mr_table import MemoryRegionTable
 from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import WCStatus
 
 PAGE = 4096
 
 
-def register(registrar: Registrar) -> Region:
+def register(registrar: MemoryRegionTable) -> Region:
     """One more region."""
     memory = registrar.space.allocate(PAGE)
     return registrar.reg_mr(ProtectionDomain(1), memory.base, PAGE, Access.LOCAL_WRITE)
@@ -38,7 +38,7 @@ def test_a_region_gets_the_key_asked_for_and_loses_its_own() -> None:
 
 @pytest.mark.parametrize("beside", [-VARIANTS, -1, 0, 1, VARIANTS])
 def test_a_key_at_or_beside_another_is_refused(beside: int) -> None:
-    registrar = Registrar(AddressSpace())
+    registrar = MemoryRegionTable(AddressSpace())
     first, second = register(registrar), register(registrar)
     before = second.key
     with pytest.raises(VerbsError) as caught:
@@ -49,7 +49,7 @@ def test_a_key_at_or_beside_another_is_refused(beside: int) -> None:
 
 @pytest.mark.parametrize("key", [-1, 1 << 32])
 def test_a_key_has_32_bits(key: int) -> None:
-    registrar = Registrar(AddressSpace())
+    registrar = MemoryRegionTable(AddressSpace())
     with pytest.raises(VerbsError) as caught:
         registrar.choose_key(register(registrar), key)
     assert caught.value.errno == EINVAL
@@ -57,7 +57,7 @@ def test_a_key_has_32_bits(key: int) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(("add", "choose", "remove")), st.integers(0, 80))))
 def test_the_number_after_a_key_is_never_valid(steps: list[tuple[str, int]]) -> None:
-    registrar, regions = Registrar(AddressSpace()), list[Region]()
+    registrar, regions = MemoryRegionTable(AddressSpace()), list[Region]()
     for what, number in steps:
         if what == "add":
             regions.append(register(registrar))
@@ -78,7 +78,7 @@ def test_the_number_after_a_key_is_never_valid(steps: list[tuple[str, int]]) -> 
 
 @pytest.mark.parametrize("apart", [-2, 2])
 def test_a_key_two_indexes_from_another_is_given(apart: int) -> None:
-    registrar = Registrar(AddressSpace())
+    registrar = MemoryRegionTable(AddressSpace())
     first, second = register(registrar), register(registrar)
     registrar.choose_key(first, 1 << 20)
     key = first.key + apart * VARIANTS
@@ -88,7 +88,7 @@ def test_a_key_two_indexes_from_another_is_given(apart: int) -> None:
 
 @pytest.mark.parametrize("key", [0, (1 << 32) - 1])
 def test_the_first_and_the_last_key_are_given(key: int) -> None:
-    registrar = Registrar(AddressSpace())
+    registrar = MemoryRegionTable(AddressSpace())
     region = register(registrar)
     registrar.choose_key(region, key)
     assert registrar.keys.find(key) is region
@@ -101,13 +101,13 @@ def test_the_first_and_the_last_key_are_given(key: int) -> None:
 def test_keys_are_given_from_the_indexes_that_are_not_beside_a_chosen_one(
     chosen: int, given: list[int]
 ) -> None:
-    registrar = Registrar(AddressSpace())
+    registrar = MemoryRegionTable(AddressSpace())
     registrar.choose_key(register(registrar), chosen << 8)
     assert [register(registrar).key >> 8 for _ in given] == given
 
 
 def test_an_index_that_was_chosen_is_free_again_with_its_region() -> None:
-    registrar = Registrar(AddressSpace())
+    registrar = MemoryRegionTable(AddressSpace())
     region = register(registrar)
     registrar.choose_key(region, 0x12 << 8)
     registrar.dereg_mr(region)

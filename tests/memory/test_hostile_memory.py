@@ -17,7 +17,7 @@ from rdmawire.memory.gpu.export import export_dmabuf
 from rdmawire.memory.gpu.gdrcopy import Gdr
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import MIB, T4
-from rdmawire.memory.mr_table import Extent, Registrar, Rereg
+from rdmawire.memory.mr_table import Extent, MemoryRegionTable, Rereg
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_64K
 from tests.memory.machine import FULL, Machine
@@ -126,8 +126,8 @@ CALLS |= {
     "bind": lambda b, x: bind_window(b.keys, b.registrar.alloc_mw(b.pd, 1), b.mr, x),
     "map": lambda b, x: b.space.map(x),
     "unmap": lambda b, x: b.space.unmap(x),
-    "space": lambda _, x: Registrar(x),
-    "clients": lambda b, x: Registrar(b.space, None, [x]),
+    "space": lambda _, x: MemoryRegionTable(x),
+    "clients": lambda b, x: MemoryRegionTable(b.space, None, [x]),
 }
 CALLS |= {
     f"dmabuf {field}": lambda b, x, field=field: b.share(**{field: x})  # type: ignore[misc]

@@ -4,16 +4,16 @@ A scheme is told what was sent, what was acknowledged and what CNPs came, and sa
 has no clock and sends nothing: time (ns) is an argument, and the engine paces by the rate.
 """
 
-from rdmawire.ib.congestion.base import Scheme, Unscheduled
+from rdmawire.ib.congestion.base import CongestionController, Unscheduled
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.notification import CNP_INTERVAL
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 
 __all__ = [
     "CNP_INTERVAL",
+    "CongestionController",
     "Dcqcn",
     "DcqcnParameters",
-    "Scheme",
     "Timely",
     "TimelyParameters",
     "Unscheduled",

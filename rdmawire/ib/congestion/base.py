@@ -42,7 +42,7 @@ def check_parameters(made: Rates, bounds: Mapping[str, Bound]) -> None:
         raise VerbsError(reason, EINVAL)
 
 
-class Scheme(Protocol):
+class CongestionController(Protocol):
     """One flow's congestion control. Rates are bits in a second, times ns."""
 
     @property
@@ -103,7 +103,7 @@ class Pacer:
 
     __slots__ = ("free_at", "limit", "scheme")
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: CongestionController) -> None:
         self.scheme = scheme
         self.free_at = 0
         self.limit = math.inf

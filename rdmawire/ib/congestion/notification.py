@@ -4,7 +4,7 @@ Y. Zhu et al., SIGCOMM 2015, section 3.1 (NP algorithm); CNPs are IBA A17.9.
 """
 
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.tx_template import Seal
+from rdmawire.ib.tx_template import TxTemplate
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, CNP, GRH
 from rdmawire.wire.inet import IPv4, IPv6
@@ -17,7 +17,7 @@ MOST_OWED = 1 << 16
 """CNPs that one queue pair owes at the most: marks beyond that, while none was sent, are lost."""
 
 
-class Notifier:
+class NotificationPoint:
     """Owes the peer of a queue pair a CNP: for the first mark, then one in an interval at most.
 
     Without an interval (0) it owes one for each mark, and at most :data:`MOST_OWED` of them.
@@ -31,7 +31,7 @@ class Notifier:
         self._interval = interval
         self._traffic_class = traffic_class
         self._quiet_until = 0
-        self._path = self._seal = Seal((), BTH())
+        self._path = self._seal = TxTemplate((), BTH())
 
     def marked(self, qp: QueuePair) -> None:
         """A packet with the mark CE came."""
@@ -49,12 +49,12 @@ class Notifier:
             self._path, self._seal = qp.response_seal, self._sealing(qp.response_seal)
         return self._seal.frame(Opcode.CNP, 0, CNP().build(), b"")
 
-    def _sealing(self, path: Seal) -> Seal:
+    def _sealing(self, path: TxTemplate) -> TxTemplate:
         """What makes the CNPs of a path."""
         headers = path.headers
         if self._traffic_class is not None:
             headers = tuple(_of_class(header, self._traffic_class) for header in headers)
-        return Seal(headers, path.bth.replace(becn=1))
+        return TxTemplate(headers, path.bth.replace(becn=1))
 
 
 def _of_class(header: Header, traffic_class: int) -> Header:

@@ -9,7 +9,7 @@ once to the answer that covers it (of a packet sent again nobody knows which one
 import math
 from collections import deque
 
-from rdmawire.ib.congestion.base import KILOBIT, UNSCHEDULED, Pacer, Scheme
+from rdmawire.ib.congestion.base import KILOBIT, UNSCHEDULED, CongestionController, Pacer
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.requester import send
 from rdmawire.ib.responses import answer
@@ -17,7 +17,7 @@ from rdmawire.ib.scheduler import transmit
 from rdmawire.wire import serial
 
 
-def govern(qp: QueuePair, scheme: Scheme | None) -> None:
+def govern(qp: QueuePair, scheme: CongestionController | None) -> None:
     """Control a queue pair's rate by ``scheme``, below its ``rate_limit``."""
     limited = qp.attributes.rate_limit
     chosen = UNSCHEDULED if scheme is None and limited else scheme
@@ -39,7 +39,7 @@ def limit_rate(qp: QueuePair) -> None:
 class Governor:
     """The reaction point of one queue pair. ``deadline`` is when it has something to do (ns)."""
 
-    def __init__(self, qp: QueuePair, scheme: Scheme) -> None:
+    def __init__(self, qp: QueuePair, scheme: CongestionController) -> None:
         self.qp = qp
         self.scheme = scheme
         self.deadline: int | None = None

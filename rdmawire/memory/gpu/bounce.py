@@ -4,7 +4,7 @@ from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.argument import check_kind
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.mr_table import Extent, Registrar
+from rdmawire.memory.mr_table import Extent, MemoryRegionTable
 from rdmawire.memory.page import PAGE_64K, Octets, Path, split
 from rdmawire.memory.region import Backing, Region
 
@@ -48,12 +48,12 @@ class BouncePages(Backing):
 
 
 def reg_bounce_mr(
-    registrar: Registrar, gpu: Gpu, pd: ProtectionDomain, extent: Extent, access: int
+    registrar: MemoryRegionTable, gpu: Gpu, pd: ProtectionDomain, extent: Extent, access: int
 ) -> Region:
     """A region of GPU memory that an adapter reaches by way of the host.
 
     ``extent.address`` is a GPU address. Once the memory is freed, accesses are ``MemoryFault``.
     """
-    check_kind("registrar", registrar, Registrar)
+    check_kind("registrar", registrar, MemoryRegionTable)
     check_kind("gpu", gpu, Gpu)
     return registrar.register(pd, extent, access, lambda: BouncePages(registrar.space, gpu))

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Final
 
 from rdmawire.capture import LinkType, Reader, Record, Writer, create_capture, open_capture
-from rdmawire.capture.record import SECOND, Interface, Misfit
+from rdmawire.capture.record import SECOND, Interface, UnrepresentableError
 from rdmawire.capture.source import AnyPath
 from rdmawire.errors import CaptureError
 from rdmawire.traffic.edit.editor import Editor, Tally
@@ -240,7 +240,7 @@ class _Copy:
             self._declare(writer)
             try:
                 writer.write(_fitted(new, writer, tally) if new.options else new)
-            except Misfit as error:
+            except UnrepresentableError as error:
                 raise _misplaced(error, self._reader.name, number, new, writer) from None
         self._declare(writer)
 
@@ -305,7 +305,7 @@ def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
 
 
 def _misplaced(
-    error: Misfit, name: str, number: int, record: Record, writer: Writer
+    error: UnrepresentableError, name: str, number: int, record: Record, writer: Writer
 ) -> CaptureError:
     """Why a record cannot be in the new file, and which one it is."""
     reason = error.reason

@@ -8,7 +8,7 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.congestion import dcqcn, timely
-from rdmawire.ib.congestion.base import Scheme
+from rdmawire.ib.congestion.base import CongestionController
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 
@@ -39,7 +39,7 @@ def test_it_says_what_was_found_and_what_is_allowed(make: Any, reason: str) -> N
     assert error.value.errno == EINVAL
 
 
-def exercised(scheme: Scheme) -> None:
+def exercised(scheme: CongestionController) -> None:
     """All that a flow does to a scheme, once."""
     for now in (0, 1_000, 10**6):
         scheme.notified(now)

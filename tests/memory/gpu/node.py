@@ -9,7 +9,7 @@ from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
 from rdmawire.memory.gpu.profile import MIB, GpuProfile
 from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.mr_table import Limits, PeerMemory, Registrar
+from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
 
 SMALL = GpuProfile("small", 64 * MIB, 16 * MIB, (9, 0))
 POSTING = SMALL._replace(name="posting", compute_capability=(8, 9))
@@ -29,7 +29,7 @@ class Node:
         self.driver = GpuDriver(self.space)
         self.gpu = self.driver.add(profile, random)
         self.clients: Sequence[PeerMemory] = [Peermem(self.driver, persistent=persistent)]
-        self.registrar = Registrar(self.space, Limits(), self.clients)
+        self.registrar = MemoryRegionTable(self.space, Limits(), self.clients)
         self.keys = self.registrar.keys
         self.files = DmaBufFiles()
         self.pd = ProtectionDomain(1)

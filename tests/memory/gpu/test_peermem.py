@@ -14,7 +14,7 @@ from rdmawire.memory.gpu.heap import Kind
 from rdmawire.memory.gpu.peermem import GpuPages
 from rdmawire.memory.gpu.profile import MIB
 from rdmawire.memory.grant import KeyFault
-from rdmawire.memory.mr_table import Extent, Limits, Registrar, Rereg
+from rdmawire.memory.mr_table import Extent, Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.page import PAGE_4K, PAGE_64K, Path
 from rdmawire.memory.region import Region
 from tests.memory.gpu.node import POSTING, SMALL, Node
@@ -136,7 +136,7 @@ def test_host_memory_is_still_host_memory() -> None:
 
 def test_a_mapping_for_one_adapter_is_none_for_another() -> None:
     node = Node()
-    other = Registrar(node.space, Limits(), node.clients)
+    other = MemoryRegionTable(node.space, Limits(), node.clients)
     memory = node.gpu.allocate(PAGE_64K)
     table = node.driver.get_pages_persistent(memory.address, PAGE_64K)
     mapping = node.driver.dma_map_pages(table, node.registrar.peer)

@@ -16,7 +16,7 @@ from rdmawire.memory.gpu.aperture import MAX_POSTED, PostedWrites
 from rdmawire.memory.gpu.export import export_dmabuf
 from rdmawire.memory.gpu.gdrcopy import Gdr, GdrMapping, Processor
 from rdmawire.memory.key import next_variant
-from rdmawire.memory.mr_table import Limits, Registrar, Rereg
+from rdmawire.memory.mr_table import Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import Region
 from tests.memory.gpu.node import POSTING, SMALL, Node
@@ -37,7 +37,7 @@ class Bench(Node):
     def adapter(self, access: int = FULL) -> tuple[Processor, Region]:
         """Another adapter's clock, and a region of the memory that it writes to."""
         clock = Processor()
-        registrar = Registrar(self.space, Limits(), self.clients, initiator=clock)
+        registrar = MemoryRegionTable(self.space, Limits(), self.clients, initiator=clock)
         return clock, registrar.reg_mr(self.pd, self.memory.address, 2 * PAGE_64K, access)
 
     def seen(self, now: int | None, at: int = 0, length: int = 1) -> bytes:
@@ -96,12 +96,12 @@ Made = Callable[[Bench, Processor], Region]
 
 
 def by_peermem(bench: Bench, clock: Processor) -> Region:
-    registrar = Registrar(bench.space, Limits(), bench.clients, initiator=clock)
+    registrar = MemoryRegionTable(bench.space, Limits(), bench.clients, initiator=clock)
     return registrar.reg_mr(bench.pd, bench.memory.address, 2 * PAGE_64K, FULL)
 
 
 def by_dmabuf(bench: Bench, clock: Processor) -> Region:
-    registrar = Registrar(bench.space, Limits(), initiator=clock)
+    registrar = MemoryRegionTable(bench.space, Limits(), initiator=clock)
     fd = bench.files.open(export_dmabuf(bench.driver, bench.memory.address, 2 * PAGE_64K))
     wanted = DmaBufRange(0, 2 * PAGE_64K, 0, fd)
     return reg_dmabuf_mr(registrar, bench.files, bench.pd, wanted, DMABUF)
@@ -115,7 +115,7 @@ def by_moved_dmabuf(bench: Bench, clock: Processor) -> Region:
 
 def by_fast_registration(bench: Bench, clock: Processor) -> Region:
     table = bench.driver.get_pages_persistent(bench.memory.address, 2 * PAGE_64K)
-    registrar = Registrar(bench.space, Limits(), initiator=clock)
+    registrar = MemoryRegionTable(bench.space, Limits(), initiator=clock)
     region = registrar.alloc_mr(bench.pd, 2)
     key = next_variant(region.rkey)
     wanted = FastRegistration(key, 0, 2 * PAGE_64K, FULL, table.addresses, PAGE_64K)
@@ -192,7 +192,7 @@ def by_relaxed_flag(bench: Bench) -> None:
 def by_two_regions(bench: Bench) -> None:
     """Both are of one adapter, the data's is relaxed and the flag's is not."""
     clock = Processor()
-    registrar = Registrar(bench.space, Limits(), bench.clients, initiator=clock)
+    registrar = MemoryRegionTable(bench.space, Limits(), bench.clients, initiator=clock)
     for access, at in ((RELAXED, 100), (FULL, 0)):
         region = registrar.reg_mr(bench.pd, bench.memory.address, PAGE_64K, access)
         write(region, at)
@@ -200,7 +200,7 @@ def by_two_regions(bench: Bench) -> None:
 
 def by_region_no_longer_relaxed(bench: Bench) -> None:
     clock = Processor()
-    registrar = Registrar(bench.space, Limits(), bench.clients, initiator=clock)
+    registrar = MemoryRegionTable(bench.space, Limits(), bench.clients, initiator=clock)
     region = registrar.reg_mr(bench.pd, bench.memory.address, PAGE_64K, RELAXED)
     registrar.rereg_mr(region, Rereg.CHANGE_ACCESS, access=FULL)
     write(region, 100)

@@ -17,9 +17,9 @@ from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.model import Content, Span, StepPlan
 from rdmawire.traffic.scenario.runner.buffers import Held, access_of
 from rdmawire.traffic.scenario.runner.connect import Introductions
-from rdmawire.traffic.scenario.runner.host_runtime import Lane
-from rdmawire.traffic.scenario.runner.posted_work import Endings, Job, Queue, Run
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
+from rdmawire.traffic.scenario.runner.posted_work import CompletionTracker, Job, Queue, Run
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.verbs.enums import MigrationState, QPState
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
@@ -30,13 +30,13 @@ T = TypeVar("T")
 _WINDOW_ACCESS: Final = ALL_ACCESS & WINDOW_FLAGS
 
 
-class Doing(NamedTuple):
+class StepContext(NamedTuple):
     """A step at one queue pair, where it is of one."""
 
-    stage: Stage
+    stage: Testbed
     introductions: Introductions
     step: StepPlan
-    lane: Lane | None
+    lane: QueuePairRuntime | None
     now: int
 
     def held(self, key: str) -> Held:
@@ -63,7 +63,7 @@ class Doing(NamedTuple):
         names: Any = self.step.values.get("access")
         return usual if names is None else access_of(names)
 
-    def end(self) -> Lane:
+    def end(self) -> QueuePairRuntime:
         """The queue pair that the step is of."""
         if self.lane is None:
             raise self.lacks("at")
@@ -73,7 +73,7 @@ class Doing(NamedTuple):
 # Work for send queues.
 
 
-def send_work(doing: Doing) -> SendWR:
+def send_work(doing: StepContext) -> SendWR:
     """What a verb posts to a send queue, but for its number."""
     step, lane, stage = doing.step, doing.end(), doing.stage
     opcode = VERBS[step.verb].work
@@ -94,7 +94,7 @@ def _flags(step: StepPlan) -> int:
     return flags
 
 
-def _addressed(lane: Lane, wr: SendWR) -> SendWR:
+def _addressed(lane: QueuePairRuntime, wr: SendWR) -> SendWR:
     """With the way to the peer, or to its shared receive queue, where the type needs that."""
     peer = lane.peer
     if not lane.qp.service.connected:
@@ -104,31 +104,31 @@ def _addressed(lane: Lane, wr: SendWR) -> SendWR:
     return wr
 
 
-def _imm(doing: Doing, wr: SendWR) -> SendWR:
+def _imm(doing: StepContext, wr: SendWR) -> SendWR:
     return wr._replace(imm_data=_number(doing, "imm"))
 
 
-def _invalidate_peers(doing: Doing, wr: SendWR) -> SendWR:
+def _invalidate_peers(doing: StepContext, wr: SendWR) -> SendWR:
     return wr._replace(invalidate_rkey=doing.held("key").key)
 
 
-def _invalidate_own(doing: Doing, wr: SendWR) -> SendWR:
+def _invalidate_own(doing: StepContext, wr: SendWR) -> SendWR:
     return wr._replace(invalidate_rkey=doing.held("what").key)
 
 
-def _compare_swap(doing: Doing, wr: SendWR) -> SendWR:
+def _compare_swap(doing: StepContext, wr: SendWR) -> SendWR:
     return wr._replace(compare_add=_number(doing, "compare"), swap=_number(doing, "swap"))
 
 
-def _fetch_add(doing: Doing, wr: SendWR) -> SendWR:
+def _fetch_add(doing: StepContext, wr: SendWR) -> SendWR:
     return wr._replace(compare_add=_number(doing, "add"))
 
 
-def _number(doing: Doing, key: str) -> int:
+def _number(doing: StepContext, key: str) -> int:
     return doing.value(key, int)
 
 
-def _flush(doing: Doing, wr: SendWR) -> SendWR:
+def _flush(doing: StepContext, wr: SendWR) -> SendWR:
     values, remote = doing.step.values, doing.step.remote
     if remote is None:
         raise doing.lacks("to")
@@ -138,7 +138,7 @@ def _flush(doing: Doing, wr: SendWR) -> SendWR:
     return wr._replace(length=length, placement=placement, selectivity=selectivity)
 
 
-def _bind(doing: Doing, wr: SendWR) -> SendWR:
+def _bind(doing: StepContext, wr: SendWR) -> SendWR:
     """The window is known by its new key, and has the memory's octets, from now on."""
     held, target = doing.held("what"), doing.held("to")
     if held.window is None or target.region is None:
@@ -153,7 +153,7 @@ def _bind(doing: Doing, wr: SendWR) -> SendWR:
     return wr._replace(bind=BindMW(held.window, target.region, bind))
 
 
-def _register_fast(doing: Doing, wr: SendWR) -> SendWR:
+def _register_fast(doing: StepContext, wr: SendWR) -> SendWR:
     """The region is known by its new key from now on."""
     held = doing.held("what")
     if held.region is None or held.plan is None:
@@ -171,7 +171,7 @@ def _register_fast(doing: Doing, wr: SendWR) -> SendWR:
     return wr._replace(reg=RegMR(held.region, registration))
 
 
-_ADDITIONS: Final[dict[str, Callable[[Doing, SendWR], SendWR]]] = {
+_ADDITIONS: Final[dict[str, Callable[[StepContext, SendWR], SendWR]]] = {
     "write_imm": _imm,
     "send_imm": _imm,
     "send_inv": _invalidate_peers,
@@ -191,7 +191,7 @@ RENEWED: Final = ("bind_mw", "reg_mr")
 # Receives.
 
 
-def receive_work(doing: Doing) -> RecvWR:
+def receive_work(doing: StepContext) -> RecvWR:
     """What ``receive`` posts, but for its number."""
     held = doing.stage.held
     return RecvWR(tuple(held(span).sge(span) for span in doing.step.local))
@@ -200,48 +200,48 @@ def receive_work(doing: Doing) -> RecvWR:
 # What owners do.
 
 
-def _register(doing: Doing) -> None:
+def _register(doing: StepContext) -> None:
     names: Any = doing.step.values.get("access")
     registering = doing.stage.machines[doing.span("what").host].registering
     registering.register(doing.held("what"), names)
 
 
-def _deregister(doing: Doing) -> None:
+def _deregister(doing: StepContext) -> None:
     registering = doing.stage.machines[doing.span("what").host].registering
     registering.deregister(doing.held("what"))
 
 
-def _free(doing: Doing) -> None:
+def _free(doing: StepContext) -> None:
     held = doing.held("what")
     if held.gpu is None:
         raise VerbsError(f"{held.name} is no GPU's", EINVAL)
     held.gpu.free(held.start)
 
 
-def _fill(doing: Doing) -> None:
+def _fill(doing: StepContext) -> None:
     content = doing.value("content", Content)
     span = doing.span("what")
     doing.stage.machines[span.host].fill(doing.held("what"), span, content)
 
 
-def _modify(doing: Doing) -> None:
+def _modify(doing: StepContext) -> None:
     values = doing.step.values
     attributes: Any = values.get("attributes", {})
     state = values.get("state")
     doing.end().modify(dict(attributes), None if state is None else QPState[str(state)])
 
 
-def _migrate(doing: Doing) -> None:
+def _migrate(doing: StepContext) -> None:
     lane = doing.end()
     wanted = QPAttributes(path_mig_state=MigrationState.MIGRATED)
     lane.machine.host.nic.modify_qp(lane.qp, wanted, QPAttrMask.PATH_MIG_STATE)
 
 
-def _disconnect(doing: Doing) -> None:
+def _disconnect(doing: StepContext) -> None:
     doing.introductions.disconnect(doing.end(), doing.now)
 
 
-OWNERS: Final[dict[str, Callable[[Doing], None]]] = {
+OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
     "register": _register,
     "deregister": _deregister,
     "free": _free,
@@ -253,7 +253,7 @@ OWNERS: Final[dict[str, Callable[[Doing], None]]] = {
 """What is done at once, and posted to no queue."""
 
 
-def do(doing: Doing) -> None:
+def do(doing: StepContext) -> None:
     """What an owner does."""
     try:
         OWNERS[doing.step.verb](doing)
@@ -264,14 +264,14 @@ def do(doing: Doing) -> None:
 _NUMBER_BITS: Final = 32
 """A work request's number has its job's in the lower bits, and above them how often."""
 
-Begin: TypeAlias = Callable[[StepPlan, Lane | None], Doing]
+Begin: TypeAlias = Callable[[StepPlan, QueuePairRuntime | None], StepContext]
 """Begins a step at a queue pair, where it is of one."""
 
-Post: TypeAlias = Callable[[Job, int, Doing], None]
+Post: TypeAlias = Callable[[Job, int, StepContext], None]
 """Posts one piece of a job's work, with a number; a ``VerbsError`` where that is refused."""
 
 
-def post_send(job: Job, number: int, doing: Doing) -> None:
+def post_send(job: Job, number: int, doing: StepContext) -> None:
     """Post to the send queue. Of work without completions the last that fits has one.
 
     So it is known when there is room again.
@@ -287,7 +287,7 @@ def post_send(job: Job, number: int, doing: Doing) -> None:
     lane.machine.host.nic.post_send(lane.qp, posted, doing.now)
 
 
-def post_receive(job: Job, number: int, doing: Doing) -> None:
+def post_receive(job: Job, number: int, doing: StepContext) -> None:
     """Post to the receive queue, or to the shared one."""
     lane, nic = job.lane, job.lane.machine.host.nic
     if job.work is None:
@@ -300,7 +300,7 @@ def post_receive(job: Job, number: int, doing: Doing) -> None:
         nic.post_recv(lane.qp, (work,), doing.now)
 
 
-def send_room(lane: Lane) -> int:
+def send_room(lane: QueuePairRuntime) -> int:
     """How many sends may be posted, so that none is refused and no completion is lost."""
     if not (lane.ready or lane.left):
         return 0
@@ -313,7 +313,7 @@ def _send_room_for(job: Job) -> int:
     return 0 if lane.left and not (lane.ready or job.run.is_to_fail) else send_room(lane)
 
 
-def receive_room(lane: Lane) -> int:
+def receive_room(lane: QueuePairRuntime) -> int:
     """How many receives may be posted."""
     if lane.srq is not None:
         return lane.srq.free
@@ -323,7 +323,7 @@ def receive_room(lane: Lane) -> int:
 class Posting:
     """The queues of all queue pairs, and the jobs that stand in them."""
 
-    def __init__(self, stage: Stage, begin: Begin, endings: Endings) -> None:
+    def __init__(self, stage: Testbed, begin: Begin, endings: CompletionTracker) -> None:
         self._stage = stage
         self._begin = begin
         self._endings = endings
@@ -336,7 +336,7 @@ class Posting:
             Queue(lambda job: receive_room(job.lane), partial(self._post, post_receive)),
         )
 
-    def add(self, run: Run) -> list[Lane]:
+    def add(self, run: Run) -> list[QueuePairRuntime]:
         """Have a job for a step in the queue of each of its queue pairs, which it gives."""
         lanes = self._stage.lanes_of(run.step)
         receives = run.step.verb == "receive"
@@ -347,7 +347,7 @@ class Posting:
             self._queues[lane][receives].jobs.append(job)
         return lanes
 
-    def pump(self, lane: Lane) -> None:
+    def pump(self, lane: QueuePairRuntime) -> None:
         """Post all that a queue pair may post now."""
         for queue in self._queues[lane]:
             queue.pump()
@@ -370,17 +370,17 @@ class Posting:
             self._endings.posted(job)
 
 
-class Owner:
+class ControlActions:
     """The owner of all hosts."""
 
-    def __init__(self, stage: Stage, begin: Begin, endings: Endings) -> None:
+    def __init__(self, stage: Testbed, begin: Begin, endings: CompletionTracker) -> None:
         self._stage = stage
         self._begin = begin
         self._endings = endings
 
     def act(self, run: Run) -> None:
         """Do what a step says. What is refused has ended, too."""
-        lanes: list[Lane] | list[None] = self._stage.lanes_of(run.step) or [None]
+        lanes: list[QueuePairRuntime] | list[None] = self._stage.lanes_of(run.step) or [None]
         for lane in lanes:
             doing = self._begin(run.step, lane)
             for _ in range(run.step.times):
@@ -389,7 +389,7 @@ class Owner:
                 self._stage.wake(lane.machine)
 
 
-def _refused(doing: Doing) -> VerbsError | None:
+def _refused(doing: StepContext) -> VerbsError | None:
     try:
         do(doing)
     except VerbsError as error:

@@ -20,7 +20,7 @@ from rdmawire.ib.cm.event import (
     Unresolved,
 )
 from rdmawire.ib.cm.manager import ConnectionManager
-from rdmawire.traffic.scenario.runner.host_runtime import Lane, Machine
+from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
 from rdmawire.traffic.scenario.tables import reason_of
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QPAttrMask
@@ -38,7 +38,7 @@ _OWN: Final = {
 """Attributes of which managers say nothing to one another."""
 
 
-def manager_of(machine: Machine) -> ConnectionManager:
+def manager_of(machine: HostRuntime) -> ConnectionManager:
     """The manager of a host that has one."""
     managed = machine.port.managed
     if managed is None:
@@ -46,7 +46,7 @@ def manager_of(machine: Machine) -> ConnectionManager:
     return managed.manager
 
 
-def _service(lane: Lane, order: int) -> int:
+def _service(lane: QueuePairRuntime, order: int) -> int:
     space = PortSpace.UDP if lane.type is QPType.UD else PortSpace.TCP
     return service_id(space, FIRST_PORT + order)
 
@@ -58,13 +58,13 @@ class Introductions:
     the plan says so; who is asked for the end agrees to it.
     """
 
-    def __init__(self, on_settled: Callable[[Lane], None]) -> None:
+    def __init__(self, on_settled: Callable[[QueuePairRuntime], None]) -> None:
         self._on_settled = on_settled
-        self._askers: dict[tuple[bytes, int], Lane] = {}
-        self._datagrams: dict[tuple[bytes, int], deque[Lane]] = {}
-        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._askers: dict[tuple[bytes, int], QueuePairRuntime] = {}
+        self._datagrams: dict[tuple[bytes, int], deque[QueuePairRuntime]] = {}
+        self._lanes: dict[tuple[str, int], QueuePairRuntime] = {}
 
-    def prepare(self, lanes: list[Lane], order: int) -> None:
+    def prepare(self, lanes: list[QueuePairRuntime], order: int) -> None:
         """Have the second ends of a connection's lanes wait, and all take receives."""
         first = lanes[0]
         service = _service(first, order)
@@ -76,7 +76,7 @@ class Introductions:
                 wanted = end.attributes._replace(qp_state=QPState.INIT)
                 end.machine.host.nic.modify_qp(end.qp, wanted, needed)
 
-    def ask(self, lane: Lane, order: int) -> None:
+    def ask(self, lane: QueuePairRuntime, order: int) -> None:
         """Have the first end of a pair ask for the connection."""
         manager = manager_of(lane.machine)
         service = _service(lane, order)
@@ -85,14 +85,14 @@ class Introductions:
         lane.managed = manager.connect(lane.qp, lane.path, service, 0, _offer(lane))
         self._lanes[lane.machine.name, lane.managed] = lane
 
-    def disconnect(self, lane: Lane, now: int) -> None:
+    def disconnect(self, lane: QueuePairRuntime, now: int) -> None:
         """Have an end ask for the end of its connection."""
         if not lane.managed:
             raise VerbsError(f"{lane.name} was not connected by a manager", EINVAL)
         manager_of(lane.machine).disconnect(lane.managed, now)
         lane.leaves("disconnected")
 
-    def hear(self, machine: Machine, event: CMEvent, now: int) -> None:
+    def hear(self, machine: HostRuntime, event: CMEvent, now: int) -> None:
         """Do what an application does about an event of its manager."""
         if isinstance(event, ConnectRequest | DatagramRequest):
             lane = self._wanted(event)
@@ -107,7 +107,7 @@ class Introductions:
         except VerbsError as error:  # its owner did something else with the queue pair meanwhile
             self._give_up(lane, error.reason)
 
-    def _react(self, lane: Lane, event: CMEvent, now: int) -> None:
+    def _react(self, lane: QueuePairRuntime, event: CMEvent, now: int) -> None:
         if isinstance(event, ConnectRequest | DatagramRequest):
             self._accept(lane, event, now)
         elif isinstance(event, Established | Resolved):
@@ -117,11 +117,13 @@ class Introductions:
         elif isinstance(event, _TROUBLE):
             self._give_up(lane, _said(event))
 
-    def _give_up(self, lane: Lane, why: str) -> None:
+    def _give_up(self, lane: QueuePairRuntime, why: str) -> None:
         lane.leaves(f"no connection: {why}")
         self._on_settled(lane)
 
-    def _accept(self, lane: Lane, event: ConnectRequest | DatagramRequest, now: int) -> None:
+    def _accept(
+        self, lane: QueuePairRuntime, event: ConnectRequest | DatagramRequest, now: int
+    ) -> None:
         lane.managed = event.id
         self._lanes[lane.machine.name, event.id] = lane
         manager = manager_of(lane.machine)
@@ -138,35 +140,35 @@ class Introductions:
         if isinstance(event, DatagramRequest):
             self._begin(lane)
 
-    def _wanted(self, event: ConnectRequest | DatagramRequest) -> Lane | None:
+    def _wanted(self, event: ConnectRequest | DatagramRequest) -> QueuePairRuntime | None:
         """The end that a request is for: that of the queue pair which asked, if one did."""
         if isinstance(event, DatagramRequest):
             return self._next_of(event)
         asker = self._askers.get((event.path.dgid, event.remote_qpn))
         return None if asker is None or asker.peer.managed else asker.peer
 
-    def _next_of(self, event: DatagramRequest) -> Lane | None:
+    def _next_of(self, event: DatagramRequest) -> QueuePairRuntime | None:
         """A datagram request does not say which queue pair asks: the next one at that address."""
         asking = self._datagrams.get((event.path.dgid, event.service_id))
         return asking.popleft().peer if asking else None
 
-    def _established(self, lane: Lane) -> None:
+    def _established(self, lane: QueuePairRuntime) -> None:
         if not lane.side:
             _adapt(lane)
         self._begin(lane)
 
-    def _begin(self, lane: Lane) -> None:
+    def _begin(self, lane: QueuePairRuntime) -> None:
         lane.ready = True
         self._on_settled(lane)
 
     @staticmethod
-    def _agree(lane: Lane, event: Disconnected, now: int) -> None:
+    def _agree(lane: QueuePairRuntime, event: Disconnected, now: int) -> None:
         if not lane.left:
             manager_of(lane.machine).disconnect(event.id, now)
             lane.leaves("disconnected by the peer")
 
 
-def _adapt(lane: Lane) -> None:
+def _adapt(lane: QueuePairRuntime) -> None:
     """Have the plan's attributes where the manager had its own, before any work comes."""
     given = {"min_rnr_timer": lane.attributes.min_rnr_timer, **lane.given}
     own = {name: given[name] for name in _OWN[lane.type] if name in given}
@@ -185,7 +187,7 @@ def _said(event: CMEvent) -> str:
     return f"{name} ({event.reason})" if isinstance(event, ConnectError) else name
 
 
-def _offer(lane: Lane) -> ConnParam:
+def _offer(lane: QueuePairRuntime) -> ConnParam:
     """What an end says of itself: it expects what the other's requests begin with."""
     own = lane.attributes
     return ConnParam(
@@ -200,7 +202,7 @@ def _offer(lane: Lane) -> ConnParam:
     )
 
 
-Act: TypeAlias = Callable[[Introductions, list[Lane], int], None]
+Act: TypeAlias = Callable[[Introductions, list[QueuePairRuntime], int], None]
 """Does something for a connection's lanes; connections are numbered in their order."""
 
 
@@ -215,17 +217,17 @@ class Way(NamedTuple):
     ask: Act
 
 
-def _bring_up(_: Introductions, lanes: list[Lane], __: int) -> None:
+def _bring_up(_: Introductions, lanes: list[QueuePairRuntime], __: int) -> None:
     for lane in lanes:
         lane.bring_up()
         lane.peer.bring_up()
 
 
-def _rest(_: Introductions, __: list[Lane], ___: int) -> None:
+def _rest(_: Introductions, __: list[QueuePairRuntime], ___: int) -> None:
     """All is done."""
 
 
-def _ask(introductions: Introductions, lanes: list[Lane], order: int) -> None:
+def _ask(introductions: Introductions, lanes: list[QueuePairRuntime], order: int) -> None:
     for lane in lanes:
         introductions.ask(lane, order)
 

@@ -14,7 +14,7 @@ from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.page import Path
 from rdmawire.traffic.scenario.counters import DROPPED, FAULTS, HARDWARE, MOVED, SENT
 from rdmawire.traffic.scenario.runner.observer import Observer
-from rdmawire.traffic.scenario.runner.testbed import LinkFaults, Stage
+from rdmawire.traffic.scenario.runner.testbed import LinkFaults, Testbed
 
 
 class HostTally(NamedTuple):
@@ -110,7 +110,7 @@ _Readers = dict[str, Callable[[Any], int]]
 class Counting(NamedTuple):
     """The counters of a scenario as they are now."""
 
-    stage: Stage
+    stage: Testbed
     observer: Observer
 
     def read(self, of: str, counter: str) -> int:

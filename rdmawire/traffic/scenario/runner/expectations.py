@@ -16,9 +16,9 @@ from rdmawire.traffic.scenario.model import (
     StateExpectation,
 )
 from rdmawire.traffic.scenario.runner.counting import Counting
-from rdmawire.traffic.scenario.runner.host_runtime import Lane
+from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.observer import Observer, Seen, Sight, Sightings
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.verbs.enums import QPState
 
 _TAKEN: Final = ("dropped", *DROPPED, *HARDWARE)
@@ -84,7 +84,7 @@ class Flow:
 class Standing:
     """The state of a queue pair."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: QueuePairRuntime) -> None:
         self._lane = lane
         self._state: QPState = lane.qp.state
         self._seen: Sight = None
@@ -113,13 +113,13 @@ def _look(watches: Iterable[Watch], where: Where, frame: Envelope) -> None:
 class Watching:
     """Watches of all that a scenario expects of counters, events and states."""
 
-    def __init__(self, stage: Stage, observer: Observer) -> None:
+    def __init__(self, stage: Testbed, observer: Observer) -> None:
         self._stage = stage
         self._network = stage.network
         self._observer = observer
         self._counting = Counting(stage, observer)
         self._amounts: dict[int, Amount | Flow] = {}
-        self._standings: dict[Lane, Standing] = {}
+        self._standings: dict[QueuePairRuntime, Standing] = {}
         for name in observer.hosts:
             self._watch_host(name)
         for name in stage.network.links:
@@ -134,7 +134,7 @@ class Watching:
         amount = self._amounts.get(id(plan))
         return None if amount is None else self._seen(amount.shown)
 
-    def entered(self, lane: Lane) -> Seen | None:
+    def entered(self, lane: QueuePairRuntime) -> Seen | None:
         """The frame with which a queue pair entered its state, if it was one."""
         standing = self._standings.get(lane)
         return None if standing is None else self._seen(standing.shown)

@@ -12,7 +12,7 @@ from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.cm.connection import CMSettings
 from rdmawire.ib.cm.machine import Neighbours
 from rdmawire.ib.cm.manager import ManagedPort
-from rdmawire.ib.congestion.base import Scheme
+from rdmawire.ib.congestion.base import CongestionController
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.notification import CNP_INTERVAL
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
@@ -35,7 +35,14 @@ from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import MigrationState, QPState, QPType
 from rdmawire.verbs.profile import Profile, named
-from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask, QPCap
+from rdmawire.verbs.qp_attr import (
+    FIELDS,
+    QP_TRANSITIONS,
+    Needs,
+    QPAttributes,
+    QPAttrMask,
+    QPCap,
+)
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
@@ -59,7 +66,7 @@ def refusal(error: VerbsError | None) -> str:
     return "no refusal" if error is None else f"{errno_name(error)} ({error.reason})"
 
 
-class Machine:
+class HostRuntime:
     """One host. ``held`` has memory and windows by name, ``events`` counts what was told unasked.
 
     ``gids`` are all its addresses. ``random`` is for what its memory holds, if that is left to
@@ -179,7 +186,7 @@ _ECN_BITS: Final = 2
 _MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
 
 
-class Lane:
+class QueuePairRuntime:
     """A queue pair with its completion queue; ``peer`` is the one at the other end.
 
     ``side`` is 0 for the connection's first end and 1 for its second, ``number`` counts its queue
@@ -187,10 +194,10 @@ class Lane:
     ``managed`` is the id of its connection, where a manager made one; ``left`` says that it ends.
     """
 
-    peer: "Lane"
+    peer: "QueuePairRuntime"
 
     def __init__(
-        self, machine: Machine, plan: ConnectionPlan, side: int, number: int, depth: int
+        self, machine: HostRuntime, plan: ConnectionPlan, side: int, number: int, depth: int
     ) -> None:
         self.machine = machine
         self.plan = plan
@@ -335,18 +342,18 @@ def _cap(profile: Profile, depth: int) -> QPCap:
     return QPCap(work, work, SRQ_SGES, SRQ_SGES, profile.max_inline_data)
 
 
-def _dcqcn(parameters: dict[str, Any]) -> Scheme:
+def _dcqcn(parameters: dict[str, Any]) -> CongestionController:
     return Dcqcn(DcqcnParameters(**parameters))
 
 
-def _timely(parameters: dict[str, Any]) -> Scheme:
+def _timely(parameters: dict[str, Any]) -> CongestionController:
     return Timely(TimelyParameters(**parameters))
 
 
 class Control(NamedTuple):
     """What makes congestion control, and how often marks are told (ns), if it needs that."""
 
-    make: Callable[[dict[str, Any]], Scheme]
+    make: Callable[[dict[str, Any]], CongestionController]
     cnp_interval: int | None = None
 
 

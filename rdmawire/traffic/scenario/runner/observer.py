@@ -18,8 +18,8 @@ from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
 from rdmawire.screen import quoted
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, link_called
-from rdmawire.traffic.scenario.runner.host_runtime import Lane
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.verbs.ah import MAC_OCTETS
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire.roce import bth_offset
@@ -143,7 +143,7 @@ class Recording(FrameCount):
     ``places`` are those all of whose frames are among them, ``numbers`` knows the frames.
     """
 
-    def __init__(self, stage: Stage, keep: Tap | None, points: Iterable[str], *, arrived: bool):
+    def __init__(self, stage: Testbed, keep: Tap | None, points: Iterable[str], *, arrived: bool):
         super().__init__()
         self._stage = stage
         self._network = stage.network
@@ -312,11 +312,11 @@ class LastWords:
         elif counter in _NAKS:
             self._refusals[receiver, destqp] = seen
 
-    def refusal(self, lane: Lane) -> Seen | None:
+    def refusal(self, lane: QueuePairRuntime) -> Seen | None:
         """The last NAK to a queue pair."""
         return self._refusals.get((lane.machine.mac, lane.qp.number))
 
-    def repeat(self, lane: Lane) -> Seen | None:
+    def repeat(self, lane: QueuePairRuntime) -> Seen | None:
         """The last packet that a queue pair sent again."""
         peer = lane.peer
         return self._repeats.get((lane.machine.mac, peer.machine.mac, peer.qp.number))
@@ -366,7 +366,7 @@ class Observer:
     """All taps of one scenario. ``points`` and ``arrived`` are those of its :class:`Recording`."""
 
     def __init__(
-        self, stage: Stage, keep: Tap | None, points: Iterable[str] = (), *, arrived: bool = False
+        self, stage: Testbed, keep: Tap | None, points: Iterable[str] = (), *, arrived: bool = False
     ) -> None:
         self._stage = stage
         self._network = stage.network
@@ -435,7 +435,7 @@ class Observer:
             tap = tap_of(self._where(name, arrived=plan.arrived))
             self._network.tap(name, tap, arrivals=plan.arrived)
 
-    def explain(self, lane: Lane, status: WCStatus) -> tuple[int | None, str]:
+    def explain(self, lane: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]:
         """The frame that explains how work of a queue pair ended, if one does."""
         seen = None
         if status in _REFUSED:

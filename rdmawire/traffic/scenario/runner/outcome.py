@@ -8,7 +8,7 @@ from rdmawire.fabric.network import Network
 from rdmawire.traffic.scenario.hints import Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.runner.failure import Failure
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.summary import Summary
 
 
@@ -73,7 +73,7 @@ class Outcome:
     hints: tuple[Hint, ...]
     ports: Mapping[str, PortCounts]
     counters: Mapping[str, int]
-    stage: Stage
+    stage: Testbed
 
     @property
     def passed(self) -> bool:

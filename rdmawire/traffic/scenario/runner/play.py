@@ -22,7 +22,7 @@ from rdmawire.traffic.scenario.runner.observer import Observer
 from rdmawire.traffic.scenario.runner.outcome import Outcome, StepOutcome, ports_of
 from rdmawire.traffic.scenario.runner.player import Player
 from rdmawire.traffic.scenario.runner.posted_work import Clock, Progress, Run
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.tracing import Tracer
 from rdmawire.traffic.scenario.runner.verdict import Played, idle_faults, verdict
 from rdmawire.traffic.summary import Summary, summarise
@@ -47,7 +47,7 @@ def play(
     written.
     """
     wanted = tuple(points)
-    stage = Stage(scenario)
+    stage = Testbed(scenario)
     with _tap(capture) as keep:
         observer = Observer(stage, keep, wanted, arrived=arrived)
         player, watching, rest, unsettled = _happen(stage, observer, progress)
@@ -76,7 +76,7 @@ class _Happened(NamedTuple):
     unsettled: tuple[Failure, ...]
 
 
-def _happen(stage: Stage, observer: Observer, progress: Progress | None) -> _Happened:
+def _happen(stage: Testbed, observer: Observer, progress: Progress | None) -> _Happened:
     """Let all happen that the scenario says, and have it watched."""
     stage.install_faults()
     watching = Watching(stage, observer)
@@ -86,7 +86,7 @@ def _happen(stage: Stage, observer: Observer, progress: Progress | None) -> _Hap
     return _Happened(player, watching, clock.rest(observer.total), unsettled)
 
 
-def _run(stage: Stage, player: Player) -> tuple[Failure, ...]:
+def _run(stage: Testbed, player: Player) -> tuple[Failure, ...]:
     """Start, and go on to the end; a run that does not come to rest is a failure of its own."""
     player.start()
     try:
@@ -133,7 +133,7 @@ def _summary(played: Played) -> Summary:
     return summary._replace(marks=summary.marks + _marks(stage))
 
 
-def _marks(stage: Stage) -> int:
+def _marks(stage: Testbed) -> int:
     """How often frames were marked on their way, by switches and by faults."""
     marks = sum(port.marks.total() for port in stage.network.ports.values())
     return marks + sum(faults.hits("mark") for faults in stage.faults.values())

@@ -10,11 +10,17 @@ from typing import Final
 
 from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.traffic.scenario.model import ReceivePlan, StepPlan
-from rdmawire.traffic.scenario.runner.actions import OWNERS, Doing, Owner, Posting
+from rdmawire.traffic.scenario.runner.actions import OWNERS, ControlActions, Posting, StepContext
 from rdmawire.traffic.scenario.runner.connect import WAYS, Introductions
-from rdmawire.traffic.scenario.runner.host_runtime import Lane, Machine
-from rdmawire.traffic.scenario.runner.posted_work import Endings, Progress, Run, Schedule, Witness
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
+from rdmawire.traffic.scenario.runner.posted_work import (
+    CompletionTracker,
+    Progress,
+    Run,
+    Schedule,
+    Witness,
+)
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.tables import reason_of
 from rdmawire.verbs.async_event import CompletionEvent, Event
 from rdmawire.verbs.enums import WCStatus, WorkCompletion
@@ -31,14 +37,14 @@ def _names_of(event: Event | CMEvent) -> Iterator[str]:
         yield f"{name}.{reason_of(event)}"
 
 
-class Hearing:
+class EventDispatcher:
     """Hears of all hosts, from :meth:`begin` on."""
 
     def __init__(
         self,
-        stage: Stage,
+        stage: Testbed,
         schedule: Schedule,
-        endings: Endings,
+        endings: CompletionTracker,
         posting: Posting,
         introductions: Introductions,
     ) -> None:
@@ -47,7 +53,7 @@ class Hearing:
         self._endings = endings
         self._posting = posting
         self._introductions = introductions
-        self._fellows: dict[SharedReceiveQueue, list[Lane]] = {}
+        self._fellows: dict[SharedReceiveQueue, list[QueuePairRuntime]] = {}
 
     def begin(self) -> None:
         """Be told of events, and of the first completion of each queue."""
@@ -58,7 +64,7 @@ class Hearing:
             if lane.srq is not None:
                 self._fellows.setdefault(lane.srq, []).append(lane)
 
-    def _hear(self, machine: Machine, event: Event | CMEvent) -> None:
+    def _hear(self, machine: HostRuntime, event: Event | CMEvent) -> None:
         if isinstance(event, CompletionEvent):
             self._poll(machine, event.cq)
             return
@@ -66,7 +72,7 @@ class Hearing:
         if isinstance(event, CMEvent):
             self._introductions.hear(machine, event, self._stage.network.simulator.now)
 
-    def _poll(self, machine: Machine, number: int) -> None:
+    def _poll(self, machine: HostRuntime, number: int) -> None:
         """Take all completions, and ask to be told of the next."""
         cq = machine.host.nic.device.cqs[number]
         while done := cq.poll(_POLL):
@@ -87,15 +93,15 @@ class Hearing:
 class Player:
     """Plays the steps of a scenario on its stage. ``runs`` are the steps, in order."""
 
-    def __init__(self, stage: Stage, witness: Witness, progress: Progress | None = None) -> None:
+    def __init__(self, stage: Testbed, witness: Witness, progress: Progress | None = None) -> None:
         self.stage = stage
         self.runs = _runs(stage)
         self._introductions = talks = Introductions(self._settled)
         self._schedule = Schedule(self.runs, stage.network.simulator, self._begin, self._pump)
-        self.endings = Endings(self._schedule, witness, progress)
-        self._owner = Owner(stage, self._doing, self.endings)
+        self.endings = CompletionTracker(self._schedule, witness, progress)
+        self._owner = ControlActions(stage, self._doing, self.endings)
         self._posting = Posting(stage, self._doing, self.endings)
-        self._hearing = Hearing(stage, self._schedule, self.endings, self._posting, talks)
+        self._hearing = EventDispatcher(stage, self._schedule, self.endings, self._posting, talks)
 
     def start(self) -> None:
         """Connect, post the receives that connections have, and begin the first steps."""
@@ -121,18 +127,20 @@ class Player:
     def _begin_jobs(self, run: Run) -> None:
         self._schedule.stir(self._posting.add(run))
 
-    def _doing(self, step: StepPlan, lane: Lane | None) -> Doing:
-        return Doing(self.stage, self._introductions, step, lane, self.stage.network.simulator.now)
+    def _doing(self, step: StepPlan, lane: QueuePairRuntime | None) -> StepContext:
+        return StepContext(
+            self.stage, self._introductions, step, lane, self.stage.network.simulator.now
+        )
 
-    def _pump(self, lane: Lane) -> None:
+    def _pump(self, lane: QueuePairRuntime) -> None:
         self._posting.pump(lane)
 
-    def _settled(self, lane: Lane) -> None:
+    def _settled(self, lane: QueuePairRuntime) -> None:
         self._schedule.stir((lane,))
         self._schedule.settle()
 
 
-def _runs(stage: Stage) -> list[Run]:
+def _runs(stage: Testbed) -> list[Run]:
     """All steps, and how often each is to be done."""
     runs = [Run(step, number) for number, step in enumerate(stage.scenario.steps)]
     for run in runs:

@@ -16,7 +16,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import StepPlan
-from rdmawire.traffic.scenario.runner.host_runtime import Lane, errno_name, refusal
+from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime, errno_name, refusal
 from rdmawire.traffic.scenario.tables import SUCCESS
 from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.verbs.enums import WCStatus
@@ -28,7 +28,7 @@ class Wrong(NamedTuple):
 
     expected: str
     found: str
-    lane: Lane | None
+    lane: QueuePairRuntime | None
     frame: int | None
     point: str
 
@@ -97,7 +97,7 @@ class Job:
 
     __slots__ = ("ended", "lane", "number", "posted", "run", "work")
 
-    def __init__(self, run: Run, lane: Lane, number: int) -> None:
+    def __init__(self, run: Run, lane: QueuePairRuntime, number: int) -> None:
         self.run = run
         self.lane = lane
         self.number = number
@@ -150,14 +150,14 @@ class Schedule:
         runs: list[Run],
         simulator: Simulator,
         begin: Callable[[Run], None],
-        pump: Callable[[Lane], None],
+        pump: Callable[[QueuePairRuntime], None],
     ) -> None:
         self.runs = runs
         self._simulator = simulator
         self._begin = begin
         self._pump = pump
         self._due: deque[Run] = deque()
-        self._stirred: dict[Lane, None] = {}
+        self._stirred: dict[QueuePairRuntime, None] = {}
         self._settling = False
         self._link()
 
@@ -191,7 +191,7 @@ class Schedule:
         yield run
         yield from takewhile(_says_nothing, self.runs[run.number + 1 :])
 
-    def stir(self, lanes: Iterable[Lane]) -> None:
+    def stir(self, lanes: Iterable[QueuePairRuntime]) -> None:
         """Look at these queue pairs: there may be something to post."""
         self._stirred.update(dict.fromkeys(lanes))
 
@@ -240,10 +240,10 @@ _NO_FAILURE: Final = (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR)
 class Witness(Protocol):
     """Who knows the frames that were seen: the one that explains an ending, and where it is."""
 
-    def explain(self, lane: Lane, status: WCStatus) -> tuple[int | None, str]: ...
+    def explain(self, lane: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]: ...
 
 
-class Endings:
+class CompletionTracker:
     """``failed`` counts messages that ended with an error of their own.
 
     Work that was flushed behind another, or that sends nothing, is none of them.
@@ -284,7 +284,7 @@ class Endings:
             _blame(job.run, job.lane, error)
         self.end_job(job)
 
-    def done(self, run: Run, lane: Lane | None, error: VerbsError | None) -> None:
+    def done(self, run: Run, lane: QueuePairRuntime | None, error: VerbsError | None) -> None:
         """An owner did something, or was refused."""
         refused = None if error is None else errno_name(error)
         run.endings[refused or SUCCESS] += 1
@@ -317,7 +317,7 @@ class Endings:
             self._schedule.follow(run)
 
 
-def _blame(run: Run, lane: Lane | None, error: VerbsError | None) -> None:
+def _blame(run: Run, lane: QueuePairRuntime | None, error: VerbsError | None) -> None:
     """A refusal, or that there was none, is not what it should be."""
     if run.wrong is None:
         run.wrong = Wrong(run.step.refused or NO_REFUSAL, refusal(error), lane, None, "")

@@ -23,7 +23,7 @@ from rdmawire.traffic.scenario.model import (
 from rdmawire.traffic.scenario.runner.buffers import Held
 from rdmawire.traffic.scenario.runner.connect import WAYS
 from rdmawire.traffic.scenario.runner.failure import Failure
-from rdmawire.traffic.scenario.runner.host_runtime import Lane, Machine
+from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
 from rdmawire.wire import serial
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.opcode import SHAPES
@@ -77,7 +77,7 @@ EVENTS_PER_PACKET: Final = 256
 """Frames and timers after which a scenario is ended: so many, and so many for each packet."""
 
 
-class Stage:
+class Testbed:
     """All that a scenario names. ``failures`` are what did not go as it says while it was made.
 
     ``lanes`` has the queue pairs of each connection's first end, in order.
@@ -89,8 +89,8 @@ class Stage:
             Simulator(time_limit=scenario.time_limit, event_limit=_event_limit(scenario)),
             seed=scenario.seed,
         )
-        self.machines: dict[str, Machine] = {}
-        self.lanes: dict[str, list[Lane]] = {}
+        self.machines: dict[str, HostRuntime] = {}
+        self.lanes: dict[str, list[QueuePairRuntime]] = {}
         self.faults: dict[str, LinkFaults] = {}
         self.failures: list[Failure] = []
         self._add_machines()
@@ -114,7 +114,7 @@ class Stage:
         places = places_of(scenario.hosts)
         for plan, place in zip(scenario.hosts, places, strict=True):
             random = network.random(f"memory of {plan.name}")
-            machine = Machine(plan, place, random)
+            machine = HostRuntime(plan, place, random)
             neighbours.update(dict.fromkeys(machine.gids, machine.mac))
             if plan.name in managed:
                 machine.manage(neighbours.get, network.random(f"connections of {plan.name}"))
@@ -149,12 +149,12 @@ class Stage:
 
     # Queue pairs.
 
-    def _lanes_of(self, plan: ConnectionPlan) -> list[Lane]:
+    def _lanes_of(self, plan: ConnectionPlan) -> list[QueuePairRuntime]:
         depth = self._depth(plan.name)
         lanes = []
         for number in range(1, plan.count + 1):
             one, other = (
-                Lane(self.machines[host], plan, side, number, depth)
+                QueuePairRuntime(self.machines[host], plan, side, number, depth)
                 for side, host in enumerate(plan.ends)
             )
             one.peer, other.peer = other, one
@@ -179,25 +179,25 @@ class Stage:
         ]
         return max((*wanted, sum(posted)))
 
-    def lanes_at(self, end: End) -> list[Lane]:
+    def lanes_at(self, end: End) -> list[QueuePairRuntime]:
         """The queue pairs that an end names."""
         lanes = self.lanes[end.connection]
         chosen = lanes if end.number is None else lanes[end.number - 1 : end.number]
         first = lanes[0].machine.name == end.host
         return chosen if first else [lane.peer for lane in chosen]
 
-    def lanes_of(self, step: StepPlan) -> list[Lane]:
+    def lanes_of(self, step: StepPlan) -> list[QueuePairRuntime]:
         """The queue pairs at which a step is done; none where it is of none."""
         return [] if step.end is None else self.lanes_at(step.end)
 
-    def all_lanes(self) -> Iterator[Lane]:
+    def all_lanes(self) -> Iterator[QueuePairRuntime]:
         """Every queue pair of every connection."""
         for lanes in self.lanes.values():
             for lane in lanes:
                 yield lane
                 yield lane.peer
 
-    def wake(self, machine: Machine) -> None:
+    def wake(self, machine: HostRuntime) -> None:
         """Have the network take what a host has to send."""
         if machine.name in self.network.attachments:
             self.network.wake(machine.name)

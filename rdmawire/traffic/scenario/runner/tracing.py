@@ -15,7 +15,7 @@ from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, Span
 from rdmawire.traffic.scenario.runner.failure import value_text
 from rdmawire.traffic.scenario.runner.observer import Numbers, Observer, Seen, among, is_from
 from rdmawire.traffic.scenario.runner.player import Player
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 
 FEWEST_FIELDS = 2
 """With fewer, any frame has all but one."""
@@ -65,7 +65,7 @@ class Probe:
     was written to a GPU shows only when it is flushed: that is the last frame's that arrived.
     """
 
-    def __init__(self, stage: Stage, numbers: Numbers, span: Span) -> None:
+    def __init__(self, stage: Testbed, numbers: Numbers, span: Span) -> None:
         self.writer: int | None = None
         self._held = stage.held(span)
         self._offset = span.offset
@@ -130,7 +130,7 @@ class Tracer:
 
     def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> Traced:
         """Play it once more."""
-        stage = Stage(self._scenario)
+        stage = Testbed(self._scenario)
         observer = Observer(stage, None, self._points, arrived=self._arrived)
         stage.install_faults()
         probes = {span: _probe(stage, observer, span) for span in spans}
@@ -146,7 +146,7 @@ class Tracer:
         return Traced(writers, {key: miss.text for key, miss in misses.items()})
 
 
-def _probe(stage: Stage, observer: Observer, span: Span) -> Probe:
+def _probe(stage: Testbed, observer: Observer, span: Span) -> Probe:
     observer.numbers.needed = True
     probe = Probe(stage, observer.numbers, span)
     if span.host in observer.hosts:

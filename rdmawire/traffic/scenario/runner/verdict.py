@@ -30,7 +30,7 @@ from rdmawire.traffic.scenario.runner.failure import (
 from rdmawire.traffic.scenario.runner.observer import Observer, pointed
 from rdmawire.traffic.scenario.runner.player import Player
 from rdmawire.traffic.scenario.runner.posted_work import Run
-from rdmawire.traffic.scenario.runner.testbed import Stage
+from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.tracing import Traced
 
 SHOWN: Final = 8
@@ -44,7 +44,7 @@ class Played(NamedTuple):
     ``rest`` is when the last frame arrived or the last work was done (ns).
     """
 
-    stage: Stage
+    stage: Testbed
     player: Player
     observer: Observer
     watching: Watching
@@ -129,7 +129,7 @@ def _memory(evidence: _Evidence, plan: MemoryExpectation) -> Iterator[Failure]:
         yield Failure(plan.mark, what, found.expected, found.found, frame)
 
 
-def _differences(stage: Stage) -> Iterator[tuple[int, _Difference]]:
+def _differences(stage: Testbed) -> Iterator[tuple[int, _Difference]]:
     for plan in stage.scenario.expectations:
         if isinstance(plan, MemoryExpectation):
             try:
@@ -140,7 +140,7 @@ def _differences(stage: Stage) -> Iterator[tuple[int, _Difference]]:
                 yield id(plan), found
 
 
-def _difference(stage: Stage, plan: MemoryExpectation) -> _Difference | None:
+def _difference(stage: Testbed, plan: MemoryExpectation) -> _Difference | None:
     """What should stand where the memory first differs, what does, and at which octet."""
     held = stage.held(plan.span)
     offset, length = held.extent(plan.span)
@@ -156,7 +156,7 @@ def _difference(stage: Stage, plan: MemoryExpectation) -> _Difference | None:
     return None
 
 
-def _pieces(stage: Stage, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
+def _pieces(stage: Testbed, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
     if plan.same_as is None:
         assert plan.content is not None  # there is no such expectation
         yield from octets_of(plan.content, length, stage.network.random("expected"))
@@ -270,7 +270,7 @@ _UNCHANGED: Final = {
 """Why nothing comes of some faults."""
 
 
-def idle_faults(stage: Stage) -> Iterator[Hint]:
+def idle_faults(stage: Testbed) -> Iterator[Hint]:
     """A hint for each of them, in the order of the file's links."""
     for link in stage.scenario.links:
         rules = stage.faults[link.name].rules
