@@ -104,7 +104,7 @@ def settle(qp: QueuePair, psn: int) -> bool:
 
 def _moved(qp: QueuePair) -> None:
     """An answer moved the queue."""
-    qp.patience.renew()
+    qp.retry_state.restart()
     if qp.governor is not None:
         qp.governor.acknowledged()
     if qp.state is QPState.SQD:

@@ -24,7 +24,7 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
     if mask & QPAttrMask.RATE_LIMIT:
         limit_rate(qp)
     if mask & _COUNTS:
-        qp.patience.refill()
+        qp.retry_state.reset_retries()
     if mask & QPAttrMask.RQ_PSN:
         _expect(qp, new.rq_psn)
     if mask & QPAttrMask.SQ_PSN:
@@ -45,7 +45,7 @@ def _expect(qp: QueuePair, psn: int) -> None:
 
 def _enter_reset(qp: QueuePair, state: QPState) -> None:
     """Forget all work and all that was agreed upon. IBA 10.3.1.1."""
-    qp.patience.clear()
+    qp.retry_state.clear()
     qp.page_wait.stop()
     if qp.governor is not None:
         qp.governor.went_back()
@@ -67,7 +67,7 @@ def _enter_reset(qp: QueuePair, state: QPState) -> None:
 def _enter_rts(qp: QueuePair, state: QPState) -> None:
     """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
     qp.enter(state)
-    qp.patience.refill()
+    qp.retry_state.reset_retries()
     qp.halted = False
     qp.wake()
 

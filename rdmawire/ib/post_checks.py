@@ -49,7 +49,7 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
 
     ``VerbsError`` for work that the queue pair does not accept.
     """
-    if not qp.conduct.post_send:
+    if not qp.state_rules.post_send:
         raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
     try:
         if wr.sges.__class__ is not tuple:
@@ -95,7 +95,7 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> RecvWR:
     """The receive as it is queued; ``VerbsError`` for one that the queue pair does not take."""
     if not qp.service.receives or qp.srq is not None:
         raise VerbsError(f"QP {qp.number:#x} has no receive queue of its own", EINVAL)
-    if not qp.conduct.post_recv:
+    if not qp.state_rules.post_recv:
         state = qp.state.name
         raise VerbsError(f"QP {qp.number:#x} is in {state}: receives need INIT or later", EINVAL)
     wr = check_receive(wr, qp.cap.max_recv_sge)

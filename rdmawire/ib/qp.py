@@ -30,7 +30,7 @@ from rdmawire.verbs.async_event import (
 )
 from rdmawire.verbs.cq import CompletionQueue, Slots
 from rdmawire.verbs.enums import (
-    CONDUCT,
+    STATE_RULES,
     Answers,
     MigrationState,
     QPState,
@@ -82,19 +82,17 @@ class QueuePair:
     ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
     receives: a shared receive queue has its own (IBA 10.2.9).
     ``halted`` says that no work begins any more: what failed ends in its turn. ``counters`` are
-    those that drivers have: :mod:`rdmawire.ib.hw_counters`. ``answers_ahead`` is the bytes of
+    those that drivers have: :mod:`rdmawire.ib.hw_counters`. ``responses_in_a_row`` is the bytes of
     responses minus those of requests that were sent while both were pending.
     """
 
     __slots__ = (
         "access",
         "ackreq",
-        "answers_ahead",
         "ask_after",
         "attributes",
         "begins",
         "cap",
-        "conduct",
         "counters",
         "credit_limit",
         "dest_qp",
@@ -114,7 +112,6 @@ class QueuePair:
         "number",
         "packets_in_flight",
         "page_wait",
-        "patience",
         "pd",
         "pkey",
         "post_checks",
@@ -125,6 +122,8 @@ class QueuePair:
         "recv_slots",
         "request_encapsulation",
         "response_seal",
+        "responses_in_a_row",
+        "retry_state",
         "rq",
         "seal",
         "seals",
@@ -136,6 +135,7 @@ class QueuePair:
         "sq",
         "srq",
         "state",
+        "state_rules",
         "takes_packets",
         "type",
         "unasked",
@@ -166,14 +166,14 @@ class QueuePair:
         self.send_slots = Slots(device.profile)
         self.recv_slots = Slots(device.profile)
         self.seal = self.response_seal = TxTemplate((), BTH())
-        self.patience = RetryState(device, self)
+        self.retry_state = RetryState(device, self)
         self.page_wait = PageWait(device, self)
         self.governor: Governor | None = None
         self.notifier: NotificationPoint | None = None
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.halted = self.established = self.drained = False
-        self.answers_ahead = 0
+        self.responses_in_a_row = 0
         self.counters = QPCounters()
         self.unasked = device.profile.packets_per_ack - 1
         self.limit_in_flight(
@@ -200,7 +200,7 @@ class QueuePair:
 
     def release(self) -> None:
         """Undo :meth:`acquire`; nothing waits for it any more."""
-        self.patience.stop()
+        self.retry_state.stop()
         self.give_up_receive()
         self.page_wait.stop()
         self.govern(None)
@@ -224,9 +224,9 @@ class QueuePair:
     # The state, and attributes as packets need them.
 
     def enter(self, state: QPState) -> None:
-        """Enter a state, and apply its row of :data:`CONDUCT`."""
+        """Enter a state, and apply its row of :data:`STATE_RULES`."""
         self.state = state
-        self.conduct = conduct = CONDUCT[state]
+        self.state_rules = conduct = STATE_RULES[state]
         self.takes_packets, self.sends, self.begins = conduct.packets, conduct.send, conduct.begin
         self._choose_watch()
         if conduct.answers is not Answers.ALL:
@@ -247,7 +247,7 @@ class QueuePair:
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
         self.pkey = self.device.pkey_at(now.pkey_index)
-        self.patience.agree(now)
+        self.retry_state.agree(now)
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic
         self.max_dest_rd_atomic = now.max_dest_rd_atomic
@@ -328,7 +328,7 @@ class QueuePair:
         """Queue checked work; in an error state it ends at once."""
         wqe = Wqe(wr)
         self.send_slots.held += 1
-        if self.conduct.flush_send:
+        if self.state_rules.flush_send:
             self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)
         else:
             self.sq.posted.append(wqe)
@@ -337,7 +337,7 @@ class QueuePair:
     def post_recv(self, wr: RecvWR) -> None:
         """Queue a checked receive; in the error state it ends at once."""
         self.recv_slots.held += 1
-        if self.conduct.flush_recv and not self._keeps_receives:
+        if self.state_rules.flush_recv and not self._keeps_receives:
             self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)
         else:
             self.rq.append(wr)
@@ -503,10 +503,10 @@ class QueuePair:
         if self.state is state:
             return
         self.enter(state)
-        self.patience.stop()
+        self.retry_state.stop()
         self.page_wait.stop()
         self.flush_sends()
-        if self.conduct.flush_recv:
+        if self.state_rules.flush_recv:
             self._flush_receives()
 
     def flush_sends(self) -> None:

@@ -41,7 +41,7 @@ def keep_all(qp: QueuePair, grant: Grant) -> None:
 
 def _pending(qp: QueuePair) -> list[ReadResponse]:
     """The READs whose responses are not all sent."""
-    return [answer for answer in qp.inbound.owed if isinstance(answer, ReadResponse)]
+    return [answer for answer in qp.inbound.pending if isinstance(answer, ReadResponse)]
 
 
 def _room(qp: QueuePair) -> int:

@@ -251,7 +251,7 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
             break
         queue.sent.append(posted.popleft())
     qp.retire()
-    qp.patience.wait()
+    qp.retry_state.wait()
 
 
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:

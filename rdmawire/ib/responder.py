@@ -67,7 +67,7 @@ def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -
         inbound.refuse(Ack.NAK, reaction.nak)
     elif reaction.acknowledged:
         inbound.settle()
-        inbound.owed.append(Acknowledge(request.psn, inbound.msn))
+        inbound.pending.append(Acknowledge(request.psn, inbound.msn))
     silent_after_rnr = reaction.rnr and not qp.device.profile.naks_gaps_after_rnr
     inbound.refused = reaction.once or silent_after_rnr
     qp.wake()
@@ -78,7 +78,7 @@ def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> N
 
     The answers to the request and to those before it are still sent.
     """
-    qp.inbound.parting = reaction.nak is not None or reaction.acknowledged
+    qp.inbound.sends_last_responses = reaction.nak is not None or reaction.acknowledged
     recv, qp.inbound.recv = qp.inbound.recv, NO_RECEIVE
     if recv is not NO_RECEIVE and reaction.status is not None:
         qp.complete_receive(recv, reaction.status)

@@ -1,14 +1,14 @@
-"""What a responder remembers: the message that is coming in, and the answers it owes.
+"""The state of a responder: the message that is coming in, and the responses that are pending.
 
-An answer waits in ``owed`` until the port has room for it; a READ's takes as many packets as its
-octets do. READs and atomics stay in ``resources`` after their answer, so that a peer that lost the
-answer gets the same again (IBA 9.7.5.1.4); there are as many as both sides agreed upon, and the
-oldest goes first.
+A response is in ``pending`` until the port has room for it; a READ takes as many packets as its
+bytes need. READs and atomics stay in ``resources`` after their response, so that a peer that lost
+it gets the same again (IBA 9.7.5.1.4). There are as many resources as both sides agreed; the oldest
+is replaced first.
 
-Of an answer that is asked for again only one is owed, in its place by PSN, and of many ACKs and
-NAKs in a row the last says all. So nobody can make ``owed`` hold more than twice what was agreed
-upon (and what a profile answers beyond that), and a few ACKs for each: answers given again that are
-forgotten meanwhile stand before all those given for the first time.
+A response to a duplicate request is pending once, in its place by PSN, and the last of several ACKs
+and NAKs replaces those before it. So a peer cannot make ``pending`` longer than twice what was
+agreed (and what a profile answers beyond that), and a few ACKs for each: responses to duplicates
+that are no longer remembered precede all first responses.
 """
 
 from collections import deque
@@ -176,7 +176,7 @@ class ResponderContext:
     ``refused`` says that the expected packet was refused, and what comes behind it need not be (one
     NAK for each gap). ``reads`` counts the READs whose responses are owed; before anything changes
     memory under them, they keep what they need of it. ``starved`` says that the last ACK granted
-    no credits. ``parting`` says that the last answer owed is what ended the queue pair.
+    no credits. ``sends_last_responses`` says that the last pending one ended the queue pair.
     ``recv`` is the receive in use, ``target`` what the key of the request in hand allows,
     ``denied`` what the last key that did not allow its request was asked for. ``response_end`` is
     the PSN behind the last READ or atomic, ``before_responses`` the last PSN before it that an ACK
@@ -191,19 +191,19 @@ class ResponderContext:
         "epsn",
         "incoming",
         "msn",
-        "owed",
-        "parting",
+        "pending",
         "reads",
         "recv",
         "refused",
         "resources",
         "response_end",
+        "sends_last_responses",
         "starved",
         "target",
     )
 
     def __init__(self) -> None:
-        self.owed: deque[Answer] = deque()
+        self.pending: deque[Answer] = deque()
         self.resources: deque[Resource] = deque()
         self.epsn = self.response_end = self.before_responses = 0
         self.reset(0)
@@ -215,7 +215,7 @@ class ResponderContext:
         """
         self.before_responses = self.ack_psn if keeps_ack else serial.add(psn, -1)
         self.response_end = psn
-        self.parting = False
+        self.sends_last_responses = False
         self.fall_silent()
         self.resources.clear()
         self.epsn = psn
@@ -230,14 +230,14 @@ class ResponderContext:
         """Discard all answers; with ``final`` those stay that end in what ended the queue pair."""
         self.cnps_due = 0
         self.starved = False
-        if not (final and self.parting):
-            self.owed.clear()
+        if not (final and self.sends_last_responses):
+            self.pending.clear()
             self.reads = 0
-            self.ack_due = self.parting = False
+            self.ack_due = self.sends_last_responses = False
 
     def owe(self, answer: ReadResponse | AtomicResponse) -> None:
         """Answer in turn."""
-        self.owed.append(answer)
+        self.pending.append(answer)
         self.reads += isinstance(answer, ReadResponse)
 
     def owe_again(self, answer: ReadResponse | AtomicResponse, resource: Resource) -> None:
@@ -249,19 +249,19 @@ class ResponderContext:
         answer.replayed = owed is None or owed.replayed
         if isinstance(owed, ReadResponse) and isinstance(answer, ReadResponse):
             answer.kept = owed.kept
-        later = (i for i, o in enumerate(self.owed) if serial.is_before(answer.psn, o.psn))
-        place = next(later, len(self.owed))
-        self.owed.insert(place, answer)
+        later = (i for i, o in enumerate(self.pending) if serial.is_before(answer.psn, o.psn))
+        place = next(later, len(self.pending))
+        self.pending.insert(place, answer)
         self.reads += isinstance(answer, ReadResponse)
-        for behind in islice(self.owed, place + 1, None):
+        for behind in islice(self.pending, place + 1, None):
             if isinstance(behind, ReadResponse):
                 behind.sent = 0
 
     def _withdraw(self, resource: Resource) -> ReadResponse | AtomicResponse | None:
         """What is owed to this request, no more."""
-        for answer in self.owed:
+        for answer in self.pending:
             if not isinstance(answer, Acknowledge) and resource.covers(answer.psn):
-                self.owed.remove(answer)
+                self.pending.remove(answer)
                 self.reads -= isinstance(answer, ReadResponse)
                 return answer
         return None
@@ -269,7 +269,9 @@ class ResponderContext:
     @property
     def gives_data(self) -> bool:
         """Whether the next answer is a READ response."""
-        return not self.cnps_due and bool(self.owed) and isinstance(self.owed[0], ReadResponse)
+        return (
+            not self.cnps_due and bool(self.pending) and isinstance(self.pending[0], ReadResponse)
+        )
 
     def skip_to(self, psn: int) -> None:
         """Give the message up that was coming in; its receive is there for the next one."""
@@ -279,7 +281,7 @@ class ResponderContext:
     def settle(self) -> None:
         """Put the ACK that is due in its place among what is owed: something comes behind it."""
         if self.ack_due:
-            self.owed.append(self.take_ack())
+            self.pending.append(self.take_ack())
 
     def take_ack(self) -> Acknowledge:
         """The ACK that is due: of all that is done now."""
@@ -316,15 +318,15 @@ class ResponderContext:
         response = next(behind, None)
         if response is None:
             self.ack_due = True
-        elif not any(serial.in_window(answer.psn, psn, done + 1) for answer in self.owed):
-            self.owed.append(Acknowledge(serial.add(response, -1), self.msn))
+        elif not any(serial.in_window(answer.psn, psn, done + 1) for answer in self.pending):
+            self.pending.append(Acknowledge(serial.add(response, -1), self.msn))
 
     def acknowledge_newest(self) -> None:
         """Acknowledge the last request that an ACK answers, unless that ACK is pending."""
         if self.epsn != self.response_end:
             self.ack_due = True
         elif not self._acknowledges(self.ack_psn):
-            self.owed.append(Acknowledge(self.ack_psn, self.msn))
+            self.pending.append(Acknowledge(self.ack_psn, self.msn))
 
     def acknowledge_unasked(self) -> None:
         """Grant credits with an unsolicited ACK. IBA 9.7.7.2.4.
@@ -332,12 +334,12 @@ class ResponderContext:
         It covers no READ or atomic, as in :meth:`acknowledge_again`; a pending response grants the
         credits itself.
         """
-        if all(isinstance(answer, Acknowledge) for answer in self.owed):
+        if all(isinstance(answer, Acknowledge) for answer in self.pending):
             self.acknowledge_newest()
 
     def _acknowledges(self, psn: int, ack: Ack = Ack.ACK, value: int = 0) -> bool:
         """Whether an equal ACK or NAK of this PSN is pending."""
-        waiting = (answer for answer in self.owed if isinstance(answer, Acknowledge))
+        waiting = (answer for answer in self.pending if isinstance(answer, Acknowledge))
         return any(answer.says(psn, ack, value) for answer in waiting)
 
     def refuse(self, ack: Ack, value: int) -> None:
@@ -348,14 +350,16 @@ class ResponderContext:
         if not self._acknowledges(self.epsn, ack, value):
             self._supersede()
             self.settle()
-            self.owed.append(Acknowledge(self.epsn, self.msn, ack, value))
+            self.pending.append(Acknowledge(self.epsn, self.msn, ack, value))
 
     def _supersede(self) -> None:
         """Of ACKs and NAKs that a busy port has not sent for long, the NAK that comes says all."""
-        last = list(takewhile(lambda answer: isinstance(answer, Acknowledge), reversed(self.owed)))
+        last = list(
+            takewhile(lambda answer: isinstance(answer, Acknowledge), reversed(self.pending))
+        )
         if len(last) >= MOST_ACKNOWLEDGES:
             for _ in last:
-                self.owed.pop()
+                self.pending.pop()
 
     def remember(self, resource: Resource, most: int) -> None:
         """Keep what may be asked for again; the oldest goes."""
@@ -365,7 +369,7 @@ class ResponderContext:
 
     def owes_fewer(self, most: int) -> bool:
         """Whether fewer READs and atomics than that wait for their first answer in full."""
-        if len(self.owed) < most:
+        if len(self.pending) < most:
             return True
-        answers = (answer for answer in self.owed if not isinstance(answer, Acknowledge))
+        answers = (answer for answer in self.pending if not isinstance(answer, Acknowledge))
         return sum(not answer.replayed for answer in answers) < most

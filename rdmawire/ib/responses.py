@@ -24,7 +24,7 @@ from rdmawire.wire.opcode import Operation, operation_of
 
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
     """Append answers, until there are ``room`` frames or none is owed."""
-    owed = qp.inbound.owed
+    owed = qp.inbound.pending
     if qp.inbound.cnps_due:
         _notify(qp, frames, room)
     while owed and len(frames) < room:
@@ -74,8 +74,8 @@ def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
     qp.fail()
     qp.inbound.fall_silent()
     if reaction.nak is not None:
-        qp.inbound.parting = True
-        qp.inbound.owed.append(Acknowledge(psn, qp.inbound.msn, Ack.NAK, reaction.nak))
+        qp.inbound.sends_last_responses = True
+        qp.inbound.pending.append(Acknowledge(psn, qp.inbound.msn, Ack.NAK, reaction.nak))
 
 
 def _response(qp: QueuePair, owed: ReadResponse) -> bytes:

@@ -59,7 +59,7 @@ def escaped(qp: QueuePair) -> bool:
     if not goes_over(qp, MigrationState.MIGRATED):
         return False
     migrate(qp)
-    qp.patience.refill()
+    qp.retry_state.reset_retries()
     return True
 
 
@@ -89,7 +89,7 @@ def implied(qp: QueuePair) -> None:
 
 def _went_back(qp: QueuePair) -> bool:
     """Whether the queue pair is retransmitting, or will when its RNR wait ends."""
-    return qp.patience.retrying or qp.patience.resting
+    return qp.retry_state.retrying or qp.retry_state.in_rnr_wait
 
 
 def _missing(qp: QueuePair) -> bool:
@@ -100,7 +100,7 @@ def _missing(qp: QueuePair) -> bool:
     """
     if _went_back(qp):
         return True
-    qp.patience.retrying = True
+    qp.retry_state.retrying = True
     return go_back(qp)
 
 
@@ -109,15 +109,15 @@ def go_back(qp: QueuePair) -> bool:
     wqe = qp.sq.oldest()
     if wqe is None:
         return False
-    if not qp.patience.retries:
+    if not qp.retry_state.retries:
         if not escaped(qp):
             ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
             return False
-    elif qp.patience.retry_cnt != qp.device.profile.endless_retry_cnt:
-        qp.patience.retries -= 1
+    elif qp.retry_state.retry_cnt != qp.device.profile.endless_retry_cnt:
+        qp.retry_state.retries -= 1
     _send_again(qp)
     qp.counters.completer_retry_err += 1
-    qp.patience.stop()
+    qp.retry_state.stop()
     qp.wake()
     return True
 
@@ -135,11 +135,11 @@ def timed_out(qp: QueuePair) -> None:
     While a requester waits for its own pages, the timer has no effect: it has not sent all that the
     peer would acknowledge, or has discarded the response, and waits for an ACK again afterwards.
     """
-    if qp.patience.resting:
-        qp.patience.resting = False
+    if qp.retry_state.in_rnr_wait:
+        qp.retry_state.in_rnr_wait = False
         qp.wake()
     elif qp.page_wait.deadline is None:
-        qp.patience.retrying = False
+        qp.retry_state.retrying = False
         qp.counters.local_ack_timeout_err += go_back(qp)
 
 
@@ -149,16 +149,16 @@ def discard(qp: QueuePair, ready: int) -> None:
     Responses behind it are discarded, too, and do not count as an implied NAK.
     """
     qp.device.drops[Drop.PAGE_FAULT] += 1
-    qp.patience.retrying = True
+    qp.retry_state.retrying = True
     qp.page_wait.wait(ready, resend=True)
 
 
 def paged_in(qp: QueuePair) -> None:
     """Send on when the pages that the requester waited for are there. That uses no retry."""
-    if not qp.patience.resting:
+    if not qp.retry_state.in_rnr_wait:
         if qp.page_wait.resend and qp.sq.oldest() is not None:
             _send_again(qp)
-        qp.patience.stop()
+        qp.retry_state.stop()
     qp.page_wait.resend = False
     qp.wake()
 
@@ -181,16 +181,16 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
     """
     qp.counters.rcvd_rnr_err += 1
     wqe = qp.sq.oldest()
-    if wqe is None or qp.patience.resting:
+    if wqe is None or qp.retry_state.in_rnr_wait:
         return
-    if not qp.patience.rnr_retries:
+    if not qp.retry_state.rnr_retries:
         ended(qp, wqe, WCStatus.RNR_RETRY_EXC_ERR)
         return
-    if qp.patience.rnr_retry != ENDLESS_RNR_RETRY:
-        qp.patience.rnr_retries -= 1
+    if qp.retry_state.rnr_retry != ENDLESS_RNR_RETRY:
+        qp.retry_state.rnr_retries -= 1
     qp.counters.rnr_nak_retry_err += 1
     _send_again(qp)
-    qp.patience.rest(qp.device.profile.rnr_timer_ns[timer])
+    qp.retry_state.start_rnr_timer(qp.device.profile.rnr_timer_ns[timer])
 
 
 REFUSALS: dict[int, Refusal] = {

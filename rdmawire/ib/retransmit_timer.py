@@ -20,7 +20,7 @@ ACK_TIMEOUT_UNIT = 4_096
 class RetryState:
     """The timer of one queue pair, and the retries that are left.
 
-    ``deadline`` is when the timer fires that runs; ``resting`` says that it is the wait that an
+    ``deadline`` is when the timer fires that runs; ``in_rnr_wait`` says that it is the wait that an
     RNR NAK asked for, and not the wait for an ACK. ``retrying`` is since the queue went back for
     an answer that was missing, until something moves.
     """
@@ -28,9 +28,9 @@ class RetryState:
     __slots__ = (
         "_device",
         "deadline",
+        "in_rnr_wait",
         "place",
         "qp",
-        "resting",
         "retries",
         "retry_cnt",
         "retrying",
@@ -44,9 +44,9 @@ class RetryState:
         self.qp = qp
         self.deadline: int | None = None
         self.place: int | None = None
-        self.resting = self.retrying = False
+        self.in_rnr_wait = self.retrying = False
         self.agree(QPAttributes())
-        self.refill()
+        self.reset_retries()
 
     def agree(self, attributes: QPAttributes) -> None:
         """Take over how long and how often; retries that were taken stay taken."""
@@ -55,7 +55,7 @@ class RetryState:
         self.retry_cnt = attributes.retry_cnt
         self.rnr_retry = attributes.rnr_retry
 
-    def refill(self) -> None:
+    def reset_retries(self) -> None:
         """All retries are left."""
         self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
 
@@ -64,26 +64,26 @@ class RetryState:
         if self.deadline is None and self.timeout and self.qp.sq.in_flight:
             self._device.timers.arm(self, self._device.now + self.timeout)
 
-    def renew(self) -> None:
+    def restart(self) -> None:
         """An answer moved the queue: all retries are left again, and the wait begins anew."""
         self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
         self.retrying = False
-        if self.resting:
+        if self.in_rnr_wait:
             return
         if self.timeout and self.qp.sq.in_flight:
             self._device.timers.arm(self, self._device.now + self.timeout)
         else:
             self._device.timers.disarm(self)
 
-    def rest(self, time: int) -> None:
+    def start_rnr_timer(self, time: int) -> None:
         """Send nothing for so long: the peer was not ready."""
-        self.resting = True
+        self.in_rnr_wait = True
         self._device.timers.arm(self, self._device.now + time)
 
     def stop(self) -> None:
         """Wait for nothing."""
         self._device.timers.disarm(self)
-        self.resting = False
+        self.in_rnr_wait = False
 
     def clear(self) -> None:
         """As at the beginning."""

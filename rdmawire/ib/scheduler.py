@@ -25,12 +25,12 @@ def transmit(qp: QueuePair, frames: list[bytes], room: int, send: Side = send) -
 
     ``send`` appends its requests.
     """
-    if not qp.sends or qp.patience.resting:
+    if not qp.sends or qp.retry_state.in_rnr_wait:
         answer(qp, frames, room)
-    elif qp.inbound.owed and qp.sq.posted:
+    elif qp.inbound.pending and qp.sq.posted:
         _share(qp, frames, room, (answer, send))
     else:
-        qp.answers_ahead = 0
+        qp.responses_in_a_row = 0
         answer(qp, frames, room)
         send(qp, frames, room)
 
@@ -38,12 +38,12 @@ def transmit(qp: QueuePair, frames: list[bytes], room: int, send: Side = send) -
 def _share(qp: QueuePair, frames: list[bytes], room: int, sides: tuple[Side, Side]) -> None:
     """Send both sides in turn; when one has nothing pending, the other gets the rest."""
     while len(frames) < room:
-        requests = qp.answers_ahead > 0
+        requests = qp.responses_in_a_row > 0
         before, end = len(frames), min(room, len(frames) + TURN)
         sides[requests](qp, frames, end)
         if len(frames) < end:
-            qp.answers_ahead = 0
+            qp.responses_in_a_row = 0
             sides[not requests](qp, frames, room)
             return
         sent = sum(map(len, islice(frames, before, None)))
-        qp.answers_ahead += -sent if requests else sent
+        qp.responses_in_a_row += -sent if requests else sent

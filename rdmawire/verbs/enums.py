@@ -25,7 +25,7 @@ class Answers(Enum):
     ALL = "all"
 
 
-class Conduct(NamedTuple):
+class StateRules(NamedTuple):
     """What may enter and leave a queue pair in some state, and what may be posted. IBA 10.3.1.
 
     ``post_recv`` and ``post_send`` say that work may be posted; ``flush_recv`` and ``flush_send``
@@ -65,19 +65,21 @@ class MigrationState(IntEnum):
 
 
 _ALL: Final = Answers.ALL
-CONDUCT: Final = MappingProxyType(
+STATE_RULES: Final = MappingProxyType(
     {
-        QPState.RESET: Conduct(),
-        QPState.INIT: Conduct(post_recv=True),
-        QPState.RTR: Conduct(post_recv=True, packets=True, answers=_ALL),
-        QPState.RTS: Conduct(
+        QPState.RESET: StateRules(),
+        QPState.INIT: StateRules(post_recv=True),
+        QPState.RTR: StateRules(post_recv=True, packets=True, answers=_ALL),
+        QPState.RTS: StateRules(
             post_recv=True, post_send=True, packets=True, answers=_ALL, begin=True, send=True
         ),
-        QPState.SQD: Conduct(post_recv=True, post_send=True, packets=True, answers=_ALL, send=True),
-        QPState.SQE: Conduct(
+        QPState.SQD: StateRules(
+            post_recv=True, post_send=True, packets=True, answers=_ALL, send=True
+        ),
+        QPState.SQE: StateRules(
             post_recv=True, post_send=True, flush_send=True, packets=True, answers=_ALL
         ),
-        QPState.ERR: Conduct(
+        QPState.ERR: StateRules(
             post_recv=True,
             post_send=True,
             flush_recv=True,

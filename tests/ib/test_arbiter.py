@@ -131,7 +131,7 @@ def test_small_requests_catch_up_in_bytes() -> None:
     opcodes = [roce.parse(frame).packet.bth.opcode for frame in server.nic.transmit(0)]
     answers = [opcode in RESPONSES for opcode in opcodes]
     assert answers == [True] * TURN + [False] * (BURST - TURN)
-    assert server.qp.answers_ahead > 0
+    assert server.qp.responses_in_a_row > 0
 
 
 @pytest.mark.parametrize("room", [1, 3, TURN, 2 * TURN + 1])
@@ -156,4 +156,4 @@ def test_who_has_nothing_to_send_leaves_all_to_the_other_and_no_debt() -> None:
     opcodes = [roce.parse(frame).packet.bth.opcode for frame in frames]
     assert [opcode in RESPONSES for opcode in opcodes].index(False) == TURN
     assert len(frames) == BURST
-    assert server.qp.answers_ahead == 0
+    assert server.qp.responses_in_a_row == 0

@@ -10,7 +10,7 @@ from rdmawire.fabric.pair import ATTRIBUTES, COMPLETIONS, Pair
 from rdmawire.ib.requester import send
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import seconds
-from rdmawire.verbs.enums import CONDUCT, QPState, QPType, WCStatus, WorkCompletion
+from rdmawire.verbs.enums import STATE_RULES, QPState, QPType, WCStatus, WorkCompletion
 from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, CNP, RETH, Ack, Nak
@@ -63,7 +63,7 @@ def kind_of(state: QPState) -> QPType:
 
 
 def test_every_state_has_its_row() -> None:
-    assert set(CONDUCT) == set(EXPECTED) == set(QPState)
+    assert set(STATE_RULES) == set(EXPECTED) == set(QPState)
 
 
 @STATES

@@ -111,7 +111,7 @@ def test_the_same_refusal_is_owed_once() -> None:
     (frame,) = pair.client.nic.transmit(0)
     for _ in range(100):
         pair.server.nic.receive(frame, 0)
-    assert len(pair.server.qp.inbound.owed) == 1
+    assert len(pair.server.qp.inbound.pending) == 1
 
 
 def test_a_region_with_windows_stays() -> None:

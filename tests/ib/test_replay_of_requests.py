@@ -231,7 +231,7 @@ def test_one_lost_response_costs_no_timeout_while_answers_are_under_way(
     stage.drive()
     assert statuses(stage.client) == [WCStatus.SUCCESS] * resources
     assert all(done.buffer.read(len(OCTETS)) == OCTETS for done in reads)
-    assert stage.client.qp.patience.deadline is None
+    assert stage.client.qp.retry_state.deadline is None
 
 
 def begun(stage: Stage, sent: int, *psns: int, length: int = 4000) -> None:
@@ -276,7 +276,7 @@ def test_repeated_requests_fill_no_memory(resources: int) -> None:
         for _ in range(20):
             for psn in (*range(max(first - resources, 100), first), *psns):
                 stage.ask(READ, key_of(stage.server.region, 8), psn=psn)
-        assert len(stage.server.qp.inbound.owed) <= 2 * resources
+        assert len(stage.server.qp.inbound.pending) <= 2 * resources
         assert stage.server.qp.inbound.reads <= 2 * resources
 
 
@@ -286,7 +286,7 @@ def test_refusals_and_repeated_requests_fill_no_memory() -> None:
     for _ in range(99):
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
         stage.ask(Opcode.RC_SEND_ONLY, payload=b"nobody waits for it", psn=101)
-    assert len(stage.server.qp.inbound.owed) <= MOST_ACKNOWLEDGES + 1
+    assert len(stage.server.qp.inbound.pending) <= MOST_ACKNOWLEDGES + 1
 
 
 def test_gaps_one_after_another_fill_no_memory() -> None:
@@ -294,7 +294,7 @@ def test_gaps_one_after_another_fill_no_memory() -> None:
     for psn in range(100, 200):
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn + 1)
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=1)
-    assert len(stage.server.qp.inbound.owed) <= MOST_ACKNOWLEDGES + 1
+    assert len(stage.server.qp.inbound.pending) <= MOST_ACKNOWLEDGES + 1
     stage.drive()
     assert stage.psns(stage.server)[-1] == 199
 
@@ -435,7 +435,7 @@ def test_repeated_writes_between_reads_are_acknowledged_once_each() -> None:
     stage.sent.clear()
     for psn in (100, 102, 104) * 20:
         write(stage, psn, ackreq=1)
-    assert len(stage.server.qp.inbound.owed) <= 3
+    assert len(stage.server.qp.inbound.pending) <= 3
     stage.drive()
     assert set(acks(stage)) <= {100, 102, 104}
     assert 104 in acks(stage)

@@ -284,7 +284,7 @@ def test_so_many_reads_are_not_answered_by_anyone(profile: Profile) -> None:
     stage = Stage(Pair(attributes=PATIENT, profile=profile))
     for psn in range(100, 2000):
         stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
-    assert len(stage.server.qp.inbound.owed) <= 4 + 512 + 1
+    assert len(stage.server.qp.inbound.pending) <= 4 + 512 + 1
     assert stage.server.qp.state is QPState.ERR
 
 

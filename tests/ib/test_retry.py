@@ -148,13 +148,13 @@ def test_a_peer_that_arms_gives_no_retries_back() -> None:
     stage.drive(until=2 * (4_096 << 1))
     stage.tell(Packet.make(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100), by=stage.server)
     assert client.nic.query_qp(client.qp).path_mig_state == MigrationState.ARMED
-    assert client.qp.patience.retries == 1
+    assert client.qp.retry_state.retries == 1
 
 
 @pytest.mark.parametrize("mask", [QPAttrMask.RETRY_CNT, QPAttrMask.RNR_RETRY, QPAttrMask(0)])
 def test_retries_begin_anew_with_counts_that_are_set_and_with_rts(mask: QPAttrMask) -> None:
     client = lossy().client
-    patience = client.qp.patience
+    patience = client.qp.retry_state
     go(client, QPState.SQD)
     patience.retries = patience.rnr_retries = 0
     go(client, QPState.SQD if mask else QPState.RTS, mask)

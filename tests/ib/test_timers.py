@@ -68,7 +68,7 @@ class Waiting(RuleBasedStateMachine):
 def patience_of(host: Host) -> RetryState:
     """That of a new queue pair."""
     cq = host.nic.create_cq(4)
-    return host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP)).patience
+    return host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP)).retry_state
 
 
 test_timers = Waiting.TestCase

@@ -81,7 +81,7 @@ def test_a_write_beside_a_read_has_nothing_kept() -> None:
 
 def kept(stage: Stage) -> int:
     """How many responses have their bytes kept."""
-    (answer,) = (one for one in stage.server.qp.inbound.owed if isinstance(one, ReadResponse))
+    (answer,) = (one for one in stage.server.qp.inbound.pending if isinstance(one, ReadResponse))
     return answer.packets_kept(1024)
 
 

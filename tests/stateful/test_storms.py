@@ -72,7 +72,7 @@ class Storm:
         )
 
     def _look(self, _: Envelope, __: int) -> None:
-        self.most_owed = max(self.most_owed, len(self.server.qp.inbound.owed))
+        self.most_owed = max(self.most_owed, len(self.server.qp.inbound.pending))
 
     # Work, each kind with what the model makes of it.
 
