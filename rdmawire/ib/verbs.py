@@ -7,7 +7,6 @@ errno; nothing has changed then.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
-from threading import get_ident
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.congestion.base import SCHEME, CongestionController
@@ -41,7 +40,7 @@ from rdmawire.screen import shown
 from rdmawire.verbs.ah import MAC_OCTETS, AddressHandle, is_multicast
 from rdmawire.verbs.async_event import Event, QPFatal
 from rdmawire.verbs.cq import CompletionQueue
-from rdmawire.verbs.engine import in_use, one_thread_at_a_time
+from rdmawire.verbs.engine import one_thread_at_a_time
 from rdmawire.verbs.enums import QPState, QPType, WorkCompletion
 from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.verbs.profile import IBTA, Profile
@@ -118,7 +117,7 @@ FIRST_QPN = 0x11
 """Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
 
 
-@one_thread_at_a_time("post_send", "post_recv")
+@one_thread_at_a_time()
 class Verbs(Port):
     """An adapter with one port, seen by those who use it.
 
@@ -410,36 +409,18 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if now.__class__ is not int:
             check_time(now)
-        thread = get_ident()  # first: behind a call CPython may switch threads
-        outer = self._thread
-        if outer is None:
-            self._thread = thread
-        elif outer != thread:
-            raise in_use(self)
-        try:
-            self.device.now = now
-            for wr in (work,) if isinstance(work, SendWR) else each("work", work):
-                qp.post_send(check_send(qp, wr))
-        finally:
-            self._thread = outer
+        self.device.now = now
+        for wr in (work,) if isinstance(work, SendWR) else each("work", work):
+            qp.post_send(check_send(qp, wr))
 
     def post_recv(self, qp: QueuePair, work: RecvWR | Iterable[RecvWR], now: int) -> None:
         """Queue one receive or several. ibv_post_recv(3); refusals as for :meth:`post_send`."""
         check_qp(self.device, qp)
         if now.__class__ is not int:
             check_time(now)
-        thread = get_ident()  # first: behind a call CPython may switch threads
-        outer = self._thread
-        if outer is None:
-            self._thread = thread
-        elif outer != thread:
-            raise in_use(self)
-        try:
-            self.device.now = now
-            for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
-                qp.post_recv(check_recv(qp, wr))
-        finally:
-            self._thread = outer
+        self.device.now = now
+        for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
+            qp.post_recv(check_recv(qp, wr))
 
     def post_srq_recv(self, srq: SharedReceiveQueue, work: RecvWR | Iterable[RecvWR]) -> None:
         """Queue one receive or several for the queue pairs of ``srq``. ibv_post_srq_recv(3)."""
