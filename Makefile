@@ -36,7 +36,7 @@ bench: .venv/installed-dev  ## figures and ratios, measured here and now
 plots: .venv/installed-dev  ## what the plots of the documentation show, measured anew
 	$(BIN)/python -m tools.plots
 
-fuzz: .venv/installed-dev  ## ten minutes of hostile octets
+fuzz: .venv/installed-dev  ## ten minutes of hostile bytes
 	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python -m tools.fuzz --minutes $(or $(MINUTES),10)
 

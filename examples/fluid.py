@@ -19,7 +19,7 @@ _STEPS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Fluid:
-    """So many flows through one port of ``capacity`` bits a second, in frames of so many octets.
+    """So many flows through one port of ``capacity`` bits a second, in frames of so many bytes.
 
     ``interval`` is the least time between two CNPs of a flow, in ns.
     """
@@ -44,7 +44,7 @@ class Fluid:
         return low
 
     def queue(self, marking: Marking) -> float:
-        """Octets that wait at rest; ``kmax`` where fewer would not be marked often enough."""
+        """Bytes that wait at rest; ``kmax`` where fewer would not be marked often enough."""
         filled = self.marked() / marking.pmax if marking.pmax else 1.0
         return marking.kmin + min(filled, 1.0) * (marking.kmax - marking.kmin)
 

@@ -13,7 +13,7 @@ from functools import partial
 from sys import maxsize
 from typing import Final
 
-from examples.stream import DSCP, Stream, octets_in, poll_all
+from examples.stream import DSCP, Stream, bytes_in, poll_all
 from rdmawire import IBTA, Host, Network, Profile, Simulator, gbps, us
 from rdmawire.fabric import (
     KIB,
@@ -73,9 +73,9 @@ def timely(rate: int) -> MakeScheme:
     return partial(Timely, TimelyParameters(line_rate=rate, min_rate=slowest))
 
 
-def per_octet(marking: Marking, mtu: MTU) -> Marking:
-    """As many marks for each octet with other frames as with those of 1 KiB."""
-    return replace(marking, pmax=marking.pmax * mtu.octets / _PUBLISHED_FRAME)
+def per_byte(marking: Marking, mtu: MTU) -> Marking:
+    """As many marks for each byte with other frames as with those of 1 KiB."""
+    return replace(marking, pmax=marking.pmax * mtu.bytes / _PUBLISHED_FRAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Plan:
     senders: int = 8
     rate: int = gbps(40)
     latency: int = us(1)
-    mtu: MTU = MTU.OCTETS_1024
+    mtu: MTU = MTU.MTU_1024
     settings: SwitchSettings = SWITCH
     scheme: MakeScheme | None = None
     profile: Profile = IBTA
@@ -99,7 +99,7 @@ class Plan:
 
 def with_dcqcn(plan: Plan, marking: Marking = MARKING) -> Plan:
     """The same with DCQCN, and marks as they were published for frames of 1 KiB."""
-    marks = {LOSSLESS: per_octet(marking, plan.mtu)}
+    marks = {LOSSLESS: per_byte(marking, plan.mtu)}
     settings = replace(plan.settings, marking=marks)
     return replace(plan, scheme=dcqcn(plan.rate), settings=settings)
 
@@ -114,7 +114,7 @@ class Incast:
     """``h1``, ``h2`` ... write to ``sink`` as fast as they are let.
 
     By sender, in their order: ``streams``, and ``rates`` (bits a second) at which their frames
-    leave the switch. ``queue`` are octets that wait there for the sink. Both are sampled at
+    leave the switch. ``queue`` are bytes that wait there for the sink. Both are sampled at
     ``sampler.times``. ``failed`` are messages that ended with an error.
     """
 
@@ -143,16 +143,16 @@ class Incast:
         meter = Meter()
         self.network.tap("s1:sink", meter)
         self.sampler = Sampler(self.network.simulator, self.plan.every)
-        self.queue = self.sampler.watch(lambda: self.port.egress.octets[LOSSLESS])
+        self.queue = self.sampler.watch(lambda: self.port.egress.bytes[LOSSLESS])
         self.rates = [
-            self.sampler.rate(partial(meter.octets.__getitem__, stream.source.mac))
+            self.sampler.rate(partial(meter.bytes.__getitem__, stream.source.mac))
             for stream in self.streams
         ]
 
     def run(self, until: int) -> None:
         """Have all write from time 0 on, and look on up to the time ``until`` (ns)."""
         for stream in self.streams:
-            stream.write(octets_in(until, self.plan.rate), 0)
+            stream.write(bytes_in(until, self.plan.rate), 0)
         self.sampler.begin(until)
         self.network.simulator.run(until)
         self.failed = poll_all(self.streams)

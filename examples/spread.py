@@ -18,7 +18,7 @@ _FLOW: Final = slice(26, 36)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """``flows`` of ``message`` octets each, from the hosts of one leaf to those of the other.
+    """``flows`` of ``message`` bytes each, from the hosts of one leaf to those of the other.
 
     ``hash_seed`` turns the switches' choice, ``hosts`` are those of both leaves.
     """
@@ -31,7 +31,7 @@ class Plan:
 
 
 class Spread:
-    """The experiment. ``octets`` are those of frames that went there, by spine.
+    """The experiment. ``bytes`` are those of frames that went there, by spine.
 
     ``flows`` are the flows that took each spine: their addresses, and UDP source ports. ``failed``
     are messages that ended with an error.
@@ -44,7 +44,7 @@ class Spread:
         named = {f"h{n}": Host(place=place_of(n)) for n in range(1, plan.hosts + 1)}
         leaf_spine(self.network, named, leaves=2, spines=plan.spines, edge=CABLE, trunk=CABLE)
         self.spines = [f"spine{number}" for number in range(1, plan.spines + 1)]
-        self.octets: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
         self.flows: dict[str, set[bytes]] = {spine: set() for spine in self.spines}
         for spine in self.spines:
             self.network.tap(f"leaf1:{spine}", self._noting(spine))
@@ -63,7 +63,7 @@ class Spread:
         return partial(self._note, spine)
 
     def _note(self, spine: str, frame: Envelope, _: int) -> None:
-        self.octets[spine] += len(frame.data)
+        self.bytes[spine] += len(frame.data)
         self.flows[spine].add(frame.data[_FLOW])
 
     def run(self) -> None:

@@ -12,7 +12,7 @@ from rdmawire.wire.management import MTU
 from rdmawire.wire.serial import MAX_IN_FLIGHT
 
 MESSAGE: Final = 1 << 20
-"""Octets of one RDMA WRITE."""
+"""Bytes of one RDMA WRITE."""
 
 DSCP: Final = 26
 """Of what is to be lossless; the deployments that publish theirs mostly use this one."""
@@ -23,7 +23,7 @@ _CAP: Final = QPCap(1 << 13, 1, 1, 1, 0)
 class Stream:
     """An RC connection from ``source`` to ``sink``. It writes the same memory again and again.
 
-    ``completed`` are octets of messages that are done, ``failed`` messages that ended with an
+    ``completed`` are bytes of messages that are done, ``failed`` messages that ended with an
     error; both as of the last :meth:`poll`. Its frames have ``dscp`` and may be marked. ``scheme``
     says how fast it sends, where there is one, and ``notifies`` whether the sink tells of marks.
     """
@@ -33,7 +33,7 @@ class Stream:
         source: Host,
         sink: Host,
         *,
-        mtu: MTU = MTU.OCTETS_1024,
+        mtu: MTU = MTU.MTU_1024,
         message: int = MESSAGE,
         dscp: int = DSCP,
         scheme: CongestionController | None = None,
@@ -56,15 +56,15 @@ class Stream:
         self._message, self.completed, self.failed = message, 0, 0
         self._here, self._there = source.buffer(message), sink.buffer(message)
 
-    def write(self, octets: int, now: int) -> None:
-        """Post work for so many octets, in whole messages; at ``now`` (ns)."""
+    def write(self, size: int, now: int) -> None:
+        """Post work for so many bytes, in whole messages; at ``now`` (ns)."""
         work = SendWR(
             SendOpcode.RDMA_WRITE,
             (self._here.sge(),),
             remote_address=self._there.address,
             rkey=self._there.rkey,
         )
-        messages = -(-octets // self._message)
+        messages = -(-size // self._message)
         self.source.nic.post_send(self.qp, (work,) * messages, now)
 
     def poll(self) -> None:
@@ -85,7 +85,7 @@ def poll_all(streams: Iterable[Stream]) -> int:
     return failed
 
 
-def octets_in(time: int, rate: int) -> int:
+def bytes_in(time: int, rate: int) -> int:
     """What a line of so many bits a second carries at the most in so many ns."""
     return rate * time // (8 * seconds(1))
 

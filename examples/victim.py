@@ -13,7 +13,7 @@ from sys import maxsize
 from typing import Final
 
 from examples.incast import MakeScheme, dcqcn
-from examples.stream import DSCP, Stream, octets_in, poll_all
+from examples.stream import DSCP, Stream, bytes_in, poll_all
 from rdmawire import Host, Network, Simulator, gbps, ms, us
 from rdmawire.fabric import (
     KIB,
@@ -62,7 +62,7 @@ class Plan:
     rate: int = EDGE
     trunk: int = gbps(100)
     latency: int = us(1)
-    mtu: MTU = MTU.OCTETS_4096
+    mtu: MTU = MTU.MTU_4096
     message: int = 64 * KIB
     seed: int = 1
     begin: int = ms(1)
@@ -124,21 +124,21 @@ class Victim:
     def _received(self, sink: str) -> list[float]:
         meter = Meter()
         self.network.tap(f"s2:{sink}", meter)
-        return self.sampler.rate(meter.octets.total)
+        return self.sampler.rate(meter.bytes.total)
 
     def run(self, until: int) -> None:
         """Let the victim write from time 0 on, the others later, up to ``until`` (ns)."""
         simulator = self.network.simulator
-        octets = octets_in(until, self.plan.rate)
-        self.stream.write(octets, 0)
-        simulator.call_at(self.plan.begin, partial(self._begin, octets))
+        data = bytes_in(until, self.plan.rate)
+        self.stream.write(data, 0)
+        simulator.call_at(self.plan.begin, partial(self._begin, data))
         self.sampler.begin(until)
         simulator.run(until)
         self.failed = poll_all((self.stream, *self.streams))
 
-    def _begin(self, octets: int) -> None:
+    def _begin(self, size: int) -> None:
         for number, stream in enumerate(self.streams, 1):
-            stream.write(octets, self.network.simulator.now)
+            stream.write(size, self.network.simulator.now)
             self.network.wake(f"h{number}")
 
     @property

@@ -1,6 +1,6 @@
 """The exceptions of rdmawire: four families, one root.
 
-A reaction to a peer is not an exception but a NAK and a completion; these are for octets that
+A reaction to a peer is not an exception but a NAK and a completion; these are for bytes that
 mean nothing (:class:`WireError`), for files (:class:`CaptureError`), for memory accesses
 (:class:`MemoryFault`) and for callers of the verbs (:class:`VerbsError`).
 """
@@ -35,16 +35,16 @@ class RdmaError(Copyable, Exception):
 
 
 class PlacedError(RdmaError):
-    """An error that may say where: ``offset`` octets from a start, or ``None`` for nowhere."""
+    """An error that may say where: ``offset`` bytes from a start, or ``None`` for nowhere."""
 
     def __init__(self, reason: str, offset: int | None = None) -> None:
-        super().__init__(reason if offset is None else f"{reason} (at octet {offset})")
+        super().__init__(reason if offset is None else f"{reason} (at byte {offset})")
         self.reason = reason
         self.offset = offset
 
 
 class WireError(PlacedError):
-    """Octets, or values for octets, that the standard gives no meaning.
+    """Bytes, or values for bytes, that the standard gives no meaning.
 
     ``offset`` counts from the start of the given buffer; it is ``None`` where there is no place
     to point at, as when a value does not fit its field.
@@ -59,10 +59,10 @@ class CaptureError(PlacedError):
 
 
 class MemoryFault(RdmaError):
-    """An access that the emulated memory refuses: ``length`` octets at ``address``."""
+    """An access that the emulated memory refuses: ``length`` bytes at ``address``."""
 
     def __init__(self, reason: str, address: int, length: int) -> None:
-        super().__init__(f"{reason}: {length} octets at {address:#x}")
+        super().__init__(f"{reason}: {length} bytes at {address:#x}")
         self.reason = reason
         self.address = address
         self.length = length

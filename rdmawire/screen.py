@@ -5,7 +5,7 @@ from typing import Final
 
 LONGEST: Final = 60
 """Characters of a text from outside that a message repeats."""
-_MOST_BITS = 128
+_MAX_BITS = 128
 """Of a number that is shown: a text about a longer one would be longer than anybody reads."""
 _brief = Repr().repr
 
@@ -42,5 +42,5 @@ def shown(value: object) -> str:
     """What a caller gave, in few words."""
     if isinstance(value, int):
         bits = value.bit_length()
-        return str(value) if bits <= _MOST_BITS else f"a number of {bits} bits"
+        return str(value) if bits <= _MAX_BITS else f"a number of {bits} bits"
     return f"{_brief(value)} ({type(value).__name__})"

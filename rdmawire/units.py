@@ -103,6 +103,7 @@ def parse_quantity(text: str, factor_of: FactorOf) -> Quantity:
 _SIZE_FACTORS: Final = {
     **{name.casefold(): factor for name, factor in SIZES.items()},
     **{prefix: 1 << (10 * power) for power, prefix in enumerate(_PREFIXES)},
+    "bytes": 1,
     "octets": 1,
 }
 

@@ -24,8 +24,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 SIZES = {
     "64": 64,
-    "64 octets": 64,
     "64 bytes": 64,
+    "64 octets": 64,
     "16k": 16 * KIB,
     "16K": 16 * KIB,
     "16 KiB": 16 * KIB,
@@ -54,10 +54,10 @@ RATES = {
 }
 
 
-@pytest.mark.parametrize(("text", "octets"), SIZES.items())
-def test_sizes_are_one_in_scenarios_and_for_gen(text: str, octets: int) -> None:
-    assert types.parse_size(text) == octets
-    assert Sizes.parse(text).ranges == ((octets, octets),)
+@pytest.mark.parametrize(("text", "size"), SIZES.items())
+def test_sizes_are_one_in_scenarios_and_for_gen(text: str, size: int) -> None:
+    assert types.parse_size(text) == size
+    assert Sizes.parse(text).ranges == ((size, size),)
 
 
 @pytest.mark.parametrize(("text", "bits"), RATES.items())

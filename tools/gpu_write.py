@@ -36,7 +36,7 @@ def copies(end: End) -> str:
     """What the adapter did to memory."""
     counter = end.nic.memory.counter
     found = ((path.name, counter[path]) for path in Path)
-    return ", ".join(f"{name} {tally.octets} octets" for name, tally in found)
+    return ", ".join(f"{name} {tally.bytes} bytes" for name, tally in found)
 
 
 def main(capture: str) -> None:
@@ -54,8 +54,8 @@ def main(capture: str) -> None:
         pair.drive()
     (done,) = client.poll()
     same = far.read(target.address, LENGTH) == near.read(source.address, LENGTH)
-    print(f"RDMA WRITE of {done.byte_len} octets: {done.status.name}, frame {LOST} lost")
-    print(f"the GPUs hold {'the same octets' if same else 'other octets: this is a bug'}")
+    print(f"RDMA WRITE of {done.byte_len} bytes: {done.status.name}, frame {LOST} lost")
+    print(f"the GPUs hold {'the same data' if same else 'other data: this is a bug'}")
     print(f"client's adapter: {copies(client)}")
     print(f"server's adapter: {copies(server)}")
     if not same:

@@ -136,8 +136,8 @@ _TABLES: dict[int, type[Header]] = {EtherType.IPV4: IPv4, EtherType.IPV6: IPv6, 
 def _icrc(frame: Any, transport: bytes) -> int:
     network = struct(_TABLES[_ethertype(frame)]).build(frame["network"]) + frame["options"]
     udp = struct(UDP).build(frame["udp"]) if _is_ip(frame) else b""
-    octets = network + udp + transport
-    return icrc_of(octets, 0, len(network + udp), len(octets))
+    data = network + udp + transport
+    return icrc_of(data, 0, len(network + udp), len(data))
 
 
 RoCEFrame = "RoCEFrame" / Completed(_FRAME, _sealed)

@@ -44,7 +44,7 @@ def number(value: Any, names: type[IntEnum]) -> int:
 
 
 def _field(row: Row) -> Construct:
-    if row.octets:
+    if row.is_bytes:
         return Bytewise(Bytes(row.width // 8))
     if row.times > 1:
         return Array(row.times, BitsInteger(row.width))

@@ -13,7 +13,7 @@ from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAEnhanced, MPAReply, MPAReq
 from rdmawire.wire.tables import tables_of
 
 Segment = Pieces(rdmap.layout, *(t for m in ("ddp", "rdmap", "terminate") for t in tables_of(m)))
-"""A DDP segment: its headers, those that a Terminate quotes, and payload as ``octets``."""
+"""A DDP segment: its headers, those that a Terminate quotes, and payload as ``bytes``."""
 
 
 def _closed(given: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ What is left out is worked out. A stream with Markers is for ``rdmawire.layers.s
 
 
 def _enhanced_size(header: Any) -> int:
-    """Octets that RFC 6581 puts before the private data, which count as such."""
+    """Bytes that RFC 6581 puts before the private data, which count as such."""
     return MPAEnhanced.SIZE if header.get("s") else 0
 
 

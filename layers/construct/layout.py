@@ -20,14 +20,14 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.layout import Piece, Placed, size
 
 Layout = Callable[[bytes], Iterator[Placed]]
-_PLAIN = "octets"
+_PLAIN = "bytes"
 
 
 class Pieces(Construct):
     """A ``ListContainer`` of the pieces of a message, each with its ``name`` and its ``value``.
 
-    ``layout`` is one of the wire's, ``tables`` are the headers that it may find. Plain octets
-    have the name ``octets``; so have those at the end that the layout cannot make out.
+    ``layout`` is one of the wire's, ``tables`` are the headers that it may find. Plain bytes
+    have the name ``bytes``; so have those at the end that the layout cannot make out.
     """
 
     def __init__(self, layout: Layout, *tables: type[Header]) -> None:
@@ -38,22 +38,22 @@ class Pieces(Construct):
     def _parse(self, stream: Any, context: Any, path: str) -> ListContainer:  # noqa: ARG002
         return ListContainer(self._containers(stream_read_entire(stream, path)))
 
-    def _containers(self, octets: bytes) -> Iterator[Container]:
+    def _containers(self, data: bytes) -> Iterator[Container]:
         end = 0
-        with suppress(WireError):  # what it says of the octets, their name says here
-            for offset, piece in self._layout(octets):
+        with suppress(WireError):  # what it says of the bytes, their name says here
+            for offset, piece in self._layout(data):
                 yield _container(piece)
                 end = offset + size(piece)
-        if end < len(octets):
-            yield Container(name=_PLAIN, value=octets[end:])
+        if end < len(data):
+            yield Container(name=_PLAIN, value=data[end:])
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:  # noqa: ARG002
         for piece in obj:
-            octets = self._octets(piece["name"], piece["value"], path)
-            stream_write(stream, octets, len(octets), path)
+            data = self._bytes(piece["name"], piece["value"], path)
+            stream_write(stream, data, len(data), path)
         return obj
 
-    def _octets(self, name: str, value: Any, path: str) -> bytes:
+    def _bytes(self, name: str, value: Any, path: str) -> bytes:
         if name == _PLAIN:
             return bytes(value)
         if name not in self._tables:

@@ -38,14 +38,14 @@ def _sealed(given: Any) -> dict[str, Any]:
     grh = {"paylen": size, **(given.get("grh") or {})} if _is_global(packet) else None
     size += LRH.SIZE + (GRH.SIZE if grh else 0)
     lrh = {"lnh": LNH.IBA_LOCAL, "pktlen": size // 4, **packet["lrh"]}
-    octets = struct(LRH).build(lrh) + (struct(GRH).build(grh) if grh else b"") + transport
-    return _closed(octets, {**packet, "lrh": lrh, "grh": grh})
+    data = struct(LRH).build(lrh) + (struct(GRH).build(grh) if grh else b"") + transport
+    return _closed(data, {**packet, "lrh": lrh, "grh": grh})
 
 
-def _closed(octets: bytes, packet: dict[str, Any]) -> dict[str, Any]:
-    """The packet with the CRCs of its octets, but for those that it has."""
-    packet = {"icrc": {"crc": icrc_lrh(octets)}, **packet}
-    covered = octets + struct(ICRC).build(packet["icrc"])
+def _closed(data: bytes, packet: dict[str, Any]) -> dict[str, Any]:
+    """The packet with the CRCs of its bytes, but for those that it has."""
+    packet = {"icrc": {"crc": icrc_lrh(data)}, **packet}
+    covered = data + struct(ICRC).build(packet["icrc"])
     return {"vcrc": {"crc": vcrc(covered)}, **packet}
 
 

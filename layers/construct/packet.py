@@ -31,7 +31,7 @@ class _Padded(Adapter):
     def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
         rest, padcnt = obj.pop("rest"), obj.bth.padcnt
         if padcnt > len(rest):
-            left = f"{len(rest)} octets follow the headers"
+            left = f"{len(rest)} bytes follow the headers"
             raise ValidationError(f"BTH.padcnt is {padcnt}, {left}", path=path)
         obj.payload, obj.pad = rest[: len(rest) - padcnt], rest[len(rest) - padcnt :]
         return obj

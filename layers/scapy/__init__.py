@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 from rdmawire.layers.scapy.binding import bind, bind_iwarp, unbind, unbind_iwarp
 from rdmawire.layers.scapy.contrib import CNP_OPCODE, CNPPadding, cnp, opcode
 from rdmawire.layers.scapy.iwarp import MPA
-from rdmawire.layers.scapy.layer import Octets, TableLayer, layers
+from rdmawire.layers.scapy.layer import Bytes, TableLayer, layers
 from rdmawire.layers.scapy.session import IWARPSession
 
 _LAYERS = layers(without=("inet",))
@@ -45,7 +45,7 @@ __all__ = [  # noqa: PLE0604 - the names of tables are text
     "MPA",
     "CNPPadding",
     "IWARPSession",
-    "Octets",
+    "Bytes",
     "TableLayer",
     "bind",
     "bind_iwarp",

@@ -18,9 +18,9 @@ def _half(name: str) -> property:
     """Eight of the reserved bytes of a CNP, as a number."""
 
     def put(pkt: Any, value: int) -> None:
-        octets = bytearray(pkt.resv128)
-        octets[_HALVES[name]] = value.to_bytes(8, "big")
-        pkt.resv128 = bytes(octets)
+        data = bytearray(pkt.resv128)
+        data[_HALVES[name]] = value.to_bytes(8, "big")
+        pkt.resv128 = bytes(data)
 
     return property(lambda pkt: int.from_bytes(pkt.resv128[_HALVES[name]], "big"), put)
 

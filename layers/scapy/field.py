@@ -118,8 +118,8 @@ class _RandNumbers(RandField):
         return [number._fix() for number in self._numbers]
 
 
-class OctetsField(Field):
-    """A row of octets; addresses are taken and shown in their notation."""
+class BytesField(Field):
+    """A row of bytes; addresses are taken and shown in their notation."""
 
     __slots__ = ["row", "table"]
 
@@ -128,7 +128,7 @@ class OctetsField(Field):
         super().__init__(row.name, default, f"{row.width // 8}s")
 
     def any2i(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
-        """The octets of an address, given as text or as a number; octets as they are."""
+        """The bytes of an address, given as text or as a number; bytes as they are."""
         kind = self.row.meaning.show.kind
         if isinstance(x, int) and kind in _ADDRESSES and 0 <= x < 1 << self.row.width:
             return x.to_bytes(self.sz, "big")
@@ -137,24 +137,24 @@ class OctetsField(Field):
         try:
             return _ADDRESSES[kind](x)
         except (KeyError, ValueError):
-            what = kind.value if kind in _ADDRESSES else f"{self.sz} octets"
+            what = kind.value if kind in _ADDRESSES else f"{self.sz} bytes"
             raise WireError(f"{self.table}.{self.name} takes {what}, found {x!r}") from None
 
     def i2h(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
-        """An address as text; other octets as they are."""
+        """An address as text; other bytes as they are."""
         fits = isinstance(x, bytes) and len(x) == self.sz
         known = fits and self.row.meaning.show.kind in _ADDRESSES
         return writer(self.row.meaning.show, self.row.width)(x) if known else x
 
     def i2m(self, pkt: Packet | None, x: Any) -> bytes:  # noqa: ARG002
-        """The octets; :class:`WireError` for more or fewer than the row has."""
+        """The bytes; :class:`WireError` for more or fewer than the row has."""
         wanted = int(self.sz)
-        octets = bytes(wanted) if x is None else x
-        if not isinstance(octets, bytes | bytearray):
-            raise WireError(f"{self.table}.{self.name} takes octets, found {x!r:.60}")
-        if len(octets) != wanted:
-            raise WireError(f"{self.table}.{self.name} takes {wanted} octets, found {len(octets)}")
-        return bytes(octets)
+        data = bytes(wanted) if x is None else x
+        if not isinstance(data, bytes | bytearray):
+            raise WireError(f"{self.table}.{self.name} takes bytes, found {x!r:.60}")
+        if len(data) != wanted:
+            raise WireError(f"{self.table}.{self.name} takes {wanted} bytes, found {len(data)}")
+        return bytes(data)
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
         """As the field is given."""
@@ -162,18 +162,18 @@ class OctetsField(Field):
         return shown if isinstance(shown, str) else repr(shown)
 
     def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, bytes]:
-        """Take the octets off the front; ``struct.error`` if they are not all there."""
+        """Take the bytes off the front; ``struct.error`` if they are not all there."""
         if len(s) < self.sz:
-            raise struct.error(f"{self.table}.{self.name} takes {self.sz} octets")
+            raise struct.error(f"{self.table}.{self.name} takes {self.sz} bytes")
         return super().getfield(pkt, s)
 
     def randval(self) -> RandBin:
-        """Any octets."""
+        """Any bytes."""
         return RandBin(int(self.sz))
 
 
 class BehindField(Field[Any, Any]):
-    """A value that stands behind the payload: octets, or a number of so many of them.
+    """A value that stands behind the payload: bytes, or a number of so many of them.
 
     ``None`` is worked out when the packet is built.
     """
@@ -196,18 +196,18 @@ class BehindField(Field[Any, Any]):
         """A number in hexadecimal digits."""
         return f"0x{x:0{2 * self.size}x}" if isinstance(x, int) else repr(x)
 
-    def octets(self, value: Any) -> bytes:
+    def data(self, value: Any) -> bytes:
         """A value as it stands in the packet; :class:`WireError` for one that cannot."""
         if isinstance(value, bytes):
             return value
         if self.size and isinstance(value, int):
             if 0 <= value < 1 << 8 * self.size:
                 return value.to_bytes(self.size, "big")
-            raise WireError(f"{self.table}.{self.name} {value} does not fit in {self.size} octets")
-        raise WireError(f"{self.table}.{self.name} takes octets, found {value!r}")
+            raise WireError(f"{self.table}.{self.name} {value} does not fit in {self.size} bytes")
+        raise WireError(f"{self.table}.{self.name} takes bytes, found {value!r}")
 
 
 def field(table: str, row: Row, default: Any) -> Field:
     """The field of a row, of the kind that the row asks for."""
-    kind = OctetsField if row.octets else NumbersField if row.times > 1 else NumberField
+    kind = BytesField if row.is_bytes else NumbersField if row.times > 1 else NumberField
     return kind(table, row, list(default) if isinstance(default, tuple) else default)

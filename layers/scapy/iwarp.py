@@ -14,17 +14,17 @@ from rdmawire.wire import mpa, rdmap
 from rdmawire.wire.ddp import DDPControl
 
 _CRC = mpa.FPDUCRC.SIZE
-_MOST_FRAMES = (1 << 16) // (mpa.FPDULength.SIZE + _CRC)
+_MAX_FRAMES = (1 << 16) // (mpa.FPDULength.SIZE + _CRC)
 """Frames that the payload of an IP packet has room for."""
 
 
 class StartUpLayer(TableLayer):
     """A start-up frame: ``pd_length`` is worked out where it is left out."""
 
-    def planned(self, octets: bytes) -> Plan:
+    def planned(self, data: bytes) -> Plan:
         """What RFC 6581 puts before the private data, where S announces it."""
-        whole = len(octets) >= self.table.SIZE
-        header: Any = self.table.parse(octets) if whole else None
+        whole = len(data) >= self.table.SIZE
+        header: Any = self.table.parse(data) if whole else None
         return (Step(mpa.MPAEnhanced, mpa.MPAEnhanced.SIZE),) if whole and header.s else ()
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
@@ -44,11 +44,11 @@ class FPDULayer(TableLayer):
     It has no Markers here: :class:`~rdmawire.layers.scapy.IWARPSession` takes them out.
     """
 
-    def planned(self, octets: bytes) -> Plan:
+    def planned(self, data: bytes) -> Plan:
         """The headers of the DDP segment."""
         start = mpa.FPDULength.SIZE
-        length = int.from_bytes(octets[:start], "big")
-        return planned(rdmap.layout(octets[start : start + length]))
+        length = int.from_bytes(data[:start], "big")
+        return planned(rdmap.layout(data[start : start + length]))
 
     def post_dissect(self, s: bytes) -> bytes:
         """Take pad and CRC from behind the segment."""
@@ -69,15 +69,15 @@ class FPDULayer(TableLayer):
         """Put pad and CRC behind the segment."""
         if self.ulpdu_length is None:
             pkt = mpa.FPDULength(len(pay)).build()
-        octets = pkt + pay
-        octets += self.behind("pad", lambda: bytes(-len(octets) % 4))
-        return octets + self.behind("crc", lambda: mpa.crc_of(octets))
+        data = pkt + pay
+        data += self.behind("pad", lambda: bytes(-len(data) % 4))
+        return data + self.behind("crc", lambda: mpa.crc_of(data))
 
     def crc_expected(self) -> int:
         """What the CRC must be."""
-        octets = self.copy()
-        octets.fields["crc"] = b""
-        return mpa.crc_of(octets.do_build())
+        data = self.copy()
+        data.fields["crc"] = b""
+        return mpa.crc_of(data.do_build())
 
     def crc_good(self) -> bool:
         """Whether the CRC is what it must be; says nothing where CRCs are not in use."""
@@ -87,9 +87,9 @@ class FPDULayer(TableLayer):
 class SegmentLayer(TableLayer):
     """The control field that a DDP segment begins with."""
 
-    def planned(self, octets: bytes) -> Plan:
+    def planned(self, data: bytes) -> Plan:
         """The other headers of the segment."""
-        return planned(rdmap.layout(octets))[1:]
+        return planned(rdmap.layout(data))[1:]
 
 
 MPARequest = define(mpa.MPARequest, StartUpLayer, computed=("pd_length",))
@@ -106,9 +106,9 @@ define(DDPControl, SegmentLayer)
 _KEYS = {mpa.REQUEST_KEY: MPARequest, mpa.REPLY_KEY: MPAReply}
 
 
-def frame_layer(octets: bytes) -> type[Packet]:
-    """What stands at the beginning of these octets: a start-up frame, or an FPDU."""
-    return _KEYS.get(octets[: len(mpa.REQUEST_KEY)], FPDU)
+def frame_layer(data: bytes) -> type[Packet]:
+    """What stands at the beginning of these bytes: a start-up frame, or an FPDU."""
+    return _KEYS.get(data[: len(mpa.REQUEST_KEY)], FPDU)
 
 
 class MPA(Packet):
@@ -120,8 +120,8 @@ class MPA(Packet):
         PacketListField(
             "frames",
             [],
-            next_cls_cb=lambda _pkt, _before, _last, octets: frame_layer(octets),
-            max_count=_MOST_FRAMES,
+            next_cls_cb=lambda _pkt, _before, _last, data: frame_layer(data),
+            max_count=_MAX_FRAMES,
         )
     ]
 

@@ -2,7 +2,7 @@
 """Header tables as layers.
 
 A layer's fields are its table's rows. What follows a layer is its *plan*: the tables that the
-octets behind it hold, found once where a message begins and handed on from layer to layer. Where
+bytes behind it hold, found once where a message begins and handed on from layer to layer. Where
 no plan says what follows, Scapy's own bindings do.
 """
 
@@ -24,7 +24,7 @@ from rdmawire.wire.tables import tables
 
 
 class Step(NamedTuple):
-    """A piece of a plan: a header, or ``None`` for so many octets that no table describes."""
+    """A piece of a plan: a header, or ``None`` for so many bytes that no table describes."""
 
     table: type[Header] | None
     size: int
@@ -46,7 +46,7 @@ class PlannedLayer(Packet):
         self.plan = before[1:] if before else self.planned(s)
         return super().do_dissect(s)
 
-    def planned(self, octets: bytes) -> Plan:  # noqa: ARG002 - for layers that begin a message
+    def planned(self, data: bytes) -> Plan:  # noqa: ARG002 - for layers that begin a message
         """What follows, where no plan was handed down: nothing, but for layers that begin one."""
         return ()
 
@@ -58,7 +58,7 @@ class PlannedLayer(Packet):
         table = plan[0].table
         if table is not None:
             return layer(table)
-        return conf.raw_layer if len(plan) == 1 else Octets
+        return conf.raw_layer if len(plan) == 1 else Bytes
 
 
 def _plan(pkt: Packet | None) -> Plan:
@@ -67,15 +67,15 @@ def _plan(pkt: Packet | None) -> Plan:
 
 
 def _planned_size(pkt: Packet) -> int:
-    """How many octets the layer below has planned for this one; one alone takes all."""
+    """How many bytes the layer below has planned for this one; one alone takes all."""
     plan = _plan(pkt.underlayer)
     return plan[0].size if plan else len(pkt.original)
 
 
-class Octets(PlannedLayer):
-    """Octets between headers that no table describes."""
+class Bytes(PlannedLayer):
+    """Bytes between headers that no table describes."""
 
-    name = "Octets"
+    name = "Bytes"
     fields_desc: ClassVar[list[Any]] = [StrLenField("load", b"", length_from=_planned_size)]
 
 
@@ -99,10 +99,10 @@ class TableLayer(PlannedLayer):
         return self.table.parse(self.self_build())
 
     def behind(self, name: str, worked_out: Callable[[], Any]) -> bytes:
-        """The octets of a field that stands behind the payload: as given, else worked out."""
+        """The bytes of a field that stands behind the payload: as given, else worked out."""
         given = self.getfieldval(name)
-        octets: bytes = self.get_field(name).octets(worked_out() if given is None else given)
-        return octets
+        data: bytes = self.get_field(name).data(worked_out() if given is None else given)
+        return data
 
     def mysummary(self) -> Any:
         """The line of the layer, with those of the layers below that have one."""
@@ -155,7 +155,7 @@ def _body(table: type[Header], more: tuple[Any, ...], computed: tuple[str, ...])
 
 
 def _layer_or_raw(cls: type[TableLayer], _pkt: bytes = b"", *_: Any, **__: Any) -> type[Packet]:
-    """The layer, or ``Raw`` for octets that end before the header does."""
+    """The layer, or ``Raw`` for bytes that end before the header does."""
     whole = not _pkt or len(_pkt) >= cls.table.SIZE
     return cls if whole else conf.raw_layer
 

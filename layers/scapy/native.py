@@ -42,12 +42,12 @@ class LocalRouteLayer(TableLayer):
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Say how long the packet is, and put the VCRC behind it."""
-        octets = pay + self.payload.build_padding()
+        data = pay + self.payload.build_padding()
         if self.pktlen is None:
-            words = (ib.LRH.SIZE + len(octets)) // 4
+            words = (ib.LRH.SIZE + len(data)) // 4
             pkt = ib.LRH.parse(pkt).replace(pktlen=words).build()
-        octets = pkt + octets
-        return octets + self.behind("vcrc", lambda: vcrc(octets))
+        data = pkt + data
+        return data + self.behind("vcrc", lambda: vcrc(data))
 
     def build_padding(self) -> bytes:
         """The trailer; padding inside the packet stands before the VCRC."""
@@ -57,13 +57,13 @@ class LocalRouteLayer(TableLayer):
 class RecordLayer(TableLayer):
     """A record of Endace's format; its extension headers come before the packet."""
 
-    def planned(self, octets: bytes) -> Plan:
+    def planned(self, data: bytes) -> Plan:
         """Extension headers, and the pad before an Ethernet frame."""
-        steps, at, more = [], erf.ERF.SIZE, octets[8:9] > b"\x7f"
-        while more and at < len(octets):
+        steps, at, more = [], erf.ERF.SIZE, data[8:9] > b"\x7f"
+        while more and at < len(data):
             steps.append(Step(erf.ERFExtension, erf.ERFExtension.SIZE))
-            more, at = bool(octets[at] & 0x80), at + erf.ERFExtension.SIZE
-        kind = octets[8] & 0x7F if len(octets) > 8 else 0
+            more, at = bool(data[at] & 0x80), at + erf.ERFExtension.SIZE
+        kind = data[8] & 0x7F if len(data) > 8 else 0
         inner = _INNER.get(kind, ())
         return (*steps, *(Step(table, table.SIZE) for table in inner))
 

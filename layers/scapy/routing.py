@@ -18,26 +18,26 @@ _LENGTHS: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "GRH": ("paylen", lambda _, behind: behind),
     "LRH": ("pktlen", lambda own, behind: (own + behind) // 4),
 }
-"""The field that says how long a packet is, from the octets of the header and those behind it."""
+"""The field that says how long a packet is, from the bytes of the header and those behind it."""
 
 _ICRCS: dict[str, Callable[[bytes, int], int]] = {
-    "IP": lambda octets, bth: roce.icrc_of(octets, 0, bth, len(octets)),
-    "IPv6": lambda octets, bth: roce.icrc_of(octets, 0, bth, len(octets)),
-    "GRH": lambda octets, _: icrc_grh(octets),
-    "LRH": lambda octets, _: icrc_lrh(octets),
+    "IP": lambda data, bth: roce.icrc_of(data, 0, bth, len(data)),
+    "IPv6": lambda data, bth: roce.icrc_of(data, 0, bth, len(data)),
+    "GRH": lambda data, _: icrc_grh(data),
+    "LRH": lambda data, _: icrc_lrh(data),
 }
 """How the ICRC is computed, by the header that it begins with."""
 
 
 def icrc(bth: Packet, transport: bytes) -> int | None:
-    """The ICRC behind these octets, from the BTH to the pad; ``None`` if no network is below.
+    """The ICRC behind these bytes, from the BTH to the pad; ``None`` if no network is below.
 
     What stands there may also be no header that an ICRC could begin with, as when it is fuzzed.
     """
     before, behind = b"", len(transport) + ib.ICRC.SIZE
     for pkt in underlayers(bth):
-        octets = head(pkt, behind + len(before))
-        before = octets + before
+        data = head(pkt, behind + len(before))
+        before = data + before
         kind = type(pkt).__name__
         if kind in _ICRCS:
             with suppress(WireError):
@@ -55,7 +55,7 @@ def underlayers(pkt: Packet) -> Iterator[Packet]:
 
 
 def head(pkt: Packet, behind: int) -> bytes:
-    """The octets of one header with so many ``behind`` it, though those are not built yet."""
+    """The bytes of one header with so many ``behind`` it, though those are not built yet."""
     if pkt.raw_packet_cache is not None:
         return bytes(pkt.raw_packet_cache)
     given = {field.name: pkt.getfieldval(field.name) for field in pkt.fields_desc}
@@ -68,7 +68,7 @@ def head(pkt: Packet, behind: int) -> bytes:
 
 
 def is_cut(pkt: Packet, size: int) -> bool:
-    """Whether the layer below says that the packet has more than these octets."""
+    """Whether the layer below says that the packet has more than these bytes."""
     below = pkt.underlayer
     name, count = _LENGTHS.get(type(below).__name__, ("", None))
     return count is not None and count(len(head(below, 0)), size) < below.getfieldval(name)

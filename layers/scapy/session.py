@@ -53,14 +53,14 @@ class IWARPSession(IPSession):
 
 
 def _payload(tcp: Packet) -> bytes:
-    """The octets of a segment, without what the link put behind them."""
+    """The bytes of a segment, without what the link put behind them."""
     if isinstance(tcp.payload, NoPayload | Padding):
         return b""
     return bytes(tcp.payload.original or tcp.payload)
 
 
 def _cut_off(ip: Packet) -> int:
-    """How many octets of a packet the capture left out."""
+    """How many bytes of a packet the capture left out."""
     announced = ip.len if isinstance(ip, IP) else ip.plen and inet.IPv6.SIZE + ip.plen
     return max((announced or 0) - len(ip.original), 0) if ip.original else 0
 
@@ -69,11 +69,11 @@ def _frames(events: list[Event]) -> Iterator[Packet]:
     """Start-up frames and FPDUs as layers; of those that stay incomplete, what there is."""
     for event in events:
         if isinstance(event, StartUp):
-            yield frame_layer(event.octets)(event.octets)
+            yield frame_layer(event.data)(event.data)
         elif isinstance(event, Fpdu):
             yield FPDU(_head(event) + event.fpdu.ulpdu + event.fpdu.pad + _crc(event))
         elif isinstance(event, Torn):
-            yield FPDU(_head(event) + event.fpdu.ulpdu_before(len(event.octets)))
+            yield FPDU(_head(event) + event.fpdu.ulpdu_before(len(event.data)))
 
 
 def _head(event: Fpdu | Torn) -> bytes:

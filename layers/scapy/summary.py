@@ -15,7 +15,7 @@ SUMMARIES: dict[type[Header], str] = {
     ib.AETH: "AETH %ack% %value% msn %msn%",
     ib.DETH: "DETH srcqp %srcqp%",
     mad.MAD: "MAD class %mgmt_class% %method% %attribute_id%",
-    mpa.FPDULength: "FPDU %ulpdu_length% octets",
+    mpa.FPDULength: "FPDU %ulpdu_length% bytes",
     RDMAPControl: _OPCODE,
     RDMAPControlReserved: _OPCODE,
     RDMAPControlInvalidate: _OPCODE,

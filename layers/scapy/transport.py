@@ -17,7 +17,7 @@ from rdmawire.wire.packet import LAYOUTS
 
 
 def planned(pieces: Iterator[Placed]) -> Plan:
-    """A layout as a plan, up to where it cannot go on: from there on octets are raw."""
+    """A layout as a plan, up to where it cannot go on: from there on bytes are raw."""
     steps: list[Step] = []
     with suppress(WireError):
         for _, piece in pieces:
@@ -29,14 +29,14 @@ def planned(pieces: Iterator[Placed]) -> Plan:
 class TransportLayer(TableLayer):
     """A BTH: ``padcnt``, ``pad`` and ``icrc`` are worked out where they are left out."""
 
-    def planned(self, octets: bytes) -> Plan:
+    def planned(self, data: bytes) -> Plan:
         """The headers of the opcode, and those of a management datagram behind them."""
-        found = LAYOUTS.get(octets[0]) if octets else None
+        found = LAYOUTS.get(data[0]) if data else None
         if found is None:
             return ()
         start = ib.BTH.SIZE + found.size
         steps = tuple(Step(table, table.SIZE) for table in found.headers)
-        return steps + _datagram(octets, start)
+        return steps + _datagram(data, start)
 
     def compute_icrc(self, p: bytes) -> bytes:
         """The ICRC of ``p``, the bytes from the BTH to the ICRC's end, in the wire's order.
@@ -66,37 +66,37 @@ class TransportLayer(TableLayer):
         pad = self.behind("pad", lambda: bytes(0 if is_vendor(pkt[0]) else -len(pay) % 4))
         if self.padcnt is None:
             pkt = ib.BTH.parse(pkt).replace(padcnt=len(pad) & 3).build()
-        octets = pkt + pay + pad
-        return octets + self.behind("icrc", lambda: icrc(self, octets) or 0)
+        data = pkt + pay + pad
+        return data + self.behind("icrc", lambda: icrc(self, data) or 0)
 
     def icrc_expected(self) -> int | None:
         """What the ICRC must be; ``None`` without IP header, GRH or LRH below."""
-        octets = self.copy()
-        octets.fields["icrc"] = b""
-        return icrc(self, octets.do_build())
+        data = self.copy()
+        data.fields["icrc"] = b""
+        return icrc(self, data.do_build())
 
     def icrc_good(self) -> bool:
         """Whether the ICRC is what it must be."""
         return bool(self.icrc == self.icrc_expected())
 
 
-def _datagram(octets: bytes, start: int) -> Plan:
+def _datagram(data: bytes, start: int) -> Plan:
     """What a management datagram holds, if the packet is for a queue pair that takes them."""
-    bth = ib.BTH.parse(octets) if len(octets) >= ib.BTH.SIZE else None
-    shape = SHAPES.get(octets[0])
+    bth = ib.BTH.parse(data) if len(data) >= ib.BTH.SIZE else None
+    shape = SHAPES.get(data[0])
     if bth is None or shape is None or shape.service is not Service.UD:
         return ()
     if bth.destqp not in MANAGEMENT_QPS:
         return ()
-    return planned(mad.layout(octets[start : start + DATAGRAM]))
+    return planned(mad.layout(data[start : start + DATAGRAM]))
 
 
 class DatagramLayer(TableLayer):
-    """The common header of a management datagram; ``fill`` makes it 256 octets long."""
+    """The common header of a management datagram; ``fill`` makes it 256 bytes long."""
 
-    def planned(self, octets: bytes) -> Plan:
+    def planned(self, data: bytes) -> Plan:
         """What class and attribute put behind the header."""
-        return planned(mad.layout(octets))[1:]
+        return planned(mad.layout(data))[1:]
 
     def post_dissect(self, s: bytes) -> bytes:
         """Take a datagram for as long as it is: it may be cut short."""
@@ -105,8 +105,8 @@ class DatagramLayer(TableLayer):
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Fill up what is shorter than a datagram."""
-        octets = pkt + pay
-        return octets + self.behind("fill", lambda: bytes(max(DATAGRAM - len(octets), 0)))
+        data = pkt + pay
+        return data + self.behind("fill", lambda: bytes(max(DATAGRAM - len(data), 0)))
 
 
 BTH = define(

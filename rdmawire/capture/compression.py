@@ -1,8 +1,8 @@
-"""Compressed files: recognised by their first octets, unpacked and packed as they stream.
+"""Compressed files: recognised by their first bytes, unpacked and packed as they stream.
 
-Octets go into a decoder in slices, so that what comes out at once stays bounded whatever they
+Bytes go into a decoder in slices, so that what comes out at once stays bounded whatever they
 claim (zstd, the worst, makes 32768 of one), and that little of what stands before damage is
-lost with it. The last octets go in one by one: the checksum stands there, and what it is of
+lost with it. The last bytes go in one by one: the checksum stands there, and what it is of
 is good to have even if it does not match.
 """
 
@@ -15,11 +15,11 @@ from typing import Protocol
 from rdmawire.errors import CaptureError
 
 CHUNK = 1 << 18
-"""Octets that are read and written at once."""
+"""Bytes that are read and written at once."""
 
 _SLICE = 1 << 9
 _TAIL = 64
-_DICTIONARY = 1 << 28  # octets of memory that xz may ask for: four times what xz -9 needs
+_DICTIONARY = 1 << 28  # bytes of memory that xz may ask for: four times what xz -9 needs
 
 
 class Decoder(Protocol):
@@ -137,7 +137,7 @@ class Lz4Encoder:
 class Compression:
     """A way to compress: how its files begin and are named.
 
-    ``pad``: octets that may stand between the members of a file.
+    ``pad``: bytes that may stand between the members of a file.
     """
 
     name: str
@@ -162,7 +162,7 @@ COMPRESSIONS = {
 
 
 def recognised(chunks: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]]:
-    """How these octets are compressed, ``""`` if not, and the uncompressed ones in chunks."""
+    """How these bytes are compressed, ``""`` if not, and the uncompressed ones in chunks."""
     head = b""
     while len(head) < 6 and (chunk := next(chunks, b"")):
         head += chunk
@@ -174,7 +174,7 @@ def recognised(chunks: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]
 
 
 def decompressed(chunks: Iterator[bytes], compression: Compression, name: str) -> Iterator[bytes]:
-    """The uncompressed octets in chunks; all that stand before damage come before its error."""
+    """The uncompressed bytes in chunks; all that stand before damage come before its error."""
     unpacker = Unpacker(compression, name)
     gathered = bytearray()
     try:
@@ -194,14 +194,14 @@ def decompressed(chunks: Iterator[bytes], compression: Compression, name: str) -
 
 
 def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The octets in slices, the last ones singly; an empty slice where one has to be waited for."""
+    """The bytes in slices, the last ones singly; an empty slice where one has to be waited for."""
     held = b""
     for chunk in chunks:
-        octets = held + chunk
-        end = max(len(octets) - _TAIL, 0)
+        data = held + chunk
+        end = max(len(data) - _TAIL, 0)
         for at in range(0, end, _SLICE):
-            yield octets[at : min(at + _SLICE, end)]
-        held = octets[end:]
+            yield data[at : min(at + _SLICE, end)]
+        held = data[end:]
         yield b""
     for at in range(len(held)):
         yield held[at : at + 1]
@@ -218,7 +218,7 @@ class Unpacker:
         self._given = 0
 
     def unpack(self, packed: bytes) -> Iterator[bytes]:
-        """What comes out of these octets, member by member."""
+        """What comes out of these bytes, member by member."""
         while packed:
             if self._decoder is None:
                 packed = packed.lstrip(self._compression.pad)

@@ -1,6 +1,6 @@
-"""The pcap format: a header of 24 octets, then records with headers of 16.
+"""The pcap format: a header of 24 bytes, then records with headers of 16.
 
-https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/. The first four octets tell the byte
+https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/. The first four bytes tell the byte
 order and whether fractions of a second count in micro- or nanoseconds.
 """
 
@@ -20,9 +20,9 @@ from rdmawire.capture.record import (
     check_number,
     check_time,
     longest_record,
-    most_octets,
+    max_bytes,
 )
-from rdmawire.capture.source import Octets
+from rdmawire.capture.source import BytesLike
 from rdmawire.errors import CaptureError
 
 MICRO, NANO = 1_000_000, SECOND
@@ -32,32 +32,32 @@ MAGICS = {
     for order in "<>"
     for resolution, magic in _MAGICS.items()
 }
-"""First four octets of a file: byte order, units per second."""
+"""First four bytes of a file: byte order, units per second."""
 
 HEADER, RECORD = 24, 16
-"""Octets of the file's header, and of a record's."""
+"""Bytes of the file's header, and of a record's."""
 
 
 class PcapParser:
-    """Reads a pcap file, of which the first octet stands at the place of ``octets``."""
+    """Reads a pcap file, of which the first byte stands at the place of ``bytes``."""
 
     format = "pcap"
 
-    def __init__(self, octets: Octets) -> None:
-        left = octets.need(HEADER)
+    def __init__(self, data: BytesLike) -> None:
+        left = data.need(HEADER)
         if left < HEADER:
-            raise octets.damage(f"a pcap header takes {HEADER} octets, {left} are there")
-        self._order, self._resolution = MAGICS[octets.buffer[:4]]
+            raise data.damage(f"a pcap header takes {HEADER} bytes, {left} are there")
+        self._order, self._resolution = MAGICS[data.buffer[:4]]
         major, minor, snap_length, link_type = struct.unpack_from(
-            f"{self._order}4xHH8xII", octets.buffer
+            f"{self._order}4xHH8xII", data.buffer
         )
         if major != 2:
-            raise octets.damage(f"pcap version {major}.{minor}, known is 2", 4)
-        octets.at += HEADER
+            raise data.damage(f"pcap version {major}.{minor}, known is 2", 4)
+        data.at += HEADER
         # The upper half says whether and how long a frame checksum follows.
         interface = Interface(link_type & 0xFFFF, snap_length, resolution=self._resolution)
         self.interfaces = [interface]
-        self._octets = octets
+        self._bytes = data
         self._longest = longest_record(interface.link_type)
         self.spans = self._spans()
         self.records = self._records()
@@ -67,7 +67,7 @@ class PcapParser:
         unpack = Struct(f"{self._order}8xI4x").unpack_from
         longest = self._longest
         while self._bring_record(unpack):
-            buffer, at = self._octets.buffer, self._octets.at
+            buffer, at = self._bytes.buffer, self._bytes.at
             size = len(buffer)
             last = size - RECORD
             while at <= last:
@@ -78,19 +78,19 @@ class PcapParser:
                     break
                 yield buffer, start, end
                 at = end
-            self._octets.at = at
+            self._bytes.at = at
 
     def _bring_record(self, unpack: Callable[[bytes, int], tuple[int]]) -> bool:
         """Have the next record stand whole in the buffer; false where the file ends."""
-        octets = self._octets
-        left = octets.need(RECORD)
+        data = self._bytes
+        left = data.need(RECORD)
         if left == 0:
             return False
-        captured = unpack(octets.buffer, octets.at)[0] if left >= RECORD else 0
+        captured = unpack(data.buffer, data.at)[0] if left >= RECORD else 0
         if captured <= self._longest:
-            left = octets.need(RECORD + captured)
+            left = data.need(RECORD + captured)
         if reason := misfit(captured, left, self._longest):
-            raise octets.damage(reason)
+            raise data.damage(reason)
         return True
 
     def _records(self) -> Iterator[Record]:
@@ -106,21 +106,21 @@ class PcapParser:
 
 
 def misfit(captured: int, left: int, longest: int) -> str:
-    """Why no whole record begins where ``left`` octets are left; nothing if one does.
+    """Why no whole record begins where ``left`` bytes are left; nothing if one does.
 
     ``captured`` is what its header says, if that is there, and ``longest`` the most allowed.
     """
     if left < RECORD:
-        return f"a record header takes {RECORD} octets, {left} are there"
+        return f"a record header takes {RECORD} bytes, {left} are there"
     if captured > longest:
-        return f"a record claims {captured} octets, {longest} are allowed"
+        return f"a record claims {captured} bytes, {longest} are allowed"
     if left < RECORD + captured:
-        return f"a record promises {captured} octets, {left - RECORD} are there"
+        return f"a record promises {captured} bytes, {left - RECORD} are there"
     return ""
 
 
 class PcapBuilder:
-    """Builds the octets of a pcap file; those not taken away yet are ``pending``."""
+    """Builds the bytes of a pcap file; those not taken away yet are ``pending``."""
 
     format = "pcap"
 
@@ -129,7 +129,7 @@ class PcapBuilder:
         check_number("snap_length", interface.snap_length, 0xFFFF_FFFF)
         self.interfaces = [interface]
         self._link_type = interface.link_type
-        self._most = most_octets(interface.link_type, interface.snap_length)
+        self._most = max_bytes(interface.link_type, interface.snap_length)
         self._unit = SECOND // interface.resolution
         self._pack = Struct(f"{order}IIII").pack
         self.record_layout = RecordLayout(f"{order}u4", 0, interface.resolution, RECORD)

@@ -33,20 +33,20 @@ from rdmawire.capture.record import (
     clock,
     described,
     description,
-    most_octets,
+    max_bytes,
     parse_options,
 )
-from rdmawire.capture.source import Octets
+from rdmawire.capture.source import BytesLike
 from rdmawire.errors import CaptureError
 
 BYTE_ORDER = 0x1A2B3C4D
 """The number by which a section header tells its byte order."""
 
 MAGIC = b"\n\r\r\n"
-"""First four octets of a file: the type of a section header, the same in both orders."""
+"""First four bytes of a file: the type of a section header, the same in both orders."""
 
 LEAST = 12
-"""Octets of an empty block: type, total length, total length."""
+"""Bytes of an empty block: type, total length, total length."""
 
 
 class Block(IntEnum):
@@ -59,19 +59,19 @@ class Block(IntEnum):
     ENHANCED = 6
 
 
-LEAST_OF: dict[int, int] = {
+MIN_OF: dict[int, int] = {
     Block.SECTION: 28,
     Block.INTERFACE: 20,
     Block.PACKET: 32,
     Block.SIMPLE: 16,
     Block.ENHANCED: 32,
 }
-"""Octets of a block of this type without data and options."""
+"""Bytes of a block of this type without data and options."""
 
 MAX_INTERFACES = 16 << 20
-"""The most octets that the interface descriptions of a file may take: they are all kept."""
+"""The most bytes that the interface descriptions of a file may take: they are all kept."""
 
-# Of packet and enhanced blocks, octets from the start to the data; of simple ones the same.
+# Of packet and enhanced blocks, bytes from the start to the data; of simple ones the same.
 DATA = 28
 SIMPLE_DATA = 12
 
@@ -97,7 +97,7 @@ class Layout:
 
 LAYOUTS = {order: Layout(order) for order in "<>"}
 ORDERS = {LAYOUTS[order].word.pack(BYTE_ORDER): order for order in "<>"}
-"""The byte order by the four octets that tell it."""
+"""The byte order by the four bytes that tell it."""
 
 
 class Packet(NamedTuple):
@@ -113,17 +113,17 @@ class Packet(NamedTuple):
 
 
 class PcapngParser:
-    """Reads a pcapng file, of which the first octet stands at the place of ``octets``."""
+    """Reads a pcapng file, of which the first byte stands at the place of ``bytes``."""
 
     format = "pcapng"
 
-    def __init__(self, octets: Octets) -> None:
+    def __init__(self, data: BytesLike) -> None:
         self.interfaces: list[Interface] = []
-        self._octets = octets
+        self._bytes = data
         self._layout = LAYOUTS["<"]
         self._clocks: list[Clock] = []  # of this section's interfaces
-        self._described = 0  # octets of all interface descriptions
-        self._bound = 0  # octets that a block of this section may claim
+        self._described = 0  # bytes of all interface descriptions
+        self._bound = 0  # bytes that a block of this section may claim
         self._packet: Packet | None = None
         self._takers: dict[int, Callable[[int, int], Packet | None]] = {
             Block.INTERFACE: self._interface,
@@ -137,13 +137,13 @@ class PcapngParser:
 
     def _spans(self) -> Iterator[Span]:
         """One generator frame and no call but ``unpack`` for packets without options."""
-        octets = self._octets
-        while octets.need(1):
+        data = self._bytes
+        while data.need(1):
             self._packet = self._block()
             if self._packet is not None:
-                yield octets.buffer, self._packet.start, self._packet.end
+                yield data.buffer, self._packet.start, self._packet.end
                 self._packet = None
-            buffer, at = octets.buffer, octets.at
+            buffer, at = data.buffer, data.at
             size = len(buffer)
             last = size - 32
             declared = len(self._clocks)
@@ -164,7 +164,7 @@ class PcapngParser:
                 start = at + 28
                 yield buffer, start, start + captured
                 at = after
-            octets.at = at
+            data.at = at
 
     def _records(self) -> Iterator[Record]:
         """The spans, with what their blocks say."""
@@ -189,24 +189,24 @@ class PcapngParser:
             self._pass(kind, total)
             return None
         self._hold(kind, total)
-        at = self._octets.at
+        at = self._bytes.at
         packet = taker(at, at + total - 4)
-        self._octets.at = at + total
+        self._bytes.at = at + total
         return packet
 
     def _head(self) -> tuple[int, int]:
         """Type and total length of the block that follows."""
-        octets = self._octets
-        if (left := octets.need(LEAST)) < LEAST:
-            raise octets.damage(f"a pcapng block takes at least {LEAST} octets, {left} are there")
-        at = octets.at
-        if octets.buffer[at : at + 4] == MAGIC:
-            self._turn(octets.buffer[at + 8 : at + 12])
-        kind, total = self._layout.head.unpack_from(octets.buffer, at)
-        least = LEAST_OF.get(kind, LEAST)
+        data = self._bytes
+        if (left := data.need(LEAST)) < LEAST:
+            raise data.damage(f"a pcapng block takes at least {LEAST} bytes, {left} are there")
+        at = data.at
+        if data.buffer[at : at + 4] == MAGIC:
+            self._turn(data.buffer[at + 8 : at + 12])
+        kind, total = self._layout.head.unpack_from(data.buffer, at)
+        least = MIN_OF.get(kind, LEAST)
         if total % 4 or total < least:
-            raise octets.damage(
-                f"{_name(kind)} claims a length of {total} octets,"
+            raise data.damage(
+                f"{_name(kind)} claims a length of {total} bytes,"
                 f" multiples of 4 from {least} on are allowed"
             )
         return kind, total
@@ -216,51 +216,51 @@ class PcapngParser:
         order = ORDERS.get(magic)
         if order is None:
             known = " and ".join(known.hex(" ") for known in ORDERS)
-            raise self._octets.damage(
+            raise self._bytes.damage(
                 f"a section header tells its byte order by {magic.hex(' ')}, known are {known}",
-                self._octets.at + 8,
+                self._bytes.at + 8,
             )
         self._layout = LAYOUTS[order]
 
     def _pass(self, kind: int, total: int) -> None:
         """Pass over a block without keeping it."""
-        octets, offset = self._octets, self._octets.offset
-        passed = octets.skip(total - 4)
-        passed += min(octets.need(4), 4) if passed == total - 4 else 0
+        data, offset = self._bytes, self._bytes.offset
+        passed = data.skip(total - 4)
+        passed += min(data.need(4), 4) if passed == total - 4 else 0
         if passed < total:
-            raise CaptureError(f"{octets.name}: {_cut(kind, total, passed)}", offset)
-        self._check_end(kind, total, octets.at)
-        octets.at += 4
+            raise CaptureError(f"{data.name}: {_cut(kind, total, passed)}", offset)
+        self._check_end(kind, total, data.at)
+        data.at += 4
 
     def _hold(self, kind: int, total: int) -> None:
         """Have the block that follows stand whole in the buffer."""
-        octets = self._octets
+        data = self._bytes
         bound = MAX_OPTIONS if kind == Block.INTERFACE else self._bound
         if total > bound:
-            raise octets.damage(f"{_name(kind)} claims {total} octets, {bound} are allowed")
-        left = octets.need(total)
+            raise data.damage(f"{_name(kind)} claims {total} bytes, {bound} are allowed")
+        left = data.need(total)
         if left < total:
-            raise octets.damage(_cut(kind, total, left))
-        self._check_end(kind, total, octets.at + total - 4)
+            raise data.damage(_cut(kind, total, left))
+        self._check_end(kind, total, data.at + total - 4)
 
     def _check_end(self, kind: int, total: int, at: int) -> None:
         """A block's total length stands at its end, too."""
-        (again,) = self._layout.word.unpack_from(self._octets.buffer, at)
+        (again,) = self._layout.word.unpack_from(self._bytes.buffer, at)
         if again != total:
-            raise self._octets.damage(
-                f"{_name(kind)} of {total} octets claims {again} at its end", at
+            raise self._bytes.damage(
+                f"{_name(kind)} of {total} bytes claims {again} at its end", at
             )
 
     def _section(self) -> None:
         """Begin a section: its interfaces are counted from 0 again."""
-        octets = self._octets
-        least = LEAST_OF[Block.SECTION]
-        if (left := octets.need(least)) < least:
-            raise octets.damage(f"a section header takes {least} octets, {left} are there")
-        values = self._layout.section.unpack_from(octets.buffer, octets.at)
+        data = self._bytes
+        least = MIN_OF[Block.SECTION]
+        if (left := data.need(least)) < least:
+            raise data.damage(f"a section header takes {least} bytes, {left} are there")
+        values = self._layout.section.unpack_from(data.buffer, data.at)
         major, minor = values[3:5]
         if major != 1:
-            raise octets.damage(f"pcapng version {major}.{minor}, known is 1", octets.at + 12)
+            raise data.damage(f"pcapng version {major}.{minor}, known is 1", data.at + 12)
         self._clocks = []
         self._bound = MAX_OPTIONS
 
@@ -268,16 +268,16 @@ class PcapngParser:
         """Take an interface description."""
         self._described += end + 4 - start
         if self._described > MAX_INTERFACES:
-            raise self._octets.damage(
-                f"interface descriptions of more than {MAX_INTERFACES} octets in all"
+            raise self._bytes.damage(
+                f"interface descriptions of more than {MAX_INTERFACES} bytes in all"
             )
         layout = self._layout
-        _, _, link_type, _, snap_length = layout.interface.unpack_from(self._octets.buffer, start)
-        options = parse_options(self._octets, start + 16, end, layout.order, INTERFACE_NUMBERS)
+        _, _, link_type, _, snap_length = layout.interface.unpack_from(self._bytes.buffer, start)
+        options = parse_options(self._bytes, start + 16, end, layout.order, INTERFACE_NUMBERS)
         for code, value in options:
             if len(value) != LENGTHS.get(code, len(value)):
-                raise self._octets.damage(
-                    f"option {code} of an interface has {len(value)} octets,"
+                raise self._bytes.damage(
+                    f"option {code} of an interface has {len(value)} bytes,"
                     f" {LENGTHS[code]} are allowed"
                 )
         interface = described(link_type, snap_length, options)
@@ -287,12 +287,12 @@ class PcapngParser:
 
     def _enhanced(self, start: int, end: int) -> Packet:
         """Take an enhanced packet."""
-        fields = self._layout.enhanced.unpack_from(self._octets.buffer, start)
+        fields = self._layout.enhanced.unpack_from(self._bytes.buffer, start)
         return self._packet_of(start, end, fields[2], fields[3:])
 
     def _obsolete(self, start: int, end: int) -> Packet:
         """Take a packet block, which counts dropped packets beside the interface."""
-        fields = self._layout.packet.unpack_from(self._octets.buffer, start)
+        fields = self._layout.packet.unpack_from(self._bytes.buffer, start)
         return self._packet_of(start, end, fields[2], fields[4:])
 
     def _packet_of(self, start: int, end: int, number: int, fields: tuple[int, ...]) -> Packet:
@@ -302,13 +302,13 @@ class PcapngParser:
         data = start + DATA
         self._check_captured(captured, min(clock.longest, end - data), start + 20)
         after = data + (captured + 3 & ~3)
-        options = parse_options(self._octets, after, end, self._layout.order, PACKET_NUMBERS)
+        options = parse_options(self._bytes, after, end, self._layout.order, PACKET_NUMBERS)
         time_ns = (high << 32 | low) * clock.multiplier // clock.divisor + clock.offset_ns
         return Packet(data, data + captured, time_ns, length, *clock[:2], options)
 
     def _simple(self, start: int, end: int) -> Packet:
         """Take a simple packet: of the section's first interface, cut at its snap length."""
-        (_, _, length) = self._layout.simple.unpack_from(self._octets.buffer, start)
+        (_, _, length) = self._layout.simple.unpack_from(self._bytes.buffer, start)
         clock = self._clock(0, start)
         snap_length = self.interfaces[clock.interface].snap_length
         captured = min(length, snap_length) if snap_length else length
@@ -320,14 +320,14 @@ class PcapngParser:
         """The clock of an interface of this section."""
         if number < len(self._clocks):
             return self._clocks[number]
-        raise self._octets.damage(
+        raise self._bytes.damage(
             f"a packet of interface {number}, {len(self._clocks)} are declared in its section", at
         )
 
     def _check_captured(self, captured: int, allowed: int, at: int) -> None:
         if captured > allowed:
-            raise self._octets.damage(
-                f"a packet claims {captured} captured octets, {allowed} are allowed here", at
+            raise self._bytes.damage(
+                f"a packet claims {captured} captured bytes, {allowed} are allowed here", at
             )
 
 
@@ -340,7 +340,7 @@ def _name(kind: int) -> str:
 
 
 def _cut(kind: int, total: int, left: int) -> str:
-    return f"{_name(kind)} promises {total} octets, {left} are there"
+    return f"{_name(kind)} promises {total} bytes, {left} are there"
 
 
 class Route(NamedTuple):
@@ -356,7 +356,7 @@ class Route(NamedTuple):
 
 
 class PcapngBuilder:
-    """Builds the octets of a pcapng file; those not taken away yet are ``pending``.
+    """Builds the bytes of a pcapng file; those not taken away yet are ``pending``.
 
     A record goes to the interface that it names, if that has been added and is of its link
     type. For others an interface is added, one for each pair of interface and link type that
@@ -375,7 +375,7 @@ class PcapngBuilder:
         self.record_layout = RecordLayout(f"{order}u4", 12, 1 << 32, 28)
         self._described = 0
         self._routes: dict[tuple[int, int], Route] = {}
-        size = LEAST_OF[Block.SECTION]
+        size = MIN_OF[Block.SECTION]
         head = self._layout.section.pack(Block.SECTION, size, BYTE_ORDER, 1, 0, -1)
         self.pending += head + self._word(size)
 
@@ -390,10 +390,10 @@ class PcapngBuilder:
     def _declare(self, interface: Interface, key: tuple[int, int]) -> Route:
         """Declare an interface, and have the records of this interface and link type go there."""
         block = self._description(interface)
-        most = most_octets(interface.link_type, interface.snap_length)
+        most = max_bytes(interface.link_type, interface.snap_length)
         plain = interface.resolution == SECOND and interface.offset_seconds == 0
         described = self._described + len(block)
-        check_number("interfaces: octets of their descriptions", described, MAX_INTERFACES)
+        check_number("interfaces: bytes of their descriptions", described, MAX_INTERFACES)
         route = Route(len(self.interfaces), most, plain, interface)
         self._described = described
         self.pending += block
@@ -407,7 +407,7 @@ class PcapngBuilder:
         check_number("Interface.snap_length", interface.snap_length, 0xFFFF_FFFF)
         layout = self._layout
         options = build_options(description(interface), layout.order, INTERFACE_NUMBERS)
-        size = LEAST_OF[Block.INTERFACE] + len(options)
+        size = MIN_OF[Block.INTERFACE] + len(options)
         fields = (Block.INTERFACE, size, interface.link_type, 0, interface.snap_length)
         return layout.interface.pack(*fields) + options + self._word(size)
 

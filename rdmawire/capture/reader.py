@@ -9,7 +9,7 @@ from rdmawire.capture.compression import COMPRESSIONS, recognised
 from rdmawire.capture.pcap import PcapParser
 from rdmawire.capture.pcapng import PcapngParser
 from rdmawire.capture.record import Interface, Record, Span
-from rdmawire.capture.source import AnyPath, Octets, Source, open_source
+from rdmawire.capture.source import AnyPath, BytesLike, Source, open_source
 
 
 class Parser(Protocol):
@@ -21,11 +21,11 @@ class Parser(Protocol):
     records: Iterator[Record]
 
 
-_PARSERS: dict[bytes, Callable[[Octets], Parser]] = {
+_PARSERS: dict[bytes, Callable[[BytesLike], Parser]] = {
     **dict.fromkeys(pcap.MAGICS, PcapParser),
     pcapng.MAGIC: PcapngParser,
 }
-# What is met instead of a capture, by its first octets, and what to do about it.
+# What is met instead of a capture, by its first bytes, and what to do about it.
 _OTHERS = {
     b"\xa1\xb2\xcd\x34": "a pcap as modified by Kuznetzov; convert it with editcap",
     b"\x34\xcd\xb2\xa1": "a pcap as modified by Kuznetzov; convert it with editcap",
@@ -48,7 +48,7 @@ class Reader:
         self._source = source
         self.name = source.name
         self.compression, chunks = recognised(source.chunks(), source.name)
-        self._parser = _parser(Octets(chunks, source.name))
+        self._parser = _parser(BytesLike(chunks, source.name))
         self.format = self._parser.format
 
     @property
@@ -58,12 +58,12 @@ class Reader:
 
     @property
     def position(self) -> int:
-        """Octets of the file, as it is stored, that have been read."""
+        """Bytes of the file, as it is stored, that have been read."""
         return self._source.position
 
     @property
     def size(self) -> int | None:
-        """Octets of the file, as it is stored; ``None`` for a pipe."""
+        """Bytes of the file, as it is stored; ``None`` for a pipe."""
         return self._source.size
 
     def __iter__(self) -> Iterator[Record]:
@@ -71,7 +71,7 @@ class Reader:
         return self._parser.records
 
     def spans(self) -> Iterator[Span]:
-        """The fast way: each record as a buffer and where its captured octets start and end.
+        """The fast way: each record as a buffer and where its captured bytes start and end.
 
         A buffer holds many records, and never changes.
         """
@@ -97,7 +97,7 @@ class Reader:
 def open_capture(path: AnyPath) -> Reader:
     """The capture of this name, or that on standard input for the path ``-``.
 
-    A pcap or pcapng file, as it is or compressed with gzip, xz, zstd or lz4; its octets tell
+    A pcap or pcapng file, as it is or compressed with gzip, xz, zstd or lz4; its bytes tell
     which, its name does not matter. :class:`CaptureError` if it is none or cannot be read.
     """
     source = open_source(path)
@@ -108,24 +108,24 @@ def open_capture(path: AnyPath) -> Reader:
         raise
 
 
-def _parser(octets: Octets) -> Parser:
-    """What reads a file that begins with these octets."""
-    octets.need(_LONGEST_MAGIC)
-    magic = octets.buffer[:4]
+def _parser(data: BytesLike) -> Parser:
+    """What reads a file that begins with these bytes."""
+    data.need(_LONGEST_MAGIC)
+    magic = data.buffer[:4]
     if magic in _PARSERS:
-        return _PARSERS[magic](octets)
+        return _PARSERS[magic](data)
     if not magic:
-        raise octets.damage("is empty; a capture has at least a header")
+        raise data.damage("is empty; a capture has at least a header")
     for packed in COMPRESSIONS.values():
-        if octets.buffer.startswith(packed.magics):
-            raise octets.damage(f"is packed twice, inside with {packed.name}; unpack it once")
-    found = "its only octets are" if len(magic) < 4 else "its first octets are"
+        if data.buffer.startswith(packed.magics):
+            raise data.damage(f"is packed twice, inside with {packed.name}; unpack it once")
+    found = "its only bytes are" if len(magic) < 4 else "its first bytes are"
     advice = next((_OTHERS[first] for first in _OTHERS if magic.startswith(first)), _known())
-    raise octets.damage(f"is no capture: {found} {magic.hex(' ')}: {advice}")
+    raise data.damage(f"is no capture: {found} {magic.hex(' ')}: {advice}")
 
 
 def _known() -> str:
-    """The formats that can be read, with their first octets."""
+    """The formats that can be read, with their first bytes."""
     plain = ", ".join(magic.hex(" ") for magic in pcap.MAGICS)
     packed = ", ".join(f"{each.name} ({each.magics[0].hex(' ')})" for each in COMPRESSIONS.values())
     known = f"known are pcap ({plain}), pcapng ({pcapng.MAGIC.hex(' ')})"

@@ -7,11 +7,11 @@ from math import gcd
 from struct import Struct
 from typing import NamedTuple, Self
 
-from rdmawire.capture.source import Octets
+from rdmawire.capture.source import BytesLike
 from rdmawire.errors import CaptureError
 
 MAX_RECORD = 262_144
-"""The most octets a record may have, libpcap's MAXIMUM_SNAPLEN: tools write no longer ones."""
+"""The most bytes a record may have, libpcap's MAXIMUM_SNAPLEN: tools write no longer ones."""
 
 _MIB = 1 << 20
 
@@ -35,21 +35,21 @@ class LinkType(IntEnum):
         member.meaning = meaning
         return member
 
-    NULL = 0, "BSD loopback: four octets of address family in the host's byte order, then IP"
+    NULL = 0, "BSD loopback: four bytes of address family in the host's byte order, then IP"
     ETHERNET = 1, "Ethernet frame without preamble and, as a rule, without its checksum"
     RAW_BSD = 12, "IPv4 or IPv6 packet, as some systems number RAW"
     RAW_OPENBSD = 14, "IPv4 or IPv6 packet, as OpenBSD numbers RAW"
-    RAW = 101, "IPv4 or IPv6 packet, told apart by the version in its first octet"
-    LINUX_SLL = 113, "Linux cooked capture, 16 octets: what a capture on all interfaces gives"
+    RAW = 101, "IPv4 or IPv6 packet, told apart by the version in its first byte"
+    LINUX_SLL = 113, "Linux cooked capture, 16 bytes: what a capture on all interfaces gives"
     ERF = 197, "Endace extensible record, as InfiniBand capture cards write"
     IPV4 = 228, "IPv4 packet"
     IPV6 = 229, "IPv6 packet"
     INFINIBAND = 247, "InfiniBand packet beginning with its LRH"
-    LINUX_SLL2 = 276, "Linux cooked capture, version 2, 20 octets: names the interface"
+    LINUX_SLL2 = 276, "Linux cooked capture, version 2, 20 bytes: names the interface"
 
 
 def longest_record(link_type: int) -> int:
-    """The most octets that a record of this link type may have."""
+    """The most bytes that a record of this link type may have."""
     return _LONGER.get(link_type, MAX_RECORD)
 
 
@@ -59,20 +59,20 @@ Options = tuple[tuple[int, bytes], ...]
 END = 0
 COMMENT = 1
 MAX_OPTIONS = 1 << 20
-"""The most octets that the options of one block may take."""
+"""The most bytes that the options of one block may take."""
 
 PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
-"""What fills a value up to a multiple of four octets, by its length modulo four."""
+"""What fills a value up to a multiple of four bytes, by its length modulo four."""
 
 # A custom option begins with the number of the enterprise that defines it.
 _CUSTOM = dict.fromkeys((2988, 2989, 19372, 19373), (0, 4))
-# Number of the option: at which octet of the value a number stands, and how many it has.
+# Number of the option: at which byte of the value a number stands, and how many it has.
 PACKET_NUMBERS = {
     2: (0, 4),  # flags
     4: (0, 8),  # dropped packets
     5: (0, 8),  # packet identifier
     6: (0, 4),  # queue
-    7: (1, 8),  # verdict, after the octet that says whose
+    7: (1, 8),  # verdict, after the byte that says whose
     **_CUSTOM,
 }
 INTERFACE_NUMBERS = {
@@ -85,25 +85,25 @@ _HEADS = {"<": Struct("<HH"), ">": Struct(">HH")}
 
 
 def parse_options(
-    octets: Octets, start: int, end: int, order: str, numbers: Mapping[int, tuple[int, int]]
+    data: BytesLike, start: int, end: int, order: str, numbers: Mapping[int, tuple[int, int]]
 ) -> Options:
     """The options between two places of the buffer, which are a multiple of four apart."""
     head = _HEADS[order].unpack_from
     options = []
     while start < end:
-        code, length = head(octets.buffer, start)
+        code, length = head(data.buffer, start)
         if code == END:
             break
         if length > end - start - 4:
-            raise _runs_over(octets, start, code, length, end - start - 4)
-        value = octets.buffer[start + 4 : start + 4 + length]
+            raise _runs_over(data, start, code, length, end - start - 4)
+        value = data.buffer[start + 4 : start + 4 + length]
         options.append((code, _swapped(value, code, order, numbers)))
         start += 4 + (length + 3 & ~3)
     return tuple(options)
 
 
-def _runs_over(octets: Octets, start: int, code: int, length: int, left: int) -> CaptureError:
-    return octets.damage(f"option {code} claims {length} octets, its block has {left} left", start)
+def _runs_over(data: BytesLike, start: int, code: int, length: int, left: int) -> CaptureError:
+    return data.damage(f"option {code} claims {length} bytes, its block has {left} left", start)
 
 
 def build_options(
@@ -115,17 +115,17 @@ def build_options(
         return b""
     size = sum(map(len, parts)) + 4
     if size > MAX_OPTIONS:
-        raise CaptureError(f"options: {size} octets in one block, {MAX_OPTIONS} are allowed")
+        raise CaptureError(f"options: {size} bytes in one block, {MAX_OPTIONS} are allowed")
     return b"".join([*parts, bytes(4)])
 
 
 def _option(code: int, value: bytes, order: str, numbers: Mapping[int, tuple[int, int]]) -> bytes:
     if not isinstance(code, int) or not isinstance(value, bytes | bytearray | memoryview):
-        raise CaptureError(f"options: a number and octets make one, found {code!r} and {value!r}")
+        raise CaptureError(f"options: a number and bytes make one, found {code!r} and {value!r}")
     if not 0 < code < 1 << 16:
         raise CaptureError(f"options: number {code} is not one of 1 to 65535")
     if len(value) >= 1 << 16:
-        raise CaptureError(f"options: option {code} has {len(value)} octets, 65535 are allowed")
+        raise CaptureError(f"options: option {code} has {len(value)} bytes, 65535 are allowed")
     swapped = _swapped(value, code, order, numbers)
     return _HEADS[order].pack(code, len(value)) + swapped + PADS[len(value) % 4]
 
@@ -142,13 +142,13 @@ def _swapped(value: bytes, code: int, order: str, numbers: Mapping[int, tuple[in
 
 
 Span = tuple[bytes, int, int]
-"""A buffer, and where in it the captured octets of a record start and end."""
+"""A buffer, and where in it the captured bytes of a record start and end."""
 
 
 class Record(NamedTuple):
     """One frame of a capture.
 
-    ``data`` are the captured octets, ``length`` is how many there were on the wire (Wireshark:
+    ``data`` are the captured bytes, ``length`` is how many there were on the wire (Wireshark:
     ``frame.cap_len`` and ``frame.len``); a file may say that it captured more than there were.
     ``time_ns`` are nanoseconds since 1970-01-01 UTC, rounded down where the file counts finer;
     0 where it gives none, as in simple packets of pcapng. ``interface`` is an index into
@@ -165,16 +165,16 @@ class Record(NamedTuple):
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """The comments among the options; octets that are no UTF-8 are replaced."""
+        """The comments among the options; bytes that are no UTF-8 are replaced."""
         return tuple(
             text.decode(errors="replace") for code, text in self.options if code == COMMENT
         )
 
 
 class RecordLayout(NamedTuple):
-    """Where things stand in the octets of a built record.
+    """Where things stand in the bytes of a built record.
 
-    A time is two words of four octets, by NumPy's name ``<u4`` or ``>u4``: how many ``unit`` of
+    A time is two words of four bytes, by NumPy's name ``<u4`` or ``>u4``: how many ``unit`` of
     ticks, and the ticks that are left. ``time`` is where they begin, ``data`` where the frame does.
     """
 
@@ -209,19 +209,19 @@ def check_time(record: Record, first_ns: int, last_ns: int) -> None:
 
 
 def check_data(record: Record, allowed: int) -> None:
-    """No more octets than :func:`most_octets` allows, or :class:`UnrepresentableError`."""
+    """No more bytes than :func:`max_bytes` allows, or :class:`UnrepresentableError`."""
     if not isinstance(record.data, bytes | bytearray | memoryview):
         raise UnrepresentableError(
-            f"Record.data: octets are needed, found {type(record.data).__name__}"
+            f"Record.data: bytes are needed, found {type(record.data).__name__}"
         )
     if len(record.data) > allowed:
         raise UnrepresentableError(
-            f"Record.data: {len(record.data)} octets do not fit, the snap length allows {allowed}"
+            f"Record.data: {len(record.data)} bytes do not fit, the snap length allows {allowed}"
         )
 
 
-def most_octets(link_type: int, snap_length: int) -> int:
-    """The most octets that a record may have in a file with this snap length (0: no limit)."""
+def max_bytes(link_type: int, snap_length: int) -> int:
+    """The most bytes that a record may have in a file with this snap length (0: no limit)."""
     longest = longest_record(link_type)
     return min(snap_length, longest) if snap_length else longest
 
@@ -238,14 +238,14 @@ _ATTRIBUTES = {
 }
 _LATEST = (1 << 63) - 1
 LENGTHS = {_RESOLUTION: 1, _OFFSET: 8}
-"""Octets that these options of an interface have."""
+"""Bytes that these options of an interface have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
     """Where frames were captured.
 
-    ``snap_length``: the most octets of a frame that were kept, 0 for no limit. ``resolution``:
+    ``snap_length``: the most bytes of a frame that were kept, 0 for no limit. ``resolution``:
     units of time per second, a power of ten or of two. ``offset_seconds``: what is added to
     times of the file. ``options``: those of pcapng that no attribute stands for, as in records.
     """
@@ -272,7 +272,7 @@ class Clock(NamedTuple):
     """What records need of their interface.
 
     Nanoseconds since 1970 are ``ticks * multiplier // divisor + offset_ns``. ``longest``: the
-    most octets that a record may have.
+    most bytes that a record may have.
     """
 
     link_type: int
@@ -318,15 +318,15 @@ def description(interface: Interface) -> Options:
     check_number("Interface.offset_seconds", interface.offset_seconds, _LATEST, -_LATEST)
     offset = interface.offset_seconds.to_bytes(8, "little", signed=True)
     said = (
-        (_NAME, _octets("name", interface.name)),
-        (_DESCRIPTION, _octets("description", interface.description)),
-        (_RESOLUTION, bytes([_resolution_octet(interface.resolution)])),
+        (_NAME, _bytes("name", interface.name)),
+        (_DESCRIPTION, _bytes("description", interface.description)),
+        (_RESOLUTION, bytes([_resolution_byte(interface.resolution)])),
         (_OFFSET, offset if interface.offset_seconds else b""),
     )
     return tuple(option for option in said if option[1]) + interface.options
 
 
-def _octets(name: str, text: object) -> bytes:
+def _bytes(name: str, text: object) -> bytes:
     if not isinstance(text, str):
         raise CaptureError(f"Interface.{name}: text is needed, found {text!r}")
     try:
@@ -335,7 +335,7 @@ def _octets(name: str, text: object) -> bytes:
         raise CaptureError(f"Interface.{name}: {text!r} cannot be UTF-8") from error
 
 
-def _resolution_octet(resolution: int) -> int:
+def _resolution_byte(resolution: int) -> int:
     """The value of if_tsresol: an exponent of ten, or of two with the upper bit set."""
     for base, mark in ((10, 0), (2, 0x80)):
         for exponent in range(128):
@@ -347,7 +347,7 @@ def _resolution_octet(resolution: int) -> int:
     )
 
 
-def _resolution(octet: int) -> int:
+def _resolution(byte: int) -> int:
     """Units per second for a value of if_tsresol."""
-    exponent = octet & 0x7F
-    return 1 << exponent if octet & 0x80 else 10**exponent
+    exponent = byte & 0x7F
+    return 1 << exponent if byte & 0x80 else 10**exponent

@@ -60,14 +60,14 @@ class Stretch(NamedTuple):
 class Lanes:
     """Finds the records of a pcap in memory, in its first ``size`` bytes; ``None`` for all."""
 
-    def __init__(self, octets: Buffer, form: RecordForm, size: int | None = None) -> None:
-        self._octets = octets
-        self._size = len(octets) if size is None else size
+    def __init__(self, data: Buffer, form: RecordForm, size: int | None = None) -> None:
+        self._bytes = data
+        self._size = len(data) if size is None else size
         self._form = form
         self._read = Struct(f"{form.order}IIII").unpack_from
         # The upper half of the seconds changes every 18 hours: a mark of record headers.
         self._mark_at = 2 if form.order == "<" else 0
-        self._words = np.ndarray((max(self._size - 3, 0),), f"{form.order}u4", octets, strides=(1,))
+        self._words = np.ndarray((max(self._size - 3, 0),), f"{form.order}u4", data, strides=(1,))
 
     def walk(self, start: int, end: int) -> Stretch:
         """The whole records that begin from ``start``, where one begins, up to before ``end``.
@@ -100,7 +100,7 @@ class Lanes:
 
     def _beginnings(self, start: int, end: int, lane: int) -> Places:
         """Where lanes begin: the known place first, then places that look like records."""
-        mark, find = self._mark(start), self._octets.find
+        mark, find = self._mark(start), self._bytes.find
         spans = [(place, min(place + lane, end)) for place in range(start + lane, end, lane)]
         marks = np.array([find(mark, *span) for span in spans], np.int64)
         guesses = marks - self._mark_at
@@ -124,13 +124,13 @@ class Lanes:
         return looks
 
     def _mark(self, place: int) -> bytes:
-        return self._octets[place + self._mark_at : place + self._mark_at + 2]
+        return self._bytes[place + self._mark_at : place + self._mark_at + 2]
 
     def _guess(self, mark: bytes, start: int, end: int) -> int:
         """The first place that looks like records; 0, where the walk begins, for none."""
         at = start
         for _ in range(_TRIES):
-            at = self._octets.find(mark, at, end)
+            at = self._bytes.find(mark, at, end)
             if at < 0:
                 return 0
             if self._looks_like_records(at - self._mark_at, mark):
@@ -142,7 +142,7 @@ class Lanes:
         for _ in range(_CONVINCED):
             if place + RECORD > self._size:
                 return place == self._size
-            _, fraction, captured, _ = self._read(self._octets, place)
+            _, fraction, captured, _ = self._read(self._bytes, place)
             fits = fraction < self._form.resolution and captured <= self._form.longest
             if not fits or self._mark(place) != mark:
                 return False
@@ -184,7 +184,7 @@ class Lanes:
         """The same, one record after the other, and at most so many."""
         places: list[int] = []
         while place < end and place + RECORD <= self._size and len(places) < most:
-            captured = self._read(self._octets, place)[2]
+            captured = self._read(self._bytes, place)[2]
             following = place + RECORD + captured
             if captured > self._form.longest or following > self._size:
                 break
@@ -218,11 +218,11 @@ _BLOCK = 8 << 20
 class Block(NamedTuple):
     """Whole records, one behind the other, in a buffer that the next block overwrites.
 
-    ``places`` are where their headers begin in ``octets``; ``first`` is the frame number of the
+    ``places`` are where their headers begin in ``bytes``; ``first`` is the frame number of the
     first record, counted from one.
     """
 
-    octets: memoryview
+    data: memoryview
     places: NDArray[np.int64]
     first: int
 
@@ -248,31 +248,31 @@ class PcapFile:
         memory = mmap.mmap(-1, room + size)  # anonymous: pages not written use no memory
         if hasattr(mmap, "MADV_HUGEPAGE"):
             memory.madvise(mmap.MADV_HUGEPAGE)
-        octets = memoryview(memory)
+        data = memoryview(memory)
         start, offset, number, filled = room, pcap.HEADER - room, 1, size
         with closing(self._source):
             while filled == size:
-                filled = self._source.fill(octets[room:])
+                filled = self._source.fill(data[room:])
                 end = room + filled
                 # A record that begins before this is whole, unless the file ends in it.
                 stop = end if filled < size else end - room
                 places, place = Lanes(memory, self.form, end).walk(start, stop)
                 if len(places):
-                    yield Block(octets[:end], places, number)
+                    yield Block(data[:end], places, number)
                 if place < stop:
-                    raise self._damage(octets[place:end], offset + place)
+                    raise self._damage(data[place:end], offset + place)
                 start = room - (end - place)
                 memory.move(start, place, end - place)
                 offset, number = offset + filled, number + len(places)
             self._source.check_end()
 
-    def _damage(self, octets: memoryview, offset: int) -> CaptureError:
+    def _damage(self, data: memoryview, offset: int) -> CaptureError:
         """What is wrong with the record that should begin with these bytes."""
-        is_head = len(octets) >= pcap.RECORD
-        captured = unpack_from(f"{self.form.order}8xI", octets)[0] if is_head else 0
+        is_head = len(data) >= pcap.RECORD
+        captured = unpack_from(f"{self.form.order}8xI", data)[0] if is_head else 0
         if captured <= self.form.longest:
             self._source.check_end()
-        reason = pcap.misfit(captured, len(octets), self.form.longest)
+        reason = pcap.misfit(captured, len(data), self.form.longest)
         return CaptureError(f"{self.name}: {reason}", offset)
 
     def close(self) -> None:

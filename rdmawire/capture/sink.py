@@ -15,33 +15,33 @@ from rdmawire.errors import CaptureError
 
 
 class Writable(Protocol):
-    """What is needed of an open file: ``write`` says how many octets it took."""
+    """What is needed of an open file: ``write`` says how many bytes it took."""
 
-    def write(self, octets: memoryview, /) -> int | None: ...
+    def write(self, data: memoryview, /) -> int | None: ...
 
     def close(self) -> None: ...
 
 
 class Sink(Protocol):
-    """Takes the octets of a capture, until either ``commit`` or ``discard`` ends it.
+    """Takes the bytes of a capture, until either ``commit`` or ``discard`` ends it.
 
     ``write`` and ``commit`` may raise ``OSError``; then it is to be discarded.
     """
 
-    def write(self, octets: bytes | memoryview) -> None: ...
+    def write(self, data: bytes | memoryview) -> None: ...
 
     def commit(self) -> None: ...
 
     def discard(self) -> None: ...
 
 
-def _write_all(file: Writable, octets: bytes | memoryview) -> None:
-    """Write until all octets are taken."""
-    view = memoryview(octets)
+def _write_all(file: Writable, data: bytes | memoryview) -> None:
+    """Write until all bytes are taken."""
+    view = memoryview(data)
     while view:
         taken = file.write(view)
         if taken is None:
-            raise BlockingIOError("is set not to wait, and takes no octets now")
+            raise BlockingIOError("is set not to wait, and takes no bytes now")
         view = view[taken:]
 
 
@@ -76,8 +76,8 @@ class FileSink:
             self.discard()
             raise
 
-    def write(self, octets: bytes | memoryview) -> None:
-        _write_all(self._file, octets)
+    def write(self, data: bytes | memoryview) -> None:
+        _write_all(self._file, data)
 
     def commit(self) -> None:
         os.fsync(self._file.fileno())
@@ -140,8 +140,8 @@ class StreamSink:
     def __init__(self, file: Writable) -> None:
         self._file = file
 
-    def write(self, octets: bytes | memoryview) -> None:
-        _write_all(self._file, octets)
+    def write(self, data: bytes | memoryview) -> None:
+        _write_all(self._file, data)
 
     def commit(self) -> None:
         self._file.close()

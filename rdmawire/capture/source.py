@@ -26,13 +26,13 @@ class NonClosingStream:
 
     def readinto(self, buffer: memoryview, /) -> int:
         """How many bytes the stream put into the buffer."""
-        octets = self._stream.read(len(buffer))
-        buffer[: len(octets)] = octets
-        return len(octets)
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
-    def write(self, octets: memoryview, /) -> int | None:
-        """How many octets the stream took."""
-        return self._stream.write(octets)
+    def write(self, data: memoryview, /) -> int | None:
+        """How many bytes the stream took."""
+        return self._stream.write(data)
 
     def close(self) -> None:
         """Leave it open."""
@@ -106,7 +106,7 @@ class Readable(Protocol):
 
 
 class Source:
-    """A file as it is stored: its octets in chunks, and how far they have been read.
+    """A file as it is stored: its bytes in chunks, and how far they have been read.
 
     ``size`` is how many there are to read when it is opened, ``None`` for a pipe; ``position`` is
     how many were read.
@@ -122,7 +122,7 @@ class Source:
         self._failure: CaptureError | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """The octets, up to the end of the file."""
+        """The bytes, up to the end of the file."""
         while chunk := self._read():
             self.position += len(chunk)
             yield chunk
@@ -166,9 +166,7 @@ class Source:
         try:
             yield
         except BlockingIOError:
-            raise CaptureError(
-                f"{self.name}: is set not to wait, and gives no octets yet"
-            ) from None
+            raise CaptureError(f"{self.name}: is set not to wait, and gives no bytes yet") from None
         except OSError as error:
             raise read_refusal(error, self.name) from error
 
@@ -226,7 +224,7 @@ def _standard_input() -> Source:
     return Source(file, STANDARD_INPUT, _size(descriptor))
 
 
-class Octets:
+class BytesLike:
     """A stretch of the file, ``buffer``, and the place in it that is read next, ``at``.
 
     Buffers are never changed, only replaced: whoever holds one may keep it. Of the file no
@@ -245,11 +243,11 @@ class Octets:
 
     @property
     def offset(self) -> int:
-        """Octets of the file before the place."""
+        """Bytes of the file before the place."""
         return self._base + self.at
 
     def need(self, count: int) -> int:
-        """Have ``count`` octets stand at the place; how many do, fewer only where the file ends."""
+        """Have ``count`` bytes stand at the place; how many do, fewer only where the file ends."""
         left = len(self.buffer) - self.at
         if left >= count:
             return left
@@ -278,7 +276,7 @@ class Octets:
         return left
 
     def _refill(self) -> bool:
-        """Have a chunk with octets that nobody has taken; false where the file ends."""
+        """Have a chunk with bytes that nobody has taken; false where the file ends."""
         if self._taken == len(self._chunk):
             self._chunk, self._taken = next(self._chunks, b""), 0
         return bool(self._chunk)

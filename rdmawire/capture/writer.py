@@ -25,7 +25,7 @@ _SUFFIXES = {compression.suffix: name for name, compression in COMPRESSIONS.item
 
 
 class Builder(Protocol):
-    """What builds the octets of one file format."""
+    """What builds the bytes of one file format."""
 
     format: str
     pending: bytearray
@@ -43,7 +43,7 @@ class Writer:
     """A capture being written; use it in a ``with`` statement.
 
     The file appears, whole, when the statement is left without an exception; otherwise what
-    was there before stays. A stream gets the octets as they come.
+    was there before stays. A stream gets the bytes as they come.
     """
 
     def __init__(self, sink: Sink, builder: Builder, encoder: Encoder | None, name: str) -> None:
@@ -76,18 +76,18 @@ class Writer:
             self.flush()
 
     def built(self, record: Record) -> bytes:
-        """The octets that :meth:`write` would write for a record. They are not written.
+        """The bytes that :meth:`write` would write for a record. They are not written.
 
         In a pcapng, its interface must have been declared.
         """
         pending = self._builder.pending
         before = len(pending)
         self._builder.record(record)
-        octets = bytes(pending[before:])
+        data = bytes(pending[before:])
         del pending[before:]
-        return octets
+        return data
 
-    def write_built(self, octets: bytes | memoryview) -> None:
+    def write_built(self, data: bytes | memoryview) -> None:
         """Write whole records that were built before, by :meth:`built` or as it does.
 
         Nothing is checked. They are handed on at once, and may be changed when this returns.
@@ -95,8 +95,8 @@ class Writer:
         self.flush()
         sink = self._opened()
         if self._encoder is not None:
-            octets = self._encoder.compress(bytes(octets))
-        self._put(sink, octets)
+            data = self._encoder.compress(bytes(data))
+        self._put(sink, data)
 
     @property
     def record_layout(self) -> RecordLayout:
@@ -109,11 +109,11 @@ class Writer:
         With compression, some of it may still be kept back.
         """
         sink = self._opened()
-        octets = bytes(self._builder.pending)
+        data = bytes(self._builder.pending)
         self._builder.pending.clear()
         if self._encoder is not None:
-            octets = self._encoder.compress(octets)
-        self._put(sink, octets)
+            data = self._encoder.compress(data)
+        self._put(sink, data)
 
     def close(self) -> None:
         """Complete the file and give it its name. Closing twice is no error."""
@@ -148,9 +148,9 @@ class Writer:
             raise CaptureError(f"{self.name}: {self._failure or 'is closed'}; nothing is written")
         return self._sink
 
-    def _put(self, sink: Sink, octets: bytes | memoryview) -> None:
+    def _put(self, sink: Sink, data: bytes | memoryview) -> None:
         try:
-            sink.write(octets)
+            sink.write(data)
         except OSError as error:
             raise self._failed(error) from error
 
@@ -192,7 +192,7 @@ def create_capture(
     ``format`` is ``pcap`` or ``pcapng`` and ``compression`` is ``gzip``, ``xz``, ``zstd``,
     ``lz4`` or ``""``; left out, the suffixes of the path decide: ``.pcapng``, then ``.gz``,
     ``.xz``, ``.zst`` or ``.lz4``; with neither a plain pcap is written. Without
-    ``nanoseconds`` times are rounded down to microseconds. ``snap_length`` is in octets: no
+    ``nanoseconds`` times are rounded down to microseconds. ``snap_length`` is in bytes: no
     record may have more.
 
     A pcap holds records of one ``link_type``, left out: Ethernet, and does not say which

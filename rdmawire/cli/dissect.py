@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _LARGE = 8 << 20
-"""Octets of a file that are worth the import of NumPy."""
+"""Bytes of a file that are worth the import of NumPy."""
 
 
 def field_lines(
@@ -208,7 +208,7 @@ class Form:
 
     format: str
     trees: bool
-    octets: bool
+    bytes: bool
     selection: Selection | None
     separators: Separators | None
     quiet: bool
@@ -237,10 +237,10 @@ class Form:
 
     def _output(self) -> Output:
         if self.format == "text":
-            return Lines(trees=self.trees, octets=self.octets, paint=_painter(self.color))
+            return Lines(trees=self.trees, with_bytes=self.bytes, paint=_painter(self.color))
         if self.format == "fields" and self.selection:
             return Fields(self.selection, self.separators or Separators())
-        return Objects(self.selection, array=self.format == "json", octets=self.octets)
+        return Objects(self.selection, array=self.format == "json", with_bytes=self.bytes)
 
     def _counts(self) -> Counts:
         if self.format in _OBJECTS:
@@ -250,7 +250,7 @@ class Form:
 
 _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
     (
-        lambda form: form.quiet and (form.trees or form.octets or form.selection),
+        lambda form: form.quiet and (form.trees or form.bytes or form.selection),
         "-q only counts frames; leave out -V, -x and -e, or leave out -q",
     ),
     (
@@ -263,8 +263,8 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
     ),
     (lambda form: form.format != "text" and form.trees, "-V goes with -T text, and without -e"),
     (
-        lambda form: form.octets and form.format not in {"text", *_OBJECTS},
-        "-x goes with -T text, json or ndjson; plain hex stands in the `octets` of -T ndjson -x",
+        lambda form: form.bytes and form.format not in {"text", *_OBJECTS},
+        "-x goes with -T text, json or ndjson; plain hex stands in the `bytes` of -T ndjson -x",
     ),
     (
         lambda form: form.is_table and (form.quiet or form.demanding),
@@ -306,8 +306,8 @@ def _painter(color: str) -> Callable[[Mood, str], str]:
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @options.READ
 @options.DISPLAY_FILTER
-@click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with octet offsets.")
-@click.option("-x", "--hex", "octets", is_flag=True, help="The octets of each frame as well.")
+@click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with byte offsets.")
+@click.option("-x", "--hex", "with_bytes", is_flag=True, help="The bytes of each frame as well.")
 @click.option(
     "-T", "--format", "form", type=click.Choice(["text", "fields", "json", "ndjson", *FORMS]),
     help="text (a line per frame), fields (the -e fields, with tabs), json, ndjson; tables of "
@@ -363,7 +363,7 @@ def command(
     read: tuple[str, ...],
     wanted: "Filter | None",
     trees: bool,
-    octets: bool,
+    with_bytes: bool,
     form: str | None,
     as_json: bool,
     selection: Selection | None,
@@ -401,7 +401,9 @@ def command(
         form = "json"
     form = form or ("fields" if selection else "text")
     demanding = fail_on_bad_checksum or fail_on_malformed
-    asked = Form(form, trees, octets, selection, separators, quiet, color, output, row, demanding)
+    asked = Form(
+        form, trees, with_bytes, selection, separators, quiet, color, output, row, demanding
+    )
     asked.check()
     window, paths = _window(start, end), _paths(read + files)
     if asked.is_table:

@@ -265,7 +265,7 @@ def fpdu_finder() -> Finder:
 
 def _found(event: Fpdu | Torn) -> Found:
     judged = isinstance(event, Fpdu) and event.crc is not CRCStatus.ABSENT
-    return Found(event.position, event.octets, event.fpdu, judged)
+    return Found(event.position, event.data, event.fpdu, judged)
 
 
 def _end(event: Event) -> int:
@@ -273,7 +273,7 @@ def _end(event: Event) -> int:
     if isinstance(event, NotIwarp):
         return NOT_IWARP
     if isinstance(event, Fpdu | Torn | StartUp):
-        return event.position + len(event.octets)
+        return event.position + len(event.data)
     return event.position + event.length
 
 
@@ -316,7 +316,7 @@ def _host(text: str) -> bytes:
 _TOLD = 5
 """Numbers that stand for two now, of which each is told."""
 _LONG = 8 << 20
-"""Octets of a file that are worth a progress bar."""
+"""Bytes of a file that are worth a progress bar."""
 
 
 @click.command("edit", cls=OnceCommand)

@@ -10,7 +10,7 @@ import click
 
 from rdmawire.capture.sink import Sink, open_sink
 from rdmawire.capture.source import STREAM, shown, write_refusal
-from rdmawire.cli.streams import Octets, Screen, complain
+from rdmawire.cli.streams import BytesLike, Screen, complain
 from rdmawire.dissect.select import Window
 from rdmawire.errors import CaptureError
 
@@ -96,7 +96,7 @@ class Export:
             raise
         return filled.status
 
-    def _way_to(self, sink: Sink, output: str) -> Octets:
+    def _way_to(self, sink: Sink, output: str) -> BytesLike:
         """Where the table is written; a terminal gets control characters escaped."""
         shown_now = self.form == "csv" and output == STREAM and sys.stdout.isatty()
         return Screen(sink) if shown_now else sink
@@ -112,7 +112,7 @@ class Export:
         choice = FrameSelection(self.window, self.where)
         return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
 
-    def _fill(self, request: "Request", sink: Octets, paths: Collection[str]) -> _Filler:
+    def _fill(self, request: "Request", sink: BytesLike, paths: Collection[str]) -> _Filler:
         from rdmawire.columns.arrow import table_file
 
         file = table_file(self.form, sink, request.nothing())

@@ -22,9 +22,9 @@ from rdmawire.traffic.generate.spec import (
     LAST_SEED,
     LAST_TIMEOUT,
     MAX_HOSTS,
-    MOST_LOSS,
-    MOST_MESSAGES,
-    MOST_QPS,
+    MAX_LOSS,
+    MAX_MESSAGES,
+    MAX_QPS,
     Address,
     CapturePoint,
     Order,
@@ -88,24 +88,24 @@ def _psn(text: str) -> int:
 )
 @click.option(
     "--size", "sizes", metavar="SIZE", callback=_read(Sizes.parse),
-    help="Octets of a message: 64, 4k or 4 KiB, 1M; any of a range, 64-4k; one of several, 64,1k.  "
+    help="Bytes of a message: 64, 4k or 4 KiB, 1M; any of a range, 64-4k; one of several, 64,1k.  "
     "[default: 4k; 1k for ud; several for mix]",
 )  # fmt: skip
 @click.option(
     "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]), default="1024", show_default=True,
-    help="Path MTU: octets of payload that a frame has at most. Links of 1500 octets carry 1024, "
+    help="Path MTU: bytes of payload that a frame has at most. Links of 1500 bytes carry 1024, "
     "4096 takes jumbo frames.",
 )  # fmt: skip
 @click.option(
-    "--count", type=options.WholeNumber(1, MOST_MESSAGES),
+    "--count", type=options.WholeNumber(1, MAX_MESSAGES),
     help="Messages; connections of cm, CNPs of cnp.  [default: 1000]",
 )  # fmt: skip
 @click.option(
-    "--frames", type=options.WholeNumber(1, MOST_MESSAGES),
+    "--frames", type=options.WholeNumber(1, MAX_MESSAGES),
     help="Frames instead: exactly so many, whatever messages they are of.",
 )  # fmt: skip
 @click.option(
-    "--qps", type=options.WholeNumber(1, MOST_QPS),
+    "--qps", type=options.WholeNumber(1, MAX_QPS),
     help="Queue pairs, which take turns: for each pair of a client and a server. Their UDP source "
     "ports are hashed from their numbers: of hundreds, a few share one.  [default: 1]",
 )  # fmt: skip
@@ -120,11 +120,11 @@ def _psn(text: str) -> int:
     "clients and servers are paired round robin.",
 )  # fmt: skip
 @click.option(
-    "--flows", type=options.WholeNumber(1, MOST_QPS),
+    "--flows", type=options.WholeNumber(1, MAX_QPS),
     help="Instead of --qps: the number of queue pairs of all pairs of hosts together.",
 )  # fmt: skip
 @click.option(
-    "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MOST_LOSS)),
+    "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MAX_LOSS)),
     help="Frames that are lost, such as 1% or 0.01: they are sent again as the standard has it. In "
     "a pcapng, a comment names them.",
 )  # fmt: skip
@@ -164,7 +164,7 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @click.option(
     "--seed", type=options.WholeNumber(0, LAST_SEED), default=0, show_default=True,
-    help="For all that is random: the same seed gives the same octets.",
+    help="For all that is random: the same seed gives the same bytes.",
 )  # fmt: skip
 @click.option(
     "--tap", type=click.Choice([tap.value for tap in CapturePoint]),

@@ -56,7 +56,7 @@ _COMMANDS = {
     "stats": ("rdmawire.cli.stats", "Count opcodes, endpoints, queue pairs, throughput."),
     "gen": ("rdmawire.cli.gen", "Write test traffic: every verb, with losses, ECN, GPU memory."),
     "edit": ("rdmawire.cli.edit", "Change fields of a capture, and seal its frames again."),
-    "vectors": ("rdmawire.cli.vectors", "Find test vectors by what they show; print their octets."),
+    "vectors": ("rdmawire.cli.vectors", "Find test vectors by what they show; print their bytes."),
     "fields": ("rdmawire.cli.fields", "List every field by name, with its type and clause."),
     "completion": ("rdmawire.cli.completion", "Print what makes your shell complete rdmawire."),
 }

@@ -39,7 +39,7 @@ def bar(name: str, size: int) -> Iterator[Callable[[int], object]]:
 
 @contextmanager
 def file_bar(path: str, least: int, *, wanted: bool) -> Iterator[Callable[[int], object]]:
-    """What to tell how many octets of a file were read: a bar, where wanted, from so many on."""
+    """What to tell how many bytes of a file were read: a bar, where wanted, from so many on."""
     size = os.path.getsize(path) if wanted and os.path.isfile(path) else 0
     if size < least:
         yield lambda _: None
@@ -75,7 +75,7 @@ class _LateBar:
 
 
 _LONG = 8 << 20
-"""Octets of a file that are worth a progress bar."""
+"""Bytes of a file that are worth a progress bar."""
 _FRAMES_PER_UPDATE = 512
 
 

@@ -77,18 +77,18 @@ def print_keys(word: str) -> int:
 
 def text_of_word(word: str, *, shipped: bool) -> str:
     """What stands in a scenario; ``ScenarioError`` where that is no text, or too long."""
-    from rdmawire.traffic.scenario.reader import read_octets, text_of_octets
+    from rdmawire.traffic.scenario.reader import read_bytes, text_of_bytes
     from rdmawire.traffic.scenario.shipped import text_of
 
     if shipped:
         return text_of(word)
     if word == STREAM:
-        return text_of_octets(octets_of_input(), STANDARD_INPUT)
-    return text_of_octets(read_octets(word), word)
+        return text_of_bytes(bytes_of_input(), STANDARD_INPUT)
+    return text_of_bytes(read_bytes(word), word)
 
 
-def octets_of_input() -> bytes:
-    """What standard input has, one octet more than a scenario may have at the most."""
+def bytes_of_input() -> bytes:
+    """What standard input has, one byte more than a scenario may have at the most."""
     from rdmawire.traffic.scenario.document import MAX_BYTES
 
     return sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -421,7 +421,7 @@ def command(
     A name of --list always means that one: a file that is called the same is ./NAME.
 
     Hosts, adapters, GPUs, links, switches and faults are virtual, and so is time: the same
-    scenario gives the same frames, octet by octet. What it expects is checked. Exit status: 0 if
+    scenario gives the same frames, byte by byte. What it expects is checked. Exit status: 0 if
     all came so, 1 if not, 2 for a mistake in a file.
 
     \b
@@ -536,7 +536,7 @@ def _scenario(word: str) -> "Scenario":
     from rdmawire.traffic.scenario.shipped import read_shipped
 
     if word == STREAM:
-        return read_scenario_text(octets_of_input(), STANDARD_INPUT)
+        return read_scenario_text(bytes_of_input(), STANDARD_INPUT)
     return read_shipped(word) if _is_shipped(word) else read_scenario(word)
 
 

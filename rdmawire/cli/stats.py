@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _LONG = 64 << 20
-"""Octets of a file that are worth a progress bar."""
+"""Bytes of a file that are worth a progress bar."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def command(
 ) -> int:
     """Count what each FILE holds: opcodes, endpoints, queue pairs, throughput over time.
 
-    Of each queue pair: frames, octets, first and last PSN, duplicates, gaps, NAKs by code, RNR
+    Of each queue pair: frames, bytes, first and last PSN, duplicates, gaps, NAKs by code, RNR
     NAKs, CNPs and ECN marks. Which two queue pairs belong together is found from who
     acknowledges whose PSNs. Any capture that `dissect` reads; - is standard input.
 

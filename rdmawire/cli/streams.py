@@ -32,21 +32,21 @@ class Beside(TextIOWrapper):
             super().flush()
 
 
-class Octets(Protocol):
+class BytesLike(Protocol):
     """Something that takes the bytes of a text."""
 
-    def write(self, octets: bytes) -> None: ...
+    def write(self, data: bytes) -> None: ...
 
 
 class Screen:
     """Writes UTF-8 text to a terminal, with control characters escaped."""
 
-    def __init__(self, terminal: Octets) -> None:
+    def __init__(self, terminal: BytesLike) -> None:
         self._terminal = terminal
         self._decode = getincrementaldecoder("utf-8")("backslashreplace").decode
 
-    def write(self, octets: bytes) -> None:
-        self._terminal.write(safe_lines(self._decode(octets)).encode())
+    def write(self, data: bytes) -> None:
+        self._terminal.write(safe_lines(self._decode(data)).encode())
 
 
 def print_text(text: str) -> None:
@@ -112,5 +112,5 @@ def by_own_name(path: str) -> str:
 def _is_no_file(path: str) -> bool:
     try:
         return os.path.exists(path) and not os.path.isfile(path)
-    except ValueError:  # an octet that no name may have
+    except ValueError:  # a byte that no name may have
         return False

@@ -88,10 +88,10 @@ def _draw_table(table: "Table", console: "Console") -> None:
 _SECOND = 1_000_000_000
 _COUNTS = (
     "messages",
-    "octets",
+    "bytes",
     "mads",
     "frames",
-    "frame_octets",
+    "frame_bytes",
     "retransmits",
     "naks",
     "rnr_naks",
@@ -102,9 +102,9 @@ _COUNTS = (
     "refused",
 )
 _WORDS = {
-    "octets": "bytes",
+    "bytes": "bytes",
     "mads": "MADs",
-    "frame_octets": "bytes on the wire",
+    "frame_bytes": "bytes on the wire",
     "naks": "NAKs",
     "rnr_naks": "RNR NAKs",
     "cnps": "CNPs",
@@ -156,7 +156,7 @@ def rows(summary: "Summary") -> Iterator[tuple[str, str]]:
         if count or name not in _QUIET:
             yield _WORDS.get(name, name), f"{count:,}"
     for name, way in summary.paths.items():
-        said = f"{way.octets:,} bytes in {way.transactions:,} DMAs, {way.copies:,} copies"
+        said = f"{way.bytes:,} bytes in {way.transactions:,} DMAs, {way.copies:,} copies"
         yield f"by {_PATHS.get(name, name)}", said
     yield "virtual time", f"{summary.virtual_ns / _SECOND:.9f} s"
     yield "wall time", f"{summary.wall_s:.3f} s"

@@ -50,11 +50,13 @@ def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> lis
 
 @click.command("vectors", cls=OnceCommand)
 @click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=_complete)
-@click.option("-x", "--hex", "octets", is_flag=True, help="Print the frames, a line of hex each.")
+@click.option(
+    "-x", "--hex", "with_bytes", is_flag=True, help="Print the frames, a line of hex each."
+)
 @options.written(
     "target", "Write the frames: a .pcap or .pcapng, packed or not, or - for standard output."
 )
-@options.text_or_json("Print a JSON array; with -x, octets too.")
+@options.text_or_json("Print a JSON array; with -x, bytes too.")
 @click.option(
     "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path),
     help="Where the vectors are; else captures/ here, or those that come with rdmawire.",
@@ -62,7 +64,7 @@ def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> lis
 def command(
     words: tuple[str, ...],
     *,
-    octets: bool,
+    hex_dump: bool,
     target: str | None,
     as_json: bool,
     folder: Path | None,
@@ -87,7 +89,7 @@ def command(
       rdmawire vectors --json RC_CMP_SWAP | jq '.[].frames'
     """  # noqa: D301 - click keeps the lines behind a backspace
     try:
-        return _shown(_pack(folder), words, octets=octets, target=target, as_json=as_json)
+        return _shown(_pack(folder), words, hex_dump=hex_dump, target=target, as_json=as_json)
     except PackError as error:
         complain(str(error))
         return _MISTAKEN
@@ -102,19 +104,19 @@ def _pack(folder: Path | None) -> Path:
 
 
 def _shown(
-    pack: Path, words: Sequence[str], *, octets: bool, target: str | None, as_json: bool
+    pack: Path, words: Sequence[str], *, hex_dump: bool, target: str | None, as_json: bool
 ) -> int:
     """Print or write what has all the words; the exit status."""
     having = _having(pack, words)
     if not having:
         return 1
     said_to = sys.stderr if target == STREAM else sys.stdout
-    frames = _frames(pack, having, target) if octets or target else {}
+    frames = _frames(pack, having, target) if hex_dump or target else {}
     if target:
         write_excerpt(target, [one for own in frames.values() for one in own])
     if as_json:
-        _say(said_to, dumped([_object(one, frames, octets=octets) for one in having], indent=1))
-    elif octets:
+        _say(said_to, dumped([_object(one, frames, hex_dump=hex_dump) for one in having], indent=1))
+    elif hex_dump:
         _say(said_to, *(one.data.hex() for own in frames.values() for one in own))
     else:
         _say(said_to, *_lines([one.case for one in having]))
@@ -174,7 +176,7 @@ def _span(case: Case) -> str:
     return f"{case.first}" if case.first == case.last else f"{case.first}-{case.last}"
 
 
-def _object(one: Vector, frames: dict[str, list[Record]], *, octets: bool) -> dict[str, object]:
+def _object(one: Vector, frames: dict[str, list[Record]], *, hex_dump: bool) -> dict[str, object]:
     case = one.case
     told: dict[str, object] = {
         "name": case.name,
@@ -186,5 +188,5 @@ def _object(one: Vector, frames: dict[str, list[Record]], *, octets: bool) -> di
         "has": list(one.rows),
     }
     return (
-        {**told, "octets": [record.data.hex() for record in frames[case.name]]} if octets else told
+        {**told, "bytes": [record.data.hex() for record in frames[case.name]]} if hex_dump else told
     )

@@ -45,7 +45,7 @@ _FORMS: dict[Form, Callable[[Column], pa.Array]] = {
     Form.TIME: _of_type(pa.timestamp("ns", "UTC")),
     Form.DURATION: _of_type(pa.duration("ns")),
     **dict.fromkeys(ADDRESSES, _addresses),
-    Form.OCTETS: _typed(pa.binary()),
+    Form.BYTES: _typed(pa.binary()),
     Form.TEXT: _typed(pa.string()),
 }
 

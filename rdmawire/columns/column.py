@@ -24,7 +24,7 @@ class Form(Enum):
     MAC = "Ethernet address, its bytes as one number"
     IPV4 = "IPv4 address, its bytes as one number"
     IPV6 = "16 bytes"
-    OCTETS = "bytes"
+    BYTES = "bytes"
     TEXT = "text"
 
 
@@ -68,7 +68,7 @@ _FIXED_TYPES = {
     Kind.MAC: ColumnType(Form.MAC, np.dtype(np.uint64), _number),
     Kind.IPV4: ColumnType(Form.IPV4, np.dtype(np.uint32), _number),
     Kind.IPV6: ColumnType(Form.IPV6, np.dtype("V16"), bytes),
-    Kind.OCTETS: ColumnType(Form.OCTETS, OBJECT, bytes),
+    Kind.BYTES: ColumnType(Form.BYTES, OBJECT, bytes),
 }
 _WIDTHS = (8, 16, 32, 64)
 

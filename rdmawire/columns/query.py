@@ -184,7 +184,7 @@ def _is_wide(row: Row | Group, kind: Kind) -> bool:
     """Whether a row does not fit an array of numbers."""
     if isinstance(row, Row) and row.times > 1:
         return True
-    return kind in (Kind.OCTETS, Kind.TEXT) or (row.width > 64 and kind is not Kind.IPV6)
+    return kind in (Kind.BYTES, Kind.TEXT) or (row.width > 64 and kind is not Kind.IPV6)
 
 
 _COLUMNS = {

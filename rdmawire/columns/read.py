@@ -61,7 +61,7 @@ class MixedReader:
             yield self._block(block)
 
     def _block(self, block: Block) -> Columns:
-        records = Records(block.octets, block.places, self._pcap.form.order)
+        records = Records(block.data, block.places, self._pcap.form.order)
         builder = ColumnBuilder(self._query.fields, len(block.places))
         frames = self._frames(records, block.first)
         for start in range(0, len(block.places), _STRETCH):

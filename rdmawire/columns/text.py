@@ -131,5 +131,5 @@ _WRITERS: dict[Form, Callable[[NDArray[Any], Notation], list[str]]] = {
     Form.DURATION: _times,
     **{form: _addresses(form) for form in ADDRESSES},
     Form.TEXT: _texts,
-    Form.OCTETS: lambda values, _: [""] * len(values),  # fast-path frames have none
+    Form.BYTES: lambda values, _: [""] * len(values),  # fast-path frames have none
 }

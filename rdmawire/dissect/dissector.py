@@ -103,7 +103,7 @@ class Dissector:
     ) -> Dissection:
         """Dissect one frame.
 
-        ``data`` are the captured octets, ``length`` counts those on the wire, ``time_ns`` is
+        ``data`` are the captured bytes, ``length`` counts those on the wire, ``time_ns`` is
         nanoseconds since the epoch, ``link_type`` is the capture's (tcpdump's registry).
         """
         self._number += 1

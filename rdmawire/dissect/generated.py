@@ -1,7 +1,7 @@
 """The derived fields: checks, reassembly, and what is known of a frame as a whole."""
 
 from rdmawire.dissect.node import Derived
-from rdmawire.wire.show import DEC, HEX, OCTETS, TEXT
+from rdmawire.wire.show import BYTES, DEC, HEX, TEXT
 
 # Wireshark's numbers for the state of a checksum.
 BAD, GOOD, UNVERIFIED, NOT_PRESENT, ILLEGAL = range(5)
@@ -71,39 +71,39 @@ CHECKSUM_EXPECTED = Derived(
 MALFORMED = Derived("rdmawire.malformed", TEXT, "why the frame does not parse to its end", 0)
 CUT = Derived("rdmawire.cut", TEXT, "how much of the frame the capture kept, if not all", 0)
 
-PAYLOAD = Derived("rdmawire.payload", OCTETS, "payload, without its pad", 0)
-DATA = Derived("data.data", OCTETS, "payload and, like Wireshark, its pad", 0, hidden=True)
-DATA_LENGTH = Derived("data.len", DEC, "octets of payload and pad", hidden=True)
-PAD = Derived("rdmawire.pad", OCTETS, "pad after the payload", 0, "IBA 9.2.5")
+PAYLOAD = Derived("rdmawire.payload", BYTES, "payload, without its pad", 0)
+DATA = Derived("data.data", BYTES, "payload and, like Wireshark, its pad", 0, hidden=True)
+DATA_LENGTH = Derived("data.len", DEC, "bytes of payload and pad", hidden=True)
+PAD = Derived("rdmawire.pad", BYTES, "pad after the payload", 0, "IBA 9.2.5")
 SEGMENT = Derived(
-    "rdmawire.tcp.segment", OCTETS, "octets of a message that lies in several segments", 0
+    "rdmawire.tcp.segment", BYTES, "bytes of a message that lies in several segments", 0
 )
 PRIVATE_DATA = Derived(
     "iwarp_mpa.privatedata",
-    OCTETS,
+    BYTES,
     "private data of a start-up frame",
     0,
     "RFC 5044, 7.1.1",
     hidden=True,
 )
-MPA_PAD = Derived("iwarp_mpa.pad", OCTETS, "pad of an FPDU", 0, "RFC 5044, 4.1")
+MPA_PAD = Derived("iwarp_mpa.pad", BYTES, "pad of an FPDU", 0, "RFC 5044, 4.1")
 MPA_NOTE = Derived("rdmawire.mpa.note", TEXT, "what is missing from an iWARP stream", 0)
 TERMINATE_NOTE = Derived(
     "rdmawire.terminate.note", TEXT, "what a Terminate means that is written mirrored", 0
 )
-TRAILER = Derived("rdmawire.trailer", OCTETS, "what the link added after the packet", 0)
-VENDOR = Derived("infiniband.vendor", OCTETS, "what follows a vendor's opcode", 0, "IBA 9.2.1")
+TRAILER = Derived("rdmawire.trailer", BYTES, "what the link added after the packet", 0)
+VENDOR = Derived("infiniband.vendor", BYTES, "what follows a vendor's opcode", 0, "IBA 9.2.1")
 
-IP_OPTIONS = Derived("rdmawire.ip.options", OCTETS, "options of the IPv4 header", 0, "RFC 791, 3.1")
+IP_OPTIONS = Derived("rdmawire.ip.options", BYTES, "options of the IPv4 header", 0, "RFC 791, 3.1")
 IPV6_OPTIONS = Derived(
-    "rdmawire.ipv6.options", OCTETS, "what an extension header holds", 0, "RFC 8200, 4.2"
+    "rdmawire.ipv6.options", BYTES, "what an extension header holds", 0, "RFC 8200, 4.2"
 )
 UDP_STREAM = Derived("udp.stream", DEC, "number of the conversation")
-TCP_OPTIONS = Derived("tcp.options", OCTETS, "options", 0, "RFC 9293, 3.1")
-TCP_LENGTH = Derived("tcp.len", DEC, "octets in the segment")
+TCP_OPTIONS = Derived("tcp.options", BYTES, "options", 0, "RFC 9293, 3.1")
+TCP_LENGTH = Derived("tcp.len", DEC, "bytes in the segment")
 TCP_STREAM = Derived("tcp.stream", DEC, "number of the connection")
 TCP_SEQ = Derived("tcp.seq", DEC, "sequence number from the stream's start")
 TCP_NEXT_SEQ = Derived("tcp.nxtseq", DEC, "the sequence number that comes next")
 TCP_ACK = Derived("tcp.ack", DEC, "acknowledgment number from the stream's start")
-TCP_PAYLOAD = Derived("tcp.payload", OCTETS, "octets of the segment", 0, hidden=True)
-UDP_PAYLOAD = Derived("udp.payload", OCTETS, "octets of the datagram", 0, hidden=True)
+TCP_PAYLOAD = Derived("tcp.payload", BYTES, "bytes of the segment", 0, hidden=True)
+UDP_PAYLOAD = Derived("udp.payload", BYTES, "bytes of the datagram", 0, hidden=True)

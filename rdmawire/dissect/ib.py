@@ -27,7 +27,7 @@ def transport(walk: Walk) -> Following:
     for table in tables:
         walk.take(table)
     if shape is None:
-        walk.take_octets("vendor", walk.left, generated.VENDOR)
+        walk.take_bytes("vendor", walk.left, generated.VENDOR)
         return None
     if not walk.short:
         check_payload(bth, walk.left, walk.offset)
@@ -40,7 +40,7 @@ def _expect_icrc(walk: Walk, bth: int, opcode: int) -> None:
         walk.leave(checksums.ICRC, walk.nodes[-1])
         return
     if walk.left < ICRC.SIZE:
-        raise WireError(f"no room for the ICRC: {walk.left} octets follow the BTH")
+        raise WireError(f"no room for the ICRC: {walk.left} bytes follow the BTH")
     walk.end -= ICRC.SIZE
     end, icrc = walk.end, walk.icrc
     if opcode == Opcode.RC_FLUSH:
@@ -77,17 +77,17 @@ def management(walk: Walk) -> Following:
     for offset, piece in mad.layout(walk.data, start, walk.end):
         node = _node(piece, offset)
         walk.nodes.append(node)
-        walk.offset = offset + len(node.octets)
+        walk.offset = offset + len(node.data)
     _reassemble(walk, start, walk.nodes[first:])
     return None
 
 
 def _node(piece: Piece, offset: int, *, reassembled: bool = False) -> Node:
-    octets = joined(piece)
+    data = joined(piece)
     if isinstance(piece, bytes):
-        extras = (Extra(generated.PAYLOAD, octets),)
-        return Node("octets", offset, octets, extras=extras, reassembled=reassembled)
-    return Node(type(piece).label, offset, octets, piece, reassembled=reassembled)
+        extras = (Extra(generated.PAYLOAD, data),)
+        return Node("bytes", offset, data, extras=extras, reassembled=reassembled)
+    return Node(type(piece).label, offset, data, piece, reassembled=reassembled)
 
 
 def _reassemble(walk: Walk, start: int, nodes: list[Node]) -> None:

@@ -18,7 +18,7 @@ from rdmawire.wire.inet import (
     IPv6Fragment,
 )
 
-MOST_TUNNELS = 16
+MAX_TUNNELS = 16
 """Tunnels in tunnels that are followed. Each sums and copies all that is inside it, so without a
 bound a frame takes time and memory by the square of its length. Networks have one or two."""
 
@@ -34,7 +34,7 @@ def ipv4(walk: Walk) -> Following:
     _check_ipv4(walk, ip, start + size)
     if size > IPv4.SIZE:
         walk.need(size - IPv4.SIZE, "IPv4 options")
-        options = walk.take_octets("ip options", size - IPv4.SIZE, generated.IP_OPTIONS)
+        options = walk.take_bytes("ip options", size - IPv4.SIZE, generated.IP_OPTIONS)
         walk.network = behind_options(ip, options)
     if ip.total_length:  # zero: a host's own capture of what its NIC will cut up
         walk.narrow(ip.total_length - size, "IPv4.total_length")
@@ -69,7 +69,7 @@ def ipv6_extension(kind: IPProtocol, walk: Walk) -> Following:
     extension = walk.take(IPv6Extension)
     length = 6 + extension.length * 8
     walk.need(length, "IPv6 extension")
-    walk.take_octets("ipv6 options", length, generated.IPV6_OPTIONS)
+    walk.take_bytes("ipv6 options", length, generated.IPV6_OPTIONS)
     if isinstance(walk.network, IPv6):
         ends = behind_extension(walk.network, kind, walk.data[start : walk.offset])
         walk.network, walk.ends_known = ends or walk.network, walk.ends_known and ends is not None
@@ -114,8 +114,8 @@ def _check_udp(walk: Walk, header: UDP, start: int) -> None:
 
 def vxlan(walk: Walk) -> Following:
     """VXLAN: an Ethernet frame inside."""
-    if walk.tunnels == MOST_TUNNELS:
-        raise WireError(f"VXLAN: the frame has {MOST_TUNNELS} tunnels around this one already")
+    if walk.tunnels == MAX_TUNNELS:
+        raise WireError(f"VXLAN: the frame has {MAX_TUNNELS} tunnels around this one already")
     walk.tunnels += 1
     walk.take(VXLAN)
     return By.LINK, 1

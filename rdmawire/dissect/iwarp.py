@@ -2,7 +2,7 @@
 
 An FPDU that lies in one segment has its nodes at their offsets in the frame. One that began in
 an earlier segment is put together: its nodes are ``reassembled`` and count from its own start,
-and the frame's part of it is a node of plain octets.
+and the frame's part of it is a node of plain bytes.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,14 +34,14 @@ from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
 
 
 def add_events(walk: Walk, found: list[Event], payload: bytes) -> None:
-    """Nodes for what a segment with this payload brought, and for its other octets."""
+    """Nodes for what a segment with this payload brought, and for its other bytes."""
     base = walk.offset
     nodes: list[Node] = []
     for event in found:
         nodes += _NODES[type(event)](walk, event, base)
     for start, end in _gaps(found, len(payload)):
-        octets = payload[start:end]
-        nodes.append(_octets("segment", base + start, octets))
+        data = payload[start:end]
+        nodes.append(_bytes("segment", base + start, data))
     # What was put together counts from its own start: it stays together, in the stream's order.
     nodes.sort(key=lambda node: (node.reassembled, 0 if node.reassembled else node.offset))
     walk.nodes += nodes
@@ -49,7 +49,7 @@ def add_events(walk: Walk, found: list[Event], payload: bytes) -> None:
 
 
 def _gaps(found: list[Event], length: int) -> Iterator[tuple[int, int]]:
-    """Where the payload holds octets of no event that begins in it."""
+    """Where the payload holds bytes of no event that begins in it."""
     at = 0
     for event in found:
         begin = getattr(event, "begin", None)
@@ -57,13 +57,13 @@ def _gaps(found: list[Event], length: int) -> Iterator[tuple[int, int]]:
             continue
         if at < begin:
             yield at, begin
-        at = begin + len(event.octets)  # type: ignore[union-attr]
+        at = begin + len(event.data)  # type: ignore[union-attr]
     if at < length:
         yield at, length
 
 
-def _octets(name: str, offset: int, octets: bytes, field: Derived = generated.SEGMENT) -> Node:
-    return Node(name, offset, octets, extras=(Extra(field, octets),))
+def _bytes(name: str, offset: int, data: bytes, field: Derived = generated.SEGMENT) -> Node:
+    return Node(name, offset, data, extras=(Extra(field, data),))
 
 
 def _header(header: Header, offset: int) -> Node:
@@ -91,33 +91,33 @@ def _start_up(_: Walk, event: StartUp, base: int) -> Iterator[Node]:
 def _start_up_nodes(event: StartUp) -> Iterator[Node]:
     head = _header(event.header, 0)
     yield head
-    offset, private = len(head.octets), event.private_data
+    offset, private = len(head.data), event.private_data
     if private:
         head.add(generated.PRIVATE_DATA, private)
     if event.enhanced is not None:
         yield _header(event.enhanced, offset)
         offset, private = offset + MPAEnhanced.SIZE, private[MPAEnhanced.SIZE :]
     if private:
-        yield _octets("private data", offset, private, generated.PAYLOAD)
+        yield _bytes("private data", offset, private, generated.PAYLOAD)
 
 
 def _fpdu(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
-    fpdu, end = event.fpdu, len(event.octets)
+    fpdu, end = event.fpdu, len(event.data)
     nodes = [*_framing(fpdu, end), *_pad(fpdu), _crc(walk, event)]
     pieces: list[Node] = []
     try:
         pieces.extend(_segment(fpdu, fpdu.ulpdu))
     except WireError as error:
         _complain(walk, fpdu, _where(event, base), error)
-        pieces.extend(_rest(fpdu, sum(len(node.octets) for node in pieces)))
+        pieces.extend(_rest(fpdu, sum(len(node.data) for node in pieces)))
     nodes += pieces
     return _placed(event, base, iter(sorted(nodes, key=_offset)))
 
 
 def _rest(fpdu: FPDU, done: int) -> Iterator[Node]:
-    """What stands behind so many octets of the ULPDU, which do not parse to its end."""
+    """What stands behind so many bytes of the ULPDU, which do not parse to its end."""
     if done < len(fpdu.ulpdu):
-        yield _octets("rest", fpdu.offset_of(FPDULength.SIZE + done), fpdu.ulpdu[done:])
+        yield _bytes("rest", fpdu.offset_of(FPDULength.SIZE + done), fpdu.ulpdu[done:])
 
 
 def _offset(node: Node) -> int:
@@ -125,7 +125,7 @@ def _offset(node: Node) -> int:
 
 
 def _framing(fpdu: FPDU, end: int) -> Iterator[Node]:
-    """What MPA puts before and into a DDP segment: length and Markers, up to octet ``end``."""
+    """What MPA puts before and into a DDP segment: length and Markers, up to byte ``end``."""
     yield _header(FPDULength(len(fpdu.ulpdu)), fpdu.header)
     for offset, marker in fpdu.markers:
         if offset + Marker.SIZE <= end:
@@ -135,12 +135,12 @@ def _framing(fpdu: FPDU, end: int) -> Iterator[Node]:
 def _pad(fpdu: FPDU) -> Iterator[Node]:
     if fpdu.pad:
         at = fpdu.offset_of(FPDULength.SIZE + len(fpdu.ulpdu))
-        yield _octets("pad", at, fpdu.pad, generated.MPA_PAD)
+        yield _bytes("pad", at, fpdu.pad, generated.MPA_PAD)
 
 
 def _crc(walk: Walk, event: Fpdu) -> Node:
     """The CRC, judged if CRCs are in use."""
-    fpdu, at = event.fpdu, len(event.octets) - FPDUCRC.SIZE
+    fpdu, at = event.fpdu, len(event.data) - FPDUCRC.SIZE
     if event.crc is CRCStatus.ABSENT:
         node = _header(UnusedCRC(fpdu.crc), at)
         walk.leave(checksums.MPA_CRC, node)
@@ -164,7 +164,7 @@ def _segment(fpdu: FPDU, ulpdu: bytes, payload: str = "payload") -> Iterator[Nod
         elif isinstance(piece, Header):
             yield _header(piece, offset)
         elif quoted:
-            yield _octets("quoted", offset, piece, generated.PAYLOAD)
+            yield _bytes("quoted", offset, piece, generated.PAYLOAD)
         else:
             yield _payload(payload, offset, piece)
 
@@ -186,33 +186,33 @@ def _terminate(control: TerminateControl, offset: int) -> Node:
     return node
 
 
-def _payload(name: str, offset: int, octets: bytes) -> Node:
-    node = _octets(name, offset, octets, generated.PAYLOAD)
-    node.add(generated.DATA, octets)
-    node.add(generated.DATA_LENGTH, len(octets))
+def _payload(name: str, offset: int, data: bytes) -> Node:
+    node = _bytes(name, offset, data, generated.PAYLOAD)
+    node.add(generated.DATA, data)
+    node.add(generated.DATA_LENGTH, len(data))
     return node
 
 
 def _torn(walk: Walk, event: Torn, base: int) -> Iterator[Node]:
     """The headers that are there, then what is there of the payload, or of the next header."""
-    fpdu, kept = event.fpdu, len(event.octets)
+    fpdu, kept = event.fpdu, len(event.data)
     ulpdu = fpdu.ulpdu_before(kept)
     length, *markers = _framing(fpdu, kept)
     pieces = _so_far(walk, fpdu, _where(event, base), ulpdu)
-    done = sum(len(node.octets) for node in pieces)
+    done = sum(len(node.data) for node in pieces)
     if done < len(ulpdu):
-        pieces.append(_octets("torn", fpdu.offset_of(FPDULength.SIZE + done), ulpdu[done:]))
+        pieces.append(_bytes("torn", fpdu.offset_of(FPDULength.SIZE + done), ulpdu[done:]))
     length.add(generated.MPA_NOTE, _kept(event, len(fpdu.ulpdu), pieces))
     nodes = [length, *markers, *pieces, *_behind(event, len(ulpdu), markers)]
     return _placed(event, base, iter(sorted(nodes, key=_offset)))
 
 
 def _behind(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
-    """Octets behind so much of the ULPDU that are no Marker: pad, CRC, a Marker cut in two."""
+    """Bytes behind so much of the ULPDU that are no Marker: pad, CRC, a Marker cut in two."""
     start = event.fpdu.offset_of(FPDULength.SIZE + ulpdu - 1) + 1
-    for end in [*(node.offset for node in markers if node.offset >= start), len(event.octets)]:
+    for end in [*(node.offset for node in markers if node.offset >= start), len(event.data)]:
         if start < end:
-            yield _octets("torn", start, event.octets[start:end])
+            yield _bytes("torn", start, event.data[start:end])
         start = end + Marker.SIZE
 
 
@@ -223,31 +223,31 @@ def _so_far(walk: Walk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
         nodes.extend(_segment(fpdu, ulpdu, "torn"))
     except WireError as error:
         # A header that ends too early is the capture's fault; a wrong one is the sender's.
-        if (error.offset or 0) < sum(len(node.octets) for node in nodes):
+        if (error.offset or 0) < sum(len(node.data) for node in nodes):
             _complain(walk, fpdu, where, error)
     return nodes
 
 
 def _kept(event: Torn, ulpdu: int, pieces: list[Node]) -> str:
     """How much is there of a torn FPDU and, if all headers are there, of its payload."""
-    said = f"{len(event.octets)} of {event.size} octets of an FPDU"
+    said = f"{len(event.data)} of {event.size} bytes of an FPDU"
     last = pieces[-1] if pieces else None
     if last is not None and any(extra.field is generated.DATA for extra in last.extras):
-        payload = ulpdu - sum(len(node.octets) for node in pieces[:-1])
-        said += f", {len(last.octets)} of {payload} of its payload"
+        payload = ulpdu - sum(len(node.data) for node in pieces[:-1])
+        said += f", {len(last.data)} of {payload} of its payload"
     return f"{said}: the rest was never captured"
 
 
 def _lost(_: Walk, event: Lost, base: int) -> Iterator[Node]:
-    yield _note(base, f"{event.length} octets of the stream were never captured")
+    yield _note(base, f"{event.length} bytes of the stream were never captured")
 
 
 def _skipped(_: Walk, event: Skipped, base: int) -> Iterator[Node]:
-    yield _note(base, f"{event.length} octets passed over: unknown where in them FPDUs begin")
+    yield _note(base, f"{event.length} bytes passed over: unknown where in them FPDUs begin")
 
 
 def _forgotten(_: Walk, event: Forgotten, base: int) -> Iterator[Node]:
-    yield _note(base, f"an FPDU of {event.length} octets was let go: too many streams at once")
+    yield _note(base, f"an FPDU of {event.length} bytes was let go: too many streams at once")
 
 
 def _not_iwarp(_: Walk, __: NotIwarp, ___: int) -> Iterator[Node]:
@@ -281,7 +281,7 @@ def tcp(walk: Walk) -> Following:
     walk.need(size - TCP.SIZE, "TCP options")
     _check(walk, header, start)
     if size > TCP.SIZE:
-        walk.take_octets("tcp options", size - TCP.SIZE, generated.TCP_OPTIONS)
+        walk.take_bytes("tcp options", size - TCP.SIZE, generated.TCP_OPTIONS)
     _tcp_payload(walk, header, node)
     return None
 

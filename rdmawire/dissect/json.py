@@ -2,7 +2,7 @@
 
 Fields go by the names of ``rdmawire fields``, and have the values that they have in ``-T fields``,
 columns and filters. Numbers are numbers, those of more than 53 bits hexadecimal text; flags are
-``true`` or ``false``, addresses and octets are text. A field that a layer has several times is a
+``true`` or ``false``, addresses and bytes are text. A field that a layer has several times is a
 list.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from rdmawire.dissect.fields import seconds
 from rdmawire.dissect.node import Dissection, Node
 from rdmawire.dissect.tree import Item, items
-from rdmawire.wire.show import BOOL, OCTETS
+from rdmawire.wire.show import BOOL, BYTES
 
 
 def dumped(value: object, indent: int | None = None) -> str:
@@ -43,7 +43,7 @@ def _layer(node: Node) -> dict[str, Any]:
     layer = {
         "name": node.name,
         "offset": node.offset,
-        "length": len(node.octets),
+        "length": len(node.data),
         "fields": _gathered((item.name, _value(item)) for item in found),
         "words": _gathered(_words(found)),
     }
@@ -67,7 +67,7 @@ def _value(item: Item) -> Any:
     if show is BOOL:
         return bool(value)
     if isinstance(value, bytes):
-        return value.hex() if show is OCTETS else item.text
+        return value.hex() if show is BYTES else item.text
     if isinstance(value, str):
         return item.text
     # A double, which is what many readers of JSON keep numbers in, has 53 bits.
@@ -79,5 +79,5 @@ def _words(found: list[Item]) -> Iterator[tuple[str, str]]:
     for item in found:
         if item.word:
             yield item.name, item.word
-        elif item.show is OCTETS and item.text != _value(item):
+        elif item.show is BYTES and item.text != _value(item):
             yield item.name, item.text

@@ -22,14 +22,14 @@ from rdmawire.wire.inet import (
 )
 from rdmawire.wire.native import IBA_TRANSPORT
 
-_LEAST_ETHERTYPE = 0x0600
+_MIN_ETHERTYPE = 0x0600
 
 
 def ethernet(walk: Walk) -> Following:
     """Ethernet II, or IEEE 802.3 with a length."""
     if walk.left >= Ethernet.SIZE:
         ethertype = int.from_bytes(walk.data[walk.offset + 12 : walk.offset + 14], "big")
-        if ethertype < _LEAST_ETHERTYPE:
+        if ethertype < _MIN_ETHERTYPE:
             walk.narrow(walk.take(Ethernet8023).length, "IEEE 802.3 length")
             return By.DATA, 0
     return By.ETHERTYPE, walk.take(Ethernet).type
@@ -93,7 +93,7 @@ def mac_control(walk: Walk) -> Following:
 
 
 def pause(walk: Walk) -> Following:
-    """PAUSE; a frame is padded to sixty octets behind it."""
+    """PAUSE; a frame is padded to sixty bytes behind it."""
     walk.take(Pause)
     return By.TRAILER, 0
 
@@ -107,7 +107,7 @@ def pfc(walk: Walk) -> Following:
 def trailer(walk: Walk) -> Following:
     """What follows a packet that does not say how long it is: padding."""
     if walk.left:
-        walk.take_octets("trailer", walk.left, generated.TRAILER)
+        walk.take_bytes("trailer", walk.left, generated.TRAILER)
     return None
 
 
@@ -151,7 +151,7 @@ def local_route(walk: Walk) -> Following:
 
 
 def _check_length(walk: Walk, lrh: LRH) -> None:
-    """IBA 7.7.8: the length counts from the LRH's first octet, so the LRH itself is in it."""
+    """IBA 7.7.8: the length counts from the LRH's first byte, so the LRH itself is in it."""
     if lrh.pktlen * 4 < LRH.SIZE:
         walk.closers.append(_miss_vcrc)
         raise WireError(f"LRH.pktlen {lrh.pktlen}: at least 2 words, which the LRH takes")

@@ -1,8 +1,8 @@
 """What happens in an MPA stream: one class for each thing.
 
-``position`` counts octets of the direction's stream (see :mod:`rdmawire.dissect.tcp`).
+``position`` counts bytes of the direction's stream (see :mod:`rdmawire.dissect.tcp`).
 ``begin`` is where in the payload of the current TCP segment the thing begins, or ``None`` if its
-first octet came in an earlier one. In a stream that is iWARP every octet from the first one on
+first byte came in an earlier one. In a stream that is iWARP every byte from the first one on
 is in exactly one event, except that a :class:`Lost` may lie inside a :class:`Torn` or a
 :class:`Forgotten`.
 """
@@ -37,55 +37,55 @@ class StartUp(NamedTuple):
     enhanced: MPAEnhanced | None
 
     @property
-    def octets(self) -> bytes:
+    def data(self) -> bytes:
         """The frame."""
         return self.header.build() + self.private_data
 
 
 class Fpdu(NamedTuple):
-    """An FPDU, whole. Offsets in ``fpdu`` count from its first octet, as in ``octets``."""
+    """An FPDU, whole. Offsets in ``fpdu`` count from its first byte, as in ``bytes``."""
 
     position: int
     begin: int | None
-    octets: bytes
+    data: bytes
     fpdu: FPDU
     crc: CRCStatus
 
 
 class Torn(NamedTuple):
-    """An FPDU that takes ``size`` octets, of which only the first ones are there.
+    """An FPDU that takes ``size`` bytes, of which only the first ones are there.
 
     ``place`` is where it begins as MPA counts, for its Markers; ``None`` without Markers.
     """
 
     position: int
     begin: int | None
-    octets: bytes
+    data: bytes
     size: int
     place: int | None = None
 
     @property
     def fpdu(self) -> FPDU:
-        """The FPDU, read as if the octets that are not there were zeros."""
-        return parse_fpdu(self.octets.ljust(self.size, b"\0"), position=self.place)
+        """The FPDU, read as if the bytes that are not there were zeros."""
+        return parse_fpdu(self.data.ljust(self.size, b"\0"), position=self.place)
 
 
 class Lost(NamedTuple):
-    """Octets that were never captured."""
+    """Bytes that were never captured."""
 
     position: int
     length: int
 
 
 class Skipped(NamedTuple):
-    """Octets passed over because it is unknown where in them FPDUs begin."""
+    """Bytes passed over because it is unknown where in them FPDUs begin."""
 
     position: int
     length: int
 
 
 class Forgotten(NamedTuple):
-    """An FPDU of which the first octets were let go, for too many streams kept too many."""
+    """An FPDU of which the first bytes were let go, for too many streams kept too many."""
 
     position: int
     length: int
@@ -157,7 +157,7 @@ class Agreement:
 
 
 KEPT_IN_ALL = 64 << 20
-"""Octets that all directions keep together: 500 searches with a full window, or the longest FPDU
+"""Bytes that all directions keep together: 500 searches with a full window, or the longest FPDU
 of 1000 directions. Links have fewer half-sent FPDUs than that, and captures are not joined in the
 middle of more streams; past it, the direction longest silent lets go."""
 
@@ -167,14 +167,14 @@ class Keeper(Protocol):
 
     @property
     def kept(self) -> int:
-        """Octets of memory that letting go would free."""
+        """Bytes of memory that letting go would free."""
 
     def let_go(self) -> None:
         """Keep nothing, and go on with what comes next."""
 
 
 class Budget:
-    """Shares out ``most`` octets; ``kept`` are in use."""
+    """Shares out ``most`` bytes; ``kept`` are in use."""
 
     def __init__(self, most: int = KEPT_IN_ALL) -> None:
         self.kept = 0

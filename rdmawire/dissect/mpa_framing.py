@@ -4,7 +4,7 @@ Each direction is a state machine of its own (:class:`Way`); what both share is
 :class:`~rdmawire.dissect.mpa_event.Agreement`. Everything that happens is reported with the
 TCP segment that completes it. At most one FPDU, or the window of a search, is kept for each
 direction, and no more than a :class:`~rdmawire.dissect.mpa_event.Budget` for all together; each
-octet is looked at a bounded number of times.
+byte is looked at a bounded number of times.
 """
 
 from enum import Enum
@@ -29,7 +29,7 @@ from rdmawire.dissect.tcp import CONNECTIONS, Arrival, Data, Hole, Piece, Segmen
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import (
     MARKER_SPACING,
-    MOST_PRIVATE_DATA,
+    MAX_PRIVATE_DATA,
     REPLY_KEY,
     REQUEST_KEY,
     FPDULength,
@@ -69,10 +69,10 @@ class Doubt:
         end = found.position if clear else found.position + MARKER_SPACING + Marker.SIZE
         self._clear, self._proof = found.clear, end
 
-    def take_head(self, position: int, octets: bytes | bytearray, place: int | None) -> None:
-        """An FPDU begins with these octets; ``place`` is its position as MPA counts, if it does."""
-        cut = len(octets) < HEAD or (place is not None and -place % MARKER_SPACING < HEAD)
-        if not self._certain and not cut and read_head(octets, 0, position) is None:
+    def take_head(self, position: int, data: bytes | bytearray, place: int | None) -> None:
+        """An FPDU begins with these bytes; ``place`` is its position as MPA counts, if it does."""
+        cut = len(data) < HEAD or (place is not None and -place % MARKER_SPACING < HEAD)
+        if not self._certain and not cut and read_head(data, 0, position) is None:
             self._fall_out(position)
 
     def take(self, event: Fpdu) -> None:
@@ -102,9 +102,9 @@ def _is_sensible(event: Fpdu) -> bool:
 
 def _may_hold_marker(event: Fpdu) -> bool:
     """Whether an FPDU read as one without Markers looks as if it had one."""
-    words = range(0, min(len(event.octets), MARKER_SPACING), 4)
+    words = range(0, min(len(event.data), MARKER_SPACING), 4)
     return event.crc is CRCStatus.BAD or any(
-        int.from_bytes(event.octets[at : at + 4], "big") == at for at in words
+        int.from_bytes(event.data[at : at + 4], "big") == at for at in words
     )
 
 
@@ -155,7 +155,7 @@ class Way:
 
     @property
     def kept(self) -> int:
-        """Octets of memory that letting go would free."""
+        """Bytes of memory that letting go would free."""
         return self._search.kept if self._search else len(self._buffer)
 
     def let_go(self) -> None:
@@ -168,21 +168,21 @@ class Way:
             self._start, self._buffer = self._start + size, bytearray()
 
     def _take(self, data: Data) -> list[Event]:
-        """The next octets."""
+        """The next bytes."""
         events: list[Event] = []
-        octets: bytes | None = data.octets[self._missing :]
-        self._missing -= len(data.octets) - len(octets or b"")
-        while octets is not None:
-            octets = self._step(octets, events)
+        raw: bytes | None = data.data[self._missing :]
+        self._missing -= len(data.data) - len(raw or b"")
+        while raw is not None:
+            raw = self._step(raw, events)
         return events
 
-    def _step(self, octets: bytes, events: list[Event]) -> bytes | None:
+    def _step(self, data: bytes, events: list[Event]) -> bytes | None:
         """Do what the phase does; what the next phase has to look at, if there is one."""
         if self._agreement.rejected:
             at_hand = self._search.end if self._search else self._start + len(self._buffer)
-            self._pass_over(at_hand + len(octets), events)
+            self._pass_over(at_hand + len(data), events)
             return None
-        return _STEPS[self.phase](self, octets, events)
+        return _STEPS[self.phase](self, data, events)
 
     def _begin(self, position: int) -> int | None:
         """Where in the current segment something begins, if it does."""
@@ -195,8 +195,8 @@ class Way:
 
     # OPENING
 
-    def _open(self, octets: bytes, events: list[Event]) -> bytes | None:
-        self._buffer += octets
+    def _open(self, data: bytes, events: list[Event]) -> bytes | None:
+        self._buffer += data
         table = _table(self._buffer)
         if table is None and self._joined:
             return self._begin_search(0, aligned=True)
@@ -207,7 +207,7 @@ class Way:
             return None
         header = table.parse(self._buffer)
         # RFC 5044, section 7.1.1: a receiver ends the connection for more.
-        length = header.pd_length if header.pd_length <= MOST_PRIVATE_DATA else 0
+        length = header.pd_length if header.pd_length <= MAX_PRIVATE_DATA else 0
         if len(self._buffer) < table.SIZE + length:
             return None
         events.append(self._opened(header, length))
@@ -228,8 +228,8 @@ class Way:
 
     # FRAMED
 
-    def _read(self, octets: bytes, events: list[Event]) -> bytes | None:
-        self._buffer += octets
+    def _read(self, data: bytes, events: list[Event]) -> bytes | None:
+        self._buffer += data
         if not self._settled:
             self._settle()
         at = 0
@@ -265,7 +265,7 @@ class Way:
             self._doubt.take(event)
 
     def _size(self, at: int) -> int:
-        """Octets of the FPDU at this index of the buffer; 0 if its length has not come."""
+        """Bytes of the FPDU at this index of the buffer; 0 if its length has not come."""
         return size_at(self._buffer, at, len(self._buffer), self._in_stream(self._start + at))
 
     def _in_stream(self, position: int) -> int | None:
@@ -274,16 +274,16 @@ class Way:
 
     def _fpdu(self, at: int, size: int) -> Fpdu:
         """The FPDU at this index of the buffer, where it is whole."""
-        position, octets = self._start + at, bytes(self._buffer[at : at + size])
-        fpdu = parse_fpdu(octets, position=self._in_stream(position))
+        position, data = self._start + at, bytes(self._buffer[at : at + size])
+        fpdu = parse_fpdu(data, position=self._in_stream(position))
         self._agreement.learn(fpdu)
         status = self._agreement.status(fpdu)
-        return Fpdu(position, self._begin(position), octets, fpdu, status)
+        return Fpdu(position, self._begin(position), data, fpdu, status)
 
     # SEARCHING
 
     def _begin_search(self, at: int, *, aligned: bool = False) -> bytes:
-        """Look for FPDUs from this index of the buffer on: the octets to look at."""
+        """Look for FPDUs from this index of the buffer on: the bytes to look at."""
         rest = bytes(self._buffer[at:])
         self._start += at
         self._buffer = bytearray()
@@ -301,11 +301,11 @@ class Way:
         )
         return rest
 
-    def _look(self, octets: bytes, events: list[Event]) -> bytes | None:
+    def _look(self, data: bytes, events: list[Event]) -> bytes | None:
         search = self._search
         assert search is not None
         search.known = self._agreement.known
-        found = search.feed(octets)
+        found = search.feed(data)
         self._patience = search.patience
         if found is not None:
             events += _skipped(search.origin, found.position)
@@ -327,7 +327,7 @@ class Way:
     # holes
 
     def _lose(self, hole: Hole) -> list[Event]:
-        """Octets that will not come."""
+        """Bytes that will not come."""
         events: list[Event] = []
         end = hole.position + hole.length
         if self._agreement.rejected:
@@ -340,7 +340,7 @@ class Way:
         return events
 
     def _tear(self, start: int, end: int, events: list[Event]) -> None:
-        """What octets from ``start`` to ``end`` that are missing do to the framing."""
+        """What bytes from ``start`` to ``end`` that are missing do to the framing."""
         if self._missing:
             self._go_on(start + self._missing, end)
             return
@@ -375,7 +375,7 @@ _STEPS = {
 
 
 def _table(buffer: bytearray) -> type[StartUpHeader] | None:
-    """The start-up frame that these octets begin, or can still begin."""
+    """The start-up frame that these bytes begin, or can still begin."""
     begun = bytes(buffer[:_KEY])
     return next((table for key, table in _TABLES.items() if key.startswith(begun)), None)
 

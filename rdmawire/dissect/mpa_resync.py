@@ -1,14 +1,14 @@
-"""Finding FPDUs in a stream whose start nobody saw, or that has lost octets.
+"""Finding FPDUs in a stream whose start nobody saw, or that has lost bytes.
 
-Every octet may be the first of an FPDU, and Markers may stand anywhere or nowhere. Heads are
+Every byte may be the first of an FPDU, and Markers may stand anywhere or nowhere. Heads are
 found by one pass of a regular expression; each one begins a chain or continues one. The search
 ends at an FPDU with a good CRC32c, or at a chain that is worth enough.
 
-Bounds: what is kept is at most ``WINDOW`` octets and ``CHAINS`` chains, and may be let go at any
+Bounds: what is kept is at most ``WINDOW`` bytes and ``CHAINS`` chains, and may be let go at any
 time (:mod:`rdmawire.dissect.mpa_event`). Work is paid from a
-credit that grows with the octets received: reading a head costs ``HEAD_COST``, checking a CRC
-what it covers. What the credit does not pay is not looked at, so time per octet is constant
-whatever the octets are.
+credit that grows with the bytes received: reading a head costs ``HEAD_COST``, checking a CRC
+what it covers. What the credit does not pay is not looked at, so time per byte is constant
+whatever the bytes are.
 """
 
 import re
@@ -26,7 +26,7 @@ from rdmawire.wire.rdmap import SHAPES, Payload, RDMAPControlInvalidate, Shape
 from rdmawire.wire.serial import BITS_32, BITS_64
 
 HEAD = 20
-"""Octets of a head that are looked at: no FPDU is shorter."""
+"""Bytes of a head that are looked at: no FPDU is shorter."""
 
 HEADS = re.compile(
     rb"[\x01\x41\x81\xc1](?:(?<=[\x81\xc1])(?=[\x40\x42])"
@@ -37,7 +37,7 @@ HEADS = re.compile(
 buffer model. It stands behind the ULPDU length."""
 
 CONTROL = 2
-"""Octets of a head before the DDP control field."""
+"""Bytes of a head before the DDP control field."""
 
 
 class Evidence(IntEnum):
@@ -65,7 +65,7 @@ class Head(NamedTuple):
 
     position: int
     length: int
-    octets: bytes
+    data: bytes
     opcode: int
     last: bool
     shape: Shape
@@ -73,12 +73,12 @@ class Head(NamedTuple):
 
     @property
     def identity(self) -> bytes:
-        """The octets in which two heads can be told apart."""
-        return self.octets[: _TAGGED.size]
+        """The bytes in which two heads can be told apart."""
+        return self.data[: _TAGGED.size]
 
     @property
     def payload(self) -> int:
-        """Octets behind the DDP header."""
+        """Bytes behind the DDP header."""
         return self.length - _DDP_SIZE[self.shape.tagged]
 
 
@@ -88,22 +88,22 @@ _UNTAGGED = struct.Struct(">HxxIIII")
 
 
 def read_head(buffer: bytes | bytearray, index: int, position: int) -> Head | None:
-    """The head at ``index``, where 20 octets are, unless it breaks a rule of DDP or RDMAP."""
-    octets = bytes(buffer[index : index + HEAD])
-    control, opcode = octets[CONTROL], octets[CONTROL + 1] & 15
+    """The head at ``index``, where 20 bytes are, unless it breaks a rule of DDP or RDMAP."""
+    data = bytes(buffer[index : index + HEAD])
+    control, opcode = data[CONTROL], data[CONTROL + 1] & 15
     shape = SHAPES.get(opcode)
-    clean = control & 0x3F == 1 and octets[CONTROL + 1] & 0xF0 == 0x40
+    clean = control & 0x3F == 1 and data[CONTROL + 1] & 0xF0 == 0x40
     if shape is None or not clean or shape.tagged != bool(control & 0x80):
         return None
     if shape.tagged:
-        length, stag, to = _TAGGED.unpack_from(octets)
+        length, stag, to = _TAGGED.unpack_from(data)
         numbers: tuple[int, ...] = (stag, to)
     else:
-        length, reserved, *numbers_ = _UNTAGGED.unpack(octets)
+        length, reserved, *numbers_ = _UNTAGGED.unpack(data)
         numbers = tuple(numbers_)
         if reserved and shape.control is not RDMAPControlInvalidate:
             return None
-    head = Head(position, length, octets, opcode, bool(control & 0x40), shape, numbers)
+    head = Head(position, length, data, opcode, bool(control & 0x40), shape, numbers)
     return head if _is_possible(head) else None
 
 
@@ -220,16 +220,16 @@ ENOUGH_IF_IWARP = 40
 WINDOW = 128 << 10
 CHAINS = 64
 PATIENCE = 256 << 10
-"""Octets after which a stream without a sign of iWARP is taken for something else."""
+"""Bytes after which a stream without a sign of iWARP is taken for something else."""
 
 HEAD_COST = 64
-CREDIT_PER_OCTET = 4
+CREDIT_PER_BYTE = 4
 FIRST_CREDIT = 256 << 10
 
 _BOUNDARIES = 4096
 _BOUNDARY_COST = 40
 _CHAIN_COST = 1200
-"""Octets of memory that one boundary, and one chain, take in CPython."""
+"""Bytes of memory that one boundary, and one chain, take in CPython."""
 
 _WORDS = {n: Struct(f">{n}I") for n in range(MARKER_SPACING // 4 + 1)}
 
@@ -238,7 +238,7 @@ class Found(NamedTuple):
     """Where FPDUs begin. ``base`` is where Markers count from, ``None`` without Markers.
 
     ``sure`` says that a CRC has proved it. Where no Markers were found, there is none in FPDUs
-    that begin before ``clear``, nor anywhere from ``MARKER_SPACING`` and four octets on.
+    that begin before ``clear``, nor anywhere from ``MARKER_SPACING`` and four bytes on.
     """
 
     position: int
@@ -252,7 +252,7 @@ class Search:
 
     ``known`` says that the stream is iWARP; ``base`` where its Markers count from, if that is
     known too, and ``settled`` that otherwise it has none. ``crc`` is whether CRCs are in use,
-    ``None`` if nobody knows. ``patience`` is how many octets more an unknown stream may take;
+    ``None`` if nobody knows. ``patience`` is how many bytes more an unknown stream may take;
     ``aligned`` says that a TCP segment begins at ``start``.
     """
 
@@ -287,7 +287,7 @@ class Search:
 
     @property
     def end(self) -> int:
-        """Where the octets at hand end."""
+        """Where the bytes at hand end."""
         return self.start + len(self.buffer)
 
     @property
@@ -297,7 +297,7 @@ class Search:
 
     @property
     def kept(self) -> int:
-        """Octets of memory that letting go would free."""
+        """Bytes of memory that letting go would free."""
         chains, boundaries = len(self._waiting), len(self._boundaries)
         return len(self.buffer) + chains * _CHAIN_COST + boundaries * _BOUNDARY_COST
 
@@ -306,15 +306,15 @@ class Search:
         self.start = self.end
         self._begin()
 
-    def feed(self, octets: bytes) -> Found | None:
-        """Take in the next octets, those of a segment."""
+    def feed(self, data: bytes) -> Found | None:
+        """Take in the next bytes, those of a segment."""
         if self._aligned:
             self._boundaries.append(self.end)
             self._likely.append(self.end)
         self._aligned = True
-        self.patience -= len(octets)
-        self.buffer += octets
-        self._credit += CREDIT_PER_OCTET * len(octets)
+        self.patience -= len(data)
+        self.buffer += data
+        self._credit += CREDIT_PER_BYTE * len(data)
         found = self._scan()
         if found is None:
             self._trim()
@@ -358,14 +358,14 @@ class Search:
     def _look_behind_marker(self, position: int) -> None:
         """A head with a Marker inside, which no pattern finds, where an FPDU is likely to begin."""
         index = position - self.start
-        octets = bytes(self.buffer[index : index + HEAD + Marker.SIZE])
+        data = bytes(self.buffer[index : index + HEAD + Marker.SIZE])
         for place in range(Marker.SIZE, HEAD, Marker.SIZE):
             behind = place + Marker.SIZE
             base = position + place
-            if self._may_count_from(base) and octets[place:behind] == place.to_bytes(
+            if self._may_count_from(base) and data[place:behind] == place.to_bytes(
                 Marker.SIZE, "big"
             ):
-                head = read_head(octets[:place] + octets[behind:], 0, position)
+                head = read_head(data[:place] + data[behind:], 0, position)
                 if head is not None:
                     self._expect(self._chain(head, position, base))
 
@@ -386,7 +386,7 @@ class Search:
     def _begun_at_base(self, head: Head, base: int) -> list[Chain]:
         """The same where it is known that Markers count from ``base``."""
         place = (head.position - base) % MARKER_SPACING
-        # FPDUs and Markers are multiples of four octets, and this head is no Marker.
+        # FPDUs and Markers are multiples of four bytes, and this head is no Marker.
         if place % Marker.SIZE or place == 0:
             return []
         start = head.position - (Marker.SIZE if place == Marker.SIZE else 0)
@@ -415,10 +415,10 @@ class Search:
 
     def _judge(self, chain: Chain) -> Found | None:
         """Look at an FPDU that is whole: its CRC, its pad, its Markers."""
-        octets = bytes(self.buffer[chain.start - self.start : chain.end - self.start])
-        if not self._pay(len(octets)):
+        data = bytes(self.buffer[chain.start - self.start : chain.end - self.start])
+        if not self._pay(len(data)):
             return None
-        fpdu = parse_fpdu(octets, position=chain.stream_position)
+        fpdu = parse_fpdu(data, position=chain.stream_position)
         fits = not any(fpdu.pad) and all(marker.reserved == 0 for _, marker in fpdu.markers)
         fits = fits and not any(fpdu.wrong_markers())
         if fits:
@@ -427,7 +427,7 @@ class Search:
             if fpdu.good and self.crc is not False:
                 return Found(chain.start, chain.base, True, chain.start)
         if chain.base is None and self._guesses:
-            self._try_markers(chain, octets)
+            self._try_markers(chain, data)
         if not fits:
             self._drop(chain)
         return self._found(chain) if fits else None
@@ -439,13 +439,13 @@ class Search:
             return None
         return Found(chain.first, chain.base, False, chain.start)
 
-    def _try_markers(self, chain: Chain, octets: bytes) -> None:
+    def _try_markers(self, chain: Chain, data: bytes) -> None:
         """Begin chains for Markers found inside an FPDU that was read as if it had none."""
         if not self._pay(HEAD_COST):
             return
-        words = min(len(octets), MARKER_SPACING) // 4
+        words = min(len(data), MARKER_SPACING) // 4
         head, start = chain.head, chain.start
-        for index, word in enumerate(_WORDS[words].unpack_from(octets)):
+        for index, word in enumerate(_WORDS[words].unpack_from(data)):
             # A Marker further ahead would stand in the head, which was read without one.
             if word == 4 * index and 4 * index >= HEAD:
                 self._expect(self._chain(head, start, start + 4 * index))
@@ -483,7 +483,7 @@ class Search:
         return True
 
     def _trim(self) -> None:
-        """Forget octets that no chain needs any more."""
+        """Forget bytes that no chain needs any more."""
         firsts = [chain.first for chains in self._chains.values() for chain in chains]
         needed = min([self._scanned - Marker.SIZE, *firsts])
         start = max(self.start, needed, self.end - WINDOW)

@@ -1,4 +1,4 @@
-"""What a dissection is made of: nodes in the order of their octets, and the fields beside them."""
+"""What a dissection is made of: nodes in the order of their bytes, and the fields beside them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,20 +45,20 @@ class Extra(NamedTuple):
 
 
 class Node:
-    """One header, or one run of octets, of a dissected frame.
+    """One header, or one run of bytes, of a dissected frame.
 
-    ``offset`` counts octets from the start of the frame; of what was put together from several
+    ``offset`` counts bytes from the start of the frame; of what was put together from several
     frames, from the start of that (``reassembled`` is then true). ``header`` is ``None`` for
-    plain octets. ``reason`` is why the dissection ended here, in the last nodes; else empty.
+    plain bytes. ``reason`` is why the dissection ended here, in the last nodes; else empty.
     """
 
-    __slots__ = ("extras", "header", "name", "octets", "offset", "reason", "reassembled")
+    __slots__ = ("data", "extras", "header", "name", "offset", "reason", "reassembled")
 
     def __init__(
         self,
         name: str,
         offset: int,
-        octets: bytes,
+        data: bytes,
         header: Header | None = None,
         extras: tuple[Extra, ...] = (),
         *,
@@ -67,14 +67,14 @@ class Node:
     ) -> None:
         self.name = name
         self.offset = offset
-        self.octets = octets
+        self.data = data
         self.header = header
         self.extras = extras
         self.reason = reason
         self.reassembled = reassembled
 
     def __repr__(self) -> str:
-        what = self.header or self.reason or self.octets
+        what = self.header or self.reason or self.data
         return f"<{self.name} at {self.offset}: {what!r}>"
 
     def add(self, field: Derived, value: Value) -> None:
@@ -109,8 +109,8 @@ class Check(NamedTuple):
 class Dissection:
     """Everything found in one frame.
 
-    ``data`` are the captured octets, ``length`` counts those on the wire, ``number`` counts
-    frames from one. Times are nanoseconds; ``time_ns`` since the epoch. ``lead`` octets of the
+    ``data`` are the captured bytes, ``length`` counts those on the wire, ``number`` counts
+    frames from one. Times are nanoseconds; ``time_ns`` since the epoch. ``lead`` bytes of the
     data are a capturing card's own header, which is not part of the frame. ``checks`` are the
     checksums that were computed, ``unverified`` the names of those that could not be.
     """

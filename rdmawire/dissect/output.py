@@ -32,17 +32,17 @@ def plain(mood: Mood, text: str) -> str:  # noqa: ARG001 - a painter with one co
 
 
 class Lines:
-    """A line per frame, or its tree; below it, if wanted, its octets."""
+    """A line per frame, or its tree; below it, if wanted, its bytes."""
 
     def __init__(
         self,
         *,
         trees: bool = False,
-        octets: bool = False,
+        with_bytes: bool = False,
         paint: Callable[[Mood, str], str] = plain,
     ) -> None:
         self._trees = trees
-        self._octets = octets
+        self._bytes = with_bytes
         self._paint = paint
         self._between = ""
 
@@ -56,7 +56,7 @@ class Lines:
         else:
             found = summary(frame)
             yield f"{self._paint(found.mood, found.line())}\n"
-        if self._octets:
+        if self._bytes:
             for line in hex_dump(frame.data):
                 yield f"{line}\n"
 
@@ -113,12 +113,14 @@ class Fields:
 
 
 class Objects:
-    """JSON: an array of objects, or an object per line, with their octets if wanted."""
+    """JSON: an array of objects, or an object per line, with their bytes if wanted."""
 
-    def __init__(self, selection: Selection | None, *, array: bool, octets: bool = False) -> None:
+    def __init__(
+        self, selection: Selection | None, *, array: bool, with_bytes: bool = False
+    ) -> None:
         self._selection = selection
         self._array = array
-        self._octets = octets
+        self._bytes = with_bytes
         self._between = ""
 
     def head(self) -> str:
@@ -135,11 +137,11 @@ class Objects:
             yield "\n"
 
     def _object(self, frame: Dissection) -> dict[str, object]:
-        octets = {"octets": frame.data.hex()} if self._octets else {}
+        data = {"bytes": frame.data.hex()} if self._bytes else {}
         if self._selection is None:
-            return {**as_object(frame), **octets}
+            return {**as_object(frame), **data}
         values = zip(self._selection.names, self._selection.values(frame), strict=True)
-        return {**{name: found for name, found in values if found}, **octets}
+        return {**{name: found for name, found in values if found}, **data}
 
     def tail(self) -> str:
         return "\n]\n" if self._array else ""

@@ -3,7 +3,7 @@
 A transfer is open from the first of its segments that is seen, whichever that is, until it is
 whole, stopped or dropped; then it is closed, and what still comes of it is late. A closed key is
 opened again by a first segment that differs from the one the key had. Memory is bounded: there
-are only so many open transfers, each of only so many octets, and as many closed ones.
+are only so many open transfers, each of only so many bytes, and as many closed ones.
 """
 
 from collections.abc import Hashable
@@ -21,11 +21,11 @@ _DATA = _RMPP + RMPP.SIZE + SAHeader.SIZE
 class Transfer:
     """The segments of one transfer that have come, by number."""
 
-    __slots__ = ("first", "last", "octets", "segments")
+    __slots__ = ("data", "first", "last", "segments")
 
     def __init__(self) -> None:
         self.segments: dict[int, bytes] = {}
-        self.octets = 0
+        self.data = 0
         self.last: int | None = None
         self.first = b""
 
@@ -49,22 +49,22 @@ class Transfer:
         """Keep a segment."""
         data = datagram[_DATA : _RMPP + RMPP.SIZE + rmpp.transferred]
         self.segments[rmpp.data1] = data
-        self.octets += len(data)
+        self.data += len(data)
         self.last = rmpp.data1 if rmpp.last else self.last
         self.first = datagram if rmpp.first else self.first
 
 
 class RMPPReassembly:
-    """Open transfers, at most ``transactions`` of at most ``octets`` of data each.
+    """Open transfers, at most ``transactions`` of at most ``bytes`` of data each.
 
     What did not go well is counted: ``dropped`` transfers (too many, too long, stopped or
     aborted), ``refused`` segments (their header contradicts itself or the transfer, or they came
     twice), ``late`` segments (of a transfer that is closed).
     """
 
-    def __init__(self, transactions: int = 64, octets: int = 1 << 20) -> None:
+    def __init__(self, transactions: int = 64, size: int = 1 << 20) -> None:
         self.transactions = transactions
-        self.octets = octets
+        self.data = size
         self.dropped = self.refused = self.late = 0
         self._open: dict[Hashable, Transfer] = {}
         self._closed: dict[Hashable, bytes] = {}
@@ -77,10 +77,10 @@ class RMPPReassembly:
         """Take one datagram; the transfer's data without SA headers once it is whole.
 
         ``key`` tells transfers apart: addresses and transaction id. Datagrams that are no part
-        of a transfer give ``None``; :class:`WireError` if one has not its 256 octets.
+        of a transfer give ``None``; :class:`WireError` if one has not its 256 bytes.
         """
         if len(datagram) < mad.SIZE:
-            raise WireError(f"a MAD has {mad.SIZE} octets (IBA 13.4.1), found {len(datagram)}", 0)
+            raise WireError(f"a MAD has {mad.SIZE} bytes (IBA 13.4.1), found {len(datagram)}", 0)
         if mad.header(datagram).mgmt_class != ManagementClass.SUBN_ADM:
             return None
         rmpp = RMPP.parse(datagram, _RMPP)
@@ -104,7 +104,7 @@ class RMPPReassembly:
 
     def _outcome(self, key: Hashable, transfer: Transfer) -> bytes | None:
         """What becomes of a transfer that has grown."""
-        if transfer.octets > self.octets:
+        if transfer.data > self.data:
             self._drop(key)
             return None
         if not transfer.whole:

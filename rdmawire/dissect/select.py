@@ -65,7 +65,7 @@ def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
 def _sources(table: type[Header]) -> Iterator[tuple[str, Source]]:
     """Every name that a header has a value under, and how it is read."""
     if table.wireshark:
-        yield table.wireshark, Source(lambda node: [node.octets], table.show, table.SIZE * 8)
+        yield table.wireshark, Source(lambda node: [node.data], table.show, table.SIZE * 8)
     for name, row, meaning in named_rows(table):
         if isinstance(row, Group):
             read = _of_group(row)
@@ -124,11 +124,11 @@ class Selection:
         return bool(found)
 
     def values(self, frame: Dissection) -> list[list[str]]:
-        """One list per field: its values in this frame, as text, in the order of their octets."""
+        """One list per field: its values in this frame, as text, in the order of their bytes."""
         return self._gathered(frame, _written)
 
     def numbers(self, frame: Dissection) -> list[list[Any]]:
-        """The same, as headers hold them: numbers, octets, and text only where it is text."""
+        """The same, as headers hold them: numbers, bytes, and text only where it is text."""
         return self._gathered(frame, _as_held)
 
     def _gathered(self, frame: Dissection, form: Form) -> list[list[Any]]:

@@ -11,7 +11,7 @@ from rdmawire.wire import cm, cm_request, ddp, ib, inet, mad, mpa, rdmap, rmpp, 
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import ManagementClass
 from rdmawire.wire.opcode import SHAPES, Operation, opcode_word
-from rdmawire.wire.show import ipv4, ipv6, mac, octet_count
+from rdmawire.wire.show import byte_count, ipv4, ipv6, mac
 from rdmawire.wire.terminate import TerminateControl
 
 Others = Mapping[type[Header], Header]
@@ -107,7 +107,7 @@ def _rdmap(control: rdmap.Control, _: Others) -> str:
 def _read(request: rdmap.ReadRequestHeader, _: Others) -> str:
     source = f"stag 0x{request.source_stag:08x} offset 0x{request.source_to:x}"
     sink = f"stag 0x{request.sink_stag:08x} offset 0x{request.sink_to:x}"
-    return f"{request.rdma_read_message_size} octets from {source} into {sink}"
+    return f"{request.rdma_read_message_size} bytes from {source} into {sink}"
 
 
 def _atomic_request(request: rdmap.AtomicRequestHeader, _: Others) -> str:
@@ -251,7 +251,7 @@ def _info(frame: Dissection) -> str:
     said = [" | ".join(", ".join(part) for part in _parts(frame) if part)]
     said += [f"[{check}]" for check in frame.bad_checks] + [*_notes(frame)]
     if frame.malformed:
-        said.append(f"[malformed: {frame.malformed.reason} (at octet {frame.malformed.offset})]")
+        said.append(f"[malformed: {frame.malformed.reason} (at byte {frame.malformed.offset})]")
     return ", ".join(filter(None, said))
 
 
@@ -279,10 +279,10 @@ def _saying(frame: Dissection, node: Node, others: Others) -> str:
 def _length(frame: Dissection, node: Node) -> str:
     """How long a payload is; of a frame that the capture cut, how much of it was kept."""
     if node.name == "segment":
-        return f"{octet_count(len(node.octets))} of a longer FPDU"
+        return f"{byte_count(len(node.data))} of a longer FPDU"
     if node.name != "payload":
         return ""
-    return octet_count(len(node.octets)) + (" captured" if frame.length > len(frame.data) else "")
+    return byte_count(len(node.data)) + (" captured" if frame.length > len(frame.data) else "")
 
 
 def _notes(frame: Dissection) -> Iterator[str]:

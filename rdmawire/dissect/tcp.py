@@ -1,10 +1,10 @@
-"""TCP streams put together again: segments in any order become octets in order.
+"""TCP streams put together again: segments in any order become bytes in order.
 
-Each direction of a connection counts its octets from zero: the first one after the SYN, or the
-first one captured where nobody saw a SYN. Segments that come early are held; octets that come
+Each direction of a connection counts its bytes from zero: the first one after the SYN, or the
+first one captured where nobody saw a SYN. Segments that come early are held; bytes that come
 twice count once, and where they differ the first ones stay. A hole is given up, and reported,
 when the other side has acknowledged what is behind it, or when more is held than the limits
-allow. Octets handed on are not kept, so a retransmission is compared only with what is held.
+allow. Bytes handed on are not kept, so a retransmission is compared only with what is held.
 
 What a segment costs is bounded: by its own length and by the number of segments held.
 """
@@ -21,28 +21,28 @@ SEQUENCE = BITS_32
 """Sequence numbers. RFC 9293, 3.4."""
 
 HELD_SEGMENTS = 256
-HELD_OCTETS = 1 << 20
+HELD_BYTES = 1 << 20
 """Most that one direction holds behind a hole: past either, the hole is given up."""
 
 CONNECTIONS = 4096
 """Connections remembered; past that, the one longest silent is forgotten."""
 
 HELD_IN_ALL = 64 << 20
-"""Octets of memory that segments held take in all directions together."""
+"""Bytes of memory that segments held take in all directions together."""
 
 SEGMENT_COST = 128
-"""Octets of memory that a segment held takes in CPython beside its own."""
+"""Bytes of memory that a segment held takes in CPython beside its own."""
 
 
 class Data(NamedTuple):
-    """Octets of a stream, the next ones in order."""
+    """Bytes of a stream, the next ones in order."""
 
     position: int
-    octets: bytes
+    data: bytes
 
 
 class Hole(NamedTuple):
-    """Octets of a stream that will not come."""
+    """Bytes of a stream that will not come."""
 
     position: int
     length: int
@@ -56,8 +56,8 @@ class Segment(NamedTuple):
 
     ``position`` is where in the stream its payload begins, ``length`` what it had on the wire,
     ``captured`` what of that is there. ``pieces`` are what is now known of the stream, in order:
-    more than the segment's own octets if it filled a hole, nothing if it left one before it.
-    ``repeated`` of its octets had come before, or come before the first one captured;
+    more than the segment's own bytes if it filled a hole, nothing if it left one before it.
+    ``repeated`` of its bytes had come before, or come before the first one captured;
     ``conflict`` says that some of those that could be compared were others.
     """
 
@@ -70,11 +70,11 @@ class Segment(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Octets that wait for those before them; none where the capture cut the segment."""
+    """Bytes that wait for those before them; none where the capture cut the segment."""
 
     position: int
     length: int
-    octets: bytes
+    data: bytes
 
     @property
     def end(self) -> int:
@@ -83,12 +83,12 @@ class _Held(NamedTuple):
     def from_position(self, position: int) -> "_Held":
         """What of it begins at ``position``."""
         skip = position - self.position
-        return _Held(position, self.length - skip, self.octets[skip:])
+        return _Held(position, self.length - skip, self.data[skip:])
 
     def up_to(self, position: int) -> "_Held":
         """What of it ends at ``position``."""
         length = position - self.position
-        return _Held(self.position, length, self.octets[:length])
+        return _Held(self.position, length, self.data[:length])
 
 
 class Direction:
@@ -120,7 +120,7 @@ class Direction:
 
     @property
     def cost(self) -> int:
-        """Octets of memory that what is held takes."""
+        """Bytes of memory that what is held takes."""
         return self.held + SEGMENT_COST * len(self._held)
 
     def acknowledged(self, ack: int) -> None:
@@ -151,7 +151,7 @@ class Direction:
         return Segment(start, size, len(payload), tuple(pieces), repeated, conflict)
 
     def _hold(self, new: _Held) -> tuple[int, bool]:
-        """Keep what is new of these octets; how many were not, and whether they differed."""
+        """Keep what is new of these bytes; how many were not, and whether they differed."""
         repeated, conflict = 0, False
         if new.position < self._next:
             repeated = min(self._next, new.end) - new.position
@@ -173,7 +173,7 @@ class Direction:
 
     def _keep(self, index: int, new: _Held) -> None:
         self._held.insert(index, new)
-        self.held += len(new.octets)
+        self.held += len(new.data)
 
     def _drain(self, pieces: list[Piece]) -> None:
         """Hand on what is held and has nothing missing before it."""
@@ -181,11 +181,11 @@ class Direction:
         for held in self._held:
             if held.position != self._next:
                 break
-            whole = len(held.octets) == held.length
+            whole = len(held.data) == held.length
             pieces.append(
-                Data(held.position, held.octets) if whole else Hole(held.position, held.length)
+                Data(held.position, held.data) if whole else Hole(held.position, held.length)
             )
-            self.held -= len(held.octets)
+            self.held -= len(held.data)
             self._next = held.end
             taken += 1
         del self._held[:taken]
@@ -195,7 +195,7 @@ class Direction:
         return (
             self._held[0].position <= self._acknowledged
             or len(self._held) > HELD_SEGMENTS
-            or self.held > HELD_OCTETS
+            or self.held > HELD_BYTES
         )
 
     def _skip_hole(self, pieces: list[Piece]) -> None:
@@ -206,10 +206,10 @@ class Direction:
 
 
 def _differ(new: _Held, held: _Held, end: int) -> bool:
-    """Whether two runs of octets differ where they overlap, up to ``end``."""
+    """Whether two runs of bytes differ where they overlap, up to ``end``."""
     start = max(new.position, held.position)
-    first = new.octets[start - new.position : end - new.position]
-    second = held.octets[start - held.position : end - held.position]
+    first = new.data[start - new.position : end - new.position]
+    second = held.data[start - held.position : end - held.position]
     return bool(first and second) and first != second
 
 
@@ -237,7 +237,7 @@ class Connection(Generic[T]):
 
     @property
     def cost(self) -> int:
-        """Octets of memory that what both directions hold takes."""
+        """Bytes of memory that what both directions hold takes."""
         return sum(direction.cost for direction in self.directions)
 
     def is_begun_anew(self, way: int, tcp: TCP) -> bool:
@@ -254,7 +254,7 @@ class Connection(Generic[T]):
         self.bases[way] = None
 
     def deafen(self) -> None:
-        """Nobody cares for the octets any more: hold none."""
+        """Nobody cares for the bytes any more: hold none."""
         self.deaf = True
         self.directions = (Direction(), Direction())
 
@@ -298,7 +298,7 @@ class Tracker(Generic[T]):
         drop: Callable[[T], None] = _ignore,
     ) -> None:
         self._upper, self._drop = upper, drop
-        self._most, self._most_held = most, held
+        self._most, self._max_held = most, held
         self._connections: OrderedDict[_Key, Connection[T]] = OrderedDict()
         self._next = 0
         self._held = 0
@@ -329,13 +329,13 @@ class Tracker(Generic[T]):
         if tcp.ack:
             connection.directions[1 - way].acknowledged(tcp.acknowledgment)
         self._held += direction.cost - before
-        if self._held > self._most_held:
+        if self._held > self._max_held:
             self._held -= direction.cost
             segment = segment._replace(pieces=segment.pieces + direction.give_up())
         return segment
 
     def deafen(self, connection: Connection[T]) -> None:
-        """Put no more octets of this connection together."""
+        """Put no more bytes of this connection together."""
         self._held -= connection.cost
         connection.deafen()
 

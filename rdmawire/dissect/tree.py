@@ -1,4 +1,4 @@
-"""A dissection as an indented text with octet offsets, and its octets in hexadecimal."""
+"""A dissection as an indented text with byte offsets, and its bytes in hexadecimal."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -9,11 +9,11 @@ from rdmawire.dissect.node import Dissection, Node
 from rdmawire.dissect.summary import Mood
 from rdmawire.screen import safe
 from rdmawire.wire.header import Group, Header, Meaning, Row
-from rdmawire.wire.show import BOOL, Kind, Show, Value, octet_count, writer
+from rdmawire.wire.show import BOOL, Kind, Show, Value, byte_count, writer
 
 
 class Item(NamedTuple):
-    """One field of a node. ``offset`` counts octets like the node's; -1 for derived fields.
+    """One field of a node. ``offset`` counts bytes like the node's; -1 for derived fields.
 
     ``text`` is for people: where Wireshark pads a number to a wider type, or shows one unit for
     another, it says what stands in the header.
@@ -57,7 +57,7 @@ class _Place(NamedTuple):
     row: Row | Group
     place: int
     depth: int
-    octet: int
+    byte: int
     said: dict[Meaning, _Said]
     usual: _Said
 
@@ -71,7 +71,7 @@ class _Place(NamedTuple):
                 said = self.said[row.meaning_in(header)]
         name, show, write, word = said
         text = ",".join(map(write, value)) if isinstance(value, tuple) else write(value)
-        at = offset + self.octet
+        at = offset + self.byte
         return Item(name, row.name, value, show, row.width, text, word(value), at, self.depth)
 
 
@@ -97,7 +97,7 @@ def _for_people(meaning: Meaning, width: int) -> Callable[[Any], str]:
     if show is BOOL:
         return lambda value: "set" if value else "not set"
     if show.scale != 1:
-        return lambda value: f"{value} ({value * show.scale} octets)"
+        return lambda value: f"{value} ({value * show.scale} bytes)"
     return writer(Show(Kind.HEX), width) if show.kind is Kind.HEX else writer(show, width)
 
 
@@ -114,7 +114,7 @@ def _layout(table: type[Header]) -> tuple[_Place, ...]:
 
 
 _LONGEST = 64
-"""Octets of a field shown in a tree; the rest is counted."""
+"""Bytes of a field shown in a tree; the rest is counted."""
 
 
 def tree(frame: Dissection) -> Iterator[tuple[Mood, str]]:
@@ -130,7 +130,7 @@ def tree(frame: Dissection) -> Iterator[tuple[Mood, str]]:
 def _heading(frame: Dissection) -> str:
     kept = "" if len(frame.data) == frame.length else f", {len(frame.data)} captured"
     after = seconds(frame.time_ns - frame.first_ns)
-    text = f"Frame {frame.number}: {octet_count(frame.length)}{kept}"
+    text = f"Frame {frame.number}: {byte_count(frame.length)}{kept}"
     text += f", {calendar(frame.time_ns)} (+{after})"
     return text + "".join(f"\n        comment: {safe(comment)}" for comment in frame.comments)
 
@@ -139,7 +139,7 @@ def _title(node: Node) -> str:
     about = first_line(type(node.header)).rstrip(".") if node.header is not None else ""
     name = type(node.header).__name__ if node.header is not None else node.name
     reassembled = ", reassembled" if node.reassembled else ""
-    return f"{name}, {octet_count(len(node.octets))}{reassembled}" + (f": {about}" if about else "")
+    return f"{name}, {byte_count(len(node.data))}{reassembled}" + (f": {about}" if about else "")
 
 
 def _mood(item: Item) -> Mood:
@@ -152,17 +152,17 @@ def _mood(item: Item) -> Mood:
 
 def _line(item: Item) -> str:
     text = item.text
-    if item.show.kind is Kind.OCTETS and len(text) > 2 * _LONGEST:
-        text = f"{text[: 2 * _LONGEST]}.. ({octet_count(len(text) // 2)})"
+    if item.show.kind is Kind.BYTES and len(text) > 2 * _LONGEST:
+        text = f"{text[: 2 * _LONGEST]}.. ({byte_count(len(text) // 2)})"
     place = item.offset if item.offset >= 0 else ""
     word = f"  {item.word}" if item.word else ""
     return f"{place:>6}    {'  ' * item.depth}{item.title}: {text}{word}"
 
 
-def hex_dump(octets: bytes) -> Iterator[str]:
-    """Sixteen octets a line: offset, hexadecimal, and what is printable in ASCII."""
-    for start in range(0, len(octets), 16):
-        row = octets[start : start + 16]
+def hex_dump(data: bytes) -> Iterator[str]:
+    """Sixteen bytes a line: offset, hexadecimal, and what is printable in ASCII."""
+    for start in range(0, len(data), 16):
+        row = data[start : start + 16]
         ascii_text = "".join(chr(c) if 32 <= c < 127 else "." for c in row)
         yield f"{start:04x}  {row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  {ascii_text}"
     yield ""

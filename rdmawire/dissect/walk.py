@@ -20,7 +20,7 @@ from rdmawire.errors import WireError
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
 from rdmawire.wire.inet import ROCE_PORT, UDP, IPv4, IPv6
-from rdmawire.wire.show import octet_count
+from rdmawire.wire.show import byte_count
 
 CONVERSATIONS = 65536
 """Conversations remembered at most; past that, the one longest silent is forgotten."""
@@ -98,11 +98,11 @@ class _NotCapturedError(Exception):
 
 
 class Walk:
-    """Where a dissection stands: the next octet, the end of the layer at hand, what is owed.
+    """Where a dissection stands: the next byte, the end of the layer at hand, what is owed.
 
     ``closers`` are what still has to be read behind the layers inside: trailers and CRCs.
     ``icrc`` computes the ICRC that the frame should have; every header that a BTH can stand
-    behind sets it. ``short`` says that octets are missing, so that nothing behind them can be
+    behind sets it. ``short`` says that bytes are missing, so that nothing behind them can be
     checked; ``missing`` counts those of the layer at hand. ``complaints`` are why the frame is
     malformed, the first reason first.
     """
@@ -133,15 +133,15 @@ class Walk:
 
     @property
     def left(self) -> int:
-        """Octets left in the layer at hand."""
+        """Bytes left in the layer at hand."""
         return self.end - self.offset
 
     def need(self, length: int, who: str) -> None:
-        """End the layer at hand unless it has ``length`` more octets, which ``who`` takes."""
+        """End the layer at hand unless it has ``length`` more bytes, which ``who`` takes."""
         if length > self.end - self.offset:
             if self.cut and self.end == len(self.data):
                 raise _NotCapturedError
-            raise WireError(f"{who} takes {octet_count(length)}, {self.left} are left")
+            raise WireError(f"{who} takes {byte_count(length)}, {self.left} are left")
 
     def take(self, table: type[_H]) -> _H:
         """The next header, which becomes a node."""
@@ -153,39 +153,39 @@ class Walk:
         self.offset = end
         return header
 
-    def take_octets(self, name: str, length: int, field: Derived) -> bytes:
-        """The next ``length`` octets, which become a node without a header."""
-        octets = self.data[self.offset : min(self.offset + length, self.end)]
-        node = Node(name, self.offset, octets, None, (Extra(field, octets),))
+    def take_bytes(self, name: str, length: int, field: Derived) -> bytes:
+        """The next ``length`` bytes, which become a node without a header."""
+        data = self.data[self.offset : min(self.offset + length, self.end)]
+        node = Node(name, self.offset, data, None, (Extra(field, data),))
         self.nodes.append(node)
-        self.offset += len(octets)
-        return octets
+        self.offset += len(data)
+        return data
 
     def take_data(self, pad: int = 0) -> None:
-        """All that is left, as the payload of RDMA or TCP; the last ``pad`` octets fill it up.
+        """All that is left, as the payload of RDMA or TCP; the last ``pad`` bytes fill it up.
 
         Wireshark counts the pad as data, so ``data.data`` does as well.
         """
-        octets = self.data[self.offset : self.end]
-        if not octets:
+        data = self.data[self.offset : self.end]
+        if not data:
             return
-        self.take_octets("payload", len(octets) - pad, generated.PAYLOAD)
-        self.nodes[-1].add(generated.DATA, octets)
-        self.nodes[-1].add(generated.DATA_LENGTH, len(octets))
+        self.take_bytes("payload", len(data) - pad, generated.PAYLOAD)
+        self.nodes[-1].add(generated.DATA, data)
+        self.nodes[-1].add(generated.DATA_LENGTH, len(data))
         if pad:
-            self.take_octets("pad", pad, generated.PAD)
+            self.take_bytes("pad", pad, generated.PAD)
 
     def take_rest(self) -> None:
         """All that is left, as what some other protocol means something by."""
         if self.left > 0:
-            self.take_octets("payload", self.left, generated.PAYLOAD)
+            self.take_bytes("payload", self.left, generated.PAYLOAD)
 
     def narrow(self, length: int, who: str) -> None:
-        """``who`` says that ``length`` octets follow; what is behind them is a trailer."""
+        """``who`` says that ``length`` bytes follow; what is behind them is a trailer."""
         end = self.offset + length
         if length < 0 or end > self.end:
             if length < 0 or not (self.cut or self.short):
-                self.complain(f"{who} says that {length} octets follow, {self.left} are there")
+                self.complain(f"{who} says that {length} bytes follow, {self.left} are there")
             self.short = True
             self.missing = max(end - self.end, 0)
         elif end < self.end:
@@ -193,11 +193,11 @@ class Walk:
             self.end = end
 
     def owe(self, name: str, start: int, end: int, field: Derived) -> None:
-        """Octets from ``start`` to ``end`` that become a node after the layers inside."""
+        """Bytes from ``start`` to ``end`` that become a node after the layers inside."""
 
         def pay(walk: Walk) -> None:
             walk.offset, walk.end = start, end
-            walk.take_octets(name, end - start, field)
+            walk.take_bytes(name, end - start, field)
 
         self.closers.append(pay)
 
@@ -209,7 +209,7 @@ class Walk:
     def owe_crc(
         self, table: type[ICRC | VCRC], end: int, kind: Checksum, expected: Callable[[], int]
     ) -> None:
-        """A CRC at octet ``end`` that is read and judged after the layers inside."""
+        """A CRC at byte ``end`` that is read and judged after the layers inside."""
 
         def pay(walk: Walk) -> None:
             walk.offset, walk.end = end, end + table.SIZE
@@ -217,11 +217,11 @@ class Walk:
 
         self.closers.append(pay)
 
-    def complain(self, reason: str, octets: bytes = b"", offset: int | None = None) -> None:
+    def complain(self, reason: str, data: bytes = b"", offset: int | None = None) -> None:
         """Remember why the frame is malformed, for a node at its end."""
         at = self.offset if offset is None else offset
-        node = Node("malformed", at, octets, reason=reason)
-        node.add(generated.MALFORMED, f"{reason} (at octet {at})")
+        node = Node("malformed", at, data, reason=reason)
+        node.add(generated.MALFORMED, f"{reason} (at byte {at})")
         self.complaints.append(node)
 
     def give_up(self, error: WireError) -> None:
@@ -234,7 +234,7 @@ class Walk:
         self.dissection.checks.append(kind.judge(self.nodes[-1], found, expected))
 
     def run(self, start: Selected, steps: Mapping[Selected, Step]) -> None:
-        """Walk to the end of the frame. Whatever the octets, this raises nothing."""
+        """Walk to the end of the frame. Whatever the bytes, this raises nothing."""
         if start not in steps:
             self.complain(f"{start[0]} {start[1]} is not known")
         try:
@@ -265,5 +265,5 @@ class Walk:
     def _note_cut(self) -> None:
         kept, length = len(self.data), self.dissection.length
         node = Node("cut", kept, b"")
-        node.add(generated.CUT, f"the capture kept {kept} of {length} octets")
+        node.add(generated.CUT, f"the capture kept {kept} of {length} bytes")
         self.nodes.append(node)

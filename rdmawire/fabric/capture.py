@@ -3,8 +3,8 @@
 ::
 
     sampler = Sampler(network.simulator, us(20))
-    queue = sampler.watch(lambda: port.egress.octets[0])
-    rate = sampler.rate(lambda: meter.octets[mac])
+    queue = sampler.watch(lambda: port.egress.bytes[0])
+    rate = sampler.rate(lambda: meter.bytes[mac])
     sampler.begin(until=ms(5))
     network.simulator.run()
 """
@@ -146,16 +146,16 @@ _BITS = 8
 
 
 class Meter:
-    """A tap that counts bytes (``octets``) of frames by their source MAC address."""
+    """A tap that counts bytes (``bytes``) of frames by their source MAC address."""
 
-    __slots__ = ("octets",)
+    __slots__ = ("bytes",)
 
     def __init__(self) -> None:
-        self.octets: Counter[bytes] = Counter()
+        self.bytes: Counter[bytes] = Counter()
 
     def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
         """Count a frame."""
-        self.octets[frame.data[6:12]] += len(frame.data)
+        self.bytes[frame.data[6:12]] += len(frame.data)
 
 
 class Sampler:
@@ -174,12 +174,12 @@ class Sampler:
         self._questions.append((question, answers))
         return answers
 
-    def rate(self, octets: Question) -> list[float]:
+    def rate(self, data: Question) -> list[float]:
         """Sample the growth of a byte counter, in bits per second since the last sample."""
-        return self.watch(partial(self._growth, octets, [octets()]))
+        return self.watch(partial(self._growth, data, [data()]))
 
-    def _growth(self, octets: Question, last: list[float]) -> float:
-        now = octets()
+    def _growth(self, data: Question, last: list[float]) -> float:
+        now = data()
         grown = now - last.pop()
         last.append(now)
         return grown * _BITS * _SECOND / self.every

@@ -62,12 +62,12 @@ def corrupt(
     delivery: Delivery,
     random: Random,
     *,
-    octet: int = -1,
+    byte: int = -1,
     bit: int = 0,
     anywhere: bool = False,
     seal: bool = False,
 ) -> Deliveries:
-    """Flip one bit of the ``octet`` counted from the BTH, or from the pad's end if negative.
+    """Flip one bit of the ``byte`` counted from the BTH, or from the pad's end if negative.
 
     ``anywhere`` leaves both to chance. With ``seal`` the ICRC fits what stands there then. Where
     there is no BTH, the whole frame counts, and unless sealed it is lost: no switch and no adapter
@@ -78,7 +78,7 @@ def corrupt(
     if not frame or (fields.frame is None and not seal):
         return ()
     places = fields.transport or range(len(frame))
-    place = places[random.randrange(len(places)) if anywhere else octet % len(places)]
+    place = places[random.randrange(len(places)) if anywhere else byte % len(places)]
     turned = frame[place] ^ 1 << (random.randrange(8) if anywhere else bit)
     changed = frame[:place] + bytes((turned,)) + frame[place + 1 :]
     return (delivery._replace(data=fields.icrc_renewed(changed) if seal else changed),)
@@ -142,8 +142,8 @@ OPTION_BOUNDS: Final[dict[str, dict[str, Bound]]] = {
     "duplicate": {"times": _COUNT, "wait": TIME},
     "delay": {"by": TIME, "most": TIME},
     "reorder": {"behind": _COUNT, "most": TIME},
-    "corrupt": {"octet": Kind(int), "bit": Whole(0, 7), "anywhere": _TRUTH, "seal": _TRUTH},
-    "truncate": {"by": Whole(called="a number of octets"), "seal": _TRUTH},
+    "corrupt": {"byte": Kind(int), "bit": Whole(0, 7), "anywhere": _TRUTH, "seal": _TRUTH},
+    "truncate": {"by": Whole(called="a number of bytes"), "seal": _TRUTH},
     "mark": {},
     "set": {"field": Kind(str), "seal": _TRUTH},
 }

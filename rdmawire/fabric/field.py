@@ -35,7 +35,7 @@ from rdmawire.wire.tables import tables_of
 MODULES: Final = ("inet", "ib", "mad", "cm", "cm_request", "ip_cm")
 
 _OF_FRAME: Final = ("frame.number", "frame.length")
-"""Not of a header: the number of the frame on its link, from 1 on, and its octets."""
+"""Not of a header: the number of the frame on its link, from 1 on, and its bytes."""
 
 
 @cache
@@ -82,7 +82,7 @@ def check_value(name: str, value: object) -> None:
 
 def _misfit(one: Named, value: Any) -> str:
     """Why a value does not fit a field under one of its names; nothing if it does."""
-    if isinstance(one.row, Group) or (one.scale > 1 and not one.row.octets):
+    if isinstance(one.row, Group) or (one.scale > 1 and not one.row.is_bytes):
         most = ((1 << one.row.width) - 1) * one.scale
         return Whole(0, most).wrong(value) or _uneven(value, one.scale)
     try:
@@ -106,35 +106,35 @@ def usual_name(name: str) -> str:
 
 def _management(packet: Packet) -> Iterator[Piece]:
     """The pieces of a management datagram, if that is what a packet carries. IBA 13.4."""
-    octets = packet.payload
-    if packet.bth.destqp not in mad.MANAGEMENT_QPS or len(octets) != mad.SIZE:
+    data = packet.payload
+    if packet.bth.destqp not in mad.MANAGEMENT_QPS or len(data) != mad.SIZE:
         return
     read = 0
     try:
-        for _, piece in mad.layout(octets):
+        for _, piece in mad.layout(data):
             yield piece
             read += size(piece)
     except WireError:
-        yield octets[read:]
+        yield data[read:]
 
 
 _CONTROL: Final[dict[int, type[Header]]] = {MACControl.PAUSE: Pause, MACControl.PFC: PFC}
 """What stands behind the opcode of a MAC control frame."""
 
 
-def _link_pieces(octets: bytes) -> Iterator[Header]:
+def _link_pieces(data: bytes) -> Iterator[Header]:
     """The headers of a frame that carries no transport packet: pauses have more than Ethernet's."""
-    if len(octets) < Ethernet.SIZE:
+    if len(data) < Ethernet.SIZE:
         return
-    ethernet, read = Ethernet.parse(octets), Ethernet.SIZE
+    ethernet, read = Ethernet.parse(data), Ethernet.SIZE
     yield ethernet
-    if ethernet.type != EtherType.MAC_CONTROL or len(octets) < read + MACControlOpcode.SIZE:
+    if ethernet.type != EtherType.MAC_CONTROL or len(data) < read + MACControlOpcode.SIZE:
         return
-    control = MACControlOpcode.parse(octets, read)
+    control = MACControlOpcode.parse(data, read)
     yield control
     table, read = _CONTROL.get(control.opcode), read + MACControlOpcode.SIZE
-    if table is not None and len(octets) >= read + table.SIZE:
-        yield table.parse(octets, read)
+    if table is not None and len(data) >= read + table.SIZE:
+        yield table.parse(data, read)
 
 
 def _sealed(frame: Frame) -> Frame:
@@ -148,24 +148,24 @@ def _sealed(frame: Frame) -> Frame:
 class Fields:
     """The headers of one frame. Without a transport packet: Ethernet's, and those of a pause."""
 
-    __slots__ = ("frame", "number", "octets", "pieces")
+    __slots__ = ("data", "frame", "number", "pieces")
 
-    def __init__(self, octets: bytes, number: int = 0) -> None:
-        self.octets = octets
+    def __init__(self, data: bytes, number: int = 0) -> None:
+        self.data = data
         self.number = number
         self.frame: Frame | None = None
         self.pieces: tuple[Piece, ...] = ()
         try:
-            self.frame = frame = roce.parse(octets)
+            self.frame = frame = roce.parse(data)
             packet = frame.packet
             self.pieces = (*frame.headers, packet.bth, *packet.extended, *_management(packet))
         except WireError:
-            self.pieces = tuple(_link_pieces(octets))
+            self.pieces = tuple(_link_pieces(data))
 
     def get(self, name: str) -> Value | None:
         """What a field holds, in the innermost header that has it; ``None`` if none has."""
         if name in _OF_FRAME:
-            return self.number if name == "frame.number" else len(self.octets)
+            return self.number if name == "frame.number" else len(self.data)
         place = self._place(name)
         return None if place is None else place[1].value_in(place[2])
 
@@ -191,10 +191,10 @@ class Fields:
 
     @property
     def transport(self) -> range:
-        """Where the octets from the BTH to the pad stand; nowhere if there is no BTH."""
+        """Where the bytes from the BTH to the pad stand; nowhere if there is no BTH."""
         if self.frame is None:
             return range(0)
-        end = len(self.octets) - ICRC.SIZE - len(self.frame.trailer)
+        end = len(self.data) - ICRC.SIZE - len(self.frame.trailer)
         return range(end - len(self.frame.packet.build()), end)
 
     def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
@@ -205,7 +205,7 @@ class Fields:
         """
         place = self._place(name)
         if place is None:
-            return self.octets
+            return self.data
         index, one, header = place
         pieces = list(self.pieces)
         pieces[index] = one.replaced(header, value)
@@ -214,7 +214,7 @@ class Fields:
     def _with(self, pieces: tuple[Piece, ...], *, seal: bool) -> bytes:
         frame = self.frame
         if frame is None:
-            return joined(*pieces) + self.octets[sum(map(size, pieces)) :]
+            return joined(*pieces) + self.data[sum(map(size, pieces)) :]
         end = len(frame.headers)
         behind = end + 1 + len(frame.packet.extended)
         bth, *extended = cast(list[Header], list(pieces[end:behind]))
@@ -225,32 +225,32 @@ class Fields:
         changed = frame._replace(headers=pieces[:end], packet=packet)
         return (_sealed(changed) if seal else changed).build()
 
-    def icrc_renewed(self, octets: bytes) -> bytes:
-        """Other octets in the same layout, with the ICRC and the UDP checksum that fit them.
+    def icrc_renewed(self, data: bytes) -> bytes:
+        """Other bytes in the same layout, with the ICRC and the UDP checksum that fit them.
 
         They need not have a meaning. As they are, where this frame carries no packet, or none of
         which there is an ICRC.
         """
         if self.frame is None:
-            return octets
+            return data
         bth, end = self.transport.start, self.transport.stop
         try:
-            crc = ICRC(icrc_of(octets, self._network, bth, end)).build()
+            crc = ICRC(icrc_of(data, self._network, bth, end)).build()
         except WireError:
-            return octets
-        headers = tuple(self._with_checksum(piece, octets[bth:end] + crc) for piece in self._before)
-        return joined(*headers) + octets[bth:end] + crc + octets[end + ICRC.SIZE :]
+            return data
+        headers = tuple(self._with_checksum(piece, data[bth:end] + crc) for piece in self._before)
+        return joined(*headers) + data[bth:end] + crc + data[end + ICRC.SIZE :]
 
     def shortened(self, by: int) -> bytes:
-        """The frame with so many octets of payload less, and all that fits; or as it is."""
+        """The frame with so many bytes of payload less, and all that fits; or as it is."""
         frame = self.frame
         if frame is None:
-            return self.octets
+            return self.data
         payload = frame.packet.payload
         try:
             packet = frame.packet.replace(payload=payload[: max(len(payload) - by, 0)])
         except WireError:
-            return self.octets
+            return self.data
         return _sealed(frame._replace(packet=packet)).build()
 
     @property
@@ -265,8 +265,8 @@ class Fields:
         last = max(i for i, piece in enumerate(before) if isinstance(piece, IPv4 | IPv6 | GRH))
         return len(joined(*before[:last]))
 
-    def _with_checksum(self, piece: Piece, octets: bytes) -> Piece:
-        """UDP's checksum over these octets, where there is one."""
+    def _with_checksum(self, piece: Piece, data: bytes) -> Piece:
+        """UDP's checksum over these bytes, where there is one."""
         if not isinstance(piece, UDP) or not piece.checksum:
             return piece
-        return piece.replace(checksum=udp_checksum(ends_of(self._before), piece.build() + octets))
+        return piece.replace(checksum=udp_checksum(ends_of(self._before), piece.build() + data))

@@ -16,7 +16,7 @@ from rdmawire.identifier import Randomness
 from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, HostMemory
 from rdmawire.memory.argument import check_kind, check_number, length_of
-from rdmawire.memory.page import PAGE_4K, Octets
+from rdmawire.memory.page import PAGE_4K, BytesLike
 from rdmawire.memory.region import Region
 from rdmawire.verbs.ah import AddressHandle, mapped
 from rdmawire.verbs.async_event import Event
@@ -24,7 +24,7 @@ from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import Sge
-from rdmawire.wire.address import mac_octets
+from rdmawire.wire.address import mac_bytes
 
 ALL_ACCESS: Final = (
     Access.LOCAL_WRITE
@@ -35,17 +35,17 @@ ALL_ACCESS: Final = (
     | Access.FLUSH_GLOBAL
     | Access.FLUSH_PERSISTENT
 )
-_IPV4_OCTETS: Final = 4
+_IPV4_BYTES: Final = 4
 _MAX_HOSTS: Final = 254
 _WAY_UP: Final = (QPState.INIT, QPState.RTR, QPState.RTS)
 
 
 class Memory(Protocol):
-    """Octets by address: a host's window, or a GPU."""
+    """Bytes by address: a host's window, or a GPU."""
 
     def read(self, address: int, length: int) -> bytes: ...
 
-    def write(self, address: int, data: Octets) -> None: ...
+    def write(self, address: int, data: BytesLike) -> None: ...
 
 
 class Registered:
@@ -59,7 +59,7 @@ class Registered:
         self.region = region
 
     def __repr__(self) -> str:
-        place = f"{self.region.length} octets at {self.address:#x}"
+        place = f"{self.region.length} bytes at {self.address:#x}"
         return f"<{type(self).__name__}: {place}, rkey {self.rkey:#x}>"
 
     @property
@@ -88,7 +88,7 @@ class Registered:
         check_kind("length", length, int)
         address = self.region.address + offset
         if min(offset, length) < 0 or offset + length > self.region.length:
-            raise MemoryFault(f"outside the {self.region.length} octets", address, length)
+            raise MemoryFault(f"outside the {self.region.length} bytes", address, length)
         return address
 
     def sge(self, length: int | None = None, offset: int = 0) -> Sge:
@@ -118,10 +118,10 @@ class Place(NamedTuple):
         check_kind("mac", mac, str)
         check_kind("address", address, str)
         try:
-            octets, packed = mac_octets(mac), ip_address(address).packed
+            data, packed = mac_bytes(mac), ip_address(address).packed
         except ValueError as error:
             raise VerbsError(str(error), EINVAL) from error
-        return cls(octets, mapped(packed) if len(packed) == _IPV4_OCTETS else packed)
+        return cls(data, mapped(packed) if len(packed) == _IPV4_BYTES else packed)
 
     @classmethod
     def numbered(cls, number: int, *, ipv6: bool = False) -> Self:

@@ -123,7 +123,7 @@ class FaultModel(Protocol):
 class Chances:
     """Probabilities (0.0 to 1.0) that a frame is lost, duplicated, or delayed.
 
-    A delayed frame arrives up to ``most_delay`` ns late, and later frames overtake it. All
+    A delayed frame arrives up to ``max_delay`` ns late, and later frames overtake it. All
     randomness comes from ``random``: the same seed gives the same faults. :class:`FabricError` for
     an invalid probability or time.
     """
@@ -132,7 +132,7 @@ class Chances:
     drop: float = 0.0
     duplicate: float = 0.0
     delay: float = 0.0
-    most_delay: int = us(10)
+    max_delay: int = us(10)
 
     def __post_init__(self) -> None:
         check_settings(self, CHANCES)
@@ -149,7 +149,7 @@ class Chances:
             yield wait + self._late()
 
     def _late(self) -> int:
-        return self.random.randint(1, self.most_delay) if self._happens(self.delay) else 0
+        return self.random.randint(1, self.max_delay) if self._happens(self.delay) else 0
 
     def _happens(self, chance: float) -> bool:
         return chance > 0 and self.random.random() < chance
@@ -173,12 +173,12 @@ CHANCES: Final[dict[str, Bound]] = {
     "drop": Real(0, 1),
     "duplicate": Real(0, 1),
     "delay": Real(0, 1),
-    "most_delay": PERIOD,
+    "max_delay": PERIOD,
 }
 LINK: Final[dict[str, Bound]] = {
     "latency": TIME,
     "rate": Optional(Whole(1, called="a number of bits a second")),
-    "mtu": Optional(Whole(1, called="a number of octets")),
+    "mtu": Optional(Whole(1, called="a number of bytes")),
     "drop": _Numbers(),
     "duplicate": _Numbers(),
     "delay": Table(_NUMBER, TIME),

@@ -231,8 +231,8 @@ def place_of(number: int) -> Place:
     """Addresses of host ``number`` (1 to 2**24 - 2): 02:00:00:00:00:01 and 10.0.0.1 for 1."""
     if not 0 < number <= MAX_HOSTS:
         raise VerbsError(f"host number {number} is not within 1..{MAX_HOSTS}", EINVAL)
-    octets = number.to_bytes(3, "big")
-    return Place(b"\x02\0\0" + octets, mapped(b"\x0a" + octets))
+    data = number.to_bytes(3, "big")
+    return Place(b"\x02\0\0" + data, mapped(b"\x0a" + data))
 
 
 def star(network: Network, hosts: Mapping[str, NetworkHost], cable: Cable) -> None:

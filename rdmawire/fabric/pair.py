@@ -40,7 +40,7 @@ from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Service, service_of
 
 ATTRIBUTES: Final = QPAttributes(
-    path_mtu=MTU.OCTETS_1024,
+    path_mtu=MTU.MTU_1024,
     qkey=0x11,
     rq_psn=100,
     sq_psn=100,
@@ -187,19 +187,19 @@ class End(Host):
         return self.post(_remote(SendOpcode.RDMA_READ, sink, length, of, offset), sink)
 
     def fetch_add(self, value: int, *, of: Registered, offset: int = 0) -> Posted:
-        """Add to eight octets of the peer's; what was there comes into the buffer returned."""
+        """Add to eight bytes of the peer's; what was there comes into the buffer returned."""
         sink = self.buffer(ATOMIC_SIZE)
         wr = _remote(SendOpcode.ATOMIC_FETCH_AND_ADD, sink, ATOMIC_SIZE, of, offset)
         return self.post(wr._replace(compare_add=value), sink)
 
     def compare_swap(self, compare: int, swap: int, *, of: Registered, offset: int = 0) -> Posted:
-        """Change eight octets of the peer's if they are ``compare``; as :meth:`fetch_add`."""
+        """Change eight bytes of the peer's if they are ``compare``; as :meth:`fetch_add`."""
         sink = self.buffer(ATOMIC_SIZE)
         wr = _remote(SendOpcode.ATOMIC_CMP_AND_SWP, sink, ATOMIC_SIZE, of, offset)
         return self.post(wr._replace(compare_add=compare, swap=swap), sink)
 
     def atomic_write(self, data: bytes, *, to: Registered, offset: int = 0) -> Posted:
-        """Write eight octets of the peer's at once. IBA A19."""
+        """Write eight bytes of the peer's at once. IBA A19."""
         source = self.filled(data)
         return self.post(_remote(SendOpcode.ATOMIC_WRITE, source, len(data), to, offset), source)
 
@@ -236,7 +236,7 @@ def _piece(buffer: Registered, length: int) -> tuple[Sge, ...]:
 def _remote(
     opcode: SendOpcode, local: Registered, length: int, peers: Registered, offset: int
 ) -> SendWR:
-    """Work on the peer's memory, ``offset`` octets from the start of its buffer."""
+    """Work on the peer's memory, ``offset`` bytes from the start of its buffer."""
     check_kind("the peer's memory", peers, Registered)
     check_kind("offset", offset, int)
     address = peers.address + offset
@@ -329,7 +329,7 @@ class Responder(Host):
 
     A request does not say who sent it: ``peer_qpn`` is where the answers go. All else that is not
     in it is of ``attributes``. ``VerbsError`` EINVAL for services other than RC, UC and UD;
-    ``WireError`` for octets that are no frame of RoCE.
+    ``WireError`` for bytes that are no frame of RoCE.
     """
 
     def __init__(
@@ -357,7 +357,7 @@ class Responder(Host):
     def memory(self, address: int, length: int, rkey: int, access: int = ALL_ACCESS) -> Buffer:
         """Memory for the peer at the address and by the key that its requests name.
 
-        ``length`` octets, no more: what goes beyond them is refused.
+        ``length`` bytes, no more: what goes beyond them is refused.
         """
         inside = address % PAGE_4K
         memory = self.space.allocate(inside + length)

@@ -52,19 +52,19 @@ SCHEDULERS: Final[dict[str, Scheduler]] = {"strict": strict, "round_robin": roun
 class PortQueue(Generic[F]):
     """Queues and the wire after them. A pause stops a queue, never a frame on the wire.
 
-    ``rate`` is in bits a second, ``free_at`` (ns) is when the wire is free. ``octets`` are those
+    ``rate`` is in bits a second, ``free_at`` (ns) is when the wire is free. ``bytes`` are those
     that wait, by priority; ``paused_ns`` is how long each was stopped in all, ``pauses`` how often.
     """
 
     __slots__ = (
         *("_control", "_count", "_free", "_last", "_queues", "_paused", "_schedule", "_since"),
-        *("_until", "_waiting", "free_at", "octets", "paused_ns", "pauses", "rate"),
+        *("_until", "_waiting", "free_at", "bytes", "paused_ns", "pauses", "rate"),
     )
 
     def __init__(self, rate: int | None, scheduling: str = "strict") -> None:
         self.rate = rate
         self.free_at = 0
-        self.octets = [0] * PRIORITIES
+        self.bytes = [0] * PRIORITIES
         self.pauses = [0] * PRIORITIES
         self.paused_ns = [0] * PRIORITIES
         self._queues: tuple[deque[Queued[F]], ...] = tuple(deque() for _ in range(PRIORITIES))
@@ -92,7 +92,7 @@ class PortQueue(Generic[F]):
         priority = traffic_class[0]
         self._queues[priority].append((frame, traffic_class, size))
         self._count += 1
-        self.octets[priority] += size
+        self.bytes[priority] += size
         self._waiting |= 1 << priority
 
     def last(self, priority: int) -> Queued[F] | None:
@@ -163,7 +163,7 @@ class PortQueue(Generic[F]):
         queue = self._queues[priority]
         item = queue.popleft()
         self._count -= 1
-        self.octets[priority] -= item[2]
+        self.bytes[priority] -= item[2]
         if not queue:
             self._waiting &= ~(1 << priority)
         self._last = priority

@@ -22,7 +22,7 @@ from rdmawire.fabric.port_queue import Mac
 from rdmawire.fabric.scheduler import CALL, Callback, EventQueue, ScheduledCall
 from rdmawire.snapshot import copy_each
 from rdmawire.units import seconds
-from rdmawire.verbs.ah import MAC_OCTETS
+from rdmawire.verbs.ah import MAC_BYTES
 
 Tap = Callable[[Envelope, int], object]
 """Function that sees each frame and its time (ns); ``frame.data`` are the bytes."""
@@ -379,7 +379,7 @@ class Simulator:
 
     def _send(self, attachment: Attachment, frame: Envelope, now: int) -> None:
         """Put a frame on the link. A frame to the port's own address loops back."""
-        mac, segment = frame.data[:MAC_OCTETS], attachment.segment
+        mac, segment = frame.data[:MAC_BYTES], attachment.segment
         if mac == attachment.mac:
             self._queue.add_arrival(now, (attachment,), frame)
             return

@@ -387,7 +387,7 @@ class Switch:
         """Queue a frame at an egress port, if it fits."""
         priority, ingress, markable = traffic_class
         egress, buffer = port.egress, self.buffer
-        queued, size = egress.octets[priority], len(frame.data)
+        queued, size = egress.bytes[priority], len(frame.data)
         if not buffer.take(size, traffic_class, queued):
             port.drops[priority] += 1
             self._pause_overfull(priority, ingress, now)
@@ -419,7 +419,7 @@ class Switch:
             traffic_class.ingress, holder
         ):
             return frame
-        queued = port.egress.octets[priority] - size
+        queued = port.egress.bytes[priority] - size
         if traffic_class.markable and priority in self._arriving:
             frame = self._marked(frame, port, priority, self._arriving[priority], queued)
         port.egress.replace_last((frame, traffic_class, size))
@@ -445,7 +445,7 @@ class Switch:
         if priority in self._pausing:
             self._resume_if_drained(self.ports[number], priority, now)
         if markable and priority in self._departing:
-            marking, left = self._departing[priority], port.egress.octets[priority]
+            marking, left = self._departing[priority], port.egress.bytes[priority]
             return self._marked(frame, port, priority, marking, left)
         return frame
 

@@ -14,7 +14,7 @@ from rdmawire.snapshot import shared
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 
-_OCTETS: Final = Whole(called="a number of octets")
+_BYTES: Final = Whole(called="a number of bytes")
 _PRIORITY: Final = Whole(0, PRIORITIES - 1, "a priority")
 
 
@@ -43,17 +43,17 @@ class Marking:
         """Whether there is a queue length at which only some frames are marked."""
         return self.kmin + 1 < self.kmax and self.pmax > 0
 
-    def share(self, octets: int) -> float:
-        """Probability of a mark at a queue of ``octets`` bytes."""
-        if octets >= self.kmax:
-            return 1.0 if octets > self.kmin else 0.0
-        if octets <= self.kmin:
+    def share(self, size: int) -> float:
+        """Probability of a mark at a queue of ``bytes`` bytes."""
+        if size >= self.kmax:
+            return 1.0 if size > self.kmin else 0.0
+        if size <= self.kmin:
             return 0.0
-        return self.pmax * (octets - self.kmin) / (self.kmax - self.kmin)
+        return self.pmax * (size - self.kmin) / (self.kmax - self.kmin)
 
-    def marks(self, octets: int, random: Random | None) -> bool:
+    def marks(self, size: int, random: Random | None) -> bool:
         """Whether to mark a frame. Draws from ``random`` only if the probability is not 0 or 1."""
-        share = self.share(octets)
+        share = self.share(size)
         if share <= 0.0 or share >= 1.0:
             return share >= 1.0
         return random is not None and random.random() < share
@@ -107,15 +107,15 @@ class SwitchSettings:
 
 
 MARKING: Final[dict[str, Bound]] = {
-    "kmin": _OCTETS,
-    "kmax": _OCTETS,
+    "kmin": _BYTES,
+    "kmax": _BYTES,
     "pmax": Real(0, 1),
     "departing": Kind(bool),
 }
-PAUSING: Final[dict[str, Bound]] = {"xoff": _OCTETS, "xon": _OCTETS, "headroom": _OCTETS}
+PAUSING: Final[dict[str, Bound]] = {"xoff": _BYTES, "xon": _BYTES, "headroom": _BYTES}
 SWITCH_SETTINGS: Final[dict[str, Bound]] = {
-    "buffer": _OCTETS,
-    "queue": _OCTETS,
+    "buffer": _BYTES,
+    "queue": _BYTES,
     "priorities": Table(Whole(0, 63, "a DSCP"), _PRIORITY),
     "marking": Table(_PRIORITY, Kind(Marking)),
     "pausing": Table(_PRIORITY, Kind(Pausing)),

@@ -51,7 +51,7 @@ TYPES_BY_NOTATION = {
     Notation.MAC: ValueType.MAC,
     Notation.IPV4: ValueType.IPV4,
     Notation.IPV6: ValueType.IPV6,
-    Notation.OCTETS: ValueType.BYTES,
+    Notation.BYTES: ValueType.BYTES,
     Notation.DIGITS: ValueType.BYTES,
     Notation.PRESENCE: ValueType.PRESENCE,
     Notation.TEXT: ValueType.TEXT,

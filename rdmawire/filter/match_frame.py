@@ -111,7 +111,7 @@ def _protocol_layers(frame: Dissection, field: FilterField) -> list[tuple[int, b
     layers: list[list[bytes]] = []
     for node in frame.nodes:
         if layers and node.name in field.continues:
-            layers[-1].append(node.octets)
+            layers[-1].append(node.data)
         elif node.name in field.starts:
             layers.append([_first_bytes(frame, node)])
     return [(number, b"".join(parts)) for number, parts in enumerate(layers, 1)]
@@ -120,7 +120,7 @@ def _protocol_layers(frame: Dissection, field: FilterField) -> list[tuple[int, b
 def _first_bytes(frame: Dissection, node: Node) -> bytes:
     """Return the bytes of the first header of a protocol; for TCP, with the segment's data."""
     if not isinstance(node.header, TCP):
-        return node.octets
+        return node.data
     carried = sum(cast(int, value) for field, value in node.extras if field is TCP_LENGTH)
     return frame.data[node.offset : node.offset + node.header.data_offset * 4 + carried]
 

@@ -53,7 +53,7 @@ _TIMES: dict[str, tuple[ValueType, FrameReader]] = {
     "frame.time_relative": (ValueType.DURATION, lambda frame: [frame.time_ns - frame.first_ns]),
 }
 
-_TRANSPORT = {"payload", "pad", "vendor", "octets", "icrc", "vcrc"}
+_TRANSPORT = {"payload", "pad", "vendor", "bytes", "icrc", "vcrc"}
 _INFINIBAND = frozenset(
     table.label
     for module in MODULES
@@ -144,7 +144,7 @@ def _tables_of(*modules: str) -> Iterator[type[Header]]:
 
 
 def _node_bytes(node: Node) -> list[Any]:
-    return [node.octets]
+    return [node.data]
 
 
 def _of_frame(name: str) -> FilterField | None:

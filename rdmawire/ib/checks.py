@@ -136,7 +136,7 @@ def check_fit(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | Non
 
 
 def check_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The key allows the access to all octets announced; of none, it is not looked at."""
+    """The key allows the access to all bytes announced; of none, it is not looked at."""
     reth = request.extended[role.reth]
     if not reth.dmalen:
         qp.inbound.target = NOTHING
@@ -145,7 +145,7 @@ def check_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | No
 
 
 def check_atomic_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Eight octets at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4.
+    """Eight bytes at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4.
 
     So they are in the region, too: a window that counts from zero may begin anywhere in it.
     """

@@ -207,11 +207,11 @@ def _awaiting(qp: QueuePair, response: Arrival, answer: Answer) -> Wqe | None:
     return wqe
 
 
-def _place(qp: QueuePair, wqe: Wqe, offset: int, octets: bytes) -> None:
+def _place(qp: QueuePair, wqe: Wqe, offset: int, data: bytes) -> None:
     """Put a response into local memory; the work is done with its last."""
-    if octets:
+    if data:
         try:
-            wqe.sink.write(offset, octets)
+            wqe.sink.write(offset, data)
         except PageFault as fault:
             retransmit.discard(qp, fault.ready)
             return

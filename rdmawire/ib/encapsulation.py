@@ -261,7 +261,7 @@ def _own_gid(destination: bytes, gids: Sequence[bytes]) -> bytes:
 
 
 def grh_of(headers: tuple[Piece, ...]) -> bytes:
-    """Forty octets, from the headers that stood before the BTH."""
+    """Forty bytes, from the headers that stood before the BTH."""
     for piece in headers:
         if isinstance(piece, Header) and isinstance(piece, GRH | IPv4 | IPv6):
             return piece.build().rjust(GRH.SIZE, b"\0")

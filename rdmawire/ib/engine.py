@@ -1,7 +1,7 @@
 """The software RNIC: frames in, frames out, and nothing of its own but what it was told.
 
-No clock, no randomness, no sockets: time is an argument (ns), and frames are octets. Whatever the
-octets, ``receive`` ends in a memory access, an answer, a state or a counter, never in an exception.
+No clock, no randomness, no sockets: time is an argument (ns), and frames are bytes. Whatever the
+bytes, ``receive`` ends in a memory access, an answer, a state or a counter, never in an exception.
 """
 
 from collections.abc import Callable, Sequence
@@ -123,7 +123,7 @@ def _place(
     for psn in serial.numbers(qp.inbound.epsn, fits):
         frame = frames[start + taken]
         if frame.__class__ is not bytes or len(frame) != end:
-            break  # taken in alone, what is no octets is refused
+            break  # taken in alone, what is no bytes is refused
         rest = memoryview(frame)[word:]
         if frame[:payload] != head + pack_word(psn) or crc32(rest, crc) != RESIDUE:
             break
@@ -141,7 +141,7 @@ Way = tuple[QueuePair, RequestRule | None]
 """A queue pair that takes a packet: by this row as a request, as a response where there is none."""
 
 GROUP_BIT = 1
-"""Of the first octet of an Ethernet address: for several stations. IEEE 802, 8.2."""
+"""Of the first byte of an Ethernet address: for several stations. IEEE 802, 8.2."""
 
 BURST = 64
 """Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
@@ -209,7 +209,7 @@ class Nic(Verbs):
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
         """Take in frames that came one behind the other; runs of middle packets cost less.
 
-        ``VerbsError`` for the first that is no octets; those before it are taken in.
+        ``VerbsError`` for the first that is no bytes; those before it are taken in.
         """
         if now.__class__ is not int or frames.__class__ is not list:
             check_time(now)
@@ -220,7 +220,7 @@ class Nic(Verbs):
             self.drops[Drop.PORT_DOWN] += len(frames)
             return
         flow_of, unseal = self._unsealer.flow_of, self._unsealer.unseal
-        index, end, octets = 0, len(frames), 0
+        index, end, data = 0, len(frames), 0
         try:
             while index < end:
                 frame = frames[index]
@@ -230,16 +230,16 @@ class Nic(Verbs):
                 taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
                 if taken:
                     index += taken
-                    octets += taken * len(frame)  # the frames of a run have one length
+                    data += taken * len(frame)  # the frames of a run have one length
                     continue
                 arrival = None if flow is None else unseal(frame, flow)
                 if arrival is not None:
                     self._take_in(arrival)
                 index += 1
-                octets += len(frame)
+                data += len(frame)
         finally:
             device.rcv_packets += index
-            device.rcv_bytes += octets
+            device.rcv_bytes += data
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
         """The next frames to send, ``most`` of them at most; none when nothing is ready.

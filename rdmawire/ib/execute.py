@@ -140,7 +140,7 @@ def finish(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
 
 
 def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) -> bool:
-    """Complete the receive in use, with ``length`` octets in it.
+    """Complete the receive in use, with ``length`` bytes in it.
 
     ``False`` where the CQ is full: the completion is lost, and the queue pair has failed, so that
     nobody may be told that the message arrived.
@@ -209,7 +209,7 @@ def owe_read(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None
 
 
 def compare_swap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Eight octets are swapped in where the ones compared stand. IBA 9.4.5.1."""
+    """Eight bytes are swapped in where the ones compared stand. IBA 9.4.5.1."""
     eth = request.extended[role.atomiceth]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
@@ -238,7 +238,7 @@ def _atomic(
 
 
 def atomic_write(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Eight octets written at once; an empty response is owed. IBA A19.3."""
+    """Eight bytes written at once; an empty response is owed. IBA A19.3."""
     _keep_under_target(qp)
     try:
         qp.inbound.target.write(0, request.payload)
@@ -257,7 +257,7 @@ def _keep_under_target(qp: QueuePair) -> None:
 def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """What was written before is visible, or persistent; an empty response is owed. IBA A19.4.
 
-    Host memory always is. Behind a BAR1 a read pushes what was posted before it. Octets that are
+    Host memory always is. Behind a BAR1 a read pushes what was posted before it. Bytes that are
     named must be there; a whole region may have holes.
     """
     target = qp.inbound.target
@@ -272,7 +272,7 @@ def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
 
 
 def _owe_empty(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """A response of no octets; asked for again, nothing is done again."""
+    """A response of no bytes; asked for again, nothing is done again."""
     answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
     asked = request.extended[role.reth]
     return _owe(qp, role, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
@@ -300,16 +300,16 @@ def _owe(
 
 
 def place_datagram(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
-    """Forty octets for the GRH, then the payload. IBA 11.4.1.2; A17.4.4 for what stands there."""
+    """Forty bytes for the GRH, then the payload. IBA 11.4.1.2; A17.4.4 for what stands there."""
     incoming = qp.inbound.incoming
-    octets = grh_of(request.flow.headers) + request.payload
-    if len(octets) > incoming.limit:
+    data = grh_of(request.flow.headers) + request.payload
+    if len(data) > incoming.limit:
         return Fault.TOO_LONG
     try:
-        incoming.sink.write(0, octets)
+        incoming.sink.write(0, data)
     except MemoryFault as fault:
         return _unless_paged(fault, Fault.LOCAL)
-    incoming.placed = len(octets)
+    incoming.placed = len(data)
     return None
 
 

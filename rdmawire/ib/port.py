@@ -5,8 +5,8 @@ from typing import Final
 
 from rdmawire.ib.device import Device
 from rdmawire.ib.rx_parser import RxParser
-from rdmawire.memory.argument import check_kind, check_number, check_octets, each
-from rdmawire.verbs.ah import GID_OCTETS
+from rdmawire.memory.argument import check_bytes, check_kind, check_number, each
+from rdmawire.verbs.ah import GID_BYTES
 from rdmawire.verbs.async_event import GIDChanged, PKeyChanged, PortActive, PortError
 from rdmawire.verbs.engine import one_thread_at_a_time
 from rdmawire.verbs.profile import Profile
@@ -29,7 +29,7 @@ class Port:
 
     @property
     def gids(self) -> tuple[bytes, ...]:
-        """The port's addresses, of 16 octets each; packets to others are dropped."""
+        """The port's addresses, of 16 bytes each; packets to others are dropped."""
         return self._gids
 
     @gids.setter
@@ -77,5 +77,5 @@ def checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
     table = tuple(each("gids", gids))
     check_number("gid_tbl_len", len(table), 0, profile.gid_tbl_len)
     for gid in table:
-        check_octets("gid", gid, GID_OCTETS)
+        check_bytes("gid", gid, GID_BYTES)
     return table

@@ -186,7 +186,7 @@ def _flags_for(service: ServiceType, verb: Verb) -> int:
 def _check_inline(qp: QueuePair, wr: SendWR) -> None:
     """Inline data are ``inline`` itself, or what ``sges`` name when it is posted."""
     if not wr.flags & INLINE:
-        raise VerbsError(f"{len(wr.inline)} octets inline without SendFlags.INLINE", EINVAL)
+        raise VerbsError(f"{len(wr.inline)} bytes inline without SendFlags.INLINE", EINVAL)
     check_kind("inline", wr.inline, bytes)
     check_sges(wr.sges, qp.cap.max_send_sge)  # before they are added up
     if wr.inline and wr.sges:
@@ -228,10 +228,10 @@ _WIDTHS: dict[type[Header], dict[str, int]] = {
 
 
 def _check_eight(_: QueuePair, wr: SendWR) -> None:
-    """Atomics take eight octets, and give eight. IBA 9.4.5, A19.3."""
+    """Atomics take eight bytes, and give eight. IBA 9.4.5, A19.3."""
     length = _length(wr)
     if length != ATOMIC_SIZE:
-        raise VerbsError(f"{_name(wr)} is of {ATOMIC_SIZE} octets, found {length}", EINVAL)
+        raise VerbsError(f"{_name(wr)} is of {ATOMIC_SIZE} bytes, found {length}", EINVAL)
 
 
 def _check_handle(qp: QueuePair, wr: SendWR) -> None:

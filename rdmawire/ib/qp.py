@@ -18,7 +18,7 @@ from rdmawire.ib.responder_state import NO_RECEIVE, ResponderContext
 from rdmawire.ib.retransmit_timer import PageWait, RetryState
 from rdmawire.ib.send_queue import SendQueue, Wqe
 from rdmawire.ib.service import Fault
-from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, TxTemplate
+from rdmawire.ib.tx_template import ACKREQ, MAX_HEADS, TxTemplate
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.verbs.ah import AddressHandle, sender_port, udp_source_port
 from rdmawire.verbs.async_event import (
@@ -77,7 +77,7 @@ class QPInit(NamedTuple):
 
 
 class QueuePair:
-    """One queue pair. Times are ns, lengths octets, ``mtu`` is the path's.
+    """One queue pair. Times are ns, lengths bytes, ``mtu`` is the path's.
 
     ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
     receives: a shared receive queue has its own (IBA 10.2.9).
@@ -242,7 +242,7 @@ class QueuePair:
         now = self.attributes
         self.cap = now.cap
         path_mtu = now.path_mtu if self.service.connected else self.device.profile.max_mtu
-        self.mtu = self.service.frame or MTU(path_mtu).octets
+        self.mtu = self.service.frame or MTU(path_mtu).bytes
         self.access = now.qp_access_flags
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
@@ -305,7 +305,7 @@ class QueuePair:
             return self.seal
         key = (wr.ah, wr.remote_qpn, wr.pkey_index)
         if key not in self.seals:
-            if len(self.seals) >= MOST_HEADS:
+            if len(self.seals) >= MAX_HEADS:
                 self.seals.clear()
             self.seals[key] = self._seal_of(wr.ah, wr.remote_qpn)
             if wr.pkey_index is not None:

@@ -7,9 +7,9 @@ from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.argument import check_number, check_octets
+from rdmawire.memory.argument import check_bytes, check_number
 from rdmawire.memory.grant import KeyFault
-from rdmawire.verbs.ah import MAC_OCTETS
+from rdmawire.verbs.ah import MAC_BYTES
 from rdmawire.verbs.enums import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.verbs.sge import gather
 from rdmawire.verbs.wr import RecvWR
@@ -20,7 +20,7 @@ _LAST_ETHERTYPE: Final = 0xFFFF
 class FlowRule(NamedTuple):
     """Which frames go to a raw packet queue pair: those that have what is given here.
 
-    ``dmac`` has six octets, ``ethertype`` is a number; ``None`` asks for nothing.
+    ``dmac`` has six bytes, ``ethertype`` is a number; ``None`` asks for nothing.
     """
 
     qp: QueuePair
@@ -32,7 +32,7 @@ class FlowRule(NamedTuple):
         if self.qp.service.wire is not None:
             raise VerbsError(f"QP {self.qp.number:#x} takes no raw packets", EINVAL)
         if self.dmac is not None:
-            check_octets("dmac", self.dmac, MAC_OCTETS)
+            check_bytes("dmac", self.dmac, MAC_BYTES)
         if self.ethertype is not None:
             check_number("ethertype", self.ethertype, 0, _LAST_ETHERTYPE)
 

@@ -72,8 +72,8 @@ def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
     room = serial.HALF - qp.sq.in_flight
     if room >= LONGEST_MESSAGE // qp.mtu:
         return False
-    octets = sum(length for _, length, _ in wqe.wr.sges)
-    return -(-octets // qp.mtu) > room
+    size = sum(length for _, length, _ in wqe.wr.sges)
+    return -(-size // qp.mtu) > room
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:
@@ -118,7 +118,7 @@ def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
 
 
 def _prepare_nothing(_: QueuePair, wqe: Wqe) -> WCStatus | None:
-    """A FLUSH is for so many octets; work that is done here is for none, whatever it says."""
+    """A FLUSH is for so many bytes; work that is done here is for none, whatever it says."""
     wqe.length = wqe.wr.length if wqe.verb.only else 0
     return None
 
@@ -200,7 +200,7 @@ def _reth(qp: QueuePair, wqe: Wqe) -> Header:
 
 def _forgets_address(qp: QueuePair, wqe: Wqe) -> bool:
     """Whether work is retransmitted without its address: ``Bug.ATOMIC_WRITE_FORGETS``."""
-    return wqe.most_sent > 0 and Bug.ATOMIC_WRITE_FORGETS in qp.device.profile.bugs
+    return wqe.max_sent > 0 and Bug.ATOMIC_WRITE_FORGETS in qp.device.profile.bugs
 
 
 def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:
@@ -308,14 +308,14 @@ def _middles(
     qp: QueuePair, wqe: Wqe, head: HeaderTemplate, frames: list[bytes], count: int
 ) -> None:
     """So many full packets that neither begin nor end a message and ask for no ACK."""
-    octets, crc = head
+    data, crc = head
     read, mtu, offset = wqe.source.read, qp.mtu, wqe.sent * qp.mtu
     before = len(frames)
     try:
         for psn in serial.numbers(serial.add(wqe.psn, wqe.sent), count):
             word, payload = pack_word(psn), read(offset, mtu)
             icrc = crc32(payload, crc32(word, crc)).to_bytes(4, "little")
-            frames.append(b"".join((octets, word, payload, icrc)))
+            frames.append(b"".join((data, word, payload, icrc)))
             offset += mtu
     finally:
         qp.sq.advance(wqe, len(frames) - before)

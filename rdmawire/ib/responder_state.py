@@ -27,7 +27,7 @@ from rdmawire.wire.ib import RETH, Ack, AtomicETH
 class InboundMessage:
     """A message between its first packet and its last: where it goes and how far it is.
 
-    ``limit`` is the most octets it may have: the receive's for a SEND, RETH.dmalen for a WRITE.
+    ``limit`` is the most bytes it may have: the receive's for a SEND, RETH.dmalen for a WRITE.
     """
 
     __slots__ = ("family", "limit", "placed", "sink")
@@ -45,7 +45,7 @@ NO_MESSAGE = InboundMessage(IDLE, NOTHING, 0)
 NO_RECEIVE = RecvWR()
 """No receive is in use."""
 
-MOST_ACKNOWLEDGES = 4
+MAX_ACKNOWLEDGES = 4
 """ACKs and NAKs that wait one behind the other, before a NAK takes the place of them all."""
 
 
@@ -151,7 +151,7 @@ Answer = Acknowledge | ReadResponse | AtomicResponse
 class Resource(NamedTuple):
     """A READ or atomic that may be asked for again: IBA 9.7.5.1.4.
 
-    Of a READ the octets are read again; of an atomic only the answer is given again, which is
+    Of a READ the bytes are read again; of an atomic only the answer is given again, which is
     its ``original``. ``asked`` is the header that named the memory; ``length`` counts the bytes
     that the answer reads from there.
     """
@@ -357,7 +357,7 @@ class ResponderContext:
         last = list(
             takewhile(lambda answer: isinstance(answer, Acknowledge), reversed(self.pending))
         )
-        if len(last) >= MOST_ACKNOWLEDGES:
+        if len(last) >= MAX_ACKNOWLEDGES:
             for _ in last:
                 self.pending.pop()
 

@@ -81,9 +81,9 @@ def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
 def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
     """The next response packet of a READ."""
     opcode = _place(qp, owed)
-    octets = owed.payload(qp.mtu)
+    data = owed.payload(qp.mtu)
     more = b"" if opcode is _MIDDLE else _aeth(qp, owed.msn)
-    return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, octets)
+    return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, data)
 
 
 def _place(qp: QueuePair, owed: ReadResponse) -> Operation:
@@ -136,9 +136,9 @@ def _credits(qp: QueuePair) -> int:
 
 
 def _frame(
-    qp: QueuePair, operation: Operation, psn: int, more: bytes, octets: bytes | memoryview = b""
+    qp: QueuePair, operation: Operation, psn: int, more: bytes, data: bytes | memoryview = b""
 ) -> bytes:
-    return qp.response_seal.frame(qp.service.base | operation, psn, more, octets)
+    return qp.response_seal.frame(qp.service.base | operation, psn, more, data)
 
 
 def replay(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
@@ -216,7 +216,7 @@ def _is_same(qp: QueuePair, role: RequestRule, request: Arrival, resource: Resou
 def _read_again(
     qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> ReadResponse | None:
-    """The octets from where the peer's came to an end, or from the start."""
+    """The bytes from where the peer's came to an end, or from the start."""
     reth = request.extended[role.reth]
     skipped = serial.span(resource.psn, request.psn)
     profile = qp.device.profile

@@ -29,7 +29,7 @@ HeaderMaker = Callable[["QueuePair", "Wqe"], Header]
 class MessageKind(NamedTuple):
     """Packets that may follow one another in a message.
 
-    ``too_long`` is the fault of octets beyond the message's limit; an ``exact`` message has as
+    ``too_long`` is the fault of bytes beyond the message's limit; an ``exact`` message has as
     many as its first packet announced.
     """
 

@@ -1,7 +1,7 @@
 """Packets out of frames: what a NIC checks before a packet means anything. IBA 9.6.
 
-All frames of one path, opcode and length begin with the same octets, up to the PSN. What those
-octets must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is
+All frames of one path, opcode and length begin with the same bytes, up to the PSN. What those
+bytes must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is
 checked once for each such head, and kept as a :class:`Flow` with the ICRC's state behind it. A
 frame whose head is known costs one look-up and one run of the CRC over the rest. Frames of other
 build (two tags, options, UDP with a checksum) are taken apart each time.
@@ -22,7 +22,7 @@ from rdmawire.ib.tx_template import (
     ACKREQ,
     HEAD_OF_BTH,
     HEAD_SIZES,
-    MOST_HEADS,
+    MAX_HEADS,
     state_behind,
     tagged_size,
     word_offset,
@@ -69,7 +69,7 @@ class Drop(Enum):
 
 
 class Layout(NamedTuple):
-    """Where things stand in the frames of a flow, in octets from their start.
+    """Where things stand in the frames of a flow, in bytes from their start.
 
     ``word`` has AckReq and PSN; the ICRC's state there is ``crc``, and the ICRC ends at ``end``.
     ``read`` reads the headers between ``word`` and ``payload``, where there are any.
@@ -246,7 +246,7 @@ class RxParser:
             self._drops[Drop.NOT_RDMA if other else Drop.MALFORMED] += 1
 
     def _keep(self, head: bytes, flow: Flow) -> None:
-        if len(self._flows) >= MOST_HEADS:
+        if len(self._flows) >= MAX_HEADS:
             self._flows.clear()
         self._flows[head] = flow
 

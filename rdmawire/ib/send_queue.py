@@ -21,7 +21,7 @@ class Wqe:
     """One send work request on its way.
 
     ``psn`` is the first of its ``packets`` numbers (:data:`NO_PSN` until it is begun), ``sent``
-    how many packets were sent in the present pass, ``most_sent`` in any; ``unacked`` how many are
+    how many packets were sent in the present pass, ``max_sent`` in any; ``unacked`` how many are
     not acknowledged, and ``answered`` how many responses were placed. ``se`` is the Solicited
     Event bit of its last packet (IBA 9.2.3).
     """
@@ -30,7 +30,7 @@ class Wqe:
         "answered",
         "flags",
         "length",
-        "most_sent",
+        "max_sent",
         "packets",
         "psn",
         "se",
@@ -50,7 +50,7 @@ class Wqe:
         self.se = 1 if self.flags & SOLICITED and self.verb.takes_receive else 0
         self.psn = NO_PSN
         self.packets = self.unacked = 0
-        self.sent = self.most_sent = self.answered = self.length = 0
+        self.sent = self.max_sent = self.answered = self.length = 0
         self.source: Piece | Gather | Inline = NOTHING
         self.sink: Piece | Gather = NOTHING
         self.status: WCStatus | None = None
@@ -62,7 +62,7 @@ class Wqe:
 
     @property
     def places(self) -> bool:
-        """Whether a response puts octets into local memory."""
+        """Whether a response puts bytes into local memory."""
         return self.verb.local is Local.SINK
 
     @property
@@ -151,9 +151,9 @@ class SendQueue:
     def advance(self, wqe: Wqe, packets: int) -> None:
         """So many more packets of this work were sent."""
         wqe.sent += packets
-        if wqe.sent > wqe.most_sent:
-            self.in_flight += wqe.sent - wqe.most_sent
-            wqe.most_sent = wqe.sent
+        if wqe.sent > wqe.max_sent:
+            self.in_flight += wqe.sent - wqe.max_sent
+            wqe.max_sent = wqe.sent
 
     def pass_by(self, packets: int) -> None:
         """So many more PSNs are acknowledged."""

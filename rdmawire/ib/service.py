@@ -162,8 +162,8 @@ class ServiceType:
 
     ``wire`` is the service of its packets (``None``: frames as they are), whose opcodes begin at
     ``base``; ``reliable`` ones acknowledge and retry; ``connected`` ones have one peer; ``sends``
-    and ``receives`` say which work may be posted; ``grh`` is how many octets stand before a
-    received payload, ``frame`` the longest frame in octets where no path MTU counts. An error of
+    and ``receives`` say which work may be posted; ``grh`` is how many bytes stand before a
+    received payload, ``frame`` the longest frame in bytes where no path MTU counts. An error of
     the sender's own leads to ``send_error`` (IBA 10.3.1).
     """
 
@@ -243,7 +243,7 @@ def _transport(
 
 
 LONGEST_FRAME = 9_018
-"""Octets of a jumbo frame, without its FCS."""
+"""Bytes of a jumbo frame, without its FCS."""
 
 _RAW = ServiceType(
     wire=None,

@@ -23,12 +23,12 @@ from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
 
 HEAD_OF_BTH: Final = 8
-"""Octets of the BTH before the word that holds AckReq and PSN."""
+"""Bytes of the BTH before the word that holds AckReq and PSN."""
 
-MOST_HEADS: Final = 1024
+MAX_HEADS: Final = 1024
 """Heads that one port keeps, or one path; it begins anew after that many."""
 
-MOST_SEEN: Final = 1 << 14
+MAX_SEEN: Final = 1 << 14
 """Heads that a tap remembers, which sees all of a network; it begins anew after that many."""
 
 HEAD_SIZES: Final = {
@@ -39,7 +39,7 @@ HEAD_SIZES: Final = {
         (EtherType.ROCE, (Ethernet, GRH)),
     )
 }
-"""How long the head of a frame of the usual build is, by the two octets of its EtherType."""
+"""How long the head of a frame of the usual build is, by the two bytes of its EtherType."""
 
 _TAG: Final = EtherType.VLAN.to_bytes(2, "big")
 
@@ -64,14 +64,14 @@ ACKREQ = 1 << 31
 """The AckReq bit in the word that ends with the PSN. IBA 9.2.8."""
 
 pack_word = Struct(">I").pack
-Octets: TypeAlias = bytes | memoryview
+BytesLike: TypeAlias = bytes | memoryview
 _NETWORK = (IPv4, IPv6, GRH)
 
 
 class HeaderTemplate(NamedTuple):
-    """The octets from the link to the BTH's eighth, and the ICRC's state behind them."""
+    """The bytes from the link to the BTH's eighth, and the ICRC's state behind them."""
 
-    octets: bytes
+    data: bytes
     crc: int
 
 
@@ -91,18 +91,20 @@ class TxTemplate:
         self._heads: dict[int, HeaderTemplate] = {}  # by length, SE and opcode in one number
 
     def head(self, opcode: int, length: int, se: int = 0) -> HeaderTemplate:
-        """The head of packets with ``length`` octets between PSN and pad."""
+        """The head of packets with ``length`` bytes between PSN and pad."""
         key = length << 9 | se << 8 | opcode
         return self._heads.get(key) or self._made(key, opcode, length, se)
 
     def _made(self, key: int, opcode: int, length: int, se: int) -> HeaderTemplate:
-        if len(self._heads) >= MOST_HEADS:
+        if len(self._heads) >= MAX_HEADS:
             self._heads.clear()
         bth = self.bth.replace(opcode=opcode, se=se, padcnt=-length % 4)
         self._heads[key] = head = head_of(self.headers, bth, length)
         return head
 
-    def frame(self, opcode: int, word: int, extended: bytes, payload: Octets, se: int = 0) -> bytes:
+    def frame(
+        self, opcode: int, word: int, extended: bytes, payload: BytesLike, se: int = 0
+    ) -> bytes:
         """One frame; ``word`` is the PSN, with :data:`ACKREQ` where an ACK is asked for."""
         length = len(extended) + len(payload)
         key = length << 9 | se << 8 | opcode
@@ -113,7 +115,7 @@ class TxTemplate:
         tail = b"".join((pack_word(word), extended, payload, PADS[length & 3]))
         return b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little")))
 
-    def request(self, opcode: int, word: int, extended: bytes, payload: Octets) -> bytes:
+    def request(self, opcode: int, word: int, extended: bytes, payload: BytesLike) -> bytes:
         """A request of one packet, as :meth:`frame` has it."""
         frame = self.frame(opcode, word, extended, payload)
         if self.flush_twice and opcode == Opcode.RC_FLUSH:
@@ -133,10 +135,10 @@ PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
 
 
 def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> HeaderTemplate:
-    """The head of packets with ``length`` octets between PSN and pad."""
+    """The head of packets with ``length`` bytes between PSN and pad."""
     frame = Frame(headers, Packet(bth, (), bytes(length + bth.padcnt))).seal().build()
-    octets = frame[: word_offset(headers)]
-    return HeaderTemplate(octets, state_behind(octets, headers))
+    data = frame[: word_offset(headers)]
+    return HeaderTemplate(data, state_behind(data, headers))
 
 
 def state_behind(head: bytes, headers: tuple[Piece, ...]) -> int:

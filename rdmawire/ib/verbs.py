@@ -28,16 +28,16 @@ from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.argument import (
     check_able,
+    check_bytes,
     check_kind,
     check_number,
-    check_octets,
     check_time,
     each,
 )
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.mr_table import MemoryRegionTable, PeerMemory
 from rdmawire.screen import shown
-from rdmawire.verbs.ah import MAC_OCTETS, AddressHandle, is_multicast
+from rdmawire.verbs.ah import MAC_BYTES, AddressHandle, is_multicast
 from rdmawire.verbs.async_event import Event, QPFatal
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.engine import one_thread_at_a_time
@@ -138,7 +138,7 @@ class Verbs(Port):
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
     ) -> None:
-        check_octets("mac", mac, MAC_OCTETS)
+        check_bytes("mac", mac, MAC_BYTES)
         check_kind("space", space, AddressSpace)
         check_kind("profile", profile, Profile)
         check_kind("rules", rules, Rules)

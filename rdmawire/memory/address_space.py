@@ -9,7 +9,15 @@ from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.argument import check_kind, check_range, length_of
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_2M, PAGE_4K, PAGE_64K, Octets, Path, SparsePages
+from rdmawire.memory.page import (
+    LAST_ADDRESS,
+    PAGE_2M,
+    PAGE_4K,
+    PAGE_64K,
+    BytesLike,
+    Path,
+    SparsePages,
+)
 from rdmawire.screen import shown
 
 HOST_PAGE_SIZES: Final = (PAGE_4K, PAGE_2M)
@@ -23,7 +31,7 @@ class Initiator(Protocol):
 
 
 class Window(ABC):
-    """``size`` octets from ``base``; both are multiples of ``page_size``, else EINVAL."""
+    """``size`` bytes from ``base``; both are multiples of ``page_size``, else EINVAL."""
 
     pinnable = False  # whether a region may be made of it as of host memory
     path = Path.HOST
@@ -33,7 +41,7 @@ class Window(ABC):
         check_kind("size", size, int)
         if base < 0 or size <= 0 or base + size > LAST_ADDRESS + 1:
             raise VerbsError(
-                f"window of {shown(size)} octets at {shown(base)} is outside 64 bits", EINVAL
+                f"window of {shown(size)} bytes at {shown(base)} is outside 64 bits", EINVAL
             )
         if (base | size) % page_size:
             raise VerbsError(f"window of {size} at {base:#x} is not of {page_size} pages", EINVAL)
@@ -50,12 +58,12 @@ class Window(ABC):
     def read(self, address: int, length: int) -> bytes: ...
 
     @abstractmethod
-    def write(self, address: int, data: Octets) -> None: ...
+    def write(self, address: int, data: BytesLike) -> None: ...
 
     def post(
         self,
         address: int,
-        data: Octets,
+        data: BytesLike,
         initiator: Initiator | None,  # noqa: ARG002  most windows keep no write waiting
         relaxed: bool,  # noqa: ARG002
     ) -> None:
@@ -63,7 +71,7 @@ class Window(ABC):
         self.write(address, data)
 
     def lend(self, address: int, length: int) -> memoryview | None:  # noqa: ARG002
-        """These octets themselves, inside one page; ``None`` where each access must come here.
+        """These bytes themselves, inside one page; ``None`` where each access must come here.
 
         What is lent once may be kept and written as long as its pages are pinned.
         """
@@ -97,7 +105,7 @@ class HostMemory(Window):
     def read(self, address: int, length: int) -> bytes:
         return self.pages.read(address, length)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         self.pages.write(address, data)
 
     def lend(self, address: int, length: int) -> memoryview | None:
@@ -129,7 +137,7 @@ class DoorbellPage(Window):
     def read(self, address: int, length: int) -> bytes:
         raise MemoryFault("write-only doorbell page", address, length)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         self._ring(address - self.base, bytes(data))
 
 
@@ -155,7 +163,7 @@ def check_aligned(address: int) -> None:
 
 
 def added(old: bytes | memoryview, value: int) -> tuple[int, bytes]:
-    """The number in eight octets, and the octets of its sum with ``value``.
+    """The number in eight bytes, and the bytes of its sum with ``value``.
 
     Numbers stand in memory in the host's byte order, here little-endian as on x86.
     """
@@ -212,22 +220,22 @@ class AddressSpace:
         self._watchers.remove(watcher)
 
     def allocate(self, size: int, page_size: int = PAGE_4K) -> HostMemory:
-        """Host memory of ``size`` octets or more, mapped at a free, page-aligned address.
+        """Host memory of ``size`` bytes or more, mapped at a free, page-aligned address.
 
-        Unmapped octets lie on both sides, so that stray accesses fault. ENOMEM where 64 bits of
+        Unmapped bytes lie on both sides, so that stray accesses fault. ENOMEM where 64 bits of
         address do not suffice.
         """
         check_kind("size", size, int)
         check_page_size(page_size)
         if size > LAST_ADDRESS - self._next - 2 * _GUARD:
-            raise VerbsError(f"no {shown(size)} octets of addresses left", ENOMEM)
+            raise VerbsError(f"no {shown(size)} bytes of addresses left", ENOMEM)
         window = HostMemory(self._gap(size), size + -size % page_size, page_size)
         self.map(window)
         self._next = window.end
         return window
 
     def _gap(self, size: int) -> int:
-        """Where ``size`` octets are free, 2 MiB or more behind what is mapped before."""
+        """Where ``size`` bytes are free, 2 MiB or more behind what is mapped before."""
         base = self._next - self._next % -PAGE_2M + _GUARD
         for window in self._windows[max(0, bisect_right(self._bases, base) - 1) :]:
             if window.base < base + size + _GUARD and base < window.end + _GUARD:
@@ -242,7 +250,7 @@ class AddressSpace:
         return self._windows[index]
 
     def spans(self, address: int, length: int) -> Iterator[Span]:
-        """The range, window by window; ``MemoryFault`` at the first octet without one."""
+        """The range, window by window; ``MemoryFault`` at the first byte without one."""
         end = address + length
         while address < end:
             window = self.window_at(address)
@@ -263,7 +271,7 @@ class AddressSpace:
         spans = self._admitted(address, length, writing=False)
         return b"".join(window.read(start, size) for window, start, size in spans)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         length = length_of(data)
         check_range(address, length)
         spans = self._admitted(address, length, writing=True)
@@ -275,7 +283,7 @@ class AddressSpace:
             window.write(start, source[start - address : start - address + size])
 
     def fetch_add(self, address: int, value: int) -> int:
-        """Add to eight aligned octets (little-endian); returns what was there."""
+        """Add to eight aligned bytes (little-endian); returns what was there."""
         check_kind("address", address, int)
         check_kind("value", value, int)
         check_aligned(address)
@@ -284,7 +292,7 @@ class AddressSpace:
         return old
 
     def compare_swap(self, address: int, compare: int, swap: int) -> int:
-        """Put ``swap`` into eight aligned octets if they hold ``compare``; returns what was there.
+        """Put ``swap`` into eight aligned bytes if they hold ``compare``; returns what was there.
 
         Memory that cannot be written faults whether or not the comparison holds.
         """

@@ -9,7 +9,7 @@ from errno import EINVAL
 from typing import TypeVar
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.page import LAST_ADDRESS, Octets
+from rdmawire.memory.page import LAST_ADDRESS, BytesLike
 from rdmawire.screen import shown
 
 T = TypeVar("T")
@@ -37,11 +37,11 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise VerbsError(f"{name} is {shown(value)}, not {kind.__name__}", EINVAL)
 
 
-def check_octets(name: str, value: object, length: int) -> None:
+def check_bytes(name: str, value: object, length: int) -> None:
     """``VerbsError`` EINVAL for anything but ``bytes`` of this length."""
     check_kind(name, value, bytes)
     if isinstance(value, bytes) and len(value) != length:
-        raise VerbsError(f"{name} has {len(value)} octets, not {length}", EINVAL)
+        raise VerbsError(f"{name} has {len(value)} bytes, not {length}", EINVAL)
 
 
 def check_range(address: object, length: object) -> None:
@@ -54,17 +54,17 @@ def check_range(address: object, length: object) -> None:
         check_kind("length", length, int)
 
 
-def length_of(octets: Octets, name: str = "data") -> int:
-    """How many octets there are; ``VerbsError`` EINVAL for what is none."""
-    if not isinstance(octets, (bytes, bytearray, memoryview)):
-        raise VerbsError(f"{name} is {shown(octets)}, not octets", EINVAL)
-    return len(octets)
+def length_of(data: BytesLike, name: str = "data") -> int:
+    """How many bytes there are; ``VerbsError`` EINVAL for what is none."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise VerbsError(f"{name} is {shown(data)}, not bytes", EINVAL)
+    return len(data)
 
 
-def as_bytes(name: str, octets: Octets) -> bytes:
-    """Octets that nobody changes any more; ``VerbsError`` EINVAL for what is none."""
-    length_of(octets, name)
-    return bytes(octets)
+def as_bytes(name: str, data: BytesLike) -> bytes:
+    """Bytes that nobody changes any more; ``VerbsError`` EINVAL for what is none."""
+    length_of(data, name)
+    return bytes(data)
 
 
 def check_able(name: str, value: object, *methods: str) -> None:

@@ -10,7 +10,7 @@ from rdmawire.memory.address_space import AddressSpace, Initiator
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.mr_table import Extent, MemoryRegionTable
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Octets, Path
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, BytesLike, Path
 from rdmawire.memory.region import Backing, PageList, Region
 from rdmawire.screen import shown
 
@@ -28,7 +28,7 @@ class Importer(Protocol):
 
 
 class DmaBuf(ABC):
-    """``size`` octets that their exporter shares; the first is ``skew`` octets into a page.
+    """``size`` bytes that their exporter shares; the first is ``skew`` bytes into a page.
 
     ``fenced`` while work on the buffer goes on that must end before it is mapped, and does not.
     """
@@ -125,7 +125,7 @@ class DmaBufFiles:
 
 
 class DmaBufPages(Backing):
-    """A mapped dma-buf; linear addresses begin at the page of its first octet.
+    """A mapped dma-buf; linear addresses begin at the page of its first byte.
 
     Pages that moved are mapped again at the next access, which counts as a page fault.
     """
@@ -180,7 +180,7 @@ class DmaBufPages(Backing):
     def read(self, address: int, length: int) -> bytes:
         return self._pages(address, length).read(address, length)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         self._pages(address, len(data)).write(address, data)
 
     def release(self) -> None:
@@ -195,7 +195,7 @@ class MappedPages(PageList):
 
 
 class DmaBufRange(NamedTuple):
-    """``length`` octets from ``offset`` of a dma-buf, found by keys at ``iova``."""
+    """``length`` bytes from ``offset`` of a dma-buf, found by keys at ``iova``."""
 
     offset: int
     length: int
@@ -229,6 +229,6 @@ def reg_dmabuf_mr(
     if (iova ^ offset) % PAGE_4K:
         raise VerbsError(f"iova {iova:#x} and offset {offset:#x} differ within a page", EINVAL)
     if offset < 0 or offset + length > buf.size:
-        raise VerbsError(f"{length} octets at {offset} exceed the {buf.size} of {fd}", EINVAL)
+        raise VerbsError(f"{length} bytes at {offset} exceed the {buf.size} of {fd}", EINVAL)
     extent = Extent(buf.skew + offset, iova, length)
     return registrar.register(pd, extent, access, lambda: DmaBufPages(registrar.space, buf))

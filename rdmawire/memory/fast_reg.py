@@ -22,9 +22,9 @@ _LARGEST_PAGE: Final = 1 << 31
 
 
 class FastRegistration(NamedTuple):
-    """What REG_MR puts into a region: bus pages of ``page_size``, first octet at ``iova``.
+    """What REG_MR puts into a region: bus pages of ``page_size``, first byte at ``iova``.
 
-    The place of the first octet in its page is that of ``iova`` in a page. ``key`` is the
+    The place of the first byte in its page is that of ``iova`` in a page. ``key`` is the
     region's, with any variant.
     """
 
@@ -37,7 +37,7 @@ class FastRegistration(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Octets from ``iova`` to the end of the last page."""
+        """Bytes from ``iova`` to the end of the last page."""
         return len(self.pages) * self.page_size - self.iova % self.page_size
 
 

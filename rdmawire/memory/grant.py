@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import ClassVar, Final, NamedTuple, final
 
 from rdmawire.memory.access import LOCAL_READ
-from rdmawire.memory.page import Octets
+from rdmawire.memory.page import BytesLike
 
 
 class ProtectionDomain:
@@ -92,7 +92,7 @@ class Grant(ABC):
         self.deny(KeyFault.NOT_BOUND)
 
     def __repr__(self) -> str:
-        grants = f"{self.length} octets at {self.iova:#x}" if self.valid else self.refusal.name
+        grants = f"{self.length} bytes at {self.iova:#x}" if self.valid else self.refusal.name
         return f"<{self.label} {self.key:#x}: {grants}>"
 
     def deny(self, refusal: KeyFault) -> None:
@@ -102,7 +102,7 @@ class Grant(ABC):
         self.generation += 1
 
     def permit(self, iova: int, length: int, access: int, *, local: bool) -> None:
-        """Grant ``access`` to ``length`` octets at ``iova``; ``local`` adds local read."""
+        """Grant ``access`` to ``length`` bytes at ``iova``; ``local`` adds local read."""
         self.iova = iova
         self.end = iova + length
         self.access = access
@@ -123,7 +123,7 @@ class Grant(ABC):
     def read(self, iova: int, length: int) -> bytes | memoryview: ...
 
     @abstractmethod
-    def write(self, iova: int, data: Octets) -> None: ...
+    def write(self, iova: int, data: BytesLike) -> None: ...
 
     @abstractmethod
     def place(self, iova: int) -> int:

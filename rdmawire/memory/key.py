@@ -130,7 +130,7 @@ class KeyTable:
 
         Local and remote keys are checked here alone. ``access`` is the rights that the operation
         needs, as plain integers of :mod:`rdmawire.memory.access`; zero means local read. An
-        operation of no octets has no address to check: whether its key is looked at is for the
+        operation of no bytes has no address to check: whether its key is looked at is for the
         caller to know.
         """
         try:

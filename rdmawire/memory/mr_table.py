@@ -49,7 +49,7 @@ class Limits(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """``length`` octets at linear address ``address``, found by keys at ``iova``."""
+    """``length`` bytes at linear address ``address``, found by keys at ``iova``."""
 
     address: int
     iova: int
@@ -63,7 +63,7 @@ class Extent(NamedTuple):
             raise VerbsError(f"length {self.length}, not 1 to {largest}", EINVAL)
         for start in (self.address, self.iova):
             if start + self.length > LAST_ADDRESS + 1:
-                raise VerbsError(f"{self.length} octets at {start:#x} exceed 64 bits", EINVAL)
+                raise VerbsError(f"{self.length} bytes at {start:#x} exceed 64 bits", EINVAL)
 
 
 class PeerMemory(Protocol):
@@ -262,7 +262,7 @@ class MemoryRegionTable:
         if not isinstance(backing, OnDemand):
             raise VerbsError(f"region {region.key:#x} is not on demand", EINVAL)
         if address < region.iova or address + length > region.end:
-            raise VerbsError(f"{length} octets at {address:#x} exceed the region", EINVAL)
+            raise VerbsError(f"{length} bytes at {address:#x} exceed the region", EINVAL)
         try:
             backing.prefetch(address - region.iova + region.address, length)
         except MemoryFault as fault:

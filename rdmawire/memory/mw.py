@@ -15,7 +15,7 @@ from rdmawire.memory.address_space import ATOMIC_SIZE
 from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
-from rdmawire.memory.page import LAST_ADDRESS, Octets
+from rdmawire.memory.page import LAST_ADDRESS, BytesLike
 from rdmawire.memory.region import Region
 
 _ZERO_BASED: Final = Access.ZERO_BASED.value
@@ -35,7 +35,7 @@ class WindowType(Enum):
 
 
 class Bind(NamedTuple):
-    """What a window is to be bound to: ``length`` octets at ``address`` (an iova of the region).
+    """What a window is to be bound to: ``length`` bytes at ``address`` (an iova of the region).
 
     Type 2 needs the number of the queue pair, its domain, and the key with its new variant; type 1
     is bound in the domain of a queue pair, too, if there is one.
@@ -98,7 +98,7 @@ class MemoryWindow(Grant):
     def read(self, iova: int, length: int) -> bytes | memoryview:
         return self._checked(iova, length).read(iova + self._delta, length)
 
-    def write(self, iova: int, data: Octets) -> None:
+    def write(self, iova: int, data: BytesLike) -> None:
         self._checked(iova, len(data)).write(iova + self._delta, data)
 
     def place(self, iova: int) -> int:

@@ -1,10 +1,10 @@
-"""Sparse octets: pages that exist once they are written."""
+"""Sparse bytes: pages that exist once they are written."""
 
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
 
-Octets = bytes | bytearray | memoryview
+BytesLike = bytes | bytearray | memoryview
 
 PAGE_4K: Final = 1 << 12
 PAGE_64K: Final = 1 << 16
@@ -22,7 +22,7 @@ def split(address: int, length: int, page_size: int) -> Iterator[tuple[int, int]
 
 
 class SparsePages:
-    """Octets at any address, in pages of ``page_size`` (a power of two).
+    """Bytes at any address, in pages of ``page_size`` (a power of two).
 
     A page that was never written reads as zeros and takes no memory. A page, once made, stays
     the same object until it is dropped, so that views of it may be kept.
@@ -61,7 +61,7 @@ class SparsePages:
             return self.read(address, first) + self.read(address + first, length - first)
         return b"".join(self.read(*part) for part in split(address, length, self.page_size))
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         length = len(data)
         at = address & self.mask
         if at + length <= self.page_size:
@@ -78,7 +78,7 @@ class SparsePages:
             self.write(start, source[start - address : start - address + size])
 
     def numbers(self, start: int, end: int) -> list[int]:
-        """Pages that exist and have octets from address ``start`` to ``end``."""
+        """Pages that exist and have bytes from address ``start`` to ``end``."""
         first, last = start >> self.shift, (end - 1) >> self.shift
         if last - first > len(self._pages):
             return [number for number in self._pages if first <= number <= last]
@@ -95,12 +95,12 @@ class SparsePages:
 
     @property
     def held(self) -> int:
-        """Octets that exist."""
+        """Bytes that exist."""
         return len(self._pages) * self.page_size
 
 
 class Path(Enum):
-    """The way that octets take between an adapter and the memory they belong in."""
+    """The way that bytes take between an adapter and the memory they belong in."""
 
     HOST = auto()
     GPU_DIRECT = auto()
@@ -108,12 +108,12 @@ class Path(Enum):
 
 
 class Tally:
-    """DMA on one path: octets, transactions, and copies that a processor or GPU made for them."""
+    """DMA on one path: bytes, transactions, and copies that a processor or GPU made for them."""
 
-    __slots__ = ("copies", "octets", "transactions")
+    __slots__ = ("bytes", "copies", "transactions")
 
     def __init__(self) -> None:
-        self.octets = 0
+        self.bytes = 0
         self.transactions = 0
         self.copies = 0
 

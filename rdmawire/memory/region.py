@@ -24,7 +24,7 @@ from rdmawire.memory.address_space import (
     check_aligned,
 )
 from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, DmaCounter, Octets, Path, split
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, BytesLike, DmaCounter, Path, split
 
 
 class Owner(Protocol):
@@ -38,7 +38,7 @@ class Owner(Protocol):
 
 
 class Backing(ABC):
-    """Pages of ``page_size`` octets at linear addresses."""
+    """Pages of ``page_size`` bytes at linear addresses."""
 
     page_size: int
     path: Path
@@ -64,7 +64,7 @@ class Backing(ABC):
     def read(self, address: int, length: int) -> bytes: ...
 
     @abstractmethod
-    def write(self, address: int, data: Octets) -> None: ...
+    def write(self, address: int, data: BytesLike) -> None: ...
 
     def push(self, address: int) -> None:
         """Have what was written before arrive, ``MemoryFault`` if it cannot. A read does that."""
@@ -106,7 +106,7 @@ class HostPages(Backing):
     def read(self, address: int, length: int) -> bytes:
         return (self._pages or self._space).read(address, length)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         (self._pages if self._pages and self.writable else self._space).write(address, data)
 
 
@@ -183,7 +183,7 @@ class OnDemand(Backing):
         self.fault_in(address, length)
         return self._space.read(address, length)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         self.fault_in(address, len(data))
         self._space.write(address, data)
 
@@ -221,7 +221,7 @@ class PageList(Backing):
         self.path = self._pages[0][0].path
 
     def _part(self, address: int, length: int, *, writing: bool) -> tuple[Window, int] | None:
-        """Window and bus address of some octets inside one page, admitted."""
+        """Window and bus address of some bytes inside one page, admitted."""
         at = address - self._first
         number = at // self._size
         offset = at - number * self._size
@@ -258,14 +258,14 @@ class PageList(Backing):
         parts = self._admitted(address, length, writing=False)
         return b"".join(window.read(start, size) for window, start, size in parts)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         part = self._part(address, len(data), writing=True)
         if part is None:
             self._write_parts(address, data)
         else:
             part[0].post(part[1], data, self.initiator, self.relaxed)
 
-    def _write_parts(self, address: int, data: Octets) -> None:
+    def _write_parts(self, address: int, data: BytesLike) -> None:
         source = memoryview(data)
         at = 0
         for window, start, size in self._admitted(address, len(data), writing=True):
@@ -393,7 +393,7 @@ class Region(Grant):
         self.drop()
 
     def read(self, iova: int, length: int) -> bytes | memoryview:
-        """``length`` octets. May be a view of the page: copy it before anything is written."""
+        """``length`` bytes. May be a view of the page: copy it before anything is written."""
         address = iova + self._delta
         page = self._pages.get(address >> self._shift)
         at = address & self._mask
@@ -401,12 +401,12 @@ class Region(Grant):
         if page is None or end > self._page_size or iova < self.iova or iova + length > self.end:
             return self._read_pages(iova, length)
         tally = self._tally
-        tally.octets += length
+        tally.bytes += length
         tally.transactions += 1
         return page[at:end]
 
-    def write(self, iova: int, data: Octets) -> None:
-        """Write ``data`` (octets: a view must be of format ``B``)."""
+    def write(self, iova: int, data: BytesLike) -> None:
+        """Write ``data`` (bytes: a view must be of format ``B``)."""
         length = len(data)
         address = iova + self._delta
         page = self._pages.get(address >> self._shift)
@@ -417,7 +417,7 @@ class Region(Grant):
             return
         page[at:end] = data
         tally = self._tally
-        tally.octets += length
+        tally.bytes += length
         tally.transactions += 1
 
     def place(self, iova: int) -> int:
@@ -436,14 +436,14 @@ class Region(Grant):
         self._checked(iova, 1).push(iova + self._delta)
 
     def fetch_add(self, iova: int, value: int) -> int:
-        """Add to eight octets, little-endian; returns what was there. One read, one write."""
+        """Add to eight bytes, little-endian; returns what was there. One read, one write."""
         check_aligned(iova)
         old, new = added(self.read(iova, ATOMIC_SIZE), value)
         self.write(iova, new)
         return old
 
     def compare_swap(self, iova: int, compare: int, swap: int) -> int:
-        """Put ``swap`` into eight octets if they hold ``compare``; returns what was there."""
+        """Put ``swap`` into eight bytes if they hold ``compare``; returns what was there."""
         check_aligned(iova)
         old = int.from_bytes(self.read(iova, ATOMIC_SIZE), "little")
         new = swap & LAST_ADDRESS if old == compare else old
@@ -462,13 +462,13 @@ class Region(Grant):
         self._count(iova, length)
         return data
 
-    def _write_pages(self, iova: int, data: Octets) -> None:
+    def _write_pages(self, iova: int, data: BytesLike) -> None:
         self._checked(iova, len(data)).write(iova + self._delta, data)
         self._count(iova, len(data))
 
     def _count(self, iova: int, length: int) -> None:
         """Count a DMA, and borrow the page it ended in for the next one."""
-        self._tally.octets += length
+        self._tally.bytes += length
         self._tally.transactions += 1
         self._tally.copies += self._copies
         number = (iova + length - 1 + self._delta) >> self._shift

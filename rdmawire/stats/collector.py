@@ -44,9 +44,9 @@ class Statistics:
 
     def __init__(self, *, interval: int | None = None, points: bool = False) -> None:
         self.frames = 0
-        self.octets = 0
+        self.bytes = 0
         self.first_ns = self.last_ns = 0
-        self.opcodes = {name: np.zeros(256, np.int64) for name in ("frames", "octets", "payload")}
+        self.opcodes = {name: np.zeros(256, np.int64) for name in ("frames", "bytes", "payload")}
         self.addresses = Addresses()
         self.flows = Flows(self.addresses)
         self.requests = RequestCounts()
@@ -81,24 +81,24 @@ class Statistics:
     def add(self, block: Columns) -> None:
         """Count a block."""
         times = block["frame.time_epoch"].values
-        octets = block["frame.len"].values.astype(np.int64)
-        self._span(times, int(octets.sum()))
+        data = block["frame.len"].values.astype(np.int64)
+        self._span(times, int(data.sum()))
         is_rdma = block["infiniband.bth.opcode"].valid.copy()
         payload = np.zeros(block.rows, np.int64)
         found = packets(block, self.addresses)
         payload[is_rdma] = found.payload
-        self._dissected(block, times, octets, payload, is_rdma)
-        other = np.where(is_rdma, 0, octets)
-        passed = {"frames": is_rdma.astype(np.int64), "octets": octets - other}
-        self.bins.add(times, {**passed, "payload": payload, "other_octets": other})
+        self._dissected(block, times, data, payload, is_rdma)
+        other = np.where(is_rdma, 0, data)
+        passed = {"frames": is_rdma.astype(np.int64), "bytes": data - other}
+        self.bins.add(times, {**passed, "payload": payload, "other_bytes": other})
         if len(found):
             self._transport(found)
 
-    def _span(self, times: IntArray, octets: int) -> None:
+    def _span(self, times: IntArray, size: int) -> None:
         if not self.frames:
             self.first_ns = self.last_ns = int(times[0])
         self.frames += len(times)
-        self.octets += octets
+        self.bytes += size
         self.first_ns = min(self.first_ns, int(times.min()))
         self.last_ns = max(self.last_ns, int(times.max()))
 
@@ -106,7 +106,7 @@ class Statistics:
         self,
         block: Columns,
         times: IntArray,
-        octets: IntArray,
+        data: IntArray,
         payload: IntArray,
         is_rdma: NDArray[np.bool_],
     ) -> None:
@@ -117,7 +117,7 @@ class Statistics:
             self._cm_pairs.add(fact)
             if fact.is_iwarp:
                 is_rdma[at] = True
-                payload[at] = self.streams.add(fact, int(octets[at]), int(times[at]))
+                payload[at] = self.streams.add(fact, int(data[at]), int(times[at]))
 
     def _transport(self, found: Packets) -> None:
         self._count_opcodes(found)
@@ -129,7 +129,7 @@ class Statistics:
             self._keep(asking)
 
     def _count_opcodes(self, found: Packets) -> None:
-        counted = {"frames": np.ones(len(found)), "octets": found.octets, "payload": found.payload}
+        counted = {"frames": np.ones(len(found)), "bytes": found.bytes, "payload": found.payload}
         for name, each in counted.items():
             sums = np.bincount(found.opcode, weights=each, minlength=256)
             self.opcodes[name] += sums.astype(np.int64)
@@ -157,17 +157,17 @@ def report_of(statistics: Statistics, files: Iterable[str]) -> report.Report:
     transport, iwarp = _transport(statistics), _iwarp(statistics)
     flows = list(_flows(statistics))
     streams = [_stream(way, stream) for way, stream in statistics.streams.streams.items()]
-    frames, octets = statistics.frames, statistics.octets
+    frames, data = statistics.frames, statistics.bytes
     return report.Report(
         files=list(files),
         frames=frames,
-        octets=octets,
+        bytes=data,
         first_ns=statistics.first_ns,
         last_ns=statistics.last_ns,
         transport=transport,
         iwarp=iwarp,
         other=report.Total(
-            frames - transport.frames - iwarp.frames, octets - transport.octets - iwarp.octets, 0
+            frames - transport.frames - iwarp.frames, data - transport.bytes - iwarp.bytes, 0
         ),
         opcodes=list(_opcodes(statistics)),
         rdmap_opcodes=list(_rdmap_opcodes(statistics)),
@@ -187,13 +187,13 @@ def throughput_of(statistics: Statistics, most: int) -> report.Throughput:
 
 def _transport(statistics: Statistics) -> report.Total:
     counts = statistics.opcodes
-    return report.Total(*(int(counts[name].sum()) for name in ("frames", "octets", "payload")))
+    return report.Total(*(int(counts[name].sum()) for name in ("frames", "bytes", "payload")))
 
 
 def _iwarp(statistics: Statistics) -> report.Total:
     streams = statistics.streams
     payload = sum(stream.payload for stream in streams.streams.values())
-    return report.Total(streams.frames, streams.octets, payload)
+    return report.Total(streams.frames, streams.bytes, payload)
 
 
 def _opcodes(statistics: Statistics) -> Iterator[report.OpcodeCount]:
@@ -202,9 +202,9 @@ def _opcodes(statistics: Statistics) -> Iterator[report.OpcodeCount]:
     frames = counts["frames"].tolist()
     for code in sorted(range(256), key=lambda code: -frames[code]):
         if frames[code]:
-            octets, payload = int(counts["octets"][code]), int(counts["payload"][code])
+            data, payload = int(counts["bytes"][code]), int(counts["payload"][code])
             name = opcode.opcode_word(code)
-            yield report.OpcodeCount(frames[code], octets, payload, code, name)
+            yield report.OpcodeCount(frames[code], data, payload, code, name)
 
 
 def _rdmap_opcodes(statistics: Statistics) -> Iterator[report.RDMAPCount]:
@@ -238,7 +238,7 @@ def _flow(statistics: Statistics, number: int, back: int, syndromes: dict[int, i
     ends = _ends(statistics, number, back)
     return report.Flow(
         frames=counts["frames"],
-        octets=counts["octets"],
+        bytes=counts["bytes"],
         payload=counts["payload"],
         source=ends.source,
         destination=ends.destination,
@@ -321,9 +321,9 @@ def _stream(way: Direction, stream: StreamCounts) -> report.Stream:
     return report.Stream(
         **way._asdict(),
         frames=stream.frames,
-        octets=stream.octets,
+        bytes=stream.bytes,
         fpdus=stream.fpdus,
-        fpdu_octets=stream.fpdu_octets,
+        fpdu_bytes=stream.fpdu_bytes,
         payload=stream.payload,
         opcodes=opcodes,
         crc=dict(stream.crc),
@@ -339,7 +339,7 @@ def _endpoints(flows: list[report.Flow], streams: list[report.Stream]) -> list[r
     both: list[report.Flow | report.Stream] = [*flows, *streams]
     for each in both:
         for counts in (sent[each.source], received[each.destination]):
-            for at, value in enumerate((each.frames, each.octets, each.payload)):
+            for at, value in enumerate((each.frames, each.bytes, each.payload)):
                 counts[at] += value
     names = sorted({*sent, *received}, key=lambda name: (-sent[name][1] - received[name][1], name))
     return [

@@ -38,7 +38,7 @@ REST = FLOWS - 1
 """The number of the flow that stands for all others."""
 
 _SUMS = (
-    *("frames", "octets", "payload", "requests", "responses", "datagrams"),
+    *("frames", "bytes", "payload", "requests", "responses", "datagrams"),
     *("acks", "cnps", "marked"),
 )
 _ENDS = ("first_request", "last_request", "first_response", "last_response")
@@ -143,7 +143,7 @@ class Flows:
         own = found.packets
         values = {
             "frames": np.ones(len(own), np.int64),
-            "octets": own.octets,
+            "bytes": own.bytes,
             "payload": own.payload,
             "requests": IS_REQUEST[own.opcode],
             "responses": IS_RESPONSE[own.opcode],

@@ -42,7 +42,7 @@ class Fpdu(NamedTuple):
     torn if the end was not captured. ``terminate`` is the reason in a Terminate.
     """
 
-    octets: int
+    data: int
     payload: int
     opcode: int
     crc: str
@@ -91,7 +91,7 @@ def _length(carrier: Header) -> int:
         return carrier.length - UDP.SIZE
     if isinstance(carrier, GRH):
         return carrier.paylen
-    # IBA 7.7.8: in words of four octets, from the LRH to the ICRC.
+    # IBA 7.7.8: in words of four bytes, from the LRH to the ICRC.
     return carrier.pktlen * 4 - LRH.SIZE if isinstance(carrier, LRH) else 0
 
 
@@ -167,14 +167,14 @@ _MAX_TERMINATES = 64
 class StreamCounts:
     """Counts of one direction of a connection.
 
-    ``frames`` and ``octets`` (bytes on the wire) are of frames that carry iWARP; ``fpdu_octets`` is
+    ``frames`` and ``bytes`` (bytes on the wire) are of frames that carry iWARP; ``fpdu_bytes`` is
     the size of FPDUs in bytes, from length to CRC without Markers; ``crc`` counts FPDUs by status.
     """
 
     frames: int = 0
-    octets: int = 0
+    bytes: int = 0
     fpdus: int = 0
-    fpdu_octets: int = 0
+    fpdu_bytes: int = 0
     payload: int = 0
     first_ns: int = 0
     last_ns: int = 0
@@ -185,7 +185,7 @@ class StreamCounts:
     def add(self, fpdu: Fpdu) -> None:
         """Count an FPDU."""
         self.fpdus += 1
-        self.fpdu_octets += fpdu.octets
+        self.fpdu_bytes += fpdu.data
         self.payload += fpdu.payload
         self.opcodes[fpdu.opcode] += 1
         self.crc[fpdu.crc] += 1
@@ -200,14 +200,14 @@ class Streams:
     def __init__(self) -> None:
         self.streams: dict[Direction, StreamCounts] = {}
         self.frames = 0
-        self.octets = 0
+        self.bytes = 0
 
-    def add(self, facts: FrameFacts, octets: int, time_ns: int) -> int:
-        """Count a frame of ``octets`` bytes; return its payload in bytes."""
+    def add(self, facts: FrameFacts, size: int, time_ns: int) -> int:
+        """Count a frame of ``bytes`` bytes; return its payload in bytes."""
         stream = self._of(facts.way or REST, time_ns)
         for count in (self, stream):
             count.frames += 1
-            count.octets += octets
+            count.bytes += size
         stream.last_ns = time_ns
         for fpdu in facts.fpdus:
             stream.add(fpdu)

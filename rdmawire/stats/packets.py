@@ -202,8 +202,8 @@ def _ipv4_keys(sources: NDArray[Any], destinations: NDArray[Any]) -> NDArray[np.
 
 
 def _ipv4_pair(key: int) -> AddressPair:
-    octets = key.to_bytes(8, "big")
-    return AddressPair(ipv4(octets[:4]), ipv4(octets[4:]))
+    data = key.to_bytes(8, "big")
+    return AddressPair(ipv4(data[:4]), ipv4(data[4:]))
 
 
 def _ipv6_pair(key: bytes) -> AddressPair:
@@ -224,7 +224,7 @@ class Packets:
     """
 
     times: IntArray
-    octets: IntArray
+    bytes: IntArray
     payload: IntArray
     opcode: NDArray[np.uint8]
     psn: IntArray
@@ -253,7 +253,7 @@ def packets(block: Columns, addresses: Addresses) -> Packets:
     padcnt = _numbers(block, "infiniband.bth.padcnt", rows)
     return Packets(
         times=_numbers(block, "frame.time_epoch", rows),
-        octets=_numbers(block, "frame.len", rows),
+        bytes=_numbers(block, "frame.len", rows),
         payload=np.maximum(lengths - OVERHEAD[opcode] - padcnt, 0),
         opcode=opcode,
         psn=_numbers(block, "infiniband.bth.psn", rows),

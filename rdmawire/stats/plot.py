@@ -97,17 +97,17 @@ def _figure(report: Report, points: PsnPoints) -> Figure:
 
 def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
     seconds = found.interval_ns / SECOND
-    edges = np.arange(len(found.octets) + 1) * seconds / scale
+    edges = np.arange(len(found.bytes) + 1) * seconds / scale
     lines = (
-        ("RDMA, on the wire", found.octets, _COLOURS[0], "-"),
+        ("RDMA, on the wire", found.bytes, _COLOURS[0], "-"),
         ("RDMA, payload", found.payload, _COLOURS[1], "-"),
-        ("other, on the wire", found.other_octets, _GREY, "--"),
+        ("other, on the wire", found.other_bytes, _GREY, "--"),
     )
-    most = max((max(octets, default=0) for _, octets, _, _ in lines), default=0) * 8 / seconds
+    most = max((max(data, default=0) for _, data, _, _ in lines), default=0) * 8 / seconds
     size, unit = unit_of(most, RATE_UNITS)
-    for label, octets, colour, style in lines:
-        if any(octets):
-            heights = np.array(octets) * 8 / seconds / size
+    for label, data, colour, style in lines:
+        if any(data):
+            heights = np.array(data) * 8 / seconds / size
             axes.stairs(heights, edges, color=colour, label=label, linewidth=1.8, linestyle=style)
     axes.set_ylabel(f"throughput ({unit})")
     axes.set_ylim(bottom=0)

@@ -1,6 +1,6 @@
 """The report of statistics: values for tables, JSON and pictures.
 
-``frames`` and ``octets`` (bytes) are counted as on the wire. Times are in ns since the epoch.
+``frames`` and ``bytes`` (bytes) are counted as on the wire. Times are in ns since the epoch.
 """
 
 from dataclasses import dataclass, fields
@@ -14,7 +14,7 @@ class Total:
     """Frames, their bytes on the wire, and their bytes of payload."""
 
     frames: int
-    octets: int
+    bytes: int
     payload: int
 
 
@@ -113,7 +113,7 @@ class Flow(Total):
 class Stream:
     """One direction of a TCP connection that carries iWARP.
 
-    ``octets`` is the bytes of frames that carry iWARP, ``fpdu_octets`` those of FPDUs from length
+    ``bytes`` is the bytes of frames that carry iWARP, ``fpdu_bytes`` those of FPDUs from length
     to CRC, without Markers. ``crc`` counts FPDUs as good, bad, absent and torn.
     """
 
@@ -122,9 +122,9 @@ class Stream:
     destination: str
     destination_port: int
     frames: int
-    octets: int
+    bytes: int
     fpdus: int
-    fpdu_octets: int
+    fpdu_bytes: int
     payload: int
     opcodes: dict[str, int]
     crc: dict[str, int]
@@ -140,9 +140,9 @@ class Throughput:
     start_ns: int
     interval_ns: int
     frames: list[int]
-    octets: list[int]
+    bytes: list[int]
     payload: list[int]
-    other_octets: list[int]
+    other_bytes: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Report:
 
     files: list[str]
     frames: int
-    octets: int
+    bytes: int
     first_ns: int
     last_ns: int
     transport: Total

@@ -43,7 +43,7 @@ class Table(NamedTuple):
         return self._replace(heads=[self.heads[at] for at in chosen], rows=rows)
 
 
-_TOTAL = [Head("frames"), Head("octets"), Head("payload")]
+_TOTAL = [Head("frames"), Head("bytes"), Head("payload")]
 
 
 def heading(report: Report) -> str:
@@ -53,13 +53,13 @@ def heading(report: Report) -> str:
     said += [f"{report.other.frames} other"]
     length = format_duration(report.last_ns - report.first_ns)
     names = ", ".join(safe(name) for name in report.files)
-    return f"{names}: {report.frames} frames, {report.octets} octets in {length}: {', '.join(said)}"
+    return f"{names}: {report.frames} frames, {report.bytes} bytes in {length}: {', '.join(said)}"
 
 
 def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
     """All tables that have rows; ``top`` rows at most of each, but of throughput; 0 for all."""
     flows = _largest(report.flows)
-    streams = sorted(report.streams, key=lambda each: -each.octets)
+    streams = sorted(report.streams, key=lambda each: -each.bytes)
     for keys, title, heads, rows in (
         (1, "opcodes", _OPCODES, map(_opcode, report.opcodes)),
         (1, "RDMAP opcodes", _RDMAP, map(_rdmap, report.rdmap_opcodes)),
@@ -80,7 +80,7 @@ def _largest(flows: list[Flow]) -> list[Flow]:
     """The largest first; each is followed by the flow back."""
     seen: set[int] = set()
     found = []
-    for number in sorted(range(len(flows)), key=lambda number: -flows[number].octets):
+    for number in sorted(range(len(flows)), key=lambda number: -flows[number].bytes):
         for each in (number, flows[number].back):
             if each is not None and each not in seen:
                 seen.add(each)
@@ -97,7 +97,7 @@ def _opcode(each: OpcodeCount) -> list[str]:
 
 
 def _total(each: Total) -> list[str]:
-    return [str(each.frames), str(each.octets), str(each.payload)]
+    return [str(each.frames), str(each.bytes), str(each.payload)]
 
 
 _RDMAP = [Head("opcode", False), Head("FPDUs")]
@@ -134,7 +134,7 @@ _FLOW: list[tuple[Head, Callable[[Flow], str]]] = [
     (Head("QP", False), _queue),
     (Head("service", False), lambda flow: " ".join(flow.services)),
     (Head("frames"), lambda flow: str(flow.frames)),
-    (Head("octets"), lambda flow: str(flow.octets)),
+    (Head("bytes"), lambda flow: str(flow.bytes)),
     (Head("payload"), lambda flow: str(flow.payload)),
     (Head("first PSN"), lambda flow: _psn(flow.requests.first_psn, flow.responses.first_psn)),
     (Head("last PSN"), lambda flow: _psn(flow.requests.last_psn, flow.responses.last_psn)),
@@ -188,7 +188,7 @@ _STREAMS = [
 
 def _stream(each: Stream) -> list[str]:
     crc = [str(each.crc.get(state, 0)) for state in _CRCS]
-    counts = [str(n) for n in (each.frames, each.octets, each.payload, each.fpdus)]
+    counts = [str(n) for n in (each.frames, each.bytes, each.payload, each.fpdus)]
     return [*_sockets(each), *counts, *crc, str(sum(each.terminates.values()))]
 
 
@@ -211,14 +211,14 @@ def _terminates(each: Stream) -> Iterator[list[str]]:
 
 
 _THROUGHPUT = [
-    *(Head("from"), Head("RDMA frames"), Head("RDMA octets"), Head("payload")),
-    *(Head("RDMA rate"), Head("other octets")),
+    *(Head("from"), Head("RDMA frames"), Head("RDMA bytes"), Head("payload")),
+    *(Head("RDMA rate"), Head("other bytes")),
 ]
 
 
 def _throughput(found: Throughput) -> Iterator[list[str]]:
-    columns = zip(found.frames, found.octets, found.payload, found.other_octets, strict=True)
-    for number, (frames, octets, payload, other) in enumerate(columns):
+    columns = zip(found.frames, found.bytes, found.payload, found.other_bytes, strict=True)
+    for number, (frames, data, payload, other) in enumerate(columns):
         since = format_seconds(number * found.interval_ns)
-        counts = [str(n) for n in (frames, octets, payload)]
-        yield [since, *counts, format_rate(octets, found.interval_ns), str(other)]
+        counts = [str(n) for n in (frames, data, payload)]
+        yield [since, *counts, format_rate(data, found.interval_ns), str(other)]

@@ -13,7 +13,7 @@ _FINE = 10_000
 _STEPS = (1, 2, 4, 5)
 _FIXED = 100_000
 """Intervals that are kept if their width is given."""
-COLUMNS = ("frames", "octets", "payload", "other_octets")
+COLUMNS = ("frames", "bytes", "payload", "other_bytes")
 """The sums: RDMA frames, their bytes on the wire and of payload; bytes of all other frames."""
 
 

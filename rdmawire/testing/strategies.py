@@ -50,7 +50,7 @@ _H = TypeVar("_H", bound=Header)
 
 def values(row: Row) -> st.SearchStrategy[Any]:
     """Every value that a row can hold."""
-    if row.octets:
+    if row.is_bytes:
         return st.binary(min_size=row.width // 8, max_size=row.width // 8)
     number = st.integers(0, (1 << row.width) - 1)
     if row.times == 1:
@@ -79,7 +79,7 @@ def payloads(kind: Payload, longest: int) -> st.SearchStrategy[bytes]:
 def packets(
     longest: int = 64, opcodes: Collection[int] = tuple(SHAPES)
 ) -> st.SearchStrategy[Packet]:
-    """Legal transport packets of these opcodes, with up to ``longest`` octets of payload.
+    """Legal transport packets of these opcodes, with up to ``longest`` bytes of payload.
 
     Every opcode that the standard allows, where none are named. :class:`WireError` for an
     opcode whose shape is not known, such as a vendor's, and for no opcodes at all.
@@ -192,7 +192,7 @@ def management_packets(draw: st.DrawFn) -> Packet:
 
 @st.composite
 def segments(draw: st.DrawFn, longest: int = 64) -> bytes:
-    """Legal DDP segments of every RDMAP opcode, with up to ``longest`` octets of payload.
+    """Legal DDP segments of every RDMAP opcode, with up to ``longest`` bytes of payload.
 
     Terminates quote no headers.
     """

@@ -1,6 +1,6 @@
 """Frames counted as they pass: a tap that knows requests, answers, and what came again.
 
-All frames of one path, opcode and length begin with the same octets, up to the PSN. What those say
+All frames of one path, opcode and length begin with the same bytes, up to the PSN. What those say
 is worked out once and kept, so a frame costs a look-up and a few additions.
 """
 
@@ -11,7 +11,7 @@ from rdmawire.errors import WireError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.ib.device import GSI_QPN
 from rdmawire.ib.encapsulation import gids_of
-from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
+from rdmawire.ib.tx_template import MAX_SEEN, head_size, word_offset
 from rdmawire.verbs.wr import ATOMIC_SIZE
 from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import BTH, RETH, Ack
@@ -19,7 +19,7 @@ from rdmawire.wire.inet import ECN, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.roce import Frame
 
-MOST_CONVERSATIONS: Final = 1 << 16
+MAX_CONVERSATIONS: Final = 1 << 16
 """Receiving queue pairs that are remembered; it begins anew after that many.
 
 What was counted stays. Of requests from before, those that are sent again later count as new.
@@ -67,14 +67,14 @@ class _Conversation:
 
 
 class Counted(NamedTuple):
-    """What one frame was counted as: messages that are new, their octets, or a sign of trouble.
+    """What one frame was counted as: messages that are new, their bytes, or a sign of trouble.
 
     ``sign`` is the name of the counter: ``retransmits``, ``naks``, ``rnr_naks``, ``cnps`` or
     ``mads``.
     """
 
     messages: int = 0
-    octets: int = 0
+    bytes: int = 0
     sign: str = ""
 
 
@@ -91,7 +91,7 @@ _NAKS: Final[dict[int, Counted]] = {
 
 
 class _Head(NamedTuple):
-    """What the octets up to the PSN say; the PSN's word is at ``word``.
+    """What the bytes up to the PSN say; the PSN's word is at ``word``.
 
     ``reckon`` counts it; ``new`` is what the packet counts as, if it was not sent before.
     """
@@ -109,20 +109,20 @@ _read_reth: Final = RETH.parse
 class FrameCounter:
     """A tap. Give it what requesters and responders send, each frame once.
 
-    ``messages`` and their ``octets`` are those of applications. They count once, however often
-    they were sent (an atomic has eight octets, a READ as many as it asks for); ``frame_octets``
+    ``messages`` and their ``bytes`` are those of applications. They count once, however often
+    they were sent (an atomic has eight bytes, a READ as many as it asks for); ``frame_bytes``
     are those of all frames. ``mads`` are management datagrams, as often as they were sent.
     ``retransmits`` are request packets whose PSN was sent before. ``marks`` are frames with
     Congestion Experienced. ``last`` is the time of the last frame (ns).
     """
 
     __slots__ = (
-        *("_conversations", "_heads", "_mtus", "cnps", "frame_octets", "frames", "last", "mads"),
-        *("marks", "messages", "naks", "octets", "retransmits", "rnr_naks"),
+        *("_conversations", "_heads", "_mtus", "cnps", "frame_bytes", "frames", "last", "mads"),
+        *("marks", "messages", "naks", "bytes", "retransmits", "rnr_naks"),
     )
 
     def __init__(self) -> None:
-        self.frames = self.frame_octets = self.messages = self.octets = 0
+        self.frames = self.frame_bytes = self.messages = self.bytes = 0
         self.retransmits = self.naks = self.rnr_naks = self.cnps = self.marks = 0
         self.mads = 0
         self.last = 0
@@ -135,9 +135,9 @@ class FrameCounter:
         return self.count(frame.data, now)
 
     def count(self, frame: bytes, now: int) -> Counted:
-        """Count a frame that passes at a time (ns); what it counted as, but for its octets."""
+        """Count a frame that passes at a time (ns); what it counted as, but for its bytes."""
         self.frames += 1
-        self.frame_octets += len(frame)
+        self.frame_bytes += len(frame)
         self.last = now
         key = frame[: head_size(frame)]
         head = self._heads.get(key) or self._learnt(key, frame)
@@ -155,7 +155,7 @@ class FrameCounter:
         except WireError:
             return None
         if len(key) == head.word:
-            if len(self._heads) >= MOST_SEEN:
+            if len(self._heads) >= MAX_SEEN:
                 self._heads.clear()
             self._heads[key] = head
         return head
@@ -171,7 +171,7 @@ class FrameCounter:
             marked=any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in frame.headers),
             new=Counted(
                 messages=int(shape is not None and shape.part in _ENDS),
-                octets=ATOMIC_SIZE if bth.opcode in _ATOMICS else len(frame.packet.payload),
+                bytes=ATOMIC_SIZE if bth.opcode in _ATOMICS else len(frame.packet.payload),
             ),
             conversation=self._conversation(frame),
         )
@@ -180,7 +180,7 @@ class FrameCounter:
         key = (*gids_of(frame.headers), frame.packet.bth.destqp)
         found = self._conversations.get(key)
         if found is None:
-            if len(self._conversations) >= MOST_CONVERSATIONS:
+            if len(self._conversations) >= MAX_CONVERSATIONS:
                 self._conversations.clear()
                 self._heads.clear()  # they know conversations, too
             found = self._conversations[key] = _Conversation()
@@ -208,7 +208,7 @@ class FrameCounter:
 
     def _new(self, counted: Counted) -> Counted:
         self.messages += counted.messages
-        self.octets += counted.octets
+        self.bytes += counted.bytes
         return counted
 
     def _retransmit(self) -> Counted:

@@ -19,9 +19,9 @@ from rdmawire.traffic.counter import FrameCounter
 
 
 class Moved(NamedTuple):
-    """DMA on one path: octets, transactions, and copies that a processor or GPU made for them."""
+    """DMA on one path: bytes, transactions, and copies that a processor or GPU made for them."""
 
-    octets: int
+    bytes: int
     transactions: int
     copies: int
 
@@ -42,7 +42,7 @@ NO_DMA: Final = Moved(0, 0, 0)
 
 
 class Summary(NamedTuple):
-    """A run. ``messages`` and ``octets`` are those of applications, ``frame_octets`` the wire's.
+    """A run. ``messages`` and ``bytes`` are those of applications, ``frame_bytes`` the wire's.
 
     ``retransmits`` are request packets sent again, ``lost`` frames that never arrived, ``marks``
     frames with Congestion Experienced, ``failed`` messages that ended with an error of their own.
@@ -52,9 +52,9 @@ class Summary(NamedTuple):
     """
 
     messages: int
-    octets: int
+    bytes: int
     frames: int
-    frame_octets: int
+    frame_bytes: int
     retransmits: int
     naks: int
     rnr_naks: int
@@ -81,9 +81,9 @@ def summarise(
     """What was counted, with what these adapters moved."""
     return Summary(
         messages=counter.messages,
-        octets=counter.octets,
+        bytes=counter.bytes,
         frames=counter.frames,
-        frame_octets=counter.frame_octets,
+        frame_bytes=counter.frame_bytes,
         retransmits=counter.retransmits,
         naks=counter.naks,
         rnr_naks=counter.rnr_naks,
@@ -105,7 +105,7 @@ def moved(nics: Iterable[Verbs]) -> dict[str, Moved]:
     for path in Path:
         tallies = [counter[path] for counter in counters]
         ways[path.name.lower()] = Moved(
-            sum(tally.octets for tally in tallies),
+            sum(tally.bytes for tally in tallies),
             sum(tally.transactions for tally in tallies),
             sum(tally.copies for tally in tallies),
         )

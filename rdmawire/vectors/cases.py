@@ -1,7 +1,7 @@
 """A pack of test vectors as it lies in a folder: its manifests, its cases, their frames.
 
 Any folder may be named as one, so nothing in it is believed before it was looked at: a file has
-so many octets at most, names no file but its neighbours, and has the shape that is needed.
+so many bytes at most, names no file but its neighbours, and has the shape that is needed.
 """
 
 import json
@@ -25,13 +25,13 @@ from rdmawire.vectors.index import TABLES, Seen, frames
 
 GOLDEN: Final = "golden"
 GENERATED: Final = "generated"
-MOST_OCTETS: Final = 8 << 20
+MAX_BYTES: Final = 8 << 20
 """Of a manifest, or of what is said of a capture: a hundred times what those shipped have."""
 
 _NAME: Final = "captures"
 _INSTALLED: Final = "vectors"
 _MANIFEST: Final = "manifest.toml"
-_MOST_FRAMES: Final = 1 << 40
+_MAX_FRAMES: Final = 1 << 40
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def _in_order(path: Path, file: str, entries: Iterable[object]) -> Iterator[Case
     last = 0
     for entry in entries:
         case = _case(path, file, entry)
-        if not last < case.first <= case.last <= _MOST_FRAMES:
+        if not last < case.first <= case.last <= _MAX_FRAMES:
             where = f"{safe(str(path))}: case {safe(case.name)!r}"
             raise PackError(f"{where} has frames {case.first} to {case.last} behind {last}")
         last = case.last
@@ -199,12 +199,12 @@ def _text(path: Path) -> str:
         if not os.path.isfile(path):  # a pipe would have us wait
             raise PackError(f"{name}: is no file")
         with open(path, "rb") as file:
-            octets = file.read(MOST_OCTETS + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise PackError(f"{name}: {error.strerror or error}") from None
-    if len(octets) > MOST_OCTETS:
-        raise PackError(f"{name}: has more than {MOST_OCTETS} octets")
-    return octets.decode()
+    if len(data) > MAX_BYTES:
+        raise PackError(f"{name}: has more than {MAX_BYTES} bytes")
+    return data.decode()
 
 
 _MARKS = re.compile("[^a-z0-9]+")

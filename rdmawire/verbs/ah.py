@@ -1,6 +1,6 @@
 """Address handles, IBA 10.2.2 and 11.2.2: where packets go, and by which path.
 
-GIDs are 16 octets. For RoCEv2 over IPv4 they are IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2;
+GIDs are 16 bytes. For RoCEv2 over IPv4 they are IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2;
 IBA A17).
 """
 
@@ -9,11 +9,11 @@ from errno import EINVAL
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, check_octets
+from rdmawire.memory.argument import check_bytes, check_kind
 from rdmawire.verbs.profile import IBTA, Bounds, Profile, up_to
 
-GID_OCTETS = 16
-MAC_OCTETS = 6
+GID_BYTES = 16
+MAC_BYTES = 6
 MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 """How the GID of an IPv4 address begins."""
 
@@ -42,7 +42,7 @@ class GIDType(IntEnum):
 class AddressHandle(NamedTuple):
     """A path to a destination, as ibv_ah_attr has it; ``dmac`` and ``sgid`` are looked up already.
 
-    ``dmac`` is the next hop's 6 octets, ``dgid`` and ``sgid`` have 16. ``hop_limit`` is also the
+    ``dmac`` is the next hop's 6 bytes, ``dgid`` and ``sgid`` have 16. ``hop_limit`` is also the
     TTL; ``traffic_class`` holds DSCP and ECN. ``flow_label`` 0 leaves the choice of the UDP source
     port to the queue pairs' numbers.
 
@@ -64,7 +64,7 @@ class AddressHandle(NamedTuple):
     gid_type: GIDType | None = None
 
 
-_OCTETS = {"dmac": MAC_OCTETS, "dgid": GID_OCTETS, "sgid": GID_OCTETS}
+_BYTES = {"dmac": MAC_BYTES, "dgid": GID_BYTES, "sgid": GID_BYTES}
 
 _BOUNDS = {
     "hop_limit": up_to(0xFF),
@@ -84,8 +84,8 @@ _OPTIONAL_BOUNDS = {
 def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for a handle with a field out of range. ibv_create_ah(3)."""
     check_kind("ah", handle, AddressHandle)
-    for field, octets in _OCTETS.items():
-        check_octets(field, getattr(handle, field), octets)
+    for field, data in _BYTES.items():
+        check_bytes(field, getattr(handle, field), data)
     for field, bounds in _BOUNDS.items():
         bounds.check(field, getattr(handle, field), profile)
     for field, bounds in _OPTIONAL_BOUNDS.items():
@@ -96,7 +96,7 @@ def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
 
 
 def mapped(address: bytes) -> bytes:
-    """The GID of an IPv4 address of 4 octets."""
+    """The GID of an IPv4 address of 4 bytes."""
     return MAPPED_IPV4 + address
 
 

@@ -92,7 +92,7 @@ class InvalidRequest:
 
 
 class Denied(NamedTuple):
-    """What a key did not allow: ``access`` to ``length`` octets at ``va``; ``reason`` says why."""
+    """What a key did not allow: ``access`` to ``length`` bytes at ``va``; ``reason`` says why."""
 
     key: int
     va: int
@@ -101,7 +101,7 @@ class Denied(NamedTuple):
     reason: KeyFault
 
     def __str__(self) -> str:
-        asked = f"{self.access.name} of {self.length} octets at {self.va:#x}"
+        asked = f"{self.access.name} of {self.length} bytes at {self.va:#x}"
         return f"{self.reason.name}: key {self.key:#010x}, {asked}"
 
 

@@ -165,8 +165,8 @@ class WorkCompletion(NamedTuple):
     """What became of one work request.
 
     Of one that failed, only ``wr_id``, ``status``, ``vendor_err`` and ``qp_num`` mean something
-    (ibv_poll_cq(3)). ``byte_len`` counts octets, for UD with the 40 of the GRH. ``imm_data`` is
-    the number as it stands on the wire, first octet uppermost.
+    (ibv_poll_cq(3)). ``byte_len`` counts bytes, for UD with the 40 of the GRH. ``imm_data`` is
+    the number as it stands on the wire, first byte uppermost.
 
     Datagrams also have fields of the kernel's ib_wc: ``pkey_index`` is the index in the port's
     table of the P_Key that matched, ``sl`` the priority of the VLAN tag, ``vlan_id`` the VLAN

@@ -4,7 +4,7 @@ from errno import EINVAL, ENOMEM
 
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_kind
-from rdmawire.verbs.ah import GID_OCTETS, is_multicast
+from rdmawire.verbs.ah import GID_BYTES, is_multicast
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile
 
@@ -74,8 +74,8 @@ class MulticastGroups:
 
 def _check_group(gid: bytes) -> None:
     check_kind("GID", gid, bytes)
-    if len(gid) != GID_OCTETS or not is_multicast(gid):
-        found = gid[: GID_OCTETS + 1].hex(":", 2)
+    if len(gid) != GID_BYTES or not is_multicast(gid):
+        found = gid[: GID_BYTES + 1].hex(":", 2)
         raise VerbsError(f"GID {found} is not that of a multicast group", EINVAL)
 
 

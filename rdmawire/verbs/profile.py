@@ -87,7 +87,7 @@ class Profile:
     max_sge_rd: int
     """Pieces of memory in an RDMA READ request."""
     max_inline_data: int
-    """Octets of a message that may stand in the work request itself."""
+    """Bytes of a message that may stand in the work request itself."""
     max_qp_rd_atom: int
     """READs and atomics that a queue pair may have under way as responder."""
     max_qp_init_rd_atom: int
@@ -114,7 +114,7 @@ class Profile:
     max_mr: int
     """Memory regions."""
     max_mr_size: int
-    """Octets of a region."""
+    """Bytes of a region."""
     max_mw: int
     """Memory windows."""
     window_type_2: WindowType
@@ -140,7 +140,7 @@ class Profile:
     max_mtu: MTU
     """Greatest path MTU."""
     max_msg_sz: int
-    """Octets of a message."""
+    """Bytes of a message."""
     pkey_tbl_len: int
     """P_Keys of a port."""
     gid_tbl_len: int
@@ -250,7 +250,7 @@ IBTA: Final = Profile(
     max_mcast_qp_attach=240,
     max_total_mcast_qp_attach=240 << 21,
     phys_port_cnt=1,
-    max_mtu=MTU.OCTETS_4096,
+    max_mtu=MTU.MTU_4096,
     max_msg_sz=1 << 31,
     pkey_tbl_len=128,
     gid_tbl_len=256,
@@ -319,7 +319,7 @@ RXE_6_12: Final = Profile(
     max_mcast_qp_attach=56,
     max_total_mcast_qp_attach=0x70000,
     phys_port_cnt=1,
-    max_mtu=MTU.OCTETS_4096,
+    max_mtu=MTU.MTU_4096,
     max_msg_sz=1 << 31,
     pkey_tbl_len=1,
     gid_tbl_len=1024,

@@ -62,7 +62,7 @@ class QPAttributes(NamedTuple):
 
     qp_state: QPState = QPState.RESET
     cur_qp_state: QPState = QPState.RESET
-    path_mtu: MTU = MTU.OCTETS_1024
+    path_mtu: MTU = MTU.MTU_1024
     path_mig_state: MigrationState = MigrationState.MIGRATED
     qkey: int = 0
     rq_psn: int = 0
@@ -129,7 +129,7 @@ BOUNDS: dict[str, Bounds] = {
     "pkey_index": _PKEY_INDEX,
     "port_num": _PORT,
     "qkey": _BITS_32,
-    "path_mtu": Bounds(MTU.OCTETS_256, lambda profile: profile.max_mtu, MTU),
+    "path_mtu": Bounds(MTU.MTU_256, lambda profile: profile.max_mtu, MTU),
     "timeout": _BITS_5,
     "retry_cnt": _BITS_3,
     "rnr_retry": _BITS_3,

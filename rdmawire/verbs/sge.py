@@ -7,13 +7,13 @@ from rdmawire.errors import MemoryFault
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import KeyTable
-from rdmawire.memory.page import DmaCounter, Octets
+from rdmawire.memory.page import BytesLike, DmaCounter
 from rdmawire.memory.region import Region
 from rdmawire.verbs.wr import Sge
 
 
 class Piece(NamedTuple):
-    """A piece whose key was checked: memory by octets from its start.
+    """A piece whose key was checked: memory by bytes from its start.
 
     The check holds for as long as the grant stays as it was; ``MemoryFault`` once it changed.
     ``key`` is the key that was checked.
@@ -31,14 +31,14 @@ class Piece(NamedTuple):
         return self.memory.generation == self.generation
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """``length`` octets from ``offset`` on."""
+        """``length`` bytes from ``offset`` on."""
         memory, address, _, generation, _ = self
         if memory.generation != generation:
             raise self._changed(offset, length)
         return memory.read(address + offset, length)
 
-    def write(self, offset: int, data: Octets) -> None:
-        """Place octets from ``offset`` on."""
+    def write(self, offset: int, data: BytesLike) -> None:
+        """Place bytes from ``offset`` on."""
         memory, address, _, generation, _ = self
         if memory.generation != generation:
             raise self._changed(offset, len(data))
@@ -61,7 +61,7 @@ def piece(memory: Grant, address: int, length: int) -> Piece:
 
 
 NOTHING = piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
-"""Memory of no octets, by no key."""
+"""Memory of no bytes, by no key."""
 
 
 class Gather(NamedTuple):
@@ -71,11 +71,11 @@ class Gather(NamedTuple):
     length: int
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """``length`` octets from ``offset`` on, counted over all pieces."""
+        """``length`` bytes from ``offset`` on, counted over all pieces."""
         return b"".join(one.read(start, size) for one, start, size in self._span(offset, length))
 
-    def write(self, offset: int, data: Octets) -> None:
-        """Place octets from ``offset`` on, counted over all pieces."""
+    def write(self, offset: int, data: BytesLike) -> None:
+        """Place bytes from ``offset`` on, counted over all pieces."""
         done = 0
         for one, start, size in self._span(offset, len(data)):
             one.write(start, data[done : done + size])
@@ -87,7 +87,7 @@ class Gather(NamedTuple):
         return [one.memory.footprint(one.address + start, size) for one, start, size in spans]
 
     def _span(self, offset: int, length: int) -> Iterator[tuple[Piece, int, int]]:
-        """What makes up ``length`` octets from ``offset`` on: pieces, their starts and sizes."""
+        """What makes up ``length`` bytes from ``offset`` on: pieces, their starts and sizes."""
         for one in self.pieces:
             skipped = min(offset, one.length)
             taken = min(one.length - skipped, length)
@@ -100,15 +100,15 @@ class Gather(NamedTuple):
 class Inline:
     """A message that stands in the work request itself. Reads like a :class:`Piece`."""
 
-    __slots__ = ("_octets", "length")
+    __slots__ = ("_bytes", "length")
 
-    def __init__(self, octets: bytes) -> None:
-        self._octets = octets
-        self.length = len(octets)
+    def __init__(self, data: bytes) -> None:
+        self._bytes = data
+        self.length = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Octets of a message: ``length`` of them from ``offset`` on."""
-        return self._octets[offset : offset + length]
+        """Bytes of a message: ``length`` of them from ``offset`` on."""
+        return self._bytes[offset : offset + length]
 
 
 def gather(
@@ -129,25 +129,25 @@ def gather(
 
 
 def scatter(
-    keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], octets: bytes
+    keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], data: bytes
 ) -> bool | KeyFault:
-    """Place octets at once in the pieces whose keys allow it; ``False`` if there are too many."""
+    """Place bytes at once in the pieces whose keys allow it; ``False`` if there are too many."""
     if len(sges) == 1:
         address, length, lkey = sges[0]
         if length:
             granted = keys.check(lkey, pd, address, length, LOCAL_WRITE)
             if type(granted) is KeyFault:
                 return granted
-            fits = len(octets) <= length
-            if fits and octets:
-                granted.write(address, octets)
+            fits = len(data) <= length
+            if fits and data:
+                granted.write(address, data)
             return fits
     sink = _gather(keys, pd, sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return sink
-    if len(octets) <= sink.length:
-        sink.write(0, octets)
-    return len(octets) <= sink.length
+    if len(data) <= sink.length:
+        sink.write(0, data)
+    return len(data) <= sink.length
 
 
 def _gather(

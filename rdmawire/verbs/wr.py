@@ -55,7 +55,7 @@ INLINE: Final = SendFlags.INLINE.value
 
 
 class Sge(NamedTuple):
-    """One piece of local memory: ``length`` octets at ``address``, by a local key."""
+    """One piece of local memory: ``length`` bytes at ``address``, by a local key."""
 
     address: int
     length: int
@@ -174,7 +174,7 @@ class Answer(IntEnum):
     ACK = 0
     """An acknowledgement."""
     READ = 1
-    """As many response packets as its octets take."""
+    """As many response packets as its bytes take."""
     ATOMIC = 2
     """A response with what stood in memory before."""
     NOTHING = 3
@@ -291,7 +291,7 @@ VERBS: dict[SendOpcode, Verb] = {
 """How each kind of work is done. IBA 9.4, 10.8.2; placement A19."""
 
 ATOMIC_SIZE = 8
-"""Octets that an atomic operation works on. IBA 9.4.5, A19."""
+"""Bytes that an atomic operation works on. IBA 9.4.5, A19."""
 
 LONGEST_MESSAGE = 1 << 31
-"""Octets of the longest message. IBA 9.7.7.1.2 (RETH.dmalen at most 2**31)."""
+"""Bytes of the longest message. IBA 9.7.7.1.2 (RETH.dmalen at most 2**31)."""

@@ -15,8 +15,8 @@ _OF_NO_HOST: Final = tuple(
 """Nobody, oneself, groups, and what is reserved. RFC 6890; RFC 4291, section 2.4."""
 
 
-def mac_octets(text: str) -> bytes:
-    """The 6 octets of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``.
+def mac_bytes(text: str) -> bytes:
+    """The 6 bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``.
 
     ``ValueError`` for any other text.
     """

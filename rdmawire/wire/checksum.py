@@ -3,13 +3,13 @@
 from rdmawire.wire.inet import IPProtocol, IPv4, IPv6
 
 
-def internet_checksum(octets: bytes, start: int = 0) -> int:
-    """The checksum of these octets: the number to put in a field that counted as zero.
+def internet_checksum(data: bytes, start: int = 0) -> int:
+    """The checksum of these bytes: the number to put in a field that counted as zero.
 
-    ``start`` is a sum to go on from, such as that of a pseudo header. An odd last octet counts
+    ``start`` is a sum to go on from, such as that of a pseudo header. An odd last byte counts
     as followed by a zero one.
     """
-    padded = octets + b"\0" if len(octets) % 2 else octets
+    padded = data + b"\0" if len(data) % 2 else data
     # Words of 16 bits add up, with the carry brought round, to the number modulo 65535.
     total = start + int.from_bytes(padded, "big")
     folded = total % 0xFFFF
@@ -19,7 +19,7 @@ def internet_checksum(octets: bytes, start: int = 0) -> int:
 
 
 def pseudo_header(ip: IPv4 | IPv6, protocol: IPProtocol, length: int) -> int:
-    """The pseudo header's sum for an upper-layer packet of ``length`` octets.
+    """The pseudo header's sum for an upper-layer packet of ``length`` bytes.
 
     RFC 768 and 9293 over IPv4, RFC 8200 section 8.1 over IPv6: the same sum. The addresses are
     those of the ends: see :mod:`rdmawire.wire.ends`.

@@ -1,6 +1,6 @@
 """Communication management: messages that set up, change and end connections. IBA 12.6 to 12.11.
 
-Each message is one table of 232 octets, private data and all, but for the requests, which
+Each message is one table of 232 bytes, private data and all, but for the requests, which
 :mod:`rdmawire.wire.cm_request` takes apart.
 """
 
@@ -15,13 +15,13 @@ from rdmawire.wire.cm_code import (
     SIDRStatus,
 )
 from rdmawire.wire.cm_request import request, sidr_request
-from rdmawire.wire.header import Header, bits, octets
+from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.layout import Placed, Reader, area, plain, tables
 from rdmawire.wire.management import ClassPortInfo, rate_words, time_words
 from rdmawire.wire.show import DEC, HEX, IPV6
 
 DATA = 232
-"""Octets of a message. IBA 12.6.1."""
+"""Bytes of a message. IBA 12.6.1."""
 
 
 class MRA(Header, clause="IBA 12.6.6", label="cm_mra"):
@@ -33,7 +33,7 @@ class MRA(Header, clause="IBA 12.6.6", label="cm_mra"):
     resv6: int = bits(6)
     service_timeout: int = bits(5, words=time_words)
     resv3: int = bits(3)
-    private_data: bytes = octets(222)
+    private_data: bytes = raw(222)
 
 
 _J = "infiniband.cm.rej"
@@ -49,8 +49,8 @@ class REJ(Header, clause="IBA 12.6.7", label="cm_rej"):
     reject_info_length: int = bits(7, f"{_J}.rejinfolen", HEX)
     resv1: int = bits(1, f"{_J}.reserved1", HEX)
     reason: int = bits(16, f"{_J}.reason", HEX, enum=RejectReason)
-    ari: bytes = octets(72, f"{_J}.ari")
-    private_data: bytes = octets(148, f"{_J}.private")
+    ari: bytes = raw(72, f"{_J}.ari")
+    private_data: bytes = raw(148, f"{_J}.private")
 
 
 _P = "infiniband.cm.rep"
@@ -77,7 +77,7 @@ class REP(Header, clause="IBA 12.6.8", label="cm_rep"):
     srq: int = bits(1, f"{_P}.srq", HEX)
     resv4: int = bits(4, f"{_P}.reserved", HEX)
     local_ca_guid: int = bits(64, f"{_P}.localcaguid", HEX)
-    private_data: bytes = octets(196, f"{_P}.private")
+    private_data: bytes = raw(196, f"{_P}.private")
 
 
 class RTU(Header, clause="IBA 12.6.9", label="cm_rtu"):
@@ -85,7 +85,7 @@ class RTU(Header, clause="IBA 12.6.9", label="cm_rtu"):
 
     local_comm_id: int = bits(32, "infiniband.cm.rtu.localcommid", HEX)
     remote_comm_id: int = bits(32, "infiniband.cm.rtu.remotecommid", HEX)
-    private_data: bytes = octets(224, "infiniband.cm.rtu.private")
+    private_data: bytes = raw(224, "infiniband.cm.rtu.private")
 
 
 class DREQ(Header, clause="IBA 12.6.10", label="cm_dreq"):
@@ -95,7 +95,7 @@ class DREQ(Header, clause="IBA 12.6.10", label="cm_dreq"):
     remote_comm_id: int = bits(32, "infiniband.cm.dreq.remotecommid", HEX)
     remote_qpn_eecn: int = bits(24, "infiniband.cm.req.remoteqpneecn", HEX)
     resv8: int = bits(8)
-    private_data: bytes = octets(220, "infiniband.cm.dreq.private")
+    private_data: bytes = raw(220, "infiniband.cm.dreq.private")
 
 
 class DREP(Header, clause="IBA 12.6.11", label="cm_drep"):
@@ -103,7 +103,7 @@ class DREP(Header, clause="IBA 12.6.11", label="cm_drep"):
 
     local_comm_id: int = bits(32, "infiniband.cm.drsp.localcommid", HEX)
     remote_comm_id: int = bits(32, "infiniband.cm.drsp.remotecommid", HEX)
-    private_data: bytes = octets(224, "infiniband.cm.drsp.private")
+    private_data: bytes = raw(224, "infiniband.cm.drsp.private")
 
 
 class LAP(Header, clause="IBA 12.8.1", label="cm_lap"):
@@ -118,8 +118,8 @@ class LAP(Header, clause="IBA 12.8.1", label="cm_lap"):
     resv32_2: int = bits(32)
     alternate_local_lid: int = bits(16)
     alternate_remote_lid: int = bits(16)
-    alternate_local_gid: bytes = octets(16, "", IPV6)
-    alternate_remote_gid: bytes = octets(16, "", IPV6)
+    alternate_local_gid: bytes = raw(16, "", IPV6)
+    alternate_remote_gid: bytes = raw(16, "", IPV6)
     alternate_flow_label: int = bits(20, "", HEX)
     resv4: int = bits(4)
     alternate_traffic_class: int = bits(8, "", HEX)
@@ -131,7 +131,7 @@ class LAP(Header, clause="IBA 12.8.1", label="cm_lap"):
     resv3_2: int = bits(3)
     alternate_local_ack_timeout: int = bits(5, words=time_words)
     resv3_3: int = bits(3)
-    private_data: bytes = octets(168)
+    private_data: bytes = raw(168)
 
 
 class APR(Header, clause="IBA 12.8.2", label="cm_apr"):
@@ -142,8 +142,8 @@ class APR(Header, clause="IBA 12.8.2", label="cm_apr"):
     additional_information_length: int = bits(8)
     ap_status: int = bits(8, enum=APStatus)
     resv16: int = bits(16)
-    additional_information: bytes = octets(72)
-    private_data: bytes = octets(148)
+    additional_information: bytes = raw(72)
+    private_data: bytes = raw(148)
 
 
 class SIDRREP(Header, clause="IBA 12.11.2", label="cm_sidr_rep"):
@@ -157,8 +157,8 @@ class SIDRREP(Header, clause="IBA 12.11.2", label="cm_sidr_rep"):
     resv8: int = bits(8)
     service_id: int = bits(64, "", HEX)
     q_key: int = bits(32, "", HEX)
-    additional_information: bytes = octets(72)
-    private_data: bytes = octets(136)
+    additional_information: bytes = raw(72)
+    private_data: bytes = raw(136)
 
 
 MESSAGES: dict[int, Reader] = {

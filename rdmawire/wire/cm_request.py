@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rdmawire.wire import ip_cm
 from rdmawire.wire.cm_code import ExtendedTransport, TransportService
-from rdmawire.wire.header import Header, Meaning, bits, choice, group, octets
+from rdmawire.wire.header import Header, Meaning, bits, choice, group, raw
 from rdmawire.wire.layout import Placed, chain, tables
 from rdmawire.wire.management import MTU, rate_words, time_words
 from rdmawire.wire.show import DEC, DIGITS, HEX, IPV4, IPV6, hex_digits
@@ -63,8 +63,8 @@ class PrimaryPath(Header, clause="IBA 12.6.5", label="cm_primary_path"):
 
     local_lid: int = bits(16, f"{_Q}.prim_locallid")
     remote_lid: int = bits(16, f"{_Q}.prim_remotelid")
-    local_gid: bytes = octets(16, f"{_Q}.prim_localgid", IPV6)
-    remote_gid: bytes = octets(16, f"{_Q}.prim_remotegid", IPV6)
+    local_gid: bytes = raw(16, f"{_Q}.prim_localgid", IPV6)
+    remote_gid: bytes = raw(16, f"{_Q}.prim_remotegid", IPV6)
     flow_label: int = bits(20, f"{_Q}.prim_flowlabel", hex_digits(8))
     resv6: int = bits(6, f"{_Q}.prim_reserved0", hex_digits(8))
     packet_rate: int = bits(6, f"{_Q}.prim_pktrate", hex_digits(8), words=rate_words)
@@ -78,14 +78,14 @@ class PrimaryPath(Header, clause="IBA 12.6.5", label="cm_primary_path"):
 
 
 class PrimaryPathIPv4(Header, clause="IBA 12.6.5, A17.4", label="cm_primary_path_ipv4"):
-    """Primary path of a REQ whose GIDs are IPv4 addresses: ``::ffff:`` and four octets."""
+    """Primary path of a REQ whose GIDs are IPv4 addresses: ``::ffff:`` and four bytes."""
 
     local_lid: int = bits(16, f"{_Q}.prim_locallid")
     remote_lid: int = bits(16, f"{_Q}.prim_remotelid")
-    local_prefix: bytes = octets(12)
-    local_gid: bytes = octets(4, f"{_Q}.prim_localgid_ipv4", IPV4)
-    remote_prefix: bytes = octets(12)
-    remote_gid: bytes = octets(4, f"{_Q}.prim_remotegid_ipv4", IPV4)
+    local_prefix: bytes = raw(12)
+    local_gid: bytes = raw(4, f"{_Q}.prim_localgid_ipv4", IPV4)
+    remote_prefix: bytes = raw(12)
+    remote_gid: bytes = raw(4, f"{_Q}.prim_remotegid_ipv4", IPV4)
     flow_label: int = bits(20, f"{_Q}.prim_flowlabel", hex_digits(8))
     resv6: int = bits(6, f"{_Q}.prim_reserved0", hex_digits(8))
     packet_rate: int = bits(6, f"{_Q}.prim_pktrate", hex_digits(8), words=rate_words)
@@ -103,8 +103,8 @@ class AlternatePath(Header, clause="IBA 12.6.5", label="cm_alternate_path"):
 
     local_lid: int = bits(16, f"{_Q}.alt_locallid")
     remote_lid: int = bits(16, f"{_Q}.alt_remotelid")
-    local_gid: bytes = octets(16, f"{_Q}.alt_localgid")
-    remote_gid: bytes = octets(16, f"{_Q}.alt_remotegid")
+    local_gid: bytes = raw(16, f"{_Q}.alt_localgid")
+    remote_gid: bytes = raw(16, f"{_Q}.alt_remotegid")
     flow_label: int = bits(20, f"{_Q}.alt_flowlabel", hex_digits(8))
     resv6: int = bits(6, f"{_Q}.alt_reserved0", hex_digits(8))
     packet_rate: int = bits(6, f"{_Q}.alt_pktrate", hex_digits(8), words=rate_words)
@@ -120,13 +120,13 @@ class AlternatePath(Header, clause="IBA 12.6.5", label="cm_alternate_path"):
 class REQPrivateData(Header, clause="IBA 12.6.5", label="cm_req_private"):
     """Private data of a REQ, where no IP header begins them."""
 
-    private_data: bytes = octets(92, f"{_Q}.private")
+    private_data: bytes = raw(92, f"{_Q}.private")
 
 
 class REQConsumerData(Header, clause="IBA A11.4", label="cm_req_consumer"):
     """Private data of a REQ that the consumer put behind the IP header."""
 
-    private_data: bytes = octets(56, f"{_Q}.ip_cm.private")
+    private_data: bytes = raw(56, f"{_Q}.ip_cm.private")
 
 
 class SIDRREQ(Header, clause="IBA 12.11.1", label="cm_sidr_req"):
@@ -144,13 +144,13 @@ class SIDRREQ(Header, clause="IBA 12.11.1", label="cm_sidr_req"):
 class SIDRREQPrivateData(Header, clause="IBA 12.11.1", label="cm_sidr_req_private"):
     """Private data of a SIDR_REQ, where no IP header begins them."""
 
-    private_data: bytes = octets(216)
+    private_data: bytes = raw(216)
 
 
 class SIDRREQConsumerData(Header, clause="IBA A11.4", label="cm_sidr_req_consumer"):
     """Private data of a SIDR_REQ that the consumer put behind the IP header."""
 
-    private_data: bytes = octets(180)
+    private_data: bytes = raw(180)
 
 
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"

@@ -2,7 +2,7 @@
 
 Interpreting a table per packet costs microseconds; the compiled form is one ``struct`` call and
 shifts. Rows are gathered into words that ``struct`` can read (8, 16, 32 and 64 bits); where a
-run of rows fits none of them, its octets are read as one big-endian number.
+run of rows fits none of them, its bytes are read as one big-endian number.
 """
 
 import reprlib
@@ -14,19 +14,19 @@ from functools import cache
 from typing import Any
 
 from rdmawire.errors import WireError
-from rdmawire.wire.show import octet_count
+from rdmawire.wire.show import byte_count
 
 _LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a codec needs to know of a row: ``times`` numbers of ``width`` bits, or octets."""
+    """What a codec needs to know of a row: ``times`` numbers of ``width`` bits, or bytes."""
 
     name: str
     width: int
     times: int
-    octets: bool
+    is_bytes: bool
     default: int | bytes | tuple[int, ...]
     bit: int
 
@@ -52,9 +52,9 @@ class Word:
         """How dear the run is to read, in arbitrary units: what the words are chosen by."""
         if self.size % 8:
             return float("inf")
-        if len(self.fields) == 1 and (self.fields[0].octets or self.array):
+        if len(self.fields) == 1 and (self.fields[0].is_bytes or self.array):
             return 1
-        if any(field.octets for field in self.fields):
+        if any(field.is_bytes for field in self.fields):
             return float("inf")
         return 1 + self._cuts * (1 if self.size in _LETTERS and self.size <= 32 else 1.5)
 
@@ -75,7 +75,7 @@ class Word:
         """The item of the ``struct`` format."""
         if self.array:
             return f"{self.fields[0].times}{_LETTERS[self.fields[0].width]}"
-        if self.fields[0].octets or self.size not in _LETTERS:
+        if self.fields[0].is_bytes or self.size not in _LETTERS:
             return f"{self.size // 8}s"
         return _LETTERS[self.size]
 
@@ -128,7 +128,7 @@ def source(fields: Sequence[Field], first_item: int = 0) -> Source:
         checks += _limits(word, names)
         item += word.fields[0].times if word.array else 1
     plain = all(len(word.fields) == 1 and word.fields[0].times == 1 for word in run) and not any(
-        word.format.endswith("s") and not word.fields[0].octets for word in run
+        word.format.endswith("s") and not word.fields[0].is_bytes for word in run
     )
     text = "".join(word.format for word in run)
     return Source(text, tuple(values), tuple(packed), tuple(checks), item - first_item, plain)
@@ -138,7 +138,7 @@ def _take_apart(word: Word, item: int) -> list[str]:
     """One expression per row of the word, over the items ``t0, t1, ..`` of the struct."""
     if word.array:
         return ["(" + "".join(f"t{item + i}, " for i in range(word.fields[0].times)) + ")"]
-    if word.fields[0].octets:
+    if word.fields[0].is_bytes:
         return [f"t{item}"]
     number = f"t{item}" if word.size in _LETTERS else f'from_bytes(t{item}, "big")'
     shift = word.size
@@ -169,7 +169,7 @@ def _put_together(word: Word, names: list[str]) -> str:
     """The expression for the word, over the rows' values."""
     if word.array:
         return f"*{names[0]}"
-    if word.fields[0].octets:
+    if word.fields[0].is_bytes:
         return names[0]
     shift = word.size
     terms = []
@@ -186,7 +186,7 @@ def _limits(word: Word, names: list[str]) -> list[str]:
     """What must hold of the values; whole words are checked by ``struct`` itself."""
     checks = []
     for field, name in zip(word.fields, names, strict=True):
-        if field.octets:
+        if field.is_bytes:
             checks.append(f"len({name}) == {field.width // 8}")
         elif field.times > 1:
             checks.append(f"len({name}) == {field.times}")
@@ -338,7 +338,7 @@ def ends_early(cls: Any, buffer: Any, offset: int) -> WireError:
     size = len(buffer)
     left = max(size - offset, 0) if offset >= 0 else -offset if offset >= -size else 0
     at = offset if abs(offset) <= sys.maxsize else None
-    return WireError(f"{cls.__name__} takes {octet_count(cls.SIZE)}, {left} are left", at)
+    return WireError(f"{cls.__name__} takes {byte_count(cls.SIZE)}, {left} are left", at)
 
 
 def does_not_fit(header: Any) -> WireError:
@@ -352,8 +352,8 @@ def does_not_fit(header: Any) -> WireError:
 
 def misfit(field: Field, value: Any) -> str:
     """Why the value cannot stand in this field, or nothing."""
-    if field.octets:
-        return _misfit_octets(value, field.width // 8)
+    if field.is_bytes:
+        return _misfit_bytes(value, field.width // 8)
     if field.times == 1:
         return _misfit_number(value, field.width)
     if not isinstance(value, tuple | list) or len(value) != field.times:
@@ -362,10 +362,10 @@ def misfit(field: Field, value: Any) -> str:
     return next(filter(None, wrong), "")
 
 
-def _misfit_octets(value: Any, length: int) -> str:
+def _misfit_bytes(value: Any, length: int) -> str:
     if not isinstance(value, bytes | bytearray):
-        return f"takes {octet_count(length)}, found {found(value)}"
-    return "" if len(value) == length else f"takes {octet_count(length)}, found {len(value)}"
+        return f"takes {byte_count(length)}, found {found(value)}"
+    return "" if len(value) == length else f"takes {byte_count(length)}, found {len(value)}"
 
 
 def _misfit_number(value: Any, width: int) -> str:

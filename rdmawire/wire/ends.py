@@ -78,15 +78,15 @@ _IPV6_OPTIONS = _Form(2, (0,), 2)  # RFC 8200, 4.2
 _IPV4_OPTIONS = _Form(0, (0, 1), 0)  # RFC 791, 3.1
 
 
-def _options(octets: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
+def _options(data: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
     """Offset, kind and size (bytes) of each option, up to the first that is cut short."""
     at = form.start
-    while at < len(octets):
-        is_single = octets[at] in form.single
-        size = 1 if is_single else sum(octets[at + 1 : at + 2]) + form.uncounted
-        if at + size > len(octets) or size < (1 if is_single else 2):
+    while at < len(data):
+        is_single = data[at] in form.single
+        size = 1 if is_single else sum(data[at + 1 : at + 2]) + form.uncounted
+        if at + size > len(data) or size < (1 if is_single else 2):
             return
-        yield at, octets[at], size
+        yield at, data[at], size
         at += size
 
 
@@ -114,9 +114,9 @@ def behind_options(ip: IPv4, options: bytes) -> IPv4:
 _SIZES: dict[int, Callable[[bytes, int], int]] = {
     **dict.fromkeys(
         (IPProtocol.HOP_BY_HOP, IPProtocol.ROUTING, IPProtocol.DESTINATION_OPTIONS),
-        lambda octets, at: 8 + 8 * IPv6Extension.parse(octets, at).length,
+        lambda data, at: 8 + 8 * IPv6Extension.parse(data, at).length,
     ),
-    IPProtocol.FRAGMENT: lambda _octets, _at: IPv6Fragment.SIZE,
+    IPProtocol.FRAGMENT: lambda _bytes, _at: IPv6Fragment.SIZE,
 }
 """Sizes (bytes) of extension headers, by kind; the arguments are bytes and an offset."""
 

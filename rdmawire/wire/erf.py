@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from rdmawire.wire.header import Header, bits, flag, group, octets
+from rdmawire.wire.header import Header, bits, flag, group, raw
 from rdmawire.wire.show import HEX
 
 
@@ -20,7 +20,7 @@ class ERF(Header, clause="LINKTYPE_ERF"):
     The timestamp is little-endian: seconds, then their fraction.
     """
 
-    ts: bytes = octets(8)
+    ts: bytes = raw(8)
     types: int = group("erf.types", "ext_header", "type", show=HEX)
     ext_header: int = bits(1, "erf.types.ext_header")
     type: int = bits(7, "erf.types.type", enum=ERFType)
@@ -46,7 +46,7 @@ class ERFExtension(Header, clause="LINKTYPE_ERF"):
 
     more: int = flag()
     type: int = bits(7)
-    body: bytes = octets(7)
+    body: bytes = raw(7)
 
 
 class ERFEthernetPad(Header, clause="LINKTYPE_ERF"):

@@ -11,7 +11,7 @@ what its numbers mean::
 
 Instances are immutable tuples of the rows' values. ``parse`` and ``build`` are generated for
 each table by :mod:`rdmawire.wire.codec`; they take and give every bit pattern, reserved bits
-included, so that building what was parsed gives the same octets.
+included, so that building what was parsed gives the same bytes.
 """
 
 from collections import namedtuple
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from rdmawire.errors import WireError
 from rdmawire.snapshot import shared
 from rdmawire.wire.codec import Field, attach, misfit
-from rdmawire.wire.show import BOOL, DEC, OCTETS, Show, Value
+from rdmawire.wire.show import BOOL, BYTES, DEC, Show, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,17 @@ def flag(wireshark: str = "", *, clause: str = "", also: tuple[str, ...] = ()) -
     return bits(1, wireshark, BOOL, clause=clause, also=also)
 
 
-def octets(
+def raw(
     length: int,
     wireshark: str = "",
-    show: Show = OCTETS,
+    show: Show = BYTES,
     *,
     tree: Show | None = None,
     default: bytes = b"",
     clause: str = "",
     also: tuple[str, ...] = (),
 ) -> Any:
-    """A row: ``length`` octets, as ``bytes``."""
+    """A row: ``length`` bytes, as ``bytes``."""
     value = default or bytes(length)
     meaning = Meaning(wireshark, show, tree=tree)
     return Row("", 8 * length, 1, True, value, 0, meaning, also, clause)
@@ -183,7 +183,7 @@ class HeaderMeta(type):
         *,
         clause: str = "",
         wireshark: str = "",
-        show: Show = OCTETS,
+        show: Show = BYTES,
         label: str = "",
     ) -> "HeaderMeta":
         rows = _placed(name, [replace(v, name=k) for k, v in body.items() if isinstance(v, Row)])
@@ -212,14 +212,14 @@ def _no_row(table: type["Header"], names: Mapping[str, object]) -> TypeError:
 
 
 def _placed(name: str, rows: list[Row]) -> list[Row]:
-    """The rows with the bit at which each begins; a header is whole octets."""
+    """The rows with the bit at which each begins; a header is whole bytes."""
     bit = 0
     placed = []
     for row in rows:
         placed.append(replace(row, bit=bit))
         bit += row.width * row.times
     if bit % 8:
-        raise TypeError(f"{name}: the rows add up to {bit} bits, which is no number of octets")
+        raise TypeError(f"{name}: the rows add up to {bit} bits, which is no number of bytes")
     return placed
 
 
@@ -237,8 +237,8 @@ def _spanned(header: str, name: str, group: Group, rows: list[Row]) -> Group:
 class Header(metaclass=HeaderMeta):
     """Base of all header tables.
 
-    ``SIZE`` is the length on the wire, in octets. ``wireshark`` is the name of the header as a
-    whole where Wireshark has one, and ``show`` how it is written: its octets, or only that it is
+    ``SIZE`` is the length on the wire, in bytes. ``wireshark`` is the name of the header as a
+    whole where Wireshark has one, and ``show`` how it is written: its bytes, or only that it is
     there.
     """
 
@@ -260,10 +260,10 @@ class Header(metaclass=HeaderMeta):
 
         @classmethod
         def parse(cls, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Self:
-            """The header at ``offset`` octets; :class:`WireError` if the buffer ends before."""
+            """The header at ``offset`` bytes; :class:`WireError` if the buffer ends before."""
 
         def build(self) -> bytes:
-            """``SIZE`` octets; :class:`WireError` naming the field whose value does not fit."""
+            """``SIZE`` bytes; :class:`WireError` naming the field whose value does not fit."""
 
         def __iter__(self) -> Iterator[Value]: ...
 

@@ -6,7 +6,7 @@ standard's; where Wireshark 4.0 knows a field, its name for it stands in the row
 
 from enum import IntEnum
 
-from rdmawire.wire.header import Header, Meaning, bits, choice, flag, group, octets
+from rdmawire.wire.header import Header, Meaning, bits, choice, flag, group, raw
 from rdmawire.wire.opcode import Opcode, opcode_word
 from rdmawire.wire.show import DIGITS, HEX, IPV6, hex_digits
 
@@ -43,8 +43,8 @@ class GRH(Header, clause="IBA 5.2.2, 8.3", wireshark="infiniband.grh"):
     paylen: int = bits(16, "infiniband.grh.paylen")
     nxthdr: int = bits(8, "infiniband.grh.nxthdr", default=0x1B)
     hoplmt: int = bits(8, "infiniband.grh.hoplmt", default=64)
-    sgid: bytes = octets(16, "infiniband.grh.sgid", IPV6)
-    dgid: bytes = octets(16, "infiniband.grh.dgid", IPV6)
+    sgid: bytes = raw(16, "infiniband.grh.sgid", IPV6)
+    dgid: bytes = raw(16, "infiniband.grh.dgid", IPV6)
 
 
 class RWH(Header, clause="IBA 5.3", wireshark="infiniband.rwh"):
@@ -100,7 +100,7 @@ class XRCETH(Header, clause="IBA 5.2.6, A14"):
 
 
 class RETH(Header, clause="IBA 5.2.7", wireshark="infiniband.reth"):
-    """RDMA Extended Transport Header: where in remote memory, by which key, how many octets."""
+    """RDMA Extended Transport Header: where in remote memory, by which key, how many bytes."""
 
     va: int = bits(64, "infiniband.reth.va", HEX)
     rkey: int = bits(32, "infiniband.reth.r_key", HEX)
@@ -220,15 +220,15 @@ class FETH(Header, clause="IBA A19"):
 
 
 class CNP(Header, clause="IBA A17.9"):
-    """Congestion Notification Packet: its sixteen reserved octets."""
+    """Congestion Notification Packet: its sixteen reserved bytes."""
 
-    resv128: bytes = octets(16)
+    resv128: bytes = raw(16)
 
 
 class ICRC(Header, clause="IBA 5.2.14, 7.8.1"):
     """Invariant CRC: over all that switches and routers leave as it is.
 
-    The number is its four octets read as they stand on the wire.
+    The number is its four bytes read as they stand on the wire.
     """
 
     crc: int = bits(32, "infiniband.invariant.crc", HEX)
@@ -237,7 +237,7 @@ class ICRC(Header, clause="IBA 5.2.14, 7.8.1"):
 class VCRC(Header, clause="IBA 7.8.2"):
     """Variant CRC: over the whole packet on a native link.
 
-    The number is its two octets read as they stand on the wire.
+    The number is its two bytes read as they stand on the wire.
     """
 
     crc: int = bits(16, "infiniband.variant.crc", HEX)

@@ -3,7 +3,7 @@
 The ICRC (IBA 7.8.1, with annexes A16 for RoCE and A17 for RoCEv2) is Ethernet's CRC-32 over the
 packet from its first routing header to the pad, with every field that switches and routers may
 change replaced by ones. Where there is no LRH, or a router may change it, ones stand for it.
-Numbers are the CRC's octets read in wire order, so 78 F3 53 F3 on the wire is 0x78F353F3.
+Numbers are the CRC's bytes read in wire order, so 78 F3 53 F3 on the wire is 0x78F353F3.
 """
 
 from functools import lru_cache
@@ -28,7 +28,7 @@ VARIANT: dict[type[Header], tuple[str, ...]] = {
 ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
 """What an ICRC begins with where ones stand for the LRH."""
 RESIDUE = crc32(crc32(b"").to_bytes(4, "little"))
-"""What a CRC comes to over octets with their own CRC behind them, whatever they are."""
+"""What a CRC comes to over bytes with their own CRC behind them, whatever they are."""
 _BTH_SIZE = BTH.SIZE
 _IPV6_BTH = IPv6.SIZE + UDP.SIZE
 _IBA_GLOBAL = int(LNH.IBA_GLOBAL)
@@ -36,14 +36,14 @@ _number = int.from_bytes
 
 
 def _ones(part: type[Header] | int) -> str:
-    """The bits of a header, ones in the rows that may change; of so many octets between, zeros."""
+    """The bits of a header, ones in the rows that may change; of so many bytes between, zeros."""
     if isinstance(part, int):
         return "0" * 8 * part
     return "".join(("1" if row.name in VARIANT[part] else "0") * row.size for row in part.rows)
 
 
 def mask(*parts: type[Header] | int) -> bytes:
-    """The ones over headers, and octets between them, that stand one behind the other."""
+    """The ones over headers, and bytes between them, that stand one behind the other."""
     digits = "".join(map(_ones, parts))
     return int(digits, 2).to_bytes(len(digits) // 8, "big")
 
@@ -54,7 +54,7 @@ def _mask(*parts: type[Header] | int) -> int:
 
 @lru_cache(maxsize=64)
 def _ipv6_mask(between: int) -> int:
-    """The ones over IPv6 and UDP with so many octets of extension headers between them."""
+    """The ones over IPv6 and UDP with so many bytes of extension headers between them."""
     return _mask(IPv6, between, UDP, BTH)
 
 
@@ -74,7 +74,7 @@ def icrc_ipv4(
     bth = _behind_ipv4(buffer, start) if bth is None else bth
     ihl = (bth - start - UDP.SIZE) // 4
     if not 5 <= ihl <= 15:
-        raise WireError(f"no IPv4 and UDP fit before a BTH at octet {bth}", start)
+        raise WireError(f"no IPv4 and UDP fit before a BTH at byte {bth}", start)
     return _icrc(buffer, start, bth, end, _IPV4_MASKS[ihl])
 
 
@@ -99,7 +99,7 @@ def icrc_ipv6(
     least = start + _IPV6_BTH
     bth = least if bth is None else bth
     if bth < least:
-        raise WireError(f"no room for IPv6 and UDP before a BTH at octet {bth}", start)
+        raise WireError(f"no room for IPv6 and UDP before a BTH at byte {bth}", start)
     return _icrc(buffer, start, bth, end, _ipv6_mask(bth - least))
 
 
@@ -128,7 +128,7 @@ def icrc_local(buffer: bytes | bytearray, start: int = 0, end: int | None = None
 
 
 def _ends_before(buffer: bytes | bytearray, offset: int) -> WireError:
-    return WireError(f"the packet ends before octet {offset}", len(buffer))
+    return WireError(f"the packet ends before byte {offset}", len(buffer))
 
 
 def _icrc(
@@ -144,7 +144,7 @@ def _icrc(
     limit = len(buffer) if end is None else end
     rest = bth + _BTH_SIZE
     if limit < rest:
-        raise WireError(f"no BTH before octet {limit}: an ICRC covers at least one", bth)
+        raise WireError(f"no BTH before byte {limit}: an ICRC covers at least one", bth)
     head = _number(buffer[start:rest], "big") | mask
     crc = crc32(head.to_bytes(rest - start, "big"), crc)
     return _number(crc32(memoryview(buffer)[rest:end], crc).to_bytes(4, "little"), "big")
@@ -162,10 +162,10 @@ def icrc_headers_twice(icrc: int, packet: bytes | bytearray | memoryview) -> int
 
 
 def _vcrc_table() -> tuple[int, ...]:
-    """One step per octet of x^16 + x^12 + x^3 + x + 1, bits reflected."""
+    """One step per byte of x^16 + x^12 + x^3 + x + 1, bits reflected."""
     steps = []
-    for octet in range(256):
-        crc = octet
+    for byte in range(256):
+        crc = byte
         for _ in range(8):
             crc = crc >> 1 ^ (0xD008 if crc & 1 else 0)
         steps.append(crc)
@@ -173,17 +173,17 @@ def _vcrc_table() -> tuple[int, ...]:
 
 
 VCRC_STEP = _vcrc_table()
-"""What becomes of an octet that leaves the VCRC's register."""
+"""What becomes of a byte that leaves the VCRC's register."""
 
 
 def vcrc(buffer: bytes | bytearray | memoryview, start: int = 0, end: int | None = None) -> int:
-    """VCRC of a native packet, from the first octet of its LRH to the last before the VCRC.
+    """VCRC of a native packet, from the first byte of its LRH to the last before the VCRC.
 
     IBA 7.8.2: CRC-16 with the polynomial 0x100B, begun with ones and inverted at the end.
     """
     crc = 0xFFFF
     step = VCRC_STEP
-    for octet in memoryview(buffer)[start:end]:
-        crc = crc >> 8 ^ step[(crc ^ octet) & 0xFF]
+    for byte in memoryview(buffer)[start:end]:
+        crc = crc >> 8 ^ step[(crc ^ byte) & 0xFF]
     crc ^= 0xFFFF
     return crc >> 8 | (crc & 0xFF) << 8

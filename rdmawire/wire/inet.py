@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from rdmawire.wire.header import Header, bits, flag, group, octets
+from rdmawire.wire.header import Header, bits, flag, group, raw
 from rdmawire.wire.show import HEX, IPV4, IPV6, MAC, hex_digits, scaled
 
 
@@ -50,16 +50,16 @@ VXLAN_PORT = 4789
 class Ethernet(Header, clause="IEEE 802.3, 3.2", label="eth"):
     """Ethernet II."""
 
-    dst: bytes = octets(6, "eth.dst", MAC, also=("eth.addr",))
-    src: bytes = octets(6, "eth.src", MAC, also=("eth.addr",))
+    dst: bytes = raw(6, "eth.dst", MAC, also=("eth.addr",))
+    src: bytes = raw(6, "eth.src", MAC, also=("eth.addr",))
     type: int = bits(16, "eth.type", HEX, enum=EtherType)
 
 
 class Ethernet8023(Header, clause="IEEE 802.3, 3.2.6", label="eth8023"):
     """Ethernet with a length where Ethernet II has its type (below 0x0600)."""
 
-    dst: bytes = octets(6, "eth.dst", MAC, also=("eth.addr",))
-    src: bytes = octets(6, "eth.src", MAC, also=("eth.addr",))
+    dst: bytes = raw(6, "eth.dst", MAC, also=("eth.addr",))
+    src: bytes = raw(6, "eth.src", MAC, also=("eth.addr",))
     length: int = bits(16, "eth.len")
 
 
@@ -84,7 +84,7 @@ class ServiceVLAN(Header, clause="IEEE 802.1Q, 9.6", label="svlan"):
 class Loopback(Header, clause="LINKTYPE_NULL"):
     """BSD loopback: an address family, in the byte order of the host that captured."""
 
-    family: bytes = octets(4)
+    family: bytes = raw(4)
 
 
 class SLL(Header, clause="LINKTYPE_LINUX_SLL"):
@@ -93,8 +93,8 @@ class SLL(Header, clause="LINKTYPE_LINUX_SLL"):
     pkttype: int = bits(16, "sll.pkttype")
     hatype: int = bits(16, "sll.hatype")
     halen: int = bits(16, "sll.halen")
-    src: bytes = octets(6, "sll.src.eth", MAC)
-    unused: bytes = octets(2, "sll.unused")
+    src: bytes = raw(6, "sll.src.eth", MAC)
+    unused: bytes = raw(2, "sll.unused")
     type: int = bits(16, "sll.etype", HEX, enum=EtherType)
 
 
@@ -107,8 +107,8 @@ class SLL2(Header, clause="LINKTYPE_LINUX_SLL2"):
     hatype: int = bits(16, "sll.hatype")
     pkttype: int = bits(8, "sll.pkttype")
     halen: int = bits(8, "sll.halen")
-    src: bytes = octets(6, "sll.src.eth", MAC)
-    unused: bytes = octets(2, "sll.unused")
+    src: bytes = raw(6, "sll.src.eth", MAC)
+    unused: bytes = raw(2, "sll.unused")
 
 
 class ARP(Header, clause="RFC 826"):
@@ -119,10 +119,10 @@ class ARP(Header, clause="RFC 826"):
     hw_size: int = bits(8, "arp.hw.size")
     proto_size: int = bits(8, "arp.proto.size")
     opcode: int = bits(16, "arp.opcode")
-    src_hw: bytes = octets(6, "arp.src.hw_mac", MAC)
-    src_proto: bytes = octets(4, "arp.src.proto_ipv4", IPV4)
-    dst_hw: bytes = octets(6, "arp.dst.hw_mac", MAC)
-    dst_proto: bytes = octets(4, "arp.dst.proto_ipv4", IPV4)
+    src_hw: bytes = raw(6, "arp.src.hw_mac", MAC)
+    src_proto: bytes = raw(4, "arp.src.proto_ipv4", IPV4)
+    dst_hw: bytes = raw(6, "arp.dst.hw_mac", MAC)
+    dst_proto: bytes = raw(4, "arp.dst.proto_ipv4", IPV4)
 
 
 class IPv4(Header, clause="RFC 791, 3.1", label="ip"):
@@ -143,8 +143,8 @@ class IPv4(Header, clause="RFC 791, 3.1", label="ip"):
     ttl: int = bits(8, "ip.ttl", default=64)
     protocol: int = bits(8, "ip.proto", enum=IPProtocol)
     checksum: int = bits(16, "ip.checksum", HEX)
-    src: bytes = octets(4, "ip.src", IPV4, also=("ip.addr", "ip.src_host", "ip.host"))
-    dst: bytes = octets(4, "ip.dst", IPV4, also=("ip.addr", "ip.dst_host", "ip.host"))
+    src: bytes = raw(4, "ip.src", IPV4, also=("ip.addr", "ip.src_host", "ip.host"))
+    dst: bytes = raw(4, "ip.dst", IPV4, also=("ip.addr", "ip.dst_host", "ip.host"))
 
 
 class IPv6(Header, clause="RFC 8200, 3"):
@@ -158,14 +158,14 @@ class IPv6(Header, clause="RFC 8200, 3"):
     payload_length: int = bits(16, "ipv6.plen")
     next_header: int = bits(8, "ipv6.nxt", enum=IPProtocol)
     hop_limit: int = bits(8, "ipv6.hlim", default=64)
-    src: bytes = octets(16, "ipv6.src", IPV6, also=("ipv6.addr", "ipv6.src_host", "ipv6.host"))
-    dst: bytes = octets(16, "ipv6.dst", IPV6, also=("ipv6.addr", "ipv6.dst_host", "ipv6.host"))
+    src: bytes = raw(16, "ipv6.src", IPV6, also=("ipv6.addr", "ipv6.src_host", "ipv6.host"))
+    dst: bytes = raw(16, "ipv6.dst", IPV6, also=("ipv6.addr", "ipv6.dst_host", "ipv6.host"))
 
 
 class IPv6Extension(Header, clause="RFC 8200, 4.3 to 4.6", label="ipv6ext"):
     """Start of an IPv6 extension header: hop-by-hop, routing or destination options.
 
-    ``length`` counts units of eight octets after the first eight.
+    ``length`` counts units of eight bytes after the first eight.
     """
 
     next_header: int = bits(8, enum=IPProtocol)

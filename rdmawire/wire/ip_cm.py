@@ -6,7 +6,7 @@ these are; the consumer's own data follow it.
 
 from collections.abc import Iterator
 
-from rdmawire.wire.header import Header, bits, octets
+from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.layout import Placed, tables
 from rdmawire.wire.show import HEX, IPV4, IPV6
 
@@ -19,7 +19,7 @@ _IP = "infiniband.cm.req.ip_cm"
 class IPCM4(Header, clause="IBA A11.4"):
     """IP header of a connection manager's private data: port and IPv4 addresses.
 
-    Each address stands in the last four of sixteen octets.
+    Each address stands in the last four of sixteen bytes.
     """
 
     major_version: int = bits(4, f"{_IP}.majv", HEX)
@@ -27,10 +27,10 @@ class IPCM4(Header, clause="IBA A11.4"):
     ip_version: int = bits(4, f"{_IP}.ipv", HEX, default=4)
     resv4: int = bits(4, f"{_IP}.reserved", HEX)
     source_port: int = bits(16, f"{_IP}.sport", HEX)
-    source_resv96: bytes = octets(12)
-    source_ip: bytes = octets(4, f"{_IP}.sip4", IPV4)
-    destination_resv96: bytes = octets(12)
-    destination_ip: bytes = octets(4, f"{_IP}.dip4", IPV4)
+    source_resv96: bytes = raw(12)
+    source_ip: bytes = raw(4, f"{_IP}.sip4", IPV4)
+    destination_resv96: bytes = raw(12)
+    destination_ip: bytes = raw(4, f"{_IP}.dip4", IPV4)
 
 
 class IPCM6(Header, clause="IBA A11.4"):
@@ -41,8 +41,8 @@ class IPCM6(Header, clause="IBA A11.4"):
     ip_version: int = bits(4, f"{_IP}.ipv", HEX, default=6)
     resv4: int = bits(4, f"{_IP}.reserved", HEX)
     source_port: int = bits(16, f"{_IP}.sport", HEX)
-    source_ip: bytes = octets(16, f"{_IP}.sip6", IPV6)
-    destination_ip: bytes = octets(16, f"{_IP}.dip6", IPV6)
+    source_ip: bytes = raw(16, f"{_IP}.sip6", IPV6)
+    destination_ip: bytes = raw(16, f"{_IP}.dip6", IPV6)
 
 
 def header(buffer: bytes, offset: int) -> Iterator[Placed]:

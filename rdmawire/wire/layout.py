@@ -1,4 +1,4 @@
-"""Pieces of a buffer, each with its offset: header tables, and plain octets where none stands.
+"""Pieces of a buffer, each with its offset: header tables, and plain bytes where none stands.
 
 A reader is a function that finds pieces from an offset on. Readers put together give the layout
 of a whole message; whatever they find, the pieces follow one another without gap or overlap.
@@ -22,17 +22,17 @@ Reader = Callable[[bytes, int], Iterator[Placed]]
 
 
 def size(piece: Piece) -> int:
-    """Octets that a piece takes."""
+    """Bytes that a piece takes."""
     return len(piece) if isinstance(piece, bytes) else piece.SIZE
 
 
 def joined(*pieces: Piece) -> bytes:
-    """The octets of pieces that stand one behind the other."""
+    """The bytes of pieces that stand one behind the other."""
     try:
         return b"".join(piece if isinstance(piece, bytes) else piece.build() for piece in pieces)
     except AttributeError:
         wrong = next(piece for piece in pieces if not isinstance(piece, Piece))
-        raise WireError(f"a header or octets belong here, found {found(wrong)}") from None
+        raise WireError(f"a header or bytes belong here, found {found(wrong)}") from None
 
 
 def replaced(value: _Parts, parts: Mapping[str, Any]) -> _Parts:
@@ -100,9 +100,9 @@ def chain(*readers: Reader) -> Reader:
 
 
 def area(buffer: bytes, offset: int, length: int, reader: Reader) -> Iterator[Placed]:
-    """What ``reader`` finds in ``length`` octets at ``offset``, then the rest of them, plain.
+    """What ``reader`` finds in ``length`` bytes at ``offset``, then the rest of them, plain.
 
-    The reader sees no octet outside the area. :class:`WireError`, after what is there, where it
+    The reader sees no byte outside the area. :class:`WireError`, after what is there, where it
     cannot go on or the buffer ends before the area.
     """
     window = buffer[offset : offset + length]
@@ -116,7 +116,7 @@ def area(buffer: bytes, offset: int, length: int, reader: Reader) -> Iterator[Pl
     if done < len(window):
         yield offset + done, bytes(window[done:])
     if len(window) < length:
-        reason = f"{length} octets belong here, {len(window)} are there"
+        reason = f"{length} bytes belong here, {len(window)} are there"
         raise WireError(reason, offset + len(window))
 
 

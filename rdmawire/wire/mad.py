@@ -27,7 +27,7 @@ from rdmawire.wire.show import HEX
 from rdmawire.wire.smp import SMAttribute
 
 SIZE = 256
-"""Octets of a management datagram. IBA 13.4.1."""
+"""Bytes of a management datagram. IBA 13.4.1."""
 
 MANAGEMENT_QPS = (0, 1)
 """The queue pairs of subnet management and of general services. IBA 3.9."""
@@ -98,7 +98,7 @@ class DirectedMAD(Header, clause="IBA 14.2.1.2", label="directed_mad"):
 
 
 DATA = SIZE - MAD.SIZE
-"""Octets behind the common header."""
+"""Bytes behind the common header."""
 
 Body = Callable[[bytes, int, int, int], Iterator[Placed]]
 """Finds the pieces behind the common header: buffer, offset, method, attribute id."""
@@ -124,7 +124,7 @@ CLASSES: dict[int, Body] = {
     ManagementClass.COM_MGT: cm.body,
     **dict.fromkeys(VENDOR_OUI_CLASSES, _vendor),
 }
-"""Management class to what follows the common header; of others that is plain octets."""
+"""Management class to what follows the common header; of others that is plain bytes."""
 
 _HEADERS: dict[int, type[MAD] | type[DirectedMAD]] = {
     ManagementClass.SUBN_DIRECTED_ROUTE: DirectedMAD
@@ -143,13 +143,13 @@ def layout(buffer: bytes, start: int = 0, end: int | None = None) -> Iterator[Pl
     Plain ``bytes`` stand where there is no table: reserved tails, attributes and classes that
     have none. :class:`WireError`, after what stood before, where the datagram cannot go on.
     """
-    octets = buffer if end is None else buffer[:end]
+    data = buffer if end is None else buffer[:end]
     at = start
-    for offset, piece in _pieces(octets, start):
+    for offset, piece in _pieces(data, start):
         yield offset, piece
         at = offset + size(piece)
-    if at < len(octets):
-        yield at, bytes(octets[at:])
+    if at < len(data):
+        yield at, bytes(data[at:])
 
 
 def _pieces(buffer: bytes, start: int) -> Iterator[Placed]:
@@ -162,7 +162,7 @@ def _pieces(buffer: bytes, start: int) -> Iterator[Placed]:
 
 def build(*pieces: Piece) -> bytes:
     """The datagram made of these pieces, filled up with zeros; too many are a ``WireError``."""
-    octets = joined(*pieces)
-    if len(octets) > SIZE:
-        raise WireError(f"a MAD has {SIZE} octets (IBA 13.4.1), these pieces take {len(octets)}")
-    return octets.ljust(SIZE, b"\0")
+    data = joined(*pieces)
+    if len(data) > SIZE:
+        raise WireError(f"a MAD has {SIZE} bytes (IBA 13.4.1), these pieces take {len(data)}")
+    return data.ljust(SIZE, b"\0")

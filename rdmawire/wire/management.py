@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Self
 
-from rdmawire.wire.header import Header, bits, octets
+from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.show import HEX, IPV6
 
 GSI_QKEY = 0x80010000
@@ -85,7 +85,7 @@ _INVALID_FIELD = {
 
 
 def status_words(status: int) -> str:
-    """What a status says; its upper octet is the class's own. IBA 13.4.7."""
+    """What a status says; its upper byte is the class's own. IBA 13.4.7."""
     said = ["busy"] if status & 1 else []
     said += ["redirection required"] if status & 2 else []
     invalid = status >> 2 & 7
@@ -123,27 +123,27 @@ def time_words(exponent: int) -> str:
 
 
 class MTU(IntEnum):
-    """Codes of path MTUs, in octets. IBA 14.2.5.6."""
+    """Codes of path MTUs, in bytes. IBA 14.2.5.6."""
 
-    OCTETS_256 = 1
-    OCTETS_512 = 2
-    OCTETS_1024 = 3
-    OCTETS_2048 = 4
-    OCTETS_4096 = 5
+    MTU_256 = 1
+    MTU_512 = 2
+    MTU_1024 = 3
+    MTU_2048 = 4
+    MTU_4096 = 5
 
     @property
-    def octets(self) -> int:
+    def bytes(self) -> int:
         """The payload of a full packet."""
         return 128 << self.value
 
     @classmethod
-    def of(cls, octets: int) -> Self:
-        """The code of a path MTU; ``ValueError`` for octets that are none."""
-        return cls(octets.bit_length() - 8 if octets.bit_count() == 1 else 0)
+    def of(cls, size: int) -> Self:
+        """The code of a path MTU; ``ValueError`` for bytes that are none."""
+        return cls(size.bit_length() - 8 if size.bit_count() == 1 else 0)
 
 
-PATH_MTUS = tuple(mtu.octets for mtu in MTU)
-"""Every path MTU, in octets, the least first."""
+PATH_MTUS = tuple(mtu.bytes for mtu in MTU)
+"""Every path MTU, in bytes, the least first."""
 
 _RATES_FROM_2 = (
     *("2.5", "10", "30", "5", "20", "40", "60", "80", "120", "14", "56", "112", "168"),
@@ -174,7 +174,7 @@ class ClassPortInfo(Header, clause="IBA 13.4.8.1"):
     capability_mask: int = bits(16, "infiniband.classportinfo.capabilitymask", HEX)
     capability_mask2: int = bits(27, "infiniband.classportinfo.capabilitymask2", HEX)
     resp_time_value: int = bits(5, "infiniband.classportinfo.resptimevalue", HEX, words=time_words)
-    redirect_gid: bytes = octets(16, "infiniband.classportinfo.redirectgid", IPV6)
+    redirect_gid: bytes = raw(16, "infiniband.classportinfo.redirectgid", IPV6)
     redirect_tc: int = bits(8, "infiniband.classportinfo.redirecttc", HEX)
     redirect_sl: int = bits(4, "infiniband.classportinfo.redirectsl", HEX)
     redirect_fl: int = bits(20, "infiniband.classportinfo.redirectfl", HEX)
@@ -183,7 +183,7 @@ class ClassPortInfo(Header, clause="IBA 13.4.8.1"):
     resv8: int = bits(8, "infiniband.classportinfo.reserved", HEX)
     redirect_qp: int = bits(24, "infiniband.classportinfo.redirectqp", HEX)
     redirect_q_key: int = bits(32, "infiniband.classportinfo.redirectqkey", HEX)
-    trap_gid: bytes = octets(16, "infiniband.classportinfo.trapgid", IPV6)
+    trap_gid: bytes = raw(16, "infiniband.classportinfo.trapgid", IPV6)
     trap_tc: int = bits(8, "infiniband.classportinfo.traptc", HEX)
     trap_sl: int = bits(4, "infiniband.classportinfo.trapsl", HEX)
     trap_fl: int = bits(20, "infiniband.classportinfo.trapfl", HEX)

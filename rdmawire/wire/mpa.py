@@ -1,9 +1,9 @@
 """MPA: how DDP segments stand in a TCP stream. RFC 5044, with the start-up of RFC 6581.
 
 A connection begins with one start-up frame in each direction; FPDUs follow. An FPDU is the
-length of a ULPDU, the ULPDU, a pad to a multiple of four octets and a CRC32c. Where the receiver
-has asked for Markers, four octets stand in the stream at every 512th, whatever they cut apart.
-Positions are octets of the stream counted from the first Marker, which comes right before the
+length of a ULPDU, the ULPDU, a pad to a multiple of four bytes and a CRC32c. Where the receiver
+has asked for Markers, four bytes stand in the stream at every 512th, whatever they cut apart.
+Positions are bytes of the stream counted from the first Marker, which comes right before the
 first FPDU (RFC 5044, section 4.3).
 """
 
@@ -13,18 +13,18 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from rdmawire.errors import WireError
-from rdmawire.wire.header import Header, bits, flag, group, octets
+from rdmawire.wire.header import Header, bits, flag, group, raw
 from rdmawire.wire.show import BOOL, HEX, PRESENCE, TEXT
 
 REQUEST_KEY = b"MPA ID Req Frame"
 REPLY_KEY = b"MPA ID Rep Frame"
 """What the initiator's and the responder's start-up frames begin with. RFC 5044, 7.1.1."""
 
-MOST_PRIVATE_DATA = 512
-"""Octets of private data that a start-up frame may carry. RFC 5044, 7.1.1."""
+MAX_PRIVATE_DATA = 512
+"""Bytes of private data that a start-up frame may carry. RFC 5044, 7.1.1."""
 
 MARKER_SPACING = 512
-"""Octets of the stream from one Marker to the next. RFC 5044, 4.3."""
+"""Bytes of the stream from one Marker to the next. RFC 5044, 4.3."""
 
 NOT_NEGOTIATED = 0x3FFF
 """An IRD or ORD with which its sender takes no part in the negotiation. RFC 6581, 9.1."""
@@ -64,9 +64,9 @@ class MPARequest(
     label="mpa_request",
     show=PRESENCE,
 ):
-    """Start-up frame of the initiator; ``pd_length`` octets of private data follow."""
+    """Start-up frame of the initiator; ``pd_length`` bytes of private data follow."""
 
-    key = octets(16, "iwarp_mpa.key.req", tree=TEXT, default=REQUEST_KEY)
+    key = raw(16, "iwarp_mpa.key.req", tree=TEXT, default=REQUEST_KEY)
     m, c, r, reserved, s, res, rev, pd_length = _START_UP
 
 
@@ -77,9 +77,9 @@ class MPAReply(
     label="mpa_reply",
     show=PRESENCE,
 ):
-    """Start-up frame of the responder; ``pd_length`` octets of private data follow."""
+    """Start-up frame of the responder; ``pd_length`` bytes of private data follow."""
 
-    key = octets(16, "iwarp_mpa.key.rep", tree=TEXT, default=REPLY_KEY)
+    key = raw(16, "iwarp_mpa.key.rep", tree=TEXT, default=REPLY_KEY)
     m, c, r, reserved, s, res, rev, pd_length = _START_UP
 
 
@@ -113,7 +113,7 @@ class MPAEnhanced(Header, clause="RFC 6581, 9", label="mpa_enhanced"):
 class Marker(
     Header, clause="RFC 5044, 4.2", wireshark="iwarp_mpa.markers", label="mpa_marker", show=PRESENCE
 ):
-    """Marker: octets from the ULPDU length to here; zero where it stands between FPDUs."""
+    """Marker: bytes from the ULPDU length to here; zero where it stands between FPDUs."""
 
     reserved: int = bits(16, "iwarp_mpa.marker_res", HEX)
     fpduptr: int = bits(16, "iwarp_mpa.marker_fpduptr")
@@ -122,19 +122,19 @@ class Marker(
 class FPDULength(
     Header, clause="RFC 5044, 4.1", wireshark="iwarp_mpa.fpdu", label="mpa_fpdu", show=PRESENCE
 ):
-    """The header of an FPDU: octets of its ULPDU."""
+    """The header of an FPDU: bytes of its ULPDU."""
 
     ulpdu_length: int = bits(16, "iwarp_mpa.ulpdulength")
 
 
 class FPDUCRC(Header, clause="RFC 5044, 4.4", label="mpa_crc"):
-    """CRC32c in use; the number is its octets as they stand on the wire."""
+    """CRC32c in use; the number is its bytes as they stand on the wire."""
 
     crc: int = bits(32, "iwarp_mpa.crc_check", HEX)
 
 
 class UnusedCRC(Header, clause="RFC 5044, 4.1", label="mpa_unused_crc"):
-    """The same octets where CRCs are not in use: any value, never checked."""
+    """The same bytes where CRCs are not in use: any value, never checked."""
 
     crc: int = bits(32, "iwarp_mpa.crc", HEX)
 
@@ -144,9 +144,9 @@ _BETWEEN = MARKER_SPACING - Marker.SIZE
 
 
 class FPDU(NamedTuple):
-    """An FPDU. ``offset`` is where it begins in its buffer, ``size`` its octets, Markers included.
+    """An FPDU. ``offset`` is where it begins in its buffer, ``size`` its bytes, Markers included.
 
-    ``crc`` is the number in its CRC field and ``expected`` the one that its octets give.
+    ``crc`` is the number in its CRC field and ``expected`` the one that its bytes give.
     ``markers`` are those inside it, with their offsets in the buffer.
     """
 
@@ -170,12 +170,12 @@ class FPDU(NamedTuple):
 
     @property
     def _first_marker(self) -> int:
-        """Octets before the first Marker; as many as there are where it has none."""
+        """Bytes before the first Marker; as many as there are where it has none."""
         return self.markers[0][0] - self.offset if self.markers else self.size
 
-    def offset_of(self, octet: int) -> int:
-        """Where an octet stands in the buffer, counted without Markers from the ULPDU length."""
-        return self.offset + with_markers(octet, self._first_marker)
+    def offset_of(self, byte: int) -> int:
+        """Where a byte stands in the buffer, counted without Markers from the ULPDU length."""
+        return self.offset + with_markers(byte, self._first_marker)
 
     def ulpdu_before(self, end: int) -> bytes:
         """What of the ULPDU stands before ``end`` in the buffer."""
@@ -192,19 +192,19 @@ class FPDU(NamedTuple):
                 yield offset, expected
 
 
-def with_markers(octet: int, first: int) -> int:
-    """Where an octet of an FPDU stands once Markers are in, the first one after ``first`` octets.
+def with_markers(byte: int, first: int) -> int:
+    """Where a byte of an FPDU stands once Markers are in, the first one after ``first`` bytes.
 
-    It is counted from the FPDU's first octet, as ``octet`` is without Markers.
+    It is counted from the FPDU's first byte, as ``byte`` is without Markers.
     """
-    if octet < first:
-        return octet
-    return octet + Marker.SIZE * (1 + (octet - first) // _BETWEEN)
+    if byte < first:
+        return byte
+    return byte + Marker.SIZE * (1 + (byte - first) // _BETWEEN)
 
 
 def fpdu_size(ulpdu_length: int, position: int | None = None) -> int:
-    """Octets that an FPDU takes at this position of the stream; without Markers at ``None``."""
-    # RFC 5044, section 4.1: the pad makes the FPDU a multiple of four octets.
+    """Bytes that an FPDU takes at this position of the stream; without Markers at ``None``."""
+    # RFC 5044, section 4.1: the pad makes the FPDU a multiple of four bytes.
     size = (_LENGTH + ulpdu_length + 3) // 4 * 4 + _CRC
     if position is None:
         return size
@@ -213,13 +213,13 @@ def fpdu_size(ulpdu_length: int, position: int | None = None) -> int:
 
 
 def mulpdu(emss: int, markers: bool = False) -> int:
-    """MULPDU: the longest ULPDU that fits a TCP segment of ``emss`` octets. RFC 5044, 4.5."""
+    """MULPDU: the longest ULPDU that fits a TCP segment of ``emss`` bytes. RFC 5044, 4.5."""
     overhead = _LENGTH + _CRC + emss % 4
     return emss - overhead - (Marker.SIZE * -(-emss // MARKER_SPACING) if markers else 0)
 
 
 def size_at(buffer: bytes | bytearray, offset: int, end: int, position: int | None = None) -> int:
-    """Octets that the FPDU at ``offset`` takes; 0 if its length has not come before ``end``."""
+    """Bytes that the FPDU at ``offset`` takes; 0 if its length has not come before ``end``."""
     header = offset + _leading(position)
     if header + _LENGTH > end:
         return 0
@@ -229,7 +229,7 @@ def size_at(buffer: bytes | bytearray, offset: int, end: int, position: int | No
 def parse_fpdu(
     buffer: bytes | bytearray, offset: int = 0, end: int | None = None, position: int | None = None
 ) -> FPDU:
-    """The FPDU that begins at ``offset``; ``end`` is where the octets at hand end.
+    """The FPDU that begins at ``offset``; ``end`` is where the bytes at hand end.
 
     ``position`` is where in the stream it begins, or ``None`` if the stream has no Markers.
     :class:`WireError` if it is not whole. The CRC is read and computed, not judged: whether it
@@ -239,7 +239,7 @@ def parse_fpdu(
     size = size_at(buffer, offset, limit, _aligned(position))
     if not size or offset + size > limit:
         needs = f"takes {size}" if size else f"header takes {_leading(position) + _LENGTH}"
-        raise WireError(f"FPDU {needs} octets, {max(limit - offset, 0)} are left", offset)
+        raise WireError(f"FPDU {needs} bytes, {max(limit - offset, 0)} are left", offset)
     crc = offset + size - _CRC
     covered = bytes(buffer[offset:crc])
     found = int.from_bytes(buffer[crc : offset + size], "big")
@@ -262,12 +262,12 @@ def build_fpdu(ulpdu: bytes, *, crc: bool = True, position: int | None = None) -
 
 
 def crc_of(covered: bytes) -> int:
-    """The number in the CRC field of an FPDU whose other octets are these, Markers included.
+    """The number in the CRC field of an FPDU whose other bytes are these, Markers included.
 
     RFC 5044, section 4.4, with section 4.3: a Marker counts with the FPDU that holds it, one
     between FPDUs with the later of the two.
     """
-    # The CRC's lowest octet is sent first, as captures of Linux's siw show.
+    # The CRC's lowest byte is sent first, as captures of Linux's siw show.
     return int.from_bytes(_crc32c()(covered).to_bytes(4, "little"), "big")
 
 
@@ -279,12 +279,12 @@ def _crc32c() -> Callable[[bytes], int]:
 
 
 def _leading(position: int | None) -> int:
-    """Octets of a Marker that stands before the ULPDU length of the FPDU at this position."""
+    """Bytes of a Marker that stands before the ULPDU length of the FPDU at this position."""
     return Marker.SIZE if position is not None and position % MARKER_SPACING == 0 else 0
 
 
 def _aligned(position: int | None) -> int | None:
-    # RFC 5044, section 4.3: FPDUs and Markers are multiples of four octets.
+    # RFC 5044, section 4.3: FPDUs and Markers are multiples of four bytes.
     if position is not None and position % 4:
         raise WireError(f"an FPDU at position {position} of the stream: not a multiple of four")
     return position

@@ -23,7 +23,7 @@ class NativeParts(TypedDict, total=False):
 
 
 class NativePacket(NamedTuple):
-    """A link packet of IBA transport. The CRCs are their octets in wire order."""
+    """A link packet of IBA transport. The CRCs are their bytes in wire order."""
 
     lrh: LRH
     grh: GRH | None
@@ -33,7 +33,7 @@ class NativePacket(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The octets of the packet, with the lengths and CRCs that stand in it."""
+        """The bytes of the packet, with the lengths and CRCs that stand in it."""
         return self._up_to_icrc() + ICRC(self.icrc).build() + VCRC(self.vcrc).build()
 
     def _up_to_icrc(self) -> bytes:
@@ -56,7 +56,7 @@ class NativePacket(NamedTuple):
         length = len(self.packet.build()) + ICRC.SIZE
         grh = self.grh.replace(paylen=length, nxthdr=IBA_TRANSPORT) if self.grh else None
         if length % 4:
-            raise WireError(f"{length} octets up to the ICRC: LRH.pktlen counts words of four")
+            raise WireError(f"{length} bytes up to the ICRC: LRH.pktlen counts words of four")
         words = (LRH.SIZE + (GRH.SIZE if grh else 0) + length) // 4
         lrh = self.lrh.replace(pktlen=words, lnh=LNH.IBA_GLOBAL if grh else LNH.IBA_LOCAL)
         sealed = self._replace(lrh=lrh, grh=grh)
@@ -84,7 +84,7 @@ def parse(buffer: bytes) -> NativePacket:
     bth = LRH.SIZE + (GRH.SIZE if grh else 0)
     if end < bth + ICRC.SIZE or end + VCRC.SIZE != len(buffer):
         raise WireError(
-            f"LRH.pktlen says {end} octets before the VCRC, {len(buffer) - VCRC.SIZE} are there",
+            f"LRH.pktlen says {end} bytes before the VCRC, {len(buffer) - VCRC.SIZE} are there",
             0,
         )
     packet = Packet.parse(buffer, bth, end - ICRC.SIZE)

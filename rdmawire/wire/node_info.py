@@ -1,6 +1,6 @@
 """What a node says of itself: description, NodeInfo, SwitchInfo, GUIDInfo. IBA 14.2.5."""
 
-from rdmawire.wire.header import Header, bits, octets
+from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.management import NodeType, time_words
 from rdmawire.wire.show import HEX, TEXT
 
@@ -8,7 +8,7 @@ from rdmawire.wire.show import HEX, TEXT
 class NodeDescription(Header, clause="IBA 14.2.5.2"):
     """Name of a node for people, in UTF-8."""
 
-    node_string: bytes = octets(64, "infiniband.nodedescription.nodestring", TEXT)
+    node_string: bytes = raw(64, "infiniband.nodedescription.nodestring", TEXT)
 
 
 class NodeInfo(Header, clause="IBA 14.2.5.3"):

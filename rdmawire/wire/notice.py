@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from enum import IntEnum
 
-from rdmawire.wire.header import Header, Meaning, bits, choice, flag, octets
+from rdmawire.wire.header import Header, Meaning, bits, choice, flag, raw
 from rdmawire.wire.layout import Placed, tables
 from rdmawire.wire.management import Method, NodeType, time_words
 from rdmawire.wire.show import HEX, IPV6
 
 DETAILS = 54
-"""Octets of a notice's details. IBA 13.4.8.2."""
+"""Bytes of a notice's details. IBA 13.4.8.2."""
 
 
 class NoticeType(IntEnum):
@@ -72,21 +72,21 @@ class Notice(Header, clause="IBA 13.4.8.2", label="notice"):
 class DataDetails(Header, clause="IBA 13.4.8.2"):
     """Details of a notice that no table here knows."""
 
-    data_details: bytes = octets(DETAILS, _DETAILS)
+    data_details: bytes = raw(DETAILS, _DETAILS)
 
 
 class IssuerGID(Header, clause="IBA 13.4.8.2"):
     """GID of a notice's issuer; only in classes other than subnet management."""
 
-    issuer_gid: bytes = octets(16, "", IPV6)
+    issuer_gid: bytes = raw(16, "", IPV6)
 
 
 class GIDTrap(Header, clause="IBA 14.3.4, 14.3.5", wireshark=_DETAILS):
     """Traps 64 to 67: the port or multicast group that came or went."""
 
     resv48: int = bits(48)
-    gidaddr: bytes = octets(16, "infiniband.trap.gidaddr", IPV6)
-    resv256: bytes = octets(32)
+    gidaddr: bytes = raw(16, "infiniband.trap.gidaddr", IPV6)
+    resv256: bytes = raw(32)
 
 
 class PathTrap(Header, clause="IBA 14.3.6", wireshark=_DETAILS):
@@ -95,14 +95,14 @@ class PathTrap(Header, clause="IBA 14.3.6", wireshark=_DETAILS):
     comp_mask: int = bits(64, "infiniband.trap.comp_mask", HEX)
     wait_for_repath: int = bits(1, "infiniband.trap.wait_for_repath", HEX)
     resv7: int = bits(7)
-    resv360: bytes = octets(45)
+    resv360: bytes = raw(45)
 
 
 class LinkStateTrap(Header, clause="IBA 14.3.7", wireshark=_DETAILS):
     """Trap 128: the switch at one of whose ports the link state changed."""
 
     lidaddr: int = bits(16, "infiniband.trap.lidaddr", HEX)
-    resv416: bytes = octets(52)
+    resv416: bytes = raw(52)
 
 
 class PortTrap(Header, clause="IBA 14.3.8", wireshark=_DETAILS):
@@ -111,7 +111,7 @@ class PortTrap(Header, clause="IBA 14.3.8", wireshark=_DETAILS):
     resv16: int = bits(16)
     lidaddr: int = bits(16, "infiniband.trap.lidaddr", HEX)
     portno: int = bits(8, "infiniband.trap.portno", HEX)
-    resv392: bytes = octets(49)
+    resv392: bytes = raw(49)
 
 
 class LocalChangeTrap(Header, clause="IBA 14.3.11", wireshark=_DETAILS):
@@ -130,7 +130,7 @@ class LocalChangeTrap(Header, clause="IBA 14.3.11", wireshark=_DETAILS):
     link_width_enabled_change: int = bits(1, "infiniband.trap.linkwidthenabledchange", HEX)
     node_description_change: int = bits(1, "infiniband.trap.nodedescriptionchange", HEX)
     capability_mask2: int = bits(16, "", HEX)
-    resv320: bytes = octets(40)
+    resv320: bytes = raw(40)
 
 
 class SystemImageTrap(Header, clause="IBA 14.3.12", wireshark=_DETAILS):
@@ -140,7 +140,7 @@ class SystemImageTrap(Header, clause="IBA 14.3.12", wireshark=_DETAILS):
     lidaddr: int = bits(16, "infiniband.trap.lidaddr", HEX)
     resv16_2: int = bits(16)
     system_image_guid: int = bits(64, "infiniband.trap.systemimageguid", HEX)
-    resv320: bytes = octets(40)
+    resv320: bytes = raw(40)
 
 
 class MKeyTrap(Header, clause="IBA 14.3.9", wireshark=_DETAILS):
@@ -158,7 +158,7 @@ class MKeyTrap(Header, clause="IBA 14.3.9", wireshark=_DETAILS):
     dr_notice: int = bits(1, "infiniband.trap.drnotice", HEX)
     dr_path_truncated: int = bits(1, "infiniband.trap.drpathtruncated", HEX)
     dr_hop_count: int = bits(6, "infiniband.trap.drhopcount", HEX)
-    dr_notice_return_path: bytes = octets(30, "infiniband.trap.drnoticereturnpath")
+    dr_notice_return_path: bytes = raw(30, "infiniband.trap.drnoticereturnpath")
 
 
 class KeyTrap(Header, clause="IBA 14.3.10", wireshark=_DETAILS):
@@ -173,9 +173,9 @@ class KeyTrap(Header, clause="IBA 14.3.10", wireshark=_DETAILS):
     qp1: int = bits(24, "infiniband.trap.qp1", HEX)
     resv8: int = bits(8)
     qp2: int = bits(24, "infiniband.trap.qp2", HEX)
-    gidaddr1: bytes = octets(16, "infiniband.trap.gidaddr1", IPV6)
-    gidaddr2: bytes = octets(16, "infiniband.trap.gidaddr2", IPV6)
-    resv32: bytes = octets(4)
+    gidaddr1: bytes = raw(16, "infiniband.trap.gidaddr1", IPV6)
+    gidaddr2: bytes = raw(16, "infiniband.trap.gidaddr2", IPV6)
+    resv32: bytes = raw(4)
 
 
 class SwitchPKeyTrap(Header, clause="IBA 14.3.10", wireshark=_DETAILS):
@@ -190,11 +190,11 @@ class SwitchPKeyTrap(Header, clause="IBA 14.3.10", wireshark=_DETAILS):
     qp1: int = bits(24, "infiniband.trap.qp1", HEX)
     resv8: int = bits(8)
     qp2: int = bits(24, "infiniband.trap.qp2", HEX)
-    gidaddr1: bytes = octets(16, "infiniband.trap.gidaddr1", IPV6)
-    gidaddr2: bytes = octets(16, "infiniband.trap.gidaddr2", IPV6)
+    gidaddr1: bytes = raw(16, "infiniband.trap.gidaddr1", IPV6)
+    gidaddr2: bytes = raw(16, "infiniband.trap.gidaddr2", IPV6)
     swlidaddr: int = bits(16, "infiniband.trap.swlidaddr", HEX)
     portno: int = bits(8, "infiniband.trap.portno", HEX)
-    resv24: bytes = octets(3)
+    resv24: bytes = raw(3)
 
 
 TRAPS: dict[int, type[Header]] = {
@@ -240,7 +240,7 @@ _INFORM_PRODUCER = "infiniband.informinfo.producertypevendorid"
 class InformInfo(Header, clause="IBA 13.4.8.3"):
     """Subscription to notices, begun or ended."""
 
-    gid: bytes = octets(16, "infiniband.informinfo.gid", IPV6)
+    gid: bytes = raw(16, "infiniband.informinfo.gid", IPV6)
     lid_range_begin: int = bits(16, "infiniband.informinfo.lidrangebegin", HEX)
     lid_range_end: int = bits(16, "infiniband.informinfo.lidrangeend", HEX)
     resv16: int = bits(16)

@@ -68,7 +68,7 @@ class Payload(Enum):
 
     NONE = "nothing"
     ANY = "payload"
-    EIGHT = "eight octets"
+    EIGHT = "eight bytes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """One packet of the InfiniBand transport: from the BTH to the pad.
 
 A :class:`Packet` holds only what the standard can mean: the headers that its opcode calls for,
-a payload that the opcode allows, and a pad that fills it to a multiple of four octets. Octets
-become a packet, and a packet octets, once: here. Which packets follow one another, how long the
+a payload that the opcode allows, and a pad that fills it to a multiple of four bytes. Bytes
+become a packet, and a packet bytes, once: here. Which packets follow one another, how long the
 payload may be for the path, and whose queue pair it is are questions for a NIC.
 """
 
@@ -14,7 +14,7 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.layout import parts_as_declared
 from rdmawire.wire.opcode import SHAPES, Payload, Shape, is_vendor, opcode_word
-from rdmawire.wire.show import octet_count
+from rdmawire.wire.show import byte_count
 
 _H = TypeVar("_H", bound=Header)
 
@@ -28,7 +28,7 @@ _TABLES: dict[str, type[Header]] = {
 
 
 class Layout(NamedTuple):
-    """What follows the BTH: the headers, how many octets they take, and the opcode's shape."""
+    """What follows the BTH: the headers, how many bytes they take, and the opcode's shape."""
 
     headers: tuple[type[Header], ...]
     size: int
@@ -116,7 +116,7 @@ class Packet(NamedTuple):
 
     @classmethod
     def parse(cls, buffer: bytes, start: int = 0, end: int | None = None) -> "Packet":
-        """The packet whose BTH is at ``start`` and whose pad ends at ``end`` (octets).
+        """The packet whose BTH is at ``start`` and whose pad ends at ``end`` (bytes).
 
         :class:`WireError`, with the offset, for what the standard gives no meaning.
         """
@@ -126,7 +126,7 @@ class Packet(NamedTuple):
         offset = start + BTH.SIZE
         if offset + size > limit:
             raise WireError(
-                f"{opcode_word(bth.opcode)} needs {size} octets of headers after the BTH, "
+                f"{opcode_word(bth.opcode)} needs {size} bytes of headers after the BTH, "
                 f"{max(limit - offset, 0)} are left",
                 offset,
             )
@@ -140,7 +140,7 @@ class Packet(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The octets from the BTH to the pad; :class:`WireError` naming what does not fit."""
+        """The bytes from the BTH to the pad; :class:`WireError` naming what does not fit."""
         head = [header.build() for header in (self.bth, *self.extended)]
         return b"".join([*head, self.payload, self.pad])
 
@@ -156,13 +156,13 @@ class Packet(NamedTuple):
                 f"found {_names(found)}"
             )
         if len(self.pad) != self.bth.padcnt:
-            said = octet_count(self.bth.padcnt)
+            said = byte_count(self.bth.padcnt)
             raise WireError(f"BTH.padcnt says {said} of pad, found {len(self.pad)}")
         check_payload(self.bth, len(self.payload) + len(self.pad))
 
 
 def check_payload(bth: BTH, length: int, offset: int | None = None) -> None:
-    """:class:`WireError` unless ``length`` octets may follow the headers, pad included."""
+    """:class:`WireError` unless ``length`` bytes may follow the headers, pad included."""
     shape = LAYOUTS[bth.opcode].shape
     if shape is None:
         allowed = bth.padcnt <= length
@@ -178,12 +178,12 @@ def _payload_reason(bth: BTH, length: int) -> str:
     name = opcode_word(bth.opcode)
     shape = LAYOUTS[bth.opcode].shape
     if bth.padcnt > length:
-        return f"BTH.padcnt {bth.padcnt} exceeds the {length} octets that follow the headers"
+        return f"BTH.padcnt {bth.padcnt} exceeds the {length} bytes that follow the headers"
     if shape is not None and shape.payload is not Payload.ANY:
         pad = f" and {bth.padcnt} of pad" if bth.padcnt else ""
-        found = octet_count(length - bth.padcnt)
+        found = byte_count(length - bth.padcnt)
         return f"{name} carries {shape.payload.value} after its headers, found {found}{pad}"
-    return f"payload and pad of {name} make {length} octets, no multiple of four (IBA 9.2.5)"
+    return f"payload and pad of {name} make {length} bytes, no multiple of four (IBA 9.2.5)"
 
 
 def _names(headers: tuple[type[Header], ...]) -> str:

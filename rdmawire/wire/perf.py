@@ -9,10 +9,10 @@ from rdmawire.wire.management import ClassPortInfo
 from rdmawire.wire.show import HEX
 
 RESERVED = 40
-"""Octets between the common header and the data. IBA 16.1.1."""
+"""Bytes between the common header and the data. IBA 16.1.1."""
 
 DATA = 192
-"""Octets of data. IBA 16.1.1."""
+"""Bytes of data. IBA 16.1.1."""
 
 
 class PerfAttribute(IntEnum):
@@ -83,7 +83,7 @@ _PC = "infiniband.portcounters"
 
 
 class PortCounters(Header, clause="IBA 16.1.3.5"):
-    """Counters of a port that stop when they are full. Data count units of four octets."""
+    """Counters of a port that stop when they are full. Data count units of four bytes."""
 
     resv8: int = bits(8)
     port_select: int = bits(8, f"{_PC}.portselect", HEX)
@@ -113,7 +113,7 @@ _PCE = "infiniband.portcounters_ext"
 
 
 class PortCountersExtended(Header, clause="IBA 16.1.4.11"):
-    """Counters of a port, in 64 bits. Data count units of four octets."""
+    """Counters of a port, in 64 bits. Data count units of four bytes."""
 
     resv8: int = bits(8)
     port_select: int = bits(8, f"{_PCE}.portselect", HEX)

@@ -11,9 +11,9 @@ from enum import Enum, IntEnum
 from rdmawire.errors import WireError
 from rdmawire.wire.ddp import VERSION as DDP_VERSION
 from rdmawire.wire.ddp import DDPControl, TaggedHeader, UntaggedHeader
-from rdmawire.wire.header import Header, Meaning, bits, choice, group, octets
+from rdmawire.wire.header import Header, Meaning, bits, choice, group, raw
 from rdmawire.wire.layout import Placed
-from rdmawire.wire.show import DIGITS, HEX, OCTETS, PRESENCE
+from rdmawire.wire.show import BYTES, DIGITS, HEX, PRESENCE
 from rdmawire.wire.terminate import (
     TerminateControl,
     TerminatedAtomicRequest,
@@ -65,7 +65,7 @@ _CONTROL = "iwarp_rdma.control_field"
 
 
 class Control(Header):
-    """RDMAP control field, with what stands in DDP's octets for its ULP (RsvdULP)."""
+    """RDMAP control field, with what stands in DDP's bytes for its ULP (RsvdULP)."""
 
     rv: int
     rsv: int
@@ -126,7 +126,7 @@ class ReadRequestHeader(
 class ImmediateData(Header, clause="RFC 7306, 6.2", label="rdmap_immediate"):
     """Immediate Data, handed to the ULP as it is."""
 
-    immediate_data: bytes = octets(8, "", OCTETS)
+    immediate_data: bytes = raw(8, "", BYTES)
 
 
 class AtomicOpcode(IntEnum):
@@ -197,7 +197,7 @@ class Shape:
 
     @property
     def size(self) -> int:
-        """Octets of all headers."""
+        """Bytes of all headers."""
         rest = TaggedHeader.SIZE if self.tagged else UntaggedHeader.SIZE
         own = self.header.SIZE if self.header else 0
         return DDPControl.SIZE + self.control.SIZE + rest + own
@@ -231,7 +231,7 @@ SHAPES: dict[int, Shape] = {
 def layout(ulpdu: bytes, start: int = 0, end: int | None = None) -> Iterator[Placed]:
     """What stands in the DDP segment from ``start`` to ``end``, piece by piece, with offsets.
 
-    Tables for all headers, plain octets for the payload; together they are the segment. Then
+    Tables for all headers, plain bytes for the payload; together they are the segment. Then
     :class:`WireError`, with the offset, if the segment breaks a rule of DDP or RDMAP, or ends
     inside a header.
     """
@@ -253,7 +253,7 @@ def layout(ulpdu: bytes, start: int = 0, end: int | None = None) -> Iterator[Pla
 
 
 def _headers(segment: bytes, start: int) -> Iterator[type[Header]]:
-    """The tables that a segment begins with, by its first two octets."""
+    """The tables that a segment begins with, by its first two bytes."""
     yield DDPControl
     if len(segment) < start + 2:
         yield RDMAPControl
@@ -317,7 +317,7 @@ def _terminated(segment: bytes, offset: int, control: TerminateControl) -> Itera
 
 
 def check(headers: list[Header], payload: int, start: int = 0) -> None:
-    """:class:`WireError` if these headers, in wire order, and so many octets make no segment.
+    """:class:`WireError` if these headers, in wire order, and so many bytes make no segment.
 
     ``start`` is where the first header stands, for the error's offset.
     """
@@ -346,12 +346,12 @@ def _misfit(shape: Shape, ddp: DDPControl, rest: Header, payload: int) -> str:
     if isinstance(rest, UntaggedHeader) and rest.qn != shape.queue:
         return f"goes on queue {shape.queue}, found {rest.qn} (RFC 5040, 4.1)"
     if shape.payload is Payload.NONE and payload:
-        return f"carries nothing after its header, found {payload} octets"
+        return f"carries nothing after its header, found {payload} bytes"
     return ""
 
 
 def segment(opcode: int, payload: bytes = b"", *headers: Header, **fields: int) -> bytes:
-    """The octets of a DDP segment: the headers of its opcode, then ``headers``, then payload.
+    """The bytes of a DDP segment: the headers of its opcode, then ``headers``, then payload.
 
     ``fields`` are rows of the DDP header and the RDMAP control field; what is left out is what
     the opcode asks for, in a message of one segment. :class:`WireError` for reserved opcodes,

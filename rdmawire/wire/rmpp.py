@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from enum import IntEnum
 
-from rdmawire.wire.header import Header, Meaning, bits, choice, group, octets
+from rdmawire.wire.header import Header, Meaning, bits, choice, group, raw
 from rdmawire.wire.layout import Placed, area, plain, tables
 from rdmawire.wire.management import time_words
 from rdmawire.wire.show import HEX, hex_digits
 
 PAYLOAD = 220
-"""Octets behind the RMPP header of a datagram. IBA 13.6.2."""
+"""Bytes behind the RMPP header of a datagram. IBA 13.6.2."""
 
 
 class RMPPType(IntEnum):
@@ -83,14 +83,14 @@ class RMPP(Header, clause="IBA 13.6.2.1", wireshark="infiniband.rmpp"):
 
     @property
     def transferred(self) -> int:
-        """Octets behind this header that belong to the transfer. IBA 13.6.2.2."""
+        """Bytes behind this header that belong to the transfer. IBA 13.6.2.2."""
         return min(self.data2, PAYLOAD) if self.last else PAYLOAD
 
 
 class ExtendedErrorData(Header, clause="IBA 13.6.2.4"):
     """Extended error data of an RMPP STOP or ABORT."""
 
-    data: bytes = octets(PAYLOAD, "infiniband.rmpp.extendederrordata")
+    data: bytes = raw(PAYLOAD, "infiniband.rmpp.extendederrordata")
 
 
 class OUI(Header, clause="IBA 16.5"):

@@ -1,6 +1,6 @@
 """RDMA on Ethernet: transport packets in frames, RoCEv2 over UDP and RoCE over EtherType 0x8915.
 
-A :class:`Frame` keeps every octet, so building what was parsed gives the same frame. ``seal``
+A :class:`Frame` keeps every byte, so building what was parsed gives the same frame. ``seal``
 fills in what follows from the rest: lengths, checksums and the ICRC.
 """
 
@@ -50,7 +50,7 @@ class Frame(NamedTuple):
     """A frame that carries one transport packet.
 
     ``headers`` stand before the BTH, outermost first; options of an IPv4 header follow it as
-    plain octets. ``icrc`` is the CRC's octets in wire order. ``trailer`` is what the link
+    plain bytes. ``icrc`` is the CRC's bytes in wire order. ``trailer`` is what the link
     added after the packet, such as the padding of a short Ethernet frame.
     """
 
@@ -61,7 +61,7 @@ class Frame(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The octets of the frame, with the lengths and checksums that stand in it."""
+        """The bytes of the frame, with the lengths and checksums that stand in it."""
         transport = self.packet.build() + ICRC(self.icrc).build()
         return joined(*self.headers) + transport + self.trailer
 
@@ -92,14 +92,14 @@ class Frame(NamedTuple):
     def expected_icrc(self) -> int:
         """The ICRC that the frame must carry."""
         before = joined(*self.headers)
-        octets = before + self.packet.build()
+        data = before + self.packet.build()
         network = next(
             (i for i in range(len(self.headers) - 1, -1, -1) if _is_network(self.headers[i])), None
         )
         if network is None:
             raise WireError("the frame has no IPv4, IPv6 or GRH header for an ICRC to begin with")
         start = len(joined(*self.headers[:network]))
-        return icrc_of(octets, start, len(before), len(octets))
+        return icrc_of(data, start, len(before), len(data))
 
 
 def icrc_of(buffer: bytes, network: int, bth: int, end: int) -> int:
@@ -115,7 +115,7 @@ def icrc_of(buffer: bytes, network: int, bth: int, end: int) -> int:
 
 
 def parse(buffer: bytes, port: int = ROCE_PORT, start: int = 0, end: int | None = None) -> Frame:
-    """The RoCEv2 (to UDP ``port``) or RoCE frame at octets ``start`` to ``end`` of a buffer.
+    """The RoCEv2 (to UDP ``port``) or RoCE frame at bytes ``start`` to ``end`` of a buffer.
 
     :class:`WireError` says what the frame is instead, or where it breaks the standard. The
     checksums are kept, not judged: compare ``frame.icrc`` with ``frame.expected_icrc()``.
@@ -251,7 +251,7 @@ def _ipv4(frame: bytes, offset: int) -> tuple[list[Piece], int, int]:
     ip = IPv4.parse(frame, offset)
     size = ip.ihl * 4
     if ip.version != 4 or size < IPv4.SIZE:
-        raise WireError(f"IPv4 version {ip.version} with a header of {size} octets", offset)
+        raise WireError(f"IPv4 version {ip.version} with a header of {size} bytes", offset)
     if ip.mf or ip.fragment_offset:
         raise NotRoce("a fragment of an IPv4 packet: RoCEv2 is never fragmented", offset)
     options: list[Piece] = [frame[offset + IPv4.SIZE : offset + size]] if size > IPv4.SIZE else []
@@ -267,9 +267,9 @@ def _packet_end(frame: bytes, protocol: int, start: int, length: int) -> tuple[i
 
 
 def _within(frame: bytes, start: int, length: int) -> int:
-    """The end of ``length`` octets from ``start``, if the frame has them and an ICRC fits."""
+    """The end of ``length`` bytes from ``start``, if the frame has them and an ICRC fits."""
     if length < ICRC.SIZE or start + length > len(frame):
-        raise WireError(f"{length} octets announced, {len(frame) - start} are there", start)
+        raise WireError(f"{length} bytes announced, {len(frame) - start} are there", start)
     return start + length
 
 
@@ -295,7 +295,7 @@ _ANNOUNCE: dict[type, Callable[[Any, int], Header]] = {
 
 
 def _with_lengths(headers: tuple[Piece, ...], length: int) -> tuple[Piece, ...]:
-    """The headers announcing what follows them; ``length`` octets follow the last one."""
+    """The headers announcing what follows them; ``length`` bytes follow the last one."""
     fitted: list[Piece] = []
     for piece in reversed(headers):
         announce = _ANNOUNCE.get(type(piece))
@@ -304,23 +304,23 @@ def _with_lengths(headers: tuple[Piece, ...], length: int) -> tuple[Piece, ...]:
     return tuple(reversed(fitted))
 
 
-def _with_checksums(headers: tuple[Piece, ...], octets: bytes) -> tuple[Piece, ...]:
-    """The headers with checksums; ``octets`` follow the last one."""
+def _with_checksums(headers: tuple[Piece, ...], data: bytes) -> tuple[Piece, ...]:
+    """The headers with checksums; ``bytes`` follow the last one."""
     fitted: list[Piece] = []
     for i in range(len(headers) - 1, -1, -1):
-        piece = _with_checksum(headers[: i + 1], octets)
-        octets = joined(piece) + octets
+        piece = _with_checksum(headers[: i + 1], data)
+        data = joined(piece) + data
         fitted.append(piece)
     return tuple(reversed(fitted))
 
 
-def _with_checksum(headers: tuple[Piece, ...], octets: bytes) -> Piece:
-    """The last of these headers with its checksum, if it has one; ``octets`` follow it."""
+def _with_checksum(headers: tuple[Piece, ...], data: bytes) -> Piece:
+    """The last of these headers with its checksum, if it has one; ``bytes`` follow it."""
     piece = headers[-1]
     if isinstance(piece, UDP) and piece.checksum:
-        return piece.replace(checksum=udp_checksum(ends_of(headers), piece.build() + octets))
+        return piece.replace(checksum=udp_checksum(ends_of(headers), piece.build() + data))
     if isinstance(piece, IPv4):
-        with_options = (piece.build() + octets)[: piece.ihl * 4]
+        with_options = (piece.build() + data)[: piece.ihl * 4]
         return piece.replace(checksum=ipv4_header_checksum(with_options))
     return piece
 

@@ -15,7 +15,7 @@ from rdmawire.wire.show import HEX
 from rdmawire.wire.smp import ATTRIBUTES, SMAttribute
 
 DATA = 200
-"""Octets of data in a datagram of subnet administration. IBA 15.2.1."""
+"""Bytes of data in a datagram of subnet administration. IBA 15.2.1."""
 
 
 class SAAttribute(IntEnum):
@@ -52,7 +52,7 @@ class SAAttribute(IntEnum):
 class SAHeader(Header, clause="IBA 15.2.1.1", label="sa"):
     """Header of subnet administration: SM_Key, size of records, component mask.
 
-    ``attribute_offset`` counts units of eight octets from one record to the next.
+    ``attribute_offset`` counts units of eight bytes from one record to the next.
     """
 
     sm_key: int = bits(64, "infiniband.sa.smkey", HEX)
@@ -137,7 +137,7 @@ def records(
 ) -> Iterator[Placed]:
     """The pieces of a table of records, such as a transfer of many datagrams brings.
 
-    ``attribute_offset`` is the header's, in units of eight octets; with 0 there is one record.
+    ``attribute_offset`` is the header's, in units of eight bytes; with 0 there is one record.
     :class:`WireError`, after what stood before, where the data end inside a record.
     """
     return _records(data, 0, attribute_offset, record(method, attribute_id))
@@ -170,7 +170,7 @@ def _segment(rmpp: RMPP, attribute_offset: int, reader: Reader) -> Reader:
     """A reader of the data in one datagram.
 
     A transfer of one segment has its records in place. Of a longer one the segments are plain
-    octets: records lie across them, and stand in what all of them bring together.
+    bytes: records lie across them, and stand in what all of them bring together.
     """
     if not rmpp.active:
         return reader

@@ -6,7 +6,7 @@ here is that place, and the attribute's own table follows it.
 
 from enum import IntEnum
 
-from rdmawire.wire.header import Header, bits, octets
+from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.management import MTU, NodeType, rate_words, time_words
 from rdmawire.wire.show import HEX, IPV6, TEXT, hex_digits
 
@@ -105,7 +105,7 @@ class PKeyTableRecord(Header, clause="IBA 15.2.5.11"):
 class InformInfoRecord(Header, clause="IBA 15.2.5.12"):
     """Record identifier: whose InformInfo follows."""
 
-    subscriber_gid: bytes = octets(16, "infiniband.informinforecord.subscribergid", IPV6)
+    subscriber_gid: bytes = raw(16, "infiniband.informinforecord.subscribergid", IPV6)
     enum: int = bits(16, "infiniband.informinforecord.enum", HEX)
     resv48: int = bits(48)
 
@@ -126,31 +126,31 @@ class ServiceRecord(Header, clause="IBA 15.2.5.14"):
     """
 
     service_id: int = bits(64, "infiniband.linkrecord.serviceid", HEX)
-    service_gid: bytes = octets(16, "infiniband.linkrecord.servicegid", IPV6)
+    service_gid: bytes = raw(16, "infiniband.linkrecord.servicegid", IPV6)
     service_p_key: int = bits(16, "infiniband.linkrecord.servicep_key", HEX)
     resv16: int = bits(16)
     service_lease: int = bits(32, "infiniband.linkrecord.servicelease", HEX)
-    service_key: bytes = octets(16, "infiniband.linkrecord.servicekey")
-    service_name: bytes = octets(64, "infiniband.linkrecord.servicename")
-    service_data8: bytes = octets(16, "infiniband.linkrecord.servicedata")
-    service_data16: bytes = octets(16, "infiniband.linkrecord.servicedata")
-    service_data32: bytes = octets(16, "infiniband.linkrecord.servicedata")
-    service_data64: bytes = octets(16, "infiniband.linkrecord.servicedata")
+    service_key: bytes = raw(16, "infiniband.linkrecord.servicekey")
+    service_name: bytes = raw(64, "infiniband.linkrecord.servicename")
+    service_data8: bytes = raw(16, "infiniband.linkrecord.servicedata")
+    service_data16: bytes = raw(16, "infiniband.linkrecord.servicedata")
+    service_data32: bytes = raw(16, "infiniband.linkrecord.servicedata")
+    service_data64: bytes = raw(16, "infiniband.linkrecord.servicedata")
 
 
 class ServiceAssociationRecord(Header, clause="IBA 15.2.5.15"):
     """The key that goes with a service's name."""
 
-    service_key: bytes = octets(16, "infiniband.serviceassociationrecord.servicekey")
-    service_name: bytes = octets(64, "infiniband.serviceassociationrecord.servicename", TEXT)
+    service_key: bytes = raw(16, "infiniband.serviceassociationrecord.servicekey")
+    service_name: bytes = raw(64, "infiniband.serviceassociationrecord.servicename", TEXT)
 
 
 class PathRecord(Header, clause="IBA 15.2.5.16"):
     """A path between two ports: addresses, partition, MTU, rate, how long a packet may live."""
 
     service_id: int = bits(64, "", HEX)
-    dgid: bytes = octets(16, "infiniband.pathrecord.dgid", IPV6)
-    sgid: bytes = octets(16, "infiniband.pathrecord.sgid", IPV6)
+    dgid: bytes = raw(16, "infiniband.pathrecord.dgid", IPV6)
+    sgid: bytes = raw(16, "infiniband.pathrecord.sgid", IPV6)
     dlid: int = bits(16, "infiniband.pathrecord.dlid", HEX)
     slid: int = bits(16, "infiniband.pathrecord.slid", HEX)
     raw_traffic: int = bits(1, "infiniband.pathrecord.rawtraffic", HEX)
@@ -178,8 +178,8 @@ class PathRecord(Header, clause="IBA 15.2.5.16"):
 class MCMemberRecord(Header, clause="IBA 15.2.5.17"):
     """A multicast group, and a port that is in it."""
 
-    mgid: bytes = octets(16, "infiniband.mcmemberrecord.mgid", IPV6)
-    port_gid: bytes = octets(16, "infiniband.mcmemberrecord.portgid", IPV6)
+    mgid: bytes = raw(16, "infiniband.mcmemberrecord.mgid", IPV6)
+    port_gid: bytes = raw(16, "infiniband.mcmemberrecord.portgid", IPV6)
     q_key: int = bits(32, "infiniband.mcmemberrecord.q_key", HEX)
     mlid: int = bits(16, "infiniband.mcmemberrecord.mlid", HEX)
     mtu_selector: int = bits(2, "infiniband.mcmemberrecord.mtuselector", HEX, enum=Selector)
@@ -260,4 +260,4 @@ class MultiPathRecord(Header, clause="IBA 15.2.5.20"):
 class SDGID(Header, clause="IBA 15.2.5.20"):
     """A source or destination GID of a MultiPathRecord."""
 
-    sdgid: bytes = octets(16, "infiniband.multipathrecord.sdgid", IPV6)
+    sdgid: bytes = raw(16, "infiniband.multipathrecord.sdgid", IPV6)

@@ -25,8 +25,8 @@ class Kind(Enum):
     MAC = "Ethernet address"
     IPV4 = "IPv4 address"
     IPV6 = "IPv6 address or GID"
-    OCTETS = "octets"
-    DIGITS = "number, written like octets"
+    BYTES = "bytes"
+    DIGITS = "number, written like bytes"
     PRESENCE = "1 where it is"
     TEXT = "text"
 
@@ -50,7 +50,7 @@ BOOL = Show(Kind.BOOL)
 MAC = Show(Kind.MAC)
 IPV4 = Show(Kind.IPV4)
 IPV6 = Show(Kind.IPV6)
-OCTETS = Show(Kind.OCTETS)
+BYTES = Show(Kind.BYTES)
 DIGITS = Show(Kind.DIGITS)
 PRESENCE = Show(Kind.PRESENCE)
 TEXT = Show(Kind.TEXT)
@@ -77,17 +77,17 @@ def boolean(value: int) -> str:
 
 
 def mac(value: bytes) -> str:
-    """Six octets as ``52:54:00:00:00:01``."""
+    """Six bytes as ``52:54:00:00:00:01``."""
     return value.hex(":")
 
 
 def ipv4(value: bytes) -> str:
-    """Four octets as ``10.77.0.1``."""
+    """Four bytes as ``10.77.0.1``."""
     return str(IPv4Address(value))
 
 
 def ipv6(value: bytes) -> str:
-    """Sixteen octets in the compressed form of RFC 5952, ``::ffff:10.77.0.1`` where mapped."""
+    """Sixteen bytes in the compressed form of RFC 5952, ``::ffff:10.77.0.1`` where mapped."""
     address = IPv6Address(value)
     mapped = address.ipv4_mapped
     return f"::ffff:{mapped}" if mapped is not None else str(address)
@@ -98,18 +98,18 @@ def present(_: object) -> str:
     return "1"
 
 
-def octet_digits(value: bytes) -> str:
-    """Octets as hexadecimal digits without separators."""
+def byte_digits(value: bytes) -> str:
+    """Bytes as hexadecimal digits without separators."""
     return value.hex()
 
 
-def octet_count(number: int) -> str:
-    """So many octets, in words."""
-    return "1 octet" if number == 1 else f"{number} octets"
+def byte_count(number: int) -> str:
+    """So many bytes, in words."""
+    return "1 byte" if number == 1 else f"{number} bytes"
 
 
 def printable(value: bytes) -> str:
-    """Octets as text up to the first NUL; what is no printable UTF-8 becomes an escape."""
+    """Bytes as text up to the first NUL; what is no printable UTF-8 becomes an escape."""
     return safe(value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
 
 
@@ -119,14 +119,14 @@ _WRITERS: dict[Kind, Callable[[Any], str]] = {
     Kind.MAC: mac,
     Kind.IPV4: ipv4,
     Kind.IPV6: ipv6,
-    Kind.OCTETS: octet_digits,
+    Kind.BYTES: byte_digits,
     Kind.TEXT: printable,
     Kind.PRESENCE: present,
 }
 
 
 def digits_for(width: int) -> int:
-    """Hexadecimal digits of a field of ``width`` bits: whole octets, as Wireshark counts."""
+    """Hexadecimal digits of a field of ``width`` bits: whole bytes, as Wireshark counts."""
     return 2 * -(-width // 8)
 
 

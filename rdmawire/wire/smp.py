@@ -11,7 +11,7 @@ from rdmawire.wire.forwarding import (
     SLtoVLMappingTable,
     VLArbitrationEntry,
 )
-from rdmawire.wire.header import Header, bits, octets
+from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.layout import Placed, Reader, area, plain, tables
 from rdmawire.wire.node_info import GUIDInfo, NodeDescription, NodeInfo, SwitchInfo
 from rdmawire.wire.notice import notice
@@ -19,7 +19,7 @@ from rdmawire.wire.port_info import PortInfo, width_words
 from rdmawire.wire.show import HEX
 
 DATA = 64
-"""Octets of an attribute in a subnet management packet. IBA 14.2.1."""
+"""Bytes of an attribute in a subnet management packet. IBA 14.2.1."""
 
 
 class SMAttribute(IntEnum):
@@ -51,7 +51,7 @@ class SMP(Header, clause="IBA 14.2.1.1"):
     """M_Key of a LID routed subnet management packet."""
 
     m_key: int = bits(64, "infiniband.smplid.mkey", HEX)
-    resv256: bytes = octets(32)
+    resv256: bytes = raw(32)
 
 
 class DirectedSMP(Header, clause="IBA 14.2.1.2"):
@@ -60,14 +60,14 @@ class DirectedSMP(Header, clause="IBA 14.2.1.2"):
     m_key: int = bits(64, "infiniband.smplid.mkey", HEX)
     drslid: int = bits(16, "infiniband.smpdirected.drslid", HEX)
     drdlid: int = bits(16, "infiniband.smpdirected.drdlid", HEX)
-    resv224: bytes = octets(28)
+    resv224: bytes = raw(28)
 
 
 class DirectedPath(Header, clause="IBA 14.2.1.2"):
     """Ports by which a directed route packet goes, and by which its answer comes."""
 
-    initial_path: bytes = octets(64, "infiniband.smpdirected.initialpath")
-    return_path: bytes = octets(64, "infiniband.smpdirected.returnpath")
+    initial_path: bytes = raw(64, "infiniband.smpdirected.initialpath")
+    return_path: bytes = raw(64, "infiniband.smpdirected.returnpath")
 
 
 class SMState(IntEnum):
@@ -93,7 +93,7 @@ class VendorDiag(Header, clause="IBA 14.2.5.14"):
     """Diagnosis in a vendor's own terms, and where it goes on."""
 
     next_index: int = bits(16, "infiniband.vendordiag.nextindex", HEX)
-    diag_data: bytes = octets(62, "infiniband.vendordiag.diagdata")
+    diag_data: bytes = raw(62, "infiniband.vendordiag.diagdata")
 
 
 class LedInfo(Header, clause="IBA 14.2.5.15"):
@@ -110,7 +110,7 @@ class LinkSpeedWidthPairsTable(Header, clause="IBA 14.2.5.16"):
     """Link widths that ports have at each link speed."""
 
     num_tables: int = bits(8, "infiniband.linkspeedwidthpairstable.numtables", HEX)
-    port_mask: bytes = octets(32, "infiniband.linkspeedwidthpairstable.portmask")
+    port_mask: bytes = raw(32, "infiniband.linkspeedwidthpairstable.portmask")
     speed_2_5: int = bits(8, f"{_SPEED}twofive", HEX, words=width_words)
     speed_5: int = bits(8, f"{_SPEED}five", HEX, words=width_words)
     speed_10: int = bits(8, f"{_SPEED}ten", HEX, words=width_words)
@@ -134,7 +134,7 @@ ATTRIBUTES: dict[int, Reader] = {
     SMAttribute.VENDOR_DIAG: tables(VendorDiag),
     SMAttribute.LED_INFO: tables(LedInfo),
 }
-"""Attribute id to the reader of its 64 octets."""
+"""Attribute id to the reader of its 64 bytes."""
 
 
 def lid_routed(buffer: bytes, offset: int, _: int, attribute_id: int) -> Iterator[Placed]:

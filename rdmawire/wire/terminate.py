@@ -131,7 +131,7 @@ _MIRRORED_FLAGS = 0x0700
 
 
 def is_mirrored(control: TerminateControl) -> bool:
-    """Whether this looks like a control field with the bits of its octets the other way round.
+    """Whether this looks like a control field with the bits of its bytes the other way round.
 
     Linux's siw fills bit fields from the low end on little-endian machines, so that layer and
     error type change places and the flags stand among the reserved bits.
@@ -156,7 +156,7 @@ def mirrored(control: TerminateControl) -> TerminateControl:
 class TerminatedLength(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_length"):
     """Length of the DDP segment with the error, as it came up from DDP."""
 
-    octets: int = group("iwarp_rdma.term_ddp_seg_len", "ddp_segment_length", show=DIGITS)
+    bytes: int = group("iwarp_rdma.term_ddp_seg_len", "ddp_segment_length", show=DIGITS)
     ddp_segment_length: int = bits(16)
 
 
@@ -179,7 +179,7 @@ _RDMAP_CONTROL = (bits(2), bits(2, "", HEX), bits(4, "", HEX))
 class TerminatedTagged(TerminatedSegment, clause="RFC 5040, 4.8", label="rdmap_terminated_tagged"):
     """The tagged DDP header of the segment with the error."""
 
-    octets: int = group(
+    bytes: int = group(
         "iwarp_rdma.term_ddp_h",
         *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "stag", "to"),
         show=DIGITS,
@@ -195,7 +195,7 @@ class TerminatedUntagged(
 ):
     """The untagged DDP header of the segment with the error."""
 
-    octets: int = group(
+    bytes: int = group(
         "iwarp_rdma.term_ddp_h",
         *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "invalidate_stag", "qn", "msn", "mo"),
         show=DIGITS,
@@ -211,7 +211,7 @@ class TerminatedUntagged(
 class TerminatedReadRequest(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_read"):
     """The header of the RDMA Read Request with the error."""
 
-    octets: int = group(
+    bytes: int = group(
         "iwarp_rdma.term_rdma_h",
         *("sink_stag", "sink_to", "rdma_read_message_size", "source_stag", "source_to"),
         show=DIGITS,
@@ -226,7 +226,7 @@ class TerminatedReadRequest(Header, clause="RFC 5040, 4.8", label="rdmap_termina
 class TerminatedAtomicRequest(Header, clause="RFC 7306, 8.2", label="rdmap_terminated_atomic"):
     """The header of the Atomic Request with the error."""
 
-    octets: int = group(
+    bytes: int = group(
         "iwarp_rdma.term_rdma_h",
         *("reserved", "aopcode", "request_identifier", "remote_stag", "remote_to"),
         *("data", "mask", "compare_data", "compare_mask"),

@@ -1,4 +1,4 @@
-"""Captures built octet by octet here, so that the readers are not checked by the writers."""
+"""Captures built byte by byte here, so that the readers are not checked by the writers."""
 
 import struct
 from collections.abc import Iterable
@@ -56,8 +56,8 @@ def pcap(
     return pcap_header(order, resolution, link_type) + body
 
 
-def padded(octets: bytes) -> bytes:
-    return octets + bytes(-len(octets) % 4)
+def padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
 
 
 def options(*pairs: tuple[int, bytes], order: str = "<") -> bytes:
@@ -138,26 +138,26 @@ def motley(order: str = "<") -> bytes:
     )
 
 
-def opened(octets: bytes, chunk: int = 1 << 20) -> Reader:
-    return Reader(Source(BytesIO(octets), "sample", len(octets), chunk))
+def opened(data: bytes, chunk: int = 1 << 20) -> Reader:
+    return Reader(Source(BytesIO(data), "sample", len(data), chunk))
 
 
-def read(octets: bytes, chunk: int = 1 << 20) -> tuple[list[Record], CaptureError | None]:
+def read(data: bytes, chunk: int = 1 << 20) -> tuple[list[Record], CaptureError | None]:
     """All records, and the damage after them."""
     found: list[Record] = []
     try:
-        for record in opened(octets, chunk):
+        for record in opened(data, chunk):
             found.append(record)  # noqa: PERF402 - what came before the error is kept
     except CaptureError as error:
         return found, error
     return found, None
 
 
-def read_spans(octets: bytes, chunk: int = 1 << 20) -> tuple[list[bytes], CaptureError | None]:
+def read_spans(data: bytes, chunk: int = 1 << 20) -> tuple[list[bytes], CaptureError | None]:
     """The data of all records the fast way, and the damage after them."""
     found: list[bytes] = []
     try:
-        for buffer, start, end in opened(octets, chunk).spans():
+        for buffer, start, end in opened(data, chunk).spans():
             assert type(buffer) is bytes
             found.append(buffer[start:end])
     except CaptureError as error:

@@ -22,11 +22,11 @@ def test_a_built_record_is_what_is_written(tmp_path: Path, form: str, order: str
             path, format=form, byte_order=order, link_type=LinkType.ETHERNET
         ) as writer:
             writer.write(RECORD)
-            octets = writer.built(RECORD)
+            data = writer.built(RECORD)
             if path is paths[0]:
                 writer.write(RECORD)
             else:
-                writer.write_built(memoryview(octets))
+                writer.write_built(memoryview(data))
             writer.write(RECORD)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -36,16 +36,16 @@ def test_time_and_frame_stand_where_the_layout_says(tmp_path: Path, form: str, o
     path = tmp_path / "x"
     with create_capture(path, format=form, byte_order=order, link_type=1) as writer:
         layout = writer.record_layout
-        octets = bytearray(writer.built(RECORD))
+        data = bytearray(writer.built(RECORD))
         words = struct.Struct(f"{ORDERS[order]}II")
-        units, ticks = words.unpack_from(octets, layout.time)
+        units, ticks = words.unpack_from(data, layout.time)
         assert units * layout.unit + ticks == RECORD.time_ns
         assert layout.word == f"{ORDERS[order]}u4"
-        assert octets[layout.data :].startswith(RECORD.data)
+        assert data[layout.data :].startswith(RECORD.data)
         later = (2 << 32) + 5
-        words.pack_into(octets, layout.time, *divmod(later, layout.unit))
-        octets[layout.data] = ord("A")
-        writer.write_built(bytes(octets))
+        words.pack_into(data, layout.time, *divmod(later, layout.unit))
+        data[layout.data] = ord("A")
+        writer.write_built(bytes(data))
     with open_capture(path) as reader:
         assert list(reader) == [RECORD._replace(data=b"A" + RECORD.data[1:], time_ns=later)]
 
@@ -54,10 +54,10 @@ def test_built_records_may_change_once_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap.gz"
     times = CHUNK // 8
     with create_capture(path, link_type=LinkType.ETHERNET) as writer:
-        octets = bytearray(writer.built(RECORD))
+        data = bytearray(writer.built(RECORD))
         for number in range(3):
-            octets[writer.record_layout.data] = ord("0") + number
-            writer.write_built(memoryview(bytes(octets) * (times if number == 1 else 1)))
+            data[writer.record_layout.data] = ord("0") + number
+            writer.write_built(memoryview(bytes(data) * (times if number == 1 else 1)))
     with open_capture(path) as reader:
         firsts = [record.data[:1] for record in reader]
     assert firsts == [b"0", *[b"1"] * times, b"2"]

@@ -21,7 +21,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "xz": lzma.compress,
     "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
-    "lz4": lambda octets: lz4.frame.compress(octets, content_checksum=True),
+    "lz4": lambda data: lz4.frame.compress(data, content_checksum=True),
 }
 TOOLS = {"gzip": "gzip", "xz": "xz", "zstd": "zstd", "lz4": "lz4"}
 each = pytest.mark.parametrize("name", PACK)
@@ -29,9 +29,9 @@ PLAIN = pcap(RECORDS)
 MANY = pcap(RECORDS * 500)
 
 
-def unpacked(octets: bytes, chunk: int = 1 << 20) -> tuple[bytes, CaptureError | None]:
+def unpacked(data: bytes, chunk: int = 1 << 20) -> tuple[bytes, CaptureError | None]:
     """What comes out, and the damage after it."""
-    chunks = iter([octets[at : at + chunk] for at in range(0, len(octets), chunk)])
+    chunks = iter([data[at : at + chunk] for at in range(0, len(data), chunk)])
     found = bytearray()
     try:
         for piece in recognised(chunks, "sample")[1]:
@@ -44,7 +44,7 @@ def unpacked(octets: bytes, chunk: int = 1 << 20) -> tuple[bytes, CaptureError |
 
 @each
 @pytest.mark.parametrize("chunk", [1 << 20, 1000, 1])
-def test_each_is_recognised_by_its_octets(name: str, chunk: int) -> None:
+def test_each_is_recognised_by_its_bytes(name: str, chunk: int) -> None:
     with opened(PACK[name](PLAIN), chunk) as reader:
         assert reader.compression == name
         assert reader.format == "pcap"
@@ -91,7 +91,7 @@ def test_records_before_a_cut_are_given(name: str) -> None:
 @each
 def test_a_wrong_checksum_comes_after_all_that_it_is_of(name: str) -> None:
     whole = bytearray(PACK[name](PLAIN))
-    # Of xz the last octets are a footer; the check stands before the index of 8 octets.
+    # Of xz the last bytes are a footer; the check stands before the index of 8 bytes.
     whole[-24 if name == "xz" else -1] ^= 1
     found, damage = read(bytes(whole))
     assert found == RECORDS
@@ -131,7 +131,7 @@ def test_what_is_packed_here_is_unpacked_by_the_libraries(name: str) -> None:
     unpack: dict[str, Callable[[bytes], bytes]] = {
         "gzip": gzip.decompress,
         "xz": lzma.decompress,
-        "zstd": lambda octets: zstandard.ZstdDecompressor().decompressobj().decompress(octets),
+        "zstd": lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),
         "lz4": lz4.frame.decompress,
     }
     assert unpack[name](packed) == MANY
@@ -153,7 +153,7 @@ def test_what_the_tools_pack_is_unpacked(name: str) -> None:
 
 
 def bomb(name: str) -> bytes:
-    """100 MB of records without octets, packed."""
+    """100 MB of records without bytes, packed."""
     encoder: zlib._Compress | lzma.LZMACompressor | zstandard.ZstdCompressionObj
     if name == "gzip":
         encoder = zlib.compressobj(1, wbits=31)

@@ -17,15 +17,15 @@ FORM = RecordForm("<", 1_000_000_000, 262_144)
 SECONDS = 1_700_000_000
 
 
-def record(octets: bytes, seconds: int = SECONDS, order: str = "<") -> bytes:
-    return struct.pack(f"{order}IIII", seconds, 5, len(octets), len(octets)) + octets
+def record(data: bytes, seconds: int = SECONDS, order: str = "<") -> bytes:
+    return struct.pack(f"{order}IIII", seconds, 5, len(data), len(data)) + data
 
 
-def places_one_by_one(octets: bytes, start: int, end: int, order: str = "<") -> list[int]:
+def places_one_by_one(data: bytes, start: int, end: int, order: str = "<") -> list[int]:
     found = []
-    while start < end and start + 16 <= len(octets):
-        (captured,) = struct.unpack_from(f"{order}8xI", octets, start)
-        if start + 16 + captured > len(octets):
+    while start < end and start + 16 <= len(data):
+        (captured,) = struct.unpack_from(f"{order}8xI", data, start)
+        if start + 16 + captured > len(data):
             break
         found.append(start)
         start += 16 + captured
@@ -46,28 +46,28 @@ payloads = st.lists(st.binary(max_size=80) | decoys, max_size=6).map(b"".join)
 def test_lanes_find_what_one_walk_finds(
     records: list[tuple[bytes, int]], order: str, behind: bytes, end: int
 ) -> None:
-    octets = bytes(24) + b"".join(record(o, SECONDS + s, order) for o, s in records) + behind
-    end = min(max(end, 24), len(octets))
-    found = Lanes(octets, FORM._replace(order=order)).walk(24, end)
-    wanted = places_one_by_one(octets, 24, end, order)
+    data = bytes(24) + b"".join(record(o, SECONDS + s, order) for o, s in records) + behind
+    end = min(max(end, 24), len(data))
+    found = Lanes(data, FORM._replace(order=order)).walk(24, end)
+    wanted = places_one_by_one(data, 24, end, order)
     assert found.places.tolist() == wanted
     last = wanted[-1] if wanted else None
     behind_last = (
-        24 if last is None else last + 16 + struct.unpack_from(f"{order}8xI", octets, last)[0]
+        24 if last is None else last + 16 + struct.unpack_from(f"{order}8xI", data, last)[0]
     )
     assert found.end == behind_last
 
 
 def test_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    octets = bytes(24) + (record(bytes(50)) + record(bytes(48))) * 500
+    data = bytes(24) + (record(bytes(50)) + record(bytes(48))) * 500
     one_by_one = Lanes._one_by_one
 
     def sample(lanes: Lanes, start: int, end: int, most: int = 0) -> Stretch:
         return one_by_one(lanes, start, end, most) if most else pytest.fail("they did not meet")
 
     monkeypatch.setattr(Lanes, "_one_by_one", sample)
-    found = Lanes(octets, FORM).walk(24, len(octets))
-    pairs = range(24, len(octets), 130)
+    found = Lanes(data, FORM).walk(24, len(data))
+    pairs = range(24, len(data), 130)
     assert found.places.tolist() == [place for pair in pairs for place in (pair, pair + 66)]
 
 
@@ -76,14 +76,14 @@ def test_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_of_one_length_are_found_at_once(
     behind: bytes, cut: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    octets = bytes(24) + record(bytes(50)) * 1000 + behind
-    end = len(octets) - cut
-    wanted = places_one_by_one(octets, 24, end)
+    data = bytes(24) + record(bytes(50)) * 1000 + behind
+    end = len(data) - cut
+    wanted = places_one_by_one(data, 24, end)
     if not behind:
         monkeypatch.setattr(Lanes, "_in_step", lambda *_: pytest.fail("they were all alike"))
-    found = Lanes(octets, FORM).walk(24, end)
+    found = Lanes(data, FORM).walk(24, end)
     assert found.places.tolist() == wanted
-    assert found.end == wanted[-1] + 16 + struct.unpack_from("<8xI", octets, wanted[-1])[0]
+    assert found.end == wanted[-1] + 16 + struct.unpack_from("<8xI", data, wanted[-1])[0]
 
 
 @pytest.mark.parametrize("cut", [1, 15, 16, 17, 40])
@@ -121,10 +121,10 @@ def test_a_hostile_file_costs_a_bounded_search(monkeypatch: pytest.MonkeyPatch) 
     tried = []
     monkeypatch.setattr(Lanes, "_looks_like_records", lambda _, place, __: tried.append(place))
     mark = struct.pack("<I", SECONDS)[2:]
-    octets = bytes(24) + record(b"") * 64 + record(mark * 20_000)
-    found = Lanes(octets, FORM).walk(24, len(octets))
+    data = bytes(24) + record(b"") * 64 + record(mark * 20_000)
+    found = Lanes(data, FORM).walk(24, len(data))
     assert len(found.places) == 65
     sample = Stretch(np.arange(24, 24 + 64 * 16, 16), 24 + 64 * 16)
-    lanes = len(octets) // module._lane(sample, len(octets))
+    lanes = len(data) // module._lane(sample, len(data))
     assert 0 < len(tried) <= module._TRIES * lanes
     assert np.diff(tried).min() > 0

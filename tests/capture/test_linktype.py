@@ -31,8 +31,8 @@ def test_each_says_what_it_is_in_a_line(link_type: LinkType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("link_type", "octets"),
+    ("link_type", "size"),
     [(1, MAX_RECORD), (247, MAX_RECORD), (9999, MAX_RECORD), (231, 1 << 27), (279, 1 << 23)],
 )
-def test_only_frames_that_are_long_by_nature_may_be_long(link_type: int, octets: int) -> None:
-    assert longest_record(link_type) == octets
+def test_only_frames_that_are_long_by_nature_may_be_long(link_type: int, size: int) -> None:
+    assert longest_record(link_type) == size

@@ -11,16 +11,16 @@ from rdmawire.capture.record import (
     build_options,
     parse_options,
 )
-from rdmawire.capture.source import Octets
+from rdmawire.capture.source import BytesLike
 from rdmawire.errors import CaptureError
 
 pairs = st.tuples(st.integers(1, 65535) | st.sampled_from(sorted(PACKET_NUMBERS)), st.binary())
 
 
 def parsed(built: bytes, order: str = "<") -> Options:
-    octets = Octets(iter([built]), "sample")
-    octets.need(len(built))
-    return parse_options(octets, 0, len(built), order, PACKET_NUMBERS)
+    data = BytesLike(iter([built]), "sample")
+    data.need(len(built))
+    return parse_options(data, 0, len(built), order, PACKET_NUMBERS)
 
 
 @given(st.lists(pairs, max_size=5).map(tuple), st.sampled_from("<>"))
@@ -30,7 +30,7 @@ def test_what_is_built_is_parsed_again(options: Options, order: str) -> None:
     assert parsed(built, order) == options
 
 
-def test_no_options_take_no_octets() -> None:
+def test_no_options_take_no_bytes() -> None:
     assert build_options((), "<", PACKET_NUMBERS) == b""
 
 
@@ -67,7 +67,7 @@ def test_the_end_mark_may_be_missing() -> None:
 def test_an_option_longer_than_its_block_is_damage() -> None:
     with pytest.raises(CaptureError) as caught:
         parsed(bytes.fromhex("01000100 61000000 02000900 01020304"))
-    assert caught.value.reason == "sample: option 2 claims 9 octets, its block has 4 left"
+    assert caught.value.reason == "sample: option 2 claims 9 bytes, its block has 4 left"
     assert caught.value.offset == 8
 
 
@@ -75,11 +75,11 @@ def test_an_option_longer_than_its_block_is_damage() -> None:
     ("options", "reason"),
     [
         (((0, b""),), "options: number 0 is not one of 1 to 65535"),
-        (((1.5, b"x"),), "options: a number and octets make one, found 1.5 and b'x'"),
-        (((1, "x"),), "options: a number and octets make one, found 1 and 'x'"),
+        (((1.5, b"x"),), "options: a number and bytes make one, found 1.5 and b'x'"),
+        (((1, "x"),), "options: a number and bytes make one, found 1 and 'x'"),
         (((65536, b""),), "options: number 65536 is not one of 1 to 65535"),
-        (((1, bytes(65536)),), "options: option 1 has 65536 octets, 65535 are allowed"),
-        (((1, bytes(65535)),) * 16, "options: 1048644 octets in one block, 1048576 are allowed"),
+        (((1, bytes(65536)),), "options: option 1 has 65536 bytes, 65535 are allowed"),
+        (((1, bytes(65535)),) * 16, "options: 1048644 bytes in one block, 1048576 are allowed"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: Options, reason: str) -> None:

@@ -76,11 +76,11 @@ def test_a_file_cut_anywhere_gives_what_is_whole_and_then_says_so(order: str) ->
     ("length", "reason", "offset"),
     [
         (0, "sample: is empty", 0),
-        (2, "sample: is no capture: its only octets are 4d 3c", 0),
-        (23, "sample: a pcap header takes 24 octets, 23 are there", 0),
-        (24 + 15, "sample: a record header takes 16 octets, 15 are there", 24),
-        (24 + 16 + 59, "sample: a record promises 60 octets, 59 are there", 24),
-        (24 + 16, "sample: a record promises 60 octets, 0 are there", 24),
+        (2, "sample: is no capture: its only bytes are 4d 3c", 0),
+        (23, "sample: a pcap header takes 24 bytes, 23 are there", 0),
+        (24 + 15, "sample: a record header takes 16 bytes, 15 are there", 24),
+        (24 + 16 + 59, "sample: a record promises 60 bytes, 59 are there", 24),
+        (24 + 16, "sample: a record promises 60 bytes, 0 are there", 24),
     ],
 )
 def test_a_cut_is_told_by_what_is_missing(length: int, reason: str, offset: int) -> None:
@@ -96,7 +96,7 @@ def test_a_record_longer_than_any_is_damage_however_much_follows(claim: int) -> 
     found, damage = read(pcap(RECORDS[:1]) + wild)
     assert found == RECORDS[:1]
     assert damage is not None
-    assert damage.reason == f"sample: a record claims {claim} octets, {MAX_RECORD} are allowed"
+    assert damage.reason == f"sample: a record claims {claim} bytes, {MAX_RECORD} are allowed"
     assert damage.offset == 24 + 76
 
 
@@ -129,9 +129,9 @@ def test_another_version_is_refused() -> None:
         (Record(b"", 0, "1", 1), "Record.length: a whole number is needed, found '1'"),  # type: ignore[arg-type]
         (
             Record(bytes(10), 0, 9, 1),
-            "Record.data: 10 octets do not fit, the snap length allows 9",
+            "Record.data: 10 bytes do not fit, the snap length allows 9",
         ),
-        (Record("text", 0, 4, 1), "Record.data: octets are needed, found str"),  # type: ignore[arg-type]
+        (Record("text", 0, 4, 1), "Record.data: bytes are needed, found str"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, "\udcff"), r"Record.link_type: .* found '\\udcff'"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 247), "Record.link_type: 247 in a pcap of link type 1; .* pcapng"),
         (Record(b"", 0, 0, 1, 0, ((1, b"c"),)), "Record.options: .* a pcapng has"),

@@ -57,7 +57,7 @@ def test_plain_packets_are_read(order: str, content: list[Record]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("octet", "ticks", "time_ns"),
+    ("byte", "ticks", "time_ns"),
     [
         (b"\x00", 7, 7 * SECOND),
         (b"\x03", 7, 7_000_000),
@@ -72,24 +72,24 @@ def test_plain_packets_are_read(order: str, content: list[Record]) -> None:
     ],
 )
 def test_time_counts_in_the_resolution_of_the_interface(
-    octet: bytes, ticks: int, time_ns: int
+    byte: bytes, ticks: int, time_ns: int
 ) -> None:
-    octets = section() + interface(1, (9, octet)) + enhanced(b"", ticks)
-    assert read(octets)[0][0].time_ns == time_ns
+    data = section() + interface(1, (9, byte)) + enhanced(b"", ticks)
+    assert read(data)[0][0].time_ns == time_ns
 
 
 @orders
 @pytest.mark.parametrize("seconds", [0, 1, -1, -(1 << 63), (1 << 63) - 1])
 def test_times_are_moved_by_the_offset_of_the_interface(order: str, seconds: int) -> None:
     moved = (14, struct.pack(f"{order}q", seconds))
-    octets = section(order) + interface(1, NANO, moved, order=order)
-    octets += enhanced(b"", 17, order=order)
-    assert read(octets)[0][0].time_ns == seconds * SECOND + 17
+    data = section(order) + interface(1, NANO, moved, order=order)
+    data += enhanced(b"", 17, order=order)
+    assert read(data)[0][0].time_ns == seconds * SECOND + 17
 
 
 def test_a_simple_packet_is_cut_at_the_snap_length_of_the_first_interface() -> None:
-    octets = section() + interface(1, snap_length=4) + interface(247) + simple(b"abcd", 9)
-    assert read(octets) == ([Record(b"abcd", 0, 9, 1)], None)
+    data = section() + interface(1, snap_length=4) + interface(247) + simple(b"abcd", 9)
+    assert read(data) == ([Record(b"abcd", 0, 9, 1)], None)
 
 
 def test_interfaces_are_counted_through_all_sections_of_a_file() -> None:
@@ -99,32 +99,32 @@ def test_interfaces_are_counted_through_all_sections_of_a_file() -> None:
 
 
 def test_an_interface_may_be_declared_between_packets() -> None:
-    octets = section() + interface() + enhanced(b"a") + interface(247) + enhanced(b"b", 0, 1, 1)
-    assert [record.link_type for record in read(octets)[0]] == [1, 247]
+    data = section() + interface() + enhanced(b"a") + interface(247) + enhanced(b"b", 0, 1, 1)
+    assert [record.link_type for record in read(data)[0]] == [1, 247]
 
 
 @orders
 def test_numbers_in_options_are_given_little_endian(order: str) -> None:
     flags = (2, struct.pack(f"{order}I", 0x01020304))
     speed = (8, struct.pack(f"{order}Q", 100_000_000_000))
-    octets = section(order) + interface(1, speed, order=order)
-    octets += enhanced(b"x", 0, 1, 0, flags, order=order)
-    with samples.opened(octets) as reader:
+    data = section(order) + interface(1, speed, order=order)
+    data += enhanced(b"x", 0, 1, 0, flags, order=order)
+    with samples.opened(data) as reader:
         assert next(iter(reader)).options == ((2, b"\4\3\2\1"),)
         assert reader.interfaces[0].options == ((8, (10**11).to_bytes(8, "little")),)
 
 
-def test_octets_of_a_name_that_are_no_text_are_replaced() -> None:
-    octets = section() + interface(1, (2, b"e\xff"), (3, b"port")) + enhanced(b"")
-    with samples.opened(octets) as reader:
+def test_bytes_of_a_name_that_are_no_text_are_replaced() -> None:
+    data = section() + interface(1, (2, b"e\xff"), (3, b"port")) + enhanced(b"")
+    with samples.opened(data) as reader:
         list(reader)
         assert reader.interfaces[0].name == "e\ufffd"
         assert reader.interfaces[0].description == "port"
 
 
-def test_more_octets_captured_than_there_were_are_kept() -> None:
-    octets = section() + interface() + enhanced(b"four", 0, 2)
-    assert read(octets) == ([Record(b"four", 0, 2, 1)], None)
+def test_more_bytes_captured_than_there_were_are_kept() -> None:
+    data = section() + interface() + enhanced(b"four", 0, 2)
+    assert read(data) == ([Record(b"four", 0, 2, 1)], None)
 
 
 @orders
@@ -150,59 +150,59 @@ AT = len(START)
 GOOD = [Record(b"good", 1000, 4, 1)]
 
 
-def changed(octets: bytes, at: int, value: int, size: int = 4) -> bytes:
-    return octets[:at] + value.to_bytes(size, "little") + octets[at + size :]
+def changed(data: bytes, at: int, value: int, size: int = 4) -> bytes:
+    return data[:at] + value.to_bytes(size, "little") + data[at + size :]
 
 
 PACKET = enhanced(b"data", 0)
 OPTION = enhanced(b"data", 0, 4, 0, (1, b"text"))
 DAMAGE = {
-    "head": (b"\6\0\0\0\4", "a pcapng block takes at least 12 octets, 5 are there", 0),
-    "cut": (PACKET[:-1], "enhanced block promises 36 octets, 35 are there", 0),
+    "head": (b"\6\0\0\0\4", "a pcapng block takes at least 12 bytes, 5 are there", 0),
+    "cut": (PACKET[:-1], "enhanced block promises 36 bytes, 35 are there", 0),
     "cut unknown": (
         block(0xBAD, bytes(8))[:-1],
-        "block of type 0xbad promises 20 octets, 19 are there",
+        "block of type 0xbad promises 20 bytes, 19 are there",
         0,
     ),
-    "cut in the section": (section()[:20], "a section header takes 28 octets, 20 are there", 0),
+    "cut in the section": (section()[:20], "a section header takes 28 bytes, 20 are there", 0),
     "no multiple of four": (
         changed(PACKET, 4, 37),
-        "enhanced block claims a length of 37 octets, multiples of 4 from 32 on are allowed",
+        "enhanced block claims a length of 37 bytes, multiples of 4 from 32 on are allowed",
         0,
     ),
     "no length": (
         changed(PACKET, 4, 0),
-        "enhanced block claims a length of 0 octets, multiples of 4 from 32 on are allowed",
+        "enhanced block claims a length of 0 bytes, multiples of 4 from 32 on are allowed",
         0,
     ),
     "short interface": (
         block(1, bytes(4)),
-        "interface block claims a length of 16 octets, multiples of 4 from 20 on are allowed",
+        "interface block claims a length of 16 bytes, multiples of 4 from 20 on are allowed",
         0,
     ),
     "short unknown": (
         changed(block(0xBAD, b""), 4, 8),
-        "block of type 0xbad claims a length of 8 octets, multiples of 4 from 12 on are allowed",
+        "block of type 0xbad claims a length of 8 bytes, multiples of 4 from 12 on are allowed",
         0,
     ),
     "length too great": (
         changed(PACKET, 4, 0xFFFF_FFFC),
-        "enhanced block claims 4294967292 octets, 1310748 are allowed",
+        "enhanced block claims 4294967292 bytes, 1310748 are allowed",
         0,
     ),
     "interface too great": (
         changed(interface(), 4, 0x7FFF_FFFC),
-        "interface block claims 2147483644 octets, 1048576 are allowed",
+        "interface block claims 2147483644 bytes, 1048576 are allowed",
         0,
     ),
     "other length at the end": (
         changed(PACKET, 32, 40),
-        "enhanced block of 36 octets claims 40 at its end",
+        "enhanced block of 36 bytes claims 40 at its end",
         32,
     ),
     "other length at the end of an unknown": (
         changed(block(0xBAD, b""), 8, 16),
-        "block of type 0xbad of 12 octets claims 16 at its end",
+        "block of type 0xbad of 12 bytes claims 16 at its end",
         8,
     ),
     "undeclared": (
@@ -217,22 +217,22 @@ DAMAGE = {
     ),
     "captured beyond the block": (
         changed(PACKET, 20, 8),
-        "a packet claims 8 captured octets, 4 are allowed here",
+        "a packet claims 8 captured bytes, 4 are allowed here",
         20,
     ),
     "captured beyond all": (
         enhanced(bytes(MAX_RECORD + 1)),
-        "a packet claims 262145 captured octets, 262144 are allowed here",
+        "a packet claims 262145 captured bytes, 262144 are allowed here",
         20,
     ),
     "simple beyond the block": (
         changed(simple(b"data"), 8, 5),
-        "a packet claims 5 captured octets, 4 are allowed here",
+        "a packet claims 5 captured bytes, 4 are allowed here",
         8,
     ),
     "option beyond the block": (
         changed(OPTION, 34, 9, 2),
-        "option 1 claims 9 octets, its block has 8 left",
+        "option 1 claims 9 bytes, its block has 8 left",
         32,
     ),
     "byte order": (
@@ -244,8 +244,8 @@ DAMAGE = {
         8,
     ),
     "version": (section(major=2), "pcapng version 2.0, known is 1", 12),
-    "units": (interface(1, (9, b"")), "option 9 of an interface has 0 octets, 1 are allowed", 0),
-    "offset": (interface(1, (14, b"")), "option 14 of an interface has 0 octets, 8 are allowed", 0),
+    "units": (interface(1, (9, b"")), "option 9 of an interface has 0 bytes, 1 are allowed", 0),
+    "offset": (interface(1, (14, b"")), "option 14 of an interface has 0 bytes, 8 are allowed", 0),
 }
 
 
@@ -284,7 +284,7 @@ def test_interfaces_without_end_are_refused() -> None:
     found, damage = read(section() + described * 18)
     assert found == []
     assert damage is not None
-    assert damage.reason == "sample: interface descriptions of more than 16777216 octets in all"
+    assert damage.reason == "sample: interface descriptions of more than 16777216 bytes in all"
     assert damage.offset == 28 + 17 * len(described)
 
 
@@ -300,9 +300,9 @@ def test_packets_of_links_with_long_frames_are_read() -> None:
 
 
 def test_the_obsolete_block_has_sixteen_bits_of_interface() -> None:
-    octets = section(">") + interface(order=">") + interface(247, NANO, order=">")
-    octets += obsolete(b"x", 99, 1, 1, order=">")
-    assert read(octets) == ([Record(b"x", 99, 1, 247, 1)], None)
+    data = section(">") + interface(order=">") + interface(247, NANO, order=">")
+    data += obsolete(b"x", 99, 1, 1, order=">")
+    assert read(data) == ([Record(b"x", 99, 1, 247, 1)], None)
 
 
 def test_records_of_the_format_are_those_of_the_plain_one() -> None:

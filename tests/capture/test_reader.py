@@ -1,4 +1,4 @@
-"""Reading captures, whatever their octets."""
+"""Reading captures, whatever their bytes."""
 
 import gzip
 import subprocess
@@ -27,66 +27,66 @@ from .samples import (
 from .test_compression import PACK
 
 FILES = [pcap(), pcap(order=">", resolution=1_000_000), pcapng(), motley("<"), motley(">")]
-PACKED = [pack(octets) for pack in PACK.values() for octets in (pcap(), motley("<"))]
+PACKED = [pack(data) for pack in PACK.values() for data in (pcap(), motley("<"))]
 starts = st.sampled_from([b"", pcap_header(), pcap_header(">"), section(), section(">")])
-magics = st.sampled_from([octets[:6] for octets in FILES + PACKED])
+magics = st.sampled_from([data[:6] for data in FILES + PACKED])
 
 
 @given(st.binary(max_size=80) | st.builds(bytes.__add__, starts | magics, st.binary(max_size=200)))
 @settings(max_examples=300, deadline=None)
-def test_any_octets_give_records_or_a_capture_error(octets: bytes) -> None:
-    records, damage = read(octets)
+def test_any_bytes_give_records_or_a_capture_error(data: bytes) -> None:
+    records, damage = read(data)
     if damage is not None:
         assert str(damage).startswith("sample: ")
-    if opened_plain(octets):
-        assert sum(len(record.data) for record in records) <= len(octets)
-        assert damage is None or damage.offset is None or damage.offset <= len(octets)
+    if opened_plain(data):
+        assert sum(len(record.data) for record in records) <= len(data)
+        assert damage is None or damage.offset is None or damage.offset <= len(data)
 
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A valid file with some octets changed, put in or taken out."""
-    octets = bytearray(draw(st.sampled_from(FILES + PACKED)))
+    """A valid file with some bytes changed, put in or taken out."""
+    data = bytearray(draw(st.sampled_from(FILES + PACKED)))
     for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(octets)))
+        at = draw(st.integers(0, len(data)))
         gone = draw(st.integers(0, 8))
-        octets[at : at + gone] = draw(st.binary(max_size=8))
-    return bytes(octets)
+        data[at : at + gone] = draw(st.binary(max_size=8))
+    return bytes(data)
 
 
 @given(mutated(), st.sampled_from([1, 3, 50, 1 << 20]))
 @settings(max_examples=400, deadline=None)
-def test_a_damaged_file_reads_the_same_in_every_way(octets: bytes, chunk: int) -> None:
-    records, damage = read(octets)
-    data, same = read_spans(octets)
+def test_a_damaged_file_reads_the_same_in_every_way(raw: bytes, chunk: int) -> None:
+    records, damage = read(raw)
+    data, same = read_spans(raw)
     assert data == [record.data for record in records]
     assert str(same) == str(damage)
-    again, other = read(octets, chunk)
-    # Damage of compressed data may cost some of the octets that come out together.
+    again, other = read(raw, chunk)
+    # Damage of compressed data may cost some of the bytes that come out together.
     assert again[: len(records)] == records[: len(again)]
-    if opened_plain(octets):
+    if opened_plain(raw):
         assert again == records
         assert str(other) == str(damage)
 
 
-def opened_plain(octets: bytes) -> bool:
+def opened_plain(data: bytes) -> bool:
     """Whether the file is not compressed."""
-    return any(octets.startswith(plain[:4]) for plain in FILES)
+    return any(data.startswith(plain[:4]) for plain in FILES)
 
 
-@pytest.mark.parametrize("octets", FILES)
+@pytest.mark.parametrize("data", FILES)
 @pytest.mark.parametrize("chunk", [1, 2, 13])
-def test_the_size_of_chunks_makes_no_difference(octets: bytes, chunk: int) -> None:
-    records, damage = read(octets)
+def test_the_size_of_chunks_makes_no_difference(data: bytes, chunk: int) -> None:
+    records, damage = read(data)
     assert damage is None
-    assert read(octets, chunk) == (records, None)
-    assert read_spans(octets, chunk) == ([record.data for record in records], None)
+    assert read(data, chunk) == (records, None)
+    assert read_spans(data, chunk) == ([record.data for record in records], None)
 
 
-@pytest.mark.parametrize("octets", FILES)
-def test_iterating_again_goes_on_where_it_was_left(octets: bytes) -> None:
-    records, _ = read(octets)
-    reader = opened(octets)
+@pytest.mark.parametrize("data", FILES)
+def test_iterating_again_goes_on_where_it_was_left(data: bytes) -> None:
+    records, _ = read(data)
+    reader = opened(data)
     for record in reader:
         assert record == records[0]
         break
@@ -115,20 +115,20 @@ def test_position_and_size_count_the_file_as_it_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "reason"),
+    ("data", "reason"),
     [
         (b"", "sample: is empty; a capture has at least a header"),
-        (b"\xd4", "sample: is no capture: its only octets are d4: known are pcap (d4 c3 b2 a1, "),
-        (b"\x7fELF...", "sample: is no capture: its first octets are 7f 45 4c 46: known are pcap"),
-        (b"\x34\xcd\xb2\xa1", "sample: is no capture: its first octets are 34 cd b2 a1: a pcap as"),
-        (b"snoop\0\0\0", "sample: is no capture: its first octets are 73 6e 6f 6f: a snoop"),
-        (b"PK\3\4....", "sample: is no capture: its first octets are 50 4b 03 04: a zip"),
-        (b"BZh91AY&SY", "sample: is no capture: its first octets are 42 5a 68 39: compressed with"),
+        (b"\xd4", "sample: is no capture: its only bytes are d4: known are pcap (d4 c3 b2 a1, "),
+        (b"\x7fELF...", "sample: is no capture: its first bytes are 7f 45 4c 46: known are pcap"),
+        (b"\x34\xcd\xb2\xa1", "sample: is no capture: its first bytes are 34 cd b2 a1: a pcap as"),
+        (b"snoop\0\0\0", "sample: is no capture: its first bytes are 73 6e 6f 6f: a snoop"),
+        (b"PK\3\4....", "sample: is no capture: its first bytes are 50 4b 03 04: a zip"),
+        (b"BZh91AY&SY", "sample: is no capture: its first bytes are 42 5a 68 39: compressed with"),
     ],
 )
-def test_what_is_no_capture_is_told_by_its_first_octets(octets: bytes, reason: str) -> None:
+def test_what_is_no_capture_is_told_by_its_first_bytes(data: bytes, reason: str) -> None:
     with pytest.raises(CaptureError) as caught:
-        opened(octets)
+        opened(data)
     assert caught.value.reason.startswith(reason)
     assert caught.value.offset == 0
 

@@ -89,9 +89,9 @@ def test_times_before_1970_fit_an_interface_with_an_offset() -> None:
         (Record(b"", 0, 1 << 32, 1), "Record.length: 4294967296 does not fit"),
         (
             Record(bytes(10), 0, 9, 1),
-            "Record.data: 10 octets do not fit, the snap length allows 9",
+            "Record.data: 10 bytes do not fit, the snap length allows 9",
         ),
-        (Record("text", 0, 4, 1), "Record.data: octets are needed, found str"),  # type: ignore[arg-type]
+        (Record("text", 0, 4, 1), "Record.data: bytes are needed, found str"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 1, 0, ((0, b""),)), "options: number 0 is not one of 1 to 65535"),
         (Record(b"", 0, 0, None), "Interface.link_type: a whole number is needed, found None"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 1 << 16), "Interface.link_type: 65536 does not fit, 0 to 65535 do"),
@@ -122,6 +122,6 @@ def test_more_interfaces_than_can_be_read_are_refused() -> None:
     long = Interface(options=((1, bytes(65532)),) * 15)
     for _ in range(17):
         builder.add(long)
-    with pytest.raises(CaptureError, match="interfaces: octets of their descriptions"):
+    with pytest.raises(CaptureError, match="interfaces: bytes of their descriptions"):
         builder.add(long)
     assert len(builder.interfaces) == 17

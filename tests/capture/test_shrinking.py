@@ -45,8 +45,8 @@ def capture(tmp_path: Path) -> Path:
     """A capture of several blocks."""
     path = tmp_path / "x.pcap"
     with create_capture(path) as writer:
-        octets = writer.built(Record(FRAME, 7, len(FRAME), 1))
-        writer.write_built(octets * FRAMES)
+        data = writer.built(Record(FRAME, 7, len(FRAME), 1))
+        writer.write_built(data * FRAMES)
     assert path.stat().st_size == SIZE
     return path
 
@@ -94,9 +94,9 @@ def test_a_file_emptied_while_it_is_read_is_one_error(capture: Path, read: Read)
 def test_a_file_that_grows_is_read_to_its_end(capture: Path, read: Read) -> None:
     rows = read(capture)
     total = next(rows)
-    octets = capture.read_bytes()
+    data = capture.read_bytes()
     with capture.open("ab") as file:
-        file.write(octets[24 : 24 + 7 * RECORD])
+        file.write(data[24 : 24 + 7 * RECORD])
     assert total + sum(rows) == FRAMES + 7
 
 
@@ -198,5 +198,5 @@ def test_a_block_holds_records_that_straddle_reads(tmp_path: Path) -> None:
 def frames_of(pcap: PcapFile, size: int) -> Iterator[bytes]:
     for block in pcap.blocks(size):
         for place in block.places.tolist():
-            length = int.from_bytes(block.octets[place + 8 : place + 12], "little")
-            yield bytes(block.octets[place + 16 : place + 16 + length])
+            length = int.from_bytes(block.data[place + 8 : place + 12], "little")
+            yield bytes(block.data[place + 16 : place + 16 + length])

@@ -14,30 +14,30 @@ from tests.writing import has_unnamed_files, unfinished
 
 
 class Device:
-    """A file that takes as many octets as it is told to."""
+    """A file that takes as many bytes as it is told to."""
 
     def __init__(self, *takes: int | None) -> None:
         self._takes = list(takes)
         self.taken = b""
         self.closed = False
 
-    def write(self, octets: memoryview) -> int | None:
+    def write(self, data: memoryview) -> int | None:
         takes = self._takes.pop(0)
-        self.taken += octets[: takes or 0]
+        self.taken += data[: takes or 0]
         return takes
 
     def close(self) -> None:
         self.closed = True
 
 
-def test_octets_are_written_until_all_are_taken() -> None:
+def test_bytes_are_written_until_all_are_taken() -> None:
     device = Device(1, 3, 2)
     StreamSink(device).write(b"abcdef")
     assert device.taken == b"abcdef"
 
 
 def test_a_file_that_takes_nothing_now_is_an_error() -> None:
-    with pytest.raises(OSError, match="takes no octets now"):
+    with pytest.raises(OSError, match="takes no bytes now"):
         StreamSink(Device(2, None)).write(b"abcdef")
 
 

@@ -50,7 +50,7 @@ def test_chunks_are_what_is_there() -> None:
     ("gives", "reason"),
     [
         (OSError(5, "Input/output error"), "device: the device failed; check it"),
-        (None, "device: is set not to wait, and gives no octets yet"),
+        (None, "device: is set not to wait, and gives no bytes yet"),
     ],
 )
 def test_what_cannot_be_read_is_an_error(gives: OSError | None, reason: str) -> None:
@@ -214,15 +214,15 @@ def test_standard_input_that_is_closed_is_told(close: str) -> None:
 def test_records_come_as_soon_as_they_are_whole(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    octets = pcap()
+    data = pcap()
     reading = threading.Thread(target=lambda: seen.append(open_capture(pipe)))
     seen: list[object] = []
     reading.start()
     with pipe.open("wb", buffering=0) as stream:
-        stream.write(octets[: 24 + 76])
+        stream.write(data[: 24 + 76])
         reading.join(HANG)
         reader = seen[0]
         assert next(iter(reader)) == RECORDS[0]  # type: ignore[call-overload]
-        stream.write(octets[24 + 76 :])
+        stream.write(data[24 + 76 :])
     assert list(reader) == RECORDS[1:]  # type: ignore[call-overload]
     assert stat.S_ISFIFO(pipe.stat().st_mode)

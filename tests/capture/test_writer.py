@@ -72,7 +72,7 @@ def test_suffixes_choose_the_format(tmp_path: Path, name: str, form: str, compre
         assert (reader.format, reader.compression) == (form, compression)
 
 
-def test_names_may_be_octets(tmp_path: Path) -> None:
+def test_names_may_be_bytes(tmp_path: Path) -> None:
     path = os.fsencode(tmp_path / "x.pcapng.gz")
     with create_capture(path) as writer:
         writer.write(RECORDS[0])

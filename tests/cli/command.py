@@ -48,8 +48,8 @@ def refused(*words: str, status: int, stdin: bytes = b"") -> str:
     return lines[0]
 
 
-def broken(tmp_path: Path, octets: bytes) -> str:
-    """The name of a file with these octets."""
+def broken(tmp_path: Path, data: bytes) -> str:
+    """The name of a file with these bytes."""
     path = tmp_path / "broken.pcap"
-    path.write_bytes(octets)
+    path.write_bytes(data)
     return str(path)

@@ -28,7 +28,7 @@ from tests.waiting import HANG
         (("dissect", "-V", "-T", "json", RNR), "-V goes with -T text"),
         (
             ("dissect", "-x", "-e", "ip.src", RNR),
-            "json or ndjson; plain hex stands in the `octets` of",
+            "json or ndjson; plain hex stands in the `bytes` of",
         ),
         (("dissect", "-q", "-V", RNR), "-q only counts frames"),
         (("dissect", "--checksums", "icrc,crc", RNR), "'crc' is none of icrc, vcrc"),

@@ -22,13 +22,13 @@ def test_a_line_per_frame() -> None:
 
 def test_tree_has_offsets_and_words() -> None:
     done = rdmawire("dissect", "-V", "--from", "18", "-c", "1", RNR)
-    assert "    42  BTH, 12 octets: Base Transport Header" in done.stdout
+    assert "    42  BTH, 12 bytes: Base Transport Header" in done.stdout
     assert "    42    opcode: 17  RC_ACKNOWLEDGE" in done.stdout
     assert "    54      value: 14  1.28 ms" in done.stdout
     assert "          rdmawire.icrc.status: good" in done.stdout
 
 
-def test_hex_shows_the_octets() -> None:
+def test_hex_shows_the_bytes() -> None:
     done = rdmawire("dissect", "-x", "-c", "1", RNR)
     assert done.stdout.splitlines()[1].startswith("0000  52 54 00 00 00 01 52 54  00 00 00 02")
 
@@ -71,12 +71,12 @@ def test_json_of_no_frames_is_still_json() -> None:
 
 
 def test_standard_input_is_read() -> None:
-    octets = Path(RNR).read_bytes()
+    data = Path(RNR).read_bytes()
     of_file = rdmawire("dissect", RNR).stdout
     assert len(of_file.splitlines()) == 152
-    assert rdmawire("dissect", stdin=octets).stdout == of_file
-    assert rdmawire("dissect", "-", stdin=octets).stdout == of_file
-    assert rdmawire("dissect", "-q", stdin=octets).stdout.startswith("standard input: 152 frames;")
+    assert rdmawire("dissect", stdin=data).stdout == of_file
+    assert rdmawire("dissect", "-", stdin=data).stdout == of_file
+    assert rdmawire("dissect", "-q", stdin=data).stdout.startswith("standard input: 152 frames;")
 
 
 def test_quiet_counts_only() -> None:
@@ -133,10 +133,10 @@ def test_counts_as_json(tmp_path: Path) -> None:
     assert [json.loads(line) for line in lines] == [first, second]
 
 
-def test_json_has_the_octets_if_asked_to() -> None:
+def test_json_has_the_bytes_if_asked_to() -> None:
     (plain,) = json.loads(rdmawire("dissect", "-T", "json", "-c1", RNR).stdout)
     (whole,) = json.loads(rdmawire("dissect", "-T", "json", "-x", "-c1", RNR).stdout)
-    assert len(whole.pop("octets")) == 2 * whole["captured"]
+    assert len(whole.pop("bytes")) == 2 * whole["captured"]
     assert whole == plain
 
 
@@ -155,9 +155,9 @@ def test_windows(start: str, end: str, numbers: list[str]) -> None:
 
 
 def test_bad_checksums_fail_only_when_asked_to(tmp_path: Path) -> None:
-    octets = bytearray(Path(RNR).read_bytes())
-    octets[octets.index(bytes.fromhex("1100ffff0000003a")) + 15] ^= 1  # the first ACK's AETH
-    path = broken(tmp_path, bytes(octets))
+    data = bytearray(Path(RNR).read_bytes())
+    data[data.index(bytes.fromhex("1100ffff0000003a")) + 15] ^= 1  # the first ACK's AETH
+    path = broken(tmp_path, bytes(data))
     assert rdmawire("dissect", path).returncode == 0
     line = refused("dissect", "--fail-on-bad-checksum", path, status=1)
     assert ": 1 bad checksum, the first in frame 12: ICRC bad: found 0x" in line
@@ -178,8 +178,8 @@ def test_malformed_frames_fail_only_when_asked_to() -> None:
 
 
 def test_a_file_cut_in_a_record_shows_all_before_it(tmp_path: Path) -> None:
-    octets = Path(RNR).read_bytes()
-    path = broken(tmp_path, octets[:-10])
+    data = Path(RNR).read_bytes()
+    path = broken(tmp_path, data[:-10])
     done = rdmawire("dissect", path)
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 151
@@ -187,27 +187,27 @@ def test_a_file_cut_in_a_record_shows_all_before_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "message"),
+    ("data", "message"),
     [
         (b"", "is empty"),
-        (b"not a capture at all", "is no capture: its first octets are 6e 6f 74 20"),
+        (b"not a capture at all", "is no capture: its first bytes are 6e 6f 74 20"),
         (b"\xd4\xc3\xb2\xa1\x02\x00", "header"),
     ],
 )
-def test_files_that_are_no_captures(tmp_path: Path, octets: bytes, message: str) -> None:
-    assert message in refused("dissect", broken(tmp_path, octets), status=1)
+def test_files_that_are_no_captures(tmp_path: Path, data: bytes, message: str) -> None:
+    assert message in refused("dissect", broken(tmp_path, data), status=1)
 
 
 def test_a_record_that_claims_four_gigabytes(tmp_path: Path) -> None:
     header = Path(RNR).read_bytes()[:24]
     path = broken(tmp_path, header + b"\0" * 8 + b"\xff\xff\xff\xff" * 2)
-    assert "claims 4294967295 octets" in refused("dissect", path, status=1)
+    assert "claims 4294967295 bytes" in refused("dissect", path, status=1)
 
 
 def test_a_link_type_that_is_not_known(tmp_path: Path) -> None:
-    octets = bytearray(Path(RNR).read_bytes())
-    octets[20:24] = (147).to_bytes(4, "little")
-    line = refused("dissect", broken(tmp_path, bytes(octets)), status=1)
+    data = bytearray(Path(RNR).read_bytes())
+    data[20:24] = (147).to_bytes(4, "little")
+    line = refused("dissect", broken(tmp_path, bytes(data)), status=1)
     assert "link type 147 is not known; known are NULL (0)" in line
 
 

@@ -218,10 +218,10 @@ def test_stags_inside_fpdus_are_mapped(tmp_path: Path) -> None:
 
 
 def test_it_stands_in_a_pipe(tmp_path: Path) -> None:
-    octets = Path(RPING).read_bytes()
+    data = Path(RPING).read_bytes()
     done = subprocess.run(
         [*RDMAWIRE, "edit", "-q", "--time-shift", "-1.5s", "-w", "-"],
-        input=octets, capture_output=True, check=True, timeout=HANG,
+        input=data, capture_output=True, check=True, timeout=HANG,
     )  # fmt: skip
     assert done.stderr == b""
     out = tmp_path / "out.pcap"

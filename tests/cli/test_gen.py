@@ -45,7 +45,7 @@ def test_the_summary_says_all_of_a_run(tmp_path: Path) -> None:
 def test_json_is_one_object(tmp_path: Path) -> None:
     done = rdmawire("gen", "read", "--count", "7", "--json", "-w", str(tmp_path / "x.pcapng"))
     found = json.loads(done.stdout)
-    assert (found["messages"], found["octets"], found["lost"]) == (7, 7 * 4096, 0)
+    assert (found["messages"], found["bytes"], found["lost"]) == (7, 7 * 4096, 0)
     assert found["paths"]["host"]["copies"] == 0
     assert found["wall_s"] > 0
 
@@ -218,7 +218,7 @@ def test_quantities_as_scenarios_write_them(
         (("write", "--clients", "254", "-w", "x"), "254 is not in the range 1<=x<=253"),
         (("write", "--clients", "8", "--flows", "5", "-w", "x"), "5 flows are too few"),
         (("cm", "--servers", "8", "--count", "5", "-w", "x"), "ask for 8 messages or frames"),
-        (("ud", "--size", "8k", "-w", "x"), "a datagram has at most the MTU's 1024 octets"),
+        (("ud", "--size", "8k", "-w", "x"), "a datagram has at most the MTU's 1024 bytes"),
         (("atomic", "--size", "8", "-w", "x"), "leave the size out"),
         (("cm", "--gpu", "-w", "x"), "no GPU memory"),
         (("ud", "--vlan", "4095", "-w", "x"), "'4095': a VLAN is within 0..4094"),

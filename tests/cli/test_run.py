@@ -114,7 +114,7 @@ def test_json_has_all_of_it(here: str, tmp_path: Path) -> None:
     assert good["steps"] == [
         {"name": "", "verb": "write", "line": 8, "posted": 1, "endings": {"SUCCESS": 1}}
     ]
-    assert good["summary"]["octets"] == 8192
+    assert good["summary"]["bytes"] == 8192
     assert bad["failures"][1] == {
         "file": bad["source"],
         "line": 11,
@@ -140,12 +140,12 @@ def test_another_point_and_another_end_of_the_way(tmp_path: Path) -> None:
 
 
 def test_a_link_is_tapped_from_either_end(tmp_path: Path) -> None:
-    octets = set()
+    data = set()
     for point in "client-server", "server-client":
         capture = tmp_path / "out.pcap"
         rdmawire("run", "-q", "lost-first", "-w", str(capture), "--tap", point)
-        octets.add(capture.read_bytes())
-    assert len(octets) == 1
+        data.add(capture.read_bytes())
+    assert len(data) == 1
 
 
 def test_several_points_are_interfaces_of_one_pcapng(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_keys_are_printed_by_a_word_of_their_name() -> None:
     assert "did you mean 'kmin'?" in refused("run", "--keys", "kminn", status=2)
 
 
-def test_the_same_seed_gives_the_same_octets_on_every_machine(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes_on_every_machine(tmp_path: Path) -> None:
     """Chance, memory and connection manager: all of it comes from the seed."""
     path = tmp_path / "chance.yaml"
     path.write_text(

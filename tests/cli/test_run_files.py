@@ -80,14 +80,14 @@ def test_standard_input_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "said"),
+    ("data", "said"),
     [
         (b"name: \xff\n", ":1:7: found byte 0xff; expected text in UTF-8"),
         (b"#" * (1 << 21), ":1:1: found more than 1048576 bytes; expected a smaller file"),
     ],
 )
-def test_what_cannot_be_a_scenario_is_not_shown(here: Path, octets: bytes, said: str) -> None:
-    here.write_bytes(octets)
+def test_what_cannot_be_a_scenario_is_not_shown(here: Path, data: bytes, said: str) -> None:
+    here.write_bytes(data)
     assert refused("run", "--show", "mine.yaml", status=2) == f"rdmawire: mine.yaml{said}"
 
 

@@ -55,8 +55,8 @@ def test_a_pipe_has_no_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(source, "_LONG", 1)
-    octets = CAPTURE.read_bytes()
-    piped = Reader(Source(BytesIO(octets), "pipe", None))
+    data = CAPTURE.read_bytes()
+    piped = Reader(Source(BytesIO(data), "pipe", None))
     assert sum(1 for _ in dissected(piped, [4791], progress=True)) == FRAMES
     assert capsys.readouterr().err == ""
 

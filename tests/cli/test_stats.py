@@ -34,7 +34,7 @@ def table(text: str, title: str) -> list[list[str]]:
 def test_tables_say_what_happened() -> None:
     done = stats(RNR)
     assert done.returncode == 0
-    assert done.stdout.startswith(f"{RNR}: 152 frames, 17974 octets in 693.883 ms: 137 RoCE")
+    assert done.stdout.startswith(f"{RNR}: 152 frames, 17974 bytes in 693.883 ms: 137 RoCE")
     assert table(done.stdout, "opcodes")[1] == ["RC_ACKNOWLEDGE", "68", "4216", "0"]
     client = table(done.stdout, "queue pairs")[1]
     assert client[:5] == ["10.77.0.2", "0x00003a", "10.77.0.1", "0x00003a", "RC"]
@@ -228,7 +228,7 @@ def test_times_beyond_all_measure(tmp_path: Path) -> None:
     )
     done = stats(str(path))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "3 frames, 180 octets" in done.stdout
+    assert "3 frames, 180 bytes" in done.stdout
 
 
 def test_only_frames_that_pass_a_filter_are_counted() -> None:

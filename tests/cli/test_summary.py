@@ -10,7 +10,7 @@ from rdmawire.traffic.summary import NOTHING, Moved, Summary
 
 SUMMARY: Summary = NOTHING._replace(
     messages=1234,
-    octets=5_000_000,
+    bytes=5_000_000,
     naks=2,
     paths={"gpu_direct": Moved(5_000_000, 4000, 0)},
     virtual_ns=1_500_000_001,
@@ -48,4 +48,4 @@ def test_json_has_every_count_by_name() -> None:
     write_summary(SUMMARY, as_json=True, to=stream)
     found = json.loads(stream.getvalue())
     assert found.keys() == set(Summary._fields)
-    assert found["paths"]["gpu_direct"] == {"octets": 5_000_000, "transactions": 4000, "copies": 0}
+    assert found["paths"]["gpu_direct"] == {"bytes": 5_000_000, "transactions": 4000, "copies": 0}

@@ -54,8 +54,8 @@ def on_terminal(*words: str) -> str:
 def read_all(terminal: int) -> Iterator[bytes]:
     """What comes until nobody has the other end: Linux says so by an error."""
     try:
-        while octets := os.read(terminal, 1 << 16):
-            yield octets
+        while data := os.read(terminal, 1 << 16):
+            yield data
     except OSError:
         return
 

@@ -14,7 +14,7 @@ from tests.waiting import HANG
 TIMER = "rnr-timer-12"
 
 
-def octets(path: str | Path, *numbers: int) -> list[bytes]:
+def data(path: str | Path, *numbers: int) -> list[bytes]:
     """Frames of a capture by number; all of them for none."""
     with open_capture(path) as reader:
         frames = [record.data for record in reader]
@@ -37,18 +37,18 @@ def test_a_case_is_a_line_of_name_capture_frames_and_what_it_shows() -> None:
     assert shows.startswith("a SEND without a receive: come back in 0.64 ms")
 
 
-def test_hex_is_the_octets_of_the_frames_and_nothing_else() -> None:
+def test_hex_is_the_bytes_of_the_frames_and_nothing_else() -> None:
     done = rdmawire("vectors", "-x", TIMER)
-    frames = octets(CAPTURES / "golden" / "rnr.pcap", 49, 50, 51, 52)
+    frames = data(CAPTURES / "golden" / "rnr.pcap", 49, 50, 51, 52)
     assert [bytes.fromhex(line) for line in done.stdout.splitlines()] == frames
     (case,) = told("-x", TIMER)
-    assert case["octets"] == [frame.hex() for frame in frames]
+    assert case["bytes"] == [frame.hex() for frame in frames]
 
 
 def test_json_says_what_frames_have_and_what_becomes_of_them() -> None:
     (case,) = told(TIMER)
     assert (case["name"], case["file"], case["frames"]) == (TIMER, "golden/rnr.pcap", [49, 52])
-    assert "octets" not in case
+    assert "bytes" not in case
     assert case["comes_to"] == ["SUCCESS"]
     assert {"RC_SEND_ONLY", "RNR_NAK 12: 0.64 ms"} <= set(case["has"])
 
@@ -59,7 +59,7 @@ def test_frames_are_written_with_their_times(tmp_path: Path, name: str) -> None:
     done = rdmawire("vectors", "-w", str(path), TIMER)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
     source = CAPTURES / "golden" / "rnr.pcap"
-    assert octets(path) == octets(source, 49, 50, 51, 52)
+    assert data(path) == data(source, 49, 50, 51, 52)
     with open_capture(path) as mine, open_capture(source) as theirs:
         assert [one.time_ns for one in mine] == [one.time_ns for one in theirs][48:52]
 
@@ -84,7 +84,7 @@ def test_frames_go_down_a_pipe_and_the_list_beside_it(tmp_path: Path) -> None:
     assert done.stderr.startswith(TIMER.encode())
     path = tmp_path / "piped.pcap"
     path.write_bytes(done.stdout)
-    assert octets(path) == octets(CAPTURES / "golden" / "rnr.pcap", 49, 50, 51, 52)
+    assert data(path) == data(CAPTURES / "golden" / "rnr.pcap", 49, 50, 51, 52)
 
 
 @pytest.mark.parametrize("word", ["RD_CMP_SWAP", "TERMINATE"])

@@ -168,7 +168,7 @@ def test_what_is_no_kind_of_row_is_refused() -> None:
         iter_columns("nowhere", row="packet")  # type: ignore[arg-type]
 
 
-def test_a_name_may_be_octets() -> None:
+def test_a_name_may_be_bytes() -> None:
     name: Any = os.fsencode(CAPTURES / "linux" / "rxe61_rnr.pcap")
     assert read_columns(name, ["ip.src"]).rows == 152
 

@@ -32,16 +32,16 @@ def send(length: int, msn: int = 1) -> bytes:
 
 
 def arrive(
-    connection: MPAConnection, way: int, position: int, octets: bytes, *, joined: bool = False
+    connection: MPAConnection, way: int, position: int, data: bytes, *, joined: bool = False
 ) -> list[Event]:
     """Events of a TCP segment that comes in order."""
-    piece = Data(position, octets)
-    whole = Segment(position, len(octets), len(octets), (piece,))
+    piece = Data(position, data)
+    whole = Segment(position, len(data), len(data), (piece,))
     return connection.receive(way, whole, joined=joined)
 
 
 def lose(connection: MPAConnection, way: int, start: int, end: int, behind: bytes) -> list[Event]:
-    """Events of a TCP segment before which octets are missing."""
+    """Events of a TCP segment before which bytes are missing."""
     pieces = (Hole(start, end - start), Data(end, behind))
     return connection.receive(way, Segment(end, len(behind), len(behind), pieces), joined=False)
 
@@ -49,7 +49,7 @@ def lose(connection: MPAConnection, way: int, start: int, end: int, behind: byte
 def started(
     *, m: tuple[int, int] = (0, 0), c: tuple[int, int] = (0, 0), joined: bool = False
 ) -> MPAConnection:
-    """A connection after start-up frames with these bits; 20 octets have come each way."""
+    """A connection after start-up frames with these bits; 20 bytes have come each way."""
     connection = MPAConnection()
     arrive(connection, 0, 0, MPARequest(m=m[0], c=c[0]).build(), joined=joined)
     arrive(connection, 1, 0, MPAReply(m=m[1], c=c[1]).build(), joined=joined)
@@ -96,16 +96,16 @@ def messages(seed: int, count: int, longest: int = 1400) -> list[bytes]:
 
 
 def whole_ones(events: list[Event]) -> list[tuple[int, bytes]]:
-    return [(event.position, event.octets) for event in events if isinstance(event, Fpdu)]
+    return [(event.position, event.data) for event in events if isinstance(event, Fpdu)]
 
 
 def statuses(events: list[Event]) -> list[CRCStatus]:
     return [event.crc for event in events if isinstance(event, Fpdu)]
 
 
-def placed(octets: list[bytes], position: int) -> list[tuple[int, bytes]]:
+def placed(data: list[bytes], position: int) -> list[tuple[int, bytes]]:
     found = []
-    for one in octets:
+    for one in data:
         found.append((position, one))
         position += len(one)
     return found
@@ -113,7 +113,7 @@ def placed(octets: list[bytes], position: int) -> list[tuple[int, bytes]]:
 
 def size(event: Event) -> int:
     if isinstance(event, StartUp | Fpdu):
-        return len(event.octets)
+        return len(event.data)
     if isinstance(event, Torn):
         return event.size
     assert isinstance(event, Lost | Skipped | Forgotten)
@@ -121,7 +121,7 @@ def size(event: Event) -> int:
 
 
 def check_cover(events: list[Event], end: int = 0) -> None:
-    """Every octet is in one event, but for what is lost inside a torn FPDU."""
+    """Every byte is in one event, but for what is lost inside a torn FPDU."""
     for event in events:
         assert not isinstance(event, NotIwarp)
         if isinstance(event, Lost):

@@ -1,4 +1,4 @@
-"""Captures with octets changed, the same ones for the same seed.
+"""Captures with bytes changed, the same ones for the same seed.
 
 ``RDMAWIRE_TEST_SEED`` says which, ``RDMAWIRE_TEST_MUTATED`` how many.
 """
@@ -16,10 +16,10 @@ def mutated(captures: list[Path], longest: int, path: Path) -> Iterator[None]:
     """Write one mutated capture after the other to ``path``; each printed, to be repeated."""
     for seed in range(SEED, SEED + MUTATED):
         chance = random.Random(seed)
-        octets = bytearray(chance.choice(captures).read_bytes()[: chance.randrange(24, longest)])
+        data = bytearray(chance.choice(captures).read_bytes()[: chance.randrange(24, longest)])
         for _ in range(chance.choice([1, 3, 10, 40])):
-            if len(octets) > 24:
-                octets[chance.randrange(24, len(octets))] = chance.choice([0, 1, 255, 0x45])
-        path.write_bytes(octets)
+            if len(data) > 24:
+                data[chance.randrange(24, len(data))] = chance.choice([0, 1, 255, 0x45])
+        path.write_bytes(data)
         print(f"RDMAWIRE_TEST_SEED={seed}")
         yield

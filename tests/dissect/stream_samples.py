@@ -18,7 +18,7 @@ Turn = tuple[int, bytes]
 """Who speaks (0: the client), and all it says until the other one does."""
 
 Pieces = list[tuple[int, bytes]]
-"""Segments in the order of sending: where each begins in its turn, and its octets."""
+"""Segments in the order of sending: where each begins in its turn, and its bytes."""
 
 
 class Told(NamedTuple):
@@ -63,7 +63,7 @@ def ways(frames: list[Dissection]) -> Iterator[tuple[int, TCP, Dissection]]:
 
 
 def turns(frames: list[Dissection]) -> list[Turn]:
-    """What a connection's ends say, each octet once: from the segments alone, in any order."""
+    """What a connection's ends say, each byte once: from the segments alone, in any order."""
     said, begin = [bytearray(), bytearray()], [0, 0]
     waiting: list[dict[int, bytes]] = [{}, {}]
     found: list[tuple[int, bytearray]] = []
@@ -76,11 +76,11 @@ def turns(frames: list[Dissection]) -> list[Turn]:
             found[-1][1].extend(news)
         elif news:
             found.append((way, bytearray(news)))
-    return [(way, bytes(octets)) for way, octets in found]
+    return [(way, bytes(data)) for way, data in found]
 
 
 def _in_order(said: bytearray, waiting: dict[int, bytes]) -> bytes:
-    """Append to what was said whatever joins on to it; the octets appended."""
+    """Append to what was said whatever joins on to it; the bytes appended."""
     before = len(said)
     for start in sorted(waiting):
         if start <= len(said):
@@ -126,7 +126,7 @@ def _told(nodes: list[Node]) -> Told:
     values = [(extra.field, extra.value) for node in own for extra in node.extras]
     return Told(
         tuple(n.header for n in own if n.header is not None and not isinstance(n.header, Marker)),
-        tuple(n.octets for n in own if n.header is None),
+        tuple(n.data for n in own if n.header is None),
         tuple(value for field, value in values if field is generated.MPA_CRC_STATUS),
     )
 
@@ -136,8 +136,8 @@ def replayed(conversation: Conversation, said: list[tuple[int, Pieces]]) -> list
     conversation.open()
     for way, pieces in said:
         start = conversation.seq[way]
-        for offset, octets in pieces:
-            conversation.say(way, octets, seq=start + offset)
+        for offset, data in pieces:
+            conversation.say(way, data, seq=start + offset)
     conversation.close()
     dissector = Dissector()
-    return [dissector.dissect(octets) for octets in conversation.frames]
+    return [dissector.dissect(data) for data in conversation.frames]

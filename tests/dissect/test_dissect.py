@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rdmawire.capture import open_capture
 from rdmawire.dissect import generated
 from rdmawire.dissect.dissector import LINK_STEPS, Dissector
-from rdmawire.dissect.inet import MOST_TUNNELS
+from rdmawire.dissect.inet import MAX_TUNNELS
 from rdmawire.dissect.node import Dissection, Node
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.wire import ib, inet
@@ -25,8 +25,8 @@ FAULTY = Path(__file__).parents[2] / "captures" / "faulty"
 
 
 def left_out(found: Dissection) -> set[int]:
-    """Offsets of octets that stand in no node; without streams, where Markers cut payloads."""
-    stand = [range(node.offset, node.offset + len(node.octets)) for node in found.nodes]
+    """Offsets of bytes that stand in no node; without streams, where Markers cut payloads."""
+    stand = [range(node.offset, node.offset + len(node.data)) for node in found.nodes]
     return set(range(len(found.data))).difference(*stand)
 
 
@@ -47,7 +47,7 @@ def last(found: Dissection) -> Node:
 
 
 def place_of(node: Node) -> tuple[str, int, bytes]:
-    return node.name, node.offset + len(node.octets), node.octets
+    return node.name, node.offset + len(node.data), node.data
 
 
 def status(found: Dissection, field: object) -> object:
@@ -61,13 +61,13 @@ def is_no_management(packet: Packet) -> bool:
 
 
 @given(frames().filter(lambda frame: is_no_management(frame.packet)))
-def test_every_octet_of_a_good_frame_stands_in_one_node(frame: Frame) -> None:
-    octets = frame.build()
-    found = Dissector().dissect(octets)
+def test_every_byte_of_a_good_frame_stands_in_one_node(frame: Frame) -> None:
+    data = frame.build()
+    found = Dissector().dissect(data)
     assert found.malformed is None
     assert not found.bad_checks
-    covered = sorted((node.offset, node.octets) for node in found.nodes)
-    assert b"".join(part for _, part in covered) == octets
+    covered = sorted((node.offset, node.data) for node in found.nodes)
+    assert b"".join(part for _, part in covered) == data
     assert status(found, generated.ICRC_STATUS) == "good"
 
 
@@ -80,47 +80,45 @@ def test_native_packets(packet: NativePacket) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(LINK_TYPES), st.integers(0, 400))
-def test_any_octets_dissect(octets: bytes, link_type: int, length: int) -> None:
-    found = Dissector().dissect(octets, link_type=link_type, length=length)
+def test_any_bytes_dissect(data: bytes, link_type: int, length: int) -> None:
+    found = Dissector().dissect(data, link_type=link_type, length=length)
     for node in found.nodes:
-        assert 0 <= node.offset <= len(octets)
-        assert octets[node.offset : node.offset + len(node.octets)] == node.octets
+        assert 0 <= node.offset <= len(data)
+        assert data[node.offset : node.offset + len(node.data)] == node.data
 
 
 @given(st.binary(max_size=300), st.sampled_from(LINK_TYPES), st.integers(0, 400))
-def test_every_octet_of_any_frame_stands_in_a_node(
-    octets: bytes, link_type: int, length: int
-) -> None:
-    assert not left_out(Dissector().dissect(octets, link_type=link_type, length=length))
+def test_every_byte_of_any_frame_stands_in_a_node(data: bytes, link_type: int, length: int) -> None:
+    assert not left_out(Dissector().dissect(data, link_type=link_type, length=length))
 
 
 places = st.dictionaries(st.integers(0, 120), st.sampled_from([0, 1, 0x1F, 0x7F, 0xFF]))
 
 
-def damaged(octets: bytes, places: dict[int, int]) -> bytes:
-    return bytes(places.get(place, octet) for place, octet in enumerate(octets))
+def damaged(data: bytes, places: dict[int, int]) -> bytes:
+    return bytes(places.get(place, byte) for place, byte in enumerate(data))
 
 
 @given(frames(), places)
-def test_every_octet_of_a_damaged_frame_stands_in_a_node(
+def test_every_byte_of_a_damaged_frame_stands_in_a_node(
     frame: Frame, places: dict[int, int]
 ) -> None:
     assert not left_out(Dissector().dissect(damaged(frame.build(), places)))
 
 
 @given(native_packets(), places)
-def test_every_octet_of_a_damaged_native_packet_stands_in_a_node(
+def test_every_byte_of_a_damaged_native_packet_stands_in_a_node(
     packet: NativePacket, places: dict[int, int]
 ) -> None:
     assert not left_out(Dissector().dissect(damaged(packet.build(), places), link_type=247))
 
 
-def test_every_reason_is_kept_with_its_octets() -> None:
+def test_every_reason_is_kept_with_its_bytes() -> None:
     with open_capture(FAULTY / "two_reasons.pcap") as reader:
         (found,) = Dissector().capture(reader)
-    reasons = [(node.reason, node.offset, node.octets) for node in found.nodes if node.reason]
+    reasons = [(node.reason, node.offset, node.data) for node in found.nodes if node.reason]
     assert reasons == [
-        ("IPv4.total_length says that 65515 octets follow, 32 are there", 34, b""),
+        ("IPv4.total_length says that 65515 bytes follow, 32 are there", 34, b""),
         ("opcode 0x1f is reserved (IBA 9.2.1)", 54, found.data[54:]),
     ]
     assert last(found).reason == reasons[0][0]
@@ -128,18 +126,18 @@ def test_every_reason_is_kept_with_its_octets() -> None:
 
 
 def test_lengths_inside_one_that_is_too_long_are_not_held_against_the_frame() -> None:
-    octets = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")).build()
-    found = Dissector().dissect(octets[:-6])
+    data = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")).build()
+    found = Dissector().dissect(data[:-6])
     assert [node.reason for node in found.nodes if node.reason] == [last(found).reason]
 
 
 def test_a_length_without_room_for_the_lrh_has_no_vcrc() -> None:
     packet = NativePacket(ib.LRH(), None, Packet.make(Opcode.RC_SEND_ONLY)).seal()
-    octets = packet.lrh.replace(pktlen=1).build() + packet.build()[ib.LRH.SIZE :]
-    found = Dissector().dissect(octets, link_type=247)
+    data = packet.lrh.replace(pktlen=1).build() + packet.build()[ib.LRH.SIZE :]
+    found = Dissector().dissect(data, link_type=247)
     assert [node.name for node in found.nodes] == ["lrh", "malformed"]
     assert last(found).reason == "LRH.pktlen 1: at least 2 words, which the LRH takes"
-    assert last(found).octets == found.data[ib.LRH.SIZE :]
+    assert last(found).data == found.data[ib.LRH.SIZE :]
     assert not found.checks
     assert status(found, generated.VCRC_STATUS) == "absent"
 
@@ -147,20 +145,20 @@ def test_a_length_without_room_for_the_lrh_has_no_vcrc() -> None:
 def test_tunnels_in_tunnels_are_followed_so_far() -> None:
     ip = inet.IPv4(protocol=17)
     tunnel = (inet.Ethernet(type=0x0800), ip, inet.UDP(9, inet.VXLAN_PORT, 0, 1), inet.VXLAN())
-    found = Dissector().dissect(b"".join(header.build() for header in tunnel) * (MOST_TUNNELS + 1))
-    assert kinds(found).count(inet.VXLAN) == MOST_TUNNELS
+    found = Dissector().dissect(b"".join(header.build() for header in tunnel) * (MAX_TUNNELS + 1))
+    assert kinds(found).count(inet.VXLAN) == MAX_TUNNELS
     *_, end = found.nodes
     assert end.reason == "VXLAN: the frame has 16 tunnels around this one already"
-    assert end.octets == inet.VXLAN().build()
+    assert end.data == inet.VXLAN().build()
 
 
 @given(frames(), st.data())
 def test_a_damaged_frame_keeps_what_stood_before(frame: Frame, data: st.DataObject) -> None:
-    octets = bytearray(frame.build())
-    place = data.draw(st.integers(0, len(octets) - 1))
-    octets[place] = data.draw(st.integers(0, 255))
+    raw = bytearray(frame.build())
+    place = data.draw(st.integers(0, len(raw) - 1))
+    raw[place] = data.draw(st.integers(0, 255))
     whole = Dissector().dissect(frame.build())
-    found = Dissector().dissect(bytes(octets))
+    found = Dissector().dissect(bytes(raw))
     before = {place_of(node) for node in whole.nodes if place_of(node)[1] <= place and node.header}
     assert before <= {place_of(node) for node in found.nodes}
 
@@ -169,18 +167,18 @@ def test_a_damaged_frame_keeps_what_stood_before(frame: Frame, data: st.DataObje
 def test_a_frame_cut_by_the_capture_is_not_malformed_for_that(
     frame: Frame, data: st.DataObject
 ) -> None:
-    octets = frame.build()
-    kept = data.draw(st.integers(54, len(octets) - len(frame.trailer) - 1))
-    found = Dissector().dissect(octets[:kept], length=len(octets))
-    assert status(found, generated.CUT) == f"the capture kept {kept} of {len(octets)} octets"
+    raw = frame.build()
+    kept = data.draw(st.integers(54, len(raw) - len(frame.trailer) - 1))
+    found = Dissector().dissect(raw[:kept], length=len(raw))
+    assert status(found, generated.CUT) == f"the capture kept {kept} of {len(raw)} bytes"
     assert not found.bad_checks
     assert status(found, generated.ICRC_STATUS) in ("absent", None)
 
 
 def test_a_frame_that_ends_early_says_who_promised_more() -> None:
-    octets = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")).build()
-    found = Dissector().dissect(octets[:-6])
-    assert last(found).reason == "IPv4.total_length says that 28 octets follow, 22 are there"
+    data = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")).build()
+    found = Dissector().dissect(data[:-6])
+    assert last(found).reason == "IPv4.total_length says that 28 bytes follow, 22 are there"
     assert last(found).offset == 34
     assert ib.BTH in kinds(found)
     assert status(found, generated.ICRC_STATUS) == "absent"
@@ -191,7 +189,7 @@ def test_a_reserved_opcode_ends_the_frame_and_its_icrc_is_still_checked() -> Non
     headers = plain_frame(Packet.make(Opcode.RC_SEND_ONLY)).headers
     found = Dissector().dissect(Frame(headers, packet).seal().build())
     assert last(found).reason == "opcode 0x1f is reserved (IBA 9.2.1)"
-    assert last(found).octets == b"12345678"
+    assert last(found).data == b"12345678"
     assert last(found).offset == 54
     assert status(found, generated.ICRC_STATUS) == "good"
 
@@ -208,9 +206,9 @@ def test_a_bad_icrc_says_what_was_found_and_what_was_expected() -> None:
 @pytest.mark.parametrize("place", [24, 40])
 def test_bad_ip_and_udp_checksums(place: int) -> None:
     frame = plain_frame(Packet.make(Opcode.RC_SEND_ONLY), checksum=1)
-    octets = bytearray(frame.build())
-    octets[place] ^= 0xFF
-    found = Dissector().dissect(bytes(octets))
+    data = bytearray(frame.build())
+    data[place] ^= 0xFF
+    found = Dissector().dissect(bytes(data))
     assert [check.name for check in found.bad_checks] == [
         "IPv4 header checksum" if place == 24 else "UDP checksum"
     ]
@@ -225,9 +223,9 @@ def test_the_source_port_does_not_change_what_a_datagram_is(port: int) -> None:
 
 def test_other_ports_carry_roce_when_asked_to() -> None:
     packet = Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")
-    octets = plain_frame(packet, dstport=14791).build()
-    assert ib.BTH not in kinds(Dissector().dissect(octets))
-    assert ib.BTH in kinds(Dissector(roce_ports=[4791, 14791]).dissect(octets))
+    data = plain_frame(packet, dstport=14791).build()
+    assert ib.BTH not in kinds(Dissector().dissect(data))
+    assert ib.BTH in kinds(Dissector(roce_ports=[4791, 14791]).dissect(data))
 
 
 def test_a_link_type_that_is_not_known_is_said() -> None:
@@ -235,7 +233,7 @@ def test_a_link_type_that_is_not_known_is_said() -> None:
     assert "link type 147" in last(found).reason
 
 
-def test_a_vendors_opcode_keeps_its_octets() -> None:
+def test_a_vendors_opcode_keeps_its_bytes() -> None:
     packet = Packet(ib.BTH(opcode=0xC7), (), b"any octets at all...")
     headers = plain_frame(Packet.make(Opcode.RC_SEND_ONLY)).headers
     found = Dissector().dissect(Frame(headers, packet).seal().build())

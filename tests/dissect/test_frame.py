@@ -81,7 +81,7 @@ def test_every_frame_has_numbers_and_times(name: str, value: list[str]) -> None:
 
 
 def test_a_frame_is_never_shorter_than_nothing() -> None:
-    """A record of ERF may say that fewer octets were on the wire than its own header has."""
+    """A record of ERF may say that fewer bytes were on the wire than its own header has."""
     found = frame()
     found.length, found.lead = 7, 16
     assert values(found, "frame.len") == ["0"]

@@ -6,7 +6,7 @@ from rdmawire.dissect import generated
 from rdmawire.dissect.node import Node
 from rdmawire.dissect.tree import Item, items
 from rdmawire.wire import ib, inet, mad
-from rdmawire.wire.header import Header, bits, flag, group, octets
+from rdmawire.wire.header import Header, bits, flag, group, raw
 from rdmawire.wire.show import HEX, IPV4, scaled
 
 
@@ -18,7 +18,7 @@ class Sample(Header, label="sample"):
     lower: int = bits(4)
     flag: int = flag("sample.flag")
     length: int = bits(8, "sample.length", scaled(4))
-    address: bytes = octets(4, "sample.address", IPV4)
+    address: bytes = raw(4, "sample.address", IPV4)
     times: tuple[int, ...] = bits(8, "sample.times", times=3)
     wide: int = bits(24, "sample.wide", HEX)
 
@@ -38,7 +38,7 @@ def found(header: Header, offset: int = 100) -> dict[str, Item]:
         ("upper", ("sample.upper", 5, "0x05"), (100, 1)),
         ("lower", ("rdmawire.sample.lower", 9, "9"), (100, 1)),
         ("flag", ("sample.flag", 1, "set"), (100, 0)),
-        ("length", ("sample.length", 6, "6 (24 octets)"), (101, 0)),
+        ("length", ("sample.length", 6, "6 (24 bytes)"), (101, 0)),
         ("address", ("sample.address", b"\x0a\0\0\1", "10.0.0.1"), (102, 0)),
         ("times", ("sample.times", (1, 2, 3), "1,2,3"), (106, 0)),
         ("wide", ("sample.wide", 0xAB, "0x0000ab"), (109, 0)),
@@ -103,7 +103,7 @@ def test_derived_fields_come_last_and_hidden_ones_not_at_all() -> None:
     assert generated.TCP_PAYLOAD.name not in {item.name for item in items(node)}
 
 
-def test_octets_without_a_header_have_derived_fields_only() -> None:
+def test_bytes_without_a_header_have_derived_fields_only() -> None:
     node = Node("payload", 5, b"abc")
     assert list(items(node)) == []
     node.add(generated.PAYLOAD, b"abc")

@@ -15,7 +15,7 @@ SERVER = b"\x0a\x4d\x00\x01"
 REQUEST = MPARequest(c=1).build()
 
 LIKELY = bytes.fromhex("fff04143000000000000000000000001") + bytes(16)
-"""The head of an FPDU that would be 65528 octets long: a search waits for its end."""
+"""The head of an FPDU that would be 65528 bytes long: a search waits for its end."""
 
 
 class Keeper:
@@ -55,10 +55,10 @@ def client(number: int) -> bytes:
     return number.to_bytes(4, "big")
 
 
-def put(streams: Streams, number: int, position: int, octets: bytes) -> list[Event]:
+def put(streams: Streams, number: int, position: int, data: bytes) -> list[Event]:
     """A segment of a client's stream; at position -1 its SYN."""
     tcp = TCP(1, 2, 1000 + position, syn=int(position < 0))
-    return streams.segment(client(number), SERVER, tcp, octets).events
+    return streams.segment(client(number), SERVER, tcp, data).events
 
 
 def search(streams: Streams, number: int) -> None:
@@ -86,7 +86,7 @@ def test_many_streams_keep_no_more_than_their_budget(fill: Callable[[Streams, in
         taken = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    # Beside its octets a connection is a few objects of fixed size.
+    # Beside its bytes a connection is a few objects of fixed size.
     assert taken < 1.5 * most + count * 8192
     assert streams.budget.kept > most // 2
 
@@ -123,5 +123,5 @@ def test_a_search_that_has_let_go_finds_what_comes_next() -> None:
     put(streams, 2, 0, LIKELY[:31] * 60)
     events = put(streams, 1, 31 * 60, b"".join(sent))
     assert events[0] == Skipped(0, 31 * 60)
-    assert [octets for _, octets in whole_ones(events)] == sent
+    assert [data for _, data in whole_ones(events)] == sent
     check_cover(events)

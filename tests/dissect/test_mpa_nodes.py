@@ -11,11 +11,11 @@ from tools.make_captures.iwarp_stream import Stream, ulpdu
 def test_fpdus_that_one_segment_completes_stay_apart_and_in_order() -> None:
     stream = Stream(crc=True).open()
     fpdus = [stream.fpdu(0, ulpdu(RDMAPOpcode.SEND, 20, msn=msn)) for msn in (1, 2, 3)]
-    octets, at = b"".join(fpdus), stream.tcp.seq[0]
-    stream.tcp.say(0, octets[30:], seq=at + 30)
-    stream.tcp.say(0, octets[:30], seq=at)
+    data, at = b"".join(fpdus), stream.tcp.seq[0]
+    stream.tcp.say(0, data[30:], seq=at + 30)
+    stream.tcp.say(0, data[:30], seq=at)
     dissector = Dissector()
-    frame = [dissector.dissect(octets) for octets in stream.frames][-1]
+    frame = [dissector.dissect(data) for data in stream.frames][-1]
     kinds = (FPDULength, UntaggedHeader, FPDUCRC)
     found = [(type(node.header), node.offset) for node in frame.nodes]
     assert [one for one in found if one[0] in kinds] == [
@@ -28,14 +28,14 @@ def test_fpdus_that_one_segment_completes_stay_apart_and_in_order() -> None:
     assert messages == [1, 2, 3]
 
 
-def test_a_ddp_segment_that_ends_early_keeps_its_octets() -> None:
+def test_a_ddp_segment_that_ends_early_keeps_its_bytes() -> None:
     stream = Stream(crc=True).open()
     stream.tcp.say(0, stream.fpdu(0, ulpdu(RDMAPOpcode.SEND, 20)[:9]))
     dissector = Dissector()
-    frame = [dissector.dissect(octets) for octets in stream.frames][-1]
+    frame = [dissector.dissect(data) for data in stream.frames][-1]
     assert frame.malformed is not None
-    assert b"".join(node.octets for node in sorted(frame.nodes, key=_place)) == frame.data
+    assert b"".join(node.data for node in sorted(frame.nodes, key=_place)) == frame.data
 
 
 def _place(node: Node) -> tuple[int, int]:
-    return node.offset, len(node.octets)
+    return node.offset, len(node.data)

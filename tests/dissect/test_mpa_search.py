@@ -45,13 +45,13 @@ def test_a_stream_joined_anywhere_is_read_from_soon_after(
     seed: int, crc: bool, markers: bool
 ) -> None:
     sent = fpdus(messages(seed, 40), crc=crc, markers=markers)
-    octets, chance = b"".join(sent), random.Random(seed)
+    data, chance = b"".join(sent), random.Random(seed)
     cut = chance.randrange(6000)
     connection, events, start = MPAConnection(), list[Event](), cut
-    while start < len(octets):
+    while start < len(data):
         end = start + chance.randrange(1, 1500)
-        events += arrive(connection, 0, start - cut, octets[start:end], joined=True)
-        start = min(end, len(octets))
+        events += arrive(connection, 0, start - cut, data[start:end], joined=True)
+        start = min(end, len(data))
     true = [(position - cut, one) for position, one in placed(sent, 0) if position >= cut]
     found = [(position, one[-4:]) for position, one in whole_ones(events)]
     # Without a CRC a Marker before the first FPDU found cannot be told from what came before.
@@ -76,10 +76,10 @@ def test_one_fpdu_with_a_good_crc_is_enough_at_every_alignment() -> None:
 def test_without_crc_two_fpdus_that_fill_their_segments_are_enough() -> None:
     connection, position = MPAConnection(), 0
     found = []
-    for octets in fpdus([send(90), send(70, 2), send(40, 3)], crc=False):
-        events = arrive(connection, 0, position, octets, joined=True)
+    for data in fpdus([send(90), send(70, 2), send(40, 3)], crc=False):
+        events = arrive(connection, 0, position, data, joined=True)
         found.append(len(whole_ones(events)))
-        position += len(octets)
+        position += len(data)
     assert found == [0, 2, 1]
 
 
@@ -89,10 +89,10 @@ def test_without_crc_fpdus_anywhere_need_numbers_that_agree() -> None:
         for n in range(12)
     ]
     sent = fpdus(writes, crc=False)
-    octets = b"".join(sent)[100:]
+    data = b"".join(sent)[100:]
     connection, events = MPAConnection(), list[Event]()
-    for start in range(0, len(octets), 333):
-        events += arrive(connection, 0, start, octets[start : start + 333], joined=True)
+    for start in range(0, len(data), 333):
+        events += arrive(connection, 0, start, data[start : start + 333], joined=True)
     assert whole_ones(events) == placed(sent, -100)[1:]
 
 
@@ -100,19 +100,19 @@ def test_without_crc_fpdus_anywhere_need_numbers_that_agree() -> None:
 @pytest.mark.parametrize("crc", [False, True])
 def test_a_search_finds_the_same_however_tcp_cuts_the_stream(crc: bool, step: int) -> None:
     sent = fpdus([send(60, msn) for msn in range(1, 5)], crc=crc)
-    octets = (b"".join(sent) + b"\xff") * 3
+    data = (b"".join(sent) + b"\xff") * 3
     connection, events = started(c=(int(crc), 0)), list[Event]()
     events += lose(connection, 0, 20, 30, b"\xff")
-    for start in range(0, len(octets), step):
-        events += arrive(connection, 0, 31 + start, octets[start : start + step])
+    for start in range(0, len(data), step):
+        events += arrive(connection, 0, 31 + start, data[start : start + step])
     assert [one for _, one in whole_ones(events)] == sent * 3
     check_cover(events, 20)
 
 
 def test_markers_found_late_are_kept_to() -> None:
     sent = fpdus([send(30, msn) for msn in range(1, 60)], markers=True)
-    octets = b"".join(sent)
-    events = arrive(MPAConnection(), 0, 0, octets[100:], joined=True)
+    data = b"".join(sent)
+    events = arrive(MPAConnection(), 0, 0, data[100:], joined=True)
     true = placed(sent, -100)
     assert whole_ones(events)[-40:] == true[-40:]
     assert set(whole_ones(events)) <= set(true)
@@ -132,16 +132,16 @@ BEFORE, AFTER = [send(100, 1), send(200, 2), send(300, 3)], [send(80, 4), send(9
 @pytest.mark.parametrize(("crc", "markers"), STREAMS)
 def test_a_hole_inside_an_fpdu_tears_it_and_no_other(crc: bool, markers: bool) -> None:
     sent = fpdus(BEFORE + AFTER, crc=crc, markers=markers)
-    octets = b"".join(sent)
+    data = b"".join(sent)
     torn, end = placed(sent, 20)[1][0], placed(sent, 20)[2][0]
     for start in (torn + 10, torn + 60):
         for stop in (start + 1, end - 1, end):
             connection = started(m=(0, int(markers)), c=(int(crc), 0))
-            events = arrive(connection, 0, 20, octets[: start - 20])
-            events += lose(connection, 0, start, stop, octets[stop - 20 :])
+            events = arrive(connection, 0, 20, data[: start - 20])
+            events += lose(connection, 0, start, stop, data[stop - 20 :])
             kinds = [type(event) for event in events]
             assert kinds == [Fpdu, Torn, Lost, Fpdu, Fpdu, Fpdu]
-            there, place = octets[torn - 20 : start - 20], torn - 20 if markers else None
+            there, place = data[torn - 20 : start - 20], torn - 20 if markers else None
             assert events[1] == Torn(torn, None, there, end - torn, place)
             assert events[2] == Lost(start, stop - start)
             assert whole_ones(events)[1:] == placed(sent, 20)[2:]
@@ -150,10 +150,10 @@ def test_a_hole_inside_an_fpdu_tears_it_and_no_other(crc: bool, markers: bool) -
 @pytest.mark.parametrize("crc", [False, True])
 def test_after_a_hole_over_several_fpdus_the_next_one_is_found(crc: bool) -> None:
     sent = fpdus(BEFORE + AFTER, crc=crc)
-    octets = b"".join(sent)
+    data = b"".join(sent)
     start, stop = placed(sent, 20)[1][0] + 30, placed(sent, 20)[3][0]
     connection = started(c=(int(crc), 0))
-    events = arrive(connection, 0, 20, octets[: start - 20])
+    events = arrive(connection, 0, 20, data[: start - 20])
     events += lose(connection, 0, start, stop, sent[3])
     events += arrive(connection, 0, stop + len(sent[3]), sent[4])
     assert [type(event) for event in events] == [Fpdu, Torn, Lost, Fpdu, Fpdu]
@@ -182,10 +182,10 @@ def test_without_markers_a_zero_crc_before_an_fpdu_is_no_marker() -> None:
 
 def test_the_place_of_markers_is_known_across_a_hole() -> None:
     sent = fpdus([send(600, msn) for msn in range(1, 9)], crc=False, markers=True)
-    octets = b"".join(sent)
+    data = b"".join(sent)
     connection = started(m=(0, 1))
-    events = arrive(connection, 0, 20, octets[:100])
-    events += lose(connection, 0, 120, 1500, octets[1480:])
+    events = arrive(connection, 0, 20, data[:100])
+    events += lose(connection, 0, 120, 1500, data[1480:])
     assert whole_ones(events) == [one for one in placed(sent, 20) if one[0] >= 1500]
     assert set(statuses(events)) == {ABSENT}
 
@@ -210,14 +210,14 @@ def http(chance: random.Random, length: int) -> bytes:
 
 
 def sparse(chance: random.Random, length: int) -> bytes:
-    octets = bytearray(length)
+    data = bytearray(length)
     for _ in range(length // 12):
-        octets[chance.randrange(length)] = chance.choice((0x41, 0x43, 0x81, 0xC1, 0x40, 1, 20))
-    return bytes(octets)
+        data[chance.randrange(length)] = chance.choice((0x41, 0x43, 0x81, 0xC1, 0x40, 1, 20))
+    return bytes(data)
 
 
 def numbers(kind: str, low: float, high: float) -> Callable[[random.Random, int], bytes]:
-    """Floating-point numbers whose octets look like DDP and RDMAP control fields."""
+    """Floating-point numbers whose bytes look like DDP and RDMAP control fields."""
 
     def make(chance: random.Random, length: int) -> bytes:
         count = length // struct.calcsize(kind)
@@ -254,10 +254,10 @@ def test_no_other_stream_is_taken_for_iwarp(
 ) -> None:
     chance = random.Random(step)
     for _ in range(times // 2):
-        octets = make(chance, (256 << 10) + 4096)
+        data = make(chance, (256 << 10) + 4096)
         connection, events = MPAConnection(), list[Event]()
-        for start in range(0, len(octets), step):
-            events += arrive(connection, 0, start, octets[start : start + step], joined=True)
+        for start in range(0, len(data), step):
+            events += arrive(connection, 0, start, data[start : start + step], joined=True)
         assert events == [NotIwarp()]
 
 
@@ -275,9 +275,9 @@ def test_a_search_keeps_a_window_and_pays_for_what_it_looks_at(
     search = mpa_search.Search(0, known=True)
     total = 0
     for _ in range(400):
-        octets = b"\xff\x01\x81\x40" * 400
-        assert search.feed(octets) is None
-        total += len(octets)
+        data = b"\xff\x01\x81\x40" * 400
+        assert search.feed(data) is None
+        total += len(data)
         assert len(search.buffer) <= WINDOW
-    credit = mpa_search.FIRST_CREDIT + mpa_search.CREDIT_PER_OCTET * total
+    credit = mpa_search.FIRST_CREDIT + mpa_search.CREDIT_PER_BYTE * total
     assert looked <= credit // mpa_search.HEAD_COST

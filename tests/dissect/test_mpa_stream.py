@@ -63,12 +63,12 @@ SIW: Feed = [
 
 def test_a_connection_of_siw_is_read() -> None:
     connection, events, end = MPAConnection(), list[Event](), [0, 0]
-    for way, octets in SIW:
-        events += arrive(connection, way, end[way], octets)
-        end[way] += len(octets)
+    for way, data in SIW:
+        events += arrive(connection, way, end[way], data)
+        end[way] += len(data)
     request, reply, message, read = events
     assert isinstance(request, StartUp)
-    assert (request.position, request.begin, request.octets) == (0, 0, SIW[0][1])
+    assert (request.position, request.begin, request.data) == (0, 0, SIW[0][1])
     assert request.enhanced == MPAEnhanced(ird=1, ord=1)
     assert isinstance(reply, StartUp)
     assert (reply.header.rev, reply.private_data) == (2, b"\0\1\0\1")
@@ -76,7 +76,7 @@ def test_a_connection_of_siw_is_read() -> None:
     assert (message.position, message.begin, message.crc) == (24, 0, GOOD)
     assert message.fpdu.ulpdu == SIW[2][1][2:36]
     assert isinstance(read, Fpdu)
-    assert (read.octets, read.crc) == (SIW[3][1], GOOD)
+    assert (read.data, read.crc) == (SIW[3][1], GOOD)
     assert connection.agreement.request == request.header
     assert connection.agreement.reply == reply.header
 
@@ -84,11 +84,11 @@ def test_a_connection_of_siw_is_read() -> None:
 @pytest.mark.parametrize("step", [1, 3, 17, 1000])
 def test_a_start_up_frame_is_reported_when_it_is_whole(step: int) -> None:
     frame = MPARequest(pd_length=40).build() + bytes(range(40))
-    octets = frame + build_fpdu(send(5), crc=False)
+    data = frame + build_fpdu(send(5), crc=False)
     connection = MPAConnection()
-    for start in range(0, len(octets), step):
-        end = min(start + step, len(octets))
-        events = arrive(connection, 0, start, octets[start:end])
+    for start in range(0, len(data), step):
+        end = min(start + step, len(data))
+        events = arrive(connection, 0, start, data[start:end])
         found = [event for event in events if isinstance(event, StartUp)]
         assert bool(found) is (start < len(frame) <= end)
         if found:
@@ -112,15 +112,15 @@ def test_what_was_negotiated_holds_for_the_fpdus_of_each_way(
 @pytest.mark.parametrize("markers", [False, True])
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize("step", [1, 1000])
-def test_markers_are_told_by_the_first_octets_if_the_reply_was_not_seen(
+def test_markers_are_told_by_the_first_bytes_if_the_reply_was_not_seen(
     step: int, crc: bool, markers: bool
 ) -> None:
     connection = MPAConnection()
     arrive(connection, 0, 0, MPARequest(c=int(crc)).build())
     sent = fpdus([send(600), send(20, 2)], crc=crc, markers=markers)
-    octets, events = b"".join(sent), list[Event]()
-    for start in range(0, len(octets), step):
-        events += arrive(connection, 0, 20 + start, octets[start : start + step])
+    data, events = b"".join(sent), list[Event]()
+    for start in range(0, len(data), step):
+        events += arrive(connection, 0, 20 + start, data[start : start + step])
     assert whole_ones(events) == placed(sent, 20)
     assert statuses(events) == [GOOD if crc else ABSENT] * 2
 
@@ -147,7 +147,7 @@ def test_a_bad_crc_is_reported_and_the_stream_goes_on() -> None:
     assert statuses(events) == [BAD, GOOD]
 
 
-def test_after_a_rejection_octets_are_passed_over() -> None:
+def test_after_a_rejection_bytes_are_passed_over() -> None:
     connection = MPAConnection()
     arrive(connection, 0, 0, MPARequest().build())
     refused = MPAReply(r=1, pd_length=2).build() + b"no"
@@ -175,11 +175,11 @@ def test_more_private_data_than_allowed_is_reported_and_fpdus_are_searched_for()
 def test_fpdus_are_the_same_however_tcp_cuts_them(step: int, crc: bool, markers: bool) -> None:
     sent = fpdus([send(n, 1 + n) for n in (0, 1, 2, 3, 700, 40)], crc=crc, markers=markers)
     connection = started(m=(0, int(markers)), c=(int(crc), 0))
-    octets, events, done = b"".join(sent), list[Event](), 0
+    data, events, done = b"".join(sent), list[Event](), 0
     ends = [position + len(one) for position, one in placed(sent, 0)]
-    for start in range(0, len(octets), step):
-        end = min(start + step, len(octets))
-        found = arrive(connection, 0, 20 + start, octets[start:end])
+    for start in range(0, len(data), step):
+        end = min(start + step, len(data))
+        found = arrive(connection, 0, 20 + start, data[start:end])
         assert len(found) == sum(start < fpdu_end <= end for fpdu_end in ends)
         for event in found:
             assert isinstance(event, Fpdu)
@@ -194,9 +194,9 @@ def test_fpdus_are_the_same_however_tcp_cuts_them(step: int, crc: bool, markers:
 @pytest.mark.parametrize("markers", [False, True])
 def test_a_stream_that_ends_anywhere_gives_the_fpdus_that_are_whole(markers: bool) -> None:
     sent = fpdus([send(30), send(500, 2), send(9, 3)], markers=markers)
-    octets = b"".join(sent)
-    for end in range(len(octets) + 1):
-        events = arrive(started(m=(0, int(markers)), c=(1, 1)), 0, 20, octets[:end])
+    data = b"".join(sent)
+    for end in range(len(data) + 1):
+        events = arrive(started(m=(0, int(markers)), c=(1, 1)), 0, 20, data[:end])
         whole = [one for one in placed(sent, 20) if one[0] + len(one[1]) <= 20 + end]
         assert whole_ones(events) == whole
         assert len(events) == len(whole)
@@ -245,14 +245,14 @@ def test_a_frame_cut_by_the_capture_tears_its_fpdu_at_once() -> None:
     streams.segment(CLIENT, SERVER, TCP(1, 2, 1001, 78, ack=1), request)
     position = 20
     for msn in range(1, 4):
-        octets = fpdus([send(900, msn)])[0]
+        data = fpdus([send(900, msn)])[0]
         tcp = TCP(1, 2, 1001 + position, 78, ack=1)
-        events = streams.segment(CLIENT, SERVER, tcp, octets[:60], len(octets)).events
+        events = streams.segment(CLIENT, SERVER, tcp, data[:60], len(data)).events
         assert events == [
-            Torn(position, 0, octets[:60], len(octets)),
-            Lost(position + 60, len(octets) - 60),
+            Torn(position, 0, data[:60], len(data)),
+            Lost(position + 60, len(data) - 60),
         ]
-        position += len(octets)
+        position += len(data)
 
 
 def test_a_connection_that_is_not_iwarp_is_said_to_be_so_once_and_then_left_alone() -> None:
@@ -270,14 +270,14 @@ def lossy(seed: int) -> tuple[list[bytes], Iterator[tuple[int, bytes, int | None
     crc, markers = chance.random() < 0.5, chance.random() < 0.5
     sent = fpdus(messages(seed, 30, chance.choice((60, 1400))), crc=crc, markers=markers)
     reply = MPARequest(c=int(crc)).build()
-    octets = reply + b"".join(sent)
+    data = reply + b"".join(sent)
 
     def segments() -> Iterator[tuple[int, bytes, int | None]]:
         late: list[tuple[int, bytes, int | None]] = []
         start = 0
-        while start < len(octets):
+        while start < len(data):
             end = start + chance.choice((chance.randrange(1, 1500), 1448, 20))
-            payload = octets[start:end]
+            payload = data[start:end]
             cut = payload[: chance.randrange(len(payload))] if start else payload
             what = chance.random()
             if start == 0 or what < 0.8:
@@ -315,22 +315,22 @@ def test_no_fpdu_is_made_up_whatever_happens_to_segments(seed: int) -> None:
     st.booleans(),
     st.booleans(),
 )
-def test_any_octets_give_events(
+def test_any_bytes_give_events(
     feed: list[tuple[int, bytes, int]], known: bool, joined: bool
 ) -> None:
     connection = started(joined=joined) if known else MPAConnection()
     end = [20, 20] if known else [0, 0]
-    for way, octets, missing in feed:
+    for way, data, missing in feed:
         pieces = (Hole(end[way], missing),) if missing else ()
         place = end[way] + missing
-        whole = Segment(place, len(octets), len(octets), (*pieces, Data(place, octets)))
+        whole = Segment(place, len(data), len(data), (*pieces, Data(place, data)))
         for event in connection.receive(way, whole, joined=joined):
             assert isinstance(event, Event)
-        end[way] = place + len(octets)
+        end[way] = place + len(data)
 
 
 @pytest.mark.parametrize(
-    ("octets", "told"),
+    ("data", "told"),
     [
         (b"G", 0),
         (b"MPB", 2),
@@ -339,12 +339,12 @@ def test_any_octets_give_events(
         (bytes(4), 0),
     ],
 )
-def test_a_stream_that_does_not_begin_with_a_key_is_told_by_its_first_wrong_octet(
-    octets: bytes, told: int
+def test_a_stream_that_does_not_begin_with_a_key_is_told_by_its_first_wrong_byte(
+    data: bytes, told: int
 ) -> None:
     connection = MPAConnection()
     for position in range(told):
-        assert arrive(connection, 0, position, octets[position : position + 1]) == []
-    assert arrive(connection, 0, told, octets[told:]) == [NotIwarp()]
+        assert arrive(connection, 0, position, data[position : position + 1]) == []
+    assert arrive(connection, 0, told, data[told:]) == [NotIwarp()]
     assert connection.over
     assert arrive(connection, 1, 0, MPAReply().build()) == []

@@ -1,4 +1,4 @@
-"""FPDUs of which only the first octets are there: cut by the capture, or with a hole behind."""
+"""FPDUs of which only the first bytes are there: cut by the capture, or with a hole behind."""
 
 import re
 
@@ -13,7 +13,7 @@ from rdmawire.wire.rdmap import RDMAPOpcode, segment
 from tools.make_captures.iwarp_stream import Frames, Stream, text, ulpdu
 
 CARRIERS = 54
-"""Octets of Ethernet, IPv4 and TCP."""
+"""Bytes of Ethernet, IPv4 and TCP."""
 
 
 def frames_of(*ulpdus: bytes, markers: bool = False) -> Frames:
@@ -23,7 +23,7 @@ def frames_of(*ulpdus: bytes, markers: bool = False) -> Frames:
 
 
 def dissected(frames: Frames, kept: int | None = None) -> Dissection:
-    """The last frame, of which the capture kept so many octets."""
+    """The last frame, of which the capture kept so many bytes."""
     dissector = Dissector()
     for frame in frames[:-1]:
         dissector.dissect(frame)
@@ -31,7 +31,7 @@ def dissected(frames: Frames, kept: int | None = None) -> Dissection:
 
 
 def of_iwarp(frame: Dissection) -> list[Node]:
-    return [node for node in frame.nodes if node.offset >= CARRIERS and node.octets]
+    return [node for node in frame.nodes if node.offset >= CARRIERS and node.data]
 
 
 def headers(nodes: list[Node]) -> list[tuple[int, Header]]:
@@ -61,7 +61,7 @@ def test_headers_that_are_whole_are_there_wherever_the_capture_cuts(
             (node.offset, node.header)
             for node in whole
             if node.header is not None and not isinstance(node.header, FPDUCRC)
-            if node.offset + len(node.octets) <= kept
+            if node.offset + len(node.data) <= kept
         ]
         found = headers(of_iwarp(cut))
         # A header that holds a Marker is whole a little later.
@@ -79,26 +79,26 @@ def test_the_note_says_how_much_of_fpdu_and_payload_is_there(opcode: RDMAPOpcode
         frame = dissected(frames, CARRIERS + kept)
         payload = [node for node in frame.nodes if node.name == "torn" and node.extras[1:]]
         note = next(note for note in notes(frame) if "FPDU" in note)
-        assert note.startswith(f"{kept} of {size} octets of an FPDU")
+        assert note.startswith(f"{kept} of {size} bytes of an FPDU")
         found = re.findall(r"(\d+) of 600 of its payload", note)
-        assert found == [str(len(node.octets)) for node in payload]
+        assert found == [str(len(node.data)) for node in payload]
 
 
 @pytest.mark.parametrize("opcode", [RDMAPOpcode.RDMA_READ_REQUEST, RDMAPOpcode.SEND])
 @pytest.mark.parametrize("length", [1, 300])
-def test_each_octet_of_a_torn_fpdu_is_in_one_node(opcode: RDMAPOpcode, length: int) -> None:
+def test_each_byte_of_a_torn_fpdu_is_in_one_node(opcode: RDMAPOpcode, length: int) -> None:
     frames = frames_of(ulpdu(opcode, length))
     for kept in range(CARRIERS + FPDULength.SIZE, len(frames[-1])):
         nodes = of_iwarp(dissected(frames, kept))
-        assert b"".join(node.octets for node in nodes) == frames[-1][CARRIERS:kept]
+        assert b"".join(node.data for node in nodes) == frames[-1][CARRIERS:kept]
 
 
 @pytest.mark.parametrize("length", range(485, 500))
-def test_with_markers_as_many_octets_are_in_nodes(length: int) -> None:
+def test_with_markers_as_many_bytes_are_in_nodes(length: int) -> None:
     frames = frames_of(ulpdu(RDMAPOpcode.SEND, length), markers=True)
     for kept in range(CARRIERS + Marker.SIZE + FPDULength.SIZE, len(frames[-1])):
         nodes = of_iwarp(dissected(frames, kept))
-        assert sum(len(node.octets) for node in nodes) == kept - CARRIERS
+        assert sum(len(node.data) for node in nodes) == kept - CARRIERS
 
 
 def test_a_torn_fpdu_that_breaks_a_rule_is_malformed() -> None:

@@ -53,7 +53,7 @@ def meant(name: str, value: Any) -> object:
 
 _IN_COLUMNS: dict[Form, Callable[[Any], object]] = {
     Form.FLAG: int,
-    Form.OCTETS: bytes.hex,
+    Form.BYTES: bytes.hex,
     Form.MAC: ADDRESSES[Form.MAC],
     Form.IPV4: ADDRESSES[Form.IPV4],
     Form.IPV6: lambda value: ADDRESSES[Form.IPV6](np.void(value)),
@@ -71,7 +71,7 @@ def literal(name: str, text: str) -> str:
     kind = show_of(name).kind
     if kind is Kind.TEXT:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if kind in (Kind.OCTETS, Kind.DIGITS):
+    if kind in (Kind.BYTES, Kind.DIGITS):
         return ":".join(text[at : at + 2] for at in range(0, len(text), 2))
     return text
 
@@ -139,8 +139,8 @@ def test_lengths_that_headers_count_in_words_are_bytes_everywhere() -> None:
     ip = IPv4(ihl=6, fragment_offset=3, protocol=IPProtocol.TCP, total_length=44)
     whole = ip.replace(fragment_offset=0)
     for network, wanted in ((whole, [24, 0, 20]), (ip, [24, 24])):
-        octets = joined(Ethernet(type=EtherType.IPV4), network, b"\1\1\1\0", TCP(data_offset=5))
-        frame = Dissector().dissect(octets)
+        data = joined(Ethernet(type=EtherType.IPV4), network, b"\1\1\1\0", TCP(data_offset=5))
+        frame = Dissector().dissect(data)
         found = in_json(frame)
         names = ("ip.hdr_len", "ip.frag_offset", "tcp.hdr_len")
         assert [value for name in names for value in found.get(name, [])] == wanted

@@ -22,8 +22,8 @@ def frame(number: int = 1) -> Dissection:
         found.nodes.append(Node("ip", place, ip.build(), ip))
     bth = ib.BTH(opcode=4, destqp=0x12, psn=7)
     found.nodes.append(Node("bth", 2, bth.build(), bth))
-    octets = bytes(range(70))
-    found.nodes.append(Node("payload", 14, octets, extras=(Extra(PAYLOAD, octets),)))
+    data = bytes(range(70))
+    found.nodes.append(Node("payload", 14, data, extras=(Extra(PAYLOAD, data),)))
     return found
 
 
@@ -57,23 +57,23 @@ def test_a_line_for_each_frame() -> None:
     assert [line.split()[:5] for line in lines] == [
         [number, "0.500000000", "10.0.0.2", "→", "10.0.0.9"] for number in "12"
     ]
-    assert lines[0].endswith(" RC_SEND_ONLY qp 0x000012 psn 7, 70 octets")
+    assert lines[0].endswith(" RC_SEND_ONLY qp 0x000012 psn 7, 70 bytes")
 
 
 def test_a_tree_has_a_line_for_each_header_and_field() -> None:
     lines = whole(Lines(trees=True), frame()).splitlines()
-    assert lines[0].startswith("Frame 1: 20 octets, ")
+    assert lines[0].startswith("Frame 1: 20 bytes, ")
     assert lines[0].endswith(" (+0.500000000)")
-    assert "     2  BTH, 12 octets: Base Transport Header" in lines
+    assert "     2  BTH, 12 bytes: Base Transport Header" in lines
     assert "     2    opcode: 4  RC_SEND_ONLY" in lines
     assert "    11    psn: 7" in lines
-    octets = f"{bytes(range(64)).hex()}.. (70 octets)"
-    assert f"          rdmawire.payload: {octets}" in lines
+    data = f"{bytes(range(64)).hex()}.. (70 bytes)"
+    assert f"          rdmawire.payload: {data}" in lines
     assert lines[-1] == ""
 
 
-def test_the_octets_stand_below_each_frame() -> None:
-    assert whole(Lines(octets=True), frame()).splitlines()[1:] == [
+def test_the_bytes_stand_below_each_frame() -> None:
+    assert whole(Lines(with_bytes=True), frame()).splitlines()[1:] == [
         "0000  00 01 02 03 04 05 06 07  08 09 0a 0b 0c 0d 0e 0f  ................",
         "0010  10 11 12 13" + " " * 12 + "  " + " " * 23 + "  ....",
         "",
@@ -95,7 +95,7 @@ def test_moods_are_painted() -> None:
     assert whole(Lines(paint=paint), frame()).startswith("<rdma>")
     assert whole(Lines(paint=paint), broken).startswith("<bad>")
     tree = whole(Lines(trees=True, paint=paint), broken).splitlines()
-    assert "<bad>    20  malformed, 0 octets" in tree
+    assert "<bad>    20  malformed, 0 bytes" in tree
     assert sum(line.startswith("<bad>") for line in tree) == 1
 
 
@@ -127,10 +127,10 @@ def test_json_of_chosen_fields_leaves_out_what_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("selection", [None, Selection(NAMES)])
-def test_json_has_the_octets_if_wanted(selection: Selection | None) -> None:
-    found = json.loads(whole(Objects(selection, array=False, octets=True), frame()))
-    assert found["octets"] == bytes(range(20)).hex()
-    assert "octets" not in json.loads(whole(Objects(selection, array=False), frame()))
+def test_json_has_the_bytes_if_wanted(selection: Selection | None) -> None:
+    found = json.loads(whole(Objects(selection, array=False, with_bytes=True), frame()))
+    assert found["bytes"] == bytes(range(20)).hex()
+    assert "bytes" not in json.loads(whole(Objects(selection, array=False), frame()))
 
 
 def test_json_is_of_numbers_flags_and_texts() -> None:

@@ -38,7 +38,7 @@ def segments(data: bytes) -> list[bytes]:
 def test_segments_in_order_give_the_data_at_the_last() -> None:
     reassembly = RMPPReassembly()
     data = bytes(range(256)) * 3
-    outcomes = [reassembly.feed("key", octets) for octets in segments(data)]
+    outcomes = [reassembly.feed("key", raw) for raw in segments(data)]
     assert outcomes == [None, None, None, data]
     assert len(reassembly) == 0
 
@@ -51,7 +51,7 @@ def test_any_order_with_repeats_gives_the_data_once(
     sent = whole + draw.draw(st.lists(st.sampled_from(whole), max_size=6))
     random.shuffle(sent)
     reassembly = RMPPReassembly()
-    outcomes = [reassembly.feed(1, octets) for octets in sent]
+    outcomes = [reassembly.feed(1, raw) for raw in sent]
     assert [found for found in outcomes if found is not None] == [data]
     # It comes with the datagram that completes the set.
     at = next(i for i, found in enumerate(outcomes) if found is not None)
@@ -66,10 +66,10 @@ class Model:
     def __init__(self, transfers: dict[int, list[bytes]]) -> None:
         self.missing = {key: set(whole) for key, whole in transfers.items()}
 
-    def feed(self, key: int, octets: bytes) -> bool:
+    def feed(self, key: int, data: bytes) -> bool:
         """Whether this datagram completes its transfer."""
         before = len(self.missing[key])
-        self.missing[key].discard(octets)
+        self.missing[key].discard(data)
         return before == 1 and not self.missing[key]
 
 
@@ -78,12 +78,12 @@ def test_interleaved_transfers_with_losses_agree_with_the_model(
     tables: list[bytes], data: st.DataObject
 ) -> None:
     transfers = {key: segments(table) for key, table in enumerate(tables)}
-    every = [(key, octets) for key, whole in transfers.items() for octets in whole]
+    every = [(key, raw) for key, whole in transfers.items() for raw in whole]
     sent = data.draw(st.lists(st.sampled_from(every), max_size=2 * len(every)))
     model, reassembly = Model(transfers), RMPPReassembly()
-    for key, octets in sent:
-        found = reassembly.feed(key, octets)
-        assert found == (tables[key] if model.feed(key, octets) else None)
+    for key, raw in sent:
+        found = reassembly.feed(key, raw)
+        assert found == (tables[key] if model.feed(key, raw) else None)
     assert reassembly.dropped == 0
 
 
@@ -145,8 +145,8 @@ def test_the_oldest_transfer_makes_room() -> None:
 
 
 def test_a_transfer_that_grows_too_long_is_dropped() -> None:
-    reassembly = RMPPReassembly(octets=500)
-    outcomes = [reassembly.feed("key", octets) for octets in segments(bytes(700))]
+    reassembly = RMPPReassembly(size=500)
+    outcomes = [reassembly.feed("key", data) for data in segments(bytes(700))]
     assert outcomes == [None] * 4
     assert (reassembly.dropped, reassembly.late, len(reassembly)) == (1, 1, 0)
     assert reassembly.feed("next", segments(bytes(500))[0]) is None
@@ -174,16 +174,16 @@ def test_a_transfer_without_records_is_empty_not_missing() -> None:
 
 
 def test_a_cut_datagram_is_an_error() -> None:
-    with pytest.raises(WireError, match=r"a MAD has 256 octets .* found 255"):
+    with pytest.raises(WireError, match=r"a MAD has 256 bytes .* found 255"):
         RMPPReassembly().feed("key", datagram()[:255])
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(min_size=220, max_size=220)), max_size=20))
 def test_any_datagrams_stay_within_bounds(feeds: list[tuple[int, bytes]]) -> None:
-    reassembly = RMPPReassembly(transactions=2, octets=600)
-    for key, octets in feeds:
+    reassembly = RMPPReassembly(transactions=2, size=600)
+    for key, data in feeds:
         common = HEAD.build()
-        rmpp = RMPP.parse(octets).replace(type=octets[0] % 6, active=1, data1=octets[1] % 5)
-        found = reassembly.feed(key, common + rmpp.build() + octets)
+        rmpp = RMPP.parse(data).replace(type=data[0] % 6, active=1, data1=data[1] % 5)
+        found = reassembly.feed(key, common + rmpp.build() + data)
         assert found is None or len(found) <= 600
         assert len(reassembly) <= 2

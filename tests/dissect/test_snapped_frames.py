@@ -22,7 +22,7 @@ SEED = int(os.environ.get("RDMAWIRE_TEST_SEED", "5040"))
 FRAMES = 8
 """Frames of each capture in the sample."""
 LONGEST = 140
-"""Octets up to which a frame of the sample is cut at every length; past that, here and there."""
+"""Bytes up to which a frame of the sample is cut at every length; past that, here and there."""
 
 OUTPUTS = (Lines(), Lines(trees=True), Objects(None, array=False))
 
@@ -52,9 +52,9 @@ def _farther(length: int, chance: random.Random) -> list[int]:
 
 
 def cut(record: Record, kept: int) -> Dissection:
-    """The frame alone, of which the capture kept so many octets."""
-    octets, length = record.data[:kept], max(record.length, len(record.data))
-    return Dissector().dissect(octets, link_type=record.link_type, length=length)
+    """The frame alone, of which the capture kept so many bytes."""
+    data, length = record.data[:kept], max(record.length, len(record.data))
+    return Dissector().dissect(data, link_type=record.link_type, length=length)
 
 
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -70,10 +70,10 @@ def test_a_frame_cut_at_any_length_is_whole_as_far_as_it_goes(path: Path) -> Non
 
 
 def check_nodes(frame: Dissection, where: str) -> None:
-    """Every captured octet stands in a node, the cut is told, and every output takes it."""
-    in_place = sorted((n.offset, n.octets) for n in frame.nodes if not n.reassembled)
-    assert b"".join(octets for _, octets in in_place) == frame.data, where
-    said = f"the capture kept {len(frame.data)} of {frame.length} octets"
+    """Every captured byte stands in a node, the cut is told, and every output takes it."""
+    in_place = sorted((n.offset, n.data) for n in frame.nodes if not n.reassembled)
+    assert b"".join(data for _, data in in_place) == frame.data, where
+    said = f"the capture kept {len(frame.data)} of {frame.length} bytes"
     assert frame.nodes[-1].extra(generated.CUT) == said, where
     for output in OUTPUTS:
         assert "".join(output.frame(frame)), where

@@ -16,8 +16,8 @@ from rdmawire.wire.icrc import vcrc
 
 
 def dissect(*pieces: Header | bytes, link_type: int = 1, length: int | None = None) -> Dissection:
-    octets = b"".join(p if isinstance(p, bytes) else p.build() for p in pieces)
-    return Dissector().dissect(octets, link_type=link_type, length=length)
+    data = b"".join(p if isinstance(p, bytes) else p.build() for p in pieces)
+    return Dissector().dissect(data, link_type=link_type, length=length)
 
 
 def names(found: Dissection) -> list[str]:
@@ -117,36 +117,36 @@ def test_frames_of_a_fixed_length_have_trailers(
 @pytest.mark.parametrize(
     ("link_type", "pieces", "reason", "offset"),
     [
-        (1, [b"short"], "Ethernet takes 14 octets, 5 are left", 0),
-        (1, [ETHER4, b"short"], "IPv4 takes 20 octets, 5 are left", 14),
+        (1, [b"short"], "Ethernet takes 14 bytes, 5 are left", 0),
+        (1, [ETHER4, b"short"], "IPv4 takes 20 bytes, 5 are left", 14),
         (1, [ETHER4, ip4(17, version=6)], "IPv4.version 6 and ihl 5: 4 and at least 5", 14),
         (1, [ETHER4, ip4(17, ihl=4)], "IPv4.version 4 and ihl 4: 4 and at least 5", 14),
-        (1, [ETHER4, ip4(17, 5)], "IPv4.total_length says that 5 octets follow, 0 are there", 34),
-        (1, [ETHER4, ip4(17, -1)], "IPv4.total_length says that -1 octets follow, 0 are", 34),
-        (1, [ETHER6, ip6(17, 9)], "IPv6.payload_length says that 9 octets follow, 0 are", 54),
+        (1, [ETHER4, ip4(17, 5)], "IPv4.total_length says that 5 bytes follow, 0 are there", 34),
+        (1, [ETHER4, ip4(17, -1)], "IPv4.total_length says that -1 bytes follow, 0 are", 34),
+        (1, [ETHER6, ip6(17, 9)], "IPv6.payload_length says that 9 bytes follow, 0 are", 54),
         (1, [ETHER6, ip6(17).replace(version=4)], "IPv6.version 4: 6", 14),
         (
             1,
             [ETHER4, ip4(17, ihl=15, total_length=0), b"ab"],
-            "IPv4 options takes 40 octets, 2 are left",
+            "IPv4 options takes 40 bytes, 2 are left",
             34,
         ),
         (
             1,
             [ETHER6, ip6(0), inet.IPv6Extension(next_header=59, length=1), bytes(6)],
-            "IPv6 extension takes 14 octets, 6 are left",
+            "IPv6 extension takes 14 bytes, 6 are left",
             56,
         ),
         (1, [ETHER4, ip4(6, 20), inet.TCP(data_offset=4)], "TCP.data_offset 4: at least 5", 34),
-        (1, [ETHER4, ip4(6, 20), inet.TCP(data_offset=6)], "TCP options takes 4 octets, 0 are", 54),
+        (1, [ETHER4, ip4(6, 20), inet.TCP(data_offset=6)], "TCP options takes 4 bytes, 0 are", 54),
         (
             1,
             [ETHER4, ip4(17, 22), UDP.replace(dstport=4791, length=22), ib.BTH(4), b"\0\0"],
-            "no room for the ICRC: 2 octets follow the BTH",
+            "no room for the ICRC: 2 bytes follow the BTH",
             54,
         ),
-        (1, [inet.Ethernet8023(length=9), b"ab"], "IEEE 802.3 length says that 9 octets", 14),
-        (101, [b""], "the version of IP takes 1 octet, 0 are left", 0),
+        (1, [inet.Ethernet8023(length=9), b"ab"], "IEEE 802.3 length says that 9 bytes", 14),
+        (101, [b""], "the version of IP takes 1 byte, 0 are left", 0),
         (101, [b"\x50"], "IP version 5: neither 4 nor 6", 0),
         (0, [b"\0\0\0\x07"], "Loopback.family 7: 2 for IPv4, or 10, 24, 28, 30 for IPv6", 4),
         (147, [b"any"], "link type 147 is not known", 0),
@@ -233,7 +233,7 @@ ERF_LINK, ERF_ETHERNET = 25, 2
 
 
 def record(kind: int, length: int, more: int = 0, extensions: int = 0) -> ERF:
-    """An ERF record of a frame of so many octets, 1.5 seconds after the epoch."""
+    """An ERF record of a frame of so many bytes, 1.5 seconds after the epoch."""
     time = (3 << 31).to_bytes(8, "little")
     return ERF(time, more, kind, cap=2, rlen=16 + 8 * extensions + length, wlen=length)
 

@@ -30,7 +30,7 @@ STREAMS = sorted([*CAPTURES.glob("linux/siw*.pcap"), *GENERATED])
 
 SEED = 5044
 LONGEST = 30_000
-"""Octets of payload that a segment takes at most here."""
+"""Bytes of payload that a segment takes at most here."""
 
 Telling = tuple[Counter[Told], Counter[Told]]
 Connection = tuple[list[Turn], Telling]
@@ -42,47 +42,47 @@ def sample(path: Path) -> list[Connection]:
     return [(turns(frames), told(frames)) for frames in connections(dissected(path))]
 
 
-def split(octets: bytes, cuts: list[int]) -> Pieces:
-    """The octets cut at these places."""
-    places = sorted({0, len(octets), *cuts})
-    return [(start, octets[start:end]) for start, end in pairwise(places)]
+def split(data: bytes, cuts: list[int]) -> Pieces:
+    """The bytes cut at these places."""
+    places = sorted({0, len(data), *cuts})
+    return [(start, data[start:end]) for start, end in pairwise(places)]
 
 
-def at_random(octets: bytes, chance: random.Random) -> Pieces:
+def at_random(data: bytes, chance: random.Random) -> Pieces:
     """Between one cut and a dozen, more of them where the turn is long."""
-    most = min(len(octets), 12 + len(octets) // 400)
-    return split(octets, [chance.randrange(len(octets)) for _ in range(chance.randint(1, most))])
+    most = min(len(data), 12 + len(data) // 400)
+    return split(data, [chance.randrange(len(data)) for _ in range(chance.randint(1, most))])
 
 
-def joined(octets: bytes, _: random.Random) -> Pieces:
-    return split(octets, [*range(0, len(octets), LONGEST)])
+def joined(data: bytes, _: random.Random) -> Pieces:
+    return split(data, [*range(0, len(data), LONGEST)])
 
 
-def byte_by_byte(octets: bytes, _: random.Random) -> Pieces:
-    """Octets one by one up to some hundred of them, the rest in threes."""
-    return split(octets, [*range(300), *range(300, len(octets), 3)][: len(octets)])
+def byte_by_byte(data: bytes, _: random.Random) -> Pieces:
+    """Bytes one by one up to some hundred of them, the rest in threes."""
+    return split(data, [*range(300), *range(300, len(data), 3)][: len(data)])
 
 
-def out_of_order(octets: bytes, chance: random.Random) -> Pieces:
+def out_of_order(data: bytes, chance: random.Random) -> Pieces:
     """Segments that overtake others, up to eight of them."""
-    pieces = at_random(octets, chance)
+    pieces = at_random(data, chance)
     late = [i + chance.random() * 8 for i in range(len(pieces))]
     return [pieces[i] for i in sorted(range(len(pieces)), key=late.__getitem__)]
 
 
-def sent_again(octets: bytes, chance: random.Random) -> Pieces:
-    """Some segments twice, some together with octets around them that come before or later."""
+def sent_again(data: bytes, chance: random.Random) -> Pieces:
+    """Some segments twice, some together with bytes around them that come before or later."""
     pieces: Pieces = []
-    for start, piece in at_random(octets, chance):
+    for start, piece in at_random(data, chance):
         begin, end = start - chance.randint(0, 60), start + len(piece) + chance.randint(0, 60)
         begin = max(begin, 0)
-        choices = [(start, piece), (begin, octets[begin:end]), (begin, octets[begin:start])]
+        choices = [(start, piece), (begin, data[begin:end]), (begin, data[begin:start])]
         pieces += [(start, piece), *chance.sample(choices, chance.randint(0, 2))]
     return [(start, piece) for start, piece in pieces if piece]
 
 
-def again_and_out_of_order(octets: bytes, chance: random.Random) -> Pieces:
-    pieces = sent_again(octets, chance)
+def again_and_out_of_order(data: bytes, chance: random.Random) -> Pieces:
+    pieces = sent_again(data, chance)
     late = [i + chance.random() * 4 for i in range(len(pieces))]
     return [pieces[i] for i in sorted(range(len(pieces)), key=late.__getitem__)]
 
@@ -116,7 +116,7 @@ def check(conversation: Conversation, said: list[tuple[int, Pieces]], expected: 
 def check_cut(path: Path, cut: Cut) -> None:
     chance = random.Random(f"{SEED} {path.name}")
     for said, expected in sample(path):
-        pieces = [(way, cut(octets, chance)) for way, octets in said]
+        pieces = [(way, cut(data, chance)) for way, data in said]
         check(Conversation(isn=NEAR_THE_WRAP), pieces, expected)
 
 
@@ -136,23 +136,23 @@ def test_the_order_of_segments_changes_no_fpdu(cut: Cut) -> None:
 def test_an_fpdu_for_each_segment(path: Path) -> None:
     for said, expected in sample(path):
         pieces = [
-            (way, split(octets, cuts))
-            for (way, octets), cuts in zip(said, boundaries(said), strict=True)
+            (way, split(data, cuts))
+            for (way, data), cuts in zip(said, boundaries(said), strict=True)
         ]
         check(Conversation(), pieces, expected)
-        segments = [len(octets) for way in pieces for _, octets in way[1]]
+        segments = [len(data) for way in pieces for _, data in way[1]]
         assert len(segments) == sum(way.total() for way in expected)
 
 
 def boundaries(said: list[Turn]) -> list[list[int]]:
     """Where in each turn a start-up frame or an FPDU ends, from the lengths in them alone."""
-    streams = [b"".join(octets for way, octets in said if way == each) for each in (0, 1)]
+    streams = [b"".join(data for way, data in said if way == each) for each in (0, 1)]
     asked = [MPARequest.parse(streams[0]).m, MPAReply.parse(streams[1]).m]
     ends = [set(_ends(streams[way], markers=bool(asked[1 - way]))) for way in (0, 1)]
     found, at = [], [0, 0]
-    for way, octets in said:
-        found.append([end - at[way] for end in ends[way] if 0 < end - at[way] <= len(octets)])
-        at[way] += len(octets)
+    for way, data in said:
+        found.append([end - at[way] for end in ends[way] if 0 < end - at[way] <= len(data)])
+        at[way] += len(data)
     return found
 
 

@@ -97,7 +97,7 @@ SAID: list[tuple[Header, str]] = [
     (ddp.UntaggedHeader(msn=3, mo=4), "msn 3 mo 4"),
     (
         rdmap.ReadRequestHeader(1, 2, 3, 4, 5),
-        "3 octets from stag 0x00000004 offset 0x5 into stag 0x00000001 offset 0x2",
+        "3 bytes from stag 0x00000004 offset 0x5 into stag 0x00000001 offset 0x2",
     ),
     (rdmap.ImmediateData(b"abcdefgh"), "immediate 0x6162636465666768"),
     (
@@ -171,12 +171,12 @@ def test_every_silence_is_of_a_saying() -> None:
     assert SILENCED_BY.keys() <= SAYINGS.keys()
 
 
-def octets(name: str, length: int) -> Node:
+def data(name: str, length: int) -> Node:
     return Node(name, 0, bytes(length))
 
 
 def noted(field: Derived, text: str) -> Node:
-    found = octets("note", 0)
+    found = data("note", 0)
     found.add(field, text)
     return found
 
@@ -184,17 +184,17 @@ def noted(field: Derived, text: str) -> Node:
 @pytest.mark.parametrize(
     ("nodes", "length", "info"),
     [
-        ([octets("payload", 1)], 0, "1 octet"),
-        ([octets("payload", 5)], 9, "5 octets captured"),
-        ([octets("segment", 5)], 9, "5 octets of a longer FPDU"),
-        ([octets("trailer", 5)], 0, ""),
+        ([data("payload", 1)], 0, "1 byte"),
+        ([data("payload", 5)], 9, "5 bytes captured"),
+        ([data("segment", 5)], 9, "5 bytes of a longer FPDU"),
+        ([data("trailer", 5)], 0, ""),
         ([noted(generated.CUT, "cut")], 9, "[cut]"),
         ([noted(generated.MPA_NOTE, "lost")], 0, "[lost]"),
         ([noted(generated.TERMINATE_NOTE, "mirrored")], 0, "[mirrored]"),
         (
-            [octets("payload", 2), Node("malformed", 14, b"", reason="too short")],
+            [data("payload", 2), Node("malformed", 14, b"", reason="too short")],
             0,
-            "2 octets, [malformed: too short (at octet 14)]",
+            "2 bytes, [malformed: too short (at byte 14)]",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.dissect.tcp import (
-    HELD_OCTETS,
+    HELD_BYTES,
     HELD_SEGMENTS,
     SEGMENT_COST,
     SEQUENCE,
@@ -37,20 +37,20 @@ def opened(isn: int = 1000) -> Direction:
     return direction
 
 
-def octets_of(pieces: Iterator[Piece] | tuple[Piece, ...]) -> bytes:
-    return b"".join(piece.octets for piece in pieces if isinstance(piece, Data))
+def bytes_of(pieces: Iterator[Piece] | tuple[Piece, ...]) -> bytes:
+    return b"".join(piece.data for piece in pieces if isinstance(piece, Data))
 
 
-def put(direction: Direction, isn: int, position: int, octets: bytes) -> Segment:
-    return direction.segment((isn + 1 + position) % MODULUS, octets)
+def put(direction: Direction, isn: int, position: int, data: bytes) -> Segment:
+    return direction.segment((isn + 1 + position) % MODULUS, data)
 
 
 @pytest.mark.parametrize("isn", ISNS)
-def test_octets_in_order_are_handed_on_as_they_come(isn: int) -> None:
+def test_bytes_in_order_are_handed_on_as_they_come(isn: int) -> None:
     direction = opened(isn)
-    for position, octets in enumerate(text(20)):
-        segment = put(direction, isn, position, bytes([octets]))
-        assert segment == Segment(position, 1, 1, (Data(position, bytes([octets])),))
+    for position, data in enumerate(text(20)):
+        segment = put(direction, isn, position, bytes([data]))
+        assert segment == Segment(position, 1, 1, (Data(position, bytes([data])),))
     assert not direction.joined
 
 
@@ -76,7 +76,7 @@ def test_segments_in_any_order_make_the_stream(
         segment = put(direction, isn, start, stream[start:end])
         assert all(isinstance(piece, Data) for piece in segment.pieces)
         assert [piece.position for piece in segment.pieces][:1] in ([], [len(found)])
-        found += octets_of(segment.pieces)
+        found += bytes_of(segment.pieces)
         new = set(range(start, end)) - come
         assert segment.repeated == end - start - len(new)
         come |= new
@@ -85,21 +85,21 @@ def test_segments_in_any_order_make_the_stream(
     assert direction.held == 0
 
 
-def test_octets_that_came_first_stay_and_a_difference_is_noted() -> None:
+def test_bytes_that_came_first_stay_and_a_difference_is_noted() -> None:
     direction = opened(0)
     assert not put(direction, 0, 4, b"4567").conflict
     segment = put(direction, 0, 0, b"0123xx6")
     assert (segment.conflict, segment.repeated) == (True, 3)
-    assert octets_of(segment.pieces) == b"01234567"
+    assert bytes_of(segment.pieces) == b"01234567"
 
 
-def test_octets_handed_on_are_not_compared() -> None:
+def test_bytes_handed_on_are_not_compared() -> None:
     direction = opened(0)
     put(direction, 0, 0, b"0123")
     assert put(direction, 0, 0, b"xxxx") == Segment(0, 4, 4, (), 4)
 
 
-def test_a_stream_without_its_syn_begins_with_the_first_octet_captured() -> None:
+def test_a_stream_without_its_syn_begins_with_the_first_byte_captured() -> None:
     direction = Direction()
     assert direction.segment(500, b"abc").pieces == (Data(0, b"abc"),)
     assert direction.joined
@@ -132,14 +132,14 @@ def test_a_hole_is_given_up_when_too_many_segments_wait() -> None:
     assert direction.held == HELD_SEGMENTS
 
 
-def test_a_hole_is_given_up_when_too_many_octets_wait() -> None:
+def test_a_hole_is_given_up_when_too_many_bytes_wait() -> None:
     direction = opened(0)
-    half = bytes(HELD_OCTETS // 2)
+    half = bytes(HELD_BYTES // 2)
     assert put(direction, 0, 1, half).pieces == ()
     assert put(direction, 0, 1 + len(half), half).pieces == ()
-    segment = put(direction, 0, 1 + HELD_OCTETS, b"x")
+    segment = put(direction, 0, 1 + HELD_BYTES, b"x")
     assert segment.pieces[0] == Hole(0, 1)
-    assert len(octets_of(segment.pieces)) == HELD_OCTETS + 1
+    assert len(bytes_of(segment.pieces)) == HELD_BYTES + 1
     assert direction.held == 0
 
 
@@ -151,17 +151,17 @@ def test_what_the_capture_cut_is_a_hole_at_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, MODULUS - 1), st.binary(max_size=9), st.booleans())))
-def test_any_segments_are_taken_and_octets_come_in_order(
+def test_any_segments_are_taken_and_bytes_come_in_order(
     segments: list[tuple[int, bytes, bool]],
 ) -> None:
     direction, end = Direction(), 0
-    for seq, octets, syn in segments:
-        for piece in direction.segment(seq, octets, syn=syn).pieces:
+    for seq, data, syn in segments:
+        for piece in direction.segment(seq, data, syn=syn).pieces:
             assert piece.position == end
-            end += piece.length if isinstance(piece, Hole) else len(piece.octets)
+            end += piece.length if isinstance(piece, Hole) else len(piece.data)
     for piece in direction.give_up():
         assert piece.position == end
-        end += piece.length if isinstance(piece, Hole) else len(piece.octets)
+        end += piece.length if isinstance(piece, Hole) else len(piece.data)
 
 
 def test_what_is_held_is_bounded_whatever_comes() -> None:
@@ -170,7 +170,7 @@ def test_what_is_held_is_bounded_whatever_comes() -> None:
     for _ in range(4000):
         position = chance.randrange(1, 1 << 22)
         put(direction, 0, position, bytes(chance.randrange(2000)))
-        assert direction.held <= HELD_OCTETS
+        assert direction.held <= HELD_BYTES
 
 
 def tracker(most: int = 100, held: int = 1 << 20) -> Tracker[list[str]]:
@@ -261,7 +261,7 @@ def test_all_directions_together_hold_no_more_than_allowed() -> None:
         ends = TCP(port, 7174, 100)
         found += track.segment(CLIENT, SERVER, ends, bytes(99)).segment.pieces
     assert found[:2] == [Hole(0, 99), Data(99, bytes(99))]
-    assert len(octets_of(tuple(found))) == 40 * 99
+    assert len(bytes_of(tuple(found))) == 40 * 99
 
 
 def test_a_deaf_connection_keeps_its_numbers_and_holds_nothing() -> None:

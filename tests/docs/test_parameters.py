@@ -9,7 +9,7 @@ from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "congestion.md"
 _ROW = re.compile(r"^\| (.+?) \| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
-_UNITS = {"bit/s": "Bits in a second", "ns": "Nanoseconds", "octets": "Octets", "times": "Times"}
+_UNITS = {"bit/s": "Bits in a second", "ns": "Nanoseconds", "bytes": "Bytes", "times": "Times"}
 _LETTERS = {"g", "K", "T", "B", "F", "R_AI", "R_HAI"}
 
 

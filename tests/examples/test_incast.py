@@ -18,11 +18,11 @@ from examples.incast import (
     SWITCH,
     Incast,
     Plan,
-    per_octet,
+    per_byte,
     with_dcqcn,
     with_timely,
 )
-from examples.stream import octets_in
+from examples.stream import bytes_in
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.switch_config import Marking
@@ -38,7 +38,7 @@ from rdmawire.wire.opcode import Opcode
 from tests.stateful.effort import EFFORT
 
 LONG = EFFORT > 1
-CHOSEN = MTU.OCTETS_1024 if LONG else MTU.OCTETS_4096
+CHOSEN = MTU.MTU_1024 if LONG else MTU.MTU_4096
 HEADERS = 58
 """Ethernet to BTH, and ICRC."""
 WIRE = 24
@@ -57,8 +57,8 @@ def later(values: list[float]) -> list[float]:
 
 
 def test_dcqcn_converges_to_fair_shares_of_a_full_link_and_the_queue_of_the_model() -> None:
-    rate, frame = gbps(40), CHOSEN.octets + HEADERS
-    marking = per_octet(MARKING, CHOSEN)
+    rate, frame = gbps(40), CHOSEN.bytes + HEADERS
+    marking = per_byte(MARKING, CHOSEN)
     incast = Incast(with_dcqcn(Plan(rate=rate, mtu=CHOSEN)))
     incast.run(until=END)
     shares = [mean(later(rates)) for rates in incast.rates]
@@ -75,14 +75,14 @@ def test_dcqcn_converges_to_fair_shares_of_a_full_link_and_the_queue_of_the_mode
 def test_flows_that_come_late_get_their_share() -> None:
     """Four begin, four more join them: all eight share alike in the end."""
     rate = gbps(40)
-    incast = Incast(with_dcqcn(Plan(rate=rate, mtu=MTU.OCTETS_4096)))
+    incast = Incast(with_dcqcn(Plan(rate=rate, mtu=MTU.MTU_4096)))
     early, late = incast.streams[:4], incast.streams[4:]
     for stream in early:
-        stream.write(octets_in(ms(20), rate), 0)
+        stream.write(bytes_in(ms(20), rate), 0)
 
     def join() -> None:
         for number, stream in enumerate(late, 5):
-            stream.write(octets_in(ms(20), rate), incast.network.simulator.now)
+            stream.write(bytes_in(ms(20), rate), incast.network.simulator.now)
             incast.network.wake(f"h{number}")
 
     incast.network.simulator.call_at(ms(5), join)
@@ -97,7 +97,7 @@ def test_flows_that_come_late_get_their_share() -> None:
 
 
 def test_without_control_the_switch_must_pause_and_its_queue_is_full() -> None:
-    incast = Incast(Plan(rate=gbps(10), mtu=MTU.OCTETS_4096))
+    incast = Incast(Plan(rate=gbps(10), mtu=MTU.MTU_4096))
     incast.run(until=ms(6))
     assert mean(later(incast.queue)) == pytest.approx(8 * PAUSING.xoff, rel=0.1)
     assert incast.pauses > 8
@@ -107,10 +107,10 @@ def test_without_control_the_switch_must_pause_and_its_queue_is_full() -> None:
 def test_timely_fills_the_link_with_a_queue_shorter_than_its_thresholds() -> None:
     """It promises no fair shares: ECN or Delay, section 4, finds that none are sure."""
     rate = gbps(10)
-    incast = Incast(with_timely(Plan(rate=rate, mtu=MTU.OCTETS_4096)))
+    incast = Incast(with_timely(Plan(rate=rate, mtu=MTU.MTU_4096)))
     incast.run(until=ms(80))
     last = slice(3 * len(incast.queue) // 4, None)
-    waits = [octets * 8 * seconds(1) / rate for octets in incast.queue[last]]
+    waits = [data * 8 * seconds(1) / rate for data in incast.queue[last]]
     assert sum(mean(rates[last]) for rates in incast.rates) > 0.85 * rate
     assert mean(waits) < us(50)  # T_low
     assert max(waits) < us(500)  # T_high

@@ -27,10 +27,10 @@ def test_each_flow_takes_one_way_and_all_ways_are_taken_alike(hash_seed: int) ->
     assert found.failed == 0
 
 
-def test_octets_follow_flows() -> None:
+def test_bytes_follow_flows() -> None:
     found = spread(0)
     for spine, flows in found.flows.items():
-        assert found.octets[spine] == len(flows) * sum(found.octets.values()) // FLOWS
+        assert found.bytes[spine] == len(flows) * sum(found.bytes.values()) // FLOWS
 
 
 def test_another_seed_splits_flows_otherwise() -> None:

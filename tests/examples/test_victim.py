@@ -31,7 +31,7 @@ class Ran:
 
     @property
     def completed(self) -> list[int]:
-        """Octets of whole messages that each sender got across."""
+        """Bytes of whole messages that each sender got across."""
         return [stream.completed for stream in self.victim.streams]
 
 
@@ -64,7 +64,7 @@ def test_a_pause_stops_who_is_in_nobodys_way() -> None:
     assert stopped.victim.paused("victim") > 0.5 * (END - PLANS["pauses"].begin)
     port = stopped.victim.network.ports["s1:s2"]
     assert port.egress.pauses[3] > 10
-    assert stopped.victim.network.ports["s2:cold"].egress.octets[3] == 0
+    assert stopped.victim.network.ports["s2:cold"].egress.bytes[3] == 0
 
 
 @pytest.mark.parametrize("name", ["pauses, a priority of its own", "pauses and DCQCN", "no pauses"])

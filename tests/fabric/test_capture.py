@@ -109,7 +109,7 @@ def test_a_pcap_has_no_room_for_comments(tmp_path: Path) -> None:
         assert len(list(reader)) > 5
 
 
-def test_the_same_octets_twice_are_two_frames(tmp_path: Path) -> None:
+def test_the_same_bytes_twice_are_two_frames(tmp_path: Path) -> None:
     """What befell the second is not said of the first, though both have the same bytes."""
     path, data = tmp_path / "out.pcapng", bytes(60)
     with CaptureTap(path) as tap:
@@ -177,11 +177,11 @@ def test_samples_are_taken_every_so_often_up_to_the_end() -> None:
 
 
 def test_a_rate_is_what_was_added_since_the_last_sample() -> None:
-    simulator, octets = Simulator(), [0]
+    simulator, data = Simulator(), [0]
     sampler = Sampler(simulator, us(1))
-    rates = sampler.rate(lambda: octets[0])
+    rates = sampler.rate(lambda: data[0])
     for time, more in ((us(0.5), 125), (us(2.2), 250), (us(2.4), 125)):
-        simulator.call_at(time, lambda more=more: octets.append(octets.pop() + more))  # type: ignore[misc]
+        simulator.call_at(time, lambda more=more: data.append(data.pop() + more))  # type: ignore[misc]
     sampler.begin(until=us(4))
     simulator.run()
     assert rates == [gbps(1), 0, gbps(3), 0]
@@ -194,8 +194,8 @@ def talked(*, sampled: bool) -> tuple[Network, list[float], list[float], dict[st
     for number in (1, 2):
         machines[f"h{number}"].frames.extend(frames_of(number, 3, FRAMES))
     port, meter, sampler = network.ports["s1:h3"], Meter(), Sampler(network.simulator, us(10))
-    queue = sampler.watch(lambda: port.egress.octets[0])
-    rate = sampler.rate(lambda: meter.octets[mac_of(1)])
+    queue = sampler.watch(lambda: port.egress.bytes[0])
+    rate = sampler.rate(lambda: meter.bytes[mac_of(1)])
     if sampled:
         network.tap("s1:h3", meter)
         sampler.begin(until=us(300))

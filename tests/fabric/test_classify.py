@@ -59,11 +59,11 @@ def test_tags_carry_a_priority() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_any_octets_have_traits(octets: bytes) -> None:
-    assert 0 <= Classifier().traits(octets).priority <= 7
-    assert 0 <= Classifier().traits(bytes(12) + b"\x08\x00\x45" + octets).priority <= 7
-    assert 0 <= Classifier().traits(bytes(12) + b"\x86\xdd" + octets).priority <= 7
-    assert 0 <= Classifier().traits(bytes(12) + b"\x81\x00" + octets).priority <= 7
+def test_any_bytes_have_traits(data: bytes) -> None:
+    assert 0 <= Classifier().traits(data).priority <= 7
+    assert 0 <= Classifier().traits(bytes(12) + b"\x08\x00\x45" + data).priority <= 7
+    assert 0 <= Classifier().traits(bytes(12) + b"\x86\xdd" + data).priority <= 7
+    assert 0 <= Classifier().traits(bytes(12) + b"\x81\x00" + data).priority <= 7
 
 
 def flows(count: int) -> list[bytes]:

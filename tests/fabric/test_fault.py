@@ -104,15 +104,15 @@ def test_copies_and_delays() -> None:
 
 @BOTH
 @pytest.mark.parametrize("checksum", [0, 1])
-@pytest.mark.parametrize("octet", [0, 11, 12, -1, -21])
-def test_corrupted_frames_are_good_only_if_sealed(ipv6: bool, checksum: int, octet: int) -> None:
+@pytest.mark.parametrize("byte", [0, 11, 12, -1, -21])
+def test_corrupted_frames_are_good_only_if_sealed(ipv6: bool, checksum: int, byte: int) -> None:
     frame = frame_of(1, 2, 5, size=20, ipv6=ipv6, checksum=checksum)
-    bad = only(Rule("corrupt", octet=octet, bit=1), frame)
+    bad = only(Rule("corrupt", byte=byte, bit=1), frame)
     assert bad != frame
-    good = only(Rule("corrupt", octet=octet, bit=1, seal=True), frame)
+    good = only(Rule("corrupt", byte=byte, bit=1, seal=True), frame)
     begin, end = (54 if not ipv6 else 74) - 12, len(frame) - 4
     assert good[begin:end] == bad[begin:end]
-    if octet:  # the opcode that is left has no meaning to be parsed
+    if byte:  # the opcode that is left has no meaning to be parsed
         assert not is_good(bad)
         assert is_good(good)
         assert roce.parse(good).seal().build() == good
@@ -170,13 +170,13 @@ def test_frames_without_a_packet_have_an_ethernet_header_only() -> None:
     assert lost(Rule("drop", {"eth.type": 0x88B5}), frames=[frame]) == [1]
     changed = only(Rule("set", field="eth.type", value=0x88B6), frame)
     assert changed == bytes(12) + b"\x88\xb6" + b"some octets"
-    assert only(Rule("corrupt", octet=0, seal=True), frame)[0] == 1
+    assert only(Rule("corrupt", byte=0, seal=True), frame)[0] == 1
 
 
 @pytest.mark.parametrize("do", sorted(ACTIONS))
 @settings(deadline=None)
 @given(frame=st.binary(min_size=1, max_size=80))
-def test_every_fault_befalls_any_octets(do: str, frame: bytes) -> None:
+def test_every_fault_befalls_any_bytes(do: str, frame: bytes) -> None:
     options: dict[str, Any] = {"field": "bth.psn", "value": 1} if do == "set" else {}
     for passing in befallen(Rule(do, **options), frames=[frame])[0]:
         assert len(passing.data) <= len(frame)
@@ -215,14 +215,14 @@ def test_chances_and_turns_that_there_are_not() -> None:
         ("reorder", {"behind": -1}, "reorder.behind: -1 is not"),
         ("corrupt", {"bit": -1}, "corrupt.bit: -1 is not a whole number from 0 to 7"),
         ("corrupt", {"bit": 8}, "corrupt.bit: 8 is not"),
-        ("corrupt", {"octet": "x"}, "corrupt.octet: 'x' .* is no int"),
-        ("truncate", {"by": -4}, "truncate.by: -4 is not a number of octets from 0 to"),
+        ("corrupt", {"byte": "x"}, "corrupt.byte: 'x' .* is no int"),
+        ("truncate", {"by": -4}, "truncate.by: -4 is not a number of bytes from 0 to"),
         ("set", {"field": 7, "value": 1}, "set.field: 7 is no str"),
         ("set", {"field": "bth.psn", "value": 1 << 24}, "bth.psn: .* does not fit 24 bits"),
         ("set", {"field": "bth.psn", "value": None}, "bth.psn: .* takes a number of 24 bits"),
         ("set", {"field": "ip.dsfield", "value": 256}, "ip.dsfield: 256 is not .* from 0 to 255"),
         ("set", {"field": "ip.hdr_len", "value": 21}, "ip.hdr_len: 21 is no multiple of 4"),
-        ("set", {"field": "eth.src", "value": b"123"}, "eth.src: .* takes 6 octets, found 3"),
+        ("set", {"field": "eth.src", "value": b"123"}, "eth.src: .* takes 6 bytes, found 3"),
         ("drop", {"where": "bth.psn"}, "drop.where: 'bth.psn' .* is not a mapping"),
         ("drop", {"where": {"bth.psn": None}}, "drop.where: None .* is no int or Collection"),
         ("drop", {"where": {1: 1}}, "drop.where: 1 is no str"),
@@ -257,17 +257,17 @@ def test_a_number_is_set_whatever_it_means(table: type[Header]) -> None:
     """Lengths and versions with which no receiver finds its way: those are what it must meet."""
     frame = frame_of(0, 1, 2, ipv6=table is IPv6)
     for row in table.rows:
-        for value in range(1 << min(row.width, 4)) if not row.octets else ():
+        for value in range(1 << min(row.width, 4)) if not row.is_bytes else ():
             rule = Rule("set", field=f"{table.label}.{row.name}", value=value)
             changed = only(rule, frame)
-            again = only(Rule("corrupt", octet=0, seal=True), changed)
+            again = only(Rule("corrupt", byte=0, seal=True), changed)
             assert len(frame) == len(changed) == len(again)
             if row.name not in ("total_length", "payload_length", "checksum"):
                 assert getattr(table.parse(changed, 14), row.name) == value
 
 
 @pytest.mark.parametrize(
-    ("ipv6", "name", "value", "place", "octet"),
+    ("ipv6", "name", "value", "place", "byte"),
     [
         (True, "ipv6.version", 4, 14, 0x40),
         (False, "ip.version", 6, 14, 0x65),
@@ -275,11 +275,11 @@ def test_a_number_is_set_whatever_it_means(table: type[Header]) -> None:
         (False, "ip.ihl", 0, 14, 0x40),
     ],
 )
-def test_headers_of_no_meaning(ipv6: bool, name: str, value: int, place: int, octet: int) -> None:
+def test_headers_of_no_meaning(ipv6: bool, name: str, value: int, place: int, byte: int) -> None:
     frame = frame_of(0, 1, 2, ipv6=ipv6)
     for seal in (False, True):
         changed = only(Rule("set", field=name, value=value, seal=seal), frame)
-        assert changed[place] == octet
+        assert changed[place] == byte
         assert len(changed) == len(frame)
 
 
@@ -367,7 +367,7 @@ def test_a_reliable_connection_outlives_every_fault(rule: Rule) -> None:
 
 
 def test_what_is_sealed_again_is_believed() -> None:
-    fault = Rule("corrupt", WRITE_SECOND, octet=-1, seal=True)
+    fault = Rule("corrupt", WRITE_SECOND, byte=-1, seal=True)
     pair = Pair(link=Link(us(1), faults=Faults([fault])))
     pair.client.write(bytes(4096), to=pair.server.region)
     pair.drive()

@@ -149,8 +149,8 @@ def test_from_one_gpu_to_another() -> None:
     assert tensors[1].read(7, 60_000) == b"weights"
     for end in (pair.client, pair.server):
         counter = end.nic.memory.counter
-        assert counter[Path.GPU_DIRECT].octets == 1 << 16
-        assert counter[Path.HOST].octets == counter[Path.BOUNCE].octets == 0
+        assert counter[Path.GPU_DIRECT].bytes == 1 << 16
+        assert counter[Path.HOST].bytes == counter[Path.BOUNCE].bytes == 0
 
 
 def test_work_without_memory_is_about_the_region() -> None:
@@ -164,7 +164,7 @@ def test_work_without_memory_is_about_the_region() -> None:
 
 def test_memory_says_where_it_is() -> None:
     buffer: Buffer = Host().buffer(100)
-    assert repr(buffer) == f"<Buffer: 100 octets at {buffer.address:#x}, rkey {buffer.rkey:#x}>"
+    assert repr(buffer) == f"<Buffer: 100 bytes at {buffer.address:#x}, rkey {buffer.rkey:#x}>"
 
 
 class Asker:

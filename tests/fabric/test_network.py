@@ -1,4 +1,4 @@
-"""Networks by name: ways, taps, faults, adapters across switches, and the same octets always."""
+"""Networks by name: ways, taps, faults, adapters across switches, and the same bytes always."""
 
 from itertools import pairwise
 from pathlib import Path

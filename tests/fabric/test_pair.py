@@ -119,7 +119,7 @@ def test_a_dead_link_ends_the_work() -> None:
     assert pair.link.frames == 1 + ATTRIBUTES.retry_cnt
 
 
-def test_the_same_seed_gives_the_same_octets_at_the_same_times() -> None:
+def test_the_same_seed_gives_the_same_bytes_at_the_same_times() -> None:
     def frames(seed: int) -> list[tuple[int, bytes]]:
         chances = Chances(Random(seed), drop=0.1, duplicate=0.1, delay=0.2)
         pair = Pair(link=Link(us(1), chances=chances))
@@ -218,7 +218,7 @@ def beside(pair: Pair, request: bytes) -> Responder:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_answers_octet_for_octet_as_the_server_does(way: str) -> None:
+def test_it_answers_byte_for_byte_as_the_server_does(way: str) -> None:
     pair = Pair()
     pair.server.region.write(bytes(range(256)) * 16)
     pair.server.receive(100)

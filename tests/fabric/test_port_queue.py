@@ -40,9 +40,9 @@ def taken(egress: PortQueue[bytes], until: int) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("octets", "rate", "ns"),
+    ("size", "rate", "ns"),
     [
-        (60, gbps(1), 672),  # the shortest frame: 84 octets with preamble, FCS and gap
+        (60, gbps(1), 672),  # the shortest frame: 84 bytes with preamble, FCS and gap
         (1, gbps(1), 672),
         (1514, gbps(1), 12_304),
         (1514, gbps(100), 124),
@@ -50,8 +50,8 @@ def taken(egress: PortQueue[bytes], until: int) -> list[tuple[int, bytes]]:
         (60, None, 0),
     ],
 )
-def test_frames_take_their_time(octets: int, rate: int | None, ns: int) -> None:
-    assert duration(bit_times(octets), rate) == ns
+def test_frames_take_their_time(size: int, rate: int | None, ns: int) -> None:
+    assert duration(bit_times(size), rate) == ns
 
 
 @settings(deadline=None)
@@ -175,8 +175,8 @@ def test_plain_pause_stops_everything() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=70), st.sampled_from([0, 6, 14, 16]))
-def test_any_octets_are_a_pause_or_none(octets: bytes, kept: int) -> None:
-    found = quanta_of(pfc_frame(MAC, 1, 1)[:kept] + octets)
+def test_any_bytes_are_a_pause_or_none(data: bytes, kept: int) -> None:
+    found = quanta_of(pfc_frame(MAC, 1, 1)[:kept] + data)
     assert found is None or all(0 <= value <= 0xFFFF for value in found.values())
 
 

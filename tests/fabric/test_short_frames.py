@@ -19,12 +19,12 @@ from rdmawire.wire.inet import Ethernet
 SHORT = range(Ethernet.SIZE)
 
 
-def send(host: Host, octets: int) -> None:
-    """Send so many octets as they are."""
+def send(host: Host, size: int) -> None:
+    """Send so many bytes as they are."""
     cq = host.nic.create_cq(9)
     qp = host.nic.create_qp(QPType.RAW_PACKET, QPInit(host.pd, cq, cq, CAP))
     host.bring_up(qp, ATTRIBUTES)
-    pieces = (host.buffer(16).sge(octets),) if octets else ()
+    pieces = (host.buffer(16).sge(size),) if size else ()
     host.nic.post_send(qp, [SendWR(SendOpcode.SEND, pieces)], 0)
 
 
@@ -32,23 +32,23 @@ def two() -> tuple[Host, Host]:
     return Host(1), Host(2)
 
 
-@pytest.mark.parametrize("octets", SHORT)
-def test_a_switch_drops_them(octets: int) -> None:
+@pytest.mark.parametrize("size", SHORT)
+def test_a_switch_drops_them(size: int) -> None:
     network, (one, other) = Network(), two()
     star(network, {"a": one, "b": other}, Cable(us(1), gbps(10)))
-    send(one, octets)
+    send(one, size)
     network.simulator.run()
     assert network.switches["s1"].stranded == 1
     assert not other.nic.drops
 
 
-@pytest.mark.parametrize("octets", SHORT)
-def test_an_adapter_drops_them(octets: int) -> None:
+@pytest.mark.parametrize("size", SHORT)
+def test_an_adapter_drops_them(size: int) -> None:
     network, (one, other) = Network(), two()
     for name, host in (("a", one), ("b", other)):
         network.add_host(name, host)
     network.join("a", "b", Link(us(1), rate=gbps(10)))
-    send(one, octets)
+    send(one, size)
     network.simulator.run()
     assert other.nic.drops == {Drop.MALFORMED: 1}
 
@@ -59,11 +59,11 @@ def test_faults_befall_them(do: str, seal: bool) -> None:
     options: dict[str, Any] = {"seal": seal} if do != "mark" else {}
     if do == "set":
         options |= {"field": "eth.src", "value": bytes(6)}
-    for octets in SHORT:
+    for data in SHORT:
         network, (one, other) = Network(), two()
         star(network, {"a": one, "b": other}, Cable(us(1), gbps(10)))
         network.links["a-s1"].faults = Faults([Rule(do, **options)])
-        send(one, octets)
+        send(one, data)
         network.simulator.run()
-        lost = do in ("corrupt", "truncate") and (not seal or octets == 0)
+        lost = do in ("corrupt", "truncate") and (not seal or data == 0)
         assert network.switches["s1"].stranded == (not lost)

@@ -139,7 +139,7 @@ def test_the_same_seed_gives_the_same_faults(
     seed: int, drop: float, duplicate: float, delay: float
 ) -> None:
     def carried() -> list[list[Arrival]]:
-        chances = Chances(Random(seed), drop, duplicate, delay, most_delay=us(3))
+        chances = Chances(Random(seed), drop, duplicate, delay, max_delay=us(3))
         link = Link(us(1), chances=chances)
         return [link.carry(frame, 7) for frame in frames]
 
@@ -425,9 +425,9 @@ def test_an_adapter_says_the_same_however_it_is_told(lengths: list[int], drop: l
     st.integers(0, us(5)),
 )
 def test_a_link_without_faults_may_be_asked_for_the_time_alone(
-    latency: int, rate: int | None, octets: int, now: int
+    latency: int, rate: int | None, size: int, now: int
 ) -> None:
-    link, frame = Link(latency, rate=rate), Envelope(bytes(octets))
+    link, frame = Link(latency, rate=rate), Envelope(bytes(size))
     time = link.straight(frame, now)
     assert link.carry(frame, now) == [(time, frame)]
     assert link.frames == 2

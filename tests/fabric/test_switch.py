@@ -99,8 +99,8 @@ def test_a_frame_is_stored_then_forwarded() -> None:
     network.find_routes()
     network.simulator.run()
     (heard,) = sink.heard
-    octets = len(heard.frame) + 24
-    assert heard.time == 2 * (LATENCY + -(-octets * 8 // 10))
+    size = len(heard.frame) + 24
+    assert heard.time == 2 * (LATENCY + -(-size * 8 // 10))
 
 
 def test_queues_are_bounded_and_what_is_lost_is_counted() -> None:
@@ -336,7 +336,7 @@ def test_what_cannot_be_marked_is_not(ecn: ECN, departing: bool) -> None:
 @given(st.integers(0, 1000), st.integers(0, 1000), st.floats(0, 1))
 def test_the_share_of_marks_grows_from_kmin_to_kmax(low: int, more: int, pmax: float) -> None:
     marking = Marking(low, low + more, pmax)
-    shares = [marking.share(octets) for octets in range(2100)]
+    shares = [marking.share(data) for data in range(2100)]
     assert shares == sorted(shares)
     assert set(shares[: low + 1]) <= {0.0}
     assert set(shares[low + more + 1 :]) == {1.0}
@@ -354,10 +354,10 @@ def test_so_many_are_marked_as_the_share_says() -> None:
     [
         (lambda: Marking(2, 1), "kmin <= kmax"),
         (lambda: Marking(1, 2, 1.5), "Marking.pmax: 1.5 .* is not a number from 0 to 1"),
-        (lambda: Marking(-1, 2), "Marking.kmin: -1 is not a number of octets from 0 to"),
+        (lambda: Marking(-1, 2), "Marking.kmin: -1 is not a number of bytes from 0 to"),
         (lambda: Marking(1, 2, float("nan")), "Marking.pmax: nan"),
         (lambda: Marking(1, None), r"Marking.kmax: None \(NoneType\) is not"),  # type: ignore[arg-type]
-        (lambda: Pausing(2, 1, -1), "Pausing.headroom: -1 is not a number of octets"),
+        (lambda: Pausing(2, 1, -1), "Pausing.headroom: -1 is not a number of bytes"),
         (lambda: Pausing(1, 2, 0), "xon <= xoff"),
         (lambda: SwitchSettings(scheduling="fair"), "'fair' is not one of strict, round_robin"),
         (
@@ -370,7 +370,7 @@ def test_so_many_are_marked_as_the_share_says() -> None:
         (lambda: SwitchSettings(priorities=None), "priorities: None .* is not a mapping"),  # type: ignore[arg-type]
         (
             lambda: SwitchSettings(buffer=-1),
-            "Settings.buffer: -1 is not a number of octets from 0 to",
+            "Settings.buffer: -1 is not a number of bytes from 0 to",
         ),
         (lambda: SwitchSettings(queue=-1), "Settings.queue: -1 is not"),
         (
@@ -449,7 +449,7 @@ def test_a_switch_without_a_generator_leaves_nothing_to_chance() -> None:
 )
 def test_what_lies_outside_is_a_fault(length: int, offset: int) -> None:
     buffer = Host().buffer(100)
-    with pytest.raises(MemoryFault, match="outside the 100 octets"):
+    with pytest.raises(MemoryFault, match="outside the 100 bytes"):
         buffer.read(length, offset)
     if length > 0:
         with pytest.raises(MemoryFault):

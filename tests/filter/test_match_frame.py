@@ -57,7 +57,7 @@ def test_fields_of_our_own() -> None:
     assert passing('rdmawire.icrc.status == "good"', "faulty/bad_icrc.pcap") == [1]
     assert passing("rdmawire.icrc.status == BAD", "faulty/bad_icrc.pcap") == [2]
     assert passing("rdmawire.malformed", "faulty/malformed.pcap") == [1, 2, 3]
-    assert passing('rdmawire.malformed contains "octets"', "faulty/malformed.pcap")
+    assert passing('rdmawire.malformed contains "bytes"', "faulty/malformed.pcap")
 
 
 def test_exclusive_or() -> None:
@@ -78,13 +78,13 @@ def test_sums_of_negative_numbers_are_exact() -> None:
 
 
 @given(st.binary(max_size=12), st.integers(-14, 14), st.integers(1, 14) | st.none())
-def test_a_slice_is_there_only_as_a_whole(octets: bytes, start: int, length: int | None) -> None:
-    places = range(len(octets))
-    first = start if start >= 0 else start + len(octets)
-    wanted = range(first, len(octets) if length is None else first + length)
+def test_a_slice_is_there_only_as_a_whole(data: bytes, start: int, length: int | None) -> None:
+    places = range(len(data))
+    first = start if start >= 0 else start + len(data)
+    wanted = range(first, len(data) if length is None else first + length)
     whole = len(wanted) > 0 and all(place in places for place in wanted)
-    expected = bytes(octets[place] for place in wanted) if whole else None
-    assert slice_value(octets, Span(start, length)) == expected
+    expected = bytes(data[place] for place in wanted) if whole else None
+    assert slice_value(data, Span(start, length)) == expected
 
 
 def test_values_that_multiply_stay_bounded() -> None:
@@ -98,7 +98,7 @@ def test_values_that_multiply_stay_bounded() -> None:
     assert not passed
 
 
-def test_a_frame_of_any_octets_can_be_asked_anything() -> None:
+def test_a_frame_of_any_bytes_can_be_asked_anything() -> None:
     wanted = [
         Filter(text) for text in ("infiniband", "tcp", "frame[0:3] & ff:ff:ff", "len(ip) > 0")
     ]

@@ -1,4 +1,4 @@
-"""The fuzz targets, for a short while: any octets, and seeds with a few octets changed."""
+"""The fuzz targets, for a short while: any bytes, and seeds with a few bytes changed."""
 
 from collections.abc import Callable
 from functools import cache
@@ -20,20 +20,20 @@ from tools.fuzz.targets import TARGETS
 
 @cache
 def seeds(name: str) -> list[bytes]:
-    return [octets[:2048] for octets in SEEDS[name]()]
+    return [data[:2048] for data in SEEDS[name]()]
 
 
-def changed(octets: bytes) -> st.SearchStrategy[bytes]:
-    """A few octets replaced, then perhaps cut short."""
-    change = st.tuples(st.integers(0, max(len(octets) - 1, 0)), st.integers(0, 255))
+def changed(data: bytes) -> st.SearchStrategy[bytes]:
+    """A few bytes replaced, then perhaps cut short."""
+    change = st.tuples(st.integers(0, max(len(data) - 1, 0)), st.integers(0, 255))
 
     def apply(changes: list[tuple[int, int]], length: int) -> bytes:
-        copy = bytearray(octets)
+        copy = bytearray(data)
         for place, value in changes:
             copy[place : place + 1] = bytes([value])
         return bytes(copy[:length])
 
-    return st.builds(apply, st.lists(change, max_size=4), st.integers(0, len(octets)))
+    return st.builds(apply, st.lists(change, max_size=4), st.integers(0, len(data)))
 
 
 @pytest.mark.parametrize(("name", "target"), TARGETS.items(), ids=TARGETS)
@@ -41,9 +41,9 @@ def changed(octets: bytes) -> st.SearchStrategy[bytes]:
 def test_nothing_but_wire_and_capture_errors(
     name: str, target: Callable[[bytes], None], data: st.DataObject
 ) -> None:
-    any_octets = st.binary(max_size=300)
+    any_bytes = st.binary(max_size=300)
     seeded = st.sampled_from(seeds(name)).flatmap(changed)
-    target(data.draw(any_octets | seeded))
+    target(data.draw(any_bytes | seeded))
 
 
 def test_every_target_has_seeds_and_takes_them() -> None:
@@ -51,8 +51,8 @@ def test_every_target_has_seeds_and_takes_them() -> None:
     for name, target in TARGETS.items():
         first = seeds(name)[:40]
         assert first, name
-        for octets in first:
-            target(octets)
+        for data in first:
+            target(data)
 
 
 MISTAKES = {

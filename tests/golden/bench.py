@@ -137,7 +137,7 @@ def _end(told: Object, peer: Object) -> End:
 
 def _memory(told: Object, name: str) -> Memory:
     va, rkey = told[f"{name}_va"], told[f"{name}_rkey"]
-    return Memory(va, rkey, _rights(told[f"{name}_access"]), told[f"{name}_octets"])
+    return Memory(va, rkey, _rights(told[f"{name}_access"]), told[f"{name}_bytes"])
 
 
 def _rights(names: list[str]) -> int:

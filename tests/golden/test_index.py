@@ -60,33 +60,33 @@ def test_there_is_a_row_for_every_syndrome_message_and_link_type() -> None:
 
 
 def plain(places: list[tuple[str, int]]) -> list[bytes]:
-    """The octets at these places that are plain Ethernet."""
+    """The bytes at these places that are plain Ethernet."""
     found = (records(file)[number - 1] for file, number in places)
     return [record.data for record in found if record.link_type == LinkType.ETHERNET]
 
 
 @pytest.mark.parametrize("name", INDEX["opcodes"])
-def test_the_octet_of_the_opcode_stands_there(name: str) -> None:
+def test_the_byte_of_the_opcode_stands_there(name: str) -> None:
     frames = plain(INDEX["opcodes"][name])
-    at = [roce.bth_offset(octets, 0, len(octets)) for octets in frames]
-    found = {octets[bth] for octets, bth in zip(frames, at, strict=True) if bth >= 0}
+    at = [roce.bth_offset(data, 0, len(data)) for data in frames]
+    found = {data[bth] for data, bth in zip(frames, at, strict=True) if bth >= 0}
     assert found == {Opcode[name]}
 
 
 @pytest.mark.parametrize("name", list(INDEX["syndromes"])[:-1])
-def test_the_octet_of_the_syndrome_stands_there(name: str) -> None:
+def test_the_byte_of_the_syndrome_stands_there(name: str) -> None:
     kind, value = name.partition(":")[0].split()
     syndrome = Ack[kind] << 5 | int(value)
-    for octets in plain(INDEX["syndromes"][name]):
-        bth = roce.bth_offset(octets, 0, len(octets))
-        assert octets[bth + 12] == syndrome
+    for data in plain(INDEX["syndromes"][name]):
+        bth = roce.bth_offset(data, 0, len(data))
+        assert data[bth + 12] == syndrome
 
 
 @pytest.mark.parametrize("name", INDEX["connections"])
-def test_the_octets_of_the_message_stand_there(name: str) -> None:
-    for octets in plain(INDEX["connections"][name]):
-        bth = roce.bth_offset(octets, 0, len(octets))
-        mad = octets[bth + 12 + 8 :]
+def test_the_bytes_of_the_message_stand_there(name: str) -> None:
+    for data in plain(INDEX["connections"][name]):
+        bth = roce.bth_offset(data, 0, len(data))
+        mad = data[bth + 12 + 8 :]
         assert (mad[1], int.from_bytes(mad[16:18], "big")) == (0x07, CMAttribute[name])
 
 

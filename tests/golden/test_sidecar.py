@@ -58,7 +58,7 @@ SEARCHED = [
     ("told-nak-4", "NAK: invalid RD request"),
     ("told-nak-31", "NAK: reserved code"),
     ("wrap-ack-lost", "lost: RC_ACKNOWLEDGE (frame 4)"),
-    ("wrap-write", "PSN wrap: RDMA_WRITE of 600 octets from PSN 0xfffffe on, past 0xFFFFFF to 0"),
+    ("wrap-write", "PSN wrap: RDMA_WRITE of 600 bytes from PSN 0xfffffe on, past 0xFFFFFF to 0"),
 ]
 
 
@@ -73,15 +73,15 @@ def test_what_people_search_for_stands_in_what_is_shown(name: str, words: str) -
 def test_frames_have_the_numbers_of_their_ends(name: str) -> None:
     for told in read(name):
         for who in (CLIENT, SERVER):
-            for _, octets in told.by(who):
-                check_numbers(told, who, octets)
+            for _, data in told.by(who):
+                check_numbers(told, who, data)
 
 
-def check_numbers(told: Told, who: str, octets: bytes) -> None:
+def check_numbers(told: Told, who: str, data: bytes) -> None:
     """The addresses, ports and queue pair of a frame are those that the JSON tells."""
     here, there = told.told[who], told.told[OTHER[who]]
     try:
-        frame = roce.parse(octets)
+        frame = roce.parse(data)
     except WireError:
         assert name_of(told) == "network"  # a pause
         return

@@ -172,5 +172,5 @@ def to_remote(opcode: SendOpcode, there: Buffer, *sges: Sge) -> SendWR:
 
 
 def key_of(there: Buffer, length: int) -> RETH:
-    """The RETH for so many octets from its beginning."""
+    """The RETH for so many bytes from its beginning."""
     return RETH(there.address, there.rkey, length)

@@ -57,10 +57,10 @@ def test_the_port_must_be_there(port: int) -> None:
 
 @pytest.mark.parametrize("field", ["dmac", "dgid", "sgid"])
 @pytest.mark.parametrize("change", [-1, 1])
-def test_addresses_have_their_octets(field: str, change: int) -> None:
-    octets = len(getattr(HANDLE, field)) + change
-    with pytest.raises(VerbsError, match=f"{field} has {octets} octets"):
-        check_address(changed(field, bytes(octets)))
+def test_addresses_have_their_bytes(field: str, change: int) -> None:
+    size = len(getattr(HANDLE, field)) + change
+    with pytest.raises(VerbsError, match=f"{field} has {size} bytes"):
+        check_address(changed(field, bytes(size)))
 
 
 def test_both_ends_are_of_one_network() -> None:

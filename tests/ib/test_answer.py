@@ -9,17 +9,17 @@ from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode
 from tests.ib.stage import PATIENT, Stage, key_of
 
-OCTETS = bytes(range(251)) * 60
+BYTES = bytes(range(251)) * 60
 NAMES = {1: ["ONLY"], 2: ["FIRST", "LAST"], 3: ["FIRST", "MIDDLE", "LAST"]}
 
 
-def stage_of(mtu: MTU = MTU.OCTETS_1024) -> Stage:
+def stage_of(mtu: MTU = MTU.MTU_1024) -> Stage:
     stage = Stage(Pair(attributes=PATIENT._replace(path_mtu=mtu)))
-    stage.server.region.write(OCTETS)
+    stage.server.region.write(BYTES)
     return stage
 
 
-@pytest.mark.parametrize("mtu", [mtu for mtu in MTU if mtu <= MTU.OCTETS_4096])
+@pytest.mark.parametrize("mtu", [mtu for mtu in MTU if mtu <= MTU.MTU_4096])
 @pytest.mark.parametrize("packets", NAMES)
 @pytest.mark.parametrize("short", [0, 1, 3, 255])
 def test_responses_to_a_read(mtu: MTU, packets: int, short: int) -> None:
@@ -33,12 +33,12 @@ def test_responses_to_a_read(mtu: MTU, packets: int, short: int) -> None:
     assert stage.psns(stage.server) == list(range(100, 100 + packets))
     found = [sent.packet.payload for sent in stage.by(stage.server)]
     assert [len(payload) for payload in found] == [size] * (packets - 1) + [size - short]
-    assert b"".join(found) == OCTETS[:length]
+    assert b"".join(found) == BYTES[:length]
     with_aeth = [sent.packet.header(AETH) is not None for sent in stage.by(stage.server)]
     assert with_aeth == ["MIDDLE" not in name for name in expected]
 
 
-def test_a_read_of_no_octets_has_one_empty_response() -> None:
+def test_a_read_of_no_bytes_has_one_empty_response() -> None:
     stage = stage_of()
     stage.ask(Opcode.RC_RDMA_READ_REQUEST, RETH(1, 0xBAD, 0), psn=100)
     stage.drive()
@@ -60,7 +60,7 @@ def test_answers_keep_their_order_and_count_messages() -> None:
     assert [aeth.ack for aeth in stage.aeths(stage.server)] == [Ack.ACK] * 5
     assert stage.aeths(stage.server)[-1].msn == 5
     original = stage.by(stage.server)[1].packet.header(AtomicAckETH)
-    assert original == AtomicAckETH(int.from_bytes(OCTETS[:8], "little"))
+    assert original == AtomicAckETH(int.from_bytes(BYTES[:8], "little"))
 
 
 def test_what_asks_for_no_ack_gets_none_alone() -> None:

@@ -23,7 +23,7 @@ SIZE = 1 << 18
 FULL = 14 + 20 + 8 + 12 + 4096 + 4
 """Bytes of a middle packet's frame."""
 READS = ATTRIBUTES._replace(
-    path_mtu=MTU.OCTETS_4096, timeout=20, max_rd_atomic=8, max_dest_rd_atomic=8
+    path_mtu=MTU.MTU_4096, timeout=20, max_rd_atomic=8, max_dest_rd_atomic=8
 )
 RESPONSES = range(Operation.RDMA_READ_RESPONSE_FIRST, Operation.RDMA_READ_RESPONSE_ONLY + 1)
 READ, WRITE = SendOpcode.RDMA_READ, SendOpcode.RDMA_WRITE

@@ -57,7 +57,7 @@ def test_the_last_of_many_pieces_counts_as_well() -> None:
 def test_a_read_waits_if_with_its_responses_more_than_half_a_circle_were_in_flight(
     responses: int, together: bool
 ) -> None:
-    there = PATIENT._replace(path_mtu=MTU.OCTETS_256)
+    there = PATIENT._replace(path_mtu=MTU.MTU_256)
     stage = Stage(Pair(attributes=there))
     sink = stage.client.buffer(LONGEST_MESSAGE)
     stage.client.fetch_add(5, of=stage.server.region)

@@ -145,10 +145,10 @@ def test_a_response_that_comes_twice_is_taken_once() -> None:
     stage = stage_of()
     read = stage.client.read(3000, of=stage.server.region)
     stage.client.nic.transmit(0)
-    for octet in (b"a", b"-"):
-        answer(stage, FIRST, OK, psn=100, payload=octet * 1024)
-    for octet in (b"b", b"-"):
-        answer(stage, MIDDLE, psn=101, payload=octet * 1024)
+    for byte in (b"a", b"-"):
+        answer(stage, FIRST, OK, psn=100, payload=byte * 1024)
+    for byte in (b"b", b"-"):
+        answer(stage, MIDDLE, psn=101, payload=byte * 1024)
     assert stage.client.nic.drops[Drop.STALE] == 1  # the FIRST may have told of credits
     answer(stage, LAST, OK, psn=102, payload=b"c" * 952)
     assert statuses(stage.client) == [WCStatus.SUCCESS]
@@ -174,7 +174,7 @@ def test_local_memory_that_went_away_ends_the_read() -> None:
     assert stage.client.qp.state is QPState.ERR
 
 
-def test_no_octet_of_a_bad_response_is_placed() -> None:
+def test_no_byte_of_a_bad_response_is_placed() -> None:
     stage = stage_of()
     read = stage.client.read(8, of=stage.server.region)
     stage.client.nic.transmit(0)

@@ -26,7 +26,7 @@ def stage_of(*, ipv6: bool = False) -> Stage:
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
-def test_forty_octets_stand_before_the_payload(ipv6: bool) -> None:
+def test_forty_bytes_stand_before_the_payload(ipv6: bool) -> None:
     stage = stage_of(ipv6=ipv6)
     got = stage.server.receive(5)
     stage.client.send(b"hello")

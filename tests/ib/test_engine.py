@@ -368,7 +368,7 @@ def test_asking_for_the_timer_changes_nothing() -> None:
     assert stage.client.nic.next_timer() == 4_096 << 14
 
 
-def test_a_write_of_no_octets_is_heard_in_any_case() -> None:
+def test_a_write_of_no_bytes_is_heard_in_any_case() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
     stage.drive()

@@ -1,4 +1,4 @@
-"""Pieces of memory read and written as one, beside plain octets."""
+"""Pieces of memory read and written as one, beside plain bytes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=5)
 
 
 class Pieces:
-    """Memory of a host in pieces of these sizes, with octets between them."""
+    """Memory of a host in pieces of these sizes, with bytes between them."""
 
     def __init__(self, sizes: list[int], access: int = ALL_ACCESS) -> None:
         self.host = Host()
@@ -33,7 +33,7 @@ class Pieces:
         assert not isinstance(found, KeyFault)
         return found
 
-    def octets(self) -> bytes:
+    def data(self) -> bytes:
         return b"".join(
             self.buffer.read(size, offset)
             for size, offset in zip(self.sizes, self.offsets, strict=True)
@@ -41,18 +41,18 @@ class Pieces:
 
 
 @given(sizes=SIZES, data=st.data())
-def test_octets_are_read_from_wherever_they_stand(sizes: list[int], data: st.DataObject) -> None:
+def test_bytes_are_read_from_wherever_they_stand(sizes: list[int], data: st.DataObject) -> None:
     pieces = Pieces(sizes)
     pieces.buffer.write(bytes(range(128)))
     whole = pieces.whole()
     assert whole.length == sum(sizes)
     offset = data.draw(st.integers(0, whole.length))
     length = data.draw(st.integers(0, whole.length - offset))
-    assert bytes(whole.read(offset, length)) == pieces.octets()[offset : offset + length]
+    assert bytes(whole.read(offset, length)) == pieces.data()[offset : offset + length]
 
 
 @given(sizes=SIZES, data=st.data())
-def test_octets_are_written_where_they_belong_and_nowhere_else(
+def test_bytes_are_written_where_they_belong_and_nowhere_else(
     sizes: list[int], data: st.DataObject
 ) -> None:
     pieces = Pieces(sizes)
@@ -62,7 +62,7 @@ def test_octets_are_written_where_they_belong_and_nowhere_else(
     if length:
         whole.write(offset, b"\xff" * length)
     expected = bytes(offset) + b"\xff" * length
-    assert pieces.octets() == expected.ljust(whole.length, b"\0")
+    assert pieces.data() == expected.ljust(whole.length, b"\0")
     assert pieces.buffer.read().count(b"\xff") == length
 
 
@@ -89,7 +89,7 @@ def test_an_empty_piece_needs_no_key() -> None:
         assert found.length == sum(sge.length for sge in sges)
 
 
-def test_octets_in_the_work_itself_read_the_same() -> None:
+def test_bytes_in_the_work_itself_read_the_same() -> None:
     inline = Inline(b"hello")
     assert inline.length == 5
     assert [inline.read(at, 2) for at in (0, 3, 4)] == [b"he", b"lo", b"o"]

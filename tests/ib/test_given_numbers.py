@@ -41,9 +41,9 @@ def test_a_number_asked_for_is_not_given_out_again() -> None:
     assert asked.number not in others
 
 
-def test_octets_inline_need_their_flag() -> None:
+def test_bytes_inline_need_their_flag() -> None:
     stage = Stage()
-    with pytest.raises(VerbsError, match="octets inline without"):
+    with pytest.raises(VerbsError, match="bytes inline without"):
         stage.client.nic.post_send(
             stage.client.qp, [SendWR(SendOpcode.SEND, inline=b"lost")], stage.now
         )

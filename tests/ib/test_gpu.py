@@ -60,7 +60,7 @@ def test_a_gpus_memory_is_written_and_read_without_a_copy(profile: GpuProfile) -
     assert back.buffer.read() == DATA
     assert device.gpu.read(device.address, len(DATA)) == DATA
     tally = stage.server.nic.memory.counter[Path.GPU_DIRECT]
-    assert (tally.octets, tally.copies) == (2 * len(DATA), 0)
+    assert (tally.bytes, tally.copies) == (2 * len(DATA), 0)
 
 
 @pytest.mark.parametrize("selectivity", Selectivity)

@@ -39,7 +39,7 @@ def _with_options() -> list[Piece]:
     return [ethernet, ip.replace(ihl=6), b"\1\1\1\0", udp]
 
 
-def _octets(headers: list[Piece]) -> bytes:
+def _bytes(headers: list[Piece]) -> bytes:
     packet = Packet.make(Opcode.UC_SEND_ONLY, payload=b"8 octets", psn=100)
     return Frame(tuple(headers), packet).seal().build()
 
@@ -54,13 +54,13 @@ USUAL: dict[str, Sequence[Piece]] = {
 
 @pytest.mark.parametrize("name", USUAL)
 def test_a_head_of_the_usual_build_ends_at_the_word(name: str) -> None:
-    frame = _octets([*USUAL[name]])
+    frame = _bytes([*USUAL[name]])
     assert head_size(frame) == word_offset(roce.parse(frame).headers)
     assert frame[head_size(frame) + 1 :][:3] == bytes((0, 0, 100))
 
 
 def test_options_stand_between_and_the_head_ends_elsewhere() -> None:
-    frame = _octets(_with_options())
+    frame = _bytes(_with_options())
     assert head_size(frame) == HEAD_SIZES[frame[12:14]]
     assert word_offset(roce.parse(frame).headers) == head_size(frame) + 4
 

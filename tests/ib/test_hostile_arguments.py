@@ -299,7 +299,7 @@ def test_what_is_no_time_changes_nothing(call: str, now: Any) -> None:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("at_once", [False, True])
-def test_frames_may_be_octets_of_any_kind(kind: Callable[[bytes], Any], at_once: bool) -> None:
+def test_frames_may_be_bytes_of_any_kind(kind: Callable[[bytes], Any], at_once: bool) -> None:
     pair = Pair()
     pair.client.write(b"octets" * 1000, to=pair.server.region)
     frames = [kind(frame) for frame in pair.client.nic.transmit(0)]

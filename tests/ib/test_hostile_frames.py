@@ -151,16 +151,16 @@ class Traffic:
         end.peer.receive(6000)
 
     def changed(self, frame: bytes) -> bytes:
-        """The frame with some octets changed and, mostly, sealed again."""
-        octets = bytearray(frame)
+        """The frame with some bytes changed and, mostly, sealed again."""
+        data = bytearray(frame)
         for _ in range(self.random.randint(1, 3)):
-            octets[self.random.randrange(min(len(octets), 80))] = self.random.getrandbits(8)
+            data[self.random.randrange(min(len(data), 80))] = self.random.getrandbits(8)
         if self.random.random() < 0.8:
             try:
-                return roce.parse(bytes(octets)).seal().build()
+                return roce.parse(bytes(data)).seal().build()
             except WireError:
                 pass
-        return bytes(octets)
+        return bytes(data)
 
     def pass_on(self, now: int) -> None:
         """What both ends send, and more of the kind."""
@@ -200,7 +200,7 @@ def test_traffic_that_is_tampered_with_does_no_harm(seed: int, kind: QPType) -> 
     assert not any(end.nic.transmit(now) for end in traffic.ends)
 
 
-def test_a_read_of_the_last_octets_goes_on_past_them_where_a_peer_answers_it() -> None:
+def test_a_read_of_the_last_bytes_goes_on_past_them_where_a_peer_answers_it() -> None:
     stage = Stage()
     client = stage.client
     sink = client.buffer(3000)

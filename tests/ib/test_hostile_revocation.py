@@ -94,7 +94,7 @@ def test_a_region_registered_anew_is_another() -> None:
     meeting.end()
 
 
-def test_a_raw_frame_of_no_octets_goes_to_no_group() -> None:
+def test_a_raw_frame_of_no_bytes_goes_to_no_group() -> None:
     host = Host()
     nic, cq = host.nic, host.nic.create_cq(9)
     raw = nic.create_qp(QPType.RAW_PACKET, QPInit(host.pd, cq, cq, CAP))

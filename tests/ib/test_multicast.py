@@ -49,10 +49,10 @@ def test_only_groups_have_members(address: str) -> None:
         groups.detach(gid, 17)
 
 
-@pytest.mark.parametrize("octets", [0, 4, 15, 17])
-def test_a_gid_has_16_octets(octets: int) -> None:
+@pytest.mark.parametrize("size", [0, 4, 15, 17])
+def test_a_gid_has_16_bytes(size: int) -> None:
     with pytest.raises(VerbsError, match="not that of a multicast group"):
-        MulticastGroups().attach(b"\xff" * octets, 17, UD)
+        MulticastGroups().attach(b"\xff" * size, 17, UD)
 
 
 @pytest.mark.parametrize("qp_type", [other for other in QPType if other != UD])

@@ -42,7 +42,7 @@ def test_roce_has_its_gids_in_the_grh() -> None:
     assert grh_of(headers) == grh.build()
 
 
-def test_forty_octets_for_every_network() -> None:
+def test_forty_bytes_for_every_network() -> None:
     v4, v6 = headers_to(V4, MAC, PORT), headers_to(V6, MAC, PORT)
     assert grh_of(v4) == bytes(20) + v4[1].build()
     assert grh_of(v6) == v6[1].build()

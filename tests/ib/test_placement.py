@@ -9,7 +9,7 @@ from tests.ib.stage import FIRST_PSN, Stage, nak_of
 
 
 @pytest.mark.parametrize("dmalen", [0, 4, 7, 9, 16, 1 << 31])
-def test_an_atomic_write_is_of_eight_octets(dmalen: int) -> None:
+def test_an_atomic_write_is_of_eight_bytes(dmalen: int) -> None:
     stage = Stage()
     there = stage.server.region
     reth = RETH(there.address, there.rkey, dmalen)

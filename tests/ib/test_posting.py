@@ -42,7 +42,7 @@ def refused(stage: Stage, *work: SendWR) -> int | None:
 
 
 def sample(stage: Stage, opcode: SendOpcode) -> SendWR:
-    """Good work of this kind, of eight octets."""
+    """Good work of this kind, of eight bytes."""
     wr = SendWR(
         opcode,
         (stage.client.region.sge(8),),
@@ -278,7 +278,7 @@ def test_a_datagram_says_where_it_goes(fields: dict[str, int | None]) -> None:
     "opcode", [Op.ATOMIC_CMP_AND_SWP, Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_WRITE]
 )
 @pytest.mark.parametrize("length", [0, 4, 7, 9, 16])
-def test_atomics_are_of_eight_octets(opcode: SendOpcode, length: int) -> None:
+def test_atomics_are_of_eight_bytes(opcode: SendOpcode, length: int) -> None:
     stage = Stage()
     wr = sample(stage, opcode)._replace(sges=(stage.client.region.sge(length),))
     assert refused(stage, wr) == EINVAL
@@ -298,7 +298,7 @@ def test_work_has_no_more_pieces_than_the_queue_pair_was_made_for() -> None:
     stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,) * 2),), 0)
 
 
-def test_inline_octets_are_no_more_than_the_queue_pair_was_made_for() -> None:
+def test_inline_bytes_are_no_more_than_the_queue_pair_was_made_for() -> None:
     stage = Stage(Pair(cap=SIZES))
     wr = SendWR(SendOpcode.SEND, flags=SIGNALED | SendFlags.INLINE)
     assert refused(stage, wr._replace(inline=bytes(17))) == EINVAL
@@ -383,7 +383,7 @@ def test_work_without_memory_has_none(opcode: SendOpcode, field: str) -> None:
 
 
 @pytest.mark.parametrize("opcode", [Op.RDMA_READ, Op.ATOMIC_FETCH_AND_ADD, Op.FLUSH, Op.LOCAL_INV])
-def test_what_sends_no_octets_has_none_inline(opcode: SendOpcode) -> None:
+def test_what_sends_no_bytes_has_none_inline(opcode: SendOpcode) -> None:
     stage = Stage()
     wr = sample(stage, opcode)._replace(flags=SendFlags.INLINE, inline=bytes(8))
     assert refused(stage, wr) == EINVAL

@@ -38,7 +38,7 @@ class Station(Host):
         self.nic.post_send(self.qp, [SendWR(SendOpcode.SEND, (sge,))], 0)
 
     def receive(self, length: int) -> Buffer:
-        """Post a receive for a frame of so many octets."""
+        """Post a receive for a frame of so many bytes."""
         buffer = self.buffer(length)
         self.nic.post_recv(self.qp, [RecvWR((buffer.sge(length),))], 0)
         return buffer

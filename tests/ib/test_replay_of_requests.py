@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
-from rdmawire.ib.responder_state import MOST_ACKNOWLEDGES
+from rdmawire.ib.responder_state import MAX_ACKNOWLEDGES
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, WCStatus
@@ -18,7 +18,7 @@ from rdmawire.wire.serial import MODULUS
 from tests.ib.stage import PATIENT, Stage, key_of, only, statuses
 
 MTU = 1024
-OCTETS = bytes(range(251)) * 400
+BYTES = bytes(range(251)) * 400
 READ = Opcode.RC_RDMA_READ_REQUEST
 
 
@@ -108,12 +108,12 @@ def test_of_two_with_the_same_psn_the_later_one_is_remembered() -> None:
 
 def test_a_read_may_be_asked_for_from_any_of_its_packets_on() -> None:
     stage = stage_of()
-    octets = bytes(range(250)) * 16
-    stage.server.region.write(octets)
+    data = bytes(range(250)) * 16
+    stage.server.region.write(data)
     read(stage, 4000, psn=100)
     stage.sent.clear()
     read(stage, 4000 - 2 * MTU, psn=102, offset=2 * MTU)
-    assert payloads(stage) == [(102, octets[2048:3072]), (103, octets[3072:4000])]
+    assert payloads(stage) == [(102, data[2048:3072]), (103, data[3072:4000])]
     assert stage.opcodes(stage.server) == [
         Opcode.RC_RDMA_READ_RESPONSE_FIRST,
         Opcode.RC_RDMA_READ_RESPONSE_LAST,
@@ -123,7 +123,7 @@ def test_a_read_may_be_asked_for_from_any_of_its_packets_on() -> None:
 @pytest.mark.parametrize(
     ("length", "psn"), [(4001, 100), (4000 - MTU + 1, 101), (0, 100)], ids=["all", "rest", "none"]
 )
-def test_a_read_that_asks_for_other_octets_than_the_first_time_is_dropped(
+def test_a_read_that_asks_for_other_bytes_than_the_first_time_is_dropped(
     length: int, psn: int
 ) -> None:
     stage = stage_of()
@@ -181,8 +181,8 @@ def test_an_atomic_that_comes_again_as_another_operation_is_dropped() -> None:
 
 def test_an_atomic_write_that_comes_again_writes_nothing() -> None:
     stage = stage_of()
-    for octets in (b"original", b"repeated"):
-        stage.ask(Opcode.RC_ATOMIC_WRITE, key_of(stage.server.region, 8), payload=octets, psn=100)
+    for data in (b"original", b"repeated"):
+        stage.ask(Opcode.RC_ATOMIC_WRITE, key_of(stage.server.region, 8), payload=data, psn=100)
         stage.drive()
     assert stage.server.region.read(8) == b"original"
     assert stage.opcodes(stage.server) == [Opcode.RC_RDMA_READ_RESPONSE_ONLY] * 2
@@ -225,12 +225,12 @@ def test_one_lost_response_costs_no_timeout_while_answers_are_under_way(
 ) -> None:
     agreed = PATIENT._replace(max_rd_atomic=resources, max_dest_rd_atomic=resources)
     stage = Stage(Pair(Link(us(1), rate=100_000_000_000, drop={lost}), attributes=agreed))
-    there = stage.server.buffer(len(OCTETS))
-    there.write(OCTETS)
-    reads = [stage.client.read(len(OCTETS), of=there) for _ in range(resources)]
+    there = stage.server.buffer(len(BYTES))
+    there.write(BYTES)
+    reads = [stage.client.read(len(BYTES), of=there) for _ in range(resources)]
     stage.drive()
     assert statuses(stage.client) == [WCStatus.SUCCESS] * resources
-    assert all(done.buffer.read(len(OCTETS)) == OCTETS for done in reads)
+    assert all(done.buffer.read(len(BYTES)) == BYTES for done in reads)
     assert stage.client.qp.retry_state.deadline is None
 
 
@@ -286,7 +286,7 @@ def test_refusals_and_repeated_requests_fill_no_memory() -> None:
     for _ in range(99):
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
         stage.ask(Opcode.RC_SEND_ONLY, payload=b"nobody waits for it", psn=101)
-    assert len(stage.server.qp.inbound.pending) <= MOST_ACKNOWLEDGES + 1
+    assert len(stage.server.qp.inbound.pending) <= MAX_ACKNOWLEDGES + 1
 
 
 def test_gaps_one_after_another_fill_no_memory() -> None:
@@ -294,7 +294,7 @@ def test_gaps_one_after_another_fill_no_memory() -> None:
     for psn in range(100, 200):
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn + 1)
         stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=1)
-    assert len(stage.server.qp.inbound.pending) <= MOST_ACKNOWLEDGES + 1
+    assert len(stage.server.qp.inbound.pending) <= MAX_ACKNOWLEDGES + 1
     stage.drive()
     assert stage.psns(stage.server)[-1] == 199
 
@@ -320,7 +320,7 @@ def test_a_read_that_comes_again_does_not_show_what_was_written_behind_it() -> N
     stage.ask(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"next", psn=104, ackreq=1)
     stage.ask(READ, key_of(stage.server.region, 4000), psn=100)
     stage.drive()
-    assert b"".join(octets for _, octets in payloads(stage)) == bytes(4000)
+    assert b"".join(data for _, data in payloads(stage)) == bytes(4000)
     assert stage.psns(stage.server) == [*range(100, 105)]
     assert stage.server.region.read(4) == b"next"
 

@@ -12,11 +12,11 @@ from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.serial import MODULUS
 from tests.ib.stage import PATIENT, Stage, only, outcomes, statuses, to_remote
 
-MTUS = {mtu: 128 << mtu for mtu in MTU if mtu <= MTU.OCTETS_4096}
-OCTETS = bytes(range(251)) * 80
+MTUS = {mtu: 128 << mtu for mtu in MTU if mtu <= MTU.MTU_4096}
+BYTES = bytes(range(251)) * 80
 
 
-def stage_of(mtu: MTU = MTU.OCTETS_1024, **more: object) -> Stage:
+def stage_of(mtu: MTU = MTU.MTU_1024, **more: object) -> Stage:
     return Stage(Pair(attributes=ATTRIBUTES._replace(path_mtu=mtu), **more))  # type: ignore[arg-type]
 
 
@@ -39,10 +39,10 @@ def test_a_message_is_cut_at_the_path_mtu(
     size = MTUS[mtu]
     length = {"twice": 2 * size, "more": 2 * size + 1}.get(str(excess)) or size + int(excess)
     got = stage.server.receive(length)
-    stage.client.write(OCTETS[:length], to=stage.server.region)
-    stage.client.send(OCTETS[:length])
+    stage.client.write(BYTES[:length], to=stage.server.region)
+    stage.client.send(BYTES[:length])
     stage.drive()
-    assert stage.server.region.read(length) == got.buffer.read() == OCTETS[:length]
+    assert stage.server.region.read(length) == got.buffer.read() == BYTES[:length]
     wire = kind.name
     expected = [f"{wire}_RDMA_WRITE_{name}" for name in names] + [
         f"{wire}_SEND_{name}" for name in names
@@ -68,7 +68,7 @@ def test_the_last_packet_carries_the_immediate_and_the_first_the_address(
 ) -> None:
     stage = stage_of()
     stage.server.receive(5000)
-    source = stage.client.filled(OCTETS[:3000])
+    source = stage.client.filled(BYTES[:3000])
     there = stage.server.region
     wr = to_remote(opcode, there, source.sge())
     stage.client.post(wr._replace(imm_data=0xABCD), source)
@@ -86,18 +86,18 @@ def test_the_last_packet_carries_the_immediate_and_the_first_the_address(
 def test_psns_go_round_at_their_end() -> None:
     there = ATTRIBUTES._replace(sq_psn=MODULUS - 2, rq_psn=MODULUS - 2)
     stage = Stage(Pair(attributes=there))
-    stage.client.write(OCTETS[:5000], to=stage.server.region)
+    stage.client.write(BYTES[:5000], to=stage.server.region)
     read = stage.client.read(3000, of=stage.server.region)
     stage.client.write(b"end", to=stage.server.region)
     stage.drive()
     assert stage.psns(stage.client) == [MODULUS - 2, MODULUS - 1, 0, 1, 2, 3, 6]
     assert stage.psns(stage.server) == [2, 3, 4, 5, 6]
-    assert read.buffer.read() == OCTETS[:3000]
+    assert read.buffer.read() == BYTES[:3000]
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 3
 
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC, QPType.UD])
-def test_messages_of_no_octets_are_packets_all_the_same(kind: QPType) -> None:
+def test_messages_of_no_bytes_are_packets_all_the_same(kind: QPType) -> None:
     stage = Stage(Pair(kind=kind))
     stage.server.receive()
     stage.client.send()
@@ -107,7 +107,7 @@ def test_messages_of_no_octets_are_packets_all_the_same(kind: QPType) -> None:
     assert only(stage.client).status is WCStatus.SUCCESS
 
 
-def test_a_write_and_a_read_of_no_octets_need_no_good_key() -> None:
+def test_a_write_and_a_read_of_no_bytes_need_no_good_key() -> None:
     stage = Stage()
     for opcode in (SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ):
         nowhere = SendWR(opcode, remote_address=1, rkey=0xBAD)
@@ -118,7 +118,7 @@ def test_a_write_and_a_read_of_no_octets_need_no_good_key() -> None:
 
 def test_many_pieces_of_memory_make_one_message() -> None:
     stage = Stage()
-    whole = stage.client.filled(OCTETS[:4000])
+    whole = stage.client.filled(BYTES[:4000])
     pieces = (whole.sge(1, 7), whole.sge(0, 9), whole.sge(2000, 100), whole.sge(1022, 2500))
     parts = [stage.server.buffer(4000) for _ in range(4)]
     sizes = (3, 1021, 0, 2001)
@@ -126,25 +126,25 @@ def test_many_pieces_of_memory_make_one_message() -> None:
     stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges, 1),), 0)
     stage.client.post(SendWR(SendOpcode.SEND, pieces), whole)
     stage.drive()
-    sent = OCTETS[7:8] + OCTETS[100:2100] + OCTETS[2500:3522]
+    sent = BYTES[7:8] + BYTES[100:2100] + BYTES[2500:3522]
     assert b"".join(p.read(n) for p, n in zip(parts, sizes, strict=True))[:3023] == sent
     assert only(stage.server).byte_len == 3023
 
 
 def test_a_read_is_placed_in_many_pieces() -> None:
     stage = Stage()
-    stage.server.region.write(OCTETS[:3000])
+    stage.server.region.write(BYTES[:3000])
     sink = stage.client.buffer(4000)
     sges = (sink.sge(1000, 3000), sink.sge(500, 0), sink.sge(1500, 1000))
     stage.client.post(to_remote(SendOpcode.RDMA_READ, stage.server.region, *sges), sink)
     stage.drive()
-    assert sink.read(1000, 3000) == OCTETS[:1000]
-    assert sink.read(500, 0) == OCTETS[1000:1500]
-    assert sink.read(1500, 1000) == OCTETS[1500:3000]
+    assert sink.read(1000, 3000) == BYTES[:1000]
+    assert sink.read(500, 0) == BYTES[1000:1500]
+    assert sink.read(1500, 1000) == BYTES[1500:3000]
     assert only(stage.client)[2:5] == (WCOpcode.RDMA_READ, 0, 3000)
 
 
-def test_inline_octets_need_no_memory() -> None:
+def test_inline_bytes_need_no_memory() -> None:
     stage = Stage()
     got = stage.server.receive(5)
     flags = SIGNALED | SendFlags.INLINE
@@ -194,7 +194,7 @@ def test_the_solicited_event_bit_stands_in_the_last_packet_of_what_takes_a_recei
     stage = Stage()
     flags = SIGNALED | SendFlags.SOLICITED
     there = stage.server.region
-    source = stage.client.filled(OCTETS[:2000])
+    source = stage.client.filled(BYTES[:2000])
     for opcode in (SendOpcode.SEND, SendOpcode.RDMA_WRITE_WITH_IMM):
         stage.server.receive(2000)
         stage.client.post(to_remote(opcode, there, source.sge())._replace(flags=flags), source)
@@ -209,7 +209,7 @@ def test_the_solicited_event_bit_stands_in_the_last_packet_of_what_takes_a_recei
 def test_an_ack_is_asked_for_with_the_last_packet_and_now_and_then(
     profile: Profile, asking: list[int]
 ) -> None:
-    stage = stage_of(MTU.OCTETS_256, profile=profile)
+    stage = stage_of(MTU.MTU_256, profile=profile)
     stage.client.write(bytes(200 * 256), to=stage.server.region)
     stage.drive()
     asked = [index for index, sent in enumerate(stage.by(stage.client)) if sent.packet.bth.ackreq]
@@ -226,7 +226,7 @@ def test_services_that_do_not_acknowledge_ask_for_nothing(kind: QPType) -> None:
 
 
 def test_no_more_packets_are_unacknowledged_than_the_profile_allows() -> None:
-    there = PATIENT._replace(path_mtu=MTU.OCTETS_256)
+    there = PATIENT._replace(path_mtu=MTU.MTU_256)
     stage = Stage(Pair(profile=RXE, attributes=there))
     stage.client.write(bytes(200 * 256), to=stage.server.region)
     frames: list[bytes] = []
@@ -286,4 +286,4 @@ def _post_any(client: End, server: End, index: int) -> int:
         return client.read(2500, of=server.region).wr_id
     if index % 3 == 1:
         return client.fetch_add(1, of=server.region).wr_id
-    return client.write(OCTETS[:2500], to=server.region).wr_id
+    return client.write(BYTES[:2500], to=server.region).wr_id

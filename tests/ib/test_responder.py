@@ -92,14 +92,14 @@ OFFENCES = {
             (Opcode.RC_RDMA_WRITE_LAST, (), b""),
         ),
     ),
-    "more octets than RETH.dmalen": Offence(
+    "more bytes than RETH.dmalen": Offence(
         Nak.INVALID_REQUEST,
         lambda there: (
             (Opcode.RC_RDMA_WRITE_FIRST, (key_of(there, MTU + 4),), FULL),
             (Opcode.RC_RDMA_WRITE_LAST, (), b"12345678"),
         ),
     ),
-    "fewer octets than RETH.dmalen": Offence(
+    "fewer bytes than RETH.dmalen": Offence(
         Nak.INVALID_REQUEST,
         lambda there: (
             (Opcode.RC_RDMA_WRITE_FIRST, (key_of(there, MTU + 8),), FULL),
@@ -110,13 +110,13 @@ OFFENCES = {
         Nak.INVALID_REQUEST,
         _once(Opcode.RC_RDMA_WRITE_ONLY, lambda there: (key_of(there, 8),), b"1234"),
     ),
-    "a WRITE of more than 2**31 octets": Offence(
+    "a WRITE of more than 2**31 bytes": Offence(
         Nak.INVALID_REQUEST,
         _once(
             Opcode.RC_RDMA_WRITE_FIRST, lambda there: (key_of(there, LONGEST_MESSAGE + 1),), FULL
         ),
     ),
-    "a READ of more than 2**31 octets": Offence(
+    "a READ of more than 2**31 bytes": Offence(
         Nak.INVALID_REQUEST,
         _once(Opcode.RC_RDMA_READ_REQUEST, lambda there: (key_of(there, LONGEST_MESSAGE + 1),)),
     ),
@@ -141,7 +141,7 @@ OFFENCES = {
         _once(Opcode.RC_RDMA_WRITE_ONLY, lambda there: (RETH(there.address, 0xBAD, 4),), b"1234"),
         AccessViolation,
     ),
-    "octets before the region": Offence(
+    "bytes before the region": Offence(
         Nak.REMOTE_ACCESS_ERROR,
         _once(
             Opcode.RC_RDMA_WRITE_ONLY,
@@ -150,7 +150,7 @@ OFFENCES = {
         ),
         AccessViolation,
     ),
-    "octets behind the region": Offence(
+    "bytes behind the region": Offence(
         Nak.REMOTE_ACCESS_ERROR,
         _once(
             Opcode.RC_RDMA_READ_REQUEST,
@@ -195,7 +195,7 @@ def test_offences_of_reliable_connections(name: str) -> None:
     ("name", "fault"),
     [
         ("an atomic at no multiple of eight", Fault.MISALIGNED),
-        ("a READ of more than 2**31 octets", Fault.LENGTH),
+        ("a READ of more than 2**31 bytes", Fault.LENGTH),
         ("a FLUSH to nowhere", Fault.OP_VALID),
     ],
 )
@@ -211,10 +211,10 @@ def test_the_event_says_what_is_wrong_with_which_request(name: str, fault: Fault
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("no such key", "INVALID_KEY: key 0x00000bad, REMOTE_WRITE of 4 octets at {0:#x}"),
-        ("octets before the region", "OUT_OF_RANGE: key {1:#010x}, REMOTE_WRITE of 4 octets at "),
-        ("an address that wraps", "REMOTE_READ of 8 octets at 0xfffffffffffffffc"),
-        ("an atomic behind the region", "REMOTE_ATOMIC of 8 octets at "),
+        ("no such key", "INVALID_KEY: key 0x00000bad, REMOTE_WRITE of 4 bytes at {0:#x}"),
+        ("bytes before the region", "OUT_OF_RANGE: key {1:#010x}, REMOTE_WRITE of 4 bytes at "),
+        ("an address that wraps", "REMOTE_READ of 8 bytes at 0xfffffffffffffffc"),
+        ("an atomic behind the region", "REMOTE_ATOMIC of 8 bytes at "),
     ],
 )
 def test_the_event_says_what_a_key_did_not_allow(name: str, said: str) -> None:

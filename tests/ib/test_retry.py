@@ -19,7 +19,7 @@ from tests.ib.stage import PATIENT, Stage, events, go, lossy, only, outcomes, st
 
 BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
 RATE = 10_000_000_000
-OCTETS = bytes(range(251)) * 40
+BYTES = bytes(range(251)) * 40
 
 
 def test_a_lost_request_is_sent_again_after_the_timeout() -> None:
@@ -43,8 +43,8 @@ def test_a_lost_ack_is_asked_for_again_and_the_request_not_done_again() -> None:
 
 def test_a_gap_among_what_a_timeout_sent_again_needs_no_other_timeout() -> None:
     stage = lossy(1, 2, 3, timeout=10)
-    for octets in (b"first", b"second"):
-        stage.client.write(octets, to=stage.server.region)
+    for data in (b"first", b"second"):
+        stage.client.write(data, to=stage.server.region)
     stage.drive()
     again = 4_096 << 10
     assert [sent.time for sent in stage.by(stage.client)] == [
@@ -175,29 +175,29 @@ def test_the_timer_begins_anew_with_each_ack() -> None:
 
 def test_a_gap_is_answered_once_and_all_from_there_on_is_sent_again() -> None:
     stage = lossy(2)
-    stage.client.write(OCTETS[:5000], to=stage.server.region)
+    stage.client.write(BYTES[:5000], to=stage.server.region)
     stage.drive()
     assert stage.psns(stage.client) == [100, 101, 102, 103, 104, 101, 102, 103, 104]
     naks = [aeth for aeth in stage.aeths(stage.server) if aeth.ack == Ack.NAK]
     assert [(nak.value, nak.msn) for nak in naks] == [(Nak.PSN_SEQUENCE_ERROR, 0)]
     assert stage.psns(stage.server) == [101, 104]
-    assert stage.server.region.read(5000) == OCTETS[:5000]
+    assert stage.server.region.read(5000) == BYTES[:5000]
     assert stage.now < ATTRIBUTES.timeout * us(100)
     assert statuses(stage.client) == [WCStatus.SUCCESS]
 
 
 def test_two_gaps_are_answered_twice() -> None:
     stage = lossy(2, 8)
-    stage.client.write(OCTETS[:5000], to=stage.server.region)
+    stage.client.write(BYTES[:5000], to=stage.server.region)
     stage.drive()
     assert stage.psns(stage.server) == [101, 102, 104]
-    assert stage.server.region.read(5000) == OCTETS[:5000]
+    assert stage.server.region.read(5000) == BYTES[:5000]
     assert statuses(stage.client) == [WCStatus.SUCCESS]
 
 
 def test_a_lost_nak_costs_a_timeout_and_no_more() -> None:
     stage = lossy(2, 4)  # the second of three requests, and the NAK
-    stage.client.write(OCTETS[:3000], to=stage.server.region)
+    stage.client.write(BYTES[:3000], to=stage.server.region)
     stage.drive()
     assert stage.psns(stage.client) == [100, 101, 102, 100, 101, 102]
     assert statuses(stage.client) == [WCStatus.SUCCESS]
@@ -205,14 +205,14 @@ def test_a_lost_nak_costs_a_timeout_and_no_more() -> None:
 
 def test_a_read_goes_on_where_its_responses_stopped() -> None:
     stage = lossy(4, timeout=5)
-    stage.server.region.write(OCTETS[:5000])
+    stage.server.region.write(BYTES[:5000])
     read = stage.client.read(5000, of=stage.server.region)
     stage.drive()
     asked = [sent.packet.header(RETH) for sent in stage.by(stage.client)]
     address, rkey = stage.server.region.address, stage.server.region.rkey
     assert asked == [RETH(address, rkey, 5000), RETH(address + 2048, rkey, 2952)]
     assert stage.psns(stage.client) == [100, 102]
-    assert read.buffer.read() == OCTETS[:5000]
+    assert read.buffer.read() == BYTES[:5000]
     assert statuses(stage.client) == [WCStatus.SUCCESS]
     assert stage.sent[-1].time < us(10)  # an implied NAK, no timeout
 
@@ -302,14 +302,14 @@ def test_any_one_frame_may_be_lost(profile: Profile, peer: Profile, number: int)
     stage = Stage(Pair(link, attributes=there, profile=profile, peer_profile=peer))
     stage.server.receive(3000)
     for index in range(3):
-        stage.client.write(OCTETS[index : index + 2500], to=stage.server.region)
+        stage.client.write(BYTES[index : index + 2500], to=stage.server.region)
         stage.client.fetch_add(1, of=stage.server.region, offset=4096)
-    stage.client.send(OCTETS[:3000])
+    stage.client.send(BYTES[:3000])
     read = stage.client.read(3000, of=stage.server.region)
     stage.drive()
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 8
     assert stage.server.region.read(8, 4096) == (3).to_bytes(8, "little")
-    assert read.buffer.read(2500) == OCTETS[2:2502]
+    assert read.buffer.read(2500) == BYTES[2:2502]
     assert statuses(stage.server) == [WCStatus.SUCCESS]
     assert events(stage.client) == []
 
@@ -325,16 +325,16 @@ def conversation(link: Link, profile: Profile) -> Stage:
 
     The first READ has more responses than an adapter gives its port at once.
     """
-    there = PATIENT._replace(max_rd_atomic=3, max_dest_rd_atomic=3, path_mtu=MTU.OCTETS_256)
+    there = PATIENT._replace(max_rd_atomic=3, max_dest_rd_atomic=3, path_mtu=MTU.MTU_256)
     stage = Stage(Pair(link, attributes=there, profile=profile))
-    stage.server.region.write(OCTETS, 10_000)
+    stage.server.region.write(BYTES, 10_000)
     for _ in range(20):
         stage.server.receive(3000)
     for length in ((BURST + 9) * 256, 1000, 500):
         stage.client.read(length, of=stage.server.region, offset=10_000)
-    stage.client.write(OCTETS[:1000], to=stage.server.region)
+    stage.client.write(BYTES[:1000], to=stage.server.region)
     stage.client.fetch_add(1, of=stage.server.region, offset=4096)
-    stage.client.send(OCTETS[:1000])
+    stage.client.send(BYTES[:1000])
     stage.client.read(1000, of=stage.server.region, offset=10_000)
     stage.drive()
     return stage

@@ -12,7 +12,7 @@ from rdmawire.wire.opcode import Opcode
 from tests.ib.stage import Stage, go, lossy, only, outcomes, statuses
 
 BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
-OCTETS = bytes(range(251)) * 40
+BYTES = bytes(range(251)) * 40
 
 
 @pytest.mark.parametrize("timer", range(32))
@@ -81,12 +81,12 @@ def test_an_rnr_nak_acknowledges_what_came_before_it() -> None:
 
 def test_the_last_packet_of_a_write_with_immediate_is_what_waits() -> None:
     stage = lossy(min_rnr_timer=1)
-    stage.client.write(OCTETS[:3000], to=stage.server.region, imm=1)
+    stage.client.write(BYTES[:3000], to=stage.server.region, imm=1)
     stage.drive(until=us(5))
     stage.server.receive()
     stage.drive()
     assert stage.psns(stage.client) == [100, 101, 102, 102]
-    assert stage.server.region.read(3000) == OCTETS[:3000]
+    assert stage.server.region.read(3000) == BYTES[:3000]
     assert only(stage.server).byte_len == 3000
 
 

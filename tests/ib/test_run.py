@@ -20,7 +20,7 @@ from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from tests.ib.stage import Stage, events, key_of
 
-OCTETS = bytes(range(251)) * 40
+BYTES = bytes(range(251)) * 40
 
 
 class Seen(NamedTuple):
@@ -42,16 +42,16 @@ class Scene:
     """A client's frames of a few messages, and a server that has not heard them."""
 
     def __init__(self, kind: QPType) -> None:
-        attributes = ATTRIBUTES._replace(path_mtu=MTU.OCTETS_256)
+        attributes = ATTRIBUTES._replace(path_mtu=MTU.MTU_256)
         self.stage = Stage(Pair(kind=kind, attributes=attributes))
         client, server = self.stage.client, self.stage.server
         self.posted = [server.receive(2000) for _ in range(3)]
         for message in range(3):
-            client.write(OCTETS[message : message + 1500], to=server.region, offset=1000 * message)
-            client.send(OCTETS[message : message + 1300])
+            client.write(BYTES[message : message + 1500], to=server.region, offset=1000 * message)
+            client.send(BYTES[message : message + 1300])
         if kind is QPType.RC:
             client.read(700, of=server.region)
-            client.write(OCTETS[:1100], to=server.region, offset=100)
+            client.write(BYTES[:1100], to=server.region, offset=100)
         self.frames: list[bytes] = []
         while burst := client.nic.transmit(0):
             self.frames += burst
@@ -74,7 +74,7 @@ class Scene:
             server.qp.state,
             inbound.epsn,
             inbound.msn,
-            (dma.octets, dma.transactions),
+            (dma.bytes, dma.transactions),
         )
 
 
@@ -119,9 +119,9 @@ def _without(lost: int) -> Callable[[list[bytes]], list[bytes]]:
 
 
 def _flip(frame: bytes, at: int, bit: int) -> bytes:
-    octets = bytearray(frame)
-    octets[at % len(octets)] ^= 1 << bit
-    return bytes(octets)
+    data = bytearray(frame)
+    data[at % len(data)] ^= 1 << bit
+    return bytes(data)
 
 
 def _drop(frames: list[bytes], at: int, _: Random) -> None:

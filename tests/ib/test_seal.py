@@ -1,4 +1,4 @@
-"""Frames out of templates are the frames that the tables make, octet for octet."""
+"""Frames out of templates are the frames that the tables make, byte for byte."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rdmawire.fabric.host import Host
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.rx_parser import Drop, RxParser
-from rdmawire.ib.tx_template import ACKREQ, MOST_HEADS, TxTemplate
+from rdmawire.ib.tx_template import ACKREQ, MAX_HEADS, TxTemplate
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.wire.ib import BTH, RETH
 from rdmawire.wire.opcode import Opcode
@@ -89,16 +89,16 @@ def test_any_bit_behind_the_head_that_changes_is_found(ipv6: bool) -> None:
     assert flow is not None
     word = flow.layout.word
     for bit in range(word * 8, len(frame) * 8):
-        octets = bytearray(frame)
-        octets[bit // 8] ^= 1 << bit % 8
-        assert unsealer.unseal(bytes(octets), flow) is None
+        data = bytearray(frame)
+        data[bit // 8] ^= 1 << bit % 8
+        assert unsealer.unseal(bytes(data), flow) is None
     assert drops == {Drop.ICRC: (len(frame) - word) * 8}
 
 
 def test_heads_that_a_seal_keeps_are_bounded() -> None:
     seal = TxTemplate(headers_to(path_of(False), MAC, PORT), BTH(destqp=2))
     first = seal.frame(Opcode.RC_SEND_ONLY, 0, b"", b"x")
-    for length in range(MOST_HEADS + 10):
+    for length in range(MAX_HEADS + 10):
         seal.frame(Opcode.RC_SEND_ONLY, 0, b"", bytes(length))
     assert seal.frame(Opcode.RC_SEND_ONLY, 0, b"", b"x") == first
-    assert len(seal._heads) <= MOST_HEADS
+    assert len(seal._heads) <= MAX_HEADS

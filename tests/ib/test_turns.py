@@ -34,7 +34,7 @@ def answered(stage: Stage) -> bytes:
     return b"".join(sent.packet.payload for sent in stage.by(stage.server))
 
 
-@pytest.mark.parametrize("mtu", [MTU.OCTETS_1024, MTU.OCTETS_4096])
+@pytest.mark.parametrize("mtu", [MTU.MTU_1024, MTU.MTU_4096])
 def test_nothing_is_sent_again_where_nothing_is_lost(mtu: MTU) -> None:
     attributes = ATTRIBUTES._replace(retry_cnt=0, path_mtu=mtu, timeout=20)
     stage = Stage(Pair(Link(1000), attributes=attributes))
@@ -264,12 +264,12 @@ def test_what_is_kept_was_read_once() -> None:
     stage.ask(WRITE, key_of(stage.server.region, 5), payload=b"after", psn=104)
     stage.drive()
     tally = stage.server.nic.memory.counter[Path.HOST]
-    assert (tally.octets, tally.transactions) == (4000 + 5, 4 + 1)
+    assert (tally.bytes, tally.transactions) == (4000 + 5, 4 + 1)
 
 
 @pytest.mark.parametrize(("size", "whole"), [(MAX_KEPT, True), (MAX_KEPT + 4096, False)])
 def test_what_is_kept_is_bounded(size: int, whole: bool) -> None:
-    stage = Stage(Pair(attributes=PATIENT._replace(path_mtu=MTU.OCTETS_4096)))
+    stage = Stage(Pair(attributes=PATIENT._replace(path_mtu=MTU.MTU_4096)))
     there = stage.server.buffer(size)
     stage.ask(READ, key_of(there, size), psn=100)
     for psn, start in enumerate(range(0, size, 4096), 100 + size // 4096):

@@ -7,7 +7,7 @@ import pytest
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.rx_parser import Drop
-from rdmawire.ib.tx_template import MOST_HEADS
+from rdmawire.ib.tx_template import MAX_HEADS
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, DETH, ICRC, RETH, Ack, ImmDt
@@ -39,8 +39,8 @@ def with_bth(frame: Frame, **fields: int) -> Frame:
     return frame.replace(packet=frame.packet.replace(bth=frame.packet.bth.replace(**fields)))
 
 
-def flipped(octets: bytes, at: int, bit: int = 1) -> bytes:
-    return octets[:at] + bytes((octets[at] ^ bit,)) + octets[at + 1 :]
+def flipped(data: bytes, at: int, bit: int = 1) -> bytes:
+    return data[:at] + bytes((data[at] ^ bit,)) + data[at + 1 :]
 
 
 Forgery = Callable[[Stage, Frame], bytes]
@@ -151,7 +151,7 @@ def test_the_good_one_is_taken_before_and_after_those() -> None:
 
 
 FECN = 46
-"""The octet of the BTH with the marks of congestion, which no checksum covers."""
+"""The byte of the BTH with the marks of congestion, which no checksum covers."""
 
 
 @pytest.mark.parametrize("at", range(8))
@@ -192,7 +192,7 @@ def test_what_routers_change_does_not_matter() -> None:
     assert stage.server.region.read(8) == b"8 octets"
 
 
-def test_octets_behind_the_icrc_do_not_matter() -> None:
+def test_bytes_behind_the_icrc_do_not_matter() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     stage.server.nic.receive(good(stage).seal().build() + bytes(20), 0)
     assert stage.server.region.read(8) == b"8 octets"
@@ -205,8 +205,8 @@ def test_a_udp_checksum_is_looked_at_where_there_is_one() -> None:
         udp = frame.headers[2]
         assert isinstance(udp, UDP)
         assert udp.checksum
-        octets = frame.build()
-        stage.server.nic.receive(octets if right else flipped(octets, 41), 0)
+        data = frame.build()
+        stage.server.nic.receive(data if right else flipped(data, 41), 0)
         assert (stage.server.region.read(8) == b"8 octets") is right
 
 
@@ -252,11 +252,11 @@ def test_heads_that_are_kept_are_bounded() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     path = stage.client.path_to(stage.server)
     packet = good(stage).packet
-    for port in range(0xC000, 0xC000 + MOST_HEADS + 50):
+    for port in range(0xC000, 0xC000 + MAX_HEADS + 50):
         headers = headers_to(path, stage.client.mac, port)
         stage.server.nic.receive(Frame(headers, packet).seal().build(), 0)
     assert stage.server.nic.drops == {}
-    assert len(stage.server.nic._unsealer._flows) <= MOST_HEADS
+    assert len(stage.server.nic._unsealer._flows) <= MAX_HEADS
 
 
 def test_a_head_that_was_good_is_looked_at_anew_when_the_queue_pair_changed() -> None:

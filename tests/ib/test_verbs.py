@@ -105,7 +105,7 @@ def test_attributes_are_told_as_they_were_set() -> None:
     told = stage.client.nic.query_qp(stage.client.qp)
     assert told.qp_state is told.cur_qp_state is QPState.RTS
     assert told.dest_qp_num == stage.server.qp.number
-    assert told.path_mtu is MTU.OCTETS_1024
+    assert told.path_mtu is MTU.MTU_1024
     assert (told.sq_psn, told.rq_psn, told.timeout) == (100, 100, 14)
     assert told.cap == CAP
 
@@ -125,7 +125,7 @@ def test_a_queue_that_drains_says_so() -> None:
 def test_a_refused_change_changes_nothing() -> None:
     stage = Stage()
     before = stage.client.nic.query_qp(stage.client.qp)
-    bad = QPAttributes(qp_state=QPState.RTS, path_mtu=MTU.OCTETS_256)
+    bad = QPAttributes(qp_state=QPState.RTS, path_mtu=MTU.MTU_256)
     mask = QPAttrMask.STATE | QPAttrMask.PATH_MTU
     assert refused(lambda: stage.client.nic.modify_qp(stage.client.qp, bad, mask)) == EINVAL
     assert stage.client.nic.query_qp(stage.client.qp) == before
@@ -207,7 +207,7 @@ def test_what_adapters_give_says_what_it_is() -> None:
     region = client.region.region
     assert repr(client.qp) == f"<RC QP {client.qp.number:#x} in RTS: 0 sends, 0 receives>"
     assert repr(client.cq) == f"<CQ {client.cq.number}: 0 of {client.cq.cqe} completions>"
-    assert repr(region) == f"<MR {region.lkey:#x}: {region.length} octets at {region.iova:#x}>"
+    assert repr(region) == f"<MR {region.lkey:#x}: {region.length} bytes at {region.iova:#x}>"
     client.nic.memory.dereg_mr(region)
     assert repr(region).endswith(": INVALIDATED>")
 
@@ -217,4 +217,4 @@ def test_a_number_that_stands_for_another_says_what_it_may_be() -> None:
     wrong = QPAttributes(path_mtu=1024)  # type: ignore[arg-type]
     with pytest.raises(VerbsError) as refused:
         pair.client.nic.modify_qp(pair.client.qp, wrong, QPAttrMask.PATH_MTU)
-    assert "path_mtu 1024 is not within 1..5 (1 OCTETS_256, 2 OCTETS_512" in str(refused.value)
+    assert "path_mtu 1024 is not within 1..5 (1 MTU_256, 2 MTU_512" in str(refused.value)

@@ -123,7 +123,7 @@ def sent_to_a_socket_of(room: int, stage: Stage) -> int:
 
 
 def test_a_link_with_a_rate_is_busy_for_round_trips_of_20_microseconds() -> None:
-    attributes = BIG._replace(path_mtu=MTU.OCTETS_4096)
+    attributes = BIG._replace(path_mtu=MTU.MTU_4096)
     stage = Stage(Pair(Link(us(10), rate=gbps(100)), attributes=attributes))
     there = stage.server.buffer(4 << 20)
     stage.client.write(bytes(4 << 20), to=there)

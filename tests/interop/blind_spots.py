@@ -97,28 +97,28 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.vendor", "infiniband.*variant.crc"),
         "CNP (opcode 0x81)",
-        "not known: its reserved octets and its CRCs are read as a vendor's",
+        "not known: its reserved bytes and its CRCs are read as a vendor's",
         "congestion.pcap",
         lambda frame: opcode(frame) == Opcode.CNP,
     ),
     BlindSpot(
         ("infiniband.vendor", "infiniband.*variant.crc"),
         "vendors' and reserved opcodes",
-        "the CRCs are taken for the vendor's octets",
+        "the CRCs are taken for the vendor's bytes",
         "malformed.pcap",
         lambda frame: is_vendor(opcode(frame)) or (opcode(frame) not in SHAPES),
     ),
     BlindSpot(
         ("data.*", "infiniband.*variant.crc"),
-        "SEND_ONLY, its kin with an invalidate, and SEND_LAST, with 12 octets of payload or fewer",
+        "SEND_ONLY, its kin with an invalidate, and SEND_LAST, with 12 bytes of payload or fewer",
         "guessed to be RPC over RDMA, then called malformed, and the ICRC is not reached",
         "rxe612_vt_rc_awrite.pcap",
         short_send,
     ),
     BlindSpot(
         ("data.*",),
-        "the same opcodes with more than 16 octets of payload, all of them zero",
-        "guessed to be RPC over RDMA or SMB Direct, and no octet is shown",
+        "the same opcodes with more than 16 bytes of payload, all of them zero",
+        "guessed to be RPC over RDMA or SMB Direct, and no byte is shown",
         "rxe61_ucmatose.pcap",
         zeros_sent,
     ),
@@ -139,7 +139,7 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband_link.*",),
         "link packets with credits",
-        "called malformed: six octets are read as if they were more",
+        "called malformed: six bytes are read as if they were more",
         "link_packets_erf.pcap",
         has(ib.FlowControl),
     ),
@@ -182,7 +182,7 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.smpdirected.d",),
         "directed-route SMPs",
-        "one octet is read against the mask of two: always 0",
+        "one byte is read against the mask of two: always 0",
         "management_erf.pcap",
     ),
     BlindSpot(
@@ -202,7 +202,7 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.sa.smkey", "infiniband.sa.attributeoffset", "infiniband.sa.componentmask"),
         "RMPP ACK, STOP and ABORT",
-        "read out of octets that are reserved or carry the error (IBA 13.6.2)",
+        "read out of bytes that are reserved or carry the error (IBA 13.6.2)",
         "management_erf.pcap",
         lambda frame: any(rmpp.kind in (2, 3, 4) for rmpp in found(frame, RMPP)),  # type: ignore[attr-defined]
     ),
@@ -222,13 +222,13 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.linkspeedwidthpairstable.speed*",),
         "link speed and width pairs",
-        "only the uppermost bit of each octet is shown",
+        "only the uppermost bit of each byte is shown",
         "management_erf.pcap",
     ),
     BlindSpot(
         ("infiniband.trap.*", "infiniband.notice.datadetails", "infiniband.*variant.crc"),
         "trap 259",
-        "its DataValid, of two octets, is read as an IPv6 address, and the rest called malformed",
+        "its DataValid, of two bytes, is read as an IPv6 address, and the rest called malformed",
         "management_erf.pcap",
         has(Notice, trap_number_device_id=259),
     ),
@@ -246,7 +246,7 @@ BLIND_SPOTS = (
             "infiniband.cm.req.*_reserved0",
         ),
         "paths in CM REQ",
-        "a mask of 32 bits on three octets: upper bits of the label, the rest from its first octet",
+        "a mask of 32 bits on three bytes: upper bits of the label, the rest from its first byte",
         "rxe61_rping.pcap",
     ),
     BlindSpot(
@@ -279,14 +279,14 @@ BLIND_SPOTS = (
     BlindSpot(
         ("iwarp_rdma.reserved",),
         "untagged segments with opcodes 8 to 15",
-        "RFC 7306 is known only in part: neither immediate data nor reserved octets are shown",
+        "RFC 7306 is known only in part: neither immediate data nor reserved bytes are shown",
         "iwarp_ipv6.pcap",
         rdmap_opcode(*range(8, 16)),
     ),
     BlindSpot(
         ("iwarp_rdma.atomic.*",),
         "atomic requests other than FetchAdd and CmpSwap, or with reserved bits",
-        "no add or swap fields, and the compare fields are read 16 octets too early",
+        "no add or swap fields, and the compare fields are read 16 bytes too early",
         "iwarp_reserved.pcap",
         has(rdmap.AtomicRequestHeader),
     ),
@@ -378,7 +378,7 @@ BLIND_SPOTS = (
     BlindSpot(
         ("data.*",),
         "TCP that carries another protocol",
-        "tshark dissects it, or waits for more of it; rdmawire shows its octets",
+        "tshark dissects it, or waits for more of it; rdmawire shows its bytes",
         "tcp_odd_numbers.pcap",
         captures=("iwarp_not.pcap", "tcp_odd_numbers.pcap"),
     ),

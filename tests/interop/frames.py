@@ -43,7 +43,7 @@ def of_operation(*operations: Operation) -> Applies:
 
 def payload(frame: Dissection) -> bytes:
     """The first payload, with its pad."""
-    return b"".join(node.octets for node in frame.nodes if node.name in ("payload", "pad"))
+    return b"".join(node.data for node in frame.nodes if node.name in ("payload", "pad"))
 
 
 def short_send(frame: Dissection) -> bool:

@@ -19,8 +19,8 @@ def test_tshark_finds_the_checksums_good(tmp_path: Path) -> None:
     path = tmp_path / "ends.pcap"
     with create_capture(path) as writer:
         for kind, extensions, *_ in CASES.values():
-            octets = sealed(kind, extensions)
-            writer.write(Record(octets, 0, len(octets), 1))
+            data = sealed(kind, extensions)
+            writer.write(Record(data, 0, len(data), 1))
     words = ("tshark", "-r", path, "-o", "udp.check_checksum:TRUE", "-T", "fields")
     done = subprocess.run(
         [*words, "-e", "udp.checksum.status"], capture_output=True, text=True, check=True

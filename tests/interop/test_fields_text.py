@@ -1,4 +1,4 @@
-"""`rdmawire dissect -T fields` prints what `tshark -T fields` prints, octet for octet."""
+"""`rdmawire dissect -T fields` prints what `tshark -T fields` prints, byte for byte."""
 
 import shutil
 import subprocess

@@ -131,7 +131,7 @@ a\z a$ ^a \Aa \Gb (?m)a$ (?m)^a (?s)a.b a.b (?-i)rt (?-i:R)t (?si-m)A.B (?U)a+ (
 [\\d-f] [$^.] a| () \- \_ \pL \PL \C
 """
 SUBJECTS = [
-    *(bytes([octet]) for octet in range(256)),
+    *(bytes([byte]) for byte in range(256)),
     *(b"a\n", b"a\n\n", b"\na", b"\r\n", b"RT", b"rt", b"x rt y", b"art", b"aaa", b"aaab", b"a\nb"),
     *(b"ab", b"A1_", b"$", b"a$", b"a{,3}", b"a{3", b"\x04g", b"\x00g", b"\xc3\xa9", b"\\s "),
 ]

@@ -31,7 +31,7 @@ def shared_fields() -> list[FieldInfo]:
 
 def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
     """What tshark says of each frame, for these fields."""
-    octets = {info.name for info in infos if info.type == "FT_BYTES"}
+    data = {info.name for info in infos if info.type == "FT_BYTES"}
     presences = {info.name for info in infos if info.type == "FT_NONE"}
     names = {info.name for info in infos}
     # pyshark wants the thread's event loop, which whoever ran one here before may have taken away.
@@ -45,7 +45,7 @@ def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
                     if name in names:
                         shown = ["1" if name in presences else each.show for each in field.fields]
                         found.setdefault(name, []).extend(
-                            text.replace(":", "") if name in octets else text for text in shown
+                            text.replace(":", "") if name in data else text for text in shown
                         )
             yield found
     finally:

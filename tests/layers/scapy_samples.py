@@ -50,7 +50,7 @@ def headers_of(pkt: Packet) -> list[Header]:
 
 
 def uncached(pkt: Packet) -> Packet:
-    """A copy in which our layers have forgotten the octets that they were read from."""
+    """A copy in which our layers have forgotten the bytes that they were read from."""
     copy: Any = pkt.copy()
     for each in layers_of(copy):
         if isinstance(each, PlannedLayer | MPA):

@@ -23,7 +23,7 @@ Values = dict[str, Any]
 
 
 class View(NamedTuple):
-    """A way to read octets into values of rows, and to build them again."""
+    """A way to read bytes into values of rows, and to build them again."""
 
     parse: Callable[[type[Header], bytes], Values]
     build: Callable[[type[Header], Values], bytes]
@@ -93,7 +93,7 @@ def test_columns_read_the_rows_of_many_headers_as_the_codec_does(
             column = bytes_at(frames, row.bit // 8, row.width // 8).tolist()
         else:
             column = bits(row.bit, row.width).read(frames).tolist()
-            if row.octets:
+            if row.is_bytes:
                 column = [number.to_bytes(row.width // 8, "big") for number in column]
         assert column == wanted, row.name
 

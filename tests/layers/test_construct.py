@@ -39,10 +39,10 @@ WHOLE: list[Construct] = [
 ]
 
 
-def same(struct_: Construct, octets: bytes) -> Any:
-    """What the octets parse to, once that is built again."""
-    found = struct_.parse(octets)
-    assert struct_.build(found) == octets
+def same(struct_: Construct, data: bytes) -> Any:
+    """What the bytes parse to, once that is built again."""
+    found = struct_.parse(data)
+    assert struct_.build(found) == data
     return found
 
 
@@ -52,10 +52,10 @@ def test_every_table_has_its_struct_by_name() -> None:
 
 
 def test_numbers_with_a_name_are_given_and_found_by_it() -> None:
-    octets = BTH.build({"opcode": "RC_SEND_ONLY", "destqp": 17, "psn": 5})
-    assert octets == ib.BTH(opcode=4, destqp=17, psn=5).build()
-    assert BTH.parse(octets).opcode == "RC_SEND_ONLY"
-    assert int(BTH.parse(octets).opcode) == 4
+    data = BTH.build({"opcode": "RC_SEND_ONLY", "destqp": 17, "psn": 5})
+    assert data == ib.BTH(opcode=4, destqp=17, psn=5).build()
+    assert BTH.parse(data).opcode == "RC_SEND_ONLY"
+    assert int(BTH.parse(data).opcode) == 4
 
 
 @pytest.mark.parametrize(
@@ -111,23 +111,23 @@ def test_frames_are_built_from_the_least_that_says_what_they_are() -> None:
 
 
 @given(mads())
-def test_a_management_datagram_is_parsed_into_its_headers(octets: bytes) -> None:
-    found = same(ManagementDatagram, octets)
+def test_a_management_datagram_is_parsed_into_its_headers(data: bytes) -> None:
+    found = same(ManagementDatagram, data)
     assert found[0].name in ("MAD", "DirectedMAD")
 
 
 @given(fpdus())
-def test_an_fpdu_is_parsed_and_works_out_what_is_left_out(octets: bytes) -> None:
-    found = same(FPDU, octets)
-    assert FPDU.build({"segment": found.segment}) == octets
+def test_an_fpdu_is_parsed_and_works_out_what_is_left_out(data: bytes) -> None:
+    found = same(FPDU, data)
+    assert FPDU.build({"segment": found.segment}) == data
 
 
 @given(start_ups())
-def test_start_up_frames_are_parsed_and_announce_what_they_carry(octets: bytes) -> None:
-    struct_ = StartUpRequest if octets[:16] == MPARequest().key else StartUpReply
-    found = same(struct_, octets)
+def test_start_up_frames_are_parsed_and_announce_what_they_carry(data: bytes) -> None:
+    struct_ = StartUpRequest if data[:16] == MPARequest().key else StartUpReply
+    found = same(struct_, data)
     del found.header["pd_length"]
-    assert struct_.build(found) == octets
+    assert struct_.build(found) == data
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
@@ -144,22 +144,22 @@ def test_every_packet_of_the_captures_is_parsed_and_built(path: Path) -> None:
                 same(RoCEFrame, record.data)
 
 
-def is_roce(octets: bytes) -> bool:
+def is_roce(data: bytes) -> bool:
     try:
-        roce.parse(octets)
+        roce.parse(data)
     except WireError:
         return False
     return True
 
 
 @pytest.mark.parametrize("whole", WHOLE, ids=lambda whole: str(whole.name))
-@given(octets=st.binary(max_size=120))
-def test_any_octets_parse_or_are_refused_by_construct(whole: Construct, octets: bytes) -> None:
+@given(data=st.binary(max_size=120))
+def test_any_bytes_parse_or_are_refused_by_construct(whole: Construct, data: bytes) -> None:
     try:
-        found = whole.parse(octets)
+        found = whole.parse(data)
     except ConstructError:
         return
-    assert octets.startswith(whole.build(found))
+    assert data.startswith(whole.build(found))
 
 
 def test_a_refusal_says_where() -> None:
@@ -182,9 +182,9 @@ def test_a_refusal_says_where() -> None:
 
 def test_a_version_against_the_ethertype_is_kept_and_has_no_icrc() -> None:
     whole = RoCEFrame.build({"ethernet": {"type": "IPV4"}, "transport": {"bth": {"opcode": 4}}})
-    octets = whole[:14] + b"\x65" + whole[15:]
-    frame = RoCEFrame.parse(octets)
-    assert RoCEFrame.build(frame) == octets
+    data = whole[:14] + b"\x65" + whole[15:]
+    frame = RoCEFrame.parse(data)
+    assert RoCEFrame.build(frame) == data
     del frame.icrc
     with pytest.raises(ConstructError, match="RoCEFrame"):
         RoCEFrame.build(frame)

@@ -15,23 +15,23 @@ ip = link / IP(src="192.0.2.1", dst="192.0.2.2") / UDP()
 """
 
 READ_BY_OURS = """
-octets = bytes.fromhex(
+raw = bytes.fromhex(
     "7cfe90753cd87cfe90753cd889156020000000141b4000000000000000000000ffff0f000002"
     "00000000000000000000ffff0f0000021140ffff0000010900a788c00000000525f0c038"
 )
-pkt = Ether(octets)
+pkt = Ether(raw)
 assert type(pkt.payload) is ours.GRH and type(pkt.payload.payload) is ours.BTH
 assert type(pkt[ours.BTH].payload) is ours.AETH and pkt[ours.BTH].icrc_good()
 assert Ether(bytes(ip / ours.BTH(opcode="RC_SEND_ONLY") / b"abc"))[ours.BTH].icrc_good()
 """
 
 READ_BY_THEIRS = """
-octets = bytes.fromhex(
+raw = bytes.fromhex(
     "e41d2dab2bc27cfe90643b32080045c2003c718c4000401191610a0011010a001201"
     "000012b7002800008100ffff400001180000000000000000000000000000000000000000"
     "82fd002a"
 )
-pkt = Ether(octets)
+pkt = Ether(raw)
 assert type(pkt[UDP].payload) is theirs.BTH and type(pkt[theirs.BTH].payload) is theirs.CNPPadding
 assert pkt[theirs.BTH].icrc == 0x82FD002A
 grh = Ether(bytes(link / theirs.GRH() / theirs.BTH() / b"abcd"))
@@ -41,8 +41,8 @@ assert type(grh.payload) is theirs.GRH and type(grh.payload.payload) is theirs.B
 BUILT_BY_THEIRS = """
 pkt = link / IP(src="22.22.22.7", dst="22.22.22.8", version=4, ihl=5, tos=0x1, id=1144) / UDP()
 pkt /= theirs.cnp(dqpn=211)
-octets = bytes(pkt)
-assert UDP(octets[34:]).dport == 4791
+raw = bytes(pkt)
+assert UDP(raw[34:]).dport == 4791
 ack = ip / theirs.BTH(opcode=theirs.opcode("RC", "ACKNOWLEDGE")[0]) / theirs.AETH(msn=5)
 assert bytes(ack)[42] == 0x11 and bytes(ack)[54:58] == bytes.fromhex("00000005")
 """
@@ -72,8 +72,8 @@ def test_theirs_is_as_before_once_ours_is_unbound(imports: tuple[str, ...]) -> N
     run(*imports, "ours.unbind()", BUILT_BY_THEIRS)
 
 
-def test_theirs_builds_the_same_octets_with_and_without_ours() -> None:
-    tell = BUILT_BY_THEIRS + "print(octets.hex(), bytes(ack).hex())"
+def test_theirs_builds_the_same_bytes_with_and_without_ours() -> None:
+    tell = BUILT_BY_THEIRS + "print(raw.hex(), bytes(ack).hex())"
     alone = run(THEIRS, tell)
     assert run(THEIRS, OURS, tell) == run(OURS, THEIRS, tell) == alone
 

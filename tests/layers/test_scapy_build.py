@@ -132,13 +132,13 @@ def test_a_word_that_the_row_does_not_have_is_named_with_those_near_it() -> None
     [
         (BTH(psn=1 << 24), "BTH.psn 16777216 does not fit in 24 bits"),
         (BTH(psn=-1), "BTH.psn -1 does not fit in 24 bits"),
-        (GRH(sgid=bytes(15)), "GRH.sgid takes 16 octets, found 15"),
-        (BTH(icrc=1 << 32), "BTH.icrc 4294967296 does not fit in 4 octets"),
-        (BTH(pad="ab"), "BTH.pad takes octets, found 'ab'"),
+        (GRH(sgid=bytes(15)), "GRH.sgid takes 16 bytes, found 15"),
+        (BTH(icrc=1 << 32), "BTH.icrc 4294967296 does not fit in 4 bytes"),
+        (BTH(pad="ab"), "BTH.pad takes bytes, found 'ab'"),
         (BTH(padcnt=4), "BTH.padcnt 4 does not fit in 2 bits"),
         (BTH(psn=b"\x01"), r"BTH.psn takes a number, found b'\\x01'"),
         (BTH(psn=1.5), "BTH.psn takes a number, found 1.5"),
-        (scapy.CNP(resv128=16), "CNP.resv128 takes octets, found 16"),
+        (scapy.CNP(resv128=16), "CNP.resv128 takes bytes, found 16"),
         (scapy.LinearForwardingTable(port=[1]), r"LinearForwardingTable.port takes 64 numbers"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -224,13 +224,13 @@ def test_an_fpdu_has_its_length_pad_and_crc(length: int) -> None:
 
 def test_a_piece_of_a_stream_is_a_list_of_frames() -> None:
     request = MPARequest(s=1) / MPAEnhanced(ird=1) / b"hello"
-    octets = bytes(MPA(frames=[request, FPDU() / SEND / b"a", FPDU() / SEND]))
-    piece = MPA(octets)
+    data = bytes(MPA(frames=[request, FPDU() / SEND / b"a", FPDU() / SEND]))
+    piece = MPA(data)
     assert [type(frame) for frame in piece.frames] == [MPARequest, FPDU, FPDU]
     assert piece.frames[0].pd_length == MPAEnhanced.table.SIZE + 5
     assert piece.frames[0][Raw].load == b"hello"
     assert piece.frames[1][Raw].load == b"a"
-    assert bytes(piece) == octets
+    assert bytes(piece) == data
 
 
 def test_a_reply_parts_private_data_from_what_follows() -> None:
@@ -295,7 +295,7 @@ def test_a_pickled_packet_is_the_same() -> None:
         ),
         (
             IP4 / TCP(sport=5, dport=7174) / MPA(frames=[FPDU(ulpdu_length=18) / SEND]),
-            TCP_LINE + "FPDU 18 octets / DDPControl / RDMAP SEND / queue 0 msn 1 offset 0",
+            TCP_LINE + "FPDU 18 bytes / DDPControl / RDMAP SEND / queue 0 msn 1 offset 0",
         ),
     ],
 )  # fmt: skip
@@ -337,19 +337,19 @@ def test_ports_are_bound_and_unbound_in_any_order(steps: list[tuple[bool, int]])
 
 
 def test_unbind_takes_roces_ethertype_back_with_the_last() -> None:
-    octets = bytes(LINK / GRH() / BTH(opcode="RC_SEND_ONLY"))
+    data = bytes(LINK / GRH() / BTH(opcode="RC_SEND_ONLY"))
     scapy.unbind(4791)
-    assert GRH in Ether(octets)
+    assert GRH in Ether(data)
     scapy.unbind()
-    assert GRH not in Ether(octets)
+    assert GRH not in Ether(data)
 
 
 def test_a_port_of_iwarp_is_bound_twice_and_given_back_twice() -> None:
-    octets = bytes(LINK / IP4 / TCP(dport=7174) / FPDU() / SEND)
+    data = bytes(LINK / IP4 / TCP(dport=7174) / FPDU() / SEND)
     for change, found in [(scapy.bind_iwarp, True), (scapy.unbind_iwarp, False)] * 2:
         change(7174)
         change(7174)
-        assert (FPDU in Ether(octets)) is found
+        assert (FPDU in Ether(data)) is found
         assert (TCP() / FPDU()).dport == (7174 if found else 80)
 
 

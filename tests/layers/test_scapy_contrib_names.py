@@ -134,8 +134,8 @@ def test_every_method_of_its_bth_is_here(theirs: types.ModuleType) -> None:
     assert {"compute_icrc", "pack_icrc"} <= set(vars(theirs.BTH))
     packets = [below() / roce.BTH(opcode=4, dqpn=1) / b"abcd" for roce in (ours, theirs)]
     for packet, roce in zip(packets, (ours, theirs), strict=True):
-        octets = bytes(packet)[42:]
-        assert packet[roce.BTH].compute_icrc(octets) == octets[-4:]
+        data = bytes(packet)[42:]
+        assert packet[roce.BTH].compute_icrc(data) == data[-4:]
     assert ours.BTH.pack_icrc(0x11223344) == theirs.BTH.pack_icrc(0x11223344)
 
 
@@ -155,5 +155,5 @@ def test_an_old_name_says_the_new_one() -> None:
 def test_an_address_that_is_too_large_a_number_is_refused() -> None:
     from rdmawire.errors import WireError
 
-    with pytest.raises(WireError, match=r"GRH\.sgid takes octets"):
+    with pytest.raises(WireError, match=r"GRH\.sgid takes bytes"):
         bytes(ours.GRH(sgid=1 << 128))

@@ -47,7 +47,7 @@ PUT_TOGETHER = {"management.pcap": (105, 108), "management_erf.pcap": (105, 108)
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_every_frame_is_built_again_octet_for_octet(path: Path) -> None:
+def test_every_frame_is_built_again_byte_for_byte(path: Path) -> None:
     for record, pkt in read(path):
         assert bytes(pkt) == record.data
         assert bytes(uncached(pkt)) == record.data
@@ -88,13 +88,13 @@ VECTORS = [
 ]
 
 
-@pytest.mark.parametrize(("octets", "icrc"), VECTORS)
-def test_frames_of_scapys_own_tests_are_read_and_built(octets: bytes, icrc: int) -> None:
-    pkt = Ether(octets)
+@pytest.mark.parametrize(("data", "icrc"), VECTORS)
+def test_frames_of_scapys_own_tests_are_read_and_built(data: bytes, icrc: int) -> None:
+    pkt = Ether(data)
     assert pkt[BTH].icrc == icrc
     assert pkt[BTH].icrc_good()
     del pkt.icrc
-    assert bytes(pkt) == octets
+    assert bytes(pkt) == data
 
 
 def test_the_standards_sample_packet_has_its_icrc() -> None:
@@ -113,38 +113,38 @@ def test_payload_pad_and_icrc_of_a_write_are_apart() -> None:
 
 
 def test_what_the_link_puts_behind_a_packet_is_padding() -> None:
-    octets = (LINK / IP() / UDP() / BTH(opcode="RC_ACKNOWLEDGE") / AETH()).build()
-    pkt = Ether(octets + bytes(12))
+    data = (LINK / IP() / UDP() / BTH(opcode="RC_ACKNOWLEDGE") / AETH()).build()
+    pkt = Ether(data + bytes(12))
     assert pkt[BTH].icrc_good()
     assert pkt[Padding].load == bytes(12)
 
 
 def test_padding_in_a_native_packet_stays_before_its_vcrc_and_the_trailer_behind() -> None:
-    octets = LRH_WITH_PADDING.build() + b"trailer"
-    pkt = LRH(octets)
+    data = LRH_WITH_PADDING.build() + b"trailer"
+    pkt = LRH(data)
     assert pkt[Padding].load == bytes(3)
     assert pkt.trailer == b"trailer"
-    assert bytes(uncached(pkt)) == octets
+    assert bytes(uncached(pkt)) == data
     del pkt.vcrc, pkt.pktlen
-    assert bytes(pkt) == octets
+    assert bytes(pkt) == data
 
 
 def test_a_packet_that_was_cut_has_no_icrc() -> None:
-    octets = bytes(LINK / IP() / UDP() / BTH(opcode="RC_SEND_ONLY") / (b"x" * 40))
-    pkt = Ether(octets[:-20])
+    data = bytes(LINK / IP() / UDP() / BTH(opcode="RC_SEND_ONLY") / (b"x" * 40))
+    pkt = Ether(data[:-20])
     assert pkt[BTH].icrc == b""
     assert not pkt[BTH].icrc_good()
-    assert bytes(uncached(pkt)) == octets[:-20]
+    assert bytes(uncached(pkt)) == data[:-20]
 
 
 def test_reserved_opcodes_leave_the_rest_as_it_is_but_for_the_icrc() -> None:
-    octets = bytes(LINK / IP() / UDP() / BTH(opcode=0x1F) / b"abcd")
-    pkt = Ether(octets)
+    data = bytes(LINK / IP() / UDP() / BTH(opcode=0x1F) / b"abcd")
+    pkt = Ether(data)
     assert pkt[BTH].payload == Raw(b"abcd")
     assert pkt[BTH].icrc_good()
 
 
-# any octets
+# any bytes
 
 
 FRAMES = [
@@ -156,21 +156,21 @@ FRAMES = [
 
 
 @pytest.mark.parametrize(
-    "layer", [scapy.Octets, MPA, *scapy._LAYERS.values()], ids=lambda layer: layer.__name__
+    "layer", [scapy.Bytes, MPA, *scapy._LAYERS.values()], ids=lambda layer: layer.__name__
 )
-@given(octets=st.binary(min_size=1, max_size=300))
-def test_any_layer_takes_any_octets(layer: type[TableLayer], octets: bytes) -> None:
-    pkt = layer(octets)
+@given(data=st.binary(min_size=1, max_size=300))
+def test_any_layer_takes_any_bytes(layer: type[TableLayer], data: bytes) -> None:
+    pkt = layer(data)
     told(pkt)
-    assert bytes(pkt) == octets
-    assert bytes(uncached(pkt)) == octets
+    assert bytes(pkt) == data
+    assert bytes(uncached(pkt)) == data
 
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> tuple[type[Packet], bytes]:
-    """A frame of a capture with other octets in it, cut behind Scapy's own link or made longer."""
-    link, octets = draw(st.sampled_from(FRAMES))
-    frame = bytearray(octets)
+    """A frame of a capture with other bytes in it, cut behind Scapy's own link or made longer."""
+    link, data = draw(st.sampled_from(FRAMES))
+    frame = bytearray(data)
     for _ in range(draw(st.integers(1, 3))):
         frame[draw(st.integers(0, len(frame) - 1))] = draw(st.integers(0, 255))
     end = draw(st.integers(min(40, len(frame)), len(frame)))
@@ -179,21 +179,21 @@ def spoilt(draw: st.DrawFn) -> tuple[type[Packet], bytes]:
 
 @given(spoilt())
 def test_spoilt_frames_are_read_told_and_built_again(spoilt: tuple[type[Packet], bytes]) -> None:
-    link, octets = spoilt
-    pkt = link(octets)
+    link, data = spoilt
+    pkt = link(data)
     told(pkt)
-    assert bytes(pkt) == octets
-    assert bytes(uncached(pkt)) == octets
+    assert bytes(pkt) == data
+    assert bytes(uncached(pkt)) == data
 
 
 @given(st.binary(max_size=200))
 def test_any_segment_of_a_port_bound_to_iwarp_is_read(payload: bytes) -> None:
     scapy.bind_iwarp(7174)
     try:
-        octets = bytes(LINK / IP() / TCP(dport=7174) / Raw(payload))
-        pkt = Ether(octets)
+        data = bytes(LINK / IP() / TCP(dport=7174) / Raw(payload))
+        pkt = Ether(data)
         told(pkt)
-        assert bytes(uncached(pkt)) == octets
+        assert bytes(uncached(pkt)) == data
     finally:
         scapy.unbind_iwarp(7174)
 
@@ -205,9 +205,9 @@ def test_a_segment_full_of_empty_fpdus_is_read() -> None:
 
 
 def test_a_record_full_of_extension_headers_is_read_and_built() -> None:
-    octets = bytes(8) + b"\x95" + bytes(7) + (b"\x80" + bytes(7)) * 8000
-    pkt = ERF(octets)
-    assert bytes(uncached(pkt)) == octets
+    data = bytes(8) + b"\x95" + bytes(7) + (b"\x80" + bytes(7)) * 8000
+    pkt = ERF(data)
+    assert bytes(uncached(pkt)) == data
 
 
 def told(pkt: Packet) -> Any:

@@ -28,6 +28,6 @@ class Machine:
     def region(
         self, size: int = 4 * PAGE_4K, access: int = FULL, page_size: int = PAGE_4K
     ) -> tuple[HostMemory, Region]:
-        """Memory of ``size`` octets, all of it registered."""
+        """Memory of ``size`` bytes, all of it registered."""
         memory = self.space.allocate(size, page_size)
         return memory, self.registrar.reg_mr(self.pd, memory.base, size, access)

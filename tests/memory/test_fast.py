@@ -75,11 +75,11 @@ def test_writes_are_those_to_a_bytearray(data: st.DataObject) -> None:
     model = bytearray(16 * PAGE_4K)
     for _ in range(data.draw(st.integers(1, 5))):
         at = data.draw(st.integers(0, length))
-        octets = data.draw(st.binary(max_size=40))[: length - at]
-        bench.mr.write(iova + at, octets)
-        for i, octet in enumerate(octets):
+        raw = data.draw(st.binary(max_size=40))[: length - at]
+        bench.mr.write(iova + at, raw)
+        for i, byte in enumerate(raw):
             page, place = divmod(offset + at + i, PAGE_4K)
-            model[numbers[page] * PAGE_4K + place] = octet
+            model[numbers[page] * PAGE_4K + place] = byte
     assert bench.space.read(bench.memory.base, 16 * PAGE_4K) == model
 
 

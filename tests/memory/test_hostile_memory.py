@@ -181,7 +181,7 @@ ACCESSES: dict[str, Callable[[Bench, Any], object]] = {
 
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("value", [None, "text", 1.5, float("nan"), float("inf"), [], (), object()])
-def test_an_access_is_at_whole_numbers_and_of_octets(access: str, value: Any) -> None:
+def test_an_access_is_at_whole_numbers_and_of_bytes(access: str, value: Any) -> None:
     bench = Bench()
     with pytest.raises(VerbsError) as caught:
         ACCESSES[access](bench, value)
@@ -217,14 +217,14 @@ def test_what_finds_no_room_in_bar1_takes_none() -> None:
     assert bench.gpu.aperture.free == free
 
 
-def test_no_octets_are_fewer_than_none() -> None:
+def test_no_bytes_are_fewer_than_none() -> None:
     bench = Bench()
     bench.gpu.write(bench.tensor.address, b"secret")
     with pytest.raises(MemoryFault):
         bench.gpu.read(bench.tensor.address, -8)
 
 
-def test_the_last_octets_of_the_space_are_as_good_as_any() -> None:
+def test_the_last_bytes_of_the_space_are_as_good_as_any() -> None:
     space = AddressSpace()
     machine = Machine()
     top = HostMemory(LAST_ADDRESS + 1 - PAGE_64K, PAGE_64K)

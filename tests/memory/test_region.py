@@ -28,11 +28,11 @@ def test_short_accesses_round_borders(border: int, page_size: int) -> None:
     for offset in (-33, -32, -8, -1, 0, 1, 7, 8):
         for length in range(33):
             at = memory.base + border + offset
-            for octets in (pattern(length), bytes(length)):
-                region.write(at, octets)
-                assert bytes(region.read(at, length)) == octets
+            for data in (pattern(length), bytes(length)):
+                region.write(at, data)
+                assert bytes(region.read(at, length)) == data
                 around = machine.space.read(at - 40, length + 80)
-                assert around == bytes(40) + octets + bytes(40)
+                assert around == bytes(40) + data + bytes(40)
 
 
 @given(st.data())
@@ -50,16 +50,16 @@ def test_a_region_is_a_bytearray_and_its_neighbours_stay(data: st.DataObject) ->
     model = bytearray(size)
     for _ in range(data.draw(st.integers(1, 5))):
         at = data.draw(st.integers(0, length))
-        octets = data.draw(st.binary(max_size=40))[: length - at]
-        region.write(region.iova + at, octets)
-        model[start + at : start + at + len(octets)] = octets
+        raw = data.draw(st.binary(max_size=40))[: length - at]
+        region.write(region.iova + at, raw)
+        model[start + at : start + at + len(raw)] = raw
         assert bytes(region.read(region.iova, length)) == model[start : start + length]
     assert machine.space.read(memory.base, size) == model
 
 
 @pytest.mark.parametrize("length", range(1, 33))
 @pytest.mark.parametrize("warm", [False, True])
-def test_one_octet_outside_is_outside(length: int, warm: bool) -> None:
+def test_one_byte_outside_is_outside(length: int, warm: bool) -> None:
     machine = Machine()
     memory, region = machine.region(PAGE_4K)
     inner = machine.registrar.reg_mr(machine.pd, memory.base + 100, length, FULL)
@@ -274,14 +274,14 @@ def test_each_access_is_one_dma() -> None:
     memory, region = machine.region(3 * PAGE_64K)
     tally = machine.registrar.counter[Path.HOST]
     region.write(memory.base + PAGE_64K - 1, bytes(PAGE_64K + 2))  # three pages
-    assert (tally.octets, tally.transactions, tally.copies) == (PAGE_64K + 2, 1, 0)
+    assert (tally.bytes, tally.transactions, tally.copies) == (PAGE_64K + 2, 1, 0)
     region.read(memory.base, 10)
     region.read(memory.base, 0)
-    assert (tally.octets, tally.transactions, tally.copies) == (PAGE_64K + 12, 3, 0)
+    assert (tally.bytes, tally.transactions, tally.copies) == (PAGE_64K + 12, 3, 0)
     with pytest.raises(MemoryFault):
         region.read(memory.base - 1, 10)
     region.fetch_add(memory.base, 1)
-    assert (tally.octets, tally.transactions) == (PAGE_64K + 28, 5)
+    assert (tally.bytes, tally.transactions) == (PAGE_64K + 28, 5)
     assert machine.registrar.counter[Path.GPU_DIRECT].transactions == 0
 
 

@@ -54,9 +54,9 @@ def test_writes_are_those_to_a_bytearray(data: st.DataObject) -> None:
     near = st.sampled_from([0, PAGE_4K, PAGE_2M, PAGE_2M + 3 * PAGE_4K, size])
     for _ in range(data.draw(st.integers(1, 6))):
         at = min(max(0, data.draw(near) + data.draw(st.integers(-64, 64))), size)
-        octets = data.draw(st.binary(max_size=96))[: size - at]
-        space.write(BASE + at, octets)
-        model[at : at + len(octets)] = octets
+        raw = data.draw(st.binary(max_size=96))[: size - at]
+        space.write(BASE + at, raw)
+        model[at : at + len(raw)] = raw
     assert space.read(BASE, size) == model
 
 
@@ -104,7 +104,7 @@ def test_read_only_memory_stays_as_it_is() -> None:
         space.compare_swap(BASE + PAGE_4K, 1, 2)
 
 
-def test_the_last_octet_of_the_address_space() -> None:
+def test_the_last_byte_of_the_address_space() -> None:
     space = space_of(HostMemory((1 << 64) - PAGE_4K, PAGE_4K))
     space.write((1 << 64) - 1, b"z")
     assert space.read((1 << 64) - 2, 2) == b"\0z"

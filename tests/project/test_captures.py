@@ -53,7 +53,7 @@ def test_every_checksum_is_good_and_nothing_malformed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: path.name)
-def test_parse_then_build_gives_the_same_octets(path: Path) -> None:
+def test_parse_then_build_gives_the_same_bytes(path: Path) -> None:
     with open_capture(path) as reader:
         for record in (record for record in reader if len(record.data) == record.length):
             if record.link_type == 247:

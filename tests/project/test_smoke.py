@@ -127,8 +127,8 @@ def test_hypothesis_draws_packets() -> None:
 def test_construct_reads_and_builds_a_header() -> None:
     from rdmawire.layers.construct import BTH
 
-    octets = bytes.fromhex("040000000000001100000005")
-    assert BTH.build(BTH.parse(octets)) == octets
+    data = bytes.fromhex("040000000000001100000005")
+    assert BTH.build(BTH.parse(data)) == data
 
 
 SCAPY = """

@@ -1,6 +1,6 @@
-"""Memory beside its model: a window of a host, and the octets that should stand in it.
+"""Memory beside its model: a window of a host, and the bytes that should stand in it.
 
-Regions are cut out of it with octets between them that nobody may touch. Those are random, not
+Regions are cut out of it with bytes between them that nobody may touch. Those are random, not
 zero, and compared with all the rest.
 """
 
@@ -12,11 +12,11 @@ from rdmawire.memory.region import Region
 from rdmawire.verbs.wr import Sge
 
 GUARD = 72
-"""Octets between neighbours, at least; a multiple of eight, so that all can be aligned."""
+"""Bytes between neighbours, at least; a multiple of eight, so that all can be aligned."""
 
 
 class Arena:
-    """``size`` octets of host memory, full of noise, and their ``model``."""
+    """``size`` bytes of host memory, full of noise, and their ``model``."""
 
     def __init__(self, host: Host, size: int, seed: int) -> None:
         self.host = host
@@ -26,7 +26,7 @@ class Arena:
         self._free = GUARD
 
     def area(self, length: int, access: int) -> "Area":
-        """The next so many octets, registered with these rights."""
+        """The next so many bytes, registered with these rights."""
         address = self.memory.base + self._free
         self._free += length - length % -8 + GUARD
         assert self._free <= self.memory.size
@@ -37,25 +37,23 @@ class Arena:
         at = address - self.memory.base
         return bytes(self.model[at : at + length])
 
-    def poke(self, address: int, octets: bytes) -> None:
+    def poke(self, address: int, data: bytes) -> None:
         """What should stand there from now on."""
         at = address - self.memory.base
-        assert 0 <= at <= at + len(octets) <= self.memory.size
-        self.model[at : at + len(octets)] = octets
+        assert 0 <= at <= at + len(data) <= self.memory.size
+        self.model[at : at + len(data)] = data
 
     def found(self) -> bytes:
         """What stands in memory."""
         return self.host.space.read(self.memory.base, self.memory.size)
 
     def check(self) -> None:
-        """Memory is what the model is, octet for octet."""
+        """Memory is what the model is, byte for byte."""
         found = self.found()
         if found != self.model:
-            wrong = [at for at, octet in enumerate(found) if octet != self.model[at]]
+            wrong = [at for at, byte in enumerate(found) if byte != self.model[at]]
             first, last = (self.memory.base + at for at in (wrong[0], wrong[-1]))
-            raise AssertionError(
-                f"{len(wrong)} octets differ from the model, {first:#x}..{last:#x}"
-            )
+            raise AssertionError(f"{len(wrong)} bytes differ from the model, {first:#x}..{last:#x}")
 
 
 class Area:
@@ -68,7 +66,7 @@ class Area:
 
     @property
     def left(self) -> int:
-        """Octets not given out."""
+        """Bytes not given out."""
         return self.region.length - self._free
 
     def reset(self) -> None:
@@ -76,7 +74,7 @@ class Area:
         self._free = 0
 
     def take(self, lengths: Sequence[int], gap: int = 0) -> tuple[Sge, ...]:
-        """Pieces of these lengths that nobody else has, with ``gap`` octets between them."""
+        """Pieces of these lengths that nobody else has, with ``gap`` bytes between them."""
         pieces = []
         for length in lengths:
             pieces.append(Sge(self.region.iova + self._free, length, self.region.lkey))
@@ -93,9 +91,9 @@ class Area:
         space = self.arena.host.space
         return b"".join(space.read(address, length) for address, length, _ in sges if length)
 
-    def place(self, sges: Sequence[Sge], octets: bytes) -> None:
-        """These octets should stand in the pieces, one after the other."""
+    def place(self, sges: Sequence[Sge], data: bytes) -> None:
+        """These bytes should stand in the pieces, one after the other."""
         for address, length, _ in sges:
-            self.arena.poke(address, octets[:length])
-            octets = octets[length:]
-        assert not octets
+            self.arena.poke(address, data[:length])
+            data = data[length:]
+        assert not data

@@ -16,9 +16,9 @@ from rdmawire.verbs.qp_attr import QPAttributes, QPCap
 from rdmawire.verbs.srq import XRCReceiver
 from tests.stateful.arena import Arena
 from tests.stateful.flow import ARENA, Flow, Place
-from tests.stateful.words import MOST_PIECES
+from tests.stateful.words import MAX_PIECES
 
-CAP: Final = QPCap(32, 32, MOST_PIECES, MOST_PIECES, 300)
+CAP: Final = QPCap(32, 32, MAX_PIECES, MAX_PIECES, 300)
 ENDLESS: Final = 7
 PATIENT: Final = tuple(
     replace(profile, endless_retry_cnt=ENDLESS, flush_icrc_covers_headers_twice=False)
@@ -59,7 +59,7 @@ def lan(
 
 def place(host: Machine, kind: QPType, seed: int, *, shared: bool = False) -> Place:
     """A queue pair with an arena; ``shared``: it receives from a shared receive queue."""
-    srq = host.nic.create_srq(host.pd, CAP.max_recv_wr, MOST_PIECES) if shared else None
+    srq = host.nic.create_srq(host.pd, CAP.max_recv_wr, MAX_PIECES) if shared else None
     qp = host.nic.create_qp(kind, QPInit(host.pd, host.cq, host.cq, CAP, srq))
     return Place(Arena(host, ARENA, seed), qp, srq)
 
@@ -68,7 +68,7 @@ def xrc_target(host: Machine, seed: int) -> Place:
     """A target of XRC, and the shared receive queue that its peer names."""
     domain = host.nic.open_xrcd()
     receiver = XRCReceiver(domain, host.cq)
-    srq = host.nic.create_srq(host.pd, CAP.max_recv_wr, MOST_PIECES, receiver)
+    srq = host.nic.create_srq(host.pd, CAP.max_recv_wr, MAX_PIECES, receiver)
     init = QPInit(host.pd, host.cq, host.cq, QPCap(0, 0, 0, 0, 0), xrc_domain=domain)
     return Place(Arena(host, ARENA, seed), host.nic.create_qp(QPType.XRC_TGT, init), srq)
 

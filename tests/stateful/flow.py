@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(eq=False)
 class Way:
-    """A key to ``length`` octets of the peer's target: for the key they begin at ``iova``."""
+    """A key to ``length`` bytes of the peer's target: for the key they begin at ``iova``."""
 
     grant: Region | MemoryWindow
     rkey: int
@@ -99,7 +99,7 @@ class Flow:
     # The sender's side.
 
     def post(self, wr: SendWR, way: Way | None = None, at: int = 0) -> None:
-        """Post work; where it has a ``way``, on the octets ``at`` so far from its start."""
+        """Post work; where it has a ``way``, on the bytes ``at`` so far from its start."""
         wr = wr._replace(wr_id=next(NUMBERS))
         if not VERBS[wr.opcode].takes_receive:
             wr = wr._replace(flags=wr.flags & ~SendFlags.SOLICITED)
@@ -182,9 +182,9 @@ class Flow:
 
     def _original(self, sges: tuple[Sge, ...], address: int) -> int:
         """What an atomic brings back: it does so once, whatever is asked again."""
-        octets = self.receiver.arena.peek(address, 8)
-        self.sender.sink.place(sges, octets)
-        return int.from_bytes(octets, "little")
+        data = self.receiver.arena.peek(address, 8)
+        self.sender.sink.place(sges, data)
+        return int.from_bytes(data, "little")
 
     def atomic_write(self, sges: tuple[Sge, ...], flags: int, way: Way, at: int) -> None:
         self.post(self.sending(SendOpcode.ATOMIC_WRITE, sges, flags), way, at)
@@ -194,10 +194,10 @@ class Flow:
         wr = SendWR(SendOpcode.FLUSH, flags=flags & ~INLINE, length=length)
         self.post(wr._replace(placement=placement, selectivity=sel), way, at)
 
-    def change(self, address: int, octets: bytes) -> None:
+    def change(self, address: int, data: bytes) -> None:
         """The peer's memory changes; READs that are under way may see it if they are repeated."""
         arena = self.receiver.arena
-        arena.poke(address, octets)
+        arena.poke(address, data)
         for reading in self.readings:
             now = arena.peek(reading.address, reading.length)
             if not reading.fenced and now != reading.seen[-1]:
@@ -240,12 +240,12 @@ class Flow:
             self.receiver.inbox.reset()
 
     def _check_reading(self, reading: Reading, strict: bool) -> None:
-        """Each octet is one that stood there between the READ's turn and its end."""
+        """Each byte is one that stood there between the READ's turn and its end."""
         sink = self.sender.sink
         found = sink.found(reading.sges)
         seen = reading.seen[:1] if strict else reading.seen
-        for place, octet in enumerate(found):
-            assert any(octet == octets[place] for octets in seen), f"octet {place} of a READ"
+        for place, byte in enumerate(found):
+            assert any(byte == data[place] for data in seen), f"byte {place} of a READ"
         sink.place(reading.sges, found)
 
 

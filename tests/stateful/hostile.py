@@ -34,7 +34,7 @@ MTU: Final = 256
 PORT: Final = 0xC000
 SECRET: Final = b"SECRET!!"
 OPEN: Final = 4096
-"""Octets of each region that peers may reach somehow."""
+"""Bytes of each region that peers may reach somehow."""
 
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class Victim(Host):
             dest_qp_num=qp.number,
             sq_psn=psn,
             rq_psn=psn,
-            path_mtu=management.MTU.OCTETS_256,
+            path_mtu=management.MTU.MTU_256,
         )
         self.bring_up(qp, attributes)
         return qp
@@ -185,12 +185,12 @@ class Attacker:
         return frame
 
     def flipped(self, frame: bytes) -> bytes:
-        """With some octets changed."""
-        octets = bytearray(frame)
+        """With some bytes changed."""
+        data = bytearray(frame)
         places = st.integers(0, min(len(frame), 90) - 1)
         for place in self.draw(st.lists(places, min_size=1, max_size=3)):
-            octets[place] = self.draw(st.integers(0, 255))
-        return bytes(octets)
+            data[place] = self.draw(st.integers(0, 255))
+        return bytes(data)
 
     def sealed(self) -> bytes:
         """A frame as the standard has it, to one of the queue pairs."""
@@ -219,7 +219,7 @@ class Attacker:
         return (expected + step) % (1 << 24)
 
     def length(self, extended: Sequence[Header]) -> int:
-        """Octets of payload: what the RETH says, or what fits well or badly."""
+        """Bytes of payload: what the RETH says, or what fits well or badly."""
         announced = next((h.dmalen for h in extended if isinstance(h, RETH)), MTU)
         likely = min(announced, MTU)
         return (
@@ -275,7 +275,7 @@ _MAKERS: Final[dict[type[Header], Callable[["Attacker", Draw], Header]]] = {
 
 
 def _ends(region: Region) -> tuple[int, int, int]:
-    """Where a region begins, where its last octets are, and where it is over."""
+    """Where a region begins, where its last bytes are, and where it is over."""
     return region.iova, region.end - 8, region.end
 
 

@@ -116,7 +116,7 @@ class Reliable(RuleBasedStateMachine):
 
     @property
     def unit(self) -> int:
-        """Octets that the longest message takes up, with gaps between its pieces."""
+        """Bytes that the longest message takes up, with gaps between its pieces."""
         return LONGEST.of(self.mtu) + SLACK
 
     def flow(self, number: int) -> Flow:
@@ -180,7 +180,7 @@ class Reliable(RuleBasedStateMachine):
         flow.read(sges, flags, way, of.of(way.memory, way.length - size))
 
     def cell(self, way: Way, spot: Spot) -> int:
-        """Where in a way eight aligned octets begin near a spot."""
+        """Where in a way eight aligned bytes begin near a spot."""
         at = spot.of(way.memory, way.length - ATOMIC_SIZE)
         return at - at % ATOMIC_SIZE
 
@@ -224,7 +224,7 @@ class Reliable(RuleBasedStateMachine):
         return next((f for f in self.flows if f.sender is flow.receiver), None)
 
     def part(self, flow: Flow, spot: Spot, length: int) -> tuple[int, int]:
-        """So many octets of the receiver's target, from a multiple of eight on."""
+        """So many bytes of the receiver's target, from a multiple of eight on."""
         region = flow.receiver.target.region
         at = spot.of(region.iova, region.length - length)
         return region.iova + at - at % ATOMIC_SIZE, length

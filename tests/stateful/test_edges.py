@@ -1,7 +1,7 @@
 """Sweeps over the edges of memory: every length and every place where a border could matter.
 
-Lengths from 0 to 32 and one MTU and several, more or less one; places 0 to 7 octets behind a page
-border, and on both sides of 4 KiB and 64 KiB pages. The octets round each access are compared too.
+Lengths from 0 to 32 and one MTU and several, more or less one; places 0 to 7 bytes behind a page
+border, and on both sides of 4 KiB and 64 KiB pages. The bytes round each access are compared too.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 
-OCTETS: Final = 1024
+BYTES: Final = 1024
 LENGTHS: Final = (
     *range(33),
-    *(number * OCTETS + more for number in (1, 2, 5) for more in (-1, 0, 1)),
+    *(number * BYTES + more for number in (1, 2, 5) for more in (-1, 0, 1)),
 )
 PLACES: Final = (
     *range(8),
@@ -35,7 +35,7 @@ class Stage:
     """Two hosts, with memory full of noise at both ends, and what it should hold."""
 
     def __init__(self, kind: QPType) -> None:
-        self.pair = Pair(kind=kind, attributes=ATTRIBUTES._replace(path_mtu=MTU.OCTETS_1024))
+        self.pair = Pair(kind=kind, attributes=ATTRIBUTES._replace(path_mtu=MTU.MTU_1024))
         self.near = self._noisy(self.pair.client)
         self.far = self._noisy(self.pair.server)
         self.models = {buffer: bytearray(NOISE) for buffer in (self.near, self.far)}
@@ -47,8 +47,8 @@ class Stage:
 
     def move(self, source: Buffer, start: int, sink: Buffer, place: int, length: int) -> None:
         """What an access should do."""
-        octets = self.models[source][start : start + length]
-        self.models[sink][place : place + length] = octets
+        data = self.models[source][start : start + length]
+        self.models[sink][place : place + length] = data
 
     def go(self, wr: SendWR) -> None:
         """Do it, and compare everything."""
@@ -124,8 +124,8 @@ def test_accesses_that_end_at_a_border(what: str) -> None:
             access(stage, page - length, page - length, length)
 
 
-def test_the_last_octets_of_a_region_and_none_behind() -> None:
-    for length in (1, 8, OCTETS, OCTETS + 1):
+def test_the_last_bytes_of_a_region_and_none_behind() -> None:
+    for length in (1, 8, BYTES, BYTES + 1):
         for step in (0, 1):
             stage = Stage(QPType.RC)
             place = ROOM - length + step

@@ -40,7 +40,7 @@ class Scene:
     def __init__(self, failure: Failure, profile: Profile, psn: int) -> None:
         self.lan: Lan = lan(2, [profile, profile], ipv6=False, latency=1000)
         ends = reliable(*self.lan.hosts, shared=False)
-        attributes = failure.attributes._replace(path_mtu=MTU.OCTETS_256)
+        attributes = failure.attributes._replace(path_mtu=MTU.MTU_256)
         connect(*ends, (psn, psn), attributes)
         self.flow, self.back = flows_between(self.lan.simulator, *ends)
         self.flushed: list[int] = []
@@ -220,7 +220,7 @@ def test_receives_left_behind_are_flushed_in_order(srq: bool) -> None:
     place = scene.flow.receiver
     if srq:
         ends = reliable(*scene.lan.hosts, shared=True)
-        connect(*ends, (0, 0), PATIENCE._replace(path_mtu=MTU.OCTETS_256))
+        connect(*ends, (0, 0), PATIENCE._replace(path_mtu=MTU.MTU_256))
         scene.flow = flows_between(scene.lan.simulator, *ends)[0]
         place = scene.flow.receiver
     for _ in range(5):

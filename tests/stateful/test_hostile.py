@@ -1,4 +1,4 @@
-"""``receive`` takes any octets: nothing is raised, and no memory is touched that is not given."""
+"""``receive`` takes any bytes: nothing is raised, and no memory is touched that is not given."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -13,7 +13,7 @@ import pytest
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair, Posted
-from rdmawire.ib.responder_state import MOST_ACKNOWLEDGES
+from rdmawire.ib.responder_state import MAX_ACKNOWLEDGES
 from rdmawire.units import us
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.profile import PROFILES, Profile
@@ -23,10 +23,10 @@ from rdmawire.wire.opcode import Operation
 from tests.stateful.effort import EFFORT
 
 SEEDS = range(max(1, round(60 * EFFORT)))
-MOST_READ = 100_000
+MAX_READ = 100_000
 LENGTHS = (0, 1, 7, 255, 256, 257, 1024, 4096, 5000, 20_000)
 CELLS = 64
-STATIC = bytes(range(251)) * (MOST_READ // 251)
+STATIC = bytes(range(251)) * (MAX_READ // 251)
 
 
 class Storm:
@@ -49,14 +49,14 @@ class Storm:
         self.due: list[tuple[Posted, bytes]] = []
         self.messages: list[bytes] = []
         self.posted: list[int] = []
-        self.most_owed = 0
+        self.max_owed = 0
         self.pair.simulator.on_sent.append(self._look)
 
     def _weather(self) -> Chances:
         chance = self.random.random() * 0.1
-        most_delay = us(self.random.choice((1, 20, 200)))
+        max_delay = us(self.random.choice((1, 20, 200)))
         random = Random(self.random.random())
-        return Chances(random, chance / 2 if self.loses else 0, chance, chance, most_delay)
+        return Chances(random, chance / 2 if self.loses else 0, chance, chance, max_delay)
 
     def _attributes(self) -> QPAttributes:
         psn = self.random.choice((0xFFFFF0, 0xFFFFFF, 100, 0x7FFFF8))
@@ -72,7 +72,7 @@ class Storm:
         )
 
     def _look(self, _: Envelope, __: int) -> None:
-        self.most_owed = max(self.most_owed, len(self.server.qp.inbound.pending))
+        self.max_owed = max(self.max_owed, len(self.server.qp.inbound.pending))
 
     # Work, each kind with what the model makes of it.
 
@@ -88,7 +88,7 @@ class Storm:
         return self.client.send(data)
 
     def read(self) -> Posted:
-        length = self.random.choice((*LENGTHS, MOST_READ // 2))
+        length = self.random.choice((*LENGTHS, MAX_READ // 2))
         offset = self.random.randrange(len(STATIC) - length)
         posted = self.client.read(length, of=self.static, offset=offset)
         self.due.append((posted, STATIC[offset : offset + length]))
@@ -143,7 +143,7 @@ class Storm:
             assert posted.buffer.read(len(data)) == data
         assert self.server.region.read() == bytes(self.memory)
         assert self.numbers.read() == b"".join(cell.to_bytes(8, "little") for cell in self.cells)
-        assert self.most_owed <= 2 * self.depth * (MOST_ACKNOWLEDGES + 2) + 2  # ACKs too
+        assert self.max_owed <= 2 * self.depth * (MAX_ACKNOWLEDGES + 2) + 2  # ACKs too
 
 
 def _apart(one: Profile, other: Profile) -> frozenset[Operation]:

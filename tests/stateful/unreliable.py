@@ -292,33 +292,33 @@ class Unreliable(RuleBasedStateMachine):
             self.adopt(end, recv.sges)
 
     def told(self, end: End, recv: RecvWR, done: WorkCompletion) -> Sent:
-        """What a completion and its receive say; the octets behind the message are left alone."""
+        """What a completion and its receive say; the bytes behind the message are left alone."""
         assert (done.wr_id, done.status) == (recv.wr_id, WCStatus.SUCCESS)
-        octets = end.place.inbox.found(recv.sges)
+        raw = end.place.inbox.found(recv.sges)
         length = 0 if done.opcode is WCOpcode.RECV_RDMA_WITH_IMM else done.byte_len
-        changed = octets[:length] if self.weather.calm else octets
+        changed = raw[:length] if self.weather.calm else raw
         self.accept(end, recv.sges, changed)
         imm = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else None
-        data = octets[end.grh : length]
-        return Sent(end.sender(octets), WCOpcode(done.opcode), done.byte_len, data, imm)
+        data = raw[end.grh : length]
+        return Sent(end.sender(raw), WCOpcode(done.opcode), done.byte_len, data, imm)
 
     def adopt(self, end: End, sges: tuple[Sge, ...]) -> None:
         """Let the model be as it is found."""
         self.accept(end, sges, end.place.inbox.found(sges))
 
-    def accept(self, end: End, sges: tuple[Sge, ...], octets: bytes) -> None:
+    def accept(self, end: End, sges: tuple[Sge, ...], data: bytes) -> None:
         for address, length, _ in sges:
-            end.place.arena.poke(address, octets[:length])
-            octets = octets[length:]
+            end.place.arena.poke(address, data[:length])
+            data = data[length:]
 
     def check_target(self, end: End) -> None:
-        """Each octet is one that was there, or that a WRITE brought; the last, in calm weather."""
+        """Each byte is one that was there, or that a WRITE brought; the last, in calm weather."""
         region = end.place.target.region
         if end.written and not self.weather.calm:
             found = end.place.host.space.read(region.iova, region.length)
-            odd = [at for at, octet in enumerate(end.written[-1]) if octet != found[at]]
+            odd = [at for at, byte in enumerate(end.written[-1]) if byte != found[at]]
             for at in odd:
-                assert any(octets[at] == found[at] for octets in end.written)
+                assert any(data[at] == found[at] for data in end.written)
             end.place.arena.poke(region.iova, found)
         end.place.arena.check()
 

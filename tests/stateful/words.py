@@ -29,11 +29,11 @@ FLAGS = st.sampled_from([SendFlags.SIGNALED, SendFlags.SIGNALED, SendFlags(0)]).
         ]
     )
 )
-MOST_PIECES = 5
+MAX_PIECES = 5
 
 
 class Length(NamedTuple):
-    """So many MTUs and octets more, or fewer."""
+    """So many MTUs and bytes more, or fewer."""
 
     mtus: int
     more: int
@@ -48,7 +48,7 @@ LENGTHS = st.one_of(
     st.builds(Length, st.integers(0, 3), st.integers(0, 255)),
 )
 LONGEST = Length(3, 255)
-CUTS = st.lists(st.floats(0, 1), max_size=MOST_PIECES - 1)
+CUTS = st.lists(st.floats(0, 1), max_size=MAX_PIECES - 1)
 """Where a message is cut into pieces, as parts of its length."""
 
 
@@ -65,7 +65,7 @@ class Weather(NamedTuple):
     drop: int
     duplicate: int
     delay: int
-    most_delay: int
+    max_delay: int
 
     @property
     def calm(self) -> bool:
@@ -74,7 +74,7 @@ class Weather(NamedTuple):
     def rule(self, link: Link) -> None:
         """Let it be so from now on."""
         chances = (self.drop / 10, self.duplicate / 10, self.delay / 10)
-        link.chances = None if self.calm else Chances(Random(self.seed), *chances, self.most_delay)
+        link.chances = None if self.calm else Chances(Random(self.seed), *chances, self.max_delay)
 
 
 CALM = Weather(0, 0, 0, 0, 1)
@@ -98,7 +98,7 @@ class Spot(NamedTuple):
     delta: int
 
     def of(self, start: int, room: int) -> int:
-        """How far from ``start`` that is, of the ``room`` octets there."""
+        """How far from ``start`` that is, of the ``room`` bytes there."""
         if self.page == LAST:
             return max(room - abs(self.delta), 0)
         border = -start % PAGE_4K + self.page * PAGE_4K

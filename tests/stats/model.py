@@ -73,7 +73,7 @@ class Sequence:
 @dataclass
 class Flow:
     frames: int = 0
-    octets: int = 0
+    bytes: int = 0
     payload: int = 0
     requests: list[int] = field(default_factory=list)
     responses: list[int] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Flow:
 
     def add(self, frame: Dissection, headers: list[Header], bth: BTH, payload: int) -> None:
         self.frames += 1
-        self.octets += frame.length - frame.lead
+        self.bytes += frame.length - frame.lead
         self.payload += payload
         self.largest = max(self.largest, payload)
         self.services.add(Service(bth.opcode >> 5))

@@ -40,7 +40,7 @@ def check_counts(counts: Statistics, number: int, flow: model.Flow) -> None:
     flows = counts.flows
     found = {name: int(each[number]) for name, each in flows.counts.items()}
     assert found["frames"] == flow.frames
-    assert found["octets"] == flow.octets
+    assert found["bytes"] == flow.bytes
     assert found["payload"] == flow.payload
     assert found["requests"] + found["datagrams"] == len(flow.requests)
     assert found["responses"] == len(flow.responses)

@@ -98,7 +98,7 @@ def test_flows_of_real_captures_find_their_flow_back(capture: str, pairs: list[i
 
 
 def test_reads_are_no_gaps_if_only_the_next_request_tells_the_path_mtu(tmp_path: Path) -> None:
-    """3000 octets in packets of 512 take six numbers."""
+    """3000 bytes in packets of 512 take six numbers."""
     write(tmp_path / "x.pcap", [read(10, 3000), read(16, 3000), read(22, 3000)])
     requests = report(tmp_path / "x.pcap").flows[0].requests
     assert (requests.gaps, requests.duplicates) == (0, 0)

@@ -45,7 +45,7 @@ def test_long_captures_have_half_as_many_stretches_at_least(length: int) -> None
 def test_stretches_of_the_width_that_is_asked_for() -> None:
     found = filled([0, 5, 10, 12, 39], 2, interval=10).throughput(2)
     assert found.width == 10
-    assert found.sums["octets"].tolist() == [2, 2, 0, 1]
+    assert found.sums["bytes"].tolist() == [2, 2, 0, 1]
 
 
 def test_too_many_stretches_are_refused() -> None:

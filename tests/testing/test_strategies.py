@@ -79,19 +79,19 @@ def test_management_packets_are_legal_and_hold_a_datagram(packet: Packet) -> Non
 
 
 @given(segments())
-def test_segments_are_legal(octets: bytes) -> None:
-    assert joined(*(piece for _, piece in rdmap.layout(octets))) == octets
+def test_segments_are_legal(data: bytes) -> None:
+    assert joined(*(piece for _, piece in rdmap.layout(data))) == data
 
 
 @given(fpdus())
-def test_fpdus_have_good_crcs(octets: bytes) -> None:
-    fpdu = parse_fpdu(octets)
+def test_fpdus_have_good_crcs(data: bytes) -> None:
+    fpdu = parse_fpdu(data)
     assert fpdu.good
-    assert fpdu.size == len(octets)
+    assert fpdu.size == len(data)
 
 
 @given(start_ups())
-def test_start_up_frames_say_how_long_their_private_data_is(octets: bytes) -> None:
-    header = MPARequest.parse(octets)
-    assert header.pd_length == len(octets) - header.SIZE
+def test_start_up_frames_say_how_long_their_private_data_is(data: bytes) -> None:
+    header = MPARequest.parse(data)
+    assert header.pd_length == len(data) - header.SIZE
     assert header.key in (REQUEST_KEY, REPLY_KEY)

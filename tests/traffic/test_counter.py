@@ -36,7 +36,7 @@ def test_messages_of_every_kind_count_once() -> None:
     pair.drive()
     assert [done.status for done in client.poll()] == [WCStatus.SUCCESS] * 5
     assert counter.messages == 5
-    assert counter.octets == 100 + 3 * MTU + 1 + 2 * MTU + 1 + 8 + 8
+    assert counter.bytes == 100 + 3 * MTU + 1 + 2 * MTU + 1 + 8 + 8
     assert counter.frames == pair.link.frames
     assert (counter.retransmits, counter.naks, counter.rnr_naks, counter.cnps) == (0, 0, 0, 0)
 
@@ -46,7 +46,7 @@ def test_a_lost_packet_is_one_nak_and_what_goes_again() -> None:
     counter = counted(pair)
     pair.client.write(bytes(5 * MTU), to=pair.server.region)
     pair.drive()
-    assert (counter.messages, counter.octets) == (1, 5 * MTU)
+    assert (counter.messages, counter.bytes) == (1, 5 * MTU)
     assert (counter.retransmits, counter.naks) == (4, 1)
 
 
@@ -55,7 +55,7 @@ def test_a_read_that_goes_on_in_the_middle_is_no_new_one() -> None:
     counter = counted(pair)
     pair.client.read(5 * MTU, of=pair.server.region)
     pair.drive()
-    assert (counter.messages, counter.octets, counter.retransmits) == (1, 5 * MTU, 1)
+    assert (counter.messages, counter.bytes, counter.retransmits) == (1, 5 * MTU, 1)
 
 
 def test_a_receiver_that_is_not_ready() -> None:
@@ -74,16 +74,16 @@ def test_datagrams_are_never_sent_again() -> None:
     for _ in range(3):
         pair.client.send(b"datagram")
     pair.drive()
-    assert (counter.messages, counter.octets, counter.retransmits) == (3, 24, 0)
+    assert (counter.messages, counter.bytes, counter.retransmits) == (3, 24, 0)
 
 
 @given(st.integers(0, 1 << 32), st.lists(st.sampled_from("swra"), min_size=1, max_size=12))
-def test_under_loss_messages_and_octets_stay_what_was_posted(seed: int, kinds: list[str]) -> None:
+def test_under_loss_messages_and_bytes_stay_what_was_posted(seed: int, kinds: list[str]) -> None:
     chances = Chances(Random(seed), drop=0.1)
     first = 0xFFFFFE
     pair = Pair(Link(chances=chances), attributes=ATTRIBUTES._replace(rq_psn=first, sq_psn=first))
     counter = counted(pair)
-    octets = 0
+    data = 0
     for length, kind in enumerate(kinds, 2 * MTU):
         if kind == "s":
             pair.server.receive(length)
@@ -94,10 +94,10 @@ def test_under_loss_messages_and_octets_stay_what_was_posted(seed: int, kinds: l
             pair.client.read(length, of=pair.server.region)
         else:
             pair.client.fetch_add(1, of=pair.server.region)
-        octets += 8 if kind == "a" else length
+        data += 8 if kind == "a" else length
     pair.drive()
     if all(done.status is WCStatus.SUCCESS for done in pair.client.poll()):
-        assert (counter.messages, counter.octets) == (len(kinds), octets)
+        assert (counter.messages, counter.bytes) == (len(kinds), data)
     assert counter.frames == pair.link.frames
 
 
@@ -108,7 +108,7 @@ def test_a_call_says_what_the_frame_was_counted_as() -> None:
     pair.client.write(bytes(4 * MTU), to=pair.server.region)
     pair.drive()
     assert sum(one.messages for one in said) == counter.messages == 1
-    assert sum(one.octets for one in said) == counter.octets == 4 * MTU
+    assert sum(one.bytes for one in said) == counter.bytes == 4 * MTU
     signs = [one.sign for one in said]
     assert signs.count("retransmits") == counter.retransmits == 3
     assert signs.count("naks") == counter.naks == 1
@@ -117,7 +117,7 @@ def test_a_call_says_what_the_frame_was_counted_as() -> None:
 
 def test_conversations_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins anew: what is sent again later counts once more, what is sent once is right."""
-    monkeypatch.setattr(counting, "MOST_CONVERSATIONS", 3)
+    monkeypatch.setattr(counting, "MAX_CONVERSATIONS", 3)
     counter, frames = FrameCounter(), list[bytes]()
     pair = Pair()
     pair.simulator.on_sent.append(lambda frame, _: frames.append(frame.data))
@@ -129,14 +129,14 @@ def test_conversations_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch
         frame = request.replace(packet=request.packet.replace(bth=bth)).seal().build()
         assert [counter.count(frame, 0).sign for _ in range(2)] == ["", "retransmits"]
         assert len(counter._conversations) <= 3
-    assert (counter.messages, counter.octets, counter.retransmits) == (10, 80, 10)
+    assert (counter.messages, counter.bytes, counter.retransmits) == (10, 80, 10)
 
 
 @given(st.binary(max_size=120))
-def test_any_octets_are_counted_as_a_frame(octets: bytes) -> None:
+def test_any_bytes_are_counted_as_a_frame(data: bytes) -> None:
     counter = FrameCounter()
-    counter.count(octets, 5)
-    assert (counter.frames, counter.frame_octets, counter.last) == (1, len(octets), 5)
+    counter.count(data, 5)
+    assert (counter.frames, counter.frame_bytes, counter.last) == (1, len(data), 5)
 
 
 def test_a_summary_has_the_memory_that_adapters_moved() -> None:
@@ -147,4 +147,4 @@ def test_a_summary_has_the_memory_that_adapters_moved() -> None:
     nics = pair.client.nic, pair.server.nic
     summary = summarise(counter, nics, pair.simulator.now, lost=1)
     assert summary.paths == {"host": Moved(200, 2, 0)}
-    assert (summary.messages, summary.octets, summary.lost) == (1, 100, 1)
+    assert (summary.messages, summary.bytes, summary.lost) == (1, 100, 1)

@@ -107,10 +107,10 @@ def test_a_manifest_without_captures_is_refused(tmp_path: Path, text: str) -> No
     assert "manifest.toml: " in refusal(made(tmp_path, FIRST, manifest=text))
 
 
-@pytest.mark.parametrize("octets", [b"", b"\xff", b"[" * 100_000, b"[]", b'{"cases": 7}', b"{}"])
-def test_what_is_no_such_json_is_refused(tmp_path: Path, octets: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[" * 100_000, b"[]", b'{"cases": 7}', b"{}"])
+def test_what_is_no_such_json_is_refused(tmp_path: Path, data: bytes) -> None:
     pack = made(tmp_path, FIRST)
-    (pack / "golden" / "x.json").write_bytes(octets)
+    (pack / "golden" / "x.json").write_bytes(data)
     assert "x.json: " in refusal(pack)
 
 
@@ -118,8 +118,8 @@ def test_a_file_is_read_so_far_and_no_farther(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack = made(tmp_path, FIRST)
-    monkeypatch.setattr(packs, "MOST_OCTETS", 40)
-    assert "has more than 40 octets" in refusal(pack)
+    monkeypatch.setattr(packs, "MAX_BYTES", 40)
+    assert "has more than 40 bytes" in refusal(pack)
 
 
 def test_a_pipe_in_the_place_of_a_file_makes_nobody_wait(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.wire.address import mac_octets, of_group, of_one_host
+from rdmawire.wire.address import mac_bytes, of_group, of_one_host
 
 
 @given(st.binary(min_size=6, max_size=6), st.sampled_from(":-"))
-def test_an_ethernet_address_is_read_as_it_is_written(octets: bytes, between: str) -> None:
-    text = octets.hex(between)
-    assert mac_octets(text) == mac_octets(text.upper()) == octets
-    assert of_group(octets) == (octets[0] % 2 == 1)
+def test_an_ethernet_address_is_read_as_it_is_written(data: bytes, between: str) -> None:
+    text = data.hex(between)
+    assert mac_bytes(text) == mac_bytes(text.upper()) == data
+    assert of_group(data) == (data[0] % 2 == 1)
 
 
 NO_MACS = (
@@ -25,7 +25,7 @@ NO_MACS = (
 @pytest.mark.parametrize("text", NO_MACS)
 def test_another_text_is_no_ethernet_address(text: str) -> None:
     with pytest.raises(ValueError, match="is no Ethernet address such as 02:00:00:00:00:01"):
-        mac_octets(text)
+        mac_bytes(text)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_request_of_rping() -> None:
     assert (req.remote_cm_response_timeout, req.local_cm_response_timeout) == (20, 20)
     assert (req.retry_count, req.rnr_retry_count, req.max_cm_retries) == (7, 7, 15)
     assert req.transport_service_type == TransportService.RC
-    assert req.path_packet_payload_mtu == MTU.OCTETS_1024
+    assert req.path_packet_payload_mtu == MTU.MTU_1024
 
 
 def test_paths_of_an_rping_request() -> None:
@@ -188,9 +188,9 @@ def test_names_of_a_service_id_depend_on_its_prefix() -> None:
     ]
 
 
-# Where in the 232 octets of a message fields stand: IBA 12.6 to 12.11.
+# Where in the 232 bytes of a message fields stand: IBA 12.6 to 12.11.
 @pytest.mark.parametrize(
-    ("table", "octet", "octets", "fields"),
+    ("table", "byte", "data", "fields"),
     [
         (MRA, 8, b"\x40\xa0", {"message_mraed": 1, "service_timeout": 20}),
         (REJ, 8, b"\x80\x90\x00\x1c", {"message_rejected": 2, "reject_info_length": 72}),
@@ -209,9 +209,9 @@ def test_names_of_a_service_id_depend_on_its_prefix() -> None:
     ],
 )
 def test_place_of_a_field(
-    table: type[Header], octet: int, octets: bytes, fields: dict[str, object]
+    table: type[Header], byte: int, data: bytes, fields: dict[str, object]
 ) -> None:
-    found = table.parse(bytes(octet) + octets + bytes(cm.DATA - octet - len(octets)))
+    found = table.parse(bytes(byte) + data + bytes(cm.DATA - byte - len(data)))
     assert {name: getattr(found, name) for name in fields} == fields
 
 

@@ -72,13 +72,13 @@ def sealed(kind: int, extensions: bytes) -> bytes:
     return Frame((ETHERNET, ip, extensions, udp), PACKET).seal().build()
 
 
-def checksum_of(octets: bytes, extensions: bytes) -> int:
+def checksum_of(data: bytes, extensions: bytes) -> int:
     at = Ethernet.SIZE + IPv6.SIZE + len(extensions) + 6
-    return int.from_bytes(octets[at : at + 2], "big")
+    return int.from_bytes(data[at : at + 2], "big")
 
 
-def status(octets: bytes) -> int:
-    found = Dissector().dissect(octets)
+def status(data: bytes) -> int:
+    found = Dissector().dissect(data)
     (udp,) = (node for node in found.nodes if node.name == "udp")
     found_status = udp.extra(generated.UDP_CHECKSUM_STATUS)
     assert isinstance(found_status, int)
@@ -88,14 +88,14 @@ def status(octets: bytes) -> int:
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_the_checksum_covers_the_ends(case: tuple[int, bytes, bytes, bytes]) -> None:
     kind, extensions, source, destination = case
-    octets = sealed(kind, extensions)
+    data = sealed(kind, extensions)
     at = Ethernet.SIZE + IPv6.SIZE + len(extensions)
-    right = udp_checksum(IPv6(src=source, dst=destination), octets[at:])
-    assert checksum_of(octets, extensions) == right
-    assert status(octets) == generated.GOOD
-    wrong = octets[: at + 6] + (right ^ 1).to_bytes(2, "big") + octets[at + 8 :]
+    right = udp_checksum(IPv6(src=source, dst=destination), data[at:])
+    assert checksum_of(data, extensions) == right
+    assert status(data) == generated.GOOD
+    wrong = data[: at + 6] + (right ^ 1).to_bytes(2, "big") + data[at + 8 :]
     assert status(wrong) == generated.BAD
-    assert Editor([], sealing=Sealing.ALL).edit(wrong) == octets
+    assert Editor([], sealing=Sealing.ALL).edit(wrong) == data
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
@@ -104,10 +104,10 @@ def test_an_edit_leaves_the_checksum_good(
     case: tuple[int, bytes, bytes, bytes], sealing: Sealing
 ) -> None:
     kind, extensions, *_ = case
-    octets = sealed(kind, extensions)
+    data = sealed(kind, extensions)
     for word in (SRC, DST):
-        new = Editor([text.ips([word])], sealing=sealing).edit(octets)
-        assert new != octets
+        new = Editor([text.ips([word])], sealing=sealing).edit(data)
+        assert new != data
         assert status(new) == generated.GOOD
         assert not Dissector().dissect(new).bad_checks
 
@@ -117,9 +117,9 @@ def test_where_the_end_is_not_told_no_verdict_is_given(extension: bytes) -> None
     with pytest.raises(WireError, match="leaves the final destination unknown"):
         sealed(ROUTING, extension)
     ip = IPv6(payload_length=len(extension) + 8, next_header=ROUTING, src=SOURCE, dst=STOP)
-    octets = joined(ETHERNET, ip, extension, UDP(1, 2, 8, 0x1234))
-    assert status(octets) == generated.UNVERIFIED
-    assert Editor([], sealing=Sealing.ALL).edit(octets) == octets
+    data = joined(ETHERNET, ip, extension, UDP(1, 2, 8, 0x1234))
+    assert status(data) == generated.UNVERIFIED
+    assert Editor([], sealing=Sealing.ALL).edit(data) == data
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ def test_a_source_route_of_ipv4_has_the_destination(route: bytes, final: bytes) 
     source, stop = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
     ip = IPv4(ihl=5 + len(route) // 4, protocol=IPProtocol.UDP, src=source, dst=stop)
     headers = (ETHERNET.replace(type=EtherType.IPV4), ip, route, UDP(49152, ROCE_PORT, 0, 1))
-    octets = Frame(headers, PACKET).seal().build()
-    datagram = octets[Ethernet.SIZE + ip.ihl * 4 :]
+    data = Frame(headers, PACKET).seal().build()
+    datagram = data[Ethernet.SIZE + ip.ihl * 4 :]
     right = udp_checksum(IPv4(src=source, dst=final), datagram)
     assert int.from_bytes(datagram[6:8], "big") == right
-    assert status(octets) == generated.GOOD
-    assert Fields(octets).icrc_renewed(octets) == octets
+    assert status(data) == generated.GOOD
+    assert Fields(data).icrc_renewed(data) == data
     at = Ethernet.SIZE + ip.ihl * 4 + 6
-    wrong = octets[:at] + b"\x12\x34" + octets[at + 2 :]
-    assert Editor([], sealing=Sealing.ALL).edit(wrong) == octets
+    wrong = data[:at] + b"\x12\x34" + data[at + 2 :]
+    assert Editor([], sealing=Sealing.ALL).edit(wrong) == data
 
 
 def test_tcp_and_icmpv6_cover_the_ends_too() -> None:
@@ -160,17 +160,17 @@ def test_tcp_and_icmpv6_cover_the_ends_too() -> None:
         header = bytes([protocol]) + extension[1:]
         length = len(header) + len(body)
         ip = IPv6(payload_length=length, next_header=ROUTING, src=SOURCE, dst=STOP)
-        octets = joined(ETHERNET, ip, header, whole)
-        assert not Dissector().dissect(octets).bad_checks
-        for given_ in (octets, joined(ETHERNET, ip, header, body)):
-            assert Editor([], sealing=Sealing.ALL).edit(given_) == octets
+        data = joined(ETHERNET, ip, header, whole)
+        assert not Dissector().dissect(data).bad_checks
+        for given_ in (data, joined(ETHERNET, ip, header, body)):
+            assert Editor([], sealing=Sealing.ALL).edit(given_) == data
 
 
 @given(st.binary(min_size=4, max_size=48))
-def test_any_octets_give_a_place_within_them(octets: bytes) -> None:
+def test_any_bytes_give_a_place_within_them(data: bytes) -> None:
     for found in (
-        ends.final_in_routing(octets),
-        ends.home_in_options(octets),
-        ends.final_in_source_route(octets),
+        ends.final_in_routing(data),
+        ends.home_in_options(data),
+        ends.final_in_source_route(data),
     ):
-        assert found is None or (0 <= found.start <= found.stop <= len(octets))
+        assert found is None or (0 <= found.start <= found.stop <= len(data))

@@ -8,7 +8,7 @@ from rdmawire.errors import WireError
 from rdmawire.testing.strategies import headers
 from rdmawire.wire import ib, inet
 from rdmawire.wire.codec import fused, reader
-from rdmawire.wire.header import Header, HeaderMeta, bits, group, octets
+from rdmawire.wire.header import Header, HeaderMeta, bits, group, raw
 from rdmawire.wire.management import ClassPortInfo
 from rdmawire.wire.tables import tables
 
@@ -16,11 +16,11 @@ TABLES = tables()
 
 
 class Mixed(Header):
-    """Everything a row can be: arrays, odd widths, octets."""
+    """Everything a row can be: arrays, odd widths, bytes."""
 
     nibbles: tuple[int, ...] = bits(4, times=16)
     shorts: tuple[int, ...] = bits(16, times=3)
-    key: bytes = octets(3)
+    key: bytes = raw(3)
     upper: int = bits(24)
     lower: int = bits(40)
     both: int = group("", "three", "five")
@@ -37,7 +37,7 @@ def shift_and_mask(table: type[Header], raw: bytes) -> list[object]:
             number >> total - row.bit - row.width * (i + 1) & (1 << row.width) - 1
             for i in range(row.times)
         ]
-        value = parts[0].to_bytes(row.width // 8, "big") if row.octets else parts[0]
+        value = parts[0].to_bytes(row.width // 8, "big") if row.is_bytes else parts[0]
         found.append(tuple(parts) if row.times > 1 else value)
     return found
 
@@ -66,7 +66,7 @@ def test_parse_is_the_inverse_of_build(table: type[Header], data: st.DataObject)
 @pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
 def test_every_shorter_buffer_is_a_wire_error(table: type[Header]) -> None:
     for length in range(table.SIZE):
-        with pytest.raises(WireError, match=f"takes {table.SIZE} octets?, {length} are left"):
+        with pytest.raises(WireError, match=f"takes {table.SIZE} bytes?, {length} are left"):
             table.parse(bytes(length))
 
 
@@ -76,7 +76,7 @@ def test_a_value_too_big_for_its_field_is_an_error_that_names_the_field(
 ) -> None:
     for row in table.rows:
         wrong: list[object] = ["text", None]
-        if row.octets:
+        if row.is_bytes:
             wrong += [bytes(row.width // 8 + 1), bytes(row.width // 8 - 1), 5]
         elif row.times > 1:
             wrong += [(0,), (*(0,) * (row.times - 1), 1 << row.width), (-1,) * row.times]
@@ -183,7 +183,7 @@ def test_a_value_that_does_not_fit_has_no_word(value: int) -> None:
     ("offset", "left"), [(-1, 1), (-21, 0), (-(10**30), 0), (10**30, 0), (-1 << 99, 0)]
 )
 def test_no_header_stands_at_an_offset_outside_the_buffer(offset: int, left: int) -> None:
-    with pytest.raises(WireError, match=f"BTH takes 12 octets, {left} are left"):
+    with pytest.raises(WireError, match=f"BTH takes 12 bytes, {left} are left"):
         ib.BTH.parse(bytes(20), offset)
 
 

@@ -97,20 +97,20 @@ def test_icrc_of_the_standards_sample_packet() -> None:
     assert icrc_lrh(IBA_LOCAL_PACKET) == 0x9625B75A
 
 
-def bitwise_crc(octets: bytes, width: int, polynomial: int) -> int:
+def bitwise_crc(data: bytes, width: int, polynomial: int) -> int:
     """Bit by bit, least significant first: begun with ones, inverted, in wire order."""
     reflected = int(f"{polynomial:0{width}b}"[::-1], 2)
     crc = (1 << width) - 1
-    for octet in octets:
-        crc ^= octet
+    for byte in data:
+        crc ^= byte
         for _ in range(8):
             crc = crc >> 1 ^ (reflected if crc & 1 else 0)
     crc ^= (1 << width) - 1
     return int.from_bytes(crc.to_bytes(width // 8, "little"), "big")
 
 
-def masked(octets: bytes, places: dict[int, int]) -> bytes:
-    copy = bytearray(octets)
+def masked(data: bytes, places: dict[int, int]) -> bytes:
+    copy = bytearray(data)
     for place, mask in places.items():
         copy[place] |= mask
     return bytes(copy)
@@ -138,15 +138,15 @@ def test_icrc_of_roce_is_ethernets_crc_with_ones_for_what_may_change(frame: Fram
 
 @given(native_packets())
 def test_crcs_of_native_packets(packet: NativePacket) -> None:
-    octets = packet.build()
+    data = packet.build()
     bth = 48 if packet.grh else 8
     if packet.grh:
-        covered = b"\xff" * 8 + masked(octets[8:-6], {0: 0x0F} | ones(1, 2, 3, 7, bth - 8 + 4))
+        covered = b"\xff" * 8 + masked(data[8:-6], {0: 0x0F} | ones(1, 2, 3, 7, bth - 8 + 4))
     else:
-        covered = masked(octets[:-6], {0: 0xF0} | ones(bth + 4))
+        covered = masked(data[:-6], {0: 0xF0} | ones(bth + 4))
     assert packet.icrc == bitwise_crc(covered, 32, 0x04C11DB7)
-    assert packet.vcrc == bitwise_crc(octets[:-2], 16, 0x100B)
-    assert native.parse(octets) == packet
+    assert packet.vcrc == bitwise_crc(data[:-2], 16, 0x100B)
+    assert native.parse(data) == packet
 
 
 def test_what_switches_may_change_does_not_change_the_icrc() -> None:
@@ -165,7 +165,7 @@ STACKS: list[tuple[Callable[[bytes], int], tuple[Piece, ...]]] = [
     (icrc_ipv4, (IPv4(protocol=17), UDP(), BTH())),
     (icrc_ipv4, (IPv4(ihl=15, protocol=17), bytes(40), UDP(), BTH())),
     (icrc_ipv6, (IPv6(next_header=17), UDP(), BTH())),
-    (lambda octets: icrc_ipv6(octets, bth=40 + 16 + 8), (IPv6(), bytes(16), UDP(), BTH())),
+    (lambda data: icrc_ipv6(data, bth=40 + 16 + 8), (IPv6(), bytes(16), UDP(), BTH())),
     (icrc_grh, (GRH(), BTH())),
     (icrc_lrh, (LRH(), BTH())),
 ]
@@ -175,13 +175,13 @@ STACKS: list[tuple[Callable[[bytes], int], tuple[Piece, ...]]] = [
 def test_the_icrc_depends_on_every_bit_but_those_of_the_rows_listed(
     of: Callable[[bytes], int], pieces: tuple[Piece, ...]
 ) -> None:
-    octets = joined(*pieces, b"payload.")
-    good = of(octets)
+    data = joined(*pieces, b"payload.")
+    good = of(data)
     for bit, counts in enumerate(counted(pieces)):
         if bit in WHERE_THE_BTH_IS.get(type(pieces[0]), ()):
             continue
-        changed = int.from_bytes(octets, "big") ^ 1 << 8 * len(octets) - 1 - bit
-        assert (of(changed.to_bytes(len(octets), "big")) != good) == counts, f"bit {bit}"
+        changed = int.from_bytes(data, "big") ^ 1 << 8 * len(data) - 1 - bit
+        assert (of(changed.to_bytes(len(data), "big")) != good) == counts, f"bit {bit}"
 
 
 WHERE_THE_BTH_IS: dict[type, range] = {IPv4: range(4, 8), LRH: range(14, 16)}
@@ -210,19 +210,19 @@ def test_an_ipv4_header_too_short_to_be_one_has_no_icrc() -> None:
 
 
 def test_a_bth_stands_where_it_is_said_to_whatever_ipv4_says_of_its_length() -> None:
-    octets = IPv4(ihl=6).build() + bytes(40)
-    assert icrc_ipv4(octets, bth=32) == icrc_ipv4(octets)
-    assert icrc_ipv4(octets, bth=28) != icrc_ipv4(octets)
+    data = IPv4(ihl=6).build() + bytes(40)
+    assert icrc_ipv4(data, bth=32) == icrc_ipv4(data)
+    assert icrc_ipv4(data, bth=28) != icrc_ipv4(data)
 
 
 @pytest.mark.parametrize("bth", [27, 72])
 def test_a_bth_where_no_ipv4_header_ends_has_no_icrc(bth: int) -> None:
-    with pytest.raises(WireError, match=rf"no IPv4 and UDP fit before a BTH at octet {bth}"):
+    with pytest.raises(WireError, match=rf"no IPv4 and UDP fit before a BTH at byte {bth}"):
         icrc_ipv4(bytes(100), bth=bth)
 
 
 def test_a_bth_inside_the_ipv6_header_has_no_icrc() -> None:
-    with pytest.raises(WireError, match=r"no room for IPv6 and UDP before a BTH at octet 47"):
+    with pytest.raises(WireError, match=r"no room for IPv6 and UDP before a BTH at byte 47"):
         icrc_ipv6(bytes(80), bth=47)
 
 
@@ -235,8 +235,8 @@ def test_a_buffer_that_ends_before_the_bth_does_is_a_wire_error(
             of(b"\x45\0"[:length] + bytes(max(length - 2, 0)))
 
 
-def test_crcs_read_from_and_to_the_octets_asked_for() -> None:
-    octets = IBA_LOCAL_PACKET
-    assert icrc_lrh(b"xyz" + octets + b"rest", 3, 3 + len(octets)) == 0x9625B75A
-    assert vcrc(b"xyz" + octets + b"rest", 3, 3 + len(octets)) == vcrc(octets)
-    assert BTH.parse(octets, LRH.SIZE).opcode == Opcode.RC_RDMA_WRITE_ONLY
+def test_crcs_read_from_and_to_the_bytes_asked_for() -> None:
+    data = IBA_LOCAL_PACKET
+    assert icrc_lrh(b"xyz" + data + b"rest", 3, 3 + len(data)) == 0x9625B75A
+    assert vcrc(b"xyz" + data + b"rest", 3, 3 + len(data)) == vcrc(data)
+    assert BTH.parse(data, LRH.SIZE).opcode == Opcode.RC_RDMA_WRITE_ONLY

@@ -1,4 +1,4 @@
-"""Management datagrams: whatever the octets, the pieces cover them, or a WireError says where."""
+"""Management datagrams: whatever the bytes, the pieces cover them, or a WireError says where."""
 
 import pytest
 from hypothesis import given
@@ -43,88 +43,88 @@ def datagrams(draw: st.DrawFn) -> bytes:
     return head + (rmpp.build() + body[RMPP.SIZE :] if with_rmpp else body)
 
 
-def pieces_of(octets: bytes) -> tuple[list[Placed], WireError | None]:
+def pieces_of(data: bytes) -> tuple[list[Placed], WireError | None]:
     """What the layout gives, and the error that ends it."""
     found: list[Placed] = []
     try:
-        found.extend(mad.layout(octets))
+        found.extend(mad.layout(data))
     except WireError as error:
         return found, error
     return found, None
 
 
-def check_layout(octets: bytes) -> WireError | None:
+def check_layout(data: bytes) -> WireError | None:
     """Pieces follow one another and rebuild; without an error they cover everything."""
-    found, error = pieces_of(octets)
+    found, error = pieces_of(data)
     end = 0
     for offset, piece in found:
         assert offset == end
         assert size(piece) > 0
         end += size(piece)
-    assert joined(*(piece for _, piece in found)) == octets[:end]
-    assert error is not None or end == len(octets)
-    assert error is None or end <= (error.offset or 0) <= len(octets)
+    assert joined(*(piece for _, piece in found)) == data[:end]
+    assert error is not None or end == len(data)
+    assert error is None or end <= (error.offset or 0) <= len(data)
     return error
 
 
 @given(datagrams())
-def test_the_pieces_of_a_datagram_cover_and_rebuild_it(octets: bytes) -> None:
-    check_layout(octets)
+def test_the_pieces_of_a_datagram_cover_and_rebuild_it(data: bytes) -> None:
+    check_layout(data)
 
 
 @given(datagrams(), st.binary(max_size=20), st.binary(max_size=20))
-def test_start_and_end_bound_the_datagram(octets: bytes, before: bytes, after: bytes) -> None:
-    alone, error = pieces_of(octets)
+def test_start_and_end_bound_the_datagram(data: bytes, before: bytes, after: bytes) -> None:
+    alone, error = pieces_of(data)
     if error is None:
-        start, end = len(before), len(before + octets)
-        inside = mad.layout(before + octets + after, start, end)
+        start, end = len(before), len(before + data)
+        inside = mad.layout(before + data + after, start, end)
         assert [(offset - start, piece) for offset, piece in inside] == alone
 
 
 @given(datagrams(), st.data())
-def test_a_cut_datagram_ends_in_an_error(octets: bytes, data: st.DataObject) -> None:
+def test_a_cut_datagram_ends_in_an_error(raw: bytes, data: st.DataObject) -> None:
     length = data.draw(st.integers(0, mad.SIZE - 1))
-    assert check_layout(octets[:length]) is not None
+    assert check_layout(raw[:length]) is not None
 
 
 @given(datagrams(), st.data())
-def test_changed_octets_raise_nothing_but_a_wire_error(octets: bytes, data: st.DataObject) -> None:
-    changed = bytearray(octets)
+def test_changed_bytes_raise_nothing_but_a_wire_error(raw: bytes, data: st.DataObject) -> None:
+    changed = bytearray(raw)
     for _ in range(data.draw(st.integers(1, 8))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     check_layout(bytes(changed))
 
 
 @given(st.binary(max_size=300))
-def test_any_octets_are_pieces_or_a_wire_error(octets: bytes) -> None:
-    check_layout(octets)
+def test_any_bytes_are_pieces_or_a_wire_error(data: bytes) -> None:
+    check_layout(data)
 
 
 @given(datagrams(), st.binary(min_size=1, max_size=9))
-def test_octets_behind_the_datagram_are_plain(octets: bytes, more: bytes) -> None:
-    alone, error = pieces_of(octets)
+def test_bytes_behind_the_datagram_are_plain(data: bytes, more: bytes) -> None:
+    alone, error = pieces_of(data)
     if error is None:
-        assert list(mad.layout(octets + more)) == [*alone, (mad.SIZE, more)]
+        assert list(mad.layout(data + more)) == [*alone, (mad.SIZE, more)]
 
 
 def test_zeros_of_every_known_attribute_have_a_layout() -> None:
     for mgmt_class, attribute in KNOWN:
-        octets = mad.build(MAD(mgmt_class=mgmt_class, attribute_id=attribute))
-        assert check_layout(octets) is None, (mgmt_class, attribute)
+        data = mad.build(MAD(mgmt_class=mgmt_class, attribute_id=attribute))
+        assert check_layout(data) is None, (mgmt_class, attribute)
 
 
 def test_build_fills_up_and_refuses_too_much() -> None:
-    octets = mad.build(MAD(mgmt_class=6, attribute_id=0x10), b"abc")
-    assert len(octets) == 256
-    assert octets[24:28] == b"abc\0"
-    with pytest.raises(WireError, match=r"a MAD has 256 octets .* these pieces take 257"):
+    data = mad.build(MAD(mgmt_class=6, attribute_id=0x10), b"abc")
+    assert len(data) == 256
+    assert data[24:28] == b"abc\0"
+    with pytest.raises(WireError, match=r"a MAD has 256 bytes .* these pieces take 257"):
         mad.build(MAD(), bytes(233))
 
 
 def test_the_common_header_of_a_directed_route_has_a_direction() -> None:
     # IBA 14.2.1.2: D is the uppermost bit of the status, hop pointer and count follow it.
-    octets = bytes.fromhex("01810181 8004 0305 0000000000001234 0011 0000 00000001")
-    found = mad.header(octets)
+    data = bytes.fromhex("01810181 8004 0305 0000000000001234 0011 0000 00000001")
+    found = mad.header(data)
     assert isinstance(found, DirectedMAD)
     assert (found.d, found.status, found.hop_pointer, found.hop_count) == (1, 4, 3, 5)
     assert (found.mad_status, found.d_and_status, found.class_specific) == (0x8004, 0x8004, 0x0305)
@@ -132,18 +132,18 @@ def test_the_common_header_of_a_directed_route_has_a_direction() -> None:
 
 
 def test_another_base_version_has_only_the_common_header() -> None:
-    octets = mad.build(MAD(base_version=0x80, mgmt_class=7, attribute_id=0x10))
-    assert [type(piece) for _, piece in mad.layout(octets)] == [MAD, bytes]
+    data = mad.build(MAD(base_version=0x80, mgmt_class=7, attribute_id=0x10))
+    assert [type(piece) for _, piece in mad.layout(data)] == [MAD, bytes]
 
 
 def test_vendors_have_an_rmpp_header_and_an_oui() -> None:
-    octets = mad.build(MAD(mgmt_class=0x32), RMPP(), OUI(oui=0x001405), b"mine")
-    pieces = dict(mad.layout(octets))
+    data = mad.build(MAD(mgmt_class=0x32), RMPP(), OUI(oui=0x001405), b"mine")
+    pieces = dict(mad.layout(data))
     assert pieces[36] == OUI(oui=0x001405)
     assert pieces[40] == b"mine".ljust(216, b"\0")
 
 
 @pytest.mark.parametrize("mgmt_class", [0x05, 0x06, 0x08, 0x09, 0x0F, 0x10, 0x21, 0x50, 0x02])
 def test_classes_without_tables_are_plain_behind_the_common_header(mgmt_class: int) -> None:
-    octets = mad.build(MAD(mgmt_class=mgmt_class), bytes(range(232)))
-    assert [piece for _, piece in mad.layout(octets)][1:] == [bytes(range(232))]
+    data = mad.build(MAD(mgmt_class=mgmt_class), bytes(range(232)))
+    assert [piece for _, piece in mad.layout(data)][1:] == [bytes(range(232))]

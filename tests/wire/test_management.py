@@ -48,19 +48,19 @@ TABLES = [
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_any_octets_are_a_header_and_the_same_octets_again(
+def test_any_bytes_are_a_header_and_the_same_bytes_again(
     table: type[Header], data: st.DataObject
 ) -> None:
-    octets = data.draw(st.binary(min_size=table.SIZE, max_size=table.SIZE))
-    header = table.parse(octets)
-    assert header.build() == octets
+    raw = data.draw(st.binary(min_size=table.SIZE, max_size=table.SIZE))
+    header = table.parse(raw)
+    assert header.build() == raw
     assert table.parse(header.build()) == header
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
 def test_words_exist_for_every_number_or_are_empty(table: type[Header]) -> None:
-    for octet in (0x00, 0x01, 0x5A, 0xFF):
-        header = table.parse(bytes([octet]) * table.SIZE)
+    for byte in (0x00, 0x01, 0x5A, 0xFF):
+        header = table.parse(bytes([byte]) * table.SIZE)
         for row, value in zip(table.rows, header, strict=True):
             assert isinstance(row.meaning_in(header).word(value), str)
 

@@ -16,7 +16,7 @@ LONG = 1 << 20_000  # Python refuses to write so long a number in base ten
 
 def misfits(row: Row) -> list[Any]:
     """Values of every wrong type and size for this row."""
-    if row.octets:
+    if row.is_bytes:
         length = row.width // 8
         sizes = [bytes(length + 1), bytes(length - 1), bytes(length + 100_000)]
         return [*sizes, None, "a" * length, 0, LONG, 1.0, (0,) * length, memoryview(bytes(length))]

@@ -92,12 +92,12 @@ def test_a_depth_of_all_ones_is_not_negotiated() -> None:
     assert [depth_words(depth) for depth in (0, 1, NOT_NEGOTIATED)] == ["", "", "NOT_NEGOTIATED"]
 
 
-@pytest.mark.parametrize("octets", [SEND, READ_REQUEST])
-def test_the_crc_of_a_captured_fpdu_is_good(octets: bytes) -> None:
-    fpdu = parse_fpdu(octets)
+@pytest.mark.parametrize("data", [SEND, READ_REQUEST])
+def test_the_crc_of_a_captured_fpdu_is_good(data: bytes) -> None:
+    fpdu = parse_fpdu(data)
     assert fpdu.good
-    assert fpdu.crc == int.from_bytes(octets[-4:], "big")
-    assert build_fpdu(fpdu.ulpdu) == octets
+    assert fpdu.crc == int.from_bytes(data[-4:], "big")
+    assert build_fpdu(fpdu.ulpdu) == data
 
 
 def test_an_unused_crc_is_zero() -> None:
@@ -111,26 +111,26 @@ def test_crc_of_zeros_is_that_of_rfc_3720_appendix_b4() -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_an_fpdu_is_a_multiple_of_four_octets_and_comes_back(length: int) -> None:
+def test_an_fpdu_is_a_multiple_of_four_bytes_and_comes_back(length: int) -> None:
     ulpdu = bytes(i % 251 for i in range(length))
-    octets = build_fpdu(ulpdu)
-    fpdu = parse_fpdu(octets)
-    assert len(octets) % 4 == 0
+    data = build_fpdu(ulpdu)
+    fpdu = parse_fpdu(data)
+    assert len(data) % 4 == 0
     assert (fpdu.ulpdu, fpdu.pad, fpdu.good) == (ulpdu, bytes(-(2 + length) % 4), True)
-    assert fpdu.size == len(octets) == fpdu_size(length)
+    assert fpdu.size == len(data) == fpdu_size(length)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_markers_stand_at_every_512th_octet_and_point_to_the_length(position: int) -> None:
+def test_markers_stand_at_every_512th_byte_and_point_to_the_length(position: int) -> None:
     for length in (0, 1, 2, 3, 18, 400, 500, 505, 506, 507, 508, 509, 510, 511, 512, 1000, 1500):
         ulpdu = bytes(i % 251 for i in range(length))
-        octets = build_fpdu(ulpdu, position=position)
+        data = build_fpdu(ulpdu, position=position)
         header = 4 if position % 512 == 0 else 0
-        places = [at for at in range(len(octets)) if (position + at) % 512 == 0]
+        places = [at for at in range(len(data)) if (position + at) % 512 == 0]
         pointers = [max(at - header, 0) for at in places]
-        assert [Marker.parse(octets, at) for at in places] == [Marker(0, p) for p in pointers]
-        fpdu = parse_fpdu(b"xyz" + octets, 3, position=position)
-        assert (fpdu.ulpdu, fpdu.good, fpdu.size) == (ulpdu, True, len(octets))
+        assert [Marker.parse(data, at) for at in places] == [Marker(0, p) for p in pointers]
+        fpdu = parse_fpdu(b"xyz" + data, 3, position=position)
+        assert (fpdu.ulpdu, fpdu.good, fpdu.size) == (ulpdu, True, len(data))
         assert (fpdu.header, [at for at, _ in fpdu.markers]) == (
             3 + header,
             [3 + p for p in places],
@@ -147,48 +147,48 @@ def test_a_marker_between_fpdus_belongs_to_the_later_one() -> None:
 
 
 def test_a_marker_may_stand_between_pad_and_crc() -> None:
-    octets = build_fpdu(bytes(505), position=4)
-    assert parse_fpdu(octets, position=4).markers == ((508, Marker(0, 508)),)
-    assert (octets[507], octets[508:512]) == (0, Marker(0, 508).build())
+    data = build_fpdu(bytes(505), position=4)
+    assert parse_fpdu(data, position=4).markers == ((508, Marker(0, 508)),)
+    assert (data[507], data[508:512]) == (0, Marker(0, 508).build())
 
 
 @given(st.integers(0, 127).map(lambda n: 4 * n), st.integers(0, 1200), st.data())
-def test_the_crc_covers_every_octet_before_it(
+def test_the_crc_covers_every_byte_before_it(
     position: int, length: int, data: st.DataObject
 ) -> None:
-    octets = bytearray(build_fpdu(bytes(length), position=position))
+    raw = bytearray(build_fpdu(bytes(length), position=position))
     header = 4 if position == 0 else 0
-    protected = [at for at in range(len(octets) - 4) if at not in (header, header + 1)]
-    octets[data.draw(st.sampled_from(protected))] ^= 1 << data.draw(st.integers(0, 7))
-    assert not parse_fpdu(bytes(octets), position=position).good
+    protected = [at for at in range(len(raw) - 4) if at not in (header, header + 1)]
+    raw[data.draw(st.sampled_from(protected))] ^= 1 << data.draw(st.integers(0, 7))
+    assert not parse_fpdu(bytes(raw), position=position).good
 
 
 def test_a_marker_that_points_elsewhere_is_found() -> None:
-    octets = bytearray(build_fpdu(bytes(600), position=100 * 4))
-    octets[112 + 3] += 8
-    assert list(parse_fpdu(bytes(octets), position=400).wrong_markers()) == [(112, 112)]
+    data = bytearray(build_fpdu(bytes(600), position=100 * 4))
+    data[112 + 3] += 8
+    assert list(parse_fpdu(bytes(data), position=400).wrong_markers()) == [(112, 112)]
 
 
 def test_the_two_lowest_bits_of_a_marker_do_not_count() -> None:
-    octets = bytearray(build_fpdu(bytes(600), position=400))
-    octets[112 + 3] |= 3
-    assert not any(parse_fpdu(bytes(octets), position=400).wrong_markers())
+    data = bytearray(build_fpdu(bytes(600), position=400))
+    data[112 + 3] |= 3
+    assert not any(parse_fpdu(bytes(data), position=400).wrong_markers())
 
 
 @pytest.mark.parametrize("position", [None, 0, 4, 400, 508])
 @pytest.mark.parametrize("length", [0, 3, 130, 600])
 def test_every_shorter_buffer_is_a_wire_error(length: int, position: int | None) -> None:
-    octets = build_fpdu(bytes(length), position=position)
-    for end in range(len(octets)):
-        with pytest.raises(WireError, match=rf"octets, {end} are left") as caught:
-            parse_fpdu(b"ab" + octets[:end], 2, position=position)
+    data = build_fpdu(bytes(length), position=position)
+    for end in range(len(data)):
+        with pytest.raises(WireError, match=rf"bytes, {end} are left") as caught:
+            parse_fpdu(b"ab" + data[:end], 2, position=position)
         assert caught.value.offset == 2
         with pytest.raises(WireError):
-            parse_fpdu(octets, 0, end, position)
-        assert size_at(octets, 0, end, position) in (0, len(octets))
+            parse_fpdu(data, 0, end, position)
+        assert size_at(data, 0, end, position) in (0, len(data))
 
 
-def test_octets_behind_an_fpdu_are_left_alone() -> None:
+def test_bytes_behind_an_fpdu_are_left_alone() -> None:
     assert parse_fpdu(SEND + b"more") == parse_fpdu(SEND)
     assert parse_fpdu(bytearray(SEND)) == parse_fpdu(SEND)
 
@@ -207,7 +207,7 @@ def test_a_ulpdu_too_long_for_its_length_is_refused() -> None:
 
 
 @given(st.integers(128, 9000))
-def test_a_ulpdu_of_mulpdu_fits_its_segment_and_one_octet_more_does_not(emss: int) -> None:
+def test_a_ulpdu_of_mulpdu_fits_its_segment_and_one_byte_more_does_not(emss: int) -> None:
     # RFC 5044, section 4.5
     assert fpdu_size(mulpdu(emss)) <= emss < fpdu_size(mulpdu(emss) + 1)
     longest = mulpdu(emss, markers=True)
@@ -215,18 +215,18 @@ def test_a_ulpdu_of_mulpdu_fits_its_segment_and_one_octet_more_does_not(emss: in
 
 
 @given(st.integers(0, 127), st.integers(0, 1200))
-def test_every_octet_of_a_ulpdu_is_found_between_the_markers(position: int, length: int) -> None:
+def test_every_byte_of_a_ulpdu_is_found_between_the_markers(position: int, length: int) -> None:
     ulpdu = bytes(i * 7 % 251 for i in range(length))
-    octets = build_fpdu(ulpdu, position=4 * position)
-    fpdu = parse_fpdu(octets, position=4 * position)
-    assert bytes(octets[fpdu.offset_of(2 + i)] for i in range(length)) == ulpdu
+    data = build_fpdu(ulpdu, position=4 * position)
+    fpdu = parse_fpdu(data, position=4 * position)
+    assert bytes(data[fpdu.offset_of(2 + i)] for i in range(length)) == ulpdu
     assert fpdu.offset_of(0) == fpdu.header
 
 
 @given(st.binary(max_size=80), st.one_of(st.none(), st.integers(0, 300)))
-def test_any_octets_give_an_fpdu_or_a_wire_error(octets: bytes, position: int | None) -> None:
+def test_any_bytes_give_an_fpdu_or_a_wire_error(data: bytes, position: int | None) -> None:
     try:
-        fpdu = parse_fpdu(octets, position=position)
+        fpdu = parse_fpdu(data, position=position)
     except WireError:
         return
-    assert fpdu.size <= len(octets)
+    assert fpdu.size <= len(data)

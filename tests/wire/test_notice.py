@@ -27,7 +27,7 @@ GID = bytes.fromhex("fe80000000000000 0002c90300001234")
 
 
 @pytest.mark.parametrize("trap", Trap)
-def test_each_trap_has_a_table_of_54_octets(trap: Trap) -> None:
+def test_each_trap_has_a_table_of_54_bytes(trap: Trap) -> None:
     table = TRAPS[trap]
     assert table.SIZE == DETAILS
     head = Notice(is_generic=1, trap_number_device_id=trap)
@@ -44,9 +44,9 @@ def test_a_vendors_or_unknown_trap_has_plain_details(head: Notice) -> None:
     assert list(notice(head.build() + details, 0)) == [(0, head), (10, DataDetails(details))]
 
 
-# IBA 14.3: octets of the details in which fields stand.
+# IBA 14.3: bytes of the details in which fields stand.
 @pytest.mark.parametrize(
-    ("table", "octet", "octets", "fields"),
+    ("table", "byte", "data", "fields"),
     [
         (GIDTrap, 6, GID, {"gidaddr": GID}),
         (LocalChangeTrap, 2, b"\0\7\0\1", {"lidaddr": 7, "other_local_changes": 1}),
@@ -65,9 +65,9 @@ def test_a_vendors_or_unknown_trap_has_plain_details(head: Notice) -> None:
     ],
 )
 def test_place_of_a_field_in_the_details(
-    table: type[Header], octet: int, octets: bytes, fields: dict[str, object]
+    table: type[Header], byte: int, data: bytes, fields: dict[str, object]
 ) -> None:
-    found = table.parse(bytes(octet) + octets + bytes(DETAILS - octet - len(octets)))
+    found = table.parse(bytes(byte) + data + bytes(DETAILS - byte - len(data)))
     assert {name: getattr(found, name) for name in fields} == fields
 
 
@@ -84,17 +84,17 @@ def test_words_of_a_notice_depend_on_who_made_it() -> None:
 def test_administration_reports_a_notice_with_its_issuer() -> None:
     head = Notice(is_generic=1, trap_number_device_id=64)
     trap, issuer = GIDTrap(gidaddr=GID), IssuerGID(issuer_gid=GID)
-    octets = head.build() + trap.build() + issuer.build()
-    assert list(issued_notice(octets, 0)) == [(0, head), (10, trap), (64, issuer)]
+    data = head.build() + trap.build() + issuer.build()
+    assert list(issued_notice(data, 0)) == [(0, head), (10, trap), (64, issuer)]
     common = MAD(mgmt_class=ManagementClass.SUBN_ADM, method=Method.REPORT, attribute_id=2)
-    pieces = dict(mad.layout(mad.build(common, bytes(32), octets)))
+    pieces = dict(mad.layout(mad.build(common, bytes(32), data)))
     assert (pieces[56], pieces[66], pieces[120]) == (head, trap, issuer)
 
 
 def test_inform_info() -> None:
-    # IBA 13.4.8.3: GID, LID range, two octets reserved, generic, subscribe, type, trap, QPN.
-    octets = bytes.fromhex("00" * 16 + "ffff0000 0000 01 01 ffff 0040 000001 12 00 000004")
-    info = InformInfo.parse(octets)
+    # IBA 13.4.8.3: GID, LID range, two bytes reserved, generic, subscribe, type, trap, QPN.
+    data = bytes.fromhex("00" * 16 + "ffff0000 0000 01 01 ffff 0040 000001 12 00 000004")
+    info = InformInfo.parse(data)
     assert (info.is_generic, info.subscribe, info.type) == (1, 1, 0xFFFF)
     assert (info.trap_number_device_id, info.qpn, info.resp_time_value) == (64, 1, 18)
     assert (info.lid_range_begin, info.producer_type_vendor_id) == (0xFFFF, NodeType.CLASS_MANAGER)

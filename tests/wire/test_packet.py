@@ -15,31 +15,31 @@ from rdmawire.wire.packet import LAYOUTS, Packet
 
 @given(packets(), st.binary(max_size=5), st.binary(max_size=5))
 def test_parse_is_the_inverse_of_build(packet: Packet, before: bytes, after: bytes) -> None:
-    octets = packet.build()
+    data = packet.build()
     packet.check()
-    assert Packet.parse(before + octets + after, len(before), len(before + octets)) == packet
+    assert Packet.parse(before + data + after, len(before), len(before + data)) == packet
 
 
 @given(st.binary(max_size=120))
-def test_any_octets_are_a_packet_or_a_wire_error(octets: bytes) -> None:
+def test_any_bytes_are_a_packet_or_a_wire_error(data: bytes) -> None:
     try:
-        packet = Packet.parse(octets)
+        packet = Packet.parse(data)
     except WireError:
         return
-    assert packet.build() == octets
+    assert packet.build() == data
 
 
 @given(packets(), st.data())
 def test_every_truncation_is_an_error_or_a_shorter_packet(
     packet: Packet, data: st.DataObject
 ) -> None:
-    octets = packet.build()
-    length = data.draw(st.integers(0, len(octets) - 1))
+    raw = packet.build()
+    length = data.draw(st.integers(0, len(raw) - 1))
     try:
-        shorter = Packet.parse(octets[:length])
+        shorter = Packet.parse(raw[:length])
     except WireError:
         return
-    assert shorter.build() == octets[:length]
+    assert shorter.build() == raw[:length]
     assert len(shorter.payload) < len(packet.payload) + len(packet.pad)
 
 
@@ -61,11 +61,11 @@ def test_header_finds_what_the_packet_has() -> None:
     [
         (Opcode.RC_SEND_ONLY, (RETH(),), b"", "has no header after the BTH, found RETH"),
         (Opcode.RC_RDMA_WRITE_ONLY, (), b"", "has RETH after the BTH, found no header"),
-        (Opcode.RC_ACKNOWLEDGE, (AETH(),), b"abcd", "nothing after its headers, found 4 octets$"),
-        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"", "eight octets after its headers, found 0 octets$"),
-        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"1", "headers, found 1 octet and 3 of pad$"),
-        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"12345", "headers, found 5 octets and 3 of pad$"),
-        (Opcode.RC_ATOMIC_WRITE, (RETH(),), bytes(16), "headers, found 16 octets$"),
+        (Opcode.RC_ACKNOWLEDGE, (AETH(),), b"abcd", "nothing after its headers, found 4 bytes$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"", "eight bytes after its headers, found 0 bytes$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"1", "headers, found 1 byte and 3 of pad$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), b"12345", "headers, found 5 bytes and 3 of pad$"),
+        (Opcode.RC_ATOMIC_WRITE, (RETH(),), bytes(16), "headers, found 16 bytes$"),
         (0x1F, (), b"", "opcode 0x1f is reserved"),
     ],
 )
@@ -76,13 +76,13 @@ def test_what_the_opcode_does_not_allow_is_refused(
         Packet.make(opcode, *headers, payload=payload)
 
 
-def test_the_payload_of_an_atomic_write_is_eight_octets() -> None:
+def test_the_payload_of_an_atomic_write_is_eight_bytes() -> None:
     packet = Packet.make(Opcode.RC_ATOMIC_WRITE, RETH(dmalen=8), payload=b"8 octets")
     assert Packet.parse(packet.build()) == packet
     padded = BTH(opcode=Opcode.RC_ATOMIC_WRITE, padcnt=3).build() + RETH(dmalen=8).build()
-    with pytest.raises(WireError, match=r"found 5 octets and 3 of pad \(at octet 28\)$"):
+    with pytest.raises(WireError, match=r"found 5 bytes and 3 of pad \(at byte 28\)$"):
         Packet.parse(padded + bytes(8))
-    with pytest.raises(WireError, match=r"padcnt 3 exceeds the 2 octets"):
+    with pytest.raises(WireError, match=r"padcnt 3 exceeds the 2 bytes"):
         Packet.parse(padded + bytes(2))
 
 
@@ -122,7 +122,7 @@ def test_make_says_that_it_works_out_the_pad_count() -> None:
 
 
 @pytest.mark.parametrize("payload", [bytearray(b"hello"), memoryview(b"hello")])
-def test_make_takes_any_octets(payload: Any) -> None:
+def test_make_takes_any_bytes(payload: Any) -> None:
     packet = Packet.make(Opcode.RC_SEND_ONLY, payload=payload)
     assert packet == Packet.make(Opcode.RC_SEND_ONLY, payload=b"hello")
     assert type(packet.payload) is bytes
@@ -146,7 +146,7 @@ def test_replace_works_out_the_pad_of_a_new_payload() -> None:
     ("parts", "message"),
     [
         ({"extended": (RETH(),)}, "RC_SEND_ONLY has no header after the BTH, found RETH"),
-        ({"bth": BTH(opcode=4, padcnt=1)}, "padcnt says 1 octet of pad, found 3"),
+        ({"bth": BTH(opcode=4, padcnt=1)}, "padcnt says 1 byte of pad, found 3"),
         ({"bth": BTH(opcode=4, padcnt=3, psn=-1)}, "BTH.psn: -1 does not fit"),
         ({"bth": b"bth"}, "Packet.bth takes BTH, found bytes b'bth'"),
         ({"payload": "text"}, "Packet.payload takes bytes, found str 'text'"),
@@ -157,28 +157,28 @@ def test_replace_refuses_what_makes_no_packet(parts: Any, message: str) -> None:
         Packet.make(Opcode.RC_SEND_ONLY, payload=b"hello").replace(**parts)
 
 
-def test_a_pad_count_that_the_octets_contradict_is_refused() -> None:
+def test_a_pad_count_that_the_bytes_contradict_is_refused() -> None:
     send = BTH(opcode=Opcode.RC_SEND_ONLY, padcnt=3)
-    with pytest.raises(WireError, match="padcnt 3 exceeds the 0 octets"):
+    with pytest.raises(WireError, match="padcnt 3 exceeds the 0 bytes"):
         Packet.parse(send.build())
-    with pytest.raises(WireError, match="make 5 octets, no multiple of four"):
+    with pytest.raises(WireError, match="make 5 bytes, no multiple of four"):
         Packet.parse(send.build() + b"12345")
-    with pytest.raises(WireError, match="padcnt says 3 octets of pad, found 0"):
+    with pytest.raises(WireError, match="padcnt says 3 bytes of pad, found 0"):
         Packet(send, (), b"1234").check()
 
 
-def test_octets_missing_from_the_headers_are_counted() -> None:
-    octets = BTH(opcode=Opcode.RC_RDMA_READ_REQUEST).build() + bytes(10)
-    with pytest.raises(WireError, match=r"needs 16 octets .* 10 are left \(at octet 12\)"):
-        Packet.parse(octets)
+def test_bytes_missing_from_the_headers_are_counted() -> None:
+    data = BTH(opcode=Opcode.RC_RDMA_READ_REQUEST).build() + bytes(10)
+    with pytest.raises(WireError, match=r"needs 16 bytes .* 10 are left \(at byte 12\)"):
+        Packet.parse(data)
 
 
-def test_vendors_opcodes_keep_their_octets() -> None:
+def test_vendors_opcodes_keep_their_bytes() -> None:
     for opcode in filter(is_vendor, range(256)):
-        octets = BTH(opcode=opcode, padcnt=1).build() + b"vendor"
-        packet = Packet.parse(octets)
+        data = BTH(opcode=opcode, padcnt=1).build() + b"vendor"
+        packet = Packet.parse(data)
         assert (packet.extended, packet.payload, packet.pad) == ((), b"vendo", b"r")
-        assert packet.build() == octets
+        assert packet.build() == data
 
 
 def test_every_opcode_has_a_layout_or_is_reserved() -> None:
@@ -187,6 +187,6 @@ def test_every_opcode_has_a_layout_or_is_reserved() -> None:
 
 
 def test_a_reserved_opcode_is_said_with_its_place() -> None:
-    octets = b"before" + BTH(opcode=0x1F).build()
-    with pytest.raises(WireError, match=r"opcode 0x1f is reserved \(IBA 9.2.1\) \(at octet 6\)"):
-        Packet.parse(octets, 6)
+    data = b"before" + BTH(opcode=0x1F).build()
+    with pytest.raises(WireError, match=r"opcode 0x1f is reserved \(IBA 9.2.1\) \(at byte 6\)"):
+        Packet.parse(data, 6)

@@ -1,4 +1,4 @@
-"""Performance management: the data begin 40 octets behind the common header."""
+"""Performance management: the data begin 40 bytes behind the common header."""
 
 import pytest
 
@@ -24,7 +24,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("attribute", TABLES)
-def test_an_attribute_stands_at_octet_64(attribute: PerfAttribute) -> None:
+def test_an_attribute_stands_at_byte_64(attribute: PerfAttribute) -> None:
     table, length = TABLES[attribute]
     head = MAD(mgmt_class=ManagementClass.PERF_MGT, attribute_id=attribute)
     pieces = list(mad.layout(mad.build(head, bytes(range(40)), bytes(range(192)))))
@@ -40,12 +40,12 @@ def test_every_attribute_is_listed_here() -> None:
 
 
 def test_an_attribute_without_a_table_is_plain() -> None:
-    octets = mad.build(MAD(mgmt_class=4, attribute_id=0x16), bytes(40), b"data")
-    assert list(mad.layout(octets))[2:] == [(64, b"data".ljust(192, b"\0"))]
+    data = mad.build(MAD(mgmt_class=4, attribute_id=0x16), bytes(40), b"data")
+    assert list(mad.layout(data))[2:] == [(64, b"data".ljust(192, b"\0"))]
 
 
 def test_place_of_counters() -> None:
-    # IBA 16.1.3.5, in octets: link integrity and buffer overrun 19, VL15 22, data 24, wait 40.
+    # IBA 16.1.3.5, in bytes: link integrity and buffer overrun 19, VL15 22, data 24, wait 40.
     counters = PortCounters.parse(bytes(range(44)))
     assert (counters.local_link_integrity_errors, counters.excessive_buffer_overrun_errors) == (
         1,

@@ -48,21 +48,21 @@ TABLES = [
 ]
 
 
-def pieces(octets: bytes) -> list[Header | bytes]:
-    return [piece for _, piece in layout(octets)]
+def pieces(data: bytes) -> list[Header | bytes]:
+    return [piece for _, piece in layout(data)]
 
 
-def until_error(octets: bytes, start: int = 0) -> tuple[list[tuple[int, Header | bytes]], str]:
+def until_error(data: bytes, start: int = 0) -> tuple[list[tuple[int, Header | bytes]], str]:
     """What a layout gives before it raises, and what it raises."""
     try:
-        return list(layout(octets, start)), ""
+        return list(layout(data, start)), ""
     except WireError as error:
-        return collected(octets, start), error.reason
+        return collected(data, start), error.reason
 
 
-def collected(octets: bytes, start: int) -> list[tuple[int, Header | bytes]]:
+def collected(data: bytes, start: int) -> list[tuple[int, Header | bytes]]:
     found: list[tuple[int, Header | bytes]] = []
-    walk: Iterator[tuple[int, Header | bytes]] = layout(octets, start)
+    walk: Iterator[tuple[int, Header | bytes]] = layout(data, start)
     while True:
         try:
             found.append(next(walk))
@@ -113,69 +113,69 @@ def test_a_segment_is_laid_out_as_its_shape_says(opcode: RDMAPOpcode) -> None:
 def test_pieces_follow_one_another_and_are_the_whole_segment(
     opcode: RDMAPOpcode, start: int
 ) -> None:
-    octets = sample(opcode, bytes(range(40)))
-    found = list(layout(bytes(start) + octets + b"behind", start, start + len(octets)))
+    data = sample(opcode, bytes(range(40)))
+    found = list(layout(bytes(start) + data + b"behind", start, start + len(data)))
     offset = start
     for at, piece in found:
         assert at == offset
         offset += len(piece) if isinstance(piece, bytes) else piece.SIZE
-    assert joined(found) == octets
+    assert joined(found) == data
 
 
 @pytest.mark.parametrize("opcode", RDMAPOpcode)
 def test_a_segment_that_ends_early_gives_what_stands_before_the_end(opcode: RDMAPOpcode) -> None:
-    octets = sample(opcode)
-    for length in range(len(octets)):
-        found, reason = until_error(octets[:length])
+    data = sample(opcode)
+    for length in range(len(data)):
+        found, reason = until_error(data[:length])
         assert "are left" in reason
-        assert octets[:length].startswith(joined(found))
+        assert data[:length].startswith(joined(found))
         with pytest.raises(WireError) as caught:
-            list(layout(octets[:length]))
+            list(layout(data[:length]))
         assert caught.value.offset == len(joined(found))
 
 
 @given(st.binary(max_size=120), st.integers(0, 3))
-def test_any_octets_give_pieces_and_perhaps_a_wire_error(octets: bytes, start: int) -> None:
-    found, reason = until_error(octets, start)
-    assert octets[start:].startswith(joined(found))
-    assert reason or joined(found) == octets[start:]
+def test_any_bytes_give_pieces_and_perhaps_a_wire_error(data: bytes, start: int) -> None:
+    found, reason = until_error(data, start)
+    assert data[start:].startswith(joined(found))
+    assert reason or joined(found) == data[start:]
 
 
 @given(st.sampled_from([0x41, 0xC1, 0x01]), st.integers(0x40, 0x4F), st.binary(max_size=110))
-def test_likely_octets_give_pieces_and_perhaps_a_wire_error(
+def test_likely_bytes_give_pieces_and_perhaps_a_wire_error(
     control: int, opcode: int, rest: bytes
 ) -> None:
-    octets = bytes([control, opcode]) + rest
-    found, _ = until_error(octets)
-    assert octets.startswith(joined(found))
+    data = bytes([control, opcode]) + rest
+    found, _ = until_error(data)
+    assert data.startswith(joined(found))
 
 
 def test_a_send_is_read_as_siw_sent_it() -> None:
     # siw612crc_rping.pcap, frame 10
-    octets = bytes.fromhex("4143000000000000000000000001000000000000560206bf884085e10d00000000c8")
-    assert pieces(octets) == [
+    data = bytes.fromhex("4143000000000000000000000001000000000000560206bf884085e10d00000000c8")
+    assert pieces(data) == [
         DDPControl(l=1),
         RDMAPControlReserved(opcode=RDMAPOpcode.SEND),
         UntaggedHeader(qn=0, msn=1, mo=0),
         bytes.fromhex("0000560206bf884085e10d00000000c8"),
     ]
-    assert segment(RDMAPOpcode.SEND, octets[18:], msn=1) == octets
+    assert segment(RDMAPOpcode.SEND, data[18:], msn=1) == data
 
 
 def test_a_read_request_is_read_as_siw_sent_it() -> None:
     # siw612crc_rping.pcap, frame 12
-    octets = bytes.fromhex(
+    data = bytes.fromhex(
         "414100000000000000010000000100000000ed8c560000005635bcd9fca0000000c885e10d00"
         "0000560206bf8840"
     )
     request = ReadRequestHeader(0xED8C5600, 0x5635BCD9FCA0, 200, 0x85E10D00, 0x560206BF8840)
-    assert pieces(octets)[-1] == request
-    assert segment(RDMAPOpcode.RDMA_READ_REQUEST, b"", request, msn=1) == octets
+    assert pieces(data)[-1] == request
+    assert segment(RDMAPOpcode.RDMA_READ_REQUEST, b"", request, msn=1) == data
 
 
-def test_reserved_octets_of_ddp_are_rdmaps_control_field_and_stag() -> None:
-    octets = segment(RDMAPOpcode.SEND_WITH_INVALIDATE, invalidate_stag=0x99AABBCC)
-    control = RDMAPControlInvalidate.parse(octets, 1)
+def test_reserved_bytes_of_ddp_are_rdmaps_control_field_and_stag() -> None:
+    data = segment(RDMAPOpcode.SEND_WITH_INVALIDATE, invalidate_stag=0x99AABBCC)
+    control = RDMAPControlInvalidate.parse(data, 1)
     assert control.rsvdulp == 0x4499AABBCC
     assert control.invalidate_stag == 0x99AABBCC
 
@@ -209,13 +209,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("octets", "message", "offset"), WRONG)
+@pytest.mark.parametrize(("data", "message", "offset"), WRONG)
 def test_a_segment_against_the_rules_is_laid_out_and_then_refused(
-    octets: bytes, message: str, offset: int
+    data: bytes, message: str, offset: int
 ) -> None:
-    assert joined(collected(octets, 0)) == octets
+    assert joined(collected(data, 0)) == data
     with pytest.raises(WireError, match=message) as caught:
-        list(layout(octets))
+        list(layout(data))
     assert caught.value.offset == offset
 
 
@@ -250,15 +250,15 @@ def test_a_terminate_quotes_the_headers_that_its_flags_announce(
     etype: int, flags: tuple[int, int, int], quoted: list[Header]
 ) -> None:
     control = TerminateControl(Layer.RDMA, etype, 1, *flags)
-    octets = segment(RDMAPOpcode.TERMINATE, b"", control, *quoted, msn=1)
-    assert pieces(octets)[3:] == [control, *quoted]
-    assert pieces(octets + b"rest")[3:] == [control, *quoted, b"rest"]
+    data = segment(RDMAPOpcode.TERMINATE, b"", control, *quoted, msn=1)
+    assert pieces(data)[3:] == [control, *quoted]
+    assert pieces(data + b"rest")[3:] == [control, *quoted, b"rest"]
 
 
-def test_quoted_headers_are_also_read_as_octets() -> None:
-    assert LENGTH.octets == 0x64
-    assert TAGGED.octets == int("c140b66d035a00007fb99c756000", 16)
-    assert READ.octets == int.from_bytes(READ.build(), "big")
+def test_quoted_headers_are_also_read_as_bytes() -> None:
+    assert LENGTH.bytes == 0x64
+    assert TAGGED.bytes == int("c140b66d035a00007fb99c756000", 16)
+    assert READ.bytes == int.from_bytes(READ.build(), "big")
 
 
 ERRORS = [
@@ -286,15 +286,15 @@ def test_an_error_code_means_what_its_layer_and_type_say(
 
 
 @pytest.mark.parametrize(
-    ("octets", "meant"),
+    ("data", "meant"),
     [
         ("11000300", TerminateControl(1, 1, 0, m=1, d=1)),  # siw61_err_badstag_write, frame 12
         ("21020300", TerminateControl(1, 2, 2, m=1, d=1)),  # siw61_err_no_recv, frame 10
         ("10000700", TerminateControl(0, 1, 0, m=1, d=1, r=1)),  # siw61_err_badstag_read
     ],
 )
-def test_a_mirrored_terminate_of_siw_is_recognised(octets: str, meant: TerminateControl) -> None:
-    control = TerminateControl.parse(bytes.fromhex(octets))
+def test_a_mirrored_terminate_of_siw_is_recognised(data: str, meant: TerminateControl) -> None:
+    control = TerminateControl.parse(bytes.fromhex(data))
     assert is_mirrored(control)
     assert mirrored(control) == meant
     assert not is_mirrored(meant)
@@ -320,18 +320,18 @@ MIRRORED: list[tuple[str, list[Header]]] = [
 ]
 
 
-@pytest.mark.parametrize(("octets", "quoted"), MIRRORED)
+@pytest.mark.parametrize(("data", "quoted"), MIRRORED)
 def test_headers_are_also_quoted_behind_a_mirrored_control_field(
-    octets: str, quoted: list[Header]
+    data: str, quoted: list[Header]
 ) -> None:
-    control = TerminateControl.parse(bytes.fromhex(octets))
-    ulpdu = segment(RDMAPOpcode.TERMINATE, bytes.fromhex(octets), msn=1)
+    control = TerminateControl.parse(bytes.fromhex(data))
+    ulpdu = segment(RDMAPOpcode.TERMINATE, bytes.fromhex(data), msn=1)
     assert pieces(ulpdu)[3:] == [control, *quoted]
 
 
-@pytest.mark.parametrize("octets", [octets for octets, _ in MIRRORED])
-def test_a_mirrored_control_field_counts_only_if_just_its_headers_follow(octets: str) -> None:
-    whole = bytes.fromhex(octets)
+@pytest.mark.parametrize("data", [data for data, _ in MIRRORED])
+def test_a_mirrored_control_field_counts_only_if_just_its_headers_follow(data: str) -> None:
+    whole = bytes.fromhex(data)
     version = whole[:6] + bytes([whole[6] ^ 2]) + whole[7:]
     for wrong in (whole + b"x", whole[:-1], version):
         ulpdu = segment(RDMAPOpcode.TERMINATE, wrong, msn=1)

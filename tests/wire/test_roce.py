@@ -21,10 +21,10 @@ from rdmawire.wire.roce import Frame
 
 @given(frames())
 def test_parse_is_the_inverse_of_build(frame: Frame) -> None:
-    octets = frame.build()
-    parsed = roce.parse(octets)
+    data = frame.build()
+    parsed = roce.parse(data)
     assert parsed == frame
-    assert parsed.build() == octets
+    assert parsed.build() == data
 
 
 @given(frames())
@@ -36,35 +36,35 @@ def test_sealing_a_sealed_frame_changes_nothing(frame: Frame) -> None:
 @given(packets(), st.integers(0, 255))
 def test_the_plain_path_reads_what_the_general_one_reads(packet: Packet, port: int) -> None:
     headers = (Ethernet(type=0x0800), IPv4(protocol=17), UDP(7, port, 0, 1))
-    octets = Frame(headers, packet, 0, b"padding").seal().build()
-    plain = roce._parse_plain(b"x" + octets + b"y", port, 1, 1 + len(octets))
-    assert plain == roce._parse_any(octets, port)
+    data = Frame(headers, packet, 0, b"padding").seal().build()
+    plain = roce._parse_plain(b"x" + data + b"y", port, 1, 1 + len(data))
+    assert plain == roce._parse_any(data, port)
     assert type(plain) is Frame
     assert type(plain.packet) is Packet
 
 
 @given(frames(), st.data())
 def test_bth_offset_finds_the_bth(frame: Frame, data: st.DataObject) -> None:
-    octets = frame.build()
+    raw = frame.build()
     start = data.draw(st.integers(0, 3))
-    found = roce.bth_offset(bytes(start) + octets, start, start + len(octets))
-    assert BTH.parse(bytes(start) + octets, found) == frame.packet.bth
-    assert roce.bth_offset(bytes(start) + octets, start, found + BTH.SIZE - 1) == -1
-    assert roce.bth_offset(octets, 0, len(octets), port=1) in (-1, found - start)
+    found = roce.bth_offset(bytes(start) + raw, start, start + len(raw))
+    assert BTH.parse(bytes(start) + raw, found) == frame.packet.bth
+    assert roce.bth_offset(bytes(start) + raw, start, found + BTH.SIZE - 1) == -1
+    assert roce.bth_offset(raw, 0, len(raw), port=1) in (-1, found - start)
 
 
 @given(frames(), st.sampled_from([(-1, 0), (0, 1), (-(10**30), 0), (0, 10**30), (10**30, 10**30)]))
 def test_no_bth_stands_outside_the_buffer(frame: Frame, moved: tuple[int, int]) -> None:
-    octets = frame.build()
-    assert roce.bth_offset(octets, moved[0], len(octets) + moved[1]) == -1
+    data = frame.build()
+    assert roce.bth_offset(data, moved[0], len(data) + moved[1]) == -1
 
 
 @given(frames(), st.data())
 def test_any_change_gives_a_frame_or_a_wire_error(frame: Frame, data: st.DataObject) -> None:
-    octets = bytearray(frame.build())
-    for place in data.draw(st.lists(st.integers(0, len(octets) - 1), max_size=4)):
-        octets[place] = data.draw(st.integers(0, 255))
-    changed = bytes(octets)[: data.draw(st.integers(0, len(octets)))]
+    raw = bytearray(frame.build())
+    for place in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=4)):
+        raw[place] = data.draw(st.integers(0, 255))
+    changed = bytes(raw)[: data.draw(st.integers(0, len(raw)))]
     try:
         parsed = roce.parse(changed)
     except WireError:
@@ -73,22 +73,22 @@ def test_any_change_gives_a_frame_or_a_wire_error(frame: Frame, data: st.DataObj
 
 
 @given(st.binary(max_size=160))
-def test_any_octets_are_a_frame_or_a_wire_error(octets: bytes) -> None:
+def test_any_bytes_are_a_frame_or_a_wire_error(data: bytes) -> None:
     for read in (roce.parse, native.parse):
         try:
-            parsed = read(octets)
+            parsed = read(data)
         except WireError:
             continue
-        assert parsed.build() == octets
+        assert parsed.build() == data
 
 
 @given(native_packets())
 def test_native_packets(packet: NativePacket) -> None:
-    octets = packet.build()
-    assert native.parse(octets) == packet
+    data = packet.build()
+    assert native.parse(data) == packet
     assert packet.seal() == packet
     with pytest.raises(WireError, match="pktlen says"):
-        native.parse(octets + b"\0")
+        native.parse(data + b"\0")
 
 
 def test_native_raw_packets_are_no_transport_packets() -> None:
@@ -113,7 +113,7 @@ def test_a_udp_checksum_needs_an_ip_header_before_it() -> None:
 
 def test_a_native_packet_is_whole_words() -> None:
     packet = NativePacket(LRH(), None, Packet(BTH(opcode=0xC7), (), b"abc"))
-    with pytest.raises(WireError, match=r"19 octets up to the ICRC: LRH\.pktlen counts words"):
+    with pytest.raises(WireError, match=r"19 bytes up to the ICRC: LRH\.pktlen counts words"):
         packet.seal()
 
 
@@ -123,16 +123,16 @@ def test_a_frame_without_a_network_header_cannot_be_sealed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "message"),
+    ("data", "message"),
     [
-        (b"", "Ethernet takes 14 octets, 0 are left"),
+        (b"", "Ethernet takes 14 bytes, 0 are left"),
         (Ethernet(type=0x0806).build(), "EtherType 0x0806 carries no RoCE"),
         (Ethernet(type=0x0800).build() + IPv4(protocol=6).build(), "IP protocol 6 carries no"),
-        (Ethernet(type=0x0800).build() + IPv4(ihl=4).build(), "a header of 16 octets"),
+        (Ethernet(type=0x0800).build() + IPv4(ihl=4).build(), "a header of 16 bytes"),
         (Ethernet(type=0x0800).build() + IPv4(mf=1).build(), "a fragment"),
         (
             Ethernet(type=0x0800).build() + IPv4(protocol=17, total_length=80).build() + bytes(9),
-            "60 octets announced, 9 are there",
+            "60 bytes announced, 9 are there",
         ),
         (
             Ethernet(type=0x0800).build()
@@ -147,9 +147,9 @@ def test_a_frame_without_a_network_header_cannot_be_sealed() -> None:
         ),
     ],
 )
-def test_errors_say_what_the_frame_is_instead(octets: bytes, message: str) -> None:
+def test_errors_say_what_the_frame_is_instead(data: bytes, message: str) -> None:
     with pytest.raises(WireError, match=message):
-        roce.parse(octets)
+        roce.parse(data)
 
 
 SEND = Packet.make(4, payload=b"abc")
@@ -181,10 +181,10 @@ def test_replace_keeps_the_rest_and_seals_nothing() -> None:
         ({"icrc": "0"}, r"^ICRC.crc: takes a number of 32 bits, found str '0'"),
         ({"trailer": "text"}, r"^Frame.trailer takes bytes, found str 'text'$"),
         ({"headers": None}, r"^Frame.headers takes tuple, found NoneType None$"),
-        ({"headers": ("eth",)}, r"^a header or octets belong here, found str 'eth'$"),
-        ({"headers": (IPv4(src="10.0.0.1"),)}, r"^IPv4.src: takes 4 octets, found str '10.0.0.1'$"),
+        ({"headers": ("eth",)}, r"^a header or bytes belong here, found str 'eth'$"),
+        ({"headers": (IPv4(src="10.0.0.1"),)}, r"^IPv4.src: takes 4 bytes, found str '10.0.0.1'$"),
         ({"packet": b"packet"}, r"^Frame.packet takes Packet, found bytes b'packet'$"),
-        ({"packet": Packet(BTH(opcode=4), (), b"abc")}, "make 3 octets, no multiple of four"),
+        ({"packet": Packet(BTH(opcode=4), (), b"abc")}, "make 3 bytes, no multiple of four"),
     ],
 )
 def test_a_frame_refuses_parts_that_cannot_stand_there(parts: Any, message: str) -> None:
@@ -210,7 +210,7 @@ def test_a_native_packet_refuses_parts_that_cannot_stand_there(parts: Any, messa
 
 @pytest.mark.parametrize("value", [FRAME, NATIVE, SEND], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("wrong", [None, "text", 1.5, 7, b"octets", ("text",), []], ids=repr)
-def test_whatever_stands_in_a_part_makes_octets_or_a_wire_error(
+def test_whatever_stands_in_a_part_makes_bytes_or_a_wire_error(
     value: Frame | NativePacket | Packet, wrong: Any
 ) -> None:
     methods = ("build", "seal", "expected_icrc", "expected_vcrc", "check", "replace")
@@ -236,18 +236,18 @@ def test_what_is_too_long_to_announce_cannot_be_sealed() -> None:
         NATIVE.replace(packet=long).seal()
 
 
-def sum_of_words(octets: bytes) -> int:
+def sum_of_words(data: bytes) -> int:
     """RFC 1071's own way: ones' complement addition of 16-bit words."""
     total = 0
-    for i in range(0, len(octets), 2):
-        total += int.from_bytes(octets[i : i + 2].ljust(2, b"\0"), "big")
+    for i in range(0, len(data), 2):
+        total += int.from_bytes(data[i : i + 2].ljust(2, b"\0"), "big")
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF
 
 
 @given(st.binary(max_size=40))
-def test_internet_checksum(octets: bytes) -> None:
-    assert internet_checksum(octets) == sum_of_words(octets)
+def test_internet_checksum(data: bytes) -> None:
+    assert internet_checksum(data) == sum_of_words(data)
 
 
 def test_ipv4_header_checksum_of_a_known_header() -> None:

@@ -27,29 +27,29 @@ def plain_frames(draw: st.DrawFn) -> Frame:
 
 @st.composite
 def changed(draw: st.DrawFn) -> bytes:
-    """A frame with a few octets changed, most of them where parsers look, and perhaps cut."""
-    octets = bytearray(draw(plain_frames() | frames()).build())
+    """A frame with a few bytes changed, most of them where parsers look, and perhaps cut."""
+    data = bytearray(draw(plain_frames() | frames()).build())
     telling = st.integers(12, _BTH + 12) | st.sampled_from([16, 17, 38, 39, _BTH, _BTH + 1])
-    places = st.lists(telling | st.integers(0, len(octets) - 1), max_size=3)
+    places = st.lists(telling | st.integers(0, len(data) - 1), max_size=3)
     for place in draw(places):
-        octets[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
-    return bytes(octets[: draw(st.integers(0, len(octets)) | st.just(len(octets)))])
+        data[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
+    return bytes(data[: draw(st.integers(0, len(data)) | st.just(len(data)))])
 
 
-def outcome(octets: bytes, *, general: bool) -> Frame | tuple[str, int | None]:
+def outcome(data: bytes, *, general: bool) -> Frame | tuple[str, int | None]:
     """The frame; or the error, whose offset counts from the frame's start."""
     try:
         if general:
-            return roce._parse_any(octets, ROCE_PORT)
-        return roce.parse(b"before" + octets + b"behind", start=6, end=6 + len(octets))
+            return roce._parse_any(data, ROCE_PORT)
+        return roce.parse(b"before" + data + b"behind", start=6, end=6 + len(data))
     except WireError as error:
         return error.reason, error.offset
 
 
 @settings(max_examples=300)
 @given(changed())
-def test_both_paths_come_to_the_same(octets: bytes) -> None:
-    assert outcome(octets, general=False) == outcome(octets, general=True)
+def test_both_paths_come_to_the_same(data: bytes) -> None:
+    assert outcome(data, general=False) == outcome(data, general=True)
 
 
 @pytest.mark.parametrize("opcode", range(256))
@@ -59,25 +59,25 @@ def test_both_paths_come_to_the_same_for_every_opcode_and_length(
     frame: Frame, data: st.DataObject, opcode: int
 ) -> None:
     """The packet begins with any opcode and is as long as it happens to be."""
-    octets = bytearray(frame.build())
-    octets[_BTH] = opcode
-    length = data.draw(st.integers(0, len(octets) - _BTH + UDP.SIZE))
-    octets[38:40] = length.to_bytes(2, "big")
-    result = outcome(bytes(octets), general=False)
-    assert result == outcome(bytes(octets), general=True)
+    raw = bytearray(frame.build())
+    raw[_BTH] = opcode
+    length = data.draw(st.integers(0, len(raw) - _BTH + UDP.SIZE))
+    raw[38:40] = length.to_bytes(2, "big")
+    result = outcome(bytes(raw), general=False)
+    assert result == outcome(bytes(raw), general=True)
     if opcode not in LAYOUTS and length >= UDP.SIZE + 12 + 4:
         assert result[0] == f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)"
 
 
 @given(changed())
-def test_what_parses_has_its_bth_where_a_walk_finds_it(octets: bytes) -> None:
-    found = outcome(octets, general=True)
+def test_what_parses_has_its_bth_where_a_walk_finds_it(data: bytes) -> None:
+    found = outcome(data, general=True)
     if isinstance(found, Frame):
         head = sum(len(p) if isinstance(p, bytes) else p.SIZE for p in found.headers)
-        assert roce.bth_offset(octets, 0, len(octets)) == head
+        assert roce.bth_offset(data, 0, len(data)) == head
 
 
 @given(plain_frames())
 def test_plain_frames_take_the_fast_path(frame: Frame) -> None:
-    octets = frame.build()
-    assert roce._parse_plain(octets, ROCE_PORT, 0, len(octets)) == frame
+    data = frame.build()
+    assert roce._parse_plain(data, ROCE_PORT, 0, len(data)) == frame

@@ -27,7 +27,7 @@ from rdmawire.wire.show import Show, Value
         (show.IPV6, 128, bytes(15) + b"\x01", "::1"),
         (show.IPV6, 128, b"\xfe\x80" + bytes(13) + b"\xab", "fe80::ab"),
         (show.IPV6, 128, bytes(10) + b"\xff\xff\x0a\x4d\0\x01", "::ffff:10.77.0.1"),
-        (show.OCTETS, 24, b"\x00\xab\x01", "00ab01"),
+        (show.BYTES, 24, b"\x00\xab\x01", "00ab01"),
         (show.TEXT, 64, b"eth0\0rest", "eth0"),
         (show.TEXT, 64, b"\x1b[31m\xff", r"\x1b[31m\xff"),
         (show.TEXT, 64, "prüf €".encode(), "prüf €"),
@@ -44,13 +44,13 @@ def test_every_kind_has_a_writer() -> None:
 
 
 @pytest.mark.parametrize(("width", "digits"), [(1, 2), (8, 2), (9, 4), (24, 6), (64, 16)])
-def test_hexadecimal_digits_are_those_of_whole_octets(width: int, digits: int) -> None:
+def test_hexadecimal_digits_are_those_of_whole_bytes(width: int, digits: int) -> None:
     assert show.digits_for(width) == digits
 
 
-@pytest.mark.parametrize(("number", "text"), [(0, "0 octets"), (1, "1 octet"), (2, "2 octets")])
-def test_octets_are_counted_in_words(number: int, text: str) -> None:
-    assert show.octet_count(number) == text
+@pytest.mark.parametrize(("number", "text"), [(0, "0 bytes"), (1, "1 byte"), (2, "2 bytes")])
+def test_bytes_are_counted_in_words(number: int, text: str) -> None:
+    assert show.byte_count(number) == text
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,6 @@ def test_safe_text_is_printable_and_stays(text: str) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_octets_as_text_end_at_the_first_nul(octets: bytes) -> None:
-    assert show.printable(octets) == show.printable(octets.split(b"\0")[0])
-    assert show.printable(octets).isprintable()
+def test_bytes_as_text_end_at_the_first_nul(data: bytes) -> None:
+    assert show.printable(data) == show.printable(data.split(b"\0")[0])
+    assert show.printable(data).isprintable()

@@ -28,7 +28,7 @@ from rdmawire.wire.smp import (
     VendorDiag,
 )
 
-# IBA 14.2.5: the attribute's tables, and how many octets they take of its 64.
+# IBA 14.2.5: the attribute's tables, and how many bytes they take of its 64.
 TABLES: dict[SMAttribute, tuple[type[Header], int, int]] = {
     SMAttribute.NODE_DESCRIPTION: (NodeDescription, 1, 64),
     SMAttribute.NODE_INFO: (NodeInfo, 1, 40),
@@ -49,7 +49,7 @@ TABLES: dict[SMAttribute, tuple[type[Header], int, int]] = {
 
 
 @pytest.mark.parametrize("attribute", TABLES)
-def test_an_attribute_stands_at_octet_64(attribute: SMAttribute) -> None:
+def test_an_attribute_stands_at_byte_64(attribute: SMAttribute) -> None:
     table, times, length = TABLES[attribute]
     head = MAD(mgmt_class=ManagementClass.SUBN_LID_ROUTED, attribute_id=attribute)
     pieces = list(mad.layout(mad.build(head, SMP(m_key=1))))
@@ -71,8 +71,8 @@ def test_a_directed_route_packet_ends_with_its_paths() -> None:
     directed = DirectedSMP(m_key=7, drslid=0xFFFF, drdlid=0xFFFF)
     info = NodeInfo(node_type=2, num_ports=36)
     paths = DirectedPath(initial_path=b"\0\1\5".ljust(64, b"\0"))
-    octets = mad.build(head, directed, info, bytes(24), paths)
-    assert list(mad.layout(octets)) == [
+    data = mad.build(head, directed, info, bytes(24), paths)
+    assert list(mad.layout(data)) == [
         *((0, head), (24, directed), (64, info), (104, bytes(24)), (128, paths))
     ]
 

@@ -64,7 +64,7 @@ def _frame(size: int) -> bytes:
 
 
 def forward(size: int, count: int = 20_000) -> int:
-    """Frames of so many octets of payload, through two switches."""
+    """Frames of so many bytes of payload, through two switches."""
     ends = {"a": Source(1, _frame(size), count), "b": Source(2, b"", 0)}
     network = Network()
     row(network, ends, switches=2, edge=CABLE, trunk=CABLE)

@@ -14,13 +14,13 @@ from tools.bench import peer
 from tools.bench.rate import Figure, best_rate
 
 _SCAPY = "Scapy builds them"
-_PLAIN = "of writing as many octets"
+_PLAIN = "of writing as many bytes"
 _BLOCK = 1 << 21
 _IN_MEMORY = Path("/dev/shm")  # as Linux has it
 
 
 class Job(NamedTuple):
-    """What is measured, and whether it is compared with writing octets alone.
+    """What is measured, and whether it is compared with writing bytes alone.
 
     Captures go to a new folder in ``folder``, or where temporary files are kept.
     """
@@ -28,7 +28,7 @@ class Job(NamedTuple):
     name: str
     order: Order
     at_once: bool = True
-    octets: bool = False
+    bytes: bool = False
     folder: Path | None = None
 
 
@@ -43,10 +43,10 @@ def jobs(scale: int) -> Iterator[Job]:
     yield Job("WRITE 64 B, 0.1 % lost", _write(scale // 8, "64", loss=0.001))
     yield Job("WRITE 64 B, 1 % lost", _write(scale // 32, "64", loss=0.01))
     yield Job("WRITE 64 B, frame by frame", _write(scale // 32, "64"), at_once=False)
-    yield Job("WRITE 1 MiB, MTU 4096", _write(scale // 1000, "1M", mtu=4096), octets=True)
+    yield Job("WRITE 1 MiB, MTU 4096", _write(scale // 1000, "1M", mtu=4096), bytes=True)
     if _IN_MEMORY.is_dir():
         order = _write(scale // 4000, "1M", mtu=4096)
-        yield Job("the same, a file in memory", order, octets=True, folder=_IN_MEMORY)
+        yield Job("the same, a file in memory", order, bytes=True, folder=_IN_MEMORY)
 
 
 def measure(scale: int = 1_000_000) -> Iterator[Figure]:
@@ -72,24 +72,24 @@ def _measured(job: Job, folder: Path, scapy: float) -> Figure:
     names = (folder / f"{number}.pcap" for number in count())
     rate = best_rate(lambda: make(job, next(names)))
     last = next(names)
-    frames, octets = make(job, last), last.stat().st_size
-    volume = rate * octets / frames / 1e9
+    frames, data = make(job, last), last.stat().st_size
+    volume = rate * data / frames / 1e9
     name = f"gen: {job.name}"
-    if not job.octets:
+    if not job.bytes:
         return Figure(name, rate, rate / scapy, _SCAPY, volume).shown()
-    plain = best_rate(lambda: _plain(next(names), octets)) / 1e9
-    Figure("gen: as many octets written, and no more", plain * 1e3, unit="MB/s").shown()
+    plain = best_rate(lambda: _plain(next(names), data)) / 1e9
+    Figure("gen: as many bytes written, and no more", plain * 1e3, unit="MB/s").shown()
     return Figure(name, rate, volume / plain, _PLAIN, volume).shown()
 
 
-def _plain(path: Path, octets: int) -> int:
-    """Write so many octets to a file, through the same sink."""
+def _plain(path: Path, size: int) -> int:
+    """Write so many bytes to a file, through the same sink."""
     block = bytes(range(256)) * (_BLOCK // 256)
     sink, _ = open_sink(path)
-    for _ in range(octets // _BLOCK):
+    for _ in range(size // _BLOCK):
         sink.write(block)
     sink.commit()
-    return octets
+    return size
 
 
 if __name__ == "__main__":

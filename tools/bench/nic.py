@@ -74,12 +74,12 @@ class Stages:
 
 
 class Job(NamedTuple):
-    """What is measured: so many octets in each message, and how frames are handed over."""
+    """What is measured: so many bytes in each message, and how frames are handed over."""
 
     name: str
     work: SendWR
     receives: int
-    octets: int
+    bytes: int
     take: Take
 
 
@@ -92,12 +92,12 @@ class Connection:
             end.bring_up(
                 end.qp,
                 ATTRIBUTES._replace(
-                    path_mtu=MTU.OCTETS_4096, ah=end.path_to(other), dest_qp_num=other.qp.number
+                    path_mtu=MTU.MTU_4096, ah=end.path_to(other), dest_qp_num=other.qp.number
                 ),
             )
 
     def send(self) -> SendWR:
-        """A SEND of 64 octets."""
+        """A SEND of 64 bytes."""
         return SendWR(SendOpcode.SEND, (self.client.memory.sge(_SMALL),))
 
     def remote(self, opcode: SendOpcode) -> SendWR:
@@ -153,21 +153,21 @@ def jobs(connection: Connection) -> Iterator[Job]:
     yield Job("READ 1 MiB, MTU 4096", read, 0, _LARGE, in_bursts)
 
 
-def measure(octets: int = 256 << 20, messages: int = 64_000) -> Iterator[Figure]:
+def measure(size: int = 256 << 20, messages: int = 64_000) -> Iterator[Figure]:
     """All figures, printed as they come, and where the time goes."""
     scapy = peer.scapy_messages()
     yield Figure(f"nic: {_SCAPY} of 64 B", scapy, unit="packets/s").shown()
     connection = Connection()
     for job in jobs(connection):
-        count = min(messages, octets // job.octets)
+        count = min(messages, size // job.bytes)
         yield _measured(connection, job, count, scapy)
 
 
 def _measured(connection: Connection, job: Job, count: int, scapy: float) -> Figure:
     stages = Stages()
     rate = best_rate(lambda: connection.run(job, count, stages))
-    ratio = rate / scapy if job.octets == _SMALL else None
-    volume = rate * job.octets / 1e9
+    ratio = rate / scapy if job.bytes == _SMALL else None
+    volume = rate * job.bytes / 1e9
     figure = Figure(f"nic: {job.name}", rate, ratio, _SCAPY, volume, "messages/s").shown()
     whole = sum(stages.seconds.values())
     for stage, seconds in stages.seconds.items():

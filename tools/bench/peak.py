@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Ran(NamedTuple):
-    """A command that has run: seconds of wall clock, and octets of memory at its peak."""
+    """A command that has run: seconds of wall clock, and bytes of memory at its peak."""
 
     seconds: float
     peak: int

@@ -21,7 +21,7 @@ def scapy(path: Path, frames: int) -> dict[str, float]:
 
 
 def scapy_messages() -> float:
-    """How many packets of 64 octets Scapy builds, and reads again, in a second."""
+    """How many packets of 64 bytes Scapy builds, and reads again, in a second."""
     command = (sys.executable, "-m", "tools.bench.peer_scapy")
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     rate: float = json.loads(done.stdout)

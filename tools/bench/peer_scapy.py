@@ -45,7 +45,7 @@ def all_fields(path: str, frames: int) -> int:
 
 
 def messages() -> int:
-    """Build packets of 64 octets, with their ICRC, and read them again."""
+    """Build packets of 64 bytes, with their ICRC, and read them again."""
     count = 2_000
     for psn in range(count):
         packet = Ether() / IP(dst="10.0.0.2") / UDP() / BTH(opcode="RC_SEND_ONLY", psn=psn)
@@ -73,7 +73,7 @@ def build(like: Packet, psn: int) -> bytes:
 
 
 def builds(path: str) -> int:
-    """Build frames like those of a capture, the same octets."""
+    """Build frames like those of a capture, the same bytes."""
     models = list(islice(PcapReader(path), 2))
     assert all(build(model, model[BTH].psn) == bytes(model) for model in models)
     count = 1_000

@@ -21,15 +21,15 @@ class Figure(NamedTuple):
 
     def shown(self) -> "Figure":
         """The figure, printed."""
-        octets = self.gigabytes_per_second
-        volume = f"{octets:7.3f} GB/s" if octets else ""
+        data = self.gigabytes_per_second
+        volume = f"{data:7.3f} GB/s" if data else ""
         times = f"{self.ratio:8.1f} x {self.peer}" if self.ratio else ""
         click.echo(f"{self.name:<48} {self.rate:>12,.0f} {self.unit} {volume}{times}")
         return self
 
 
 class Memory(NamedTuple):
-    """The most memory that something had at once, in octets."""
+    """The most memory that something had at once, in bytes."""
 
     name: str
     peak: int

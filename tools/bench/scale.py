@@ -25,7 +25,7 @@ ROUNDS = 3
 class Scale(NamedTuple):
     """Adapters that have written all their messages: frames on links, and what they took.
 
-    ``seconds`` are the processor's, ``peak`` is memory in octets.
+    ``seconds`` are the processor's, ``peak`` is memory in bytes.
     """
 
     nics: int

@@ -45,7 +45,7 @@ def small_frames(seed: int = 1) -> Iterator[bytes]:
 
 
 def large_frames(seed: int = 2) -> Iterator[bytes]:
-    """RDMA WRITE and READ of 4096 octets each."""
+    """RDMA WRITE and READ of 4096 bytes each."""
     chance = random.Random(seed)
     for psn in range(_DISTINCT // 16):
         opcode = chance.choice((Opcode.RC_RDMA_WRITE_MIDDLE, Opcode.RC_RDMA_READ_RESPONSE_MIDDLE))

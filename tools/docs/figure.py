@@ -8,7 +8,7 @@ from rdmawire.wire.header import Header, Row
 
 _BIT, _HEIGHT, _TOP = 20, 30, 18
 _LONGEST = 64
-"""Octets of the longest header that is drawn; longer ones would be pages of boxes."""
+"""Bytes of the longest header that is drawn; longer ones would be pages of boxes."""
 
 
 def figure(table: type[Header]) -> str:

@@ -54,7 +54,7 @@ def _headers(title: str, modules: tuple[str, ...]) -> Iterator[str]:
 def _header(table: type[Header]) -> Iterator[str]:
     yield f"\n## {table.__name__}\n"
     yield f"{(table.__doc__ or '').strip()}\n"
-    yield f"*{table.SIZE} octets. {table.clause}.*\n"
+    yield f"*{table.SIZE} bytes. {table.clause}.*\n"
     yield figure(table)
     yield "| bits | row | what it says | field name |"
     yield "|---|---|---|---|"

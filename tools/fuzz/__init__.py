@@ -1,1 +1,1 @@
-"""Hostile octets for everything that reads octets, guided by coverage."""
+"""Hostile bytes for everything that reads bytes, guided by coverage."""

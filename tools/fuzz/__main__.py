@@ -1,6 +1,6 @@
 """Fuzz every target for a while: ``python -m tools.fuzz [--minutes N] [--target NAME]``.
 
-atheris guides the octets by what code they reach; each target runs in a process of its own. A
+atheris guides the bytes by what code they reach; each target runs in a process of its own. A
 finding is written to a file, and named with the command that repeats it.
 """
 
@@ -22,7 +22,7 @@ _LONGEST = 8192
 @click.option("--target", "names", multiple=True, type=click.Choice(list(TARGETS)))
 @click.option("--repeat", type=click.Path(path_type=Path), help="Run one finding again.")
 def fuzz(minutes: float, names: tuple[str, ...], repeat: Path | None) -> None:
-    """Feed hostile octets to everything that reads octets."""
+    """Feed hostile bytes to everything that reads bytes."""
     chosen = names or tuple(TARGETS)
     if repeat:
         TARGETS[chosen[0]](repeat.read_bytes())
@@ -38,8 +38,8 @@ def fuzz(minutes: float, names: tuple[str, ...], repeat: Path | None) -> None:
 def _run(name: str, seconds: float, findings: Path) -> bool:
     """Fuzz one target in a process of its own; whether it found nothing."""
     with tempfile.TemporaryDirectory() as corpus:
-        for i, octets in enumerate(SEEDS[name]()):
-            Path(corpus, f"{i:06}").write_bytes(octets[:_LONGEST])
+        for i, data in enumerate(SEEDS[name]()):
+            Path(corpus, f"{i:06}").write_bytes(data[:_LONGEST])
         command = [sys.executable, "-m", "tools.fuzz.worker", name, corpus]
         command += [f"-max_total_time={seconds:.0f}", f"-max_len={_LONGEST}", "-timeout=20"]
         command += ["-rss_limit_mb=4096", f"-artifact_prefix={findings}/{name}-"]

@@ -1,4 +1,4 @@
-"""Octets to begin with: frames and files of the shipped captures, as each target takes them."""
+"""Bytes to begin with: frames and files of the shipped captures, as each target takes them."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def _streams() -> Iterator[bytes]:
 
 
 def _datagrams() -> Iterator[bytes]:
-    return (datagram.octets for datagram in management.packets())
+    return (datagram.data for datagram in management.packets())
 
 
 def _captures() -> Iterator[bytes]:

@@ -1,6 +1,6 @@
-"""What is fuzzed: everything that reads octets, and what must hold of it.
+"""What is fuzzed: everything that reads bytes, and what must hold of it.
 
-A target takes any octets. It may meet ``WireError``, ``CaptureError``, ``FilterError`` or
+A target takes any bytes. It may meet ``WireError``, ``CaptureError``, ``FilterError`` or
 ``ScenarioError``; whatever else comes out of it is a finding, and so is an assertion that does
 not hold.
 """
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from rdmawire.capture.compression import recognised
 from rdmawire.capture.reader import _parser
-from rdmawire.capture.source import Octets
+from rdmawire.capture.source import BytesLike
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.dissect.dissector import LINK_STEPS, Dissector
 from rdmawire.dissect.fields import fields
@@ -34,68 +34,68 @@ _EVERYTHING = Selection(info.name for info in fields())
 _OUTPUTS = (Lines(trees=True), Lines(), Objects(None, array=False))
 
 
-def headers(octets: bytes) -> None:
-    """Each table: what parses must build the same octets."""
+def headers(data: bytes) -> None:
+    """Each table: what parses must build the same bytes."""
     for table in _TABLES:
         with suppress(WireError):
-            header = table.parse(octets)
-            assert header.build() == octets[: table.SIZE], table
+            header = table.parse(data)
+            assert header.build() == data[: table.SIZE], table
 
 
-def packets(octets: bytes) -> None:
-    """Packets and frames: what parses must build the same octets."""
+def packets(data: bytes) -> None:
+    """Packets and frames: what parses must build the same bytes."""
     for parse in (Packet.parse, roce.parse, native.parse):
         with suppress(WireError):
-            assert parse(octets).build() == octets, parse
+            assert parse(data).build() == data, parse
 
 
-def layouts(octets: bytes) -> None:
-    """Management datagrams and DDP segments: their pieces are their octets."""
+def layouts(data: bytes) -> None:
+    """Management datagrams and DDP segments: their pieces are their bytes."""
     for layout in (mad.layout, rdmap.layout):
         pieces: list[Piece] = []
         try:
-            for offset, piece in layout(octets):
+            for offset, piece in layout(data):
                 assert offset == len(joined(*pieces))
                 pieces.append(piece)
         except WireError:
             continue
-        assert joined(*pieces) == octets, layout
+        assert joined(*pieces) == data, layout
 
 
-def fpdus(octets: bytes) -> None:
+def fpdus(data: bytes) -> None:
     """FPDUs with and without Markers."""
     for position in (None, 0, 4, 508):
         with suppress(WireError):
-            fpdu = mpa.parse_fpdu(octets, position=position)
-            assert fpdu.size <= len(octets)
+            fpdu = mpa.parse_fpdu(data, position=position)
+            assert fpdu.size <= len(data)
 
 
-def frames(octets: bytes) -> None:
+def frames(data: bytes) -> None:
     """A frame of any link type: dissected, printed and selected from, without an error."""
-    if not octets:
+    if not data:
         return
-    link_type = _LINK_TYPES[octets[0] % len(_LINK_TYPES)]
-    _show(Dissector(), octets[1:], link_type)
+    link_type = _LINK_TYPES[data[0] % len(_LINK_TYPES)]
+    _show(Dissector(), data[1:], link_type)
 
 
-def streams(octets: bytes) -> None:
+def streams(data: bytes) -> None:
     """Several frames of a capture, each behind its length: what is remembered between them."""
     dissector = Dissector()
-    for frame in _cut(octets):
+    for frame in _cut(data):
         _show(dissector, frame, 1)
 
 
-def _cut(octets: bytes) -> Iterator[bytes]:
+def _cut(data: bytes) -> Iterator[bytes]:
     """What stands behind each length."""
     at = 0
-    while at + 2 <= len(octets):
-        (length,) = struct.unpack_from(">H", octets, at)
-        yield octets[at + 2 : at + 2 + length]
+    while at + 2 <= len(data):
+        (length,) = struct.unpack_from(">H", data, at)
+        yield data[at + 2 : at + 2 + length]
         at += 2 + length
 
 
-def _show(dissector: Dissector, octets: bytes, link_type: int) -> None:
-    frame = dissector.dissect(octets, link_type=link_type)
+def _show(dissector: Dissector, data: bytes, link_type: int) -> None:
+    frame = dissector.dissect(data, link_type=link_type)
     for output in _OUTPUTS:
         for _ in output.frame(frame):
             pass
@@ -112,10 +112,10 @@ _RULES = (
 )
 
 
-def edits(octets: bytes) -> None:
+def edits(data: bytes) -> None:
     """Several frames of a capture: each becomes what it becomes by itself, and stays as long."""
     editor, streams = Editor(_RULES), StreamEditor[int](Editor(_RULES), fpdu_finder())
-    frames = list(_cut(octets))
+    frames = list(_cut(data))
     done: list[tuple[int, bytes]] = []
     for number, frame in enumerate(frames):
         assert editor.edit(frame) == Editor(_RULES).edit(frame)
@@ -125,33 +125,33 @@ def edits(octets: bytes) -> None:
     assert [len(frame) for _, frame in done] == [len(frame) for frame in frames]
 
 
-def captures(octets: bytes) -> None:
+def captures(data: bytes) -> None:
     """A capture file, packed or not: records, then perhaps the reason why there are no more."""
     with suppress(CaptureError):
-        _, chunks = recognised(iter((octets,)), "fuzz")
-        for record in _parser(Octets(chunks, "fuzz")).records:
-            assert len(record.data) <= len(octets) << 12
+        _, chunks = recognised(iter((data,)), "fuzz")
+        for record in _parser(BytesLike(chunks, "fuzz")).records:
+            assert len(record.data) <= len(data) << 12
 
 
-def filters(octets: bytes) -> None:
+def filters(data: bytes) -> None:
     """A display filter and, behind a NUL, a frame: a tree that prints as itself, and an answer."""
-    text, _, frame = octets.partition(b"\0")
+    text, _, frame = data.partition(b"\0")
     with suppress(FilterError):
         wanted = Filter(text.decode("utf-8", "replace"))
         assert Filter(str(wanted.tree)).tree == wanted.tree
         wanted(Dissector().dissect(frame))
 
 
-def scenarios(octets: bytes) -> None:
+def scenarios(data: bytes) -> None:
     """A scenario's file: a scenario, or mistakes that a screen can show."""
-    mistakes = _mistakes(octets)
+    mistakes = _mistakes(data)
     assert len(mistakes) <= MAX_MISTAKES
     assert all(str(mistake).isprintable() for mistake in mistakes)
 
 
-def _mistakes(octets: bytes) -> tuple[Mistake, ...]:
+def _mistakes(data: bytes) -> tuple[Mistake, ...]:
     try:
-        read_scenario_text(octets)
+        read_scenario_text(data)
     except ScenarioError as error:
         return error.mistakes
     return ()

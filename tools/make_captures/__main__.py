@@ -1,6 +1,6 @@
 """Make the generated captures and their manifests: ``python -m tools.make_captures [FOLDER]``.
 
-The same octets come out every time, on every machine; a test holds them against the manifests.
+The same bytes come out every time, on every machine; a test holds them against the manifests.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from tools.make_captures.pack import FAULTY, PACK, Capture
 FOLDER = Path("captures")
 _STEP_NS = 1_000_000
 _NANOSECONDS = 1_000_000_000
-_SAME = "octet for octet the same every time."
+_SAME = "byte for byte the same every time."
 
 
 class Made(list[str]):

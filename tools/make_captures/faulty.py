@@ -1,4 +1,4 @@
-"""Frames with something wrong in them: checksums that do not hold, octets that do not parse."""
+"""Frames with something wrong in them: checksums that do not hold, bytes that do not parse."""
 
 from collections.abc import Iterator
 
@@ -26,9 +26,9 @@ def bad_icrc() -> Iterator[bytes]:
 def bad_checksums() -> Iterator[bytes]:
     """A wrong IPv4 header checksum, then a wrong UDP checksum."""
     for place in (24, 40):
-        octets = bytearray(_frame(checksum=1).build())
-        octets[place] ^= 0xFF
-        yield bytes(octets)
+        data = bytearray(_frame(checksum=1).build())
+        data[place] ^= 0xFF
+        yield bytes(data)
 
 
 def bad_vcrc() -> Iterator[bytes]:
@@ -48,6 +48,6 @@ def malformed() -> Iterator[bytes]:
 def two_reasons() -> Iterator[bytes]:
     """A length of IPv4 that is too long, and behind it a reserved opcode."""
     wrong = Frame(_frame().headers, Packet(ib.BTH(opcode=0x1F), (), b"reserved")).seal()
-    octets = bytearray(wrong.build())
-    octets[16:18] = b"\xff\xff"
-    yield bytes(octets)
+    data = bytearray(wrong.build())
+    data[16:18] = b"\xff\xff"
+    yield bytes(data)

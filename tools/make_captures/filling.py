@@ -15,20 +15,20 @@ Fixed = Mapping[type[Header], Mapping[str, Any]]
 def filled(
     reader: Callable[[bytes, int], Iterable[Placed]], length: int, fixed: Fixed, random: Random
 ) -> bytes:
-    """``length`` octets with every table filled that the reader finds in them.
+    """``length`` bytes with every table filled that the reader finds in them.
 
-    What stands before decides what follows, so the octets are read again after each table.
+    What stands before decides what follows, so the bytes are read again after each table.
     """
-    octets = bytes(length)
+    data = bytes(length)
     at, last = 0, None
-    while placed := _next(reader(octets, 0), at, last):
+    while placed := _next(reader(data, 0), at, last):
         offset, piece = placed
         assert isinstance(piece, Header)
         last = type(piece)
         new = fill(last, fixed.get(last, {}), random).build()
-        octets = octets[:offset] + new + octets[offset + len(new) :]
+        data = data[:offset] + new + data[offset + len(new) :]
         at = offset
-    return octets
+    return data
 
 
 def _next(pieces: Iterable[Placed], at: int, last: type[Header] | None) -> Placed | None:
@@ -51,14 +51,14 @@ def _is_reserved(row: Row) -> bool:
 
 
 def _value(row: Row, random: Random) -> Value:
-    if row.octets:
-        return _octets(row, random)
+    if row.is_bytes:
+        return _bytes(row, random)
     if row.times > 1:
         return tuple(_number(row, random) for _ in range(row.times))
     return _number(row, random)
 
 
-def _octets(row: Row, random: Random) -> bytes:
+def _bytes(row: Row, random: Random) -> bytes:
     length = row.width // 8
     if row.meaning.show.kind is Kind.TEXT:
         return f"{row.name} {random.randrange(1000)}".encode().ljust(length, b"\0")

@@ -28,7 +28,7 @@ ATOMIC_DATA = (0x6162636465666768, 0x7172737475767778, 0x8182838485868788, 0x919
 
 
 def text(length: int, start: int = 0) -> bytes:
-    """A payload in which every octet tells where it stands."""
+    """A payload in which every byte tells where it stands."""
     return bytes((start + i * 7 + i // 256) % 251 for i in range(length))
 
 
@@ -72,9 +72,9 @@ class Stream:
     def fpdu(self, way: int, ulpdu: bytes) -> bytes:
         """The next FPDU of this way."""
         position = self._position[way] if self.markers[1 - way] else None
-        octets = mpa.build_fpdu(ulpdu, crc=self.crc, position=position)
-        self._position[way] += len(octets)
-        return octets
+        data = mpa.build_fpdu(ulpdu, crc=self.crc, position=position)
+        self._position[way] += len(data)
+        return data
 
     def say(self, way: int, *ulpdus: bytes) -> "Stream":
         """One TCP segment with an FPDU for each of these."""
@@ -117,7 +117,7 @@ _HEADERS: dict[RDMAPOpcode, Header] = {
 
 
 def ulpdu(opcode: RDMAPOpcode, length: int = 0, **fields: int) -> bytes:
-    """A DDP segment of this opcode; ``length`` octets of payload where it carries any."""
+    """A DDP segment of this opcode; ``length`` bytes of payload where it carries any."""
     numbers = _numbers(opcode) | fields
     header: Header | None = _HEADERS.get(opcode)
     if header is not None:

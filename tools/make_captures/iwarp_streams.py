@@ -1,4 +1,4 @@
-"""Captures of what TCP does to iWARP: octets cut, sent again, lost, out of order, joined late."""
+"""Captures of what TCP does to iWARP: bytes cut, sent again, lost, out of order, joined late."""
 
 from collections.abc import Callable
 from itertools import product
@@ -38,15 +38,15 @@ def segments(crc: bool) -> Frames:
     """FPDUs that span segments, segments of several FPDUs, and both at once."""
     stream = Stream(crc=crc).open()
     stream.say(0, *(ulpdu(RDMAPOpcode.SEND, length) for length in (0, 1, 2, 3, 100)))
-    octets = b"".join(
+    data = b"".join(
         stream.fpdu(0, ulpdu(opcode, length))
         for opcode, length in product((RDMAPOpcode.SEND, RDMAPOpcode.RDMA_WRITE), (5, 700, 2000))
     )
-    for start in range(0, len(octets), 333):
-        stream.tcp.say(0, octets[start : start + 333])
+    for start in range(0, len(data), 333):
+        stream.tcp.say(0, data[start : start + 333])
     small = stream.fpdu(1, ulpdu(RDMAPOpcode.RDMA_READ_RESPONSE, 9))
-    for octet in small:
-        stream.tcp.say(1, bytes([octet]))
+    for byte in small:
+        stream.tcp.say(1, bytes([byte]))
     stream.say(1, ulpdu(RDMAPOpcode.SEND, 12))
     return stream.close()
 
@@ -75,7 +75,7 @@ def disorder(isn: int = 1000) -> Frames:
 
 
 def conflict() -> Frames:
-    """A segment sent again with other octets than the first time: the first ones count."""
+    """A segment sent again with other bytes than the first time: the first ones count."""
     stream = Stream(Conversation(), crc=True).open()
     tcp = stream.tcp
     fpdu = stream.fpdu(0, ulpdu(RDMAPOpcode.SEND, 400))
@@ -100,13 +100,13 @@ def wrap() -> Frames:
 def joined(crc: bool, markers: bool = False) -> Frames:
     """A stream whose start nobody captured; the capture begins inside an FPDU."""
     stream = Stream(crc=crc, markers=(markers, markers)).open()
-    octets = b"".join(
+    data = b"".join(
         stream.fpdu(0, ulpdu(RDMAPOpcode.RDMA_WRITE, 1000, l=int(i % 4 == 3), to=TO + i * 1000))
         for i in range(12)
     )
     before = len(stream.frames)
-    for start in range(0, len(octets), 1100):
-        stream.tcp.say(0, octets[start : start + 1100])
+    for start in range(0, len(data), 1100):
+        stream.tcp.say(0, data[start : start + 1100])
     for msn in range(1, 9):
         stream.say(1, ulpdu(RDMAPOpcode.SEND, 30 + msn, msn=msn, mo=0))
     return stream.close()[before + 1 :]
@@ -130,9 +130,9 @@ def snapped() -> Frames:
         stream.say(opcode % 2, ulpdu(opcode, 600))
     stream.say(0, ulpdu(RDMAPOpcode.SEND, 3), ulpdu(RDMAPOpcode.RDMA_WRITE, 400))
     stream.say(0, *(ulpdu(RDMAPOpcode.SEND, 50) for _ in range(3)))
-    octets = stream.fpdu(0, ulpdu(RDMAPOpcode.SEND, 900))
-    for start in range(0, len(octets), 500):
-        stream.tcp.say(0, octets[start : start + 500])
+    data = stream.fpdu(0, ulpdu(RDMAPOpcode.SEND, 900))
+    for start in range(0, len(data), 500):
+        stream.tcp.say(0, data[start : start + 500])
     stream.say(0, ulpdu(RDMAPOpcode.SEND, 5))
     return stream.close()
 
@@ -146,7 +146,7 @@ def version_6() -> Frames:
 
 
 def other_protocol() -> Frames:
-    """TCP that is no iWARP, with octets that look like it further on."""
+    """TCP that is no iWARP, with bytes that look like it further on."""
     tcp = Conversation(CLIENT, SERVER._replace(port=80))
     tcp.open()
     tcp.say(0, b"GET /MPA HTTP/1.1\r\nHost: example\r\n\r\n")

@@ -31,7 +31,7 @@ class Datagram(NamedTuple):
     """The payload of a UD SEND_ONLY packet, the queue pair at both ends, and its Q_Key."""
 
     comment: str
-    octets: bytes
+    data: bytes
     qp: int
     qkey: int
 
@@ -59,8 +59,8 @@ def datagram(comment: str, head: Mapping[str, Any], values: _Values | None = Non
     directed = {"base_version": mad.BASE_VERSION, **head}
     common = {name: value for name, value in directed.items() if name != "d"}
     fixed: _Values = {MAD: common, DirectedMAD: directed}
-    octets = filled(mad.layout, mad.SIZE, {**fixed, **(values or {})}, Random(comment))
-    return Datagram(comment, octets, 0 if of_subnet else 1, 0 if of_subnet else GSI_QKEY)
+    data = filled(mad.layout, mad.SIZE, {**fixed, **(values or {})}, Random(comment))
+    return Datagram(comment, data, 0 if of_subnet else 1, 0 if of_subnet else GSI_QKEY)
 
 
 def head_of(mgmt_class: int, method: int, attribute_id: int) -> dict[str, int]:
@@ -144,10 +144,10 @@ def _transfer(what: str, attribute: SAAttribute, record: int, count: int) -> Ite
         yield Datagram(comment, mad.build(head, rmpp, header, data), 1, GSI_QKEY)
 
 
-def _segment(number: int, last: int, octets: int, total: int) -> dict[str, int]:
+def _segment(number: int, last: int, size: int, total: int) -> dict[str, int]:
     """The fields of a segment's RMPP header. IBA 13.6.2.2."""
     whole = total + last * SAHeader.SIZE
-    length = octets + SAHeader.SIZE if number == last else whole if number == 1 else 0
+    length = size + SAHeader.SIZE if number == last else whole if number == 1 else 0
     flags = {"active": 1, "first": int(number == 1), "last": int(number == last)}
     return {"type": RMPPType.DATA, **flags, "data1": number, "data2": length}
 
@@ -215,7 +215,7 @@ def codes() -> Iterator[Datagram]:
             head = head_of(ManagementClass.COM_MGT, Method.SEND, attribute) | _SUCCEEDED
             plain = datagram(f"CM {attribute.name}", head)
             own = Random(plain.comment).randbytes(cm.DATA)
-            yield plain._replace(octets=plain.octets[: mad.SIZE - cm.DATA] + own)
+            yield plain._replace(data=plain.data[: mad.SIZE - cm.DATA] + own)
 
 
 _OTHERS = (0x05, 0x06, 0x08, 0x09, 0x0F, 0x10, 0x21, 0x2F, 0x30, 0x4F, 0x50)
@@ -226,4 +226,4 @@ def _other_classes() -> Iterator[Datagram]:
         comment = f"management class 0x{mgmt_class:02x}"
         plain = datagram(comment, head_of(mgmt_class, Method.SEND, 0x0010))
         own = Random(comment).randbytes(mad.SIZE - 40)
-        yield plain._replace(octets=plain.octets[:40] + own)
+        yield plain._replace(data=plain.data[:40] + own)

@@ -11,7 +11,7 @@ from tools.make_captures import faulty, iwarp, iwarp_streams, transport
 class Capture(NamedTuple):
     """A capture to make: its frames, in order.
 
-    No more than ``snap_length`` octets of a frame are kept; its record tells how many it had.
+    No more than ``snap_length`` bytes of a frame are kept; its record tells how many it had.
     """
 
     name: str

@@ -59,7 +59,7 @@ class Conversation:
         self._add(way, b"", self.seq[way], ack=1)
 
     def say(self, way: int, payload: bytes, seq: int | None = None) -> None:
-        """A segment with this payload, at ``seq`` or where the side's last octet ended."""
+        """A segment with this payload, at ``seq`` or where the side's last byte ended."""
         start = self.seq[way] if seq is None else seq
         self._add(way, payload, start, ack=1, psh=1)
         self.seq[way] = max(self.seq[way], start + len(payload))

@@ -201,14 +201,14 @@ def tunnelled() -> Iterator[bytes]:
             )
 
 
-def erf(kind: ERFType, octets: bytes, seconds: int) -> bytes:
+def erf(kind: ERFType, data: bytes, seconds: int) -> bytes:
     """A record of Endace's format around a packet."""
     before = bytes(2) if kind is ERFType.ETHERNET else b""
     header = ERF(
         ts=(seconds << 32).to_bytes(8, "little"),
-        type=kind, vlen=1, rlen=ERF.SIZE + len(before + octets), wlen=len(octets),
+        type=kind, vlen=1, rlen=ERF.SIZE + len(before + data), wlen=len(data),
     )  # fmt: skip
-    return header.build() + before + octets
+    return header.build() + before + data
 
 
 def flow_control() -> Iterator[bytes]:
@@ -274,8 +274,8 @@ def raw_packets() -> Iterator[bytes]:
     ):
         words = (ib.LRH.SIZE + len(before + datagram)) // 4
         lrh = ib.LRH(vl=1, lnh=lnh, dlid=0x0B02, pktlen=words, slid=0x0A01).build()
-        octets = lrh + before + datagram
-        yield octets + ib.VCRC(vcrc(octets)).build()
+        data = lrh + before + datagram
+        yield data + ib.VCRC(vcrc(data)).build()
 
 
 def neighbours() -> Iterator[bytes]:
@@ -296,7 +296,7 @@ def datagrams(found: Iterable[management.Datagram]) -> Iterator[Packet]:
     for psn, datagram in enumerate(found):
         deth = ib.DETH(datagram.qkey, 0, datagram.qp)
         yield Packet.make(
-            Opcode.UD_SEND_ONLY, deth, payload=datagram.octets, destqp=datagram.qp, psn=psn
+            Opcode.UD_SEND_ONLY, deth, payload=datagram.data, destqp=datagram.qp, psn=psn
         )
 
 

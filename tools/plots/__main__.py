@@ -30,7 +30,7 @@ def plots(names: tuple[str, ...]) -> None:
     for name in names or CURVES:
         path = DATA / f"{name}.json"
         path.write_text(text_of(CURVES[name]()) + "\n")
-        click.echo(f"{path.relative_to(DATA.parents[1])}: {path.stat().st_size} octets")
+        click.echo(f"{path.relative_to(DATA.parents[1])}: {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

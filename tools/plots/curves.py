@@ -1,6 +1,6 @@
 """What each plot of the pages shows, as plain numbers: the same ones on every machine.
 
-Times are in ms, rates in Gb/s, queues in KB (1,000 octets).
+Times are in ms, rates in Gb/s, queues in KB (1,000 bytes).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from examples.incast import (
     MARKING,
     Incast,
     Plan,
-    per_octet,
+    per_byte,
     with_dcqcn,
     with_timely,
 )
@@ -27,7 +27,7 @@ Curves = dict[str, Any]
 
 RATE: Final = gbps(40)
 FRAME: Final = 4096 + 58
-PLAN: Final = Plan(rate=RATE, mtu=MTU.OCTETS_4096, every=us(200))
+PLAN: Final = Plan(rate=RATE, mtu=MTU.MTU_4096, every=us(200))
 INCASTS: Final = {"nothing": PLAN, "DCQCN": with_dcqcn(PLAN), "TIMELY": with_timely(PLAN)}
 INCAST_END: Final = ms(80)
 VICTIM_END: Final = ms(4)
@@ -42,13 +42,13 @@ def incast() -> Curves:
         ran = Incast(plan)
         ran.run(until=INCAST_END)
         found[name] = {
-            "queue": [round(octets / 1000, 1) for octets in ran.queue],
+            "queue": [round(data / 1000, 1) for data in ran.queue],
             "rates": [_rates(rates, _TOGETHER) for rates in ran.rates],
             "pauses": ran.pauses,
             "marks": ran.port.marks[LOSSLESS],
             "drops": ran.drops,
         }
-    marking = per_octet(MARKING, MTU.OCTETS_4096)
+    marking = per_byte(MARKING, MTU.MTU_4096)
     model = Fluid(DcqcnParameters(), PLAN.senders, RATE, FRAME).queue(marking)
     return {
         "every": {"queue": PLAN.every / ms(1), "rates": PLAN.every * _TOGETHER / ms(1)},

@@ -48,7 +48,7 @@ def has_ip_header(service: int) -> bool:
 
 
 class Endpoints(NamedTuple):
-    """What the IP header says: two GIDs of 16 octets, and the sender's port."""
+    """What the IP header says: two GIDs of 16 bytes, and the sender's port."""
 
     source: bytes
     destination: bytes
@@ -105,29 +105,29 @@ def ack_timeout(packet_life: int, ack_delay: int) -> int:
 class CMSettings(NamedTuple):
     """Timeouts are exponents (:func:`duration`).
 
-    ``most_connections`` counts all that the manager keeps, those in timewait too.
+    ``max_connections`` counts all that the manager keeps, those in timewait too.
     """
 
     response_timeout: int = 20
     max_cm_retries: int = 15
     mra_timeout: int = 24
     packet_life: int = 18
-    path_mtu: MTU = MTU.OCTETS_1024
-    most_connections: int = 1 << 14
+    path_mtu: MTU = MTU.MTU_1024
+    max_connections: int = 1 << 14
 
     def check(self) -> None:
         """``VerbsError`` EINVAL for a number that fits no message."""
-        for name, most in _MOST_OF_SETTINGS.items():
+        for name, most in _MAX_OF_SETTINGS.items():
             check_number(name, getattr(self, name), 0, most)
-        check_number("path_mtu", self.path_mtu, MTU.OCTETS_256, MTU.OCTETS_4096)
+        check_number("path_mtu", self.path_mtu, MTU.MTU_256, MTU.MTU_4096)
 
 
-_MOST_OF_SETTINGS = {
+_MAX_OF_SETTINGS = {
     "response_timeout": 31,
     "max_cm_retries": 15,
     "mra_timeout": 31,
     "packet_life": 31,
-    "most_connections": 1 << 32,
+    "max_connections": 1 << 32,
 }
 
 
@@ -154,11 +154,11 @@ class ConnParam(NamedTuple):
     timeout: int | None = None
 
     def check(self, room: int) -> None:
-        """``VerbsError`` EINVAL for what does not fit a message with so many private octets."""
+        """``VerbsError`` EINVAL for what does not fit a message with so many private bytes."""
         check_kind("private_data", self.private_data, bytes)
         if len(self.private_data) > room:
             found = len(self.private_data)
-            raise VerbsError(f"private_data has {found} octets, here is room for {room}", EINVAL)
+            raise VerbsError(f"private_data has {found} bytes, here is room for {room}", EINVAL)
         for name, most in _MOST.items():
             value = getattr(self, name)
             if value is not None or name not in _MAY_BE_LEFT_OUT:
@@ -170,7 +170,7 @@ _MOST = {
     "initiator_depth": 0xFF,
     "retry_count": 7,
     "rnr_retry_count": 7,
-    "path_mtu": MTU.OCTETS_4096,
+    "path_mtu": MTU.MTU_4096,
     "qkey": 0xFFFF_FFFF,
     "flow_control": 1,
     "srq": 1,
@@ -191,7 +191,7 @@ class Terms(NamedTuple):
     remote_qpn: int = 0
     rq_psn: int = 0
     sq_psn: int = 0
-    path_mtu: int = MTU.OCTETS_1024
+    path_mtu: int = MTU.MTU_1024
     responder_resources: int = 0
     initiator_depth: int = 0
     timeout: int = 0

@@ -25,7 +25,7 @@ GSI_QKEY: Final = 0x8001_0000
 RECEIVES: Final = 256
 SENDS: Final = 1024
 LENGTH: Final = GRH.SIZE + SIZE
-"""Octets of a management datagram in memory."""
+"""Bytes of a management datagram in memory."""
 
 _CAP = QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_inline_data=SIZE)
 _M = QPAttrMask
@@ -37,7 +37,7 @@ _WAY_UP = (
 
 
 class Datagram(NamedTuple):
-    """What came: 256 octets, from one GID to another.
+    """What came: 256 bytes, from one GID to another.
 
     ``back`` is the path back to the sender, if it is known, ``pkey_index`` the index in the port's
     table of the P_Key that it matched.
@@ -84,11 +84,11 @@ class GeneralServices:
         for done in self._cq.poll(RECEIVES):
             if done.status is not WCStatus.SUCCESS:
                 continue
-            octets = self._memory.read(self._memory.base + done.wr_id * LENGTH, LENGTH)
+            data = self._memory.read(self._memory.base + done.wr_id * LENGTH, LENGTH)
             self._nic.post_recv(self._qp, (self._receive(done.wr_id),), now)
             if done.byte_len == LENGTH:
-                back = way_back(done, octets[: GRH.SIZE])
-                mad = octets[GRH.SIZE :]
+                back = way_back(done, data[: GRH.SIZE])
+                mad = data[GRH.SIZE :]
                 yield Datagram(back.dgid, back.sgid, mad, back, done.pkey_index)
 
     def send(self, path: AddressHandle, mad: bytes, now: int, pkey_index: int = 0) -> None:

@@ -26,7 +26,7 @@ _PENDING = frozenset({CMState.REQ_RCVD, CMState.MRA_REQ_SENT, CMState.SIDR_REQ_R
 _UNCONFIRMED = frozenset({CMState.REP_SENT, CMState.MRA_REP_RCVD})
 
 Neighbours = Callable[[bytes], bytes | None]
-"""The Ethernet address (six octets) of the next hop to a GID, if there is one."""
+"""The Ethernet address (six bytes) of the next hop to a GID, if there is one."""
 
 
 class Listener(NamedTuple):
@@ -61,7 +61,7 @@ class Machine:
         self.neighbours = neighbours
         self.random: Randomness = Source(random)
         self.settings = settings
-        self.registry = Registry(settings.most_connections)
+        self.registry = Registry(settings.max_connections)
         self.listeners: dict[tuple[int, bool], Listener] = {}
         self.unconfirmed: dict[int, Connection] = {}
         self.gsi = GeneralServices(nic)

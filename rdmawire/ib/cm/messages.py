@@ -1,4 +1,4 @@
-"""Messages out of a connection: each function gives the 256 octets of one. IBA 12.6, 12.11."""
+"""Messages out of a connection: each function gives the 256 bytes of one. IBA 12.6, 12.11."""
 
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ class Heard(NamedTuple):
 
     @property
     def path(self) -> PrimaryPath:
-        """The primary path of a REQ, its GIDs of 16 octets whatever their form."""
+        """The primary path of a REQ, its GIDs of 16 bytes whatever their form."""
         for piece in self.rest:
             if isinstance(piece, PrimaryPath):
                 return piece
@@ -134,7 +134,7 @@ def _is_cm(head: MAD) -> bool:
 
 
 def of(attribute: int, tid: int, *pieces: Header | bytes) -> bytes:
-    """The 256 octets of a message."""
+    """The 256 bytes of a message."""
     head = MAD(
         mgmt_class=ManagementClass.COM_MGT,
         class_version=CLASS_VERSION,
@@ -146,7 +146,7 @@ def of(attribute: int, tid: int, *pieces: Header | bytes) -> bytes:
 
 
 _ANY_LID = 0xFFFF
-_GUID_OCTETS = 8
+_GUID_BYTES = 8
 _SHOULD_ROUTE = 2
 """Hops from which on a packet leaves its subnet."""
 
@@ -155,23 +155,23 @@ _SIDR_DATA: dict[bool, type[Header]] = {True: SIDRREQConsumerData, False: SIDRRE
 _ANSWERS: tuple[type[Header], ...] = (REP, REJ, SIDRREP)
 
 
-def _private_octets(table: type[Header]) -> int:
+def _private_bytes(table: type[Header]) -> int:
     return next(row.width // 8 for row in table.rows if row.name == "private_data")
 
 
 _ROOM = {
-    table: _private_octets(table)
+    table: _private_bytes(table)
     for table in (*_REQUEST_DATA.values(), *_SIDR_DATA.values(), *_ANSWERS)
 }
 
 
 def room_in(table: type[Header]) -> int:
-    """Octets of private data that a message has."""
+    """Bytes of private data that a message has."""
     return _ROOM[table]
 
 
 def room_in_request(*, datagrams: bool, ip_header: bool) -> int:
-    """Octets of private data that a REQ or SIDR_REQ leaves to its owner."""
+    """Bytes of private data that a REQ or SIDR_REQ leaves to its owner."""
     return _ROOM[(_SIDR_DATA if datagrams else _REQUEST_DATA)[ip_header]]
 
 
@@ -284,7 +284,7 @@ def rej(conn: Connection, reason: RejectReason, device: Device, last_words: byte
     """Refuse, or give up; who waited in vain says with its GUID who that is. IBA 12.6.7.2."""
     late = reason is RejectReason.TIMEOUT
     about = _ABOUT.get(conn.state, Which.OTHER)
-    guid = guid_of(device).to_bytes(_GUID_OCTETS, "big") if late else b""
+    guid = guid_of(device).to_bytes(_GUID_BYTES, "big") if late else b""
     message = REJ(
         conn.id,
         conn.peer_id,

@@ -104,7 +104,7 @@ def _other_priority(_: "Machine", __: REQ, what: Asked) -> bool:
 
 def _other_mtu(machine: "Machine", req: REQ, _: Asked) -> bool:
     most = machine.nic.device.profile.max_mtu
-    return not MTU.OCTETS_256 <= req.path_packet_payload_mtu <= most
+    return not MTU.MTU_256 <= req.path_packet_payload_mtu <= most
 
 
 def _other_partition(machine: "Machine", req: REQ, _: Asked) -> bool:

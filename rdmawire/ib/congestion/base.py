@@ -52,8 +52,8 @@ class CongestionController(Protocol):
     def notified(self, now: int) -> None:
         """A CNP came: some switch marked what this flow sent. IBA A17.9."""
 
-    def sent(self, octets: int, now: int) -> None:
-        """So many octets were put on the link."""
+    def sent(self, size: int, now: int) -> None:
+        """So many bytes were put on the link."""
 
     def acknowledged(self, rtt: int, now: int) -> None:
         """What was sent once, and not again, was answered after ``rtt`` ns."""
@@ -77,7 +77,7 @@ class Unscheduled:
     def notified(self, now: int) -> None:
         """A CNP changes nothing."""
 
-    def sent(self, octets: int, now: int) -> None:
+    def sent(self, size: int, now: int) -> None:
         """Nothing is counted."""
 
     def acknowledged(self, rtt: int, now: int) -> None:
@@ -108,8 +108,8 @@ class Pacer:
         self.free_at = 0
         self.limit = math.inf
 
-    def sent(self, octets: int, now: int) -> None:
-        """A frame of so many octets went at ``now``: the next waits as long as it took."""
-        time = -int(-octets * 8 * SECOND // min(self.scheme.rate, self.limit))
+    def sent(self, size: int, now: int) -> None:
+        """A frame of so many bytes went at ``now``: the next waits as long as it took."""
+        time = -int(-size * 8 * SECOND // min(self.scheme.rate, self.limit))
         self.free_at = max(self.free_at, now) + time
-        self.scheme.sent(octets, now)
+        self.scheme.sent(size, now)

@@ -1,4 +1,4 @@
-"""DCQCN: CNPs cut the rate, and time and octets without them bring it back.
+"""DCQCN: CNPs cut the rate, and time and bytes without them bring it back.
 
 Y. Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015, section 3; the
 names of the parameters are the paper's. This is the reaction point, at the sender; the
@@ -39,7 +39,7 @@ class DcqcnParameters:
     rate_timer: int = 55_000
     """Nanoseconds after which the rate goes up (T)."""
     byte_counter: int = 10_000_000
-    """Octets after which the rate goes up (B)."""
+    """Bytes after which the rate goes up (B)."""
     fast_recovery: int = 5
     """Times that the rate is halved towards its target before the target goes up (F)."""
     additive: float = 40 * MEGABIT
@@ -62,7 +62,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "g": SHARE,
     "alpha_timer": PERIOD,
     "rate_timer": PERIOD,
-    "byte_counter": Whole(1, called="a number of octets"),
+    "byte_counter": Whole(1, called="a number of bytes"),
     "fast_recovery": TIMES,
     "additive": RATE,
     "hyper": RATE,
@@ -84,7 +84,7 @@ class Dcqcn:
         self._alpha = 1.0
         self._alpha_since: int | None = None
         self._rate_due: int | None = None
-        self._octets = self._by_octets = self._by_time = 0
+        self._bytes = self._by_bytes = self._by_time = 0
 
     def notified(self, now: int) -> None:
         """Equations 1: remember the rate, cut it by alpha, and begin to recover anew."""
@@ -94,7 +94,7 @@ class Dcqcn:
         self.rate = max(self.rate * (1 - alpha / 2), known.min_rate)
         self._alpha = (1 - known.g) * alpha + known.g
         self._alpha_since = now
-        self._octets = self._by_octets = self._by_time = 0
+        self._bytes = self._by_bytes = self._by_time = 0
         self._rate_due = now + known.rate_timer
 
     def alpha(self, now: int) -> float:
@@ -104,14 +104,14 @@ class Dcqcn:
         times = (now - self._alpha_since) // self.parameters.alpha_timer
         return self._alpha * _power(1 - self.parameters.g, times)
 
-    def sent(self, octets: int, now: int) -> None:  # noqa: ARG002 - a scheme's
-        """Count octets: each full counter is one step of recovery."""
+    def sent(self, size: int, now: int) -> None:  # noqa: ARG002 - a scheme's
+        """Count bytes: each full counter is one step of recovery."""
         if self._rate_due is None:
             return
-        self._octets += octets
-        while self._octets >= self.parameters.byte_counter:
-            self._octets -= self.parameters.byte_counter
-            self._by_octets += 1
+        self._bytes += size
+        while self._bytes >= self.parameters.byte_counter:
+            self._bytes -= self.parameters.byte_counter
+            self._by_bytes += 1
             self._increase()
 
     def acknowledged(self, rtt: int, now: int) -> None:
@@ -131,10 +131,10 @@ class Dcqcn:
     def _increase(self) -> None:
         """One step: fast recovery, then additive, then hyper increase. Figure 7, equations 3, 4."""
         known = self.parameters
-        slower = min(self._by_time, self._by_octets)
+        slower = min(self._by_time, self._by_bytes)
         if slower > known.fast_recovery:
             self.target += known.hyper * (slower - known.fast_recovery)
-        elif max(self._by_time, self._by_octets) > known.fast_recovery:
+        elif max(self._by_time, self._by_bytes) > known.fast_recovery:
             self.target += known.additive
         self.target = min(self.target, known.line_rate)
         self.rate = (self.rate + self.target) / 2

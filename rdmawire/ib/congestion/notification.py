@@ -13,14 +13,14 @@ from rdmawire.wire.opcode import Opcode
 CNP_INTERVAL = 50_000
 """Nanoseconds between two CNPs of one flow (the paper's N)."""
 
-MOST_OWED = 1 << 16
+MAX_OWED = 1 << 16
 """CNPs that one queue pair owes at the most: marks beyond that, while none was sent, are lost."""
 
 
 class NotificationPoint:
     """Owes the peer of a queue pair a CNP: for the first mark, then one in an interval at most.
 
-    Without an interval (0) it owes one for each mark, and at most :data:`MOST_OWED` of them.
+    Without an interval (0) it owes one for each mark, and at most :data:`MAX_OWED` of them.
     ``traffic_class`` is that of its CNPs, ECN in the two lowest bits; ``None`` for that of the
     path, as all else has it.
     """
@@ -39,7 +39,7 @@ class NotificationPoint:
         if now >= self._quiet_until:
             self._quiet_until = now + self._interval
             owed = qp.inbound.cnps_due + 1 if self._interval == 0 else 1
-            qp.inbound.cnps_due = min(owed, MOST_OWED)
+            qp.inbound.cnps_due = min(owed, MAX_OWED)
             qp.wake()
 
     def frame(self, qp: QueuePair) -> bytes:

@@ -64,7 +64,7 @@ BOUNDS: Final[dict[str, Bound]] = {
 
 
 class Timely:
-    """One flow. CNPs mean nothing here, nor do octets."""
+    """One flow. CNPs mean nothing here, nor do bytes."""
 
     def __init__(self, parameters: TimelyParameters | None = None) -> None:
         self.parameters = TimelyParameters() if parameters is None else parameters
@@ -77,8 +77,8 @@ class Timely:
     def notified(self, now: int) -> None:
         """A mark says nothing that a round trip does not."""
 
-    def sent(self, octets: int, now: int) -> None:
-        """Octets are not counted."""
+    def sent(self, size: int, now: int) -> None:
+        """Bytes are not counted."""
 
     def acknowledged(self, rtt: int, now: int) -> None:  # noqa: ARG002 - a scheme's
         """Algorithm 1: one step for each round trip."""

@@ -9,7 +9,7 @@ from typing import Final
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.address_space import Initiator, Window
 from rdmawire.memory.gpu.profile import GpuProfile
-from rdmawire.memory.page import Octets, Path, SparsePages, split
+from rdmawire.memory.page import BytesLike, Path, SparsePages, split
 
 MAX_POSTED: Final = 1 << 20
 """Most bytes that are invisible; beyond that, the next writes become visible at once."""
@@ -117,7 +117,7 @@ class Aperture(Window):
 
     @property
     def free(self) -> int:
-        """Octets of BAR1 that are left."""
+        """Bytes of BAR1 that are left."""
         return self.end - self._next + len(self._unused) * self.page_size
 
     def pins(self, page: int) -> int:
@@ -128,7 +128,7 @@ class Aperture(Window):
         """Bus addresses for these GPU pages; ``VerbsError`` ENOMEM if not all find a place."""
         needed = sum(page not in self._places for page in pages) * self.page_size
         if needed > self.free:
-            raise VerbsError(f"{needed} octets of BAR1 needed, {self.free} left", ENOMEM)
+            raise VerbsError(f"{needed} bytes of BAR1 needed, {self.free} left", ENOMEM)
         return tuple(self._pin(page) for page in pages)
 
     def _pin(self, page: int) -> int:
@@ -190,32 +190,32 @@ class Aperture(Window):
             return self._memory.read(self._pages[address - offset] + offset, length)
         return b"".join(self._memory.read(*part) for part in self._parts(address, length))
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         """Write as an unknown initiator, at the latest time (ns) seen so far."""
         self.post(address, data, None, relaxed=False)
 
-    def post(self, address: int, data: Octets, initiator: Initiator | None, relaxed: bool) -> None:
-        octets = bytes(data)
+    def post(
+        self, address: int, data: BytesLike, initiator: Initiator | None, relaxed: bool
+    ) -> None:
+        raw = bytes(data)
         offset = address % self.page_size
-        if offset + len(octets) <= self.page_size:
-            self._store(self._pages[address - offset] + offset, octets, initiator, relaxed)
+        if offset + len(raw) <= self.page_size:
+            self._store(self._pages[address - offset] + offset, raw, initiator, relaxed)
             return
         at = 0
-        for start, size in self._parts(address, len(octets)):
-            self._store(start, octets[at : at + size], initiator, relaxed)
+        for start, size in self._parts(address, len(raw)):
+            self._store(start, raw[at : at + size], initiator, relaxed)
             at += size
 
-    def _store(
-        self, address: int, octets: bytes, initiator: Initiator | None, relaxed: bool
-    ) -> None:
+    def _store(self, address: int, data: bytes, initiator: Initiator | None, relaxed: bool) -> None:
         """Write inside one GPU page, at a GPU address."""
         if self._posted is None:
-            self._memory.write(address, octets)
+            self._memory.write(address, data)
         else:
-            self._posted.push(address, octets, initiator, relaxed)
+            self._posted.push(address, data, initiator, relaxed)
 
     def lend(self, address: int, length: int) -> memoryview | None:
-        """Octets of a pinned page, where nothing is posted and so nothing can overtake."""
+        """Bytes of a pinned page, where nothing is posted and so nothing can overtake."""
         if self._posted is not None:
             return None
         offset = address % self.page_size

@@ -5,7 +5,7 @@ from rdmawire.memory.argument import check_kind
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.mr_table import Extent, MemoryRegionTable
-from rdmawire.memory.page import PAGE_64K, Octets, Path, split
+from rdmawire.memory.page import PAGE_64K, BytesLike, Path, split
 from rdmawire.memory.region import Backing, Region
 
 
@@ -36,7 +36,7 @@ class BouncePages(Backing):
         staging.write(staging.base, self._gpu.read(address, length))
         return staging.read(staging.base, length)
 
-    def write(self, address: int, data: Octets) -> None:
+    def write(self, address: int, data: BytesLike) -> None:
         self._gpu.check(address, len(data))
         staging, source = self._staging, memoryview(data)
         for start, size in split(address, len(data), PAGE_64K):

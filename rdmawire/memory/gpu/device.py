@@ -9,7 +9,7 @@ from rdmawire.memory.gpu.aperture import Aperture
 from rdmawire.memory.gpu.heap import Allocation, Heap, Kind
 from rdmawire.memory.gpu.profile import GpuProfile
 from rdmawire.memory.gpu.table import PageTable
-from rdmawire.memory.page import Octets, SparsePages
+from rdmawire.memory.page import BytesLike, SparsePages
 
 _LARGEST_COPY: Final = 1 << 32
 
@@ -27,7 +27,7 @@ class Holder(Protocol):
 class Gpu:
     """A GPU with memory from ``base`` on and BAR1 at ``bus_base``.
 
-    ``read`` and ``write`` are what its kernels do. A page is alive while an allocation has octets
+    ``read`` and ``write`` are what its kernels do. A page is alive while an allocation has bytes
     in it or somebody holds it; when it dies, peers that pinned it are told. ``random`` draws
     the delays after which posted writes become visible.
     """
@@ -62,7 +62,7 @@ class Gpu:
         self.reclaim()
 
     def _dead(self, allocation: Allocation, table: PageTable) -> bool:
-        """Whether a page of the table had octets of this allocation and has none of any now."""
+        """Whether a page of the table had bytes of this allocation and has none of any now."""
         size = self.page_size
         first = max(table.address, allocation.address - allocation.address % size)
         last = min(table.end, allocation.end)
@@ -100,7 +100,7 @@ class Gpu:
         self.reclaim()
 
     def resident(self, start: int, end: int) -> bool:
-        """Whether every page has octets of memory that peers may have, and none of other."""
+        """Whether every page has bytes of memory that peers may have, and none of other."""
         reached = start
         for allocation in self.heap.overlapping(start, end):
             if not allocation.kind.pinnable or allocation.address >= reached + self.page_size:
@@ -120,7 +120,7 @@ class Gpu:
         self._advance(now)
         return self._memory.read(address, length)
 
-    def write(self, address: int, data: Octets, now: int | None = None) -> None:
+    def write(self, address: int, data: BytesLike, now: int | None = None) -> None:
         """What a kernel writes at the time ``now`` (ns), as with ``read``."""
         length = length_of(data)
         check_range(address, length)
@@ -156,7 +156,7 @@ class Gpu:
 
     @property
     def held(self) -> int:
-        """Octets that this GPU's memory costs."""
+        """Bytes that this GPU's memory costs."""
         return self._memory.held
 
 

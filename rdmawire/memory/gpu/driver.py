@@ -20,7 +20,7 @@ _FIRST_ADDRESS: Final = 0x7000_0000_0000
 
 
 def _placed(address: int, size: int) -> int:
-    """``address`` or what follows it, on a border of ``size`` octets rounded to a power of two."""
+    """``address`` or what follows it, on a border of ``size`` bytes rounded to a power of two."""
     return address + -address % (1 << (size - 1).bit_length())
 
 
@@ -124,9 +124,9 @@ def check_pages(gpu: Gpu, address: int, length: int, granularity: int) -> None:
     check_kind("length", length, int)
     if length <= 0 or (address | length) % granularity:
         raise VerbsError(
-            f"{shown(length)} octets at {address:#x} are no pages of {granularity}", EINVAL
+            f"{shown(length)} bytes at {address:#x} are no pages of {granularity}", EINVAL
         )
     if gpu.aperture.lost:
         raise VerbsError("the GPU fell off the bus", EIO)
     if address + length > gpu.end or not gpu.resident(address, address + length):
-        raise VerbsError(f"{shown(length)} octets at {address:#x} are not all pinnable", EINVAL)
+        raise VerbsError(f"{shown(length)} bytes at {address:#x} are not all pinnable", EINVAL)

@@ -6,7 +6,7 @@ from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.argument import check_kind, check_number, check_time
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.table import PageTable, TableState
-from rdmawire.memory.page import PAGE_64K, Octets
+from rdmawire.memory.page import PAGE_64K, BytesLike
 from rdmawire.memory.region import PageList
 
 
@@ -18,7 +18,7 @@ class Processor:
 
 
 class GdrMapping:
-    """Octets of GPU memory that a processor reads (slowly) and writes (combined).
+    """Bytes of GPU memory that a processor reads (slowly) and writes (combined).
 
     Reads go through BAR1, so they see all writes before them; the processor's writes are posted,
     as an adapter's are (:mod:`rdmawire.memory.gpu.aperture`).
@@ -37,13 +37,13 @@ class GdrMapping:
         if not self.alive:
             raise MemoryFault("gdrcopy mapping is gone", offset, length)
         if offset < 0 or offset + length > self.size:
-            raise MemoryFault(f"outside gdrcopy mapping of {self.size} octets", offset, length)
+            raise MemoryFault(f"outside gdrcopy mapping of {self.size} bytes", offset, length)
 
     def read(self, offset: int, length: int) -> bytes:
         self._check(offset, length)
         return self._pages.read(offset, length)
 
-    def write(self, offset: int, data: Octets, now: int = 0) -> None:
+    def write(self, offset: int, data: BytesLike, now: int = 0) -> None:
         """Copy ``data`` to the mapping at ``now`` (ns), or at the latest time passed before."""
         self._check(offset, len(data))
         check_time(now)
@@ -52,7 +52,7 @@ class GdrMapping:
 
 
 class GdrBuffer:
-    """A pinned buffer: ``size`` octets asked for at ``address``, whole pages pinned."""
+    """A pinned buffer: ``size`` bytes asked for at ``address``, whole pages pinned."""
 
     def __init__(self, address: int, size: int) -> None:
         self.address = address
@@ -99,7 +99,7 @@ class Gdr:
         """gdr_map. EACCES for a buffer of another process.
 
         EINVAL for an offset, an address that is not aligned to 64 KiB, a second mapping, a buffer
-        whose memory is gone, and more octets than are pinned.
+        whose memory is gone, and more bytes than are pinned.
         """
         if buffer not in self._buffers:
             raise VerbsError("the buffer was pinned by another process", EACCES)
@@ -108,7 +108,7 @@ class Gdr:
             f"address {buffer.address:#x} is not aligned to 64 KiB": buffer.address % PAGE_64K,
             "the buffer is mapped already": buffer.mapping is not None,
             "the buffer's memory is gone": not buffer.valid,
-            f"{size} octets, not 1 to {buffer.table.length}": (not 0 < size <= buffer.table.length),
+            f"{size} bytes, not 1 to {buffer.table.length}": (not 0 < size <= buffer.table.length),
         }
         for reason, broken in refusals.items():
             if broken:

@@ -1,7 +1,7 @@
 """Where GPU memory is given out, as cudaMalloc and cuMemCreate do it.
 
 Allocations of 1 MiB and more, and all of cuMemCreate, have 2 MiB blocks of their own. Smaller
-ones share blocks, 512 octets apart or a multiple of that.
+ones share blocks, 512 bytes apart or a multiple of that.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -26,7 +26,7 @@ class FreeRanges:
         self._ends = [start + length]
 
     def take(self, length: int) -> int | None:
-        """The first place for ``length`` octets, which is then in use."""
+        """The first place for ``length`` bytes, which is then in use."""
         for index, (start, end) in enumerate(zip(self._starts, self._ends, strict=True)):
             if end - start >= length:
                 self._shorten(index, start + length)
@@ -53,7 +53,7 @@ class FreeRanges:
             self._ends.insert(index, end)
 
     @property
-    def octets(self) -> int:
+    def bytes(self) -> int:
         return sum(self._ends) - sum(self._starts)
 
 
@@ -77,7 +77,7 @@ class Kind(Enum):
 
 
 class Allocation(NamedTuple):
-    """``length`` octets at a GPU address; ``extent`` octets are taken for them."""
+    """``length`` bytes at a GPU address; ``extent`` bytes are taken for them."""
 
     address: int
     length: int
@@ -108,12 +108,12 @@ class Heap:
         check_kind("kind", kind, Kind)
         vmm = kind in (Kind.VMM, Kind.VMM_PLAIN)
         if length <= 0 or (vmm and length % BLOCK):
-            raise VerbsError(f"{shown(length)} octets of {kind.name} cannot be allocated", EINVAL)
+            raise VerbsError(f"{shown(length)} bytes of {kind.name} cannot be allocated", EINVAL)
         large = length >= LARGE or kind is not Kind.DEVICE
         extent = length + -length % (BLOCK if large else GRANULE)
         address = self._blocks.take(extent) if large else self._small(extent)
         if address is None:
-            raise VerbsError(f"no {shown(length)} octets of GPU memory left", ENOMEM)
+            raise VerbsError(f"no {shown(length)} bytes of GPU memory left", ENOMEM)
         allocation = self._live[address] = Allocation(address, length, extent, kind)
         insort(self._starts, address)
         return allocation
@@ -145,12 +145,12 @@ class Heap:
             self._blocks.give(allocation.address, allocation.extent)
             return
         granules.give(allocation.address, allocation.extent)
-        if granules.octets == BLOCK:
+        if granules.bytes == BLOCK:
             del self._shared[block]
             self._blocks.give(block, BLOCK)
 
     def overlapping(self, start: int, end: int) -> Iterator[Allocation]:
-        """Live allocations that have octets from ``start`` to ``end``, in order."""
+        """Live allocations that have bytes from ``start`` to ``end``, in order."""
         index = max(0, bisect_right(self._starts, start) - 1)
         while index < len(self._starts) and self._starts[index] < end:
             allocation = self._live[self._starts[index]]

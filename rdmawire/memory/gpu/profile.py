@@ -8,7 +8,7 @@ MIB: Final = 1 << 20
 
 
 class GpuProfile(NamedTuple):
-    """A model of GPU; sizes in octets.
+    """A model of GPU; sizes in bytes.
 
     ``page_size`` is that of page tables for peers: 4, 64 or 128 KiB. ``partitioned`` says MIG or
     vGPU, which have no persistent pages. ``max_visible_ns`` is the longest (ns) that what a peer

@@ -17,7 +17,7 @@ class TableState(Enum):
 
 
 class PageTable:
-    """Pinned pages of ``length`` octets at a GPU address, with their bus addresses in BAR1.
+    """Pinned pages of ``length`` bytes at a GPU address, with their bus addresses in BAR1.
 
     Without ``revoked``, the callback for when the owner frees the memory, it is persistent: the
     pages live until they are put.

@@ -1,7 +1,7 @@
 """Checksums of an edited frame.
 
-Each is changed by what its octets changed. So one that was right is right again, one that was
-wrong is wrong by the same difference, and editing back gives the first octets. It also works
+Each is changed by what its bytes changed. So one that was right is right again, one that was
+wrong is wrong by the same difference, and editing back gives the first bytes. It also works
 where the capture kept only part of a frame, as long as it kept the checksum.
 """
 
@@ -23,7 +23,7 @@ _Step = tuple[int, ...]
 
 
 def vcrc_change(change: bytes, behind: int) -> int:
-    """What changes in a VCRC where these octets are xored in, ``behind`` octets before its end.
+    """What changes in a VCRC where these bytes are xored in, ``behind`` bytes before its end.
 
     A number as of :func:`~rdmawire.wire.icrc.vcrc`, to be xored with it.
     """
@@ -43,7 +43,7 @@ def _applied(step: _Step, register: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _zeros(count: int) -> _Step:
-    """The step of so many octets of zero."""
+    """The step of so many bytes of zero."""
     if count == 0:
         return tuple(1 << bit for bit in range(_BITS))
     if count == 1:
@@ -58,9 +58,9 @@ def _one_zero(register: int) -> int:
 
 
 ComputeICRC = Callable[[bytes | bytearray, int, int], int]
-"""The ICRC of a packet in these octets, given where its BTH stands and where its pad ends.
+"""The ICRC of a packet in these bytes, given where its BTH stands and where its pad ends.
 
-What the octets say of that does not count: they may be edited, and are laid out as they were.
+What the bytes say of that does not count: they may be edited, and are laid out as they were.
 """
 
 Ends = tuple[range, range | None]
@@ -83,7 +83,7 @@ class Sealing(Enum):
 
 
 class Seal(ABC):
-    """A checksum: it is at octet ``at``, and what it covers ends at ``end``, if that is captured.
+    """A checksum: it is at byte ``at``, and what it covers ends at ``end``, if that is captured.
 
     ``end`` is an argument of every method, as frames that are laid out alike differ in length.
     ``table`` is the header whose checksum it is.
@@ -100,7 +100,7 @@ class Seal(ABC):
     def keep(self, old: bytes, new: bytearray, reach: int, end: int) -> bool | None:
         """Change it by what changed; whether it was right, where that is found out.
 
-        No octet from ``reach`` on has changed, but for the checksums behind the packet.
+        No byte from ``reach`` on has changed, but for the checksums behind the packet.
         """
 
     @abstractmethod
@@ -112,13 +112,13 @@ class Seal(ABC):
         new[self.at : self.at + self.size] = value.to_bytes(self.size, "big")
 
 
-def less(octets: bytes, at: int, change: int) -> int:
-    """The sum at an octet with so much taken from it."""
-    return ((octets[at] << 8 | octets[at + 1]) - change) % _ONES
+def less(data: bytes, at: int, change: int) -> int:
+    """The sum at a byte with so much taken from it."""
+    return ((data[at] << 8 | data[at + 1]) - change) % _ONES
 
 
 class HeaderSum(Seal):
-    """The checksum of an IPv4 header, from octet ``start`` to ``end``. RFC 791, 3.1."""
+    """The checksum of an IPv4 header, from byte ``start`` to ``end``. RFC 791, 3.1."""
 
     table = IPv4
 
@@ -143,7 +143,7 @@ class HeaderSum(Seal):
 
 
 class TransportSum(Seal):
-    """A checksum over a pseudo header and all from octet ``start`` on: UDP, TCP, ICMPv6.
+    """A checksum over a pseudo header and all from byte ``start`` on: UDP, TCP, ICMPv6.
 
     ``ends`` are the offsets of the source and the destination address that the checksum covers,
     ``None`` for a destination that is not known. A part of a packet that IP cut up is not
@@ -200,7 +200,7 @@ def _merged(ends: Ends) -> list[tuple[int, int]]:
 
 
 def _difference(old: bytes, new: bytearray, start: int, end: int) -> int:
-    """How much more the new octets come to than the old ones, as words from ``start`` on."""
+    """How much more the new bytes come to than the old ones, as words from ``start`` on."""
     change = _number(new[start:end], "big") - _number(old[start:end], "big")
     return change << 8 if (end - start) % 2 else change
 

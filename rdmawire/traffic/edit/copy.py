@@ -26,9 +26,9 @@ Change = Callable[[Record], Record]
 _HASH: Final = 3
 """The option of a packet that holds a hash over it. draft-ietf-opsawg-pcapng, section 4.3."""
 _TS: Final = 8
-"""Octets of the time that an extensible record begins with."""
+"""Bytes of the time that an extensible record begins with."""
 _MACS: Final = 12
-"""Octets of an Ethernet header before its type."""
+"""Bytes of an Ethernet header before its type."""
 _TAGS: Final = frozenset(
     int(tag).to_bytes(2, "big") for tag in (EtherType.VLAN, EtherType.QINQ, EtherType.QINQ_OLD)
 )
@@ -36,8 +36,8 @@ _TAGS: Final = frozenset(
 _UNTAGGABLE: Final = _TAGS | {EtherType.MAC_CONTROL.to_bytes(2, "big")}
 
 
-def with_octets(record: Record, new: bytes) -> Record:
-    """The record with other octets, if they are; then it has no hash over them any more."""
+def with_bytes(record: Record, new: bytes) -> Record:
+    """The record with other bytes, if they are; then it has no hash over them any more."""
     data, time_ns, length, link_type, interface, options = record
     if options and new is not data:
         options = tuple(option for option in options if option[0] != _HASH)
@@ -60,7 +60,7 @@ def later(shift_ns: int) -> Change:
             )
         moved = record._replace(time_ns=time_ns)
         is_extensible = record.link_type == LinkType.ERF and len(record.data) >= ERF.SIZE
-        return with_octets(moved, _later(record.data, shift_ns)) if is_extensible else moved
+        return with_bytes(moved, _later(record.data, shift_ns)) if is_extensible else moved
 
     return change
 
@@ -71,7 +71,7 @@ def _seconds(time_ns: int) -> str:
 
 
 def _later(data: bytes, shift_ns: int) -> bytes:
-    """An extensible record, whose first octets say its time as well; zeros say none."""
+    """An extensible record, whose first bytes say its time as well; zeros say none."""
     time = int.from_bytes(data[:_TS], "little")
     if not time:
         return data
@@ -91,13 +91,13 @@ def untagged(record: Record) -> Record:
     if end == _MACS:
         return record
     length = max(record.length - (end - _MACS), 0)
-    return with_octets(record._replace(length=length), data[:_MACS] + data[end:])
+    return with_bytes(record._replace(length=length), data[:_MACS] + data[end:])
 
 
 def tagged(vlan: int, priority: int = 0) -> Change:
     """Has Ethernet frames without a tag carry one of IEEE 802.1Q. Pauses never do; they stay.
 
-    The frames grow by four octets.
+    The frames grow by four bytes.
     """
     tag = EtherType.VLAN.to_bytes(2, "big") + (priority << 13 | vlan).to_bytes(2, "big")
 
@@ -107,12 +107,12 @@ def tagged(vlan: int, priority: int = 0) -> Change:
         if record.link_type != LinkType.ETHERNET or len(kind) < 2 or kind in _UNTAGGABLE:
             return record
         longer = record._replace(length=record.length + VLAN.SIZE)
-        return with_octets(longer, data[:_MACS] + tag + data[_MACS:])
+        return with_bytes(longer, data[:_MACS] + tag + data[_MACS:])
 
     return change
 
 
-_MOST_SNAP = 0xFFFF_FFFF
+_MAX_SNAP = 0xFFFF_FFFF
 _OFTEN = 512
 """Records from one report of progress to the next."""
 
@@ -150,8 +150,8 @@ def edit_capture(
     The new file has the format that its suffix asks for, or else that of the old one. It appears
     when it is complete, so it may take the old one's place. All records are edited unless the
     ``chooser`` gives something that decides otherwise, and FPDUs where a ``finder`` tells of them.
-    ``changes`` are made in the end to all records; by how many octets these may grow at most,
-    snap lengths do as well. ``progress`` is told how many octets of the source have been read.
+    ``changes`` are made in the end to all records; by how many bytes these may grow at most,
+    snap lengths do as well. ``progress`` is told how many bytes of the source have been read.
 
     A damaged capture is written up to the damage, unless it would take its own place; then comes
     the :class:`CaptureError` that says where it is damaged.
@@ -276,7 +276,7 @@ class _Copy:
             yield tally.frames, record, fate
 
     def _edited(self, record: Record) -> Record:
-        return with_octets(record, self._editor.edit(record.data, record.link_type))
+        return with_bytes(record, self._editor.edit(record.data, record.link_type))
 
     @staticmethod
     def _through(streams: StreamEditor[_Chosen], chosen: Iterator[_Chosen]) -> Iterator[_Edited]:
@@ -285,15 +285,15 @@ class _Copy:
             streams.take(each, each[1].data, each[1].link_type, edit=each[2] is Fate.EDIT)
             for each in chosen
         )
-        for (number, record, fate), octets in chain(done, streams.rest()):
+        for (number, record, fate), data in chain(done, streams.rest()):
             if fate is not Fate.DROP:
-                yield number, record, with_octets(record, octets)
+                yield number, record, with_bytes(record, data)
 
 
 def _grown(interface: Interface, growth: int) -> Interface:
     """The same interface, with a snap length that is longer; 0 stands for none."""
     most = interface.snap_length
-    return replace(interface, snap_length=min(most + growth, _MOST_SNAP)) if most else interface
+    return replace(interface, snap_length=min(most + growth, _MAX_SNAP)) if most else interface
 
 
 def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:

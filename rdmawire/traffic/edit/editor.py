@@ -47,9 +47,9 @@ class Sealer:
     def seal(
         self, seals: Iterable[tuple[Seal, int]], old: bytes, new: bytearray, reach: int
     ) -> None:
-        """Make checksums fit, each of which covers what ends at an octet.
+        """Make checksums fit, each of which covers what ends at a byte.
 
-        No octet from ``reach`` on has changed, but for checksums.
+        No byte from ``reach`` on has changed, but for checksums.
         """
         for seal, end in seals:
             self._tally.cut += isinstance(seal, InvariantCRC) and end > len(old)
@@ -64,7 +64,7 @@ class Sealer:
 class Draft(NamedTuple):
     """A frame as it was, and as it is to be but for its checksums."""
 
-    octets: bytes
+    data: bytes
     new: bytearray
     layout: Layout
 
@@ -90,48 +90,48 @@ class Editor:
         self.sealer = Sealer(sealing, self.rules, self.tally)
         self._flows: dict[int, Flows] = defaultdict(Flows)
 
-    def edit(self, octets: bytes, link_type: int = LinkType.ETHERNET) -> bytes:
+    def edit(self, data: bytes, link_type: int = LinkType.ETHERNET) -> bytes:
         """What becomes of a frame; of one that the capture cut short, of what is there."""
-        known = self.edit_known(octets, link_type)
+        known = self.edit_known(data, link_type)
         if known is not None:
             return known
-        return self.finish(self.draft(octets, link_type, self.layout(octets, link_type)))
+        return self.finish(self.draft(data, link_type, self.layout(data, link_type)))
 
-    def edit_known(self, octets: bytes, link_type: int) -> bytes | None:
+    def edit_known(self, data: bytes, link_type: int) -> bytes | None:
         """What becomes of a frame of a flow that has been met; ``None`` for others."""
-        found = self._flows[link_type].find(octets)
+        found = self._flows[link_type].find(data)
         if found is None:
             return None
         flow, head = found
-        end = flow.end(octets)
+        end = flow.end(data)
         if end < flow.least:
             return None
-        new = flow.changed(octets, head)
+        new = flow.changed(data, head)
         if self.sealer.plain:
-            self._count(flow, flow.seal(octets, new, head, end))
+            self._count(flow, flow.seal(data, new, head, end))
         else:
-            self.sealer.seal(((seal, end) for seal in flow.layout.seals), octets, new, flow.reach)
-        return octets if new == octets else bytes(new)
+            self.sealer.seal(((seal, end) for seal in flow.layout.seals), data, new, flow.reach)
+        return data if new == data else bytes(new)
 
-    def layout(self, octets: bytes, link_type: int) -> Layout:
+    def layout(self, data: bytes, link_type: int) -> Layout:
         """What stands where in a frame."""
-        return layout_of(octets, link_type, self._ports)
+        return layout_of(data, link_type, self._ports)
 
-    def draft(self, octets: bytes, link_type: int, layout: Layout, *, learn: bool = True) -> Draft:
+    def draft(self, data: bytes, link_type: int, layout: Layout, *, learn: bool = True) -> Draft:
         """A frame with its fields changed; its flow is kept, if it is to ``learn`` and has one."""
         ops = [op for rule in self.rules for op in rule.ops(layout)]
         if layout.head and learn:
-            self._flows[link_type].add(layout, ops, octets)
-        new = bytearray(octets)
+            self._flows[link_type].add(layout, ops, data)
+        new = bytearray(data)
         for op in ops:
-            op.run(octets, new)
-        return Draft(octets, new, layout)
+            op.run(data, new)
+        return Draft(data, new, layout)
 
     def finish(self, draft: Draft) -> bytes:
         """The frame that a draft becomes, with its checksums."""
         seals = ((seal, seal.end) for seal in draft.layout.seals)
-        self.sealer.seal(seals, draft.octets, draft.new, len(draft.octets))
-        return draft.octets if draft.new == draft.octets else bytes(draft.new)
+        self.sealer.seal(seals, draft.data, draft.new, len(draft.data))
+        return draft.data if draft.new == draft.data else bytes(draft.new)
 
     def _count(self, flow: Flow, was_right: bool | None) -> None:
         if was_right is None:

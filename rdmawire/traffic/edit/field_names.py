@@ -9,7 +9,7 @@ from rdmawire.nearest import nearest
 from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit.rules import EditError, Field
 from rdmawire.wire import naming
-from rdmawire.wire.address import mac_octets
+from rdmawire.wire.address import mac_bytes
 from rdmawire.wire.header import Meaning, Row
 from rdmawire.wire.naming import looked_up, siblings
 from rdmawire.wire.show import Kind
@@ -77,7 +77,7 @@ def number(text: str, bits: int) -> int:
 def mac(text: str) -> int:
     """An Ethernet address."""
     try:
-        return int.from_bytes(mac_octets(text))
+        return int.from_bytes(mac_bytes(text))
     except ValueError:
         raise EditError(
             f"{quoted(text)} is no Ethernet address, such as 52:54:00:00:00:01"
@@ -113,8 +113,8 @@ def value(named: Named, text: str) -> int:
     row, kind = named.field.row, named.meaning.show.kind
     if kind in _ADDRESSES:
         return _ADDRESSES[kind](text)
-    if isinstance(row, Row) and row.octets:
-        return _octets(text, row.size // 8)
+    if isinstance(row, Row) and row.is_bytes:
+        return _bytes(text, row.size // 8)
     words = _words(named.meaning)
     if text.upper() in words:
         return words[text.upper()]
@@ -131,14 +131,14 @@ def value(named: Named, text: str) -> int:
 _ADDRESSES = {Kind.MAC: mac, Kind.IPV4: ipv4, Kind.IPV6: ipv6}
 
 
-def _octets(text: str, length: int) -> int:
+def _bytes(text: str, length: int) -> int:
     try:
-        octets = bytes.fromhex(text.replace(":", ""))
+        data = bytes.fromhex(text.replace(":", ""))
     except ValueError:
         raise EditError(f"{quoted(text)} is no row of hexadecimal digits") from None
-    if len(octets) != length:
-        raise EditError(f"{length} octets are needed, {len(octets)} were given")
-    return int.from_bytes(octets, "big")
+    if len(data) != length:
+        raise EditError(f"{length} bytes are needed, {len(data)} were given")
+    return int.from_bytes(data, "big")
 
 
 def _words(meaning: Meaning) -> dict[str, int]:

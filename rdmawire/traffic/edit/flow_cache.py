@@ -29,7 +29,7 @@ VARIES: Final[dict[type[Header], tuple[str, ...]]] = {
 
 
 class Head:
-    """The first ``size`` octets of the frames of one layout; ``mask`` has the bits they share."""
+    """The first ``size`` bytes of the frames of one layout; ``mask`` has the bits they share."""
 
     __slots__ = ("mask", "size")
 
@@ -52,9 +52,9 @@ class Head:
 
 
 class HeadICRC:
-    """Computes the ICRC of frames from the number that their first octets are.
+    """Computes the ICRC of frames from the number that their first bytes are.
 
-    Of the ``size`` octets of the head, the last ``covered`` count. ``low`` are their bits, ``ones``
+    Of the ``size`` bytes of the head, the last ``covered`` count. ``low`` are their bits, ``ones``
     those that may change on the way (IBA 7.8.1), and ``start`` is what the CRC begins with.
     """
 
@@ -69,13 +69,13 @@ class HeadICRC:
         self._ones = int.from_bytes(mask(*_parts(covered))[: self._covered], "big")
         self._start = 0 if isinstance(first.header, LRH) else ONES_FOR_LRH
 
-    def of(self, head: int, octets: bytes | bytearray, end: int) -> int:
+    def of(self, head: int, data: bytes | bytearray, end: int) -> int:
         """The ICRC of a frame with this head, whose pad ends at ``end``.
 
-        A number whose lowest octet is the first one on the wire.
+        A number whose lowest byte is the first one on the wire.
         """
         covered = (head & self._low | self._ones).to_bytes(self._covered, "big")
-        crc: int = crc32(octets[self._size : end], crc32(covered, self._start))
+        crc: int = crc32(data[self._size : end], crc32(covered, self._start))
         return crc
 
 
@@ -87,7 +87,7 @@ def _covered(places: Sequence[Place]) -> list[Place]:
 
 
 def _parts(covered: Sequence[Place]) -> Iterator[type[Header] | int]:
-    """Their tables, and how many octets of options stand between them."""
+    """Their tables, and how many bytes of options stand between them."""
     end = covered[0].offset
     for offset, header in covered:
         if offset > end:
@@ -124,7 +124,7 @@ class FlowSeal:
     def keep(self, old: bytes, new: bytearray, before: int, after: int, end: int) -> bool | None:
         """Change all by what changed; whether the ICRC was right, ``None`` if it is not there.
 
-        ``before`` and ``after`` are the octets up to the PSN as numbers, ``end`` is where the
+        ``before`` and ``after`` are the bytes up to the PSN as numbers, ``end`` is where the
         packet ends. This is done for nearly every frame, so it is one piece.
         """
         was_right, icrc, at = None, self._icrc, end - 4
@@ -150,15 +150,15 @@ def _is_steady(seal: Seal, varying: Sequence[Cut]) -> TypeGuard[HeaderSum]:
     return all(cut.end <= seal.start or cut.start >= seal.end for cut in varying)
 
 
-MOST_FLOWS: Final = 1 << 16
-MOST_SHAPES: Final = 16
+MAX_FLOWS: Final = 1 << 16
+MAX_SHAPES: Final = 16
 """Flows that are kept, and kinds of head; past either, all are found anew."""
 
 
 class Flow:
     """What is done to frames with one head, of which a ``first`` one is at hand.
 
-    Frames of the flow have ``need`` octets at least; their packets end where ``end`` reads, at
+    Frames of the flow have ``need`` bytes at least; their packets end where ``end`` reads, at
     ``least`` or later. ``layout`` is that of the first one.
     """
 
@@ -183,18 +183,18 @@ class Flow:
         """Whether its frames have an ICRC, be it captured or not."""
         return self._seal.has_icrc
 
-    def changed(self, octets: bytes, head: int) -> bytearray:
+    def changed(self, data: bytes, head: int) -> bytearray:
         """A frame of the flow with its fields changed, and its checksums as they were."""
-        new = bytearray(octets)
+        new = bytearray(data)
         if self._change:
             new[: self._size] = (head ^ self._change).to_bytes(self._size, "big")
         for run in self._ops:
-            run(octets, new)
+            run(data, new)
         return new
 
-    def seal(self, octets: bytes, new: bytearray, head: int, end: int) -> bool | None:
+    def seal(self, data: bytes, new: bytearray, head: int, end: int) -> bool | None:
         """Change the checksums by what changed; whether the ICRC was right, if it is there."""
-        return self._seal.keep(octets, new, head, head ^ self._change, end)
+        return self._seal.keep(data, new, head, head ^ self._change, end)
 
 
 def _after(ops: Sequence[Op], first: bytes) -> bytearray:
@@ -210,8 +210,8 @@ def end_reader(said: Sequence[Said]) -> Callable[[bytes], int]:
     if len(said) == 2 and all((each.mask, each.scale) == (0xFFFF, 1) for each in said):
         return _two_ends(*said)
 
-    def end(octets: bytes) -> int:
-        ends = {each.end(octets) for each in said}
+    def end(data: bytes) -> int:
+        ends = {each.end(data) for each in said}
         return ends.pop() if len(ends) == 1 else -1
 
     return end
@@ -222,8 +222,8 @@ def _two_ends(one: Said, other: Said) -> Callable[[bytes], int]:
     read = Struct(f">{one.offset}xH{other.offset - one.offset - 2}xH").unpack_from
     start, apart = one.start, other.start - one.start
 
-    def end(octets: bytes) -> int:
-        length, rest = read(octets)
+    def end(data: bytes) -> int:
+        length, rest = read(data)
         return start + length if length == rest + apart else -1
 
     return end
@@ -247,13 +247,13 @@ class Flows:
         self._shapes: list[Shape] = []
         self._count = 0
 
-    def find(self, octets: bytes) -> tuple[Flow, int] | None:
+    def find(self, data: bytes) -> tuple[Flow, int] | None:
         """The flow of a frame, and its head as a number."""
         for shape in self._shapes:
             size = shape.size
-            head = _number(octets[:size], "big")
+            head = _number(data[:size], "big")
             flow = shape.flows.get(head & shape.mask)
-            if flow is not None and len(octets) >= flow.need:
+            if flow is not None and len(data) >= flow.need:
                 if shape is not self._shapes[0]:
                     self._shapes.remove(shape)
                     self._shapes.insert(0, shape)
@@ -264,7 +264,7 @@ class Flows:
         """Remember the flow of a frame that is laid out like this."""
         head = Head(layout)
         key = _number(first[: head.size], "big") & head.mask
-        if self._count >= MOST_FLOWS or len(self._shapes) >= MOST_SHAPES:
+        if self._count >= MAX_FLOWS or len(self._shapes) >= MAX_SHAPES:
             self._shapes.clear()
             self._count = 0
         flows = self._shape(head).flows

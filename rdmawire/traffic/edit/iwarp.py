@@ -1,6 +1,6 @@
 """The edit of iWARP: FPDUs lie across TCP segments, and segments may come twice.
 
-A frame waits until all is known of the FPDUs that have octets in it; then it goes on, in its turn.
+A frame waits until all is known of the FPDUs that have bytes in it; then it goes on, in its turn.
 Whoever puts streams together tells of them through a :data:`Finder`.
 """
 
@@ -30,27 +30,27 @@ INSIDE: Final[tuple[type[Header], ...]] = (
 
 
 class Found(NamedTuple):
-    """An FPDU of a stream, which begins at octet ``position`` of it.
+    """An FPDU of a stream, which begins at byte ``position`` of it.
 
-    ``octets`` are those of it that are there, from its first one on, as ``fpdu`` counts too;
+    ``bytes`` are those of it that are there, from its first one on, as ``fpdu`` counts too;
     ``judged``: all are, and CRCs are in use.
     """
 
     position: int
-    octets: bytes
+    data: bytes
     fpdu: FPDU
     judged: bool
 
 
 class Patch(NamedTuple):
-    """Bits of a stream that turn over, from octet ``position`` on."""
+    """Bits of a stream that turn over, from byte ``position`` on."""
 
     position: int
     change: bytes
 
     @property
     def end(self) -> int:
-        """The octet behind them."""
+        """The byte behind them."""
         return self.position + len(self.change)
 
 
@@ -85,19 +85,19 @@ class FPDUEditor:
 
     def patches(self, found: Found, hosts: Hosts) -> Iterator[Patch]:
         """What changes in an FPDU that goes from one host to another."""
-        new = bytearray(found.octets)
+        new = bytearray(found.data)
         seals = [FPDUSeal(len(new))] if found.judged else []
         self._change(found, hosts, seals, new)
         ends = ((seal, seal.end) for seal in seals)
-        self._sealer.seal(ends, found.octets, new, len(new))
+        self._sealer.seal(ends, found.data, new, len(new))
         crc = len(new) - FPDUCRC.SIZE
         for start, end in ((0, crc), (crc, len(new))):
-            yield from _patch(found.octets[start:end], new[start:end], found.position + start)
+            yield from _patch(found.data[start:end], new[start:end], found.position + start)
 
     def _change(self, found: Found, hosts: Hosts, seals: Sequence[Seal], new: bytearray) -> None:
         """Change the fields of an FPDU, as far as it is there."""
         fpdu = found.fpdu
-        old = fpdu.ulpdu_before(len(found.octets))
+        old = fpdu.ulpdu_before(len(found.data))
         places: list[Place] = []
         with suppress(WireError):  # what stands before is known all the same
             places.extend(
@@ -107,9 +107,9 @@ class FPDUEditor:
         for rule in self._rules:
             for op in rule.ops(Layout(places, hosts, seals)):
                 op.run(old, ulpdu)
-        for at, octet in enumerate(ulpdu):
-            if octet != old[at]:
-                new[fpdu.offset_of(FPDULength.SIZE + at)] = octet
+        for at, byte in enumerate(ulpdu):
+            if byte != old[at]:
+                new[fpdu.offset_of(FPDULength.SIZE + at)] = byte
 
 
 def _patch(old: bytes, new: bytearray, position: int) -> Iterator[Patch]:
@@ -120,11 +120,11 @@ def _patch(old: bytes, new: bytearray, position: int) -> Iterator[Patch]:
         yield Patch(position + len(change) - len(bare), bare.rstrip(b"\0"))
 
 
-MOST_WAITING: Final = 4096
-MOST_OCTETS: Final = 16 << 20
-"""Frames, and octets of them, that wait; past either, the first one waits no longer."""
-MOST_STREAMS: Final = 4096
-MOST_PATCHES: Final = 1024
+MAX_WAITING: Final = 4096
+MAX_BYTES: Final = 16 << 20
+"""Frames, and bytes of them, that wait; past either, the first one waits no longer."""
+MAX_STREAMS: Final = 4096
+MAX_PATCHES: Final = 1024
 """Connections that are remembered, and patches of each, for segments that come again."""
 
 T = TypeVar("T")
@@ -133,8 +133,8 @@ T = TypeVar("T")
 class Arrived(NamedTuple):
     """What a TCP segment brings to its connection, where that may be iWARP.
 
-    Its payload begins at octet ``position`` of the stream that goes this ``way`` (0 or 1). Up to
-    octet ``known`` of it all FPDUs have been told; ``found`` are those that are new.
+    Its payload begins at byte ``position`` of the stream that goes this ``way`` (0 or 1). Up to
+    byte ``known`` of it all FPDUs have been told; ``found`` are those that are new.
     """
 
     connection: Hashable
@@ -169,15 +169,15 @@ class _Stream:
         self.waiting.append(segment)
 
     def add(self, patches: list[Patch]) -> None:
-        """Have octets turn over in what is here, and in what comes again."""
+        """Have bytes turn over in what is here, and in what comes again."""
         for segment in self.waiting:
             segment.apply(patches)
         self.patches += patches
-        del self.patches[:-MOST_PATCHES]
+        del self.patches[:-MAX_PATCHES]
 
 
 class _Segment:
-    """A segment that may change: of its stream it has octets ``position`` to ``end``.
+    """A segment that may change: of its stream it has bytes ``position`` to ``end``.
 
     ``draft`` is ``None`` if the frame is to stay as it is.
     """
@@ -200,16 +200,16 @@ class _Segment:
             self._turn(self.draft.new, patches[at])
 
     def _turn(self, new: bytearray, patch: Patch) -> None:
-        for position, octet in enumerate(patch.change, patch.position):
+        for position, byte in enumerate(patch.change, patch.position):
             if self.position <= position < self.end:
-                new[self._payload.start + position - self.position] ^= octet
+                new[self._payload.start + position - self.position] ^= byte
 
 
 class _Waiting(NamedTuple, Generic[T]):
     """A frame in the queue: what it becomes, where that is known, and what of it may change."""
 
     item: T
-    octets: bytes
+    data: bytes
     segment: _Segment | None
 
 
@@ -222,21 +222,21 @@ class StreamEditor(Generic[T]):
         self._fpdus = FPDUEditor(editor.rules, editor.sealer)
         self._streams: OrderedDict[Hashable, tuple[_Stream, _Stream]] = OrderedDict()
         self._queue: deque[_Waiting[T]] = deque()
-        self._octets = 0
+        self._bytes = 0
 
     def take(
-        self, item: T, octets: bytes, link_type: int, *, edit: bool = True
+        self, item: T, data: bytes, link_type: int, *, edit: bool = True
     ) -> Iterator[tuple[T, bytes]]:
         """The frames that need wait no longer, now that this one has come.
 
         One that is not to be edited helps to understand the others.
         """
-        waiting = self._waiting(item, octets, link_type, edit=edit)
+        waiting = self._waiting(item, data, link_type, edit=edit)
         if waiting.segment is None and not self._queue:
-            yield item, waiting.octets
+            yield item, waiting.data
             return
         self._queue.append(waiting)
-        self._octets += len(octets)
+        self._bytes += len(data)
         while self._queue and self._is_done(self._queue[0]):
             yield self._next()
 
@@ -247,42 +247,42 @@ class StreamEditor(Generic[T]):
 
     def _is_done(self, first: _Waiting[T]) -> bool:
         segment = first.segment
-        if len(self._queue) > MOST_WAITING or self._octets > MOST_OCTETS:
+        if len(self._queue) > MAX_WAITING or self._bytes > MAX_BYTES:
             return True
         return segment is None or segment.end <= segment.stream.known
 
     def _next(self) -> tuple[T, bytes]:
-        item, octets, segment = self._queue.popleft()
-        self._octets -= len(octets)
+        item, data, segment = self._queue.popleft()
+        self._bytes -= len(data)
         if segment is None:
-            return item, octets
+            return item, data
         segment.stream.waiting.remove(segment)
-        return item, octets if segment.draft is None else self._editor.finish(segment.draft)
+        return item, data if segment.draft is None else self._editor.finish(segment.draft)
 
-    def _waiting(self, item: T, octets: bytes, link_type: int, *, edit: bool) -> _Waiting[T]:
-        """What the frame is to wait for, if it has octets of a stream that may be iWARP."""
-        known = self._editor.edit_known(octets, link_type) if edit else None
+    def _waiting(self, item: T, data: bytes, link_type: int, *, edit: bool) -> _Waiting[T]:
+        """What the frame is to wait for, if it has bytes of a stream that may be iWARP."""
+        known = self._editor.edit_known(data, link_type) if edit else None
         if known is not None:
             return _Waiting(item, known, None)
-        layout = self._editor.layout(octets, link_type)
+        layout = self._editor.layout(data, link_type)
         tcp = _tcp(layout)
         draft = None
         if edit:
-            draft = self._editor.draft(octets, link_type, layout, learn=tcp is None)
-        segment = self._segment(octets, layout, tcp, draft) if tcp is not None else None
+            draft = self._editor.draft(data, link_type, layout, learn=tcp is None)
+        segment = self._segment(data, layout, tcp, draft) if tcp is not None else None
         if segment is None and draft is not None:
             return _Waiting(item, self._editor.finish(draft), None)
-        return _Waiting(item, octets, segment)
+        return _Waiting(item, data, segment)
 
     def _segment(
-        self, octets: bytes, layout: Layout, tcp: Place, draft: Draft | None
+        self, data: bytes, layout: Layout, tcp: Place, draft: Draft | None
     ) -> _Segment | None:
         """The segment that a frame carries, if it is to wait."""
         header = cast(TCP, tcp.header)
         if header.data_offset * 4 < TCP.SIZE:
             return None
-        payload, length = _payload(octets, layout, tcp.offset + header.data_offset * 4)
-        arrived = self._find(layout.hosts, header, octets[payload.start : payload.stop], length)
+        payload, length = _payload(data, layout, tcp.offset + header.data_offset * 4)
+        arrived = self._find(layout.hosts, header, data[payload.start : payload.stop], length)
         if arrived is None:
             return None
         ways = self._ways(arrived.connection)
@@ -298,7 +298,7 @@ class StreamEditor(Generic[T]):
 
     def _ways(self, connection: Hashable) -> tuple[_Stream, _Stream]:
         """Both directions of a connection."""
-        if connection not in self._streams and len(self._streams) >= MOST_STREAMS:
+        if connection not in self._streams and len(self._streams) >= MAX_STREAMS:
             self._streams.popitem(last=False)
         ways = self._streams.setdefault(connection, (_Stream(), _Stream()))
         self._streams.move_to_end(connection)
@@ -313,10 +313,10 @@ def _tcp(layout: Layout) -> Place | None:
     return layout.places[-1]
 
 
-def _payload(octets: bytes, layout: Layout, start: int) -> tuple[range, int]:
-    """Where the payload of a TCP segment stands, and how many octets it had on the wire."""
+def _payload(data: bytes, layout: Layout, start: int) -> tuple[range, int]:
+    """Where the payload of a TCP segment stands, and how many bytes it had on the wire."""
     seal = next(seal for seal in layout.seals if seal.table is TCP)
-    whole = seal.end <= len(octets)
-    end = seal.end if whole else layout.said[-1].end(octets)
-    start = min(start, len(octets))
-    return range(start, max(start, min(end, len(octets)))), max(end - start, 0)
+    whole = seal.end <= len(data)
+    end = seal.end if whole else layout.said[-1].end(data)
+    start = min(start, len(data))
+    return range(start, max(start, min(end, len(data)))), max(end - start, 0)

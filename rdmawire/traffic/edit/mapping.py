@@ -104,10 +104,10 @@ class _Numbers:
 
     def note(self, old: int, new: int) -> None:
         """A number became another one."""
-        if len(self.became) >= MOST_NUMBERS:
+        if len(self.became) >= MAX_NUMBERS:
             return
         first = self.became.setdefault(new, old)
-        if first != old and len(self.merges) < MOST_MERGES:
+        if first != old and len(self.merges) < MAX_MERGES:
             found = Merged(self.host, self.width, (first, old), new)
             self.merges.setdefault((self.host, self.width, new), found)
 
@@ -153,18 +153,18 @@ class MapRule(Rule):
         """What is known of numbers of this width at a host."""
         found = self._known.get((width, host))
         if found is None:
-            if len(self._known) >= MOST_HOSTS:
+            if len(self._known) >= MAX_HOSTS:
                 self._known.clear()
             found = _Numbers(width, host, self.entries, self._merges)
             self._known[width, host] = found
         return found
 
 
-MOST_HOSTS = 1 << 16
+MAX_HOSTS = 1 << 16
 """Hosts of which is kept what is known; then it is found out anew."""
-MOST_NUMBERS = 1 << 16
+MAX_NUMBERS = 1 << 16
 """Numbers of a host of which is kept what they became."""
-MOST_MERGES = 64
+MAX_MERGES = 64
 """Numbers of which is kept that two became one."""
 
 
@@ -342,7 +342,7 @@ class AddressRule(Rule):
 
 
 def _adding(cut: Cut, entry: Added) -> Callable[[bytes, bytearray], None]:
-    """What adds to a field that is whole octets; this is done to every PSN, so it is one piece."""
+    """What adds to a field that is whole bytes; this is done to every PSN, so it is one piece."""
     start, end, _, mask = cut
     size, amount = end - start, entry.amount
 

@@ -27,22 +27,22 @@ class EditError(RdmaError):
 
 
 class Cut(NamedTuple):
-    """Octets ``start`` to ``end`` as a number, without its last ``shift`` bits, under ``mask``."""
+    """Bytes ``start`` to ``end`` as a number, without its last ``shift`` bits, under ``mask``."""
 
     start: int
     end: int
     shift: int
     mask: int
 
-    def read(self, octets: bytes | bytearray) -> int:
+    def read(self, data: bytes | bytearray) -> int:
         """The number that stands there."""
-        return int.from_bytes(octets[self.start : self.end], "big") >> self.shift & self.mask
+        return int.from_bytes(data[self.start : self.end], "big") >> self.shift & self.mask
 
-    def write(self, octets: bytearray, value: int) -> None:
+    def write(self, data: bytearray, value: int) -> None:
         """Put a number there; the bits around it stay. The number must fit."""
         start, end, shift, mask = self
-        around = int.from_bytes(octets[start:end], "big") & ~(mask << shift)
-        octets[start:end] = (around | value << shift).to_bytes(end - start, "big")
+        around = int.from_bytes(data[start:end], "big") & ~(mask << shift)
+        data[start:end] = (around | value << shift).to_bytes(end - start, "big")
 
 
 class Field(NamedTuple):
@@ -71,7 +71,7 @@ class Field(NamedTuple):
         return self.row.bit + self.width
 
     def at(self, offset: int) -> Cut:
-        """The bits of the field where the header begins at octet ``offset``."""
+        """The bits of the field where the header begins at byte ``offset``."""
         first = offset * 8 + self.row.bit
         last = first + self.width
         end = -(-last // 8)
@@ -123,7 +123,7 @@ def _listed(rows: _Rows) -> Target:
 
 
 def _written_as(*kinds: Kind, ending: str = "") -> Target:
-    """The rows that are written in this notation, or that are octets with such a name."""
+    """The rows that are written in this notation, or that are bytes with such a name."""
 
     @cache
     def sites(table: type[Header]) -> Sequence[Site]:
@@ -131,7 +131,7 @@ def _written_as(*kinds: Kind, ending: str = "") -> Target:
             Site(Field(table, row))
             for row in table.rows
             if row.meaning.show.kind in kinds
-            or (ending and row.octets and row.name.endswith(ending))
+            or (ending and row.is_bytes and row.name.endswith(ending))
         ]
 
     return sites
@@ -209,7 +209,7 @@ def _vas() -> Target:
 VAS: Final = _vas()
 
 
-MOST_TOLD: Final = 3
+MAX_TOLD: Final = 3
 """Hosts of which it is told that they have a number."""
 
 
@@ -226,7 +226,7 @@ class Owners:
     def note(self, number: int, host: bytes) -> None:
         """A host has this number; nothing stands for a host that no header names."""
         hosts = self._hosts.get(number)
-        if hosts is not None and host and host not in hosts and len(hosts) <= MOST_TOLD:
+        if hosts is not None and host and host not in hosts and len(hosts) <= MAX_TOLD:
             hosts.append(host)
 
     def noting(self, cut: Cut, host: bytes) -> Callable[[bytes, bytearray], None]:

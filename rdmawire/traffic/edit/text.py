@@ -30,7 +30,7 @@ from rdmawire.traffic.edit.rules import (
     IPS,
     LIDS,
     MACS,
-    MOST_TOLD,
+    MAX_TOLD,
     PKEYS,
     QPNS,
     RKEYS,
@@ -177,10 +177,10 @@ def _map(
 
 def missed(unused: Unused) -> str:
     """What is said of what no frame had: who has that number, if others do."""
-    told = [_address(host) for host in unused.owners[:MOST_TOLD]]
+    told = [_address(host) for host in unused.owners[:MAX_TOLD]]
     if not told:
         return "no frame has it"
-    if len(unused.owners) > MOST_TOLD:
+    if len(unused.owners) > MAX_TOLD:
         told.append("others")
     *before, last = told
     hosts = f"{', '.join(before)} and {last}" if before else last
@@ -196,22 +196,22 @@ def _merged(written: Callable[[bytes], str], merged: Merged) -> str:
     return f"{one} and {other}{host} are both {new} now"
 
 
-def _address(octets: bytes) -> str:
+def _address(data: bytes) -> str:
     """An address of any kind, as rules write it."""
-    return _WRITTEN[len(octets)](octets)
+    return _WRITTEN[len(data)](data)
 
 
-def _hex(octets: bytes) -> str:
-    return hex(int.from_bytes(octets, "big"))
+def _hex(data: bytes) -> str:
+    return hex(int.from_bytes(data, "big"))
 
 
 _WRITTEN: Final[Mapping[int, Callable[[bytes], str]]] = {
-    2: lambda octets: f"lid:{int.from_bytes(octets, 'big')}",
+    2: lambda data: f"lid:{int.from_bytes(data, 'big')}",
     4: show.ipv4,
     6: show.mac,
     16: show.ipv6,
 }
-"""How addresses of so many octets are written."""
+"""How addresses of so many bytes are written."""
 
 
 def _mapped(text: str, ranges: Callable[[str, str], _Ranges], *, hosts: bool) -> Mapped:
@@ -317,8 +317,8 @@ def _told(text: str) -> Iterator[None]:
         raise EditError(f"{quoted(text, _LONGEST)}: {error}") from None
 
 
-MOST_OCTETS: Final = 8 << 20
-"""Octets of a file: some hundred thousand lines."""
+MAX_BYTES: Final = 8 << 20
+"""Bytes of a file: some hundred thousand lines."""
 SECTIONS: Final[Mapping[str, Callable[[Sequence[str]], MapRule]]] = {
     "mac": macs,
     "ip": ips,
@@ -370,10 +370,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            octets = file.read(MOST_OCTETS + 1)
-        if len(octets) > MOST_OCTETS:
-            raise EditError(f"{shown(str(path))}: more than {MOST_OCTETS} octets")
-        return octets.decode("utf-8-sig")
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise EditError(f"{shown(str(path))}: more than {MAX_BYTES} bytes")
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise EditError(f"{shown(str(path))}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
 """The way through a frame, from the link inwards, to find where its headers stand.
 
 A step takes its header and says which step follows: see :mod:`rdmawire.traffic.edit.walk`. Where
-octets do not parse, or the capture ends, the walk ends, and keeps what it has found.
+bytes do not parse, or the capture ends, the walk ends, and keeps what it has found.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -59,7 +59,7 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 class Place(NamedTuple):
-    """A header, and the octet of the frame where it begins."""
+    """A header, and the byte of the frame where it begins."""
 
     offset: int
     header: Header
@@ -68,7 +68,7 @@ class Place(NamedTuple):
 class Said(NamedTuple):
     """Where a header says how long a packet is: it ends ``scale`` times that behind ``start``.
 
-    The number is the lower bits of two octets at ``offset``, those under ``mask``.
+    The number is the lower bits of two bytes at ``offset``, those under ``mask``.
     """
 
     offset: int
@@ -76,17 +76,17 @@ class Said(NamedTuple):
     mask: int = 0xFFFF
     scale: int = 1
 
-    def end(self, octets: bytes) -> int:
+    def end(self, data: bytes) -> int:
         """Where the packet ends."""
         at = self.offset
-        return self.start + ((octets[at] << 8 | octets[at + 1]) & self.mask) * self.scale
+        return self.start + ((data[at] << 8 | data[at + 1]) & self.mask) * self.scale
 
 
 class Layout(NamedTuple):
     """What stands where in a frame.
 
     ``places`` are the headers, outermost first, and ``seals`` the checksums, innermost first.
-    ``head``: frames of this link type whose first octets agree with it, but for what
+    ``head``: frames of this link type whose first bytes agree with it, but for what
     :data:`~rdmawire.traffic.edit.flow_cache.VARIES` lists, are laid out alike; 0 if that is not
     sure. Their packet ends where each of ``said`` tells.
     """
@@ -111,7 +111,7 @@ def hosts_of(places: Sequence[Place]) -> Hosts:
 
 
 def host(address: bytes) -> bytes:
-    """A host's address; of IPv4 addresses written as IPv6 ones, the last four octets."""
+    """A host's address; of IPv4 addresses written as IPv6 ones, the last four bytes."""
     return address[12:] if len(address) == 16 and address.startswith(_MAPPED) else address
 
 
@@ -122,7 +122,7 @@ Steps = Mapping[int, Step]
 
 
 class Walk:
-    """Where a walk stands: the next octet, and where the layer at hand ends.
+    """Where a walk stands: the next byte, and where the layer at hand ends.
 
     ``short`` says that something is missing of that layer. ``head`` and ``said`` are as in
     :class:`~rdmawire.traffic.edit.walk.Layout`; without ``alike``, there is no such head.
@@ -132,11 +132,11 @@ class Walk:
 
     icrc: ComputeICRC
 
-    def __init__(self, octets: bytes, ports: Collection[int]) -> None:
-        self.octets = octets
+    def __init__(self, data: bytes, ports: Collection[int]) -> None:
+        self.data = data
         self.ports = ports
         self.offset = 0
-        self.end = len(octets)
+        self.end = len(data)
         self.short = False
         self.alike = True
         self.head = 0
@@ -152,14 +152,14 @@ class Walk:
         """The next header."""
         end = self.offset + table.SIZE
         if end > self.end:
-            raise WireError(f"{table.__name__} ends behind octet {self.end}", self.offset)
-        header = table.parse(self.octets, self.offset)
+            raise WireError(f"{table.__name__} ends behind byte {self.end}", self.offset)
+        header = table.parse(self.data, self.offset)
         self.places.append(Place(self.offset, header))
         self.offset = end
         return header
 
     def narrow(self, length: int) -> None:
-        """The layer at hand has so many octets more."""
+        """The layer at hand has so many bytes more."""
         end = self.offset + length
         self.short = self.short or end > self.end or length < 0
         if length >= 0:
@@ -171,7 +171,7 @@ class Walk:
         return NOWHERE if self.short else self.end
 
     def run(self, step: Step | None) -> Layout:
-        """Walk to the end of the frame. Whatever the octets, this raises nothing."""
+        """Walk to the end of the frame. Whatever the bytes, this raises nothing."""
         try:
             while step is not None:
                 step = step(self)
@@ -181,23 +181,23 @@ class Walk:
         return Layout(self.places, hosts_of(self.places), self.seals[::-1], head, self.said)
 
 
-MOST_TUNNELS = 16
+MAX_TUNNELS = 16
 """Tunnels in tunnels that are followed, as in a dissection: each one's sum is over all inside."""
 
-_LEAST_ETHERTYPE = 0x0600
+_MIN_ETHERTYPE = 0x0600
 _PORTS = 4
-"""Octets of the ports that TCP and UDP begin with."""
+"""Bytes of the ports that TCP and UDP begin with."""
 _ICMPV6 = 4
-"""Octets of an ICMPv6 message up to behind its checksum. RFC 4443, 2.1."""
+"""Bytes of an ICMPv6 message up to behind its checksum. RFC 4443, 2.1."""
 _FAMILIES = {2: EtherType.IPV4} | dict.fromkeys((10, 24, 28, 30), EtherType.IPV6)
 """Address families of IPv4, and of IPv6 in various systems. LINKTYPE_NULL."""
 
 
 def layout_of(
-    octets: bytes, link_type: int = LinkType.ETHERNET, ports: Collection[int] = (ROCE_PORT,)
+    data: bytes, link_type: int = LinkType.ETHERNET, ports: Collection[int] = (ROCE_PORT,)
 ) -> Layout:
     """Where things stand in a frame; ``ports`` are the UDP destination ports of RoCEv2."""
-    return Walk(octets, ports).run(_LINKS.get(link_type))
+    return Walk(data, ports).run(_LINKS.get(link_type))
 
 
 def _tagged(
@@ -211,7 +211,7 @@ def _tagged(
 def _ethernet(walk: Walk) -> Step | None:
     """Ethernet II, or IEEE 802.3 with a length, of which no more is known."""
     at = walk.offset + 12
-    if int.from_bytes(walk.octets[at : at + 2], "big") < _LEAST_ETHERTYPE:
+    if int.from_bytes(walk.data[at : at + 2], "big") < _MIN_ETHERTYPE:
         walk.take(Ethernet8023)
         return None
     return _tagged(Ethernet, walk)
@@ -219,7 +219,7 @@ def _ethernet(walk: Walk) -> Step | None:
 
 def _raw_ip(walk: Walk) -> Step | None:
     """No link header: the version says which IP it is."""
-    return {4: _ipv4, 6: _ipv6}.get(walk.octets[0] >> 4) if walk.octets else None
+    return {4: _ipv4, 6: _ipv6}.get(walk.data[0] >> 4) if walk.data else None
 
 
 def _loopback(walk: Walk) -> Step | None:
@@ -263,7 +263,7 @@ def _local_route(walk: Walk) -> Step | None:
     walk.seals.append(LinkCRC(VCRC, start, end if end + VCRC.SIZE <= walk.end else NOWHERE))
     walk.narrow(end - walk.offset)
     walk.said.append(Said(start + 4, start, 0x07FF, 4))
-    walk.icrc = lambda octets, _, end: icrc_local(octets, start, end)
+    walk.icrc = lambda data, _, end: icrc_local(data, start, end)
     return _LINK_NEXT.get(lrh.lnh)
 
 
@@ -273,7 +273,7 @@ def _global_route(walk: Walk) -> Step | None:
     grh = walk.take(GRH)
     walk.narrow(grh.paylen)
     walk.said.append(Said(start + 4, walk.offset))
-    walk.icrc = lambda octets, _, end: icrc_grh(octets, start, end)
+    walk.icrc = lambda data, _, end: icrc_grh(data, start, end)
     return _transport if grh.nxthdr == IBA_TRANSPORT else None
 
 
@@ -291,10 +291,10 @@ def _ipv4(walk: Walk) -> Step | None:
     if ip.total_length:  # zero: a host's own capture of what its NIC will cut up
         walk.narrow(ip.total_length - ip.ihl * 4)
     walk.said.append(Said(start + 2, start))
-    walk.icrc = lambda octets, bth, end: icrc_ipv4(octets, start, end, bth)
+    walk.icrc = lambda data, bth, end: icrc_ipv4(data, start, end, bth)
     walk.source, walk.destination = range(start + 12, start + 16), range(start + 16, start + 20)
     options = start + IPv4.SIZE
-    if final := final_in_source_route(walk.octets[options:end]):
+    if final := final_in_source_route(walk.data[options:end]):
         walk.destination = _moved(final, options)
     return _into_ip(walk, ip.protocol, bool(ip.mf), ip.fragment_offset)
 
@@ -308,7 +308,7 @@ def _ipv6(walk: Walk) -> Step | None:
     if ip.payload_length:  # zero: as in IPv4, above
         walk.narrow(ip.payload_length)
     walk.said.append(Said(start + 4, walk.offset))
-    walk.icrc = lambda octets, bth, end: icrc_ipv6(octets, start, end, bth)
+    walk.icrc = lambda data, bth, end: icrc_ipv6(data, start, end, bth)
     walk.source, walk.destination = range(start + 8, start + 24), range(start + 24, start + 40)
     return _into_ip(walk, ip.next_header)
 
@@ -334,7 +334,7 @@ def _ipv6_routing(walk: Walk) -> Step | None:
     start = walk.offset
     step = _ipv6_extension(walk)
     if walk.offset <= walk.end:
-        final = final_in_routing(walk.octets[start : walk.offset])
+        final = final_in_routing(walk.data[start : walk.offset])
         if final is None or final:
             walk.destination = None if final is None else _moved(final, start)
     return step
@@ -344,7 +344,7 @@ def _ipv6_destination(walk: Walk) -> Step | None:
     """Destination options: checksums may cover a home address in them. RFC 6275, 6.3."""
     start = walk.offset
     step = _ipv6_extension(walk)
-    if walk.offset <= walk.end and (home := home_in_options(walk.octets[start : walk.offset])):
+    if walk.offset <= walk.end and (home := home_in_options(walk.data[start : walk.offset])):
         walk.source = _moved(home, start)
     return step
 
@@ -401,7 +401,7 @@ def _vxlan(walk: Walk) -> Step | None:
     walk.alike = False
     walk.tunnels += 1
     walk.take(VXLAN)
-    return _ethernet if walk.tunnels <= MOST_TUNNELS else None
+    return _ethernet if walk.tunnels <= MAX_TUNNELS else None
 
 
 def _transport(walk: Walk) -> None:
@@ -431,7 +431,7 @@ def _expect_icrc(walk: Walk, bth: int) -> None:
 
 
 def _management(walk: Walk, end: int) -> None:
-    pieces = mad.layout(walk.octets, walk.offset, end)
+    pieces = mad.layout(walk.data, walk.offset, end)
     for offset, piece in pieces:
         if isinstance(piece, Header):
             walk.places.append(Place(offset, piece))

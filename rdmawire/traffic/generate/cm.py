@@ -26,7 +26,7 @@ from rdmawire.verbs.qp_attr import QPCap
 from rdmawire.wire.management import MTU
 
 SERVICE: Final = service_id(PortSpace.TCP, 7174)
-MOST_WAITING: Final = 1 << 13
+MAX_WAITING: Final = 1 << 13
 """Connections in timewait, before time goes on until there is none."""
 
 _CQE: Final = 16
@@ -43,7 +43,7 @@ class ManagedEnd(Host):
     def __init__(self, number: int, order: Order, neighbours: Mapping[bytes, bytes]) -> None:
         super().__init__(number, place=order.place(number))
         self._random = Random(f"{order.seed}/manager {number}")  # noqa: S311 - repeatable
-        settings = CMSettings(most_connections=2 * (MOST_WAITING + order.lanes))
+        settings = CMSettings(max_connections=2 * (MAX_WAITING + order.lanes))
         managed = ManagedPort(self.nic, neighbours.get, self._random, settings)
         self.manager = managed.manager
         self.port = NotifyingPort(self.nic, managed)
@@ -139,7 +139,7 @@ class Connecting:
             self.clients[client].ask(self.servers[server], self._order.dscp, self.simulator.now)
         self._asked += count
         self._setup.settle(lambda: sum(client.over for client in self.clients) == self._asked)
-        if max(len(client.manager.registry) for client in self.clients) > MOST_WAITING:
+        if max(len(client.manager.registry) for client in self.clients) > MAX_WAITING:
             self.simulator.run()
 
 

@@ -47,11 +47,11 @@ class _Lent(PageList):
 
 
 def host_memory(host: Host) -> Callable[[int, bytes], Pages]:
-    """What gives pages of a host's memory, with these octets at their start."""
+    """What gives pages of a host's memory, with these bytes at their start."""
 
-    def allocate(count: int, octets: bytes) -> Pages:
+    def allocate(count: int, data: bytes) -> Pages:
         memory = host.space.allocate(count * PAGE)
-        memory.write(memory.base, octets)
+        memory.write(memory.base, data)
         return Pages(memory.base, tuple(range(memory.base, memory.base + count * PAGE, PAGE)))
 
     return allocate
@@ -62,9 +62,9 @@ def gpu_memory(host: Host) -> Callable[[int, bytes], Pages]:
     driver = GpuDriver(host.space)
     gpu = driver.add(H200)
 
-    def allocate(count: int, octets: bytes) -> Pages:
+    def allocate(count: int, data: bytes) -> Pages:
         address = gpu.allocate(count * PAGE).address
-        gpu.write(address, octets)
+        gpu.write(address, data)
         return Pages(address, driver.get_pages_persistent(address, count * PAGE).addresses)
 
     return allocate
@@ -73,7 +73,7 @@ def gpu_memory(host: Host) -> Callable[[int, bytes], Pages]:
 class Store:
     """The memory of one host. ``source`` is sent from, ``sink`` placed in; ``words`` are counters.
 
-    The first two have room for ``longest`` octets, the last for ``words`` times eight.
+    The first two have room for ``longest`` bytes, the last for ``words`` times eight.
     """
 
     def __init__(self, host: Host, *, longest: int, words: int, gpu: bool, random: Random) -> None:
@@ -82,8 +82,8 @@ class Store:
         times = max(-(-longest // PAGE), 1)
         self.source = self._register(allocate(1, random.randbytes(PAGE)), times)
         self.sink = self._register(allocate(1, b"\0"), times)
-        octets = random.randbytes(8 * words)
-        self.words = self._register(allocate(max(-(-len(octets) // PAGE), 1), octets), 1)
+        data = random.randbytes(8 * words)
+        self.words = self._register(allocate(max(-(-len(data) // PAGE), 1), data), 1)
 
     def _register(self, pages: Pages, times: int) -> Region:
         """The pages, one time after the other."""
@@ -138,7 +138,7 @@ FRAMES: Final = 1024
 VARIED: Final = 256
 """So many messages has a round of different ones."""
 LOSSY: Final = 16
-MOST_LOSSY: Final = 64
+MAX_LOSSY: Final = 64
 """Between so many it has where frames are lost: fewer, so that in most rounds none is."""
 _LOST: Final = 0.3
 """Frames lost in a round, where that can be had."""
@@ -147,7 +147,7 @@ _GRAIN: Final = 64
 
 
 class Message(NamedTuple):
-    """One message: its lane, its octets, and where in the page they begin."""
+    """One message: its lane, its bytes, and where in the page they begin."""
 
     lane: int
     kind: Kind
@@ -182,7 +182,7 @@ def _count(order: Order) -> int:
         wanted = VARIED
     if order.loss:
         lucky = int(_LOST / (order.loss * packets))
-        wanted = min(wanted, max(LOSSY, min(lucky, MOST_LOSSY)))
+        wanted = min(wanted, max(LOSSY, min(lucky, MAX_LOSSY)))
     return -(-wanted // order.lanes) * order.lanes
 
 
@@ -235,7 +235,7 @@ class Postman:
 
 
 def _transfer(message: Message, local: Region, remote: Region) -> SendWR:
-    """Octets of one region, and the same of the other."""
+    """Bytes of one region, and the same of the other."""
     piece = Sge(local.iova + message.offset, message.length, local.lkey)
     return SendWR(
         message.kind.opcode,
@@ -247,7 +247,7 @@ def _transfer(message: Message, local: Region, remote: Region) -> SendWR:
 
 
 _HEADERS: Final = 128
-"""Octets of a frame beside its payload, at most."""
+"""Bytes of a frame beside its payload, at most."""
 _TURN: Final = IBTA.packets_per_ack + BURST
 """Frames that a queue pair sends until it asked for an ACK."""
 _BOTH: Final = 2

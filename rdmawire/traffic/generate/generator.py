@@ -1,6 +1,6 @@
 """Traffic into a capture: many rounds at once where that can be done, frame by frame elsewhere.
 
-Both ways write the same octets.
+Both ways write the same bytes.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from rdmawire.traffic.generate.spec import Order, Verb
 from rdmawire.traffic.summary import Summary
 
 LARGEST_ROUND: Final = 32 << 20
-"""Octets of messages in a round that is kept as it was played."""
-MOST_LOST: Final = 1.5
+"""Bytes of messages in a round that is kept as it was played."""
+MAX_LOST: Final = 1.5
 """Frames lost in a round: where there are more, hardly two rounds are alike."""
 
 
@@ -56,4 +56,4 @@ def _repeats(order: Order) -> bool:
     lengths = [message.length for message in blend.messages(order)]
     frames = sum(max(-(-length // order.mtu), 1) + 1 for length in lengths)
     enough = (order.frames or 0) >= 2 * frames or (order.messages or 0) >= 2 * len(lengths)
-    return enough and sum(lengths) <= LARGEST_ROUND and order.loss * frames <= MOST_LOST
+    return enough and sum(lengths) <= LARGEST_ROUND and order.loss * frames <= MAX_LOST

@@ -41,7 +41,7 @@ _ORIGINAL: Final = BTH.SIZE + AETH.SIZE
 
 
 class Field(NamedTuple):
-    """A number in packets: which of a position, where behind the BTH's start, how many octets."""
+    """A number in packets: which of a position, where behind the BTH's start, how many bytes."""
 
     name: str
     place: int
@@ -143,7 +143,7 @@ def movers(frames: list[bytes], bth: int, steps: Mapping[int, Position]) -> Iter
 
 Array = NDArray[Any]
 CHUNK: Final = 2 << 20
-"""Octets of an array of rows, at least one row: what is made at once stays in a cache."""
+"""Bytes of an array of rows, at least one row: what is made at once stays in a cache."""
 
 _TIME: Final = 8
 _LAST_WORD: Final = 0xFFFF_FFFF
@@ -151,13 +151,13 @@ _WORDS: Final[dict[int, tuple[type[np.unsignedinteger[Any]], str]]] = {
     3: (np.uint32, ">u4"),
     8: (np.uint64, ">u8"),
 }
-"""What holds a number of so many octets: to reckon with, and as packets have it."""
+"""What holds a number of so many bytes: to reckon with, and as packets have it."""
 
 
 class Stamp:
     """Makes the rounds that are like a recorded one, up to ``rows`` at once.
 
-    ``size`` is the octets of a round, ``ends`` where each of its records ends.
+    ``size`` is the bytes of a round, ``ends`` where each of its records ends.
     """
 
     def __init__(
@@ -173,8 +173,8 @@ class Stamp:
         lengths = np.array([len(frame) for frame in recording.frames], np.intp)
         data = starts + self._layout.data
         self._times = np.array(recording.times, np.int64)
-        self._time_places = _octets(starts + self._layout.time, _TIME)
-        self._icrc_places = _octets(data + lengths - ICRC.SIZE, ICRC.SIZE)
+        self._time_places = _bytes(starts + self._layout.time, _TIME)
+        self._icrc_places = _bytes(data + lengths - ICRC.SIZE, ICRC.SIZE)
         self._icrcs = row[self._icrc_places].view("<u4")
         names = dict.fromkeys(mover.name for mover in movers)
         groups = [[mover for mover in movers if mover.name == name] for name in names]
@@ -182,7 +182,7 @@ class Stamp:
         self._rows = np.repeat(row[None, :], self.rows, axis=0)
 
     def rounds(self, shift: int, start: int, count: int, duration: int) -> memoryview:
-        """The octets of ``count`` rounds, the first ``shift`` rounds after the recorded one.
+        """The bytes of ``count`` rounds, the first ``shift`` rounds after the recorded one.
 
         They begin at ``start`` (ns), each ``duration`` after the one before. What was given
         before is gone.
@@ -217,7 +217,7 @@ class _Column:
         self._kind, self._wire = _WORDS[self._width]
         self._frames = np.array([mover.frame for mover in movers], np.intp)
         inside = np.array([mover.place for mover in movers], np.intp)
-        self._places = _octets(data[self._frames] + inside, self._width)
+        self._places = _bytes(data[self._frames] + inside, self._width)
         self._values = np.array([mover.value for mover in movers], self._kind)
         self._steps = np.array([mover.step for mover in movers], self._kind)
         self._mask = self._kind((1 << 8 * self._width) - 1)
@@ -235,16 +235,16 @@ class _Column:
         first = np.uint64(shift % (1 << 64))
         times = (np.arange(len(rows), dtype=np.uint64) + first).astype(self._kind)
         values = (self._values + times[:, None] * self._steps) & self._mask
-        octets = values.astype(self._wire)[:, :, None].view(np.uint8)[:, :, -self._width :]
-        rows[:, self._places] = octets.reshape(len(rows), -1)
+        data = values.astype(self._wire)[:, :, None].view(np.uint8)[:, :, -self._width :]
+        rows[:, self._places] = data.reshape(len(rows), -1)
         icrcs[:, self._frames] ^= self._change(values ^ self._values)
 
     def _change(self, moved: Array) -> Array:
         """What changes in ICRCs where these bits of numbers do."""
         change = np.zeros(moved.shape, np.uint32)
         for at, table in enumerate(self._tables):
-            octet = moved >> self._kind(8 * (self._width - 1 - at)) & self._kind(0xFF)
-            change ^= self._changes[table + octet.astype(np.intp)]
+            byte = moved >> self._kind(8 * (self._width - 1 - at)) & self._kind(0xFF)
+            change ^= self._changes[table + byte.astype(np.intp)]
         return change
 
 
@@ -258,15 +258,15 @@ def _records(recording: Recording, writer: Writer) -> list[bytes]:
     ]
 
 
-def _octets(places: Array, width: int) -> Array:
-    """Where the octets of numbers stand that begin at these places."""
+def _bytes(places: Array, width: int) -> Array:
+    """Where the bytes of numbers stand that begin at these places."""
     spread: Array = (places[:, None] + np.arange(width)).ravel()
     return spread
 
 
 @lru_cache(maxsize=1 << 13)
 def _changes(behind: int) -> Array:
-    """By the bits that change in an octet with so many behind it: those that change in the CRC."""
+    """By the bits that change in a byte with so many behind it: those that change in the CRC."""
     zeros = bytes(behind)
     nothing = crc32(b"\0" + zeros)
     table = np.zeros(256, np.uint32)
@@ -276,8 +276,8 @@ def _changes(behind: int) -> Array:
     return table
 
 
-MOST_HELD: Final = 64 << 20
-"""Octets of recordings that are kept; it begins anew after that many."""
+MAX_HELD: Final = 64 << 20
+"""Bytes of recordings that are kept; it begins anew after that many."""
 
 Places = tuple[int, ...]
 """Which frames of a round are lost, by their order on the cable."""
@@ -294,7 +294,7 @@ class Take:
 
 
 class Repetition:
-    """Writes what :func:`~rdmawire.traffic.generate.rounds.play` does, the same octets."""
+    """Writes what :func:`~rdmawire.traffic.generate.rounds.play` does, the same bytes."""
 
     def __init__(self, order: Order, writer: Writer, progress: Progress) -> None:
         self._order = order
@@ -352,7 +352,7 @@ class Repetition:
         take = self._takes.get(places)
         if take is None:
             take = self._played_take(places)
-            if self._held > MOST_HELD:
+            if self._held > MAX_HELD:
                 self._takes.clear()
                 self._held = 0
             self._takes[places] = take
@@ -384,8 +384,8 @@ class Repetition:
     def _write(self, take: Take, count: int) -> None:
         """So many rounds like this one."""
         shift, duration = self._rounds - take.played, take.recording.duration
-        octets = take.stamp.rounds(shift, self._sum.virtual_ns, count, duration)
-        self._writer.write_built(octets)
+        data = take.stamp.rounds(shift, self._sum.virtual_ns, count, duration)
+        self._writer.write_built(data)
         self._losses.pass_by(count * take.recording.sent)
         self._rounds += count
         self._sum = summary.added(self._sum, summary.repeated(take.summary, count))
@@ -395,8 +395,8 @@ class Repetition:
         """The beginning of a round, played by adapters that have not sent anything yet."""
         recording = record(Conversation(self._order), messages, self._losses, frames)
         take = self._taken(recording, 0, 1)
-        octets = take.stamp.rounds(self._rounds, self._sum.virtual_ns, 1, recording.duration)
-        self._writer.write_built(octets)
+        data = take.stamp.rounds(self._rounds, self._sum.virtual_ns, 1, recording.duration)
+        self._writer.write_built(data)
         self._sum = summary.added(self._sum, take.summary)
 
 

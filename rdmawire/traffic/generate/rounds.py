@@ -86,7 +86,7 @@ class _CnpsOnly:
 
 
 Told = Callable[[int, int], object]
-"""Who is told how much is done, and how much that is of: frames, octets, whatever there is."""
+"""Who is told how much is done, and how much that is of: frames, bytes, whatever there is."""
 
 DATAGRAMS: Final = 5
 """Of one connection: REQ, REP, RTU, DREQ and DREP."""
@@ -102,10 +102,10 @@ class Counted(Protocol):
     def messages(self) -> int: ...
 
     @property
-    def octets(self) -> int: ...
+    def bytes(self) -> int: ...
 
     @property
-    def frame_octets(self) -> int: ...
+    def frame_bytes(self) -> int: ...
 
     @property
     def cnps(self) -> int: ...
@@ -135,14 +135,14 @@ def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
         return lambda counted: counted.cnps, order.messages
     if order.verb is Verb.CM:
         return lambda counted: counted.mads, DATAGRAMS * order.messages
-    octets = _octets(order, order.messages)
-    if order.verb is Verb.READ:  # its octets count when they are asked for, long before they come
-        return lambda counted: counted.frame_octets, octets
-    return lambda counted: counted.messages + counted.octets, octets
+    data = _bytes(order, order.messages)
+    if order.verb is Verb.READ:  # its bytes count when they are asked for, long before they come
+        return lambda counted: counted.frame_bytes, data
+    return lambda counted: counted.messages + counted.bytes, data
 
 
-def _octets(order: Order, count: int) -> int:
-    """Octets of so many messages, and one for each."""
+def _bytes(order: Order, count: int) -> int:
+    """Bytes of so many messages, and one for each."""
     lengths = [message.length for message in blend.messages(order)]
     rounds, part = divmod(count, len(lengths))
     return count + rounds * sum(lengths) + sum(lengths[:part])

@@ -21,11 +21,11 @@ from rdmawire.units import (
 )
 from rdmawire.verbs.ah import mapped
 from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
-from rdmawire.wire.address import mac_octets, of_group, of_one_host
+from rdmawire.wire.address import mac_bytes, of_group, of_one_host
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
-MOST_SIZES: Final = 64
+MAX_SIZES: Final = 64
 
 
 class OrderError(RdmaError):
@@ -33,7 +33,7 @@ class OrderError(RdmaError):
 
 
 class Sizes(NamedTuple):
-    """Lengths of messages in octets: any within one of these ranges, both ends included."""
+    """Lengths of messages in bytes: any within one of these ranges, both ends included."""
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -41,8 +41,8 @@ class Sizes(NamedTuple):
     def parse(cls, text: str) -> Self:
         """From ``64``, ``4k``, ``4 KiB``, a range such as ``64-4k``, or several with commas."""
         words = text.split(",")
-        if len(words) > MOST_SIZES:
-            raise OrderError(f"{len(words)} sizes, {MOST_SIZES} are allowed")
+        if len(words) > MAX_SIZES:
+            raise OrderError(f"{len(words)} sizes, {MAX_SIZES} are allowed")
         return cls(tuple(_range(word, text) for word in words))
 
     @property
@@ -70,14 +70,14 @@ def _range(word: str, text: str) -> tuple[int, int]:
 
 def _size(word: str, text: str) -> int:
     try:
-        octets = parse_quantity(word.strip(), size_factor)
+        data = parse_quantity(word.strip(), size_factor)
     except QuantityError:
-        octets = None
-    if octets is None or not octets.exact:
+        data = None
+    if data is None or not data.exact:
         raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
-    if octets.value > LONGEST_MESSAGE:
+    if data.value > LONGEST_MESSAGE:
         raise OrderError(f"{quoted(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
-    return octets.value
+    return data.value
 
 
 def rate(text: str) -> int:
@@ -141,7 +141,7 @@ _LONGEST: Final = 80
 
 
 class Address(NamedTuple):
-    """An IP address, and an Ethernet address of 6 octets, or ``None`` for the usual one."""
+    """An IP address, and an Ethernet address of 6 bytes, or ``None`` for the usual one."""
 
     ip: IPv4Address | IPv6Address
     mac: bytes | None = None
@@ -153,7 +153,7 @@ class Address(NamedTuple):
         if len(text) > _LONGEST:
             raise _unfit(text)
         try:
-            found = cls(ip_address(word), mac_octets(mac) if slash else None)
+            found = cls(ip_address(word), mac_bytes(mac) if slash else None)
         except ValueError:
             raise _unfit(text) from None
         if not of_one_host(found.ip) or (found.mac is not None and of_group(found.mac)):
@@ -203,9 +203,9 @@ def place(number: int, asked: Address | None, *, ipv6: bool) -> Place:
 
 MAX_HOSTS: Final = 254
 """Most clients and servers together: the host addresses of 10.0.0.0/24."""
-MOST_QPS: Final = 1 << 14
-MOST_LOSS: Final = 0.5
-MOST_MESSAGES: Final = 10**15
+MAX_QPS: Final = 1 << 14
+MAX_LOSS: Final = 0.5
+MAX_MESSAGES: Final = 10**15
 LAST_SEED: Final = (1 << 64) - 1
 LAST_TIMEOUT: Final = 31
 CNP_DSCP: Final = 48
@@ -297,8 +297,8 @@ class Order:
             value = getattr(self, name)
             if value is not None and value not in allowed:
                 raise OrderError(f"{name} {value} is not {_words(allowed)}")
-        if not 0.0 <= self.loss <= MOST_LOSS:
-            raise OrderError(f"loss {self.loss} is not within 0..{MOST_LOSS}")
+        if not 0.0 <= self.loss <= MAX_LOSS:
+            raise OrderError(f"loss {self.loss} is not within 0..{MAX_LOSS}")
         if self.marks is not None and not 0.0 <= self.marks <= 1.0:
             raise OrderError(f"marks {self.marks} is not within 0..1")
         for clash, reason in _CLASHES:
@@ -375,12 +375,12 @@ _PAIR: Final = 2
 
 _ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
     "mtu": PATH_MTUS,
-    "count": range(1, MOST_MESSAGES + 1),
-    "frames": range(1, MOST_MESSAGES + 1),
-    "qps": range(1, MOST_QPS + 1),
+    "count": range(1, MAX_MESSAGES + 1),
+    "frames": range(1, MAX_MESSAGES + 1),
+    "qps": range(1, MAX_QPS + 1),
     "clients": range(1, MAX_HOSTS),
     "servers": range(1, MAX_HOSTS),
-    "flows": range(1, MOST_QPS + 1),
+    "flows": range(1, MAX_QPS + 1),
     "vlan": range(LAST_VLAN + 1),
     "pcp": range(LAST_PCP + 1),
     "dscp": range(64),
@@ -412,7 +412,7 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
     ),
     (
         lambda order: order.verb is Verb.UD and order.lengths.largest > order.mtu,
-        "a datagram has at most the MTU's {order.mtu} octets, not {order.lengths.largest}",
+        "a datagram has at most the MTU's {order.mtu} bytes, not {order.lengths.largest}",
     ),
     (
         lambda order: order.loss and order.verb is Verb.CNP,
@@ -447,8 +447,8 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
         "qps are those of each pair of hosts, flows those of all together: give one of them",
     ),
     (
-        lambda order: order.lanes > MOST_QPS,
-        f"qps counts for each pair of hosts: {{order.lanes}} in all are more than {MOST_QPS}",
+        lambda order: order.lanes > MAX_QPS,
+        f"qps counts for each pair of hosts: {{order.lanes}} in all are more than {MAX_QPS}",
     ),
     (
         lambda order: order.lanes < max(order.clients, order.servers),

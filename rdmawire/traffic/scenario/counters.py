@@ -27,9 +27,9 @@ class Of(Enum):
 
 SENT: Final = {
     "frames": "Frames that the host sent.",
-    "frame_octets": "Bytes of frames that the host sent.",
+    "frame_bytes": "Bytes of frames that the host sent.",
     "messages": "Messages that the host asked for: SENDs, WRITEs, READs, atomics; each once.",
-    "octets": "Bytes of these messages.",
+    "bytes": "Bytes of these messages.",
     "retransmits": "Request packets that the host sent again.",
     "naks": "NAKs that the host sent, RNR NAKs aside.",
     "rnr_naks": "RNR NAKs that the host sent.",
@@ -42,7 +42,7 @@ DROPPED: Final = {f"dropped_{reason.name.lower()}": reason for reason in Drop}
 """Why a host dropped frames."""
 
 _MOVED: Final = {
-    "octets": "Bytes that the adapter moved by the path {}.",
+    "bytes": "Bytes that the adapter moved by the path {}.",
     "transactions": "DMA transactions by the path {}.",
     "copies": "Copies that a processor or a GPU made for DMA by the path {}.",
 }
@@ -105,3 +105,9 @@ COUNTERS: Final[Mapping[Of, Mapping[str, str]]] = {
     Of.SWITCH: _OF_SWITCH,
 }
 """All counters and what they say, by what has them."""
+
+
+def current_name(counter: str) -> str:
+    """The name of a counter that a file may call by its earlier name, such as ``frame_octets``."""
+    renamed = counter.replace("octets", "bytes")
+    return renamed if any(renamed in counters for counters in COUNTERS.values()) else counter

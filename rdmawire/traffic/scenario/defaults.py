@@ -11,7 +11,7 @@ from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, LinkPlan
 from rdmawire.wire.ib import BTH, ICRC, RETH, XRCETH, ImmDt
 from rdmawire.wire.inet import UDP, Ethernet, IPv6
 
-_IPV4_OCTETS: Final = 4
+_IPV4_BYTES: Final = 4
 
 
 def places_of(hosts: Sequence[HostPlan]) -> list[Place]:
@@ -22,25 +22,25 @@ def places_of(hosts: Sequence[HostPlan]) -> list[Place]:
 
 def _place(plan: HostPlan, number: int, *, ipv6: bool) -> Place:
     usual = place_of(number)
-    address = f"fd00::{number:x}" if ipv6 else str(IPv4Address(usual.gid[-_IPV4_OCTETS:]))
+    address = f"fd00::{number:x}" if ipv6 else str(IPv4Address(usual.gid[-_IPV4_BYTES:]))
     return Place.of(plan.mac or usual.mac.hex(":"), plan.address or address)
 
 
 _AROUND: Final = sum(
     header.SIZE for header in (Ethernet, IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC)
 )
-"""Octets round a payload, at the most. IBA 9.2, A17."""
+"""Bytes round a payload, at the most. IBA 9.2, A17."""
 
 
 def longest_frame(connections: Iterable[ConnectionPlan]) -> int:
-    """Octets of the longest frame that connections send."""
+    """Bytes of the longest frame that connections send."""
     return _AROUND + max((plan.mtu for plan in connections), default=0)
 
 
 def headroom_of(
     switch: str, links: Iterable[LinkPlan], connections: Iterable[ConnectionPlan]
 ) -> int:
-    """Octets that each port of a switch must take in beyond ``xoff`` so that nothing is lost."""
+    """Bytes that each port of a switch must take in beyond ``xoff`` so that nothing is lost."""
     frame = longest_frame(connections)
     needed = (
         headroom(link.rate, link.latency, frame)

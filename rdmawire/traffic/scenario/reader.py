@@ -40,11 +40,11 @@ RULES: Final[Mapping[type, Callable[..., Any]]] = {
 
 def read_scenario(path: str | os.PathLike[str]) -> Scenario:
     """The scenario of a file; :class:`ScenarioError` with all its mistakes."""
-    return read_scenario_text(read_octets(path), os.fspath(path))
+    return read_scenario_text(read_bytes(path), os.fspath(path))
 
 
-def read_octets(path: str | os.PathLike[str]) -> bytes:
-    """A file's octets, one more than a scenario may have at the most; :class:`ScenarioError`."""
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """A file's bytes, one more than a scenario may have at the most; :class:`ScenarioError`."""
     try:
         with open(path, "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -55,11 +55,11 @@ def read_octets(path: str | os.PathLike[str]) -> bytes:
         raise ScenarioError([mistake]) from None
 
 
-def text_of_octets(octets: bytes, source: str) -> str:
+def text_of_bytes(data: bytes, source: str) -> str:
     """The text that a file of a scenario has; :class:`ScenarioError` if it cannot be one."""
     diagnostics = Diagnostics(source)
     try:
-        return decode(octets)
+        return decode(data)
     except NodeError as error:
         diagnostics.report(error)
         raise diagnostics.error() from None

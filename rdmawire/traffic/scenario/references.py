@@ -38,7 +38,7 @@ from rdmawire.traffic.scenario.types import (
     text_of,
 )
 from rdmawire.verbs.ah import mapped
-from rdmawire.wire.address import mac_octets
+from rdmawire.wire.address import mac_bytes
 from rdmawire.wire.header import Row
 from rdmawire.wire.naming import Named, siblings
 from rdmawire.wire.show import Kind as Notation
@@ -300,8 +300,8 @@ def wanted(field: str, node: Node, context: ParseContext) -> Wanted:
 
 def _one(field: str, node: Node) -> Value | range:
     found = named(field)
-    if found and isinstance(found[0].row, Row) and found[0].row.octets:
-        return octets_of(field, found[0].row, node)
+    if found and isinstance(found[0].row, Row) and found[0].row.is_bytes:
+        return bytes_of(field, found[0].row, node)
     scale = found[0].scale if found else 1
     width = found[0].row.width + scale.bit_length() - 1 if found else _BITS_OF_FRAME
     words = _words(found)
@@ -340,7 +340,7 @@ def _gid(text: str) -> bytes:
 
 
 _NOTATIONS: Final[dict[Notation, tuple[str, Callable[[str], bytes]]]] = {
-    Notation.MAC: ("an Ethernet address", mac_octets),
+    Notation.MAC: ("an Ethernet address", mac_bytes),
     Notation.IPV4: ("an IPv4 address", lambda text: IPv4Address(text).packed),
     Notation.IPV6: ("an IPv6 address", _gid),
 }
@@ -348,13 +348,13 @@ _NOTATIONS: Final[dict[Notation, tuple[str, Callable[[str], bytes]]]] = {
 _DIGITS: Final[tuple[str, Callable[[str], bytes]]] = "hexadecimal digits", bytes.fromhex
 
 
-def octets_of(field: str, row: Row, node: Node) -> bytes:
-    """Octets as the field is written usually, or as hexadecimal digits."""
+def bytes_of(field: str, row: Row, node: Node) -> bytes:
+    """Bytes as the field is written usually, or as hexadecimal digits."""
     called, parse = _NOTATIONS.get(row.meaning.show.kind, _DIGITS)
     length = row.width // 8
     said = f"{called} of {length} bytes for {field}"
 
-    def octets(text: str) -> bytes:
+    def data(text: str) -> bytes:
         try:
             found = parse(text)
         except ValueError:
@@ -363,7 +363,7 @@ def octets_of(field: str, row: Row, node: Node) -> bytes:
             raise TextError
         return found
 
-    return parsed(node, said, octets)
+    return parsed(node, said, data)
 
 
 def value_of(field: str, node: Node) -> Value:

@@ -139,7 +139,8 @@ class Section(BaseModel):
     ``called`` is its name in messages. ``short`` is the key whose value may stand alone in place
     of the section; ``named`` is the field that has the section's name, if it has one from a key.
     Of the keys in one of ``alternatives`` a section has one. ``prefixes`` are fields whose keys
-    begin with these words and end in a name.
+    begin with these words and end in a name. ``former`` maps earlier names of keys to those of
+    today: files that use them still work.
     """
 
     model_config = ConfigDict(
@@ -155,6 +156,7 @@ class Section(BaseModel):
     named: ClassVar[str] = "name"
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
     prefixes: ClassVar[Mapping[str, str]] = {}
+    former: ClassVar[Mapping[str, str]] = {}
 
     mark: Given[Mark]
 
@@ -255,7 +257,11 @@ class Section(BaseModel):
         cls, name: Scalar, node: Node, values: dict[str, Any], found: Found, context: ParseContext
     ) -> None:
         """Put the value of a key where its field is."""
-        text = name.text
+        text = cls.former.get(name.text, name.text)
+        if text != name.text and text in found.nodes:
+            raise NodeError(
+                name.mark, f"{quoted(name.text)} besides {quoted(text)}", "one of the two"
+            )
         for keys in cls.alternatives:
             rival = next((one for one in keys if text in keys and one in found.nodes), None)
             if rival is not None:

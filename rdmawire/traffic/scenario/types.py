@@ -43,7 +43,7 @@ from rdmawire.units import (
     rate_factor,
     size_factor,
 )
-from rdmawire.wire.address import mac_octets, of_group, of_one_host
+from rdmawire.wire.address import mac_bytes, of_group, of_one_host
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Content:
     """Bytes as a file gives them; ``text`` and ``hex`` are repeated until the memory is full."""
 
     fill: Fill = Fill.ZEROS
-    octets: bytes = b""
+    data: bytes = b""
 
 
 # Parsers: from a text to a value, or TextError.
@@ -244,7 +244,7 @@ def parse_utf8(text: str) -> bytes:
 def parse_mac(text: str) -> str:
     """Read ``02:00:00:00:00:01``, the address of one station."""
     try:
-        address = mac_octets(text)
+        address = mac_bytes(text)
     except ValueError:
         raise TextError from None
     if of_group(address):

@@ -24,7 +24,7 @@ class Takes(Enum):
     GRANT = "Span, of memory or a window"
     REMOTE = "Span, of the peer's memory or a window of it; it may go beyond"
     PEERS = "Span, of the peer's memory or a window of it"
-    OCTETS = "bytes"
+    BYTES = "bytes"
     BITS_32 = "int, 32 bits"
     BITS_64 = "int, 64 bits"
     FILL = "Content, of a word"
@@ -75,7 +75,7 @@ _ON: Final = {"on": Parameter(Takes.END, "The end that does it.", "end")}
 _FROM: Final = {"from": Parameter(Takes.SPANS, "What is sent.", "local", needed=False)}
 _INLINE: Final = {
     "inline": Parameter(
-        Takes.OCTETS, "Bytes that are sent in place of memory.", "inline", needed=False
+        Takes.BYTES, "Bytes that are sent in place of memory.", "inline", needed=False
     )
 }
 _INTO: Final = {

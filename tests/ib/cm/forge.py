@@ -1,4 +1,4 @@
-"""A peer made of octets: says whatever a test wants to one side, and hears nothing."""
+"""A peer made of bytes: says whatever a test wants to one side, and hears nothing."""
 
 from rdmawire.ib.cm import messages as compose
 from rdmawire.ib.cm.connection import Connection, Endpoints, Terms
@@ -57,9 +57,9 @@ class Forger:
         self.tell(of(attribute, tid, message))
 
     def req(self, **changes: int) -> None:
-        self.tell(self.req_octets(**changes))
+        self.tell(self.req_bytes(**changes))
 
-    def req_octets(self, **changes: int) -> bytes:
+    def req_bytes(self, **changes: int) -> bytes:
         """A REQ, with other values in the attributes of what is asked."""
         for name, value in changes.items():
             setattr(self.asked, name, value)

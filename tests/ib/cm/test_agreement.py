@@ -91,7 +91,7 @@ def test_retries_and_timeouts_are_the_requests_but_each_tells_its_own_rnr_retrie
         assert (now.retry_cnt, now.rnr_retry, now.timeout) == (3, rnr, timeout)
 
 
-@pytest.mark.parametrize("mtu", [MTU.OCTETS_256, MTU.OCTETS_4096])
+@pytest.mark.parametrize("mtu", [MTU.MTU_256, MTU.MTU_4096])
 def test_the_path_mtu_is_the_requests(mtu: MTU) -> None:
     two = Two()
     mine = two.ask(ConnParam(path_mtu=mtu))
@@ -178,7 +178,7 @@ def test_a_connection_is_of_one_flow_label_and_that_comes_from_its_ports() -> No
 def test_the_passive_sides_path_and_patience_are_the_requests() -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
-    mad = changed(forger.req_octets(), REQ, max_cm_retries=2, local_cm_response_timeout=10)
+    mad = changed(forger.req_bytes(), REQ, max_cm_retries=2, local_cm_response_timeout=10)
     way = {"traffic_class": 0x28, "sl": 3, "hop_limit": 9, "flow_label": 77}
     forger.tell(changed(mad, PrimaryPath, local_ack_timeout=14, **way))
     peers = two.server.accept()

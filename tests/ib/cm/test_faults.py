@@ -238,7 +238,7 @@ def test_a_datagram_service_that_nobody_answers_for_is_unreachable() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_over_a_bad_link_all_goes_its_way_and_nothing_is_left(seed: int) -> None:
-    chances = Chances(Random(seed), drop=0.3, duplicate=0.3, delay=0.5, most_delay=seconds(10))
+    chances = Chances(Random(seed), drop=0.3, duplicate=0.3, delay=0.5, max_delay=seconds(10))
     play = Play(MessageLink(chances=chances))
     play.two.drive(seconds(200))
     assert (play.two.client.state(), play.two.server.state()) == (UP, UP)

@@ -50,7 +50,7 @@ def flood_of_peers(two: Two, peers: int = 2 * BACKLOG) -> None:
 
 def unseen(forger: Forger, **changes: int) -> None:
     """A request whose event the owner does not take."""
-    frame = forger.frame(forger.req_octets(**changes))
+    frame = forger.frame(forger.req_bytes(**changes))
     forger.side.port.receive(frame, forger.side.simulator.now)
 
 
@@ -116,7 +116,7 @@ def test_an_mra_gives_the_owner_more_time() -> None:
 def test_a_peer_in_a_hurry_still_gives_the_owner_time() -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
-    hasty = changed(forger.req_octets(), REQ, local_cm_response_timeout=0, max_cm_retries=0)
+    hasty = changed(forger.req_bytes(), REQ, local_cm_response_timeout=0, max_cm_retries=0)
     forger.tell(hasty)
     assert (two.server.connection().deadline or 0) == ANSWER_TIME
 
@@ -198,7 +198,7 @@ def test_a_flood_that_looks_for_datagrams_keeps_no_other_out() -> None:
 
 
 def test_a_manager_that_is_full_has_room_for_another_peer() -> None:
-    two = Two(settings=DEFAULTS._replace(most_connections=3))
+    two = Two(settings=DEFAULTS._replace(max_connections=3))
     flood(two, 10)
     other = peer(two, 9)
     other.req()

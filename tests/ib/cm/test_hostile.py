@@ -36,7 +36,7 @@ class Recorder(Forger):
 
 
 def noise(random: Random, like: list[bytes]) -> Iterator[bytes]:
-    """Messages that were said before with some octets changed, and octets of no meaning."""
+    """Messages that were said before with some bytes changed, and bytes of no meaning."""
     for _ in range(200):
         mad = bytearray(random.choice(like))
         for _ in range(random.choice((0, 1, 1, 2, 8))):
@@ -95,7 +95,7 @@ def test_a_message_of_the_peers_about_another_connection_changes_nothing(what: I
 def test_datagrams_of_another_length_are_none(length: int) -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
-    forger.tell((forger.req_octets() * 16)[:length])
+    forger.tell((forger.req_bytes() * 16)[:length])
     assert two.server.is_clean()
     assert two.server.heard == []
     forger.req()
@@ -116,7 +116,7 @@ def test_datagrams_of_another_length_are_none(length: int) -> None:
 def test_other_management_is_not_for_here(fields: dict[str, int]) -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
-    mad = forger.req_octets()
+    mad = forger.req_bytes()
     head = MAD.parse(mad).replace(**fields)
     forger.tell(head.build() + mad[MAD.SIZE :])
     assert two.server.manager.ignored == {Ignored.MALFORMED: 1}
@@ -152,7 +152,7 @@ def test_who_cannot_be_answered_is_not_heard() -> None:
 def test_another_q_key_is_not_heard() -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
-    frame = bytearray(forger.frame(forger.req_octets()))
+    frame = bytearray(forger.frame(forger.req_bytes()))
     assert message_in(bytes(frame))
     two.server.nic.device.qps[1].qkey = 1
     two.server.receive(bytes(frame), 0)

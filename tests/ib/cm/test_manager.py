@@ -178,7 +178,7 @@ def test_a_connection_whose_owner_left_ends_by_itself() -> None:
 def test_an_alternate_path_is_not_taken_and_the_rep_says_so() -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
-    mad = forger.req_octets()
+    mad = forger.req_bytes()
     at = MAD.SIZE + REQ.SIZE + AlternatePath.SIZE
     forger.tell(mad[:at] + AlternatePath(local_lid=1).build() + mad[at + AlternatePath.SIZE :])
     two.server.accept()

@@ -61,7 +61,7 @@ def test_a_request_that_cannot_be_granted(
     table: type[Header], fields: dict[str, int], reason: RejectReason
 ) -> None:
     forger = Forger((two := deaf()).server, two.client)
-    heard = answer(forger, changed(forger.req_octets(), table, **fields))
+    heard = answer(forger, changed(forger.req_bytes(), table, **fields))
     rej = heard.message
     assert isinstance(rej, REJ)
     assert (rej.reason, rej.message_rejected) == (reason, Message.REQ)
@@ -263,7 +263,7 @@ def test_no_more_wait_than_the_backlog() -> None:
 
 
 def test_no_more_are_kept_than_the_settings_say() -> None:
-    two = Two(settings=DEFAULTS._replace(most_connections=3))
+    two = Two(settings=DEFAULTS._replace(max_connections=3))
     forger = Forger(two.server, two.client)
     for number in range(10):
         forger.req(id=100 + number, qpn=PEER_QPN + number)

@@ -1,7 +1,7 @@
 """Real conversations of Linux's rdma_cm with our manager in the place of one end.
 
 Ours is handed the peer's frames as captured and makes the calls of the captured program; what it
-sends is compared octet for octet, from the Ethernet header to the ICRC. What a manager may choose
+sends is compared byte for byte, from the Ethernet header to the ICRC. What a manager may choose
 is given to ours as Linux chose it (:class:`Chosen`); what else may differ is in :data:`FREE`.
 """
 
@@ -52,7 +52,7 @@ FREE: Final = {
     "ackreq": "means nothing in a datagram (IBA 9.2.8); Linux sets it to queue pair 1, ours never",
     "psn": "of queue pair 1 is its sender's count, which began before the udaddy capture",
 }
-"""Fields of the frames that ours are given from the capture before all octets are compared."""
+"""Fields of the frames that ours are given from the capture before all bytes are compared."""
 
 
 class Chosen:
@@ -68,7 +68,7 @@ class Chosen:
 
 
 def message_of(seen: Seen) -> Heard:
-    heard = message_in(seen.octets)
+    heard = message_in(seen.data)
     assert heard is not None
     return heard
 
@@ -125,14 +125,14 @@ class Player:
     def hear(self, attribute: CMAttribute) -> list[CMEvent]:
         """Hand over the peer's message of this kind; what its owner is told."""
         seen = self._seen(attribute, self.other)
-        self.port.receive(seen.octets, seen.time)
+        self.port.receive(seen.data, seen.time)
         return list(iter(self.port.next_event, None))
 
     def sends(self, attribute: CMAttribute) -> None:
         """Compare what it sends now, and that alone, with what was captured."""
         seen = self._seen(attribute, self.gid)
         (frame,) = self.port.transmit(seen.time)
-        assert with_free_fields(frame, seen) == seen.octets
+        assert with_free_fields(frame, seen) == seen.data
         self.compared.append(attribute.name)
 
     def is_silent(self) -> bool:

@@ -77,7 +77,7 @@ def test_ids_are_never_used_twice_at_a_time() -> None:
         CMSettings(max_cm_retries=16),
         CMSettings(mra_timeout=-1),
         CMSettings(packet_life=32),
-        CMSettings(most_connections=-1),
+        CMSettings(max_connections=-1),
     ],
 )
 def test_settings_that_fit_no_message_are_refused(settings: CMSettings) -> None:

@@ -59,7 +59,7 @@ def test_then_the_target_goes_up_by_the_additive_step() -> None:
     assert flow.target == target + 2 * KNOWN.additive
 
 
-def test_and_by_more_and_more_once_octets_say_so_too() -> None:
+def test_and_by_more_and_more_once_bytes_say_so_too() -> None:
     flow = after_cnps(4)
     target = flow.target
     for step in range(1, 7):
@@ -69,7 +69,7 @@ def test_and_by_more_and_more_once_octets_say_so_too() -> None:
     assert flow.target == target + KNOWN.additive + KNOWN.hyper
 
 
-def test_octets_alone_bring_a_flow_back() -> None:
+def test_bytes_alone_bring_a_flow_back() -> None:
     flow = after_cnps(1)
     flow.sent(3 * KNOWN.byte_counter, 1)
     assert flow.rate == 37.5 * GIGABIT

@@ -220,8 +220,8 @@ def test_the_rate_holds_over_a_second() -> None:
     for _ in range(10):
         pair.client.write(bytes(LENGTH), to=pair.server.region)
     pair.drive()
-    octets = sum(len(frame.build()) for _, frame in link.carried[:-1])
-    assert octets * 8 * SECOND <= link.carried[-1][0] * scheme.rate * 1.05
+    size = sum(len(frame.build()) for _, frame in link.carried[:-1])
+    assert size * 8 * SECOND <= link.carried[-1][0] * scheme.rate * 1.05
 
 
 def test_a_queue_pair_that_is_destroyed_sends_no_more() -> None:

@@ -36,7 +36,7 @@ def test_five_that_do_not_rise_make_it_go_up_five_times_as_fast() -> None:
     assert at(1e9, *[100_000] * 5).rate == 1e9 + 9 * KNOWN.delta
 
 
-def test_marks_and_octets_mean_nothing() -> None:
+def test_marks_and_bytes_mean_nothing() -> None:
     flow = at(1e9)
     flow.notified(0)
     flow.sent(10**9, 0)

@@ -23,7 +23,7 @@ from tests.ib.machines.alphabet import INPUTS, REGION, Receive, Request
 
 _RIGHTS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
 _ATTRIBUTES = QPAttributes(
-    path_mtu=MTU.OCTETS_1024,
+    path_mtu=MTU.MTU_1024,
     rq_psn=1000,
     sq_psn=5000,
     qp_access_flags=_RIGHTS,

@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
     number: int
     time: int
-    octets: bytes
+    data: bytes
     frame: Frame
 
     @property
@@ -122,17 +122,17 @@ def read(name: str) -> Capture:
     return Capture(name, *_commands()[name], kept, others, greetings)
 
 
-def _greetings(octets: bytes) -> dict[bytes, Greeting]:
-    found = _GREETING.search(octets)
+def _greetings(data: bytes) -> dict[bytes, Greeting]:
+    found = _GREETING.search(data)
     if found is None:
         return {}
     rkey, address, length, gid = (int(digits, 16) for digits in found.groups())
     return {gid.to_bytes(16, "big"): Greeting(rkey, address, length)}
 
 
-def _seen(number: int, time: int, octets: bytes) -> Iterator[Seen]:
+def _seen(number: int, time: int, data: bytes) -> Iterator[Seen]:
     try:
-        yield Seen(number, time, octets, roce.parse(octets))
+        yield Seen(number, time, data, roce.parse(data))
     except WireError:
         return  # TCP, ARP and what else there is
 

@@ -17,7 +17,7 @@ from tests.ib.replay.capture import Capture, Seen
 TYPES = {Service.RC: QPType.RC, Service.UC: QPType.UC, Service.UD: QPType.UD}
 CLIENT, SERVER = "client", "server"
 _HOSTS = {SERVER: 1, CLIENT: 2}
-"""The last octet of their addresses."""
+"""The last byte of their addresses."""
 _WHOLE = (Part.FIRST, Part.MIDDLE)
 
 
@@ -108,13 +108,13 @@ class Side:
     def mtu(self, pair: Pair) -> MTU:
         """The path MTU: what fills a packet that is not the last; datagrams have the port's."""
         if pair.type is QPType.UD:
-            return MTU.OCTETS_4096
+            return MTU.MTU_4096
         full = {
             len(seen.payload)
             for seen in self.capture.frames
             if seen.shape.part in _WHOLE and self.pair_of(seen) == pair
         }
-        assert len(full) <= 1, f"first and middle packets of {sorted(full)} octets"
+        assert len(full) <= 1, f"first and middle packets of {sorted(full)} bytes"
         return MTU((full.pop() if full else 1024).bit_length() - 8)
 
     def path(self, pair: Pair) -> AddressHandle:

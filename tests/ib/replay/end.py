@@ -21,7 +21,7 @@ from tests.ib.replay.posted import Answers, Message, messages
 LOCAL_SIZE = 1 << 24
 MOST = 256
 """Work requests and completions of one queue."""
-MOST_PIECES, MOST_INLINE = 3, 64
+MAX_PIECES, MAX_INLINE = 3, 64
 _ALL_ACCESS = 15
 _ACCESS = {QPType.RC: _ALL_ACCESS, QPType.UC: 3, QPType.UD: 0}
 _STATES = (QPState.INIT, QPState.RTR, QPState.RTS)
@@ -37,8 +37,8 @@ def plain(wr: SendWR, _: Message) -> SendWR:
 
 
 def inline(wr: SendWR, message: Message) -> SendWR:
-    """With the octets in the work request, if they are few."""
-    if not 0 < len(message.payload) <= MOST_INLINE:
+    """With the bytes in the work request, if they are few."""
+    if not 0 < len(message.payload) <= MAX_INLINE:
         return wr
     return wr._replace(sges=(), inline=message.payload, flags=wr.flags | SendFlags.INLINE)
 
@@ -55,7 +55,7 @@ def in_pieces(wr: SendWR, _: Message) -> SendWR:
 
 
 class Posted(NamedTuple):
-    """Work that was posted for a message, and where its octets are."""
+    """Work that was posted for a message, and where its bytes are."""
 
     message: Message
     buffer: Sge
@@ -126,7 +126,7 @@ class End:
     def _queue_pair(self, pair: Pair) -> QueuePair:
         """The queue pair with the number that Linux gave it: numbers are given in turn."""
         send_cq, recv_cq = self.nic.create_cq(MOST), self.nic.create_cq(MOST)
-        cap = QPCap(MOST, MOST, MOST_PIECES, 1, MOST_INLINE)
+        cap = QPCap(MOST, MOST, MAX_PIECES, 1, MAX_INLINE)
         while True:
             qp = self.nic.create_qp(pair.type, QPInit(self.pd, send_cq, recv_cq, cap))
             if qp.number == pair.own:
@@ -186,7 +186,7 @@ class End:
 
     def post(self, line: Line, message: Message, now: int) -> None:
         """Post the work that became this message."""
-        buffer = self._allocate(_octets(message))
+        buffer = self._allocate(_bytes(message))
         if message.payload:
             self.space.write(buffer.address, message.payload)
         line.posted.append(Posted(message, buffer))
@@ -214,8 +214,8 @@ def _qkey(line: Line) -> int:
     return next((deth.qkey for deth in deths if deth), 0)
 
 
-def _octets(message: Message) -> int:
-    """Octets of local memory that the work is about."""
+def _bytes(message: Message) -> int:
+    """Bytes of local memory that the work is about."""
     if message.is_atomic:
         return 8
     if message.is_read and message.reth is not None:

@@ -1,4 +1,4 @@
-"""Where our frames need not be Linux's, octet for octet and in time: each case has a row here.
+"""Where our frames need not be Linux's, byte for byte and in time: each case has a row here.
 
 A row says what is compared instead, and why that is free or better. ``test_exceptions.py`` shows
 the frames that need it.
@@ -27,7 +27,7 @@ class Allowed:
 
 IDENTIFICATION = Allowed(
     "IPv4 identification, with the header checksum and the ICRC that cover it",
-    "ours is set to the captured one and the frame sealed again, then all octets are compared",
+    "ours is set to the captured one and the frame sealed again, then all bytes are compared",
     "a packet that is never fragmented needs none (RFC 6864, 4.1): Linux counts, ours is zero",
 )
 MANAGEMENT = Allowed(

@@ -31,34 +31,34 @@ def map_ranges(space: AddressSpace, ranges: Iterable[tuple[int, int]]) -> None:
 
 
 class Written:
-    """What the peer's requests leave in memory, octet by octet, by the captured answers."""
+    """What the peer's requests leave in memory, byte by byte, by the captured answers."""
 
     def __init__(self) -> None:
-        self.octets: dict[int, int] = {}
+        self.data: dict[int, int] = {}
 
     def add(self, message: Message, answers: Answers) -> None:
         """A message that was done."""
         asked = message.range
         if asked is None or message.is_read:
             return
-        octets = _atomic(message, answers) if message.is_atomic else message.payload
-        self.octets.update(zip(range(asked[1], asked[1] + len(octets)), octets, strict=True))
+        data = _atomic(message, answers) if message.is_atomic else message.payload
+        self.data.update(zip(range(asked[1], asked[1] + len(data)), data, strict=True))
 
     def fill_in(self, space: AddressSpace, address: int, found: bytes) -> None:
         """Put into memory what was found there, but where a peer wrote."""
-        for place, octet in enumerate(found, address):
-            if place not in self.octets:
-                space.write(place, bytes((octet,)))
+        for place, byte in enumerate(found, address):
+            if place not in self.data:
+                space.write(place, bytes((byte,)))
 
     def runs(self) -> Iterator[tuple[int, bytes]]:
-        """The octets that follow one another, with where they begin."""
+        """The bytes that follow one another, with where they begin."""
         start, run = 0, bytearray()
-        for address in sorted(self.octets):
+        for address in sorted(self.data):
             if address != start + len(run):
                 if run:
                     yield start, bytes(run)
                 start, run = address, bytearray()
-            run.append(self.octets[address])
+            run.append(self.data[address])
         if run:
             yield start, bytes(run)
 

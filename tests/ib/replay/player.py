@@ -116,7 +116,7 @@ class Replay:
         for _ in range(2 if seen.number in self._twice else 1):
             if not seen.shape.response:
                 self._set_memory(line, seen)
-            self.nic.receive(seen.octets, self._now)
+            self.nic.receive(seen.data, self._now)
             if not seen.shape.response and not self._bursts:
                 self._drain()
 
@@ -171,11 +171,11 @@ class Replay:
     def _pull(self) -> bool:
         """Ask our NIC for a frame."""
         frames = self.nic.transmit(self._now, 1)
-        for octets in frames:
-            frame = roce.parse(octets)
-            seen = Seen(0, self._now, octets, frame)
+        for data in frames:
+            frame = roce.parse(data)
+            seen = Seen(0, self._now, data, frame)
             self._sent[self.side.pair_of(seen), SHAPES[frame.packet.bth.opcode].response].append(
-                octets
+                data
             )
         return bool(frames)
 
@@ -197,7 +197,7 @@ class Replay:
     def left_over(self) -> list[bytes]:
         """What our NIC would send besides, without waiting."""
         self._drain()
-        return [octets for sent in self._sent.values() for octets in sent]
+        return [data for sent in self._sent.values() for data in sent]
 
     def give_up(self) -> None:
         """Let one more timer fire."""

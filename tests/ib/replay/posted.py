@@ -126,7 +126,7 @@ class Answers:
     """What the peer's responses said, by PSN; duplicates say it again."""
 
     def __init__(self, responses: Iterable[Seen]) -> None:
-        self.octets: dict[int, bytes] = {}
+        self.data: dict[int, bytes] = {}
         self.originals: dict[int, int] = {}
         self.acknowledged: list[int] = []
         for seen in responses:
@@ -139,17 +139,17 @@ class Answers:
         if atomic is not None:
             self.originals[seen.psn] = atomic.origremdt
         elif seen.frame.packet.bth.opcode & 0x1F != Operation.ACKNOWLEDGE:
-            self.octets[seen.psn] = seen.payload
+            self.data[seen.psn] = seen.payload
 
     def accepted(self, message: Message) -> bool:
         """Whether the whole message was acknowledged, by itself or with later ones."""
         return any(not serial.is_before(psn, message.last_psn) for psn in self.acknowledged)
 
     def read(self, message: Message) -> bytes:
-        """The octets that answer a READ, as many as were answered without a gap."""
+        """The bytes that answer a READ, as many as were answered without a gap."""
         found = b""
         for psn in serial.numbers(message.psn, message.psns):
-            if psn not in self.octets:
+            if psn not in self.data:
                 break
-            found += self.octets[psn]
+            found += self.data[psn]
         return found

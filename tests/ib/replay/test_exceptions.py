@@ -1,4 +1,4 @@
-"""The exceptions to "octet for octet", each with the frames that need it."""
+"""The exceptions to "byte for byte", each with the frames that need it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +20,13 @@ _BURSTS = [end for end in ANSWERERS if end.capture.name not in {*LOST, *TWICE, *
 
 def test_identification_is_all_that_differs_over_ipv4() -> None:
     captured, ours = next(pairs(Replay(client("rxe61_write_lat")).run()))
-    assert ours != captured.octets
-    assert with_identification(ours, captured.frame) == captured.octets
+    assert ours != captured.data
+    assert with_identification(ours, captured.frame) == captured.data
 
 
 def test_over_ipv6_nothing_differs() -> None:
     for captured, ours in pairs(Replay(client("rxe61_vt_rc_v6")).run()):
-        assert ours == captured.octets
+        assert ours == captured.data
 
 
 def test_management_datagrams_are_left_out() -> None:
@@ -63,7 +63,7 @@ def test_linux_counts_its_timeouts_in_ticks() -> None:
 @cases([end for end in SENDERS if end.capture.name not in {*LOST, *SPURIOUS}])
 def test_sent_at_once_requests_are_the_same(end: Side) -> None:
     for captured, ours in pairs(Replay(end, hasty=True).run()):
-        assert with_identification(ours, captured.frame) == captured.octets
+        assert with_identification(ours, captured.frame) == captured.data
 
 
 def test_sent_at_once_a_whole_message_goes_before_the_nak_of_its_third_packet() -> None:
@@ -76,9 +76,9 @@ def test_sent_at_once_a_whole_message_goes_before_the_nak_of_its_third_packet() 
 @cases(_BURSTS)
 def test_answers_to_bursts_are_among_those_of_linux_and_end_alike(end: Side) -> None:
     ours, captured = answers_to_bursts(end)
-    for octets in ours:
-        assert any(with_identification(octets, seen.frame) == seen.octets for seen in captured)
-    assert with_identification(ours[-1], captured[-1].frame) == captured[-1].octets
+    for data in ours:
+        assert any(with_identification(data, seen.frame) == seen.data for seen in captured)
+    assert with_identification(ours[-1], captured[-1].frame) == captured[-1].data
 
 
 def test_acks_to_bursts_are_fewer() -> None:

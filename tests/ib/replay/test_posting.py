@@ -32,14 +32,14 @@ def test_work_in_pieces_sends_and_places_the_same(end: Side) -> None:
     for line in replay.end.lines.values():
         reads = [posted for posted in line.posted if posted.message.is_read]
         for message, buffer in reads:
-            octets = line.answers_to_us.read(message)
-            assert replay.end.space.read(buffer.address, len(octets)) == octets
+            data = line.answers_to_us.read(message)
+            assert replay.end.space.read(buffer.address, len(data)) == data
 
 
 def assert_same(replay: Replay) -> None:
     for captured, ours in replay.compared:
         assert ours is not None
-        assert with_identification(ours, captured.frame) == captured.octets
+        assert with_identification(ours, captured.frame) == captured.data
 
 
 def test_some_work_is_inline() -> None:

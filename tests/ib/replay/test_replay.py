@@ -18,18 +18,18 @@ FRAMES = 1024
 """RoCEv2 frames in all captures together, but those to the management queue pair."""
 TICK = 4_000_000
 """Nanoseconds of a tick of the captured kernels, by which their timers count."""
-GRH_OCTETS = 40
+GRH_BYTES = 40
 
 
 @cases(SENDERS)
-def test_requests_are_those_of_linux_octet_for_octet(end: Side) -> None:
+def test_requests_are_those_of_linux_byte_for_byte(end: Side) -> None:
     compared = [one for one in Replay(end).run().compared if not one.captured.shape.response]
     assert compared
     assert not differing(compared)
 
 
 @cases(ANSWERERS)
-def test_responses_are_those_of_linux_octet_for_octet(end: Side) -> None:
+def test_responses_are_those_of_linux_byte_for_byte(end: Side) -> None:
     compared = [one for one in Replay(end).run().compared if one.captured.shape.response]
     assert compared
     assert not differing(compared)
@@ -91,7 +91,7 @@ def check_receipt(replay: Replay, line: Line, message: Message, done: WorkComple
     """A receive tells how long the message is and what came with it, and holds it."""
     if done.status is not WCStatus.SUCCESS:
         return
-    before = GRH_OCTETS if line.pair.type is QPType.UD else 0
+    before = GRH_BYTES if line.pair.type is QPType.UD else 0
     assert (done.byte_len, done.imm_data) == (before + len(message.payload), message.immdt)
     if message.range is None:
         address = line.receives[done.wr_id].address + before
@@ -103,8 +103,8 @@ def test_memory_holds_what_the_peer_wrote(end: Side) -> None:
     replay = Replay(end).run()
     runs = [*replay.written.runs()]
     assert runs
-    for address, octets in runs:
-        assert replay.end.space.read(address, len(octets)) == octets
+    for address, data in runs:
+        assert replay.end.space.read(address, len(data)) == data
 
 
 def test_timers_fire_within_two_ticks_of_linux() -> None:
@@ -125,7 +125,7 @@ def test_every_frame_is_compared_but_those_that_linux_sent_for_nothing() -> None
     assert sum(len(capture.read(name).frames) for name in capture.names()) == FRAMES
 
 
-def test_no_octet_can_be_another_without_notice() -> None:
+def test_no_byte_can_be_another_without_notice() -> None:
     captured, ours = Replay(SENDERS[0]).run().compared[0]
     assert ours is not None
     for place in range(len(ours)):
@@ -133,10 +133,10 @@ def test_no_octet_can_be_another_without_notice() -> None:
         assert not is_sealed(changed) or differing([Compared(captured, changed)])
 
 
-def is_sealed(octets: bytes) -> bool:
+def is_sealed(data: bytes) -> bool:
     """Whether it is a RoCEv2 frame whose lengths, checksums and ICRC fit the rest."""
     try:
-        frame = roce.parse(octets)
+        frame = roce.parse(data)
     except WireError:
         return False
     return frame.seal() == frame
@@ -146,6 +146,6 @@ def differing(compared: Iterable[Compared]) -> list[str]:
     """The frames of ours that are not the captured ones, each in a line for people."""
     return [
         f"frame {number}: {roce.parse(ours).packet if ours else 'none'}, not {frame.packet}"
-        for (number, _, octets, frame), ours in compared
-        if ours is None or with_identification(ours, frame) != octets
+        for (number, _, data, frame), ours in compared
+        if ours is None or with_identification(ours, frame) != data
     ]

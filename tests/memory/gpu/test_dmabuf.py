@@ -44,10 +44,10 @@ def test_offsets_and_iovas(profile: object, skew: int) -> None:
         iova = 0x5555_0000_0000 + offset % PAGE_4K
         region = node.register(offset, SIZE - offset, iova)
         for at in (0, 1, PAGE_64K - 2, max(0, -(skew + offset) % PAGE_64K - 2)):
-            for octets in (b"abcd", b"efgh"):
-                region.write(iova + at, octets)
-                assert bytes(region.read(iova + at, 4)) == octets
-                assert node.gpu.read(node.start + offset + at, 4) == octets
+            for data in (b"abcd", b"efgh"):
+                region.write(iova + at, data)
+                assert bytes(region.read(iova + at, 4)) == data
+                assert node.gpu.read(node.start + offset + at, 4) == data
         region.write(region.end - 1, b"z")
         region.read(iova, 1)
         assert node.gpu.read(node.start + SIZE - 1, 2) == b"z\0"

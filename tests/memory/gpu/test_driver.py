@@ -277,8 +277,8 @@ def test_posted_writes_keep_their_order() -> None:
     node = Node(POSTING)
     memory = node.gpu.allocate(PAGE_64K)
     table = node.driver.get_pages(memory.address, PAGE_64K, ignore)
-    for octets in (b"first!", b"second"):
-        node.space.write(table.addresses[0], octets)
+    for data in (b"first!", b"second"):
+        node.space.write(table.addresses[0], data)
     node.gpu.flush()
     assert node.gpu.read(memory.address, 6) == b"second"
     assert node.space.fetch_add(table.addresses[0] + 8, 5) == 0
@@ -303,14 +303,14 @@ def test_the_bus_crosses_gpu_pages(profile: GpuProfile, offset: int) -> None:
     buses = [node.driver.get_pages(page, PAGE_64K, ignore).addresses[0] for page in pages]
     assert buses == [buses[0], buses[0] + PAGE_64K, buses[0] + 2 * PAGE_64K]
     for length in range(33):
-        octets = bytes(1 + i for i in range(length))
-        node.space.write(buses[1] + offset, octets)
-        assert node.space.read(buses[1] + offset, length) == octets
+        data = bytes(1 + i for i in range(length))
+        node.space.write(buses[1] + offset, data)
+        assert node.space.read(buses[1] + offset, length) == data
         around = node.space.read(buses[1] + offset - 40, length + 80)
-        assert around == bytes(40) + octets + bytes(40)
+        assert around == bytes(40) + data + bytes(40)
         seen = b"".join(node.gpu.read(page, PAGE_64K) for page in pages)
         at = PAGE_64K + offset
-        assert seen == bytes(at) + octets + bytes(3 * PAGE_64K - at - length)
+        assert seen == bytes(at) + data + bytes(3 * PAGE_64K - at - length)
 
 
 def test_kernels_do_not_jump_over_holes() -> None:

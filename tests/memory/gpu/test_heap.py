@@ -15,7 +15,7 @@ BLOCK = 2 * MIB
 
 
 @pytest.mark.parametrize("length", [1, 2, 255, 256])
-def test_small_allocations_are_512_octets_apart_in_one_block(length: int) -> None:
+def test_small_allocations_are_512_bytes_apart_in_one_block(length: int) -> None:
     """Read off an H200."""
     heap = Heap(BASE, 64 * MIB)
     addresses = [heap.allocate(length).address for _ in range(100)]
@@ -87,7 +87,7 @@ sizes = st.one_of(st.integers(1, 2000), st.integers(MIB - 2, 5 * MIB))
 
 @given(st.lists(st.one_of(sizes, st.integers(-9, -1)), max_size=40))
 def test_allocations_never_overlap_and_all_comes_back(steps: list[int]) -> None:
-    """Positive steps allocate so many octets, negative ones free an allocation."""
+    """Positive steps allocate so many bytes, negative ones free an allocation."""
     heap, live = Heap(BASE, 32 * MIB), list[Allocation]()
     for step in steps:
         if step > 0:
@@ -130,4 +130,4 @@ def test_free_ranges_are_a_set_of_numbers(steps: list[tuple[bool, int]]) -> None
             given, size = taken.pop(length % len(taken))
             ranges.give(given, size)
             free |= set(range(given, given + size))
-        assert ranges.octets == len(free)
+        assert ranges.bytes == len(free)

@@ -50,11 +50,11 @@ def test_a_region_is_a_bytearray_and_its_neighbours_stay(
             st.integers(-20, 20)
         )
         at = min(max(at, 0), length)
-        octets = data.draw(st.binary(max_size=40))[: length - at]
-        region.write(region.iova + at, octets)
-        model[start + at : start + at + len(octets)] = octets
-        got = region.read(region.iova + at, len(octets))
-        assert bytes(got) == octets
+        raw = data.draw(st.binary(max_size=40))[: length - at]
+        region.write(region.iova + at, raw)
+        model[start + at : start + at + len(raw)] = raw
+        got = region.read(region.iova + at, len(raw))
+        assert bytes(got) == raw
     node.gpu.flush()
     assert node.gpu.read(memory.address, size) == model
 
@@ -131,7 +131,7 @@ def test_host_memory_is_still_host_memory() -> None:
     node = Node()
     memory = node.space.allocate(PAGE_4K)
     direct(node, memory.base, 8).write(memory.base, b"x")
-    assert node.registrar.counter[Path.HOST].octets == 1
+    assert node.registrar.counter[Path.HOST].bytes == 1
 
 
 def test_a_mapping_for_one_adapter_is_none_for_another() -> None:
@@ -150,7 +150,7 @@ def test_a_mapping_for_one_adapter_is_none_for_another() -> None:
 
 
 @pytest.mark.parametrize("persistent", MODES)
-def test_a_flush_of_an_older_gpu_is_a_read_of_one_octet(persistent: bool) -> None:
+def test_a_flush_of_an_older_gpu_is_a_read_of_one_byte(persistent: bool) -> None:
     """What NCCL does: a read through the adapter pushes the writes before it."""
     node = Node(POSTING, persistent=persistent)
     memory = node.gpu.allocate(PAGE_64K)
@@ -173,7 +173,7 @@ def test_zero_copy_is_a_figure() -> None:
         region.fetch_add(region.iova, 1)
     for path, copies in ((Path.GPU_DIRECT, 0), (Path.BOUNCE, 6)):
         tally = counter[path]
-        assert (tally.octets, tally.transactions, tally.copies) == (3 * PAGE_64K + 21, 6, copies)
+        assert (tally.bytes, tally.transactions, tally.copies) == (3 * PAGE_64K + 21, 6, copies)
     assert counter[Path.HOST].transactions == 0
 
 
@@ -203,7 +203,7 @@ def test_a_fast_registration_of_bar1_pages() -> None:
     register_pages(node.keys, node.space, region, registration)
     region.write(PAGE_64K - 2, b"abcd")
     assert node.gpu.read(memory.address + PAGE_64K - 2, 4) == b"abcd"
-    assert node.registrar.counter[Path.GPU_DIRECT].octets == 4
+    assert node.registrar.counter[Path.GPU_DIRECT].bytes == 4
     node.gpu.free(memory.address)
     with pytest.raises(MemoryFault, match="no GPU page"):
         region.write(PAGE_64K - 2, b"abcd")
@@ -216,6 +216,6 @@ def test_rereg_moves_a_region_from_gpu_to_host() -> None:
     node.registrar.rereg_mr(region, 1, address=host.base, length=8)
     assert node.gpu.aperture.free == 15 * MIB
     region.write(host.base, b"x")
-    assert node.registrar.counter[Path.HOST].octets == 1
+    assert node.registrar.counter[Path.HOST].bytes == 1
     node.registrar.rereg_mr(region, 1, address=memory.address, length=8)
     assert node.gpu.aperture.pins(memory.address) == 1

@@ -76,7 +76,7 @@ class GpuMemory(RuleBasedStateMachine):
         return memory
 
     def used(self) -> int:
-        """Octets in use at most: a small allocation may hold a block, and so may who pinned it."""
+        """Bytes in use at most: a small allocation may hold a block, and so may who pinned it."""
         held = sum(pinned.table.length for pinned in self.pinned)
         return (
             held
@@ -104,24 +104,24 @@ class GpuMemory(RuleBasedStateMachine):
         first = memory.address - memory.address % PAGE_64K
         return any(a.address < memory.end + PAGE_64K and a.end > first for a in self.live)
 
-    @rule(entry=regions, at=st.integers(0, 1 << 20), octet=st.binary(min_size=1, max_size=9))
-    def write(self, entry: Registered, at: int, octet: bytes) -> None:
+    @rule(entry=regions, at=st.integers(0, 1 << 20), byte=st.binary(min_size=1, max_size=9))
+    def write(self, entry: Registered, at: int, byte: bytes) -> None:
         region = entry.region
         if region.backing is None:
             with pytest.raises(MemoryFault, match="no pages"):
-                region.write(region.iova, octet)
+                region.write(region.iova, byte)
             return
         at %= region.length
-        octet = octet[: region.length - at]
-        region.write(region.iova + at, octet)
+        byte = byte[: region.length - at]
+        region.write(region.iova + at, byte)
         for other in self.registered:
-            self.mirror(other, region.iova + at, octet)
+            self.mirror(other, region.iova + at, byte)
 
     @staticmethod
-    def mirror(entry: Registered, address: int, octets: bytes) -> None:
-        for offset, octet in enumerate(octets, address - entry.region.iova):
+    def mirror(entry: Registered, address: int, data: bytes) -> None:
+        for offset, byte in enumerate(data, address - entry.region.iova):
             if entry.model is not None and 0 <= offset < len(entry.model):
-                entry.model[offset] = octet
+                entry.model[offset] = byte
 
     @rule(entry=consumes(regions))
     def deregister(self, entry: Registered) -> None:

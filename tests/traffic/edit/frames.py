@@ -42,8 +42,8 @@ def frame(what: Packet, source: bytes = A, destination: bytes = B) -> bytes:
     return Frame(ip_headers(source, destination), what).seal().build()
 
 
-def after(octets: bytes, *rules: Rule) -> Frame:
+def after(data: bytes, *rules: Rule) -> Frame:
     """What a frame becomes; it is sealed."""
-    new = roce.parse(Editor(rules).edit(octets))
+    new = roce.parse(Editor(rules).edit(data))
     assert new.seal() == new
     return new

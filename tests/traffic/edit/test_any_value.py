@@ -17,14 +17,14 @@ from rdmawire.wire import native, roce
 from rdmawire.wire.header import Header
 from tests.traffic.edit.samples import FILES, LINUX, records
 
-Octets = tuple[bytes, int]
+BytesLike = tuple[bytes, int]
 """A frame, and its link type."""
 
 
 @cache
-def carriers() -> dict[type[Header], Octets]:
+def carriers() -> dict[type[Header], BytesLike]:
     """A frame of the shipped captures with each header that stands in some."""
-    found: dict[type[Header], Octets] = {}
+    found: dict[type[Header], BytesLike] = {}
     for path in FILES:
         for one in records(path):
             for _, header in layout_of(one.data, one.link_type).places:
@@ -48,21 +48,21 @@ def test_most_headers_stand_in_a_shipped_capture() -> None:
 
 @pytest.mark.parametrize("sealing", Sealing)
 def test_no_value_of_any_field_raises_anything(sealing: Sealing) -> None:
-    for table, (octets, link_type) in carriers().items():
+    for table, (data, link_type) in carriers().items():
         for each in fields_of(table):
             for value in values(each):
                 rule = assigned(each, value)
                 editor = Editor([rule], sealing=sealing)
-                first = editor.edit(octets, link_type)
-                assert len(first) == len(octets)
-                assert editor.edit(octets, link_type) == first
+                first = editor.edit(data, link_type)
+                assert len(first) == len(data)
+                assert editor.edit(data, link_type) == first
                 assert not list(rule.unused())
 
 
 @st.composite
-def assignments(draw: st.DrawFn, octets: bytes, link_type: int) -> AssignRule:
+def assignments(draw: st.DrawFn, data: bytes, link_type: int) -> AssignRule:
     """Any value for a field that the frame has."""
-    places = layout_of(octets, link_type).places
+    places = layout_of(data, link_type).places
     table = type(draw(st.sampled_from(places)).header)
     each = draw(st.sampled_from(list(fields_of(table))))
     return assigned(each, draw(st.integers(0, (1 << each.width) - 1)))
@@ -72,21 +72,21 @@ def assignments(draw: st.DrawFn, octets: bytes, link_type: int) -> AssignRule:
 def test_of_a_frame_any_field_may_have_any_value(
     data: st.DataObject, frame: roce.Frame, sealing: Sealing
 ) -> None:
-    octets = frame.build()
-    rules = [data.draw(assignments(octets, LinkType.ETHERNET)) for _ in range(2)]
+    raw = frame.build()
+    rules = [data.draw(assignments(raw, LinkType.ETHERNET)) for _ in range(2)]
     editor = Editor(rules, sealing=sealing)
-    assert editor.edit(octets) == editor.edit(octets)
+    assert editor.edit(raw) == editor.edit(raw)
 
 
 @given(st.data(), native_packets(), st.sampled_from(Sealing))
 def test_of_a_native_packet_any_field_may_have_any_value(
     data: st.DataObject, packet: native.NativePacket, sealing: Sealing
 ) -> None:
-    octets = packet.build()
-    rules = [data.draw(assignments(octets, LinkType.INFINIBAND)) for _ in range(2)]
+    raw = packet.build()
+    rules = [data.draw(assignments(raw, LinkType.INFINIBAND)) for _ in range(2)]
     editor = Editor(rules, sealing=sealing)
-    first = editor.edit(octets, LinkType.INFINIBAND)
-    assert editor.edit(octets, LinkType.INFINIBAND) == first
+    first = editor.edit(raw, LinkType.INFINIBAND)
+    assert editor.edit(raw, LinkType.INFINIBAND) == first
 
 
 @pytest.mark.parametrize("sealing", Sealing)

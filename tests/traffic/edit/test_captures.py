@@ -24,7 +24,7 @@ def test_what_was_right_is_right_and_what_was_wrong_is_wrong(path: Path) -> None
 
 
 @on_all
-def test_an_edit_can_be_taken_back_octet_for_octet(path: Path) -> None:
+def test_an_edit_can_be_taken_back_byte_for_byte(path: Path) -> None:
     content = records(path)
     after = edited(content, EVERYTHING.there())
     assert edited(after, EVERYTHING.back()) == content

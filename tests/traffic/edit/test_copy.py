@@ -41,7 +41,7 @@ def psns(path: Path) -> list[int]:
 
 @pytest.fixture
 def sections(tmp_path: Path) -> Path:
-    """A pcapng with several interfaces, comments, and octets that are no Ethernet."""
+    """A pcapng with several interfaces, comments, and bytes that are no Ethernet."""
     path = tmp_path / "in.pcapng"
     with create_capture(path, interfaces=INTERFACES) as writer:
         writer.write(Record(SEND, TIME, len(SEND), 1, 0, ((COMMENT, b"look"), FLAGS, HASH)))
@@ -202,7 +202,7 @@ def test_an_empty_capture_is_still_a_capture(tmp_path: Path) -> None:
         assert [each.link_type for each in reader.interfaces] == [LinkType.INFINIBAND]
 
 
-def test_progress_is_told_in_octets_of_the_source(tmp_path: Path) -> None:
+def test_progress_is_told_in_bytes_of_the_source(tmp_path: Path) -> None:
     told: list[int] = []
     source = LINUX / "rxe61_vt_rc_sendinv.pcap"
     edit_capture(source, tmp_path / "out.pcap", editor(), progress=told.append)
@@ -237,9 +237,9 @@ def test_a_time_before_1970_is_refused(tmp_path: Path) -> None:
 
 
 def test_tags_go_and_checksums_stay() -> None:
-    octets = Frame(tagged(3, 5), packet(Opcode.RC_SEND_ONLY, payload=b"hello")).seal().build()
-    found = untagged(Record(octets, 0, len(octets), LinkType.ETHERNET))
-    assert found.length == len(found.data) == len(octets) - 8
+    data = Frame(tagged(3, 5), packet(Opcode.RC_SEND_ONLY, payload=b"hello")).seal().build()
+    found = untagged(Record(data, 0, len(data), LinkType.ETHERNET))
+    assert found.length == len(found.data) == len(data) - 8
     assert parse(found.data).seal().build() == found.data
     assert untagged(found) is found
     assert isinstance(parse(found.data).headers[1], IPv4)
@@ -247,11 +247,11 @@ def test_tags_go_and_checksums_stay() -> None:
 
 @pytest.mark.parametrize("kept", range(12, 22))
 def test_of_a_tag_that_was_cut_off_nothing_stays_if_it_can_be_told(kept: int) -> None:
-    octets = Frame(tagged(3, 5), packet(Opcode.RC_SEND_ONLY)).seal().build()
-    found = untagged(Record(octets[:kept], 0, len(octets), LinkType.ETHERNET))
+    data = Frame(tagged(3, 5), packet(Opcode.RC_SEND_ONLY)).seal().build()
+    found = untagged(Record(data[:kept], 0, len(data), LinkType.ETHERNET))
     gone = 4 * ((kept >= 14) + (kept >= 18))
-    assert found.data == octets[:12] + octets[12 + gone : kept]
-    assert found.length == len(octets) - gone
+    assert found.data == data[:12] + data[12 + gone : kept]
+    assert found.length == len(data) - gone
 
 
 def test_only_ethernet_frames_have_tags_to_lose() -> None:
@@ -263,8 +263,8 @@ def test_only_ethernet_frames_have_tags_to_lose() -> None:
 def test_a_tag_for_frames_without_one_is_undone_by_taking_tags_away(
     frame: Frame, vlan: int, priority: int, cut: int
 ) -> None:
-    octets = frame.build()
-    record = Record(octets[: len(octets) - cut], 5, len(octets), LinkType.ETHERNET)
+    data = frame.build()
+    record = Record(data[: len(data) - cut], 5, len(data), LinkType.ETHERNET)
     found = with_tag(vlan, priority)(record)
     if any(isinstance(piece, VLAN | ServiceVLAN) for piece in frame.headers):
         assert found is record
@@ -278,15 +278,15 @@ def test_a_tag_for_frames_without_one_is_undone_by_taking_tags_away(
 
 
 @pytest.mark.parametrize(
-    ("octets", "link_type"),
+    ("data", "link_type"),
     [
         (SEND[:13], LinkType.ETHERNET),
         (SEND, LinkType.RAW),
         (SEND[:12] + EtherType.MAC_CONTROL.to_bytes(2, "big") + SEND[14:], LinkType.ETHERNET),
     ],
 )
-def test_pauses_and_what_is_no_ethernet_frame_get_no_tag(octets: bytes, link_type: int) -> None:
-    record = Record(octets, 0, len(SEND), link_type)
+def test_pauses_and_what_is_no_ethernet_frame_get_no_tag(data: bytes, link_type: int) -> None:
+    record = Record(data, 0, len(SEND), link_type)
     assert with_tag(5)(record) is record
 
 

@@ -35,15 +35,15 @@ def test_every_frame_becomes_what_it_becomes_by_itself(path: Path) -> None:
 
 
 def mutated(content: list[Record], chance: random.Random) -> list[Record]:
-    """Records with a few octets near their beginning changed, or cut off."""
+    """Records with a few bytes near their beginning changed, or cut off."""
     damaged = []
     for one in content:
-        octets = bytearray(one.data)
+        data = bytearray(one.data)
         for _ in range(chance.choice([0, 1, 1, 4])):
-            if octets:
-                octets[chance.randrange(min(len(octets), 64))] = chance.randrange(256)
-        kept = chance.choice([len(octets), chance.randrange(len(octets) + 1)])
-        damaged.append(one._replace(data=bytes(octets[:kept])))
+            if data:
+                data[chance.randrange(min(len(data), 64))] = chance.randrange(256)
+        kept = chance.choice([len(data), chance.randrange(len(data) + 1)])
+        damaged.append(one._replace(data=bytes(data[:kept])))
     return damaged
 
 
@@ -99,7 +99,7 @@ def test_no_flow_is_learned_from_a_frame_that_ends_too_early(name: str, number: 
 
 
 def test_what_is_kept_of_flows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "MOST_FLOWS", 5)
+    monkeypatch.setattr(flow, "MAX_FLOWS", 5)
     editor = Editor([text.psn_offsets(["1"]), text.ecn("ce")])
     for number in [*range(12), *range(12)]:
         for source, destination in ((A, B), (A6, B6)):
@@ -110,9 +110,9 @@ def test_what_is_kept_of_flows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_heads_of_many_lengths_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "MOST_SHAPES", 3)
+    monkeypatch.setattr(flow, "MAX_SHAPES", 3)
     editor = Editor([text.ecn("ce")])
     for ihl in [*range(5, 16)] * 2:
         ip = IPv4(ihl=ihl, total_length=ihl * 4, src=A, dst=B, protocol=1)
-        octets = joined(Ethernet(type=0x0800), ip, bytes(4 * ihl - 20))
-        assert IPv4.parse(editor.edit(octets), Ethernet.SIZE).ecn == ECN.CE
+        data = joined(Ethernet(type=0x0800), ip, bytes(4 * ihl - 20))
+        assert IPv4.parse(editor.edit(data), Ethernet.SIZE).ecn == ECN.CE

@@ -71,8 +71,8 @@ def test_a_file_is_bounded_and_must_be_there(
 ) -> None:
     with pytest.raises(EditError, match="No such file"):
         read_maps(tmp_path / "nothing")
-    monkeypatch.setattr(map_file, "MOST_OCTETS", 10)
-    with pytest.raises(EditError, match="more than 10 octets"):
+    monkeypatch.setattr(map_file, "MAX_BYTES", 10)
+    with pytest.raises(EditError, match="more than 10 bytes"):
         read_maps(written(tmp_path, MINE))
 
 

@@ -19,8 +19,8 @@ ELSEWHERE = "no frame has it; 10.0.0.2 has that number"
 def told(rule: Rule, *frames: bytes) -> list[str]:
     """What is said of each part of a rule that no frame had."""
     editor = Editor([rule])
-    for octets in frames:
-        assert editor.edit(octets) == octets
+    for data in frames:
+        assert editor.edit(data) == data
     return [missed(each) for each in rule.unused()]
 
 

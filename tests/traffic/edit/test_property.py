@@ -53,13 +53,13 @@ def involutions(draw: st.DrawFn, frame: roce.Frame) -> list[Rule]:
 @given(st.data())
 def test_an_edit_of_any_frame_can_be_taken_back_and_is_sealed(data: st.DataObject) -> None:
     frame = data.draw(frames())
-    octets, rules = frame.build(), data.draw(involutions(frame))
+    raw, rules = frame.build(), data.draw(involutions(frame))
     editor = Editor(rules)
-    new = editor.edit(octets)
+    new = editor.edit(raw)
     assert roce.parse(new).seal().build() == new
     moved = 0 if frame.packet.bth.opcode == Opcode.CNP else 0x800000
     assert roce.parse(new).packet.bth.psn == frame.packet.bth.psn ^ moved
-    assert editor.edit(new) == octets
+    assert editor.edit(new) == raw
     assert (editor.tally.bad, editor.tally.cut) == (0, 0)
 
 
@@ -73,8 +73,8 @@ def test_frames_of_a_flow_are_edited_as_if_each_were_the_first(data: st.DataObje
         psn, trailer = data.draw(st.integers(0, (1 << 24) - 1)), data.draw(st.binary(max_size=9))
         other = frame._replace(trailer=trailer, packet=frame.packet._replace(
             bth=frame.packet.bth.replace(psn=psn)))  # fmt: skip
-        octets = other.seal().build()
-        assert editor.edit(octets) == Editor(rules).edit(octets)
+        raw = other.seal().build()
+        assert editor.edit(raw) == Editor(rules).edit(raw)
 
 
 @given(frames(), st.integers(0, 200), st.integers(1, 255))
@@ -99,9 +99,9 @@ def test_native_packets_are_sealed_as_a_whole(packet: native.NativePacket) -> No
 
 @given(management_packets(), frames())
 def test_management_datagrams_of_all_kinds_are_sealed(packet: Packet, carrier: roce.Frame) -> None:
-    octets = carrier._replace(packet=packet).seal().build()
+    data = carrier._replace(packet=packet).seal().build()
     rules = [text.qpns(["0=9", "1=8"]), text.psn_offsets(["5"]), text.ips(["::/1=8000::/1"])]
-    new = Editor(rules).edit(octets)
+    new = Editor(rules).edit(data)
     assert roce.parse(new).seal().build() == new
     assert roce.parse(new).packet.bth.destqp in (8, 9)
     assert packet.bth.destqp in MANAGEMENT_QPS
@@ -110,14 +110,14 @@ def test_management_datagrams_of_all_kinds_are_sealed(packet: Packet, carrier: r
 @given(st.data())
 def test_a_frame_that_was_cut_off_is_what_the_whole_one_begins_with(data: st.DataObject) -> None:
     frame = data.draw(frames(longest=200))
-    octets = frame.build()
-    before, end = joined(*frame.headers), len(octets) - len(frame.trailer)
+    raw = frame.build()
+    before, end = joined(*frame.headers), len(raw) - len(frame.trailer)
     headers = len(before) + BTH.SIZE + sum(header.SIZE for header in frame.packet.extended)
     kept = data.draw(st.integers(headers, end - 1))
     editor = Editor([text.psn_offsets(["0x800000"]), text.vlans(["1=2"]), text.ttl("9")])
-    whole = editor.edit(octets)
+    whole = editor.edit(raw)
     for one in (editor, Editor(editor.rules)):
-        new = one.edit(octets[:kept])
+        new = one.edit(raw[:kept])
         unknown = {*range(end - 4, end), *_udp_checksum(frame)}
         assert len(new) == kept
         assert all(new[at] == whole[at] for at in range(kept) if at not in unknown)
@@ -132,24 +132,24 @@ def _udp_checksum(frame: roce.Frame) -> range:
 
 
 @given(st.binary(max_size=120), st.sampled_from(LinkType), st.sampled_from(Sealing))
-def test_whatever_the_octets_they_stay_as_many(
-    octets: bytes, link_type: LinkType, sealing: Sealing
+def test_whatever_the_bytes_they_stay_as_many(
+    data: bytes, link_type: LinkType, sealing: Sealing
 ) -> None:
     rules = [text.psn_offsets(["1"]), text.ttl("3"), text.assignment("udp.checksum=5")]
-    assert len(Editor(rules, sealing=sealing).edit(octets, link_type)) == len(octets)
+    assert len(Editor(rules, sealing=sealing).edit(data, link_type)) == len(data)
 
 
 @given(frames(), st.lists(st.tuples(st.integers(0, 90), st.integers(0, 255)), max_size=4))
 def test_damaged_frames_raise_nothing(frame: roce.Frame, damage: list[tuple[int, int]]) -> None:
-    octets = bytearray(frame.build())
-    for at, octet in damage:
-        octets[at % len(octets)] = octet
+    data = bytearray(frame.build())
+    for at, byte in damage:
+        data[at % len(data)] = byte
     editor = Editor([text.psn_offsets(["1"]), text.va_offsets(["1"]), text.ecn("ce")])
     for _ in range(2):
-        new = editor.edit(bytes(octets))
-        assert len(new) == len(octets)
+        new = editor.edit(bytes(data))
+        assert len(new) == len(data)
     try:
-        before = roce.parse(bytes(octets))
+        before = roce.parse(bytes(data))
         is_good = before.icrc == before.expected_icrc()
     except WireError:
         return

@@ -78,8 +78,8 @@ def moved(end: Side) -> Side:
 
     def edited(frames: tuple[Seen, ...]) -> Iterator[Seen]:
         for seen in frames:
-            octets = editor.edit(seen.octets)
-            yield seen._replace(octets=octets, frame=roce.parse(octets))
+            data = editor.edit(seen.data)
+            yield seen._replace(data=data, frame=roce.parse(data))
 
     frames, management = tuple(edited(old.frames)), tuple(edited(old.management))
     gids = {seen.source: new.source for seen, new in zip(old.frames, frames, strict=True)}
@@ -115,10 +115,10 @@ def test_an_adapter_elsewhere_answers_every_request_as_the_edited_capture_says(e
     answers = [one for one in replay.compared if one.captured.shape.response]
     assert answers
     for one in answers:
-        assert with_port(one) == one.captured.octets
+        assert with_port(one) == one.captured.data
     assert replay.nic.drops[Drop.ICRC] == replay.nic.drops[Drop.NOT_MINE] == 0
-    for address, octets in replay.written.runs():
-        assert replay.end.space.read(address, len(octets)) == octets
+    for address, data in replay.written.runs():
+        assert replay.end.space.read(address, len(data)) == data
 
 
 def test_most_captures_can_be_moved_so() -> None:
@@ -130,5 +130,5 @@ def test_unless_it_is_edited_nothing_is_for_an_adapter_elsewhere() -> None:
     replay = Replay(moved(end))
     replay.end.connect()
     for seen in end.received:
-        replay.nic.receive(seen.octets, seen.time)
+        replay.nic.receive(seen.data, seen.time)
     assert replay.nic.drops[Drop.NOT_MINE] == len(end.received)

@@ -82,17 +82,17 @@ def test_ipv6_addresses_are_mapped_and_ipv4_maps_leave_them_alone() -> None:
 
 def test_gids_are_mapped_as_ipv6_or_as_the_ipv4_address_that_they_hold() -> None:
     grh = GRH(sgid=bytes(10) + b"\xff\xff" + A, dgid=B6)
-    octets = Frame((Ethernet(MAC_B, MAC_A, EtherType.ROCE), grh), SEND).seal().build()
-    found = header(after(octets, text.ips(["10.0.0.1=10.9.9.9", "fd00::2=fd00::3"])), GRH)
+    data = Frame((Ethernet(MAC_B, MAC_A, EtherType.ROCE), grh), SEND).seal().build()
+    found = header(after(data, text.ips(["10.0.0.1=10.9.9.9", "fd00::2=fd00::3"])), GRH)
     assert found.sgid == bytes(10) + b"\xff\xff" + bytes([10, 9, 9, 9])
     assert found.dgid[-1] == 3
 
 
 def test_arp_says_the_new_addresses_too() -> None:
     arp = ARP(1, EtherType.IPV4, 6, 4, 2, MAC_A, A, MAC_B, B)
-    octets = joined(Ethernet(MAC_B, MAC_A, EtherType.ARP), arp)
+    data = joined(Ethernet(MAC_B, MAC_A, EtherType.ARP), arp)
     rules = [text.macs(["02:00:00:00:00:01=02:00:00:00:00:07"]), text.ips(["10.0.0.2=10.0.0.9"])]
-    found = ARP.parse(Editor(rules).edit(octets), Ethernet.SIZE)
+    found = ARP.parse(Editor(rules).edit(data), Ethernet.SIZE)
     assert (found.src_hw[-1], found.dst_proto[-1]) == (7, 9)
 
 
@@ -101,8 +101,8 @@ def test_addresses_inside_a_tunnel_are_mapped_as_those_outside() -> None:
     tunnel = UDP(4000, VXLAN_PORT, UDP.SIZE + VXLAN.SIZE + len(inner))
     ethernet, ip, _ = ip_headers(A, B)
     length = IPv4.SIZE + tunnel.length
-    octets = joined(ethernet, ip.replace(total_length=length), tunnel, VXLAN(vni_valid=1)) + inner
-    new = Editor([text.ips(["10.0.0.1=10.0.0.9"]), text.ttl("3")]).edit(octets)
+    data = joined(ethernet, ip.replace(total_length=length), tunnel, VXLAN(vni_valid=1)) + inner
+    new = Editor([text.ips(["10.0.0.1=10.0.0.9"]), text.ttl("3")]).edit(data)
     outer = IPv4.parse(new, Ethernet.SIZE)
     inside = parse(new[-len(inner) :])
     assert inside.seal() == inside
@@ -172,21 +172,21 @@ def test_marks_of_congestion_leave_the_icrc_as_it_is(word: str, mark: int) -> No
 def test_time_to_live_is_a_hop_limit_in_ipv6_and_in_a_grh() -> None:
     assert header(after(frame(SEND), text.ttl("3")), IPv4).ttl == 3
     assert header(after(frame(SEND, A6, B6), text.ttl("0xff")), IPv6).hop_limit == 255
-    octets = Frame((Ethernet(MAC_B, MAC_A, EtherType.ROCE), GRH(sgid=A6, dgid=B6)), SEND).seal()
-    assert header(after(octets.build(), text.ttl("1")), GRH).hoplmt == 1
+    data = Frame((Ethernet(MAC_B, MAC_A, EtherType.ROCE), GRH(sgid=A6, dgid=B6)), SEND).seal()
+    assert header(after(data.build(), text.ttl("1")), GRH).hoplmt == 1
 
 
 def test_ports_partitions_and_tags_are_set_or_mapped() -> None:
-    octets = Frame(tagged(3, 5), SEND).seal().build()
+    data = Frame(tagged(3, 5), SEND).seal().build()
     rules = [text.udp_source("0xc123"), text.pkeys(["0xffff=0x8001"]), text.vlans(["3=4", "5=6"])]
-    found = after(octets, *rules)
+    found = after(data, *rules)
     assert [piece.id for piece in found.headers if isinstance(piece, VLAN)] == [4, 6]
     assert (header(found, UDP).srcport, found.packet.bth.pkey) == (0xC123, 0x8001)
 
 
 def test_any_field_is_set_by_either_of_its_names_in_the_innermost_header() -> None:
-    octets = Frame(tagged(3, 5), SEND).seal().build()
-    found = after(octets, text.assignment("vlan.id=9"), text.assignment("infiniband.bth.a=1"))
+    data = Frame(tagged(3, 5), SEND).seal().build()
+    found = after(data, text.assignment("vlan.id=9"), text.assignment("infiniband.bth.a=1"))
     assert [piece.id for piece in found.headers if isinstance(piece, VLAN)] == [3, 9]
     assert found.packet.bth.ackreq == 1
 
@@ -220,10 +220,10 @@ def test_lids_are_mapped_and_whose_queue_pair_it_is_may_be_told_by_lid() -> None
     assert (found.lrh.slid, found.lrh.dlid, found.packet.bth.destqp) == (30, 40, 18)
 
 
-def merged(rule: Rule, *octets: bytes) -> list[str]:
+def merged(rule: Rule, *data: bytes) -> list[str]:
     """What an edit of frames says of numbers that became one."""
     editor = Editor([rule])
-    for one in octets:
+    for one in data:
         editor.edit(one)
     return list(rule.merged())
 
@@ -267,9 +267,9 @@ def test_numbers_that_stay_apart_are_no_matter() -> None:
 def test_what_is_kept_of_numbers_that_became_one_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rdmawire.traffic.edit.mapping.MOST_MERGES", 1)
+    monkeypatch.setattr("rdmawire.traffic.edit.mapping.MAX_MERGES", 1)
     assert len(merged(text.qpns(["17=5", "18=5"]), *SENDS)) == 1
-    monkeypatch.setattr("rdmawire.traffic.edit.mapping.MOST_NUMBERS", 0)
+    monkeypatch.setattr("rdmawire.traffic.edit.mapping.MAX_NUMBERS", 0)
     assert not merged(text.qpns(["17=5", "18=5"]), *SENDS)
 
 

@@ -23,19 +23,19 @@ MOVE = "10.0.0.1=192.168.200.1"
 
 @given(st.binary(min_size=1, max_size=80), st.integers(0, 79), st.integers(1, 255))
 def test_what_changes_in_a_vcrc_follows_from_the_bits_that_changed(
-    octets: bytes, at: int, flips: int
+    data: bytes, at: int, flips: int
 ) -> None:
-    at %= len(octets)
-    changed = bytearray(octets)
+    at %= len(data)
+    changed = bytearray(data)
     changed[at] ^= flips
-    behind = len(octets) - at - 1
-    assert vcrc_change(bytes([0, flips]), behind) == vcrc(octets) ^ vcrc(changed)
+    behind = len(data) - at - 1
+    assert vcrc_change(bytes([0, flips]), behind) == vcrc(data) ^ vcrc(changed)
 
 
 def test_a_udp_checksum_that_is_there_covers_the_new_icrc_and_one_that_is_not_stays_away() -> None:
     for checksum in (0, 1):
-        octets = Frame(ip_headers(A, B, checksum), SEND).seal().build()
-        new = roce.parse(Editor([text.ips([MOVE]), text.psn_offsets(["7"])]).edit(octets))
+        data = Frame(ip_headers(A, B, checksum), SEND).seal().build()
+        new = roce.parse(Editor([text.ips([MOVE]), text.psn_offsets(["7"])]).edit(data))
         udp = new.headers[-1]
         assert isinstance(udp, UDP)
         assert bool(udp.checksum) == bool(checksum)
@@ -49,7 +49,7 @@ def test_a_udp_checksum_is_never_zero_where_there_is_one(length: int) -> None:
     udp = UDP(1, 2, 8 + length)
     datagram = udp.build() + b"\x80\xff\x7f"[:length]
     old = udp.replace(checksum=udp_checksum(ip, datagram)).build() + datagram[8:]
-    octets = joined(Ethernet(MAC_B, MAC_A, EtherType.IPV4), ip) + old
+    data = joined(Ethernet(MAC_B, MAC_A, EtherType.IPV4), ip) + old
     seen = set()
     for number in range(0, 65536, 1):
         host = 0x0A000000 | number
@@ -57,7 +57,7 @@ def test_a_udp_checksum_is_never_zero_where_there_is_one(length: int) -> None:
         if udp_checksum(ip.replace(src=target), datagram) != 0xFFFF:
             continue
         rule = text.ips([f"10.0.0.1=10.0.{target[2]}.{target[3]}"])
-        seen.add(Editor([rule]).edit(octets)[40:42])
+        seen.add(Editor([rule]).edit(data)[40:42])
     assert seen == {b"\xff\xff"}
 
 
@@ -99,14 +99,14 @@ def test_of_a_packet_that_ip_cut_up_the_first_part_has_the_checksum_of_all() -> 
 
 @pytest.mark.parametrize("sealing", Sealing)
 def test_a_checksum_is_what_it_is_set_to(sealing: Sealing) -> None:
-    octets = Frame(ip_headers(A, B, 1), SEND).seal().build()
+    data = Frame(ip_headers(A, B, 1), SEND).seal().build()
     rules = [
         text.assignment("udp.checksum=0"),
         text.assignment("infiniband.invariant.crc=0x01020304"),
     ]
     editor = Editor([*rules, text.psn_offsets(["1"])], sealing=sealing)
     for _ in range(2):
-        new = roce.parse(editor.edit(octets))
+        new = roce.parse(editor.edit(data))
         udp = new.headers[-1]
         assert isinstance(udp, UDP)
         assert (udp.checksum, new.icrc, new.packet.bth.psn) == (0, 0x01020304, 6)

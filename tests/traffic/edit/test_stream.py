@@ -33,12 +33,12 @@ def start_ups(crc: int = 1) -> tuple[bytes, bytes]:
 
 def write(number: int, length: int = 100) -> bytes:
     """The FPDU of a WRITE; each has another place."""
-    octets = segment(RDMAPOpcode.RDMA_WRITE, bytes([number]) * length, stag=STAG, to=TO + number)
-    return build_fpdu(octets)
+    data = segment(RDMAPOpcode.RDMA_WRITE, bytes([number]) * length, stag=STAG, to=TO + number)
+    return build_fpdu(data)
 
 
-def conversation(cuts: Sequence[tuple[int, int]], octets: bytes, crc: int = 1) -> list[bytes]:
-    """A connection in which the client says these octets, in these pieces."""
+def conversation(cuts: Sequence[tuple[int, int]], data: bytes, crc: int = 1) -> list[bytes]:
+    """A connection in which the client says these bytes, in these pieces."""
     talk = Conversation()
     talk.open()
     request, reply = start_ups(crc)
@@ -46,7 +46,7 @@ def conversation(cuts: Sequence[tuple[int, int]], octets: bytes, crc: int = 1) -
     talk.say(1, reply)
     start = talk.seq[0]
     for begin, end in cuts:
-        talk.say(0, octets[begin:end], seq=start + begin)
+        talk.say(0, data[begin:end], seq=start + begin)
     talk.close()
     return talk.frames
 
@@ -55,32 +55,32 @@ def through(frames: Frames, rules: list[Rule], sealing: Sealing = Sealing.CHANGE
     """What becomes of the frames of a capture; they stay in their order."""
     editor = StreamEditor[int](Editor(rules, sealing=sealing), fpdu_finder())
     done: list[tuple[int, bytes]] = []
-    for number, octets in enumerate(frames):
-        done += editor.take(number, octets, LinkType.ETHERNET)
+    for number, data in enumerate(frames):
+        done += editor.take(number, data, LinkType.ETHERNET)
     done += editor.rest()
     assert [number for number, _ in done] == [*range(len(frames))]
-    return [octets for _, octets in done]
+    return [data for _, data in done]
 
 
 def said(frames: Frames) -> tuple[Counter[tuple[int, int]], Counter[tuple[str, bool]]]:
     """The STags and offsets of all FPDUs, and the verdicts about all checksums."""
     found: Counter[tuple[int, int]] = Counter()
     verdicts: Counter[tuple[str, bool]] = Counter()
-    for one in dissected([_record(octets) for octets in frames]):
+    for one in dissected([_record(data) for data in frames]):
         found.update((h.stag, h.to) for h in one.headers() if isinstance(h, TaggedHeader))
         verdicts.update((check.name, check.good) for check in one.checks)
     return found, verdicts
 
 
-def _record(octets: bytes) -> Record:
-    return Record(octets, 0, len(octets), LinkType.ETHERNET)
+def _record(data: bytes) -> Record:
+    return Record(data, 0, len(data), LinkType.ETHERNET)
 
 
 def moved() -> list[Rule]:
     return [text.rkeys([f"{STAG}=0x77665544"]), text.va_offsets([f"{STAG}=-0x7001"])]
 
 
-OCTETS = b"".join(write(number) for number in range(1, 4))
+BYTES = b"".join(write(number) for number in range(1, 4))
 WANTED = Counter((0x77665544, (number - 1) % (1 << 64)) for number in range(1, 4))
 
 
@@ -95,35 +95,35 @@ def check(frames: Frames) -> None:
     assert through(new, back) == list(frames)
 
 
-@pytest.mark.parametrize("cut", range(1, len(OCTETS), 9))
+@pytest.mark.parametrize("cut", range(1, len(BYTES), 9))
 def test_it_does_not_matter_where_tcp_cuts_an_fpdu(cut: int) -> None:
-    check(conversation([(0, cut), (cut, len(OCTETS))], OCTETS))
+    check(conversation([(0, cut), (cut, len(BYTES))], BYTES))
 
 
-def test_every_octet_may_come_by_itself() -> None:
-    check(conversation([(at, at + 1) for at in range(len(OCTETS))], OCTETS))
+def test_every_byte_may_come_by_itself() -> None:
+    check(conversation([(at, at + 1) for at in range(len(BYTES))], BYTES))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_segments_may_come_late_and_again(seed: int) -> None:
     chance = random.Random(seed)
-    places = sorted({0, len(OCTETS), *(chance.randrange(len(OCTETS)) for _ in range(9))})
+    places = sorted({0, len(BYTES), *(chance.randrange(len(BYTES)) for _ in range(9))})
     cuts = list(pairwise(places))
-    cuts += [(begin, chance.randrange(begin, len(OCTETS)) + 1) for begin, _ in cuts[::2]]
+    cuts += [(begin, chance.randrange(begin, len(BYTES)) + 1) for begin, _ in cuts[::2]]
     chance.shuffle(cuts)
-    check(conversation(cuts, OCTETS))
+    check(conversation(cuts, BYTES))
 
 
 def test_a_segment_that_comes_again_later_is_edited_as_the_first_time() -> None:
-    frames = conversation([(0, 130), (130, len(OCTETS)), (5, 200)], OCTETS)
+    frames = conversation([(0, 130), (130, len(BYTES)), (5, 200)], BYTES)
     new = through(frames, moved())
-    payloads = [octets[54:] for octets in new if len(octets) > 54 + 20]
+    payloads = [data[54:] for data in new if len(data) > 54 + 20]
     whole = payloads[-3] + payloads[-2]
     assert payloads[-1] == whole[5:200]
 
 
 def test_without_crcs_the_field_for_them_is_left_alone() -> None:
-    frames = conversation([(0, len(OCTETS))], OCTETS, crc=0)
+    frames = conversation([(0, len(BYTES))], BYTES, crc=0)
     new = through(frames, moved())
     assert said(new)[0] == WANTED
     crcs = [[h.crc for one in dissected(list(map(_record, each))) for h in one.headers()
@@ -133,7 +133,7 @@ def test_without_crcs_the_field_for_them_is_left_alone() -> None:
 
 
 def test_a_crc_that_was_wrong_stays_so_unless_all_are_sealed() -> None:
-    bad = bytearray(OCTETS)
+    bad = bytearray(BYTES)
     bad[-1] ^= 0x55
     frames = conversation([(0, 100), (100, len(bad))], bytes(bad))
     for sealing, wrong in ((Sealing.CHANGED, 1), (Sealing.ALL, 0)):
@@ -144,13 +144,13 @@ def test_a_crc_that_was_wrong_stays_so_unless_all_are_sealed() -> None:
 
 
 def test_with_no_seals_the_crc_stays_as_it_was() -> None:
-    frames = conversation([(0, len(OCTETS))], OCTETS)
+    frames = conversation([(0, len(BYTES))], BYTES)
     _, verdicts = said(through(frames, moved(), Sealing.NONE))
     assert verdicts["MPA CRC", False] == 3
 
 
 def test_a_crc_is_what_it_is_set_to() -> None:
-    frames = conversation([(0, 100), (100, len(OCTETS))], OCTETS)
+    frames = conversation([(0, 100), (100, len(BYTES))], BYTES)
     rules: list[Rule] = [text.assignment("mpa_crc.crc=0x01020304")]
     new = through(frames, rules)
     found = [h.crc for one in dissected(list(map(_record, new))) for h in one.headers()
@@ -160,14 +160,14 @@ def test_a_crc_is_what_it_is_set_to() -> None:
 
 
 def test_frames_that_are_not_to_be_edited_help_to_understand_the_others() -> None:
-    frames = conversation([(0, 20), (20, len(OCTETS))], OCTETS)
+    frames = conversation([(0, 20), (20, len(BYTES))], BYTES)
     editor = StreamEditor[int](Editor(moved()), fpdu_finder())
     new: list[tuple[int, bytes]] = []
-    for number, octets in enumerate(frames):
-        new += editor.take(number, octets, LinkType.ETHERNET, edit=number != 5)
+    for number, data in enumerate(frames):
+        new += editor.take(number, data, LinkType.ETHERNET, edit=number != 5)
     new += editor.rest()
     assert new[5][1] == frames[5]
-    assert sum(octets != frames[number] for number, octets in new) == 1
+    assert sum(data != frames[number] for number, data in new) == 1
 
 
 def test_whose_an_stag_is_counts() -> None:
@@ -203,8 +203,8 @@ def test_other_connections_wait_for_nothing() -> None:
         talk.say(0, line)
         talk.say(1, b"HTTP/1.1 200 OK\r\n")
     editor = StreamEditor[int](Editor([text.rkeys(["1=2"]), text.ttl("3")]), fpdu_finder())
-    for number, octets in enumerate(talk.frames):
-        assert [each for each, _ in editor.take(number, octets, LinkType.ETHERNET)] == [number]
+    for number, data in enumerate(talk.frames):
+        assert [each for each, _ in editor.take(number, data, LinkType.ETHERNET)] == [number]
 
 
 def test_both_ways_go_on_when_a_connection_turns_out_to_be_something_else() -> None:
@@ -215,14 +215,14 @@ def test_both_ways_go_on_when_a_connection_turns_out_to_be_something_else() -> N
     for _ in range(1200):
         talk.say(0, bytes(range(256)) * 4)
     editor = StreamEditor[int](Editor([text.rkeys(["1=2"])]), fpdu_finder())
-    done = [each for number, octets in enumerate(talk.frames)
-            for each in editor.take(number, octets, LinkType.ETHERNET)]  # fmt: skip
+    done = [each for number, data in enumerate(talk.frames)
+            for each in editor.take(number, data, LinkType.ETHERNET)]  # fmt: skip
     assert len(done) == len(talk.frames)
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MOST_WAITING", 3)
-    frames = conversation([(0, 20), *[(20, 30)] * 9, (20, len(OCTETS))], OCTETS)
+    monkeypatch.setattr(stream, "MAX_WAITING", 3)
+    frames = conversation([(0, 20), *[(20, 30)] * 9, (20, len(BYTES))], BYTES)
     new = through(frames, moved())
     assert sum(len(one) - len(other) for one, other in zip(frames, new, strict=True)) == 0
     tcp = [(name, good) for frame in checks([*map(_record, new)]) for name, good in frame]
@@ -230,8 +230,8 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_remembered_of_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MOST_STREAMS", 1)
-    check(conversation([(0, 120), (120, len(OCTETS))], OCTETS))
+    monkeypatch.setattr(stream, "MAX_STREAMS", 1)
+    check(conversation([(0, 120), (120, len(BYTES))], BYTES))
 
 
 def keys(path: Path) -> list[int]:

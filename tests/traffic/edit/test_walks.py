@@ -1,4 +1,4 @@
-"""The walk of an edit finds the headers that a dissection finds, at the same octets."""
+"""The walk of an edit finds the headers that a dissection finds, at the same bytes."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -26,7 +26,7 @@ def short_rounds(patch: pytest.MonkeyPatch, frames: int = 48, messages: int = 24
 
 
 class Made(NamedTuple):
-    """A capture that was made: its frames, its octets' hash, and what was said of it."""
+    """A capture that was made: its frames, its bytes' hash, and what was said of it."""
 
     records: list[Record]
     sha256: str

@@ -70,9 +70,9 @@ def test_frames_go_between_the_two(verb: Verb, ipv6: bool) -> None:
         ethernet, network = frame.headers[:2]
         assert isinstance(ethernet, Ethernet)
         assert isinstance(network, IPv6 if ipv6 else IPv4)
-        seen = {(ethernet.src, _octets(network.src)), (ethernet.dst, _octets(network.dst))}
+        seen = {(ethernet.src, _bytes(network.src)), (ethernet.dst, _bytes(network.dst))}
         assert seen == ends
 
 
-def _octets(address: int | bytes) -> bytes:
+def _bytes(address: int | bytes) -> bytes:
     return address if isinstance(address, bytes) else address.to_bytes(4, "big")

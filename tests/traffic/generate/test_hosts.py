@@ -14,7 +14,7 @@ from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.generator import _repeats
 from rdmawire.traffic.generate.spec import (
     MAX_HOSTS,
-    MOST_QPS,
+    MAX_QPS,
     Address,
     CapturePoint,
     Order,
@@ -208,7 +208,7 @@ def test_hosts_and_flows_that_make_no_sense_say_what_is_allowed(
 
 def test_as_many_hosts_as_there_are_addresses() -> None:
     order = Order(verb=Verb.UD, sizes=SMALL, clients=MAX_HOSTS - 4, servers=4, count=1000)
-    assert order.lanes <= MOST_QPS
+    assert order.lanes <= MAX_QPS
     seen = {host for frame in made(order).frames for host in ends(frame)}
     assert seen == {usual(number) for number in range(1, MAX_HOSTS + 1)}
 

@@ -53,7 +53,7 @@ def test_both_sides_begin_with_the_psn_and_the_mtu_that_are_asked_for(psn: int, 
     replies = [each for each in said if isinstance(each, REP)]
     assert [each.starting_psn for each in requests] == [psn] * 2
     assert [each.starting_psn for each in replies] == [psn] * 2
-    assert [each.path_packet_payload_mtu for each in requests] == [MTU[f"OCTETS_{mtu}"]] * 2
+    assert [each.path_packet_payload_mtu for each in requests] == [MTU[f"BYTES_{mtu}"]] * 2
 
 
 def test_many_at_a_time() -> None:
@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_connections() -> None:
 
 
 def test_nothing_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managed, "MOST_WAITING", 8)
+    monkeypatch.setattr(managed, "MAX_WAITING", 8)
     connecting = Connecting(Order(verb=Verb.CM, count=40, qps=4))
     held = []
     for _ in range(10):

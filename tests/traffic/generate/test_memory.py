@@ -21,7 +21,7 @@ def test_the_longest_message_has_room_and_costs_a_page(gpu: bool, path: Path) ->
     sink.write(sink.iova + 5 * PAGE, b"anywhere")
     assert bytes(sink.read(sink.iova, 8)) == b"anywhere"
     tally = host.nic.memory.counter[path]
-    assert (tally.octets, tally.transactions, tally.copies) == (32, 4, 0)
+    assert (tally.bytes, tally.transactions, tally.copies) == (32, 4, 0)
 
 
 def test_words_are_memory_of_their_own() -> None:
@@ -39,5 +39,5 @@ def test_what_is_sent_is_random_by_its_generator() -> None:
         Store(Host(), longest=1, words=1, gpu=False, random=Random(seed)).source
         for seed in (1, 1, 2)
     )
-    octets = [bytes(each.read(each.iova, 64)) for each in (one, same, other)]
-    assert octets[0] == octets[1] != octets[2]
+    data = [bytes(each.read(each.iova, 64)) for each in (one, same, other)]
+    assert data[0] == data[1] != data[2]

@@ -50,7 +50,7 @@ def test_frames_instead_of_messages() -> None:
         ({"verb": Verb.CM, "sizes": Sizes.parse("8")}, "cm has messages of one size"),
         (
             {"verb": Verb.UD, "sizes": Sizes.parse("64,2k")},
-            "a datagram has at most the MTU's 1024 octets, not 2048",
+            "a datagram has at most the MTU's 1024 bytes, not 2048",
         ),
         ({"verb": Verb.CNP, "loss": 0.1}, "cnp"),
         ({"verb": Verb.CM, "marks": 0.1}, "cm has no data that could be marked"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rdmawire.traffic.generate.spec import (
     FASTEST,
-    MOST_SIZES,
+    MAX_SIZES,
     SLOWEST,
     OrderError,
     Sizes,
@@ -35,7 +35,7 @@ LONG = [("100 Gbit/s", 10**11), ("2.5Gbit/s", 25 * 10**8), ("9000000 bit/s", 9 *
         ("1MiB", ((1 << 20, 1 << 20),)),
         ("2 GiB", ((2 * GIB, 2 * GIB),)),
         ("1.5k", ((1536, 1536),)),
-        ("64 octets - 4 KiB, 1 M", ((64, 4096), (1 << 20, 1 << 20))),
+        ("64 bytes - 4 KiB, 1 M", ((64, 4096), (1 << 20, 1 << 20))),
     ],
 )
 def test_sizes(text: str, ranges: tuple[tuple[int, int], ...]) -> None:
@@ -58,7 +58,7 @@ def test_sizes(text: str, ranges: tuple[tuple[int, int], ...]) -> None:
         ("3G", "at most 2 GiB"),
         ("2k-1k", "2k is more than 1k"),
         ("9" * 500, ".."),
-        (",".join(["1"] * (MOST_SIZES + 1)), f"{MOST_SIZES} are allowed"),
+        (",".join(["1"] * (MAX_SIZES + 1)), f"{MAX_SIZES} are allowed"),
     ],
 )
 def test_what_is_no_size(text: str, said: str) -> None:

@@ -19,12 +19,12 @@ ORDER = Order(verb=Verb.ATOMIC, qps=2)
 
 
 @given(st.binary(min_size=1, max_size=40), st.data())
-def test_a_changed_octet_changes_a_crc_by_the_table(octets: bytes, data: st.DataObject) -> None:
-    place = data.draw(st.integers(0, len(octets) - 1))
+def test_a_changed_byte_changes_a_crc_by_the_table(raw: bytes, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(raw) - 1))
     change = data.draw(st.integers(0, 255))
-    changed = octets[:place] + bytes((octets[place] ^ change,)) + octets[place + 1 :]
-    table = _changes(len(octets) - 1 - place)
-    assert crc32(changed) == crc32(octets) ^ int(table[change])
+    changed = raw[:place] + bytes((raw[place] ^ change,)) + raw[place + 1 :]
+    table = _changes(len(raw) - 1 - place)
+    assert crc32(changed) == crc32(raw) ^ int(table[change])
 
 
 def stamp(order: Order, path: Path, rows: int) -> tuple[Stamp, list[bytes]]:
@@ -37,13 +37,13 @@ def stamp(order: Order, path: Path, rows: int) -> tuple[Stamp, list[bytes]]:
         return Stamp(recording, moving, writer, rows), recording.frames
 
 
-def frames_of(one: Stamp, octets: memoryview, frames: list[bytes]) -> list[bytes]:
+def frames_of(one: Stamp, data: memoryview, frames: list[bytes]) -> list[bytes]:
     starts = [one.size * row + end for row in range(one.rows) for end in one.ends[:-1]]
     lengths = [len(frame) for frame in frames] * one.rows
     return [
-        bytes(octets[start + 16 : start + 16 + length])
+        bytes(data[start + 16 : start + 16 + length])
         for start, length in zip(starts, lengths, strict=True)
-        if start < len(octets)
+        if start < len(data)
     ]
 
 

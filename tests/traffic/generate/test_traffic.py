@@ -39,7 +39,7 @@ def test_every_checksum_is_good_and_times_go_on(verb: Verb, ipv6: bool) -> None:
     times = [record.time_ns for record in one.records]
     assert times == sorted(times)
     assert one.summary.frames == len(one.records)
-    assert one.summary.frame_octets == sum(len(record.data) for record in one.records)
+    assert one.summary.frame_bytes == sum(len(record.data) for record in one.records)
 
 
 OPCODES = {
@@ -165,14 +165,14 @@ def test_lost_frames_are_there_where_they_are_sent_and_come_again() -> None:
     assert lost.total() == sent.summary.lost
     psns = {bth.psn for bth in arrived.bths if bth.opcode != Opcode.RC_ACKNOWLEDGE}
     assert len(psns) == 4 * 800
-    assert (sent.summary.messages, sent.summary.octets) == (800, 800 * 4096)
+    assert (sent.summary.messages, sent.summary.bytes) == (800, 800 * 4096)
 
 
 def test_reads_go_on_where_they_were_interrupted() -> None:
     one = made(Order(verb=Verb.READ, sizes=SIZE("64k"), count=60, loss=0.01))
     reths = [frame.packet.header(RETH) for frame in one.of(Opcode.RC_RDMA_READ_REQUEST)]
     assert {reth.dmalen for reth in reths if reth} > {65536}
-    assert (one.summary.messages, one.summary.octets) == (60, 60 * 65536)
+    assert (one.summary.messages, one.summary.bytes) == (60, 60 * 65536)
 
 
 @pytest.mark.parametrize("vlan", [None, 7])
@@ -347,8 +347,8 @@ def test_payloads_differ_from_message_to_message_and_seed_to_seed() -> None:
 
 def test_long_messages_repeat_a_page() -> None:
     one = made(Order(verb=Verb.WRITE, sizes=SIZE("256k"), count=1, mtu=4096))
-    octets = b"".join(f.packet.payload for f in one.frames if not f.packet.header(AETH))
-    assert octets == octets[:PAGE] * 4
+    data = b"".join(f.packet.payload for f in one.frames if not f.packet.header(AETH))
+    assert data == data[:PAGE] * 4
 
 
 def test_acks_say_no_credits_and_nothing_bad() -> None:

@@ -30,7 +30,7 @@ print(made(Order(verb=Verb.SEND, count=300, qps=3, marks=0.1)).sha256)
 """
 
 
-def test_the_same_seed_gives_the_same_octets_in_any_environment() -> None:
+def test_the_same_seed_gives_the_same_bytes_in_any_environment() -> None:
     said = {
         subprocess.run(
             [sys.executable, "-c", PROGRAM],
@@ -67,7 +67,7 @@ def test_rounds_are_repeated_where_they_are_alike(order: Order, repeats: bool) -
     assert _repeats(order) == repeats
 
 
-def test_without_numpy_the_octets_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numpy_the_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     order = Order(verb=Verb.SEND, count=2000, sizes=Sizes.parse("64"))
     one = made(order)
     monkeypatch.setitem(sys.modules, "rdmawire.traffic.generate.replicate", None)
@@ -97,7 +97,7 @@ def test_progress_is_told_up_to_the_end(tmp_path: Path, order: Order, at_once: b
 
 def test_what_is_kept_of_rounds_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     short_rounds(monkeypatch)
-    monkeypatch.setattr(repeating, "MOST_HELD", 20_000)
+    monkeypatch.setattr(repeating, "MAX_HELD", 20_000)
     order = Order(verb=Verb.WRITE, sizes=Sizes.parse("64"), count=600, loss=0.05)
     held = []
     with writing(tmp_path / "x.pcap") as writer:

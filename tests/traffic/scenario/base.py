@@ -99,7 +99,7 @@ PLACES: dict[str, Path] = {
     "a host": ("hosts", "client"),
     "a GPU": ("hosts", "client", "gpus", "gpu0"),
     "memory": ("hosts", "client", "memory", "source"),
-    "octets": ("expect", "memory", "client.source"),
+    "bytes": ("expect", "memory", "client.source"),
     "a shared receive queue": ("hosts", "client", "shared receives", "pool"),
     "a switch": ("switches", "leaf"),
     "a queue": ("switches", "leaf", "queues", "3"),

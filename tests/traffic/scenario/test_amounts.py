@@ -1,4 +1,4 @@
-"""How much a scenario may ask for: messages, octets, memory that is filled."""
+"""How much a scenario may ask for: messages, bytes, memory that is filled."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_receives_are_messages() -> None:
     assert told(receives)[0].startswith("7:5: found 40960000 messages")
 
 
-def test_octets_of_all_messages_count() -> None:
+def test_bytes_of_all_messages_count() -> None:
     one = write("source[0:1 GiB]", more=", times: 2, depth: 1")
     assert not told(one * 8, PACED)
     (only,) = told(one * 8 + write("small[0:1]"), PACED)

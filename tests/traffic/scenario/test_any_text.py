@@ -1,4 +1,4 @@
-"""Whatever the octets: a scenario, or the error that lists its mistakes, and nothing else."""
+"""Whatever the bytes: a scenario, or the error that lists its mistakes, and nothing else."""
 
 from contextlib import suppress
 from itertools import count

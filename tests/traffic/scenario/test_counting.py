@@ -30,7 +30,7 @@ def test_everything_that_counts_tells_all_its_counters() -> None:
 
 def test_they_are_those_of_the_end() -> None:
     counters = play(SWITCHED).counters
-    assert counters["client.octets"] == counters["server.host_octets"] == 8192
+    assert counters["client.bytes"] == counters["server.host_bytes"] == 8192
     assert counters["client-leaf.frames"] == counters["leaf-server.frames"] == 9
     assert counters["leaf.peak"] > 0
     assert counters["leaf:server.drops"] == 0

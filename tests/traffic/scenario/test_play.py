@@ -28,7 +28,7 @@ def test_one_write_comes_to_the_peers_memory_and_to_the_capture(tmp_path: Path) 
     assert outcome.passed
     with open_capture(path) as reader:
         assert len(list(reader)) == outcome.frames == 9
-    assert (outcome.summary.messages, outcome.summary.octets) == (1, 8192)
+    assert (outcome.summary.messages, outcome.summary.bytes) == (1, 8192)
     (done,) = outcome.steps
     assert (done.begun, done.posted, done.endings) == (True, 1, {"SUCCESS": 1})
 
@@ -38,13 +38,13 @@ def test_memory_that_differs_says_where_and_what() -> None:
         scene(write()),
         holds(SINK, SOURCE),
         holds(SINK, fill=Fill.ZEROS),
-        holds(Span("server", "sink", 16, 4), fill=Fill.HEX, octets=b"\x10\x11\x12\xff"),
-        holds(Span("server", "sink", 16, 4), fill=Fill.HEX, octets=b"\x10\x11\x12\x13"),
+        holds(Span("server", "sink", 16, 4), fill=Fill.HEX, data=b"\x10\x11\x12\xff"),
+        holds(Span("server", "sink", 16, 4), fill=Fill.HEX, data=b"\x10\x11\x12\x13"),
     )
     zeros, counted = "00 00 00 00 00 00 00 00..", "01 02 03 04 05 06 07 08.."
     assert found == [
-        f"memory server.sink: expected {zeros}, found {counted} at octet 1 (frame 1)",
-        "memory server.sink[16:20]: expected ff, found 13 at octet 19 (frame 1)",
+        f"memory server.sink: expected {zeros}, found {counted} at byte 1 (frame 1)",
+        "memory server.sink[16:20]: expected ff, found 13 at byte 19 (frame 1)",
     ]
 
 
@@ -54,7 +54,7 @@ def test_the_frame_that_wrote_what_should_not_be_there_is_named() -> None:
     assert failures(scene(write(), links=(link(turned),)), holds(SINK, SOURCE)) == [
         (
             "memory server.sink: expected ff 00 01 02 03 04 05 06.. (of client.source), "
-            "found fe 00 01 02 03 04 05 06.. at octet 6143 (frame 6)"
+            "found fe 00 01 02 03 04 05 06.. at byte 6143 (frame 6)"
         )
     ]
 
@@ -62,7 +62,7 @@ def test_the_frame_that_wrote_what_should_not_be_there_is_named() -> None:
 def test_memory_that_no_frame_touched_has_no_frame_to_be_named() -> None:
     found = failures(scene(), *(holds(SINK, fill=Fill.COUNT) for _ in range(6)))
     text = "memory server.sink: expected 01 02 03 04 05 06 07 08.., found 00 00 00 00 00 00 00 00.."
-    assert found == [f"{text} at octet 1"] * 6
+    assert found == [f"{text} at byte 1"] * 6
 
 
 def test_a_lost_packet_is_sent_again_and_the_frame_that_is_too_many_is_named() -> None:

@@ -89,7 +89,7 @@ def test_timely_and_no_control_at_all_are_played() -> None:
 
 
 def test_pauses_without_a_headroom_have_what_their_links_need() -> None:
-    """The longest of them holds 25,000 octets there and back, beside three frames."""
+    """The longest of them holds 25,000 bytes there and back, beside three frames."""
     pausing = QueuePlan(priority=3, mark=MARK, dscp=(26,), xoff=16 << 10, xon=8 << 10)
     scenario = congested()
     kept = scenario.model_copy(

@@ -20,7 +20,7 @@ expect:
 """
 
 SHORT = """
-name: An ACK of two octets meets a switch
+name: An ACK of two bytes meets a switch
 hosts: {client: {memory: {s: 1 KiB}}, server: {memory: {d: 1 KiB}}}
 switches: {leaf: {}}
 links:
@@ -64,7 +64,7 @@ def test_a_header_of_no_meaning(
     assert play(read_scenario_text(text)).failures == ()
 
 
-def test_an_ack_of_two_octets() -> None:
+def test_an_ack_of_two_bytes() -> None:
     assert play(read_scenario_text(SHORT)).failures == ()
 
 

@@ -48,7 +48,7 @@ FAULTS = {
 
 OF_SWITCH = ("s:c.drops", "s:c.drops_3", "s:c.marks", "s:a.stops")
 COUNTED = (*(f"a-s.{name}" for name in FAULTS), "a-s.frames", *OF_SWITCH)
-NO_FRAME = ("s.peak", "a.paused_ns", "a.host_octets", "c.host_transactions")
+NO_FRAME = ("s.peak", "a.paused_ns", "a.host_bytes", "c.host_transactions")
 
 TEXT = """\
 name: Two senders, a port that is too slow, and every fault
@@ -150,7 +150,7 @@ def test_frames_that_a_host_dropped_are_named() -> None:
         counts("server.dropped_icrc", exactly(9)),
         counts("client.frames", between(0, 10)),
         counts("client.messages", exactly(2)),
-        counts("client.octets", exactly(2)),
+        counts("client.bytes", exactly(2)),
     )
     assert [text.partition("found ")[2] for text in found] == [
         *("2 (frame 3)", "2 (frame 5)", "2 (frame 5)"),
@@ -160,7 +160,7 @@ def test_frames_that_a_host_dropped_are_named() -> None:
 
 def test_memory_names_the_frame_that_wrote_it_however_often() -> None:
     spoilt = fault(
-        "corrupt", sent_by=CLIENT, packet=range(1, 9), options={"octet": -1, "seal": True}
+        "corrupt", sent_by=CLIENT, packet=range(1, 9), options={"byte": -1, "seal": True}
     )
     pieces = [
         holds(SINK._replace(offset=at, length=1024), SOURCE._replace(offset=at, length=1024))
@@ -173,11 +173,11 @@ def test_memory_names_the_frame_that_wrote_it_however_often() -> None:
         assert [failure.frame for failure in outcome.failures] == list(range(1, 9))
 
 
-def test_octets_that_an_application_wrote_later_are_no_frames() -> None:
+def test_bytes_that_an_application_wrote_later_are_no_frames() -> None:
     values = {"what": SINK, "content": Content(fill=Fill.ZEROS)}
     later = write(name="w"), step("fill", end=None, after=("w",), values=values)
     (found,) = failures(scene(*later), holds(SINK, SOURCE))
-    assert found.endswith("at octet 1")
+    assert found.endswith("at byte 1")
 
 
 def test_a_state_that_no_frame_led_to_names_none() -> None:

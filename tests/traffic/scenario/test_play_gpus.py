@@ -54,10 +54,10 @@ def test_gpu_to_gpu_by_every_way(via: str, path: str, copies: int) -> None:
         expecting(
             scene(write(), hosts=gpu_pair(via)),
             holds(SINK, SOURCE),
-            counts(f"client.{path}_octets", exactly(8192)),
-            counts(f"server.{path}_octets", exactly(8192)),
+            counts(f"client.{path}_bytes", exactly(8192)),
+            counts(f"server.{path}_bytes", exactly(8192)),
             counts(f"server.{path}_copies", exactly(copies)),
-            counts("server.host_octets", exactly(0)),
+            counts("server.host_bytes", exactly(0)),
         )
     )
     assert told(outcome) == []
@@ -100,7 +100,7 @@ def test_what_the_owner_frees_goes_on_or_not(via: str, status: str) -> None:
     assert failures(scene(steps[0], hosts=gpu_pair(via)), holds(SINK, fill=Fill.ZEROS)) == [
         (
             "memory server.sink: expected zeros, found no memory: "
-            "illegal GPU address: 8192 octets at 0x700000000000"
+            "illegal GPU address: 8192 bytes at 0x700000000000"
         )
     ]
 
@@ -117,6 +117,6 @@ def test_memory_that_a_gpu_has_no_room_for_is_a_failure() -> None:
     assert failures(scene(hosts=(with_gpu("client", vast), host("server")))) == [
         (
             "memory client.vast: expected to be there, "
-            "found ENOMEM (no 1099511627776 octets of GPU memory left)"
+            "found ENOMEM (no 1099511627776 bytes of GPU memory left)"
         )
     ]

@@ -73,7 +73,7 @@ def test_one_shared_queue_for_several_queue_pairs_tells_when_it_runs_low() -> No
         failures(
             scene(*steps, hosts=hosts, connections=(plan,)),
             event("SRQLimitReached", exactly(1)),
-            holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, octets=b"hello"),
+            holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, data=b"hello"),
         )
         == []
     )
@@ -109,7 +109,7 @@ def test_xrc_initiators_name_the_shared_queue() -> None:
         failures(
             scene(*steps, hosts=hosts, connections=(plan,)),
             holds(SINK, SOURCE),
-            holds(Span("server", "inbox", 0, 8), fill=Fill.TEXT, octets=b"extended"),
+            holds(Span("server", "inbox", 0, 8), fill=Fill.TEXT, data=b"extended"),
             packets(exactly(2), {"bth.opcode": 0xA4}),
         )
         == []

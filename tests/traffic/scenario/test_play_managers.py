@@ -75,7 +75,7 @@ def test_a_manager_connects_with_the_psns_of_the_plan_and_ends_it() -> None:
         expecting(
             managed(*steps),
             holds(SINK, SOURCE),
-            holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, octets=b"hello"),
+            holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, data=b"hello"),
             packets(exactly(1), {"bth.opcode": 4, "bth.psn": 0xFFFFFE}, sent_by="client"),
             packets(exactly(5), {"bth.destqp": 1}),
             state(CLIENT, "ERR"),
@@ -100,7 +100,7 @@ def test_the_summary_counts_messages_of_applications_and_those_of_managers_apart
     for links, repeats in ((scenario.links, 0), ((first_lost,), 1)):
         outcome = play(scenario.model_copy(update={"connections": (plan,), "links": links}))
         summary = outcome.summary
-        assert (summary.messages, summary.octets, summary.failed) == (1, 5, 0)
+        assert (summary.messages, summary.bytes, summary.failed) == (1, 5, 0)
         assert summary.mads == 5 + repeats
         assert outcome.counters["client.mads"] + outcome.counters["server.mads"] == summary.mads
 
@@ -112,7 +112,7 @@ def test_managers_connect_other_types_too(kind: str) -> None:
     assert (
         failures(
             managed(*steps, kind=kind, count=1),
-            holds(Span("server", "inbox", offset, 5), fill=Fill.TEXT, octets=b"hello"),
+            holds(Span("server", "inbox", offset, 5), fill=Fill.TEXT, data=b"hello"),
         )
         == []
     )
@@ -136,7 +136,7 @@ def test_who_is_not_told_a_timeout_has_the_managers() -> None:
 
 
 def test_several_queue_pairs_are_connected_one_by_one() -> None:
-    assert failures(managed(write(), count=3), counts("client.octets", exactly(3 * 8192))) == []
+    assert failures(managed(write(), count=3), counts("client.bytes", exactly(3 * 8192))) == []
 
 
 def test_a_connection_that_is_never_made_is_said_to_be_so() -> None:

@@ -55,7 +55,7 @@ def passed(scenario: Scenario, path: Path) -> list[Passed]:
 
 
 def small(place: int, **more: Any) -> StepPlan:
-    """A WRITE of eight octets that the capture knows by its place."""
+    """A WRITE of eight bytes that the capture knows by its place."""
     return write(local=(EIGHT,), remote=Span("server", "sink", 8 * place), **more)
 
 

@@ -151,7 +151,7 @@ def test_comments_say_what_befell_frames(tmp_path: Path) -> None:
 
 
 def test_a_frame_is_remarked_upon_at_the_link_where_it_happened(tmp_path: Path) -> None:
-    """Not where the same octets went before."""
+    """Not where the same bytes went before."""
     path = tmp_path / "out.pcapng"
     text = INCAST.replace("tor-sink: {latency: 1 us, rate: 100 Gbit/s}", LOSSY)
     play(scenario_of(text, "ip.ecn: CE", ""), capture=path)

@@ -66,7 +66,7 @@ def test_send_comes_to_a_receive() -> None:
     assert (
         failures(
             with_inbox(*steps),
-            holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, octets=b"hello"),
+            holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, data=b"hello"),
             counts("client.messages", exactly(2)),
         )
         == []
@@ -109,12 +109,12 @@ def test_read_comes_into_local_memory() -> None:
 def test_several_pieces_of_memory_are_one_message() -> None:
     pieces = (Span("client", "source", 8, 2), Span("client", "source", 100, 2))
     steps = (step("write", local=pieces, remote=SINK),)
-    wanted = Content(fill=Fill.HEX, octets=bytes((8, 9, 100, 101))).octets
+    wanted = Content(fill=Fill.HEX, data=bytes((8, 9, 100, 101))).data
     span = Span("server", "sink", 0, 4)
-    assert failures(scene(*steps), holds(span, fill=Fill.HEX, octets=wanted)) == []
+    assert failures(scene(*steps), holds(span, fill=Fill.HEX, data=wanted)) == []
 
 
-def test_atomics_change_eight_octets_and_give_what_was_there() -> None:
+def test_atomics_change_eight_bytes_and_give_what_was_there() -> None:
     steps = (
         step("fetch_add", local=(EIGHT,), remote=ATOMIC, values={"add": 5}, times=3),
         step("compare_swap", local=(EIGHT,), remote=ATOMIC, values={"compare": 15, "swap": 9}),
@@ -122,8 +122,8 @@ def test_atomics_change_eight_octets_and_give_what_was_there() -> None:
     assert (
         failures(
             scene(*steps),
-            holds(ATOMIC, fill=Fill.HEX, octets=(9).to_bytes(8, "little")),
-            holds(EIGHT, fill=Fill.HEX, octets=(15).to_bytes(8, "little")),
+            holds(ATOMIC, fill=Fill.HEX, data=(9).to_bytes(8, "little")),
+            holds(EIGHT, fill=Fill.HEX, data=(15).to_bytes(8, "little")),
         )
         == []
     )
@@ -246,7 +246,7 @@ def test_receives_of_a_connection_are_posted_before_all_work() -> None:
     found = failures(
         with_inbox(*steps, connections=(connection(receives=receives),)),
         counts("server.rnr_naks", exactly(0)),
-        holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, octets=b"hello"),
+        holds(Span("server", "inbox", 0, 5), fill=Fill.TEXT, data=b"hello"),
     )
     assert found == []
 

@@ -150,7 +150,7 @@ def test_links_have_faults(everything: Scenario) -> None:
     assert (drop.sent_by, drop.packet, drop.nth) == (End("client", "a"), (1,), (1,))
     assert (mark.sent_by, mark.packet) == (End("client", "a", 2), (5, 6, 7, 8))
     assert (corrupt.where, corrupt.nth) == ({"bth.opcode": 0x11}, (2,))
-    assert corrupt.options == {"octet": -1, "seal": False}
+    assert corrupt.options == {"byte": -1, "seal": False}
     assert (rewrite.where, rewrite.chance) == ({"bth.psn": 101}, 0.5)
     assert rewrite.options == {"field": "reth.rkey", "value": 0xDEAD}
     assert delay == FaultPlan(
@@ -209,7 +209,7 @@ def test_steps_have_what_their_verbs_take(everything: Scenario) -> None:
     assert (free.end, free.values, free.status) == (
         None, {"what": Span("client", "tensor")}, None,
     )  # fmt: skip
-    assert fill.values["content"] == Content(fill=Fill.HEX, octets=b"\xaa")
+    assert fill.values["content"] == Content(fill=Fill.HEX, data=b"\xaa")
     assert modify.values == {"state": "SQD"}
 
 
@@ -221,11 +221,11 @@ def test_expectations_are_values(everything: Scenario) -> None:
         MemoryExpectation(
             span=Span("server", "inbox", 0, 5),
             mark=Mark(70, 5),
-            content=Content(fill=Fill.TEXT, octets=b"hello"),
+            content=Content(fill=Fill.TEXT, data=b"hello"),
         ),
         CounterExpectation(of="client", counter="retransmits", range=Range(4, 8), mark=Mark(72, 5)),
         CounterExpectation(
-            of="client", counter="gpu_direct_octets", range=Range(65536, 65536), mark=Mark(73, 5)
+            of="client", counter="gpu_direct_bytes", range=Range(65536, 65536), mark=Mark(73, 5)
         ),
         CounterExpectation(
             of="leaf:server", counter="marks", range=Range(1, None), mark=Mark(74, 5)
@@ -295,7 +295,7 @@ def test_nothing_is_no_scenario(text: str) -> None:
     assert mistake.found == "nothing"
 
 
-def test_octets_that_are_no_text_have_a_place() -> None:
+def test_bytes_that_are_no_text_have_a_place() -> None:
     (mistake,) = mistakes_of(b"name: One\nabout: \xff\n")
     assert str(mistake) == "it.yaml:2:8: found byte 0xff; expected text in UTF-8"
 
@@ -334,9 +334,9 @@ def test_aliases_stand_for_what_they_name() -> None:
 MERGED = """
 name: Alike
 hosts:
-  client: &host {profile: rxe, memory: &octets {source: 8 KiB}}
+  client: &host {profile: rxe, memory: &bytes {source: 8 KiB}}
   server:
-    memory: {source: 4 KiB, <<: [{sink: 1 KiB}, *octets, {sink: 2 KiB}]}
+    memory: {source: 4 KiB, <<: [{sink: 1 KiB}, *bytes, {sink: 2 KiB}]}
     <<: *host
 connections: {a: [client, server]}
 """

@@ -22,7 +22,7 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (types.parse_fraction, "1", 1.0),
     (types.parse_size, "0", 0),
     (types.parse_size, "64", 64),
-    (types.parse_size, "64 octets", 64),
+    (types.parse_size, "64 bytes", 64),
     (types.parse_size, "8KiB", 8192),
     (types.parse_size, "8  KiB", 8192),
     (types.parse_size, "1.5 MiB", 3 << 19),

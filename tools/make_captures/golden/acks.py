@@ -42,7 +42,7 @@ def acks() -> Iterator[Case]:
     )
     yield case(
         "coalesced", "eight WRITEs that arrive at once: one ACK is for all",
-        *(work(_S.RDMA_WRITE, octets) for octets in range(8)),
+        *(work(_S.RDMA_WRITE, data) for data in range(8)),
     )  # fmt: skip
     yield case(
         "ack-asked-meanwhile", "a WRITE of 70 packets: the 64th asks for an ACK, and the last",
@@ -71,7 +71,7 @@ def _orders() -> Iterator[Case]:
     )  # fmt: skip
     yield case(
         "reads-at-once", "six READs and atomics where four may be under way",
-        *(work(_S.RDMA_READ, octets) for octets in (0, 8, 256, 600)),
+        *(work(_S.RDMA_READ, data) for data in (0, 8, 256, 600)),
         work(_S.ATOMIC_FETCH_AND_ADD, 8, compare_add=1), work(_S.RDMA_READ, 8),
     )  # fmt: skip
     yield case(
@@ -92,8 +92,8 @@ def _solicited() -> Iterator[Case]:
     yield case(
         "solicited", "SEND and WRITE with an immediate that ask for an event at the receiver",
         *(Receive(0, SERVER, 600) for _ in range(4)),
-        *(work(do, octets, flags=flags) for do in (_S.SEND, _S.RDMA_WRITE_WITH_IMM)
-          for octets in (5, 600)),
+        *(work(do, data, flags=flags) for do in (_S.SEND, _S.RDMA_WRITE_WITH_IMM)
+          for data in (5, 600)),
     )  # fmt: skip
 
 
@@ -110,11 +110,11 @@ def rnr() -> Iterator[Case]:
         "rnr-without-end", "rnr_retry 7 has no end: the receive comes after nine tries",
         _SEND, _READY._replace(at=9 * us(12)), both={"rnr_retry": 7},
     )  # fmt: skip
-    for do, octets in ((_S.SEND, 600), (_S.RDMA_WRITE_WITH_IMM, 5), (_S.RDMA_WRITE_WITH_IMM, 600)):
+    for do, data in ((_S.SEND, 600), (_S.RDMA_WRITE_WITH_IMM, 5), (_S.RDMA_WRITE_WITH_IMM, 600)):
         yield case(
-            f"rnr-{do.name.lower().replace('_', '-')}-{octets}",
-            f"{do.name} of {octets} octets without a receive",
-            work(do, octets), Receive(us(5), SERVER, octets),
+            f"rnr-{do.name.lower().replace('_', '-')}-{data}",
+            f"{do.name} of {data} bytes without a receive",
+            work(do, data), Receive(us(5), SERVER, data),
         )  # fmt: skip
     yield case(
         "rnr-behind-a-write", "what is done before the receiver was not ready stays done",

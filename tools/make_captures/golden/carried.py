@@ -199,8 +199,8 @@ def _sll2(ethertype: int, network: Headers) -> Headers:
     return headers
 
 
-def _family(octets: bytes, network: Headers) -> Headers:
-    return lambda way: (octets, *network(way))
+def _family(data: bytes, network: Headers) -> Headers:
+    return lambda way: (data, *network(way))
 
 
 _LITTLE_INET, _BIG_INET = (2).to_bytes(4, "little"), (2).to_bytes(4, "big")
@@ -285,5 +285,5 @@ def _recarried(sent: Sent, seal: Seal, link_type: int) -> Sent:
     """The same packet in other headers."""
     frame = roce.parse(sent.frame)
     udp = next(piece for piece in frame.headers if isinstance(piece, UDP))
-    octets = seal(Way(sent.who, udp.srcport), frame.packet)
-    return sent._replace(frame=octets, link_type=link_type)
+    data = seal(Way(sent.who, udp.srcport), frame.packet)
+    return sent._replace(frame=data, link_type=link_type)

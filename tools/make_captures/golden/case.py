@@ -2,7 +2,7 @@
 
 A case is all that a test bench must know to play either end. Numbers (queue pairs, PSNs, keys,
 addresses) are drawn from the case's name, so that no two cases share them and every run draws the
-same. Times are ns from the beginning of the case, lengths octets.
+same. Times are ns from the beginning of the case, lengths bytes.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,11 +29,11 @@ OTHER = {CLIENT: SERVER, SERVER: CLIENT}
 LATENCY = us(1)
 """Nanoseconds from end to end."""
 MEMORY = 1 << 15
-"""Octets that a peer may reach."""
+"""Bytes that a peer may reach."""
 STEP = us(20)
 """Nanoseconds after which what was done before is over."""
 FAST = PAGE_4K
-"""Octets that are registered again and again."""
+"""Bytes that are registered again and again."""
 
 _V4 = {
     CLIENT: Place.of("02:1a:2b:3c:4d:5e", "192.0.2.10"),
@@ -55,7 +55,7 @@ XRC_SRQ = 4
 """The number of the server's shared receive queue, where its service has one."""
 
 ATTRIBUTES = QPAttributes(
-    path_mtu=MTU.OCTETS_256,
+    path_mtu=MTU.MTU_256,
     qp_access_flags=ALL_ACCESS,
     max_rd_atomic=4,
     max_dest_rd_atomic=4,
@@ -69,7 +69,7 @@ ATTRIBUTES = QPAttributes(
 
 @cache
 def text(length: int, start: int = 0) -> bytes:
-    """Octets of which each tells where it stands."""
+    """Bytes of which each tells where it stands."""
     return bytes((start + i * 7 + i // 256) % 251 for i in range(length))
 
 
@@ -82,7 +82,7 @@ class Memory(NamedTuple):
     length: int = MEMORY
 
     def reth(self, dmalen: int, offset: int = 0) -> RETH:
-        """The RETH for so many octets of it."""
+        """The RETH for so many bytes of it."""
         return RETH(self.va + offset, self.rkey, dmalen)
 
     def variant(self, number: int) -> int:
@@ -90,7 +90,7 @@ class Memory(NamedTuple):
         return self.rkey & ~0xFF | (self.rkey + number) & 0xFF
 
     def atomic(self, swapdt: int, cmpdt: int = 0, offset: int = 0) -> AtomicETH:
-        """The AtomicETH for eight octets of it."""
+        """The AtomicETH for eight bytes of it."""
         return AtomicETH(self.va + offset, self.rkey, swapdt, cmpdt)
 
 
@@ -121,7 +121,7 @@ class End(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Send work: ``octets`` of it, at ``offset`` of the peer's memory.
+    """Send work: ``bytes`` of it, at ``offset`` of the peer's memory.
 
     ``key`` is used in place of the peer's own where it is not 0: its key, or of datagrams its
     Q_Key. The rest has the names of
@@ -131,7 +131,7 @@ class Work(NamedTuple):
     at: int
     who: str
     do: SendOpcode
-    octets: int = 0
+    bytes: int = 0
     offset: int = 0
     imm_data: int = 0
     invalidate_rkey: int = 0
@@ -144,11 +144,11 @@ class Work(NamedTuple):
 
 
 class Receive(NamedTuple):
-    """So many receives of so many octets. ``broken`` ones name a local key that nobody has."""
+    """So many receives of so many bytes. ``broken`` ones name a local key that nobody has."""
 
     at: int
     who: str
-    octets: int
+    bytes: int
     times: int = 1
     broken: bool = False
 

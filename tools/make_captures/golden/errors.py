@@ -57,12 +57,12 @@ def errors() -> Iterator[Case]:
 
 
 def _word(asked: Work) -> str:
-    return f"{asked.do.name.lower().replace('_', '-')}-{asked.octets}"
+    return f"{asked.do.name.lower().replace('_', '-')}-{asked.bytes}"
 
 
 def _of_rights_and_keys(asked: Work) -> Iterator[Case]:
     """The queue pair's rights, then the key's. IBA 9.7.4.1.4, 10.6."""
-    word, name = _word(asked), f"{asked.do.name} of {asked.octets} octets"
+    word, name = _word(asked), f"{asked.do.name} of {asked.bytes} bytes"
     yield case(
         f"no-right-of-qp-{word}", f"{name} that the queue pair does not allow", asked,
         server={"qp_access_flags": LOCAL_ONLY}, fault=Fault.OP_VALID,
@@ -77,7 +77,7 @@ def _of_rights_and_keys(asked: Work) -> Iterator[Case]:
     )  # fmt: skip
     yield case(
         f"beyond-the-key-{word}", f"{name}, of which the last is not the region's",
-        asked._replace(offset=MEMORY - asked.octets // 16 * 8), fault=Fault.RKEY,
+        asked._replace(offset=MEMORY - asked.bytes // 16 * 8), fault=Fault.RKEY,
     )  # fmt: skip
     yield case(
         f"memory-gone-{word}", f"{name} in memory that was unmapped, by a key that is good",
@@ -107,13 +107,13 @@ def _of_keys_taken_back() -> Iterator[Case]:
         work(_S.RDMA_WRITE, 5), by_wrong_key(work(_S.RDMA_WRITE, 6)), work(_S.RDMA_WRITE, 7),
         fault=Fault.RKEY,
     )  # fmt: skip
-    for name, octets in (("only", 5), ("last", 600)):
+    for name, data in (("only", 5), ("last", 600)):
         yield case(
             f"invalidate-unknown-key-{name}",
-            f"a SEND of {octets} octets that invalidates a key that was not good: acknowledged, "
+            f"a SEND of {data} bytes that invalidates a key that was not good: acknowledged, "
             "and an error",
-            Receive(0, SERVER, octets),
-            partial(_invalidating, octets=octets, wrong=_WRONG),
+            Receive(0, SERVER, data),
+            partial(_invalidating, size=data, wrong=_WRONG),
             fault=Fault.INVALIDATE,
         )  # fmt: skip
 
@@ -123,24 +123,24 @@ def _by_fast_key(asked: Work, ends: Ends) -> Work:
     return asked._replace(key=fast.variant(1), offset=fast.va - usual.va)
 
 
-def _invalidating(ends: Ends, octets: int, wrong: int = 0) -> Work:
-    return work(_S.SEND_WITH_INV, octets, invalidate_rkey=ends[SERVER].fast.variant(1) ^ wrong)
+def _invalidating(ends: Ends, size: int, wrong: int = 0) -> Work:
+    return work(_S.SEND_WITH_INV, size, invalidate_rkey=ends[SERVER].fast.variant(1) ^ wrong)
 
 
 def _of_receives() -> Iterator[Case]:
     """Receives that are too short, or whose own memory cannot be reached. IBA 9.9.3."""
     for do in (_S.SEND, _S.SEND_WITH_IMM):
-        for octets, room in ((5, 4), (600, 300), (600, 599)):
+        for data, room in ((5, 4), (600, 300), (600, 599)):
             yield case(
-                f"too-long-{_word(work(do, octets))}-into-{room}",
-                f"{do.name} of {octets} octets into a receive of {room}",
-                Receive(0, SERVER, room), work(do, octets), fault=Fault.TOO_LONG,
+                f"too-long-{_word(work(do, data))}-into-{room}",
+                f"{do.name} of {data} bytes into a receive of {room}",
+                Receive(0, SERVER, room), work(do, data), fault=Fault.TOO_LONG,
             )  # fmt: skip
-    for octets in (5, 600):
+    for data in (5, 600):
         yield case(
-            f"broken-receive-{octets}",
-            f"SEND of {octets} octets into a receive whose local key is wrong",
-            Receive(0, SERVER, octets, broken=True), work(_S.SEND, octets), fault=Fault.LOCAL,
+            f"broken-receive-{data}",
+            f"SEND of {data} bytes into a receive whose local key is wrong",
+            Receive(0, SERVER, data, broken=True), work(_S.SEND, data), fault=Fault.LOCAL,
         )  # fmt: skip
 
 

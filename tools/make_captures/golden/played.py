@@ -100,7 +100,7 @@ def _end(who: str, case: Case) -> Object:
         "traffic_class": end.traffic_class,
         "flow_label": end.flow_label,
         "qpn": end.qpn,
-        "path_mtu": attributes.path_mtu.octets,
+        "path_mtu": attributes.path_mtu.bytes,
         **{name: getattr(attributes, name) for name in ATTRIBUTES},
         "qp_access_flags": _rights(attributes.qp_access_flags),
         **_memory("memory", end.memory),
@@ -121,7 +121,7 @@ def _memory(name: str, memory: Memory) -> Object:
     return {
         f"{name}_va": memory.va,
         f"{name}_rkey": memory.rkey,
-        f"{name}_octets": memory.length,
+        f"{name}_bytes": memory.length,
         f"{name}_access": _rights(memory.access),
     }
 
@@ -170,14 +170,14 @@ def _changed(party: Party) -> str | None:
     memory = party.region.memory
     if party.space.window_at(memory.base) is None:
         return None
-    octets = memory.read(memory.base, MEMORY)
-    return None if octets == text(MEMORY) else sha256(octets).hexdigest()
+    data = memory.read(memory.base, MEMORY)
+    return None if data == text(MEMORY) else sha256(data).hexdigest()
 
 
 def _completion(done: WorkCompletion) -> Object:
     told: Object = {"does": done.wr_id, "status": done.status.name}
     if done.status is WCStatus.SUCCESS and done.opcode >= WCOpcode.RECV:
-        told["octets"] = done.byte_len
+        told["bytes"] = done.byte_len
         if done.wc_flags & WCFlags.WITH_IMM:
             told["imm_data"] = done.imm_data
         if done.wc_flags & WCFlags.WITH_INV:

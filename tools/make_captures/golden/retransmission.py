@@ -35,14 +35,14 @@ class Message(NamedTuple):
     @property
     def word(self) -> str:
         """A name for it."""
-        length = "" if self.work.do in _EIGHT else f"-{self.work.octets}"
+        length = "" if self.work.do in _EIGHT else f"-{self.work.bytes}"
         return self.work.do.name.lower().replace("_", "-") + length
 
     def actions(self, at: int = 0) -> list[Action]:
         """The work, after the receive that it takes."""
         posted = self.work._replace(at=at)
         takes = VERBS[self.work.do].takes_receive
-        return [Receive(0, SERVER, self.work.octets), posted] if takes else [posted]
+        return [Receive(0, SERVER, self.work.bytes), posted] if takes else [posted]
 
 
 _EIGHT = (_S.ATOMIC_CMP_AND_SWP, _S.ATOMIC_FETCH_AND_ADD, _S.ATOMIC_WRITE)
@@ -85,7 +85,7 @@ def _lost(message: Message) -> Iterator[Case]:
     """Each of its frames, once: with nothing behind it, so that only the timeout tells."""
     for number, frame in enumerate(message.frames, 1):
         name = f"lost-{frame.replace(' ', '-').lower()}-of-{message.word}"
-        shows = f"{message.work.do.name} of {message.work.octets} octets whose {frame} is lost"
+        shows = f"{message.work.do.name} of {message.work.bytes} bytes whose {frame} is lost"
         yield case(name, shows, *message.actions(), lost=(number,))
 
 
@@ -94,13 +94,13 @@ def _repeated(message: Message) -> Case:
     responses = len(message.frames) - 1 if message.frames[0] == "request" else 1
     return case(
         f"twice-{message.word}",
-        f"{message.work.do.name} of {message.work.octets} octets whose last request comes again",
+        f"{message.work.do.name} of {message.work.bytes} bytes whose last request comes again",
         *message.actions(), Again(STEP, CLIENT, len(message.frames) - responses),
     )  # fmt: skip
 
 
-def _writes(count: int, octets: int = 5) -> list[Work]:
-    return [work(_S.RDMA_WRITE, octets + n) for n in range(count)]
+def _writes(count: int, size: int = 5) -> list[Work]:
+    return [work(_S.RDMA_WRITE, size + n) for n in range(count)]
 
 
 def _several() -> Iterator[Case]:
@@ -128,13 +128,13 @@ def _several() -> Iterator[Case]:
 def _implied() -> Iterator[Case]:
     """A response that is missing shows in the next answer: an implied NAK. IBA 9.7.5.1.2."""
     behind = work(_S.RDMA_WRITE, 5)
-    for word, do, octets in (
+    for word, do, data in (
         ("read", _S.RDMA_READ, 600),
         ("atomic", _S.ATOMIC_FETCH_AND_ADD, 8),
     ):
         yield case(
             f"implied-nak-{word}", f"the last response to {do.name} is lost, the ACK behind is not",
-            work(do, octets, compare_add=1), behind, lost=(5 if octets > 8 else 3,),
+            work(do, data, compare_add=1), behind, lost=(5 if data > 8 else 3,),
         )  # fmt: skip
     yield case(
         "implied-nak-middle", "of two READs the second response of the first is lost",
@@ -165,7 +165,7 @@ def _wraps() -> Iterator[Case]:
     for word, (message, psn, lost) in rows.items():
         yield case(
             f"wrap-{word}",
-            f"PSN wrap: {message.work.do.name} of {message.work.octets} octets from PSN {psn:#x} "
+            f"PSN wrap: {message.work.do.name} of {message.work.bytes} bytes from PSN {psn:#x} "
             "on, past 0xFFFFFF to 0",
             *message.actions(), *MESSAGES[3].actions(STEP),
             client={"sq_psn": psn}, lost=lost,

@@ -36,7 +36,7 @@ _SILENT: Mapping[str, Any] = {"silent": True}
 
 
 class Packet(NamedTuple):
-    """One packet of a script: with a RETH for so many octets where there is one."""
+    """One packet of a script: with a RETH for so many bytes where there is one."""
 
     opcode: Opcode
     payload: bytes = b""

@@ -51,9 +51,9 @@ def _opcode(sent: Sent) -> str:
     return Opcode(packet.bth.opcode).name if packet else "a frame without a BTH"
 
 
-def _packet(octets: bytes) -> Packet | None:
+def _packet(data: bytes) -> Packet | None:
     """The packet of a frame; ``None`` for pauses and packets that no standard knows."""
     try:
-        return roce.parse(octets).packet
+        return roce.parse(data).packet
     except WireError:
         return None

@@ -45,7 +45,7 @@ from tools.make_captures.golden.case import (
 
 _CAP = QPCap(1 << 10, 1 << 15, 1, 1, 0)
 _COMPLETIONS = 1 << 12
-_MOST_RECEIVES = 1 << 10
+_MAX_RECEIVES = 1 << 10
 _NOBODYS_KEY = 0x00BADBAD
 _OTHER_TEXT = 165
 """What is sent begins otherwise than what memory holds, and like no EtherType."""
@@ -113,7 +113,7 @@ class Party(Host):
         if not (extended or self.end.shared):
             return None
         receiver = XRCReceiver(self.nic.open_xrcd(), self.cq) if extended else None
-        srq = self.nic.create_srq(self.pd, _MOST_RECEIVES, xrc=receiver)
+        srq = self.nic.create_srq(self.pd, _MAX_RECEIVES, xrc=receiver)
         assert not extended or srq.number == XRC_SRQ
         return srq
 
@@ -133,11 +133,11 @@ class Party(Host):
     def work(self, action: Work, number: int, now: int) -> None:
         """Post send work, about local memory of its own."""
         verb = VERBS[action.do]
-        data = text(action.octets, _OTHER_TEXT + number)
+        data = text(action.bytes, _OTHER_TEXT + number)
         sges: tuple[Sge, ...] = ()
-        if action.octets and verb.local is not Local.NONE:
+        if action.bytes and verb.local is not Local.NONE:
             source = self.filled(data) if verb.local is Local.SOURCE else self.buffer(len(data))
-            sges = (source.sge(action.octets),)
+            sges = (source.sge(action.bytes),)
         self.nic.post_send(self.qp, (self._request(action, number, sges),), now)
 
     def _request(self, action: Work, number: int, sges: tuple[Sge, ...]) -> SendWR:
@@ -153,7 +153,7 @@ class Party(Host):
             remote_srqn=XRC_SRQ,
             placement=action.placement,
             selectivity=action.selectivity,
-            length=action.octets,
+            length=action.bytes,
         )  # fmt: skip
         if self.qp.service.connected:
             return wr
@@ -164,7 +164,7 @@ class Party(Host):
 
     def receive(self, action: Receive, number: int, now: int) -> None:
         """Post receives; a datagram's have room for the GRH."""
-        size = action.octets + self.qp.service.grh
+        size = action.bytes + self.qp.service.grh
         piece = self.buffer(max(size, 1)).sge(size)
         if action.broken:
             piece = piece._replace(lkey=_NOBODYS_KEY)

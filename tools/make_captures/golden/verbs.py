@@ -23,7 +23,7 @@ from tools.make_captures.golden.case import (
 )
 
 SIZES = (0, 1, 2, 3, 4, 256, 257, 512, 514, 767, 768)
-"""Octets of messages: none, every pad, and one, two and three packets of 256, full or not."""
+"""Bytes of messages: none, every pad, and one, two and three packets of 256, full or not."""
 _DATAGRAMS = (0, 1, 2, 3, 4, 256, 1023, 4096)
 """A datagram is one packet, up to the port's MTU."""
 _IMM = 0xCAFE_0000
@@ -70,7 +70,7 @@ def _actions(do: SendOpcode, kind: QPType) -> Iterator[Action | Made]:
     works = [make(at=number * STEP) for number, make in enumerate(_works(do, kind))]
     if VERBS[do].takes_receive:
         written = do is SendOpcode.RDMA_WRITE_WITH_IMM
-        yield from (Receive(0, SERVER, 0 if written else work.octets) for work in works)
+        yield from (Receive(0, SERVER, 0 if written else work.bytes) for work in works)
     for number, work in enumerate(works):
         yield from _invalidating(work, number) if do is SendOpcode.SEND_WITH_INV else (work,)
 
@@ -78,20 +78,20 @@ def _actions(do: SendOpcode, kind: QPType) -> Iterator[Action | Made]:
 def _works(do: SendOpcode, kind: QPType) -> list[Callable[..., Work]]:
     make = partial(Work, who=CLIENT, do=do)
     if do in _ATOMICS:
-        return [partial(make, octets=8, offset=8 * n, **w) for n, w in enumerate(_ATOMICS[do])]
+        return [partial(make, bytes=8, offset=8 * n, **w) for n, w in enumerate(_ATOMICS[do])]
     if do is SendOpcode.FLUSH:
-        write = partial(Work, who=CLIENT, do=SendOpcode.RDMA_WRITE, octets=600)
-        kinds = [partial(make, octets=600, placement=p, selectivity=s) for s, p in _FLUSHES]
+        write = partial(Work, who=CLIENT, do=SendOpcode.RDMA_WRITE, bytes=600)
+        kinds = [partial(make, bytes=600, placement=p, selectivity=s) for s, p in _FLUSHES]
         return [write, *kinds]
     if do is SendOpcode.ATOMIC_WRITE:
-        return [partial(make, octets=8, offset=16)]
+        return [partial(make, bytes=8, offset=16)]
     sizes = _DATAGRAMS if kind is QPType.UD else SIZES
-    return [partial(make, octets=octets, **_with(do, octets)) for octets in sizes]
+    return [partial(make, bytes=size, **_with(do, size)) for size in sizes]
 
 
-def _with(do: SendOpcode, octets: int) -> dict[str, int]:
+def _with(do: SendOpcode, size: int) -> dict[str, int]:
     immediate = do in (SendOpcode.SEND_WITH_IMM, SendOpcode.RDMA_WRITE_WITH_IMM)
-    return {"imm_data": _IMM + octets} if immediate else {}
+    return {"imm_data": _IMM + size} if immediate else {}
 
 
 def _invalidating(work: Work, number: int) -> Iterator[Made]:
@@ -101,13 +101,13 @@ def _invalidating(work: Work, number: int) -> Iterator[Made]:
 
 
 def path_mtus() -> Iterator[Case]:
-    """A WRITE and a READ of one octet more than a packet holds, for each path MTU."""
+    """A WRITE and a READ of one byte more than a packet holds, for each path MTU."""
     for mtu in MTU:
-        octets = (128 << mtu) + 1
+        data = (128 << mtu) + 1
         does = [SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ]
         yield case(
             f"path-mtu-{128 << mtu}",
-            f"{octets} octets with a path MTU of {128 << mtu}",
-            *(Work(n * STEP, CLIENT, do, octets) for n, do in enumerate(does)),
+            f"{data} bytes with a path MTU of {128 << mtu}",
+            *(Work(n * STEP, CLIENT, do, data) for n, do in enumerate(does)),
             both={"path_mtu": mtu},
         )

@@ -31,11 +31,11 @@ def _fill(text: str) -> Content:
 
 
 def _text(text: str) -> Content:
-    return Content(fill=Fill.TEXT, octets=_some(parse_utf8(text)))
+    return Content(fill=Fill.TEXT, data=_some(parse_utf8(text)))
 
 
 def _hex(text: str) -> Content:
-    return Content(fill=Fill.HEX, octets=_some(parse_hex(text)))
+    return Content(fill=Fill.HEX, data=_some(parse_hex(text)))
 
 
 def _some(data: bytes) -> bytes:
@@ -79,10 +79,10 @@ def content_of(section: Any) -> Content:
     return section.fill or section.text or section.hex or Content()
 
 
-class Octets(Section):
+class BytesLike(Section):
     """Bytes, by one of the keys that give them."""
 
-    called: ClassVar = "octets"
+    called: ClassVar = "bytes"
     alternatives: ClassVar = (("fill", "text", "hex"),)
 
     fill: FillKey = None
@@ -102,19 +102,19 @@ class Inline(ValueType):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return (Octets,)
+        return (BytesLike,)
 
     def read(self, node: Node, context: ParseContext) -> bytes:
         if isinstance(node, Scalar):
             return _encoded(node)
-        content: Content = read_section(Octets, node, context)
+        content: Content = read_section(BytesLike, node, context)
         if content.fill not in (Fill.TEXT, Fill.HEX):
             raise invalid(node, self.description)
-        return content.octets
+        return content.data
 
     def json(self, definitions: Definitions) -> Json:
         text = {"type": ["string", "number", "boolean"]}
-        return {"anyOf": [text, Octets.json_schema(definitions)]}
+        return {"anyOf": [text, BytesLike.json_schema(definitions)]}
 
 
 def _encoded(node: Scalar) -> bytes:
@@ -134,11 +134,11 @@ class Same(ValueType):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return (Octets,)
+        return (BytesLike,)
 
     def read(self, node: Node, context: ParseContext) -> Span | Content:
         if isinstance(node, Pairs):
-            return self._foreseen(node, read_section(Octets, node, context))
+            return self._foreseen(node, read_section(BytesLike, node, context))
         if isinstance(node, Scalar) and node.text in _WORDS:
             return self._foreseen(node, FILL.read(node, context))
         return SPAN.read(node, context)
@@ -150,8 +150,8 @@ class Same(ValueType):
         return content
 
     def json(self, definitions: Definitions) -> Json:
-        octets = Octets.json_schema(definitions)
-        return {"anyOf": [{"type": "string"}, octets], "description": self.description}
+        data = BytesLike.json_schema(definitions)
+        return {"anyOf": [{"type": "string"}, data], "description": self.description}
 
 
 SAME: Final = Same()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args
 from rdmawire.ib.cm.event import CMEvent
 from rdmawire.screen import quoted
 from rdmawire.traffic.scenario.context import ParseContext
-from rdmawire.traffic.scenario.counters import COUNTERS, Of
+from rdmawire.traffic.scenario.counters import COUNTERS, Of, current_name
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError
 from rdmawire.traffic.scenario.model.content import SAME
 from rdmawire.traffic.scenario.references import (
@@ -164,6 +164,7 @@ class CounterName(ValueType):
         of, dot, counter = text_of(node, self.description).rpartition(".")
         if not dot:
             raise NodeError(node.mark, quoted(counter), self.description)
+        counter = current_name(counter)
         of, have = context.names.link(of), context.once(subjects)
         if of not in have and not context.names.hosts_known:
             return Subject(of, counter)

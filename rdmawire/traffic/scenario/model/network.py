@@ -279,7 +279,7 @@ FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
         "most": (_WAIT, "How long it waits for them at most."),
     },
     "corrupt": {
-        "octet": (
+        "byte": (
             Number(-(1 << 16), 1 << 16),
             "Which byte, from the BTH on; from the pad's end, if negative.",
         ),
@@ -302,6 +302,7 @@ class FaultKeys(Section):
     """The keys of one fault: those of every fault, and its options."""
 
     named: ClassVar = "do"
+    former: ClassVar = {"octet": "byte"}
 
     do: Given[Any]
 

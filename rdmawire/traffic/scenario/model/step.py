@@ -53,7 +53,7 @@ TYPES_OF: Final[dict[Takes, ValueType]] = {
     Takes.GRANT: Spans(windows=True),
     Takes.REMOTE: Spans(windows=True, fits=False),
     Takes.PEERS: Spans(windows=True),
-    Takes.OCTETS: INLINE,
+    Takes.BYTES: INLINE,
     Takes.BITS_32: Number(0, (1 << 32) - 1),
     Takes.BITS_64: Number(0, (1 << 64) - 1),
     Takes.FILL: FILL,

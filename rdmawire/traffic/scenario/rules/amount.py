@@ -16,7 +16,7 @@ MAX_FILLED_TOGETHER: Final = 1 << 30
 MAX_MESSAGES: Final = 10**7
 MAX_SENT: Final = 1 << 34
 MAX_POSTED: Final = 1 << 30
-"""Octets that may be posted at once. Links without a rate take all of them at once, and a frame
+"""Bytes that may be posted at once. Links without a rate take all of them at once, and a frame
 in flight is in memory."""
 
 
@@ -25,7 +25,7 @@ class Amount(NamedTuple):
 
     mark: Mark
     messages: int = 0
-    octets: int = 0
+    bytes: int = 0
     posted: int = 0
     filled: int = 0
 
@@ -55,7 +55,7 @@ _POSTED: Final = _Bound(
 )
 _BOUNDS: Final = (
     _Bound("messages", MAX_MESSAGES, "messages", "fewer times, or fewer queue pairs"),
-    _Bound("octets", MAX_SENT, "to send", "fewer times, or shorter messages"),
+    _Bound("bytes", MAX_SENT, "to send", "fewer times, or shorter messages"),
     _Bound("filled", MAX_FILLED_TOGETHER, "to fill", "zeros, or less memory"),
 )
 
@@ -93,9 +93,9 @@ def _of_step(step: StepPlan, context: ParseContext) -> Amount:
     times = step.times * _pairs(step.end, context)
     if VERBS[step.verb].work is None:
         return Amount(step.mark, messages=times)
-    octets = message_size(step, context) or 0
+    data = message_size(step, context) or 0
     at_once = min(step.times, step.depth or QUEUE) * _pairs(step.end, context)
-    return Amount(step.mark, messages=times, octets=times * octets, posted=at_once * octets)
+    return Amount(step.mark, messages=times, bytes=times * data, posted=at_once * data)
 
 
 def _pairs(end: End | None, context: ParseContext) -> int:

@@ -22,7 +22,7 @@ from rdmawire.verbs.ah import is_ipv4
 MAX_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""
 MAX_COMPARED: Final = 1 << 28
-"""Octets that an expectation compares."""
+"""Bytes that an expectation compares."""
 
 Rule = Callable[[ParseContext], Iterator[NodeError]]
 

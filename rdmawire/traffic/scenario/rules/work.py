@@ -214,7 +214,7 @@ _DEMANDS: Final = {
 """What some verbs want of memory."""
 
 
-def _octets(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
+def _bytes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """The verb takes memory or inline bytes, and of a size that it allows."""
     if plan.inline is not None and plan.local:
         yield NodeError(found.at("inline"), "'inline' besides 'from'", "one of the two")
@@ -262,6 +262,6 @@ _RULES: Final[tuple[Rule, ...]] = (
     _sides,
     _fits,
     _kinds,
-    _octets,
+    _bytes,
     _fill,
 )

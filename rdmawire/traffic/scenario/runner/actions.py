@@ -139,7 +139,7 @@ def _flush(doing: StepContext, wr: SendWR) -> SendWR:
 
 
 def _bind(doing: StepContext, wr: SendWR) -> SendWR:
-    """The window is known by its new key, and has the memory's octets, from now on."""
+    """The window is known by its new key, and has the memory's bytes, from now on."""
     held, target = doing.held("what"), doing.held("to")
     if held.window is None or target.region is None:
         raise VerbsError(f"{held.name} and {target.name}: no window, or no region", EINVAL)

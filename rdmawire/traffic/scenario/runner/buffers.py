@@ -21,11 +21,11 @@ from rdmawire.traffic.scenario.model import Content, Fill, MemoryPlan, Span
 from rdmawire.verbs.wr import Sge
 
 PIECE: Final = 1 << 20
-"""Octets that are written or compared at a time."""
+"""Bytes that are written or compared at a time."""
 
 
 class Held:
-    """Octets with a name, and how adapters find them.
+    """Bytes with a name, and how adapters find them.
 
     ``memory`` has them at ``start`` for applications; by ``key`` they are at ``iova``, as was said
     when they were registered last, even if they are not any more. A window has no memory before it
@@ -65,7 +65,7 @@ class Held:
         return self._readable(offset, length).read(self.start + offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Put octets there, as an application does."""
+        """Put bytes there, as an application does."""
         self._readable(offset, len(data)).write(self.start + offset, data)
 
     def _readable(self, offset: int, length: int) -> Memory:
@@ -81,9 +81,9 @@ class Held:
             offset += len(piece)
 
 
-def octets_of(content: Content, length: int, random: Random) -> Iterator[bytes]:
-    """So many octets as a file says them, in pieces."""
-    unit = _UNITS.get(content.fill, content.octets) or bytes(1)
+def bytes_of(content: Content, length: int, random: Random) -> Iterator[bytes]:
+    """So many bytes as a file says them, in pieces."""
+    unit = _UNITS.get(content.fill, content.data) or bytes(1)
     piece = unit * max(1, PIECE // len(unit))
     for start in range(0, length, len(piece)):
         size = min(len(piece), length - start)

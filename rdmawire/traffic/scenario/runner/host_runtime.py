@@ -28,7 +28,7 @@ from rdmawire.traffic.scenario.model import (
     Span,
     SrqPlan,
 )
-from rdmawire.traffic.scenario.runner.buffers import Held, Registering, octets_of
+from rdmawire.traffic.scenario.runner.buffers import Held, Registering, bytes_of
 from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.tables import MODELS, QUEUE, SCHEMES, TYPES
 from rdmawire.verbs.ah import AddressHandle
@@ -90,7 +90,7 @@ class HostRuntime:
 
     @property
     def mac(self) -> bytes:
-        """Six octets."""
+        """Six bytes."""
         return self.host.mac
 
     @property
@@ -170,9 +170,9 @@ class HostRuntime:
             yield Failure(plan.mark, what, expected, refusal(refused))
 
     def fill(self, held: Held, span: Span, content: Content) -> None:
-        """Put octets into memory."""
+        """Put bytes into memory."""
         _, length = held.extent(span)
-        held.put(span, octets_of(content, length, self._random))
+        held.put(span, bytes_of(content, length, self._random))
 
     def flush(self) -> None:
         """Let all kernels see what was written to the GPUs."""

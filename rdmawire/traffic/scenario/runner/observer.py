@@ -14,13 +14,13 @@ from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.field import Fields
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Tap
-from rdmawire.ib.tx_template import MOST_SEEN, head_size, word_offset
+from rdmawire.ib.tx_template import MAX_SEEN, head_size, word_offset
 from rdmawire.screen import quoted
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, link_called
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.testbed import Testbed
-from rdmawire.verbs.ah import MAC_OCTETS
+from rdmawire.verbs.ah import MAC_BYTES
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire.roce import bth_offset
 
@@ -31,7 +31,7 @@ _BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")
 class Matcher:
     """Whether a frame has fields as they are wanted.
 
-    What the octets up to the PSN say is found out once for each such head and length.
+    What the bytes up to the PSN say is found out once for each such head and length.
     """
 
     def __init__(self, where: Mapping[str, object]) -> None:
@@ -58,7 +58,7 @@ class Matcher:
         return fits
 
     def _keep(self, key: tuple[int, bytes], fits: bool) -> None:
-        if len(self._known) >= MOST_SEEN:
+        if len(self._known) >= MAX_SEEN:
             self._known.clear()
         self._known[key] = fits
 
@@ -281,9 +281,9 @@ class HostWatch:
         """The host sends a frame."""
         counted = self._total.count(frame.data, now)
         self.sent["frames"] += 1
-        self.sent["frame_octets"] += len(frame.data)
+        self.sent["frame_bytes"] += len(frame.data)
         self.sent["messages"] += counted.messages
-        self.sent["octets"] += counted.octets
+        self.sent["bytes"] += counted.bytes
         if counted.sign:
             self._note(counted.sign, frame.data)
 
@@ -306,7 +306,7 @@ class LastWords:
         """A frame was counted so."""
         offset = bth_offset(frame, 0, len(frame))
         destqp = int.from_bytes(frame[offset + 5 : offset + 8], "big")
-        receiver, sender = frame[:MAC_OCTETS], frame[MAC_OCTETS : 2 * MAC_OCTETS]
+        receiver, sender = frame[:MAC_BYTES], frame[MAC_BYTES : 2 * MAC_BYTES]
         if counter == "retransmits":
             self._repeats[sender, receiver, destqp] = seen
         elif counter in _NAKS:
@@ -335,7 +335,7 @@ _REFUSED: Final = (
 
 def is_from(sender: bytes | None, frame: bytes) -> bool:
     """Whether a frame is of the sender that is wanted, if one is."""
-    return sender is None or frame[MAC_OCTETS : 2 * MAC_OCTETS] == sender
+    return sender is None or frame[MAC_BYTES : 2 * MAC_BYTES] == sender
 
 
 class PacketWatch:

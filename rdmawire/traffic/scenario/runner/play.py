@@ -38,7 +38,7 @@ def play(
     arrived: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
-    """What becomes of a scenario. The same one gives the same octets, always.
+    """What becomes of a scenario. The same one gives the same bytes, always.
 
     ``capture`` is written with all frames that hosts send, each once; or with those of ``points``:
     links, hosts or switches' ports by their names, each an interface of a pcapng. With ``arrived``

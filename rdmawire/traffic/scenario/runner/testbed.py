@@ -215,12 +215,12 @@ def _event_limit(scenario: Scenario) -> int:
     counts = {plan.name: plan.count for plan in scenario.connections}
     packets = 0
     for step in scenario.steps:
-        octets = sum(
+        size = sum(
             sizes.get((span.host, span.memory), 0) if span.length is None else span.length
             for span in step.local
         )
         ends = counts.get(step.end.connection, 1) if step.end is not None else 1
-        packets += step.times * ends * (octets // PATH_MTUS[0] + 1)
+        packets += step.times * ends * (size // PATH_MTUS[0] + 1)
     return EVENTS + EVENTS_PER_PACKET * packets
 
 

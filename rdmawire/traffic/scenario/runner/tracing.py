@@ -1,4 +1,4 @@
-"""Which frame changed an octet last, or was almost wanted: a scenario is played again, and watched.
+"""Which frame changed a byte last, or was almost wanted: a scenario is played again, and watched.
 
 The same scenario gives the same frames, so their numbers are those of the first time.
 """
@@ -51,15 +51,15 @@ def _text(seen: Seen, name: str, found: Mapping[str, object]) -> str:
     return f"frame {seen.number}{place}, {name} {value_text(name, found[name], found)}"
 
 
-MOST_FRAMES: Final = 1 << 16
+MAX_FRAMES: Final = 1 << 16
 """A run with more is not played again."""
 
-MOST_PROBES: Final = 64
-"""Octets, and packets, that are looked after; of more it is not said which frame it was."""
+MAX_PROBES: Final = 64
+"""Bytes, and packets, that are looked after; of more it is not said which frame it was."""
 
 
 class Probe:
-    """Looks at one octet before and after each frame that its host takes in.
+    """Looks at one byte before and after each frame that its host takes in.
 
     ``writer`` is the number of the frame that changed it last, if a frame of the capture did. What
     was written to a GPU shows only when it is flushed: that is the last frame's that arrived.
@@ -100,7 +100,7 @@ class Probe:
 
 
 class Traced(NamedTuple):
-    """``writers`` are numbers of frames by octets, ``nearest`` tells of one by the expectation."""
+    """``writers`` are numbers of frames by bytes, ``nearest`` tells of one by the expectation."""
 
     writers: Mapping[Span, int | None]
     nearest: Mapping[int, str]
@@ -118,12 +118,12 @@ class Tracer:
         self._scenario = scenario
         self._points = points
         self._arrived = arrived
-        self._able = frames <= MOST_FRAMES
+        self._able = frames <= MAX_FRAMES
 
-    def trace(self, octets: Iterable[Span], packets: Iterable[PacketExpectation]) -> Traced:
-        """Who changed each of these octets last, and which frames are nearest to these packets."""
-        spans = tuple(octets)[:MOST_PROBES]
-        plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MOST_PROBES]
+    def trace(self, data: Iterable[Span], packets: Iterable[PacketExpectation]) -> Traced:
+        """Who changed each of these bytes last, and which frames are nearest to these packets."""
+        spans = tuple(data)[:MAX_PROBES]
+        plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MAX_PROBES]
         if not self._able or not (spans or plans):
             return Traced({}, {})
         return self._play(spans, plans)

@@ -17,7 +17,7 @@ from rdmawire.traffic.scenario.model import (
     StateExpectation,
     TimeExpectation,
 )
-from rdmawire.traffic.scenario.runner.buffers import PIECE, octets_of
+from rdmawire.traffic.scenario.runner.buffers import PIECE, bytes_of
 from rdmawire.traffic.scenario.runner.counting import Counting
 from rdmawire.traffic.scenario.runner.expectations import Watching
 from rdmawire.traffic.scenario.runner.failure import (
@@ -34,13 +34,13 @@ from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.tracing import Traced
 
 SHOWN: Final = 8
-"""Octets of memory that a failure shows."""
+"""Bytes of memory that a failure shows."""
 
 
 class Played(NamedTuple):
     """A scenario after its end.
 
-    ``trace`` tells which frames changed octets last, and of those that were almost wanted.
+    ``trace`` tells which frames changed bytes last, and of those that were almost wanted.
     ``rest`` is when the last frame arrived or the last work was done (ns).
     """
 
@@ -63,11 +63,11 @@ def verdict(played: Played) -> Iterator[Failure]:
 
 
 class _Difference(NamedTuple):
-    """Where memory is not as it should be; ``octet`` is the first, if there is any memory."""
+    """Where memory is not as it should be; ``byte`` is the first, if there is any memory."""
 
     expected: str
     found: str
-    octet: Span | None = None
+    byte: Span | None = None
 
 
 class _Evidence(NamedTuple):
@@ -83,8 +83,8 @@ class _Evidence(NamedTuple):
 
 def _evidence(played: Played) -> _Evidence:
     differences = dict(_differences(played.stage))
-    octets = (found.octet for found in differences.values() if found.octet is not None)
-    return _Evidence(played, differences, played.trace(octets, _too_few(played)))
+    data = (found.byte for found in differences.values() if found.byte is not None)
+    return _Evidence(played, differences, played.trace(data, _too_few(played)))
 
 
 # Steps.
@@ -125,7 +125,7 @@ def _memory(evidence: _Evidence, plan: MemoryExpectation) -> Iterator[Failure]:
     found = evidence.differences.get(id(plan))
     if found is not None:
         what = f"memory {_span(plan.span)}"
-        frame = None if found.octet is None else evidence.traced.writers.get(found.octet)
+        frame = None if found.byte is None else evidence.traced.writers.get(found.byte)
         yield Failure(plan.mark, what, found.expected, found.found, frame)
 
 
@@ -141,7 +141,7 @@ def _differences(stage: Testbed) -> Iterator[tuple[int, _Difference]]:
 
 
 def _difference(stage: Testbed, plan: MemoryExpectation) -> _Difference | None:
-    """What should stand where the memory first differs, what does, and at which octet."""
+    """What should stand where the memory first differs, what does, and at which byte."""
     held = stage.held(plan.span)
     offset, length = held.extent(plan.span)
     of = f" (of {_span(plan.same_as)})" if plan.same_as else ""
@@ -149,9 +149,9 @@ def _difference(stage: Testbed, plan: MemoryExpectation) -> _Difference | None:
         found = held.read(offset, len(wanted))
         if found != wanted:
             at = next(i for i, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b)
-            said = f"{_hex(found, at)} at octet {offset + at}"
-            octet = plan.span._replace(offset=offset + at, length=1)
-            return _Difference(f"{_hex(wanted, at)}{of}", said, octet)
+            said = f"{_hex(found, at)} at byte {offset + at}"
+            byte = plan.span._replace(offset=offset + at, length=1)
+            return _Difference(f"{_hex(wanted, at)}{of}", said, byte)
         offset += len(wanted)
     return None
 
@@ -159,7 +159,7 @@ def _difference(stage: Testbed, plan: MemoryExpectation) -> _Difference | None:
 def _pieces(stage: Testbed, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
     if plan.same_as is None:
         assert plan.content is not None  # there is no such expectation
-        yield from octets_of(plan.content, length, stage.network.random("expected"))
+        yield from bytes_of(plan.content, length, stage.network.random("expected"))
         return
     held = stage.held(plan.same_as)
     start, _ = held.extent(plan.same_as)
@@ -170,12 +170,12 @@ def _pieces(stage: Testbed, plan: MemoryExpectation, length: int) -> Iterator[by
 def _wanted(plan: MemoryExpectation) -> str:
     if plan.same_as is not None:
         return f"that of {_span(plan.same_as)}"
-    return "octets" if plan.content is None else plan.content.fill.value
+    return "bytes" if plan.content is None else plan.content.fill.value
 
 
-def _hex(octets: bytes, at: int) -> str:
-    shown = octets[at : at + SHOWN].hex(" ")
-    return f"{shown}.." if at + SHOWN < len(octets) else shown
+def _hex(data: bytes, at: int) -> str:
+    shown = data[at : at + SHOWN].hex(" ")
+    return f"{shown}.." if at + SHOWN < len(data) else shown
 
 
 def _span(span: Span) -> str:

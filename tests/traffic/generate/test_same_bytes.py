@@ -1,4 +1,4 @@
-"""Many rounds at once give the octets that two adapters put on the wire, frame by frame."""
+"""Many rounds at once give the bytes that two adapters put on the wire, frame by frame."""
 
 import tempfile
 from collections.abc import Callable
@@ -116,7 +116,7 @@ def counted(one: Made) -> tuple[int, ...]:
     summary = one.summary
     assert counter.frames == summary.frames
     assert counter.messages == summary.messages
-    assert counter.octets == summary.octets
+    assert counter.bytes == summary.bytes
     assert counter.retransmits == summary.retransmits
     return counter.naks, counter.rnr_naks, counter.cnps
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.capture.source import Octets
+from rdmawire.capture.source import BytesLike
 
 FILE = bytes(range(200))
 steps = st.lists(st.tuples(st.sampled_from(("need", "skip", "take")), st.integers(0, 90)))
@@ -22,39 +22,39 @@ def chunks_of(sizes: list[int]) -> list[bytes]:
 
 @given(st.lists(st.integers(1, 70)), steps)
 def test_it_stands_where_a_plain_file_would(sizes: list[int], moves: list[tuple[str, int]]) -> None:
-    octets = Octets(iter(chunks_of(sizes)), "sample")
+    data = BytesLike(iter(chunks_of(sizes)), "sample")
     place = 0
     for move, count in moves:
         left = min(count, len(FILE) - place)
         if move == "skip":
-            assert octets.skip(count) == left
+            assert data.skip(count) == left
             place += left
         else:
-            assert min(octets.need(count), count) == left
-            assert octets.buffer[octets.at : octets.at + left] == FILE[place : place + left]
+            assert min(data.need(count), count) == left
+            assert data.buffer[data.at : data.at + left] == FILE[place : place + left]
             place += left if move == "take" else 0
-            octets.at += left if move == "take" else 0
-        assert octets.offset == place
+            data.at += left if move == "take" else 0
+        assert data.offset == place
 
 
 def test_buffers_are_not_changed_under_their_holder() -> None:
-    octets = Octets(iter([b"abcd", b"efgh"]), "sample")
-    octets.need(4)
-    held = octets.buffer
-    octets.at = 3
-    octets.need(4)
+    data = BytesLike(iter([b"abcd", b"efgh"]), "sample")
+    data.need(4)
+    held = data.buffer
+    data.at = 3
+    data.need(4)
     assert held == b"abcd"
-    assert octets.buffer == b"defg"
+    assert data.buffer == b"defg"
 
 
 def test_what_was_passed_is_not_kept() -> None:
-    octets = Octets(iter([bytes(1000)] * 100), "sample")
-    assert octets.skip(99_500) == 99_500
-    assert len(octets.buffer) == 1000
+    data = BytesLike(iter([bytes(1000)] * 100), "sample")
+    assert data.skip(99_500) == 99_500
+    assert len(data.buffer) == 1000
 
 
 def test_damage_is_told_by_its_place_in_the_file() -> None:
-    octets = Octets(iter([bytes(10), bytes(10)]), "sample")
-    octets.skip(12)
-    assert octets.damage("wrong").offset == 12
-    assert str(octets.damage("wrong", octets.at + 1)) == "sample: wrong (at octet 13)"
+    data = BytesLike(iter([bytes(10), bytes(10)]), "sample")
+    data.skip(12)
+    assert data.damage("wrong").offset == 12
+    assert str(data.damage("wrong", data.at + 1)) == "sample: wrong (at byte 13)"

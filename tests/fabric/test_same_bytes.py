@@ -1,4 +1,4 @@
-"""The same seed gives the same octets at the same times, whatever the machine is set to."""
+"""The same seed gives the same bytes at the same times, whatever the machine is set to."""
 
 import hashlib
 import os
@@ -91,7 +91,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way["LC_ALL"])
 def test_nothing_else_does(way: dict[str, str], tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.fabric.test_same_octets import both;"
+        "import sys; from pathlib import Path; from tests.fabric.test_same_bytes import both;"
         "print(*both(1, Path(sys.argv[1])))"
     )
     found = subprocess.run(
