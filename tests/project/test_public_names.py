@@ -31,6 +31,7 @@ MODULES = ("rdmawire.errors", "rdmawire.units", "rdmawire.testing.strategies")
 """Modules that are public as they are, besides those of `rdmawire.wire` and `rdmawire.layers`."""
 
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md"])
+SCRIPTS = sorted([*ROOT.glob("tools/**/*.py"), *ROOT.glob("examples/*.py")])
 _IMPORT = re.compile(
     r"^(?:>>> |\.\.\. )?\s*from (rdmawire[\w.]*) import (\([^)]*\)|[^#\n]*)", re.MULTILINE
 )
@@ -62,20 +63,30 @@ def test_what_a_package_exports_is_there(package: str) -> None:
     assert len(set(module.__all__)) == len(module.__all__)
 
 
-def test_the_front_door_says_the_same_three_times() -> None:
-    """To type checkers, to ``import *``, and to the one who asks for a name."""
+def test_type_checkers_and_programs_find_the_same_public_names() -> None:
     tree = ast.parse(Path(rdmawire.__file__).read_text(encoding="utf-8"))
-    (checked,) = (node for node in tree.body if isinstance(node, ast.If) and not node.orelse
-                  and ast.unparse(node.test) == "TYPE_CHECKING")  # fmt: skip
-    homes = {
-        alias.name: node.module
-        for node in checked.body
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    checked = {
+        (node.module, alias.name, alias.asname)
+        for node in block.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert homes == rdmawire._HOMES
-    assert sorted(homes) == sorted(rdmawire.__all__)
-    assert set(rdmawire.__all__) <= set(dir(rdmawire))
+    exported: list[str] = vars(import_module("rdmawire"))["__all__"]
+    assert {name for _, name, _ in checked} == set(exported) <= set(dir(rdmawire))
+    for package, name, alias in checked:
+        assert alias == name, "a type checker takes `import x as x` for public, and `import x` not"
+        assert getattr(rdmawire, name) is getattr(import_module(str(package)), name)
+
+
+def test_the_api_reference_finds_the_public_names() -> None:
+    griffe = pytest.importorskip("griffe")
+    door = griffe.load("rdmawire", search_paths=[ROOT], submodules=False)
+    assert door["Pair"].target_path == "rdmawire.fabric.Pair"
 
 
 def test_importing_the_package_loads_nothing() -> None:
@@ -88,12 +99,17 @@ def test_importing_the_package_loads_nothing() -> None:
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'rdmawire' has no attribute 'pear'"):
-        _ = rdmawire.pear
+        _ = rdmawire.pear  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_use_public_names_only(page: Path) -> None:
     assert [found for found in imports_of(page) if not is_public(*found)] == []
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: str(script.relative_to(ROOT)))
+def test_tools_and_examples_import_the_fabric_from_its_package(script: Path) -> None:
+    assert [m for m, _ in imports_of(script) if m.startswith("rdmawire.fabric.")] == []
 
 
 def test_pages_do_import_something() -> None:
