@@ -152,7 +152,7 @@ class Incast:
     def run(self, until: int) -> None:
         """Have all write from time 0 on, and look on up to the time ``until`` (ns)."""
         for stream in self.streams:
-            stream.write(bytes_in(until, self.plan.rate), 0)
+            stream.write(bytes_in(until, self.plan.rate))
         self.sampler.begin(until)
         self.network.simulator.run(until)
         self.failed = poll_all(self.streams)

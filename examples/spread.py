@@ -69,6 +69,6 @@ class Spread:
     def run(self) -> None:
         """One message by each flow."""
         for stream in self.streams:
-            stream.write(self.plan.message, 0)
+            stream.write(self.plan.message)
         self.network.simulator.run()
         self.failed = poll_all(self.streams)

@@ -56,8 +56,8 @@ class Stream:
         self._message, self.completed, self.failed = message, 0, 0
         self._here, self._there = source.buffer(message), sink.buffer(message)
 
-    def write(self, size: int, now: int) -> None:
-        """Post work for so many bytes, in whole messages; at ``now`` (ns)."""
+    def write(self, size: int) -> None:
+        """Post work for so many bytes, in complete messages."""
         work = SendWR(
             SendOpcode.RDMA_WRITE,
             (self._here.sge(),),
@@ -65,7 +65,7 @@ class Stream:
             rkey=self._there.rkey,
         )
         messages = -(-size // self._message)
-        self.source.nic.post_send(self.qp, (work,) * messages, now)
+        self.source.nic.post_send(self.qp, (work,) * messages)
 
     def poll(self) -> None:
         """Take the completions that are there."""

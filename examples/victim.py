@@ -130,7 +130,7 @@ class Victim:
         """Let the victim write from time 0 on, the others later, up to ``until`` (ns)."""
         simulator = self.network.simulator
         data = bytes_in(until, self.plan.rate)
-        self.stream.write(data, 0)
+        self.stream.write(data)
         simulator.call_at(self.plan.begin, partial(self._begin, data))
         self.sampler.begin(until)
         simulator.run(until)
@@ -138,7 +138,7 @@ class Victim:
 
     def _begin(self, size: int) -> None:
         for number, stream in enumerate(self.streams, 1):
-            stream.write(size, self.network.simulator.now)
+            stream.write(size)
             self.network.wake(f"h{number}")
 
     @property

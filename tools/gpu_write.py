@@ -50,7 +50,7 @@ def main(capture: str) -> None:
         work = SendWR(
             SendOpcode.RDMA_WRITE, (sge,), 1, remote_address=target.iova, rkey=target.rkey
         )
-        client.nic.post_send(client.qp, [work], 0)
+        client.nic.post_send(client.qp, [work])
         pair.drive()
     (done,) = client.poll()
     same = far.read(target.address, LENGTH) == near.read(source.address, LENGTH)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.cm.event import CMEvent
 from rdmawire.ib.cm.manager import ManagedPort
-from rdmawire.ib.engine import BURST, Nic
+from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
@@ -20,6 +20,7 @@ from rdmawire.memory.page import PAGE_4K, BytesLike
 from rdmawire.memory.region import Region
 from rdmawire.verbs.ah import AddressHandle, mapped
 from rdmawire.verbs.async_event import Event
+from rdmawire.verbs.engine import BURST, Clock, Engine
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask
@@ -137,7 +138,8 @@ class Place(NamedTuple):
 class Host:
     """A host with one adapter. ``number`` (1 to 254) makes its addresses without a ``place``.
 
-    QP numbers and keys are drawn from ``random`` if it is given, as in :class:`Nic`.
+    ``random`` draws QP numbers and keys, and ``clock`` returns the time (ns) for verbs, as in
+    :class:`Nic`.
     """
 
     def __init__(
@@ -149,6 +151,7 @@ class Host:
         ipv6: bool = False,
         place: Place | None = None,
         random: Randomness | None = None,
+        clock: Clock | None = None,
     ) -> None:
         if place is None:
             place = Place.numbered(number, ipv6=ipv6)
@@ -156,7 +159,13 @@ class Host:
         self.mac, self.gid = place
         self.space = AddressSpace()
         self.nic = Nic(
-            self.mac, [self.gid], self.space, profile=profile, rules=rules, random=random
+            self.mac,
+            [self.gid],
+            self.space,
+            profile=profile,
+            rules=rules,
+            random=random,
+            clock=clock,
         )
         self.pd = self.nic.alloc_pd()
 
@@ -216,12 +225,21 @@ class NotifyingPort:
         simulator.attach(port, host.mac, link)
     """
 
-    def __init__(self, nic: Nic, managed: ManagedPort | None = None) -> None:
+    def __init__(self, nic: Engine, managed: ManagedPort | None = None) -> None:
         self.nic = nic
         self.managed = managed
         self.on_event: OnEvent = _ignore
         self.on_taken: list[OnTaken] = []
-        self._port = nic if managed is None else managed
+        self._port: Engine | ManagedPort = nic if managed is None else managed
+
+    @property
+    def clock(self) -> Clock | None:
+        """The adapter's clock: returns the time (ns) for verbs."""
+        return self.nic.clock
+
+    @clock.setter
+    def clock(self, clock: Clock | None) -> None:
+        self.nic.clock = clock
 
     def receive(self, frame: bytes, now: int) -> None:
         """Receive one Ethernet frame, without its FCS."""

@@ -133,7 +133,7 @@ class End(Host):
         """
         check_kind("wr", wr, SendWR)
         wr = self._addressed(wr)._replace(wr_id=next(self._numbers))
-        self.nic.post_send(self.qp, (wr,), self.simulator.now)
+        self.nic.post_send(self.qp, (wr,))
         return Posted(wr.wr_id, self.region if buffer is None else buffer)
 
     def _addressed(self, wr: SendWR) -> SendWR:
@@ -221,7 +221,7 @@ class End(Host):
         size = length + self.qp.service.grh
         buffer = self.buffer(max(size, 1))
         recv = RecvWR(_piece(buffer, size), next(self._numbers))
-        self.nic.post_recv(self.qp, (recv,), self.simulator.now)
+        self.nic.post_recv(self.qp, (recv,))
         return Posted(recv.wr_id, buffer)
 
     def poll(self) -> list[WorkCompletion]:
@@ -369,7 +369,7 @@ class Responder(Host):
     def receive(self, length: int) -> Buffer:
         """Post a receive for a message of ``length`` bytes. Datagrams have a GRH before them."""
         sink = self.buffer(max(length + self.qp.service.grh, 1))
-        self.nic.post_recv(self.qp, (RecvWR((sink.sge(),)),), now=0)
+        self.nic.post_recv(self.qp, (RecvWR((sink.sge(),)),))
         return sink
 
     def answer(self, frame: bytes, now: int = 0) -> list[bytes]:

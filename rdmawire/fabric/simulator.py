@@ -23,6 +23,7 @@ from rdmawire.fabric.scheduler import CALL, Callback, EventQueue, ScheduledCall
 from rdmawire.snapshot import copy_each
 from rdmawire.units import seconds
 from rdmawire.verbs.ah import MAC_BYTES
+from rdmawire.verbs.engine import Clock
 
 Tap = Callable[[Envelope, int], object]
 """Function that sees each frame and its time (ns); ``frame.data`` are the bytes."""
@@ -57,6 +58,25 @@ class BatchPort(Port, Protocol):
     """A port that can receive several frames in one call, which costs less for each."""
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None: ...
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A port that calls a clock when its application uses it between frames."""
+
+    clock: Clock | None
+
+
+class VirtualClock:
+    """Returns the time of a simulator (ns); a copy of a port keeps the time of the copy."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
 
 
 class Channel(Protocol):
@@ -184,7 +204,8 @@ class SimulationLimit(RdmaError):
 class Simulator:
     """Runs ports and links in virtual time.
 
-    - ``now``: current time (ns). ``last_arrival``: time of the last frame that arrived (ns).
+    - ``now``: current time (ns); ``clock`` returns it.
+    - ``last_arrival``: time of the last frame that arrived (ns).
     - ``time_limit`` (ns) and ``event_limit`` (frames, timers and scheduled calls) bound one run.
     - ``on_sent`` and ``on_arrival``: taps for all frames. :meth:`segment` has taps for one link,
       an :class:`Attachment` for one port.
@@ -192,6 +213,7 @@ class Simulator:
 
     def __init__(self, *, time_limit: int = TIME_LIMIT, event_limit: int = EVENT_LIMIT) -> None:
         self.now = 0
+        self.clock = VirtualClock()
         self.last_arrival = 0
         self.time_limit = time_limit
         self.event_limit = event_limit
@@ -210,11 +232,18 @@ class Simulator:
         """Attach a port with this MAC address (six bytes) to a link.
 
         If the link has a rate, the port sends through a
-        :class:`~rdmawire.fabric.port_queue.Mac`, one frame at a time.
+        :class:`~rdmawire.fabric.port_queue.Mac`, one frame at a time. The port gets the
+        simulator's :attr:`clock`.
         """
+        self.give_clock(port)
         if link.rate is None:
             return self._join(port, mac, link)
         return self.attach_paced(Mac(port, link), mac, link)
+
+    def give_clock(self, port: Port) -> None:
+        """Let applications of a port use this simulator's :attr:`clock`, if the port calls one."""
+        if isinstance(port, Clocked):
+            port.clock = self.clock
 
     def attach_paced(self, port: Port, mac: bytes, link: Channel) -> Attachment:
         """Attach a port that keeps to the link's rate by itself.
@@ -284,13 +313,13 @@ class Simulator:
                 raise SimulationLimit(
                     f"not at rest after {self.time_limit} ns: next is due at {time} ns"
                 )
-            self.now = time
+            self.now = self.clock.now = time
             self._handle_events(time)
             self._transmit(time)
             if self._events > self.event_limit:
                 raise SimulationLimit(f"not at rest after {self.event_limit} events, at {time} ns")
         if until is not None:
-            self.now = max(self.now, until)
+            self.now = self.clock.now = max(self.now, until)
 
     def _next_time(self) -> int | None:
         """Time of the next event (ns): now, while ports may have frames to send."""

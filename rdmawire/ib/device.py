@@ -9,8 +9,10 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.identifier import Randomness
 from rdmawire.memory.address_space import AddressSpace
+from rdmawire.memory.argument import check_time
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
 from rdmawire.verbs.async_event import Event
+from rdmawire.verbs.engine import Clock
 from rdmawire.verbs.profile import Profile
 from rdmawire.verbs.srq import XRCDomains
 from rdmawire.verbs.timers import Timers
@@ -46,14 +48,16 @@ def pkeys_match(own: int, other: int) -> bool:
 
 
 class Device:
-    """Keys, queue pairs by number, what is ready to send, and what waits for its time.
+    """Keys, queue pairs by number, those ready to send, and timers.
 
-    ``forget_flows`` has every frame looked at anew, since addresses or queue pairs changed.
-    ``ready`` keeps queue pairs in the order in which they had something to send; ``now`` is the
-    time (ns) of what is being done. ``rcv_packets`` and ``rcv_bytes`` count the frames that came
-    while the link was up, ``rcv_raw`` those among them that went to raw packet queue pairs;
-    ``xmit_packets`` and ``xmit_bytes`` those sent, ``xmit_discards`` those lost while the link was
-    down. ``retired`` has the sums of the counters of destroyed queue pairs.
+    - ``now`` is the time (ns) of the call in progress: of the frame or timer, or from ``clock``.
+    - ``ready`` has queue pairs in the order in which they had something to send.
+    - ``forget_flows`` is called when addresses or queue pairs changed: what is known of flows is
+      discarded.
+    - ``rcv_packets`` and ``rcv_bytes`` count frames received while the link was up, ``rcv_raw``
+      those that went to raw packet queue pairs; ``xmit_packets`` and ``xmit_bytes`` frames sent,
+      ``xmit_discards`` those lost while the link was down.
+    - ``retired`` has the sums of the counters of destroyed queue pairs.
     """
 
     def __init__(
@@ -65,8 +69,10 @@ class Device:
         *,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.now = 0
+        self.clock = clock
         self.mac = mac
         self.pkeys = [DEFAULT_PKEY]
         self.profile = profile
@@ -102,6 +108,18 @@ class Device:
         self.governors: Timers[Governor] = Timers()
         self.page_waits: Timers[PageWait] = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
+
+    def read_clock(self) -> None:
+        """Set ``now`` from ``clock``, if there is one: for verbs, which are called between frames.
+
+        Time never goes back. ``VerbsError`` EINVAL if the clock returns no integer.
+        """
+        if self.clock is None:
+            return
+        now = self.clock()
+        if now.__class__ is not int:
+            check_time(now)
+        self.now = max(self.now, now)
 
     def pkey_index_of(self, pkey: int) -> int | None:
         """Index in the port's table of a P_Key that ``pkey`` matches, or ``None``.

@@ -24,7 +24,7 @@ from rdmawire.ib.tx_template import pack_word
 from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.argument import as_bytes, check_kind, check_time
 from rdmawire.verbs.async_event import CommunicationEstablished, Event
-from rdmawire.verbs.engine import in_use, one_thread_at_a_time
+from rdmawire.verbs.engine import BURST, in_use, one_thread_at_a_time
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.wire import serial
@@ -142,9 +142,6 @@ Way = tuple[QueuePair, RequestRule | None]
 
 GROUP_BIT = 1
 """Of the first byte of an Ethernet address: for several stations. IEEE 802, 8.2."""
-
-BURST = 64
-"""Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
 
 
 @one_thread_at_a_time("receive")

@@ -31,7 +31,6 @@ from rdmawire.memory.argument import (
     check_bytes,
     check_kind,
     check_number,
-    check_time,
     each,
 )
 from rdmawire.memory.grant import ProtectionDomain
@@ -40,7 +39,7 @@ from rdmawire.screen import shown
 from rdmawire.verbs.ah import MAC_BYTES, AddressHandle, is_multicast
 from rdmawire.verbs.async_event import Event, QPFatal
 from rdmawire.verbs.cq import CompletionQueue
-from rdmawire.verbs.engine import one_thread_at_a_time
+from rdmawire.verbs.engine import Clock, one_thread_at_a_time
 from rdmawire.verbs.enums import QPState, QPType, WorkCompletion
 from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.verbs.profile import IBTA, Profile
@@ -124,7 +123,8 @@ class Verbs(Port):
     ``mac`` has six bytes, ``gids`` sixteen each; ``space`` is the memory that it reaches.
     ``profile`` has its limits and quirks, ``rules`` what it does with requests, responses and
     posted work. Numbers of queue pairs and keys are counted up, or drawn from ``random`` where it
-    is given.
+    is given. ``clock`` returns the time (ns) for verbs; ``None`` is the time of the last frame or
+    timer. A simulator gives its own to the ports that are attached to it.
     """
 
     def __init__(
@@ -137,6 +137,7 @@ class Verbs(Port):
         rules: Rules = STANDARD,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
+        clock: Clock | None = None,
     ) -> None:
         check_bytes("mac", mac, MAC_BYTES)
         check_kind("space", space, AddressSpace)
@@ -144,8 +145,11 @@ class Verbs(Port):
         check_kind("rules", rules, Rules)
         if random is not None:
             check_able("random", random, "getrandbits")
+        _check_clock(clock)
         self._gids = checked_gids(gids, profile)
-        self.device = Device(mac, space, profile, rules, clients=clients, random=random)
+        self.device = Device(
+            mac, space, profile, rules, clients=clients, random=random, clock=clock
+        )
         self.groups = MulticastGroups(profile)
         self._unsealer = RxParser(
             self._is_mine,
@@ -161,6 +165,16 @@ class Verbs(Port):
     def __getstate__(self) -> dict[str, object]:
         """What a copy is made of; no thread is inside it."""
         return self.__dict__ | {"_thread": None}
+
+    @property
+    def clock(self) -> Clock | None:
+        """Returns the time (ns) for verbs; ``None`` for the time of the last frame or timer."""
+        return self.device.clock
+
+    @clock.setter
+    def clock(self, clock: Clock | None) -> None:
+        _check_clock(clock)
+        self.device.clock = clock
 
     @property
     def memory(self) -> MemoryRegionTable:
@@ -201,6 +215,7 @@ class Verbs(Port):
     def modify_cq(self, cq: CompletionQueue, cq_count: int, cq_period: int) -> None:
         """One event for ``cq_count`` completions, or after ``cq_period`` ns. ibv_modify_cq(3)."""
         check_cq(self.device, cq)
+        self.device.read_clock()
         cq.moderate(cq_count, cq_period, self.device.now)
         self.device.moderated[cq.number] = cq
 
@@ -299,6 +314,7 @@ class Verbs(Port):
             qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
         )
         over = mask & QPAttrMask.PATH_MIG_STATE and goes_over(qp, attributes.path_mig_state)
+        self.device.read_clock()
         modify(qp, attributes, mask, state)
         if over:
             migrate(qp)
@@ -362,6 +378,7 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if scheme is not None:
             check_able("scheme", scheme, *SCHEME)
+        self.device.read_clock()
         govern(qp, scheme)
 
     def limit_in_flight(self, qp: QueuePair, packets: int | None) -> None:
@@ -400,25 +417,21 @@ class Verbs(Port):
 
     # Work.
 
-    def post_send(self, qp: QueuePair, work: SendWR | Iterable[SendWR], now: int) -> None:
-        """Queue one work request or several in order, at ``now`` (ns). ibv_post_send(3).
+    def post_send(self, qp: QueuePair, work: SendWR | Iterable[SendWR]) -> None:
+        """Queue one work request or several in order. ibv_post_send(3).
 
         ``VerbsError`` for the first that is refused; those before it are posted. A queue pair in
         ERR or SQE ends work at once.
         """
         check_qp(self.device, qp)
-        if now.__class__ is not int:
-            check_time(now)
-        self.device.now = now
+        self.device.read_clock()
         for wr in (work,) if isinstance(work, SendWR) else each("work", work):
             qp.post_send(check_send(qp, wr))
 
-    def post_recv(self, qp: QueuePair, work: RecvWR | Iterable[RecvWR], now: int) -> None:
+    def post_recv(self, qp: QueuePair, work: RecvWR | Iterable[RecvWR]) -> None:
         """Queue one receive or several. ibv_post_recv(3); refusals as for :meth:`post_send`."""
         check_qp(self.device, qp)
-        if now.__class__ is not int:
-            check_time(now)
-        self.device.now = now
+        self.device.read_clock()
         for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
             qp.post_recv(check_recv(qp, wr))
 
@@ -458,6 +471,11 @@ class Verbs(Port):
 
     def _unused_qpn(self) -> int:
         return self._numbers.unused(self.device.qps.__contains__)
+
+
+def _check_clock(clock: Clock | None) -> None:
+    if clock is not None:
+        check_able("clock", clock, "__call__")
 
 
 _NOBODY = object()

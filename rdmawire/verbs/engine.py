@@ -1,18 +1,60 @@
-"""Detects a second thread inside an adapter, and refuses it.
+"""What drives an engine: frames, timers and events, and one thread at a time.
 
-There is no lock: a program with several threads needs one of its own. ``_thread`` is the thread
-that is inside, which may enter again. Nothing is called between reading and setting it, so CPython
-does not switch threads there, and two threads that enter at once are detected.
+:class:`Engine` is the interface between a software RNIC and its driver, which is a simulator or an
+event loop. An engine does no I/O and reads no time by itself: its driver passes the time of each
+frame and timer, and applications, which post work in between, cause :data:`Clock` to be called.
+
+There is no lock: a program with several threads needs one of its own. The decorators refuse a
+second thread inside an engine. ``_thread`` is the thread that is inside, which may enter again.
+Nothing is called between reading and setting it, so CPython does not switch threads there, and two
+threads that enter at once are detected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import EBUSY
 from functools import wraps
 from inspect import isfunction
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rdmawire.errors import VerbsError
+from rdmawire.verbs.async_event import Event
+
+Clock: TypeAlias = Callable[[], int]
+"""Returns the time in nanoseconds. It never goes back."""
+
+BURST = 64
+"""Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
+
+
+class Engine(Protocol):
+    """A software RNIC without I/O. Frames are Ethernet frames without FCS, times ns."""
+
+    clock: Clock | None
+    """Time for verbs, which applications call between frames; set by the engine's driver."""
+
+    def receive(self, frame: bytes, now: int) -> None:
+        """Process a frame. Its contents never lead to an exception."""
+
+    def receive_all(self, frames: Sequence[bytes], now: int) -> None:
+        """Process frames that arrived together, which costs less for each."""
+
+    def transmit(self, now: int, most: int = BURST) -> list[bytes]:
+        """Return the next frames to send, at most ``most``; none if nothing is ready."""
+
+    @property
+    def sends_more(self) -> bool:
+        """Whether ``transmit`` may return frames before anything else happens."""
+
+    def next_timer(self) -> int | None:
+        """Return when ``handle_timer`` is due, or ``None``. Asking changes nothing."""
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due."""
+
+    def next_event(self) -> Event | None:
+        """Remove and return the oldest event, or return ``None``."""
+
 
 C = TypeVar("C", bound=type)
 

@@ -78,11 +78,11 @@ def test_flows_that_come_late_get_their_share() -> None:
     incast = Incast(with_dcqcn(Plan(rate=rate, mtu=MTU.MTU_4096)))
     early, late = incast.streams[:4], incast.streams[4:]
     for stream in early:
-        stream.write(bytes_in(ms(20), rate), 0)
+        stream.write(bytes_in(ms(20), rate))
 
     def join() -> None:
         for number, stream in enumerate(late, 5):
-            stream.write(bytes_in(ms(20), rate), incast.network.simulator.now)
+            stream.write(bytes_in(ms(20), rate))
             incast.network.wake(f"h{number}")
 
     incast.network.simulator.call_at(ms(5), join)

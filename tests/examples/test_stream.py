@@ -13,13 +13,13 @@ def test_work_that_fails_is_told_from_work_that_is_done() -> None:
     hosts = {name: Host(place=place_of(number)) for number, name in enumerate(("a", "b"), 1)}
     star(network, hosts, Cable(us(1)))
     stream = Stream(hosts["a"], hosts["b"], message=MESSAGE)
-    stream.write(3 * MESSAGE - 1, 0)
+    stream.write(3 * MESSAGE - 1)
     network.simulator.run()
     assert (stream.completed, stream.failed) == (0, 0)
     assert poll_all([stream]) == 0
     assert stream.completed == 3 * MESSAGE
     hosts["b"].nic.destroy_qp(stream.peer)
-    stream.write(2 * MESSAGE, network.simulator.now)
+    stream.write(2 * MESSAGE)
     network.wake("a")
     network.simulator.run()
     assert poll_all([stream]) == 2

@@ -37,7 +37,7 @@ def _write(host: Host, sink: Host, kind: QPType) -> None:
     work = SendWR(
         SendOpcode.RDMA_WRITE, (here.sge(),), remote_address=there.address, rkey=there.rkey
     )
-    host.nic.post_send(ours, (work,) * 4, 0)
+    host.nic.post_send(ours, (work,) * 4)
 
 
 def shares(kind: QPType, queue: int, seed: int) -> list[int]:

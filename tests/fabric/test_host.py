@@ -103,9 +103,9 @@ def test_queue_pairs_are_connected_by_hand(kind: QPType) -> None:
     assert [qp.state for qp in ends] == [QPState.RTS] * 2
     for host, qp, peer, peers in ((one, ends[0], two, ends[1]), (two, ends[1], one, ends[0])):
         sink = peer.buffer(5)
-        peer.nic.post_recv(peers, [RecvWR((sink.sge(),))], simulator.now)
+        peer.nic.post_recv(peers, [RecvWR((sink.sge(),))])
         source = host.filled(b"hello")
-        host.nic.post_send(qp, [SendWR(SendOpcode.SEND, (source.sge(),))], simulator.now)
+        host.nic.post_send(qp, [SendWR(SendOpcode.SEND, (source.sge(),))])
         simulator.run()
         assert sink.read() == b"hello"
 
@@ -188,7 +188,7 @@ class Asker:
 
     def ask(self) -> None:
         self.cq.request_notify()
-        self.host.nic.post_send(self.qp, (self.work,), self.simulator.now)
+        self.host.nic.post_send(self.qp, (self.work,))
 
 
 def test_one_answer_leads_to_the_next_question() -> None:

@@ -55,7 +55,7 @@ class Flow:
             remote_address=self.sink.address,
             rkey=self.sink.rkey,
         )
-        self.host.nic.post_send(self.qp, (wr,), now)
+        self.host.nic.post_send(self.qp, (wr,))
 
     @property
     def done(self) -> bool:

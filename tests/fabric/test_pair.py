@@ -178,8 +178,8 @@ def test_a_connection_to_oneself() -> None:
         there = ATTRIBUTES._replace(ah=host.path_to(host), dest_qp_num=peer.number)
         host.bring_up(qp, there)
     sink = host.buffer(5)
-    host.nic.post_recv(two, (RecvWR((sink.sge(),)),), 0)
-    host.nic.post_send(one, (SendWR(SendOpcode.SEND, (host.filled(b"hello").sge(),)),), 0)
+    host.nic.post_recv(two, (RecvWR((sink.sge(),)),))
+    host.nic.post_send(one, (SendWR(SendOpcode.SEND, (host.filled(b"hello").sge(),)),))
     simulator.run()
     assert sink.read() == b"hello"
     assert [done.status for done in cq.poll(9)] == [WCStatus.SUCCESS] * 2

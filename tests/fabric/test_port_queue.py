@@ -232,7 +232,7 @@ def test_work_that_comes_while_the_wire_is_busy_goes_out_right_behind() -> None:
     network.tap("one", lambda _, now: times.append(now))
 
     def post() -> None:
-        one.nic.post_send(mine, (wr,), network.simulator.now)
+        one.nic.post_send(mine, (wr,))
         network.wake("one")
 
     for n in range(4):

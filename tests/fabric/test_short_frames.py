@@ -25,7 +25,7 @@ def send(host: Host, size: int) -> None:
     qp = host.nic.create_qp(QPType.RAW_PACKET, QPInit(host.pd, cq, cq, CAP))
     host.bring_up(qp, ATTRIBUTES)
     pieces = (host.buffer(16).sge(size),) if size else ()
-    host.nic.post_send(qp, [SendWR(SendOpcode.SEND, pieces)], 0)
+    host.nic.post_send(qp, [SendWR(SendOpcode.SEND, pieces)])
 
 
 def two() -> tuple[Host, Host]:

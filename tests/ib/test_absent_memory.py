@@ -52,7 +52,7 @@ def test_a_peer_that_asks_for_it_gets_a_remote_operational_error(name: str) -> N
 def test_a_message_that_should_be_placed_there_ends_its_receive(length: int) -> None:
     stage = Stage(Pair(attributes=PATIENT))
     sge = absent(stage.server).sge(4000)
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((sge,), 7),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((sge,), 7),))
     stage.client.send(bytes(length))
     stage.drive()
     assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 100)
@@ -63,7 +63,7 @@ def test_a_message_that_should_be_placed_there_ends_its_receive(length: int) -> 
 def test_so_it_does_where_nothing_is_answered(kind: QPType) -> None:
     stage = Stage(Pair(kind=kind))
     sge = absent(stage.server).sge(4000)
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((sge,), 7),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((sge,), 7),))
     stage.client.send(b"hello")
     stage.drive()
     assert outcomes(stage.server) == [(7, WCStatus.LOC_PROT_ERR)]

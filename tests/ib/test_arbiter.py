@@ -8,10 +8,10 @@ from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Link, wire_time
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, connect
 from rdmawire.ib.congestion.dcqcn import Dcqcn
-from rdmawire.ib.engine import BURST
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.scheduler import TURN
 from rdmawire.units import gbps, us
+from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire import roce
@@ -57,7 +57,7 @@ class Line:
         there = self.buffers[end.peer]
         sges = (self.buffers[end].sge(SIZE),)
         wr = SendWR(opcode, sges, remote_address=there.address, rkey=there.rkey)
-        end.nic.post_send(qp, [wr] * messages, self.pair.simulator.now)
+        end.nic.post_send(qp, [wr] * messages)
 
     def share(self, end: End, qp: QueuePair, *, responses: bool) -> float:
         """Of all that an end sent, the part of a queue pair's READ responses, or of the rest."""

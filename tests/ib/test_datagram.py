@@ -95,7 +95,7 @@ def test_without_a_receive_a_datagram_is_dropped() -> None:
 def test_a_datagram_longer_than_its_receive_is_dropped_and_the_receive_waits(room: int) -> None:
     stage = stage_of()
     buffer = stage.server.buffer(64)
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((buffer.sge(room),), 3),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((buffer.sge(room),), 3),))
     stage.client.send(b"hello")
     stage.drive()
     assert stage.server.nic.drops == {Drop.LENGTH: 1}
@@ -147,7 +147,7 @@ class Listener:
         self.qp: QueuePair = host.nic.create_qp(QPType.UD, QPInit(host.pd, self.cq, self.cq, CAP))
         host.bring_up(self.qp, ATTRIBUTES)
         self.buffer: Buffer = host.buffer(256)
-        host.nic.post_recv(self.qp, (RecvWR((self.buffer.sge(),)),), 0)
+        host.nic.post_recv(self.qp, (RecvWR((self.buffer.sge(),)),))
 
     def heard(self) -> bool:
         return bool(self.cq.poll(9))
@@ -176,7 +176,7 @@ class Crowd:
         handle = AddressHandle(multicast_mac(self.group), self.group, host.gid)
         sge = host.filled(b"to all").sge()
         wr = SendWR(SendOpcode.SEND, (sge,), ah=handle, remote_qpn=MULTICAST_QPN, remote_qkey=0x11)
-        host.nic.post_send(self.sender.qp, (wr,), 0)
+        host.nic.post_send(self.sender.qp, (wr,))
         self.simulator.run()
 
 
@@ -207,7 +207,7 @@ def test_who_leaves_a_group_hears_it_no_more(group: bytes) -> None:
     crowd.send()
     assert listener.heard()
     listener.host.nic.detach_mcast(listener.qp, group)
-    listener.host.nic.post_recv(listener.qp, (RecvWR((listener.buffer.sge(),)),), 0)
+    listener.host.nic.post_recv(listener.qp, (RecvWR((listener.buffer.sge(),)),))
     crowd.send()
     assert not listener.heard()
 

@@ -44,9 +44,7 @@ def test_a_number_asked_for_is_not_given_out_again() -> None:
 def test_bytes_inline_need_their_flag() -> None:
     stage = Stage()
     with pytest.raises(VerbsError, match="bytes inline without"):
-        stage.client.nic.post_send(
-            stage.client.qp, [SendWR(SendOpcode.SEND, inline=b"lost")], stage.now
-        )
+        stage.client.nic.post_send(stage.client.qp, [SendWR(SendOpcode.SEND, inline=b"lost")])
 
 
 def test_a_message_whose_completion_is_lost_is_not_acknowledged() -> None:

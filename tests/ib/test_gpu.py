@@ -170,7 +170,7 @@ def test_memory_taken_back_within_a_receive() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     device = Device(stage.server)
     recv = RecvWR((device.sge(4000),), 7)
-    stage.server.nic.post_recv(stage.server.qp, (recv,), 0)
+    stage.server.nic.post_recv(stage.server.qp, (recv,))
     stage.client.send(DATA)
     first, *rest = stage.client.nic.transmit(0)
     stage.server.nic.receive(first, 0)

@@ -94,7 +94,7 @@ def test_every_field_of_send_work(kind: QPType, opcode: SendOpcode, field: str) 
 
 
 def _post(end: End, wr: SendWR) -> None:
-    end.nic.post_send(end.qp, [wr], end.simulator.now)
+    end.nic.post_send(end.qp, [wr])
 
 
 @pytest.mark.parametrize("field", Sge._fields)
@@ -108,7 +108,7 @@ def test_every_field_of_a_piece_of_memory(field: str, pieces: int) -> None:
             wr = work_for(end, opcode)._replace(sges=sges)
             allowed(lambda wr=wr, end=end: _post(end, wr))  # type: ignore[misc]
         srq = end.nic.create_srq(end.pd, 9, 4)
-        allowed(lambda end=end, sges=sges: end.nic.post_recv(end.qp, [RecvWR(sges)], 0))  # type: ignore[misc]
+        allowed(lambda end=end, sges=sges: end.nic.post_recv(end.qp, [RecvWR(sges)]))  # type: ignore[misc]
         allowed(lambda end=end, srq=srq, sges=sges: end.nic.post_srq_recv(srq, [RecvWR(sges)]))  # type: ignore[misc]
         pair.server.send(b"to the receive")
         go_on(pair)
@@ -165,7 +165,7 @@ def test_every_attribute(field: str, start: QPState) -> None:
                 assert (qp.state, host.nic.query_qp(qp)) == before
                 break
         if qp.state is QPState.RTS:
-            host.nic.post_send(qp, [SendWR(SendOpcode.SEND)], 0)
+            host.nic.post_send(qp, [SendWR(SendOpcode.SEND)])
             assert host.nic.transmit(0)
 
 
@@ -232,12 +232,12 @@ VERBS: dict[str, Callable[[End, Any], object]] = {
     "profile": lambda end, x: Nic(end.mac, [end.gid], end.space, profile=x),
     "clients": lambda end, x: Nic(end.mac, [end.gid], end.space, clients=x),
     "client": lambda end, x: Nic(end.mac, [end.gid], end.space, clients=[x]),
-    "post_send qp": lambda end, x: end.nic.post_send(x, [], 0),
-    "post_send list": lambda end, x: end.nic.post_send(end.qp, x, 0),
-    "post_send work": lambda end, x: end.nic.post_send(end.qp, [x], 0),
-    "post_recv qp": lambda end, x: end.nic.post_recv(x, [], 0),
-    "post_recv list": lambda end, x: end.nic.post_recv(end.qp, x, 0),
-    "post_recv work": lambda end, x: end.nic.post_recv(end.qp, [x], 0),
+    "post_send qp": lambda end, x: end.nic.post_send(x, []),
+    "post_send list": lambda end, x: end.nic.post_send(end.qp, x),
+    "post_send work": lambda end, x: end.nic.post_send(end.qp, [x]),
+    "post_recv qp": lambda end, x: end.nic.post_recv(x, []),
+    "post_recv list": lambda end, x: end.nic.post_recv(end.qp, x),
+    "post_recv work": lambda end, x: end.nic.post_recv(end.qp, [x]),
     "post_srq_recv": lambda end, x: end.nic.post_srq_recv(x, []),
     "post_srq_recv list": lambda end, x: end.nic.post_srq_recv(end.nic.create_srq(end.pd, 4), x),
     "post_srq_recv work": lambda end, x: end.nic.post_srq_recv(end.nic.create_srq(end.pd, 4), [x]),
@@ -271,14 +271,21 @@ def test_every_argument_of_every_verb(verb: str, kind: QPType) -> None:
         allowed(lambda pair=pair, value=value: VERBS[verb](pair.client, value))  # type: ignore[misc]
 
 
+def at(end: End, time: Any) -> Nic:
+    """The adapter of an end, with a clock that returns ``time``."""
+    end.nic.clock = lambda: time
+    return end.nic
+
+
 NO_TIMES: list[Any] = [None, "now", 1.5, float("nan"), float("inf"), [], object()]
 TIMED: dict[str, Callable[[End, Any], object]] = {
     "transmit": lambda end, x: end.nic.transmit(x),
     "handle_timer": lambda end, x: end.nic.handle_timer(x),
     "receive": lambda end, x: end.nic.receive(b"", x),
     "receive_all": lambda end, x: end.nic.receive_all([b""], x),
-    "post_send": lambda end, x: end.nic.post_send(end.qp, [SendWR(SendOpcode.SEND)], x),
-    "post_recv": lambda end, x: end.nic.post_recv(end.qp, [RecvWR()], x),
+    "post_send": lambda end, x: at(end, x).post_send(end.qp, [SendWR(SendOpcode.SEND)]),
+    "post_recv": lambda end, x: at(end, x).post_recv(end.qp, [RecvWR()]),
+    "modify_cq": lambda end, x: at(end, x).modify_cq(end.cq, 1, 0),
     "transmit most": lambda end, x: end.nic.transmit(0, x),
 }
 
@@ -341,7 +348,7 @@ def test_pieces_of_memory_stand_in_a_tuple_or_a_list(place: int) -> None:
     srq = end.nic.create_srq(end.pd, 4)
     posts: tuple[Callable[[], object], ...] = (
         lambda: _post(end, SendWR(SendOpcode.SEND, pieces)),
-        lambda: end.nic.post_recv(end.qp, [RecvWR(pieces)], 0),
+        lambda: end.nic.post_recv(end.qp, [RecvWR(pieces)]),
         lambda: end.nic.post_srq_recv(srq, [RecvWR(pieces)]),
     )
     for post in posts:

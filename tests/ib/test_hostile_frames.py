@@ -205,7 +205,7 @@ def test_a_read_of_the_last_bytes_goes_on_past_them_where_a_peer_answers_it() ->
     client = stage.client
     sink = client.buffer(3000)
     read = SendWR(SendOpcode.RDMA_READ, (sink.sge(3000),), 1, remote_address=2**64 - 8, rkey=1)
-    client.nic.post_send(client.qp, [read], 0)
+    client.nic.post_send(client.qp, [read])
     client.nic.transmit(0)
     first = Packet.make(
         Opcode.RC_RDMA_READ_RESPONSE_FIRST, AETH(value=31, msn=1), payload=bytes(MTU), psn=100

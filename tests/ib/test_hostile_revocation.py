@@ -32,7 +32,7 @@ class Meeting:
         source = client.filled(b"w" * SIZE)
         address = server.region.address
         wr = SendWR(SendOpcode.RDMA_WRITE, (source.sge(SIZE),), remote_address=address, rkey=rkey)
-        client.nic.post_send(client.qp, [wr], 0)
+        client.nic.post_send(client.qp, [wr])
         for frame in client.nic.transmit(0, 2):
             server.nic.receive(frame, 0)
 
@@ -101,7 +101,7 @@ def test_a_raw_frame_of_no_bytes_goes_to_no_group() -> None:
     listener = nic.create_qp(QPType.UD, QPInit(host.pd, cq, cq, CAP))
     host.bring_up(raw, ATTRIBUTES)
     nic.attach_mcast(listener, b"\xff" * 16)
-    nic.post_send(raw, [SendWR(SendOpcode.SEND)], 0)
+    nic.post_send(raw, [SendWR(SendOpcode.SEND)])
     nic.transmit(0)
 
 

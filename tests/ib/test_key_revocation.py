@@ -130,7 +130,7 @@ KEYS = pytest.mark.parametrize(
 def asked(stage: Stage, opcode: SendOpcode, key: Key) -> None:
     """The client posts work on all of the key's memory."""
     wr = SendWR(opcode, (stage.client.region.sge(SIZE),), 1, remote_address=key.address)
-    stage.client.nic.post_send(stage.client.qp, [wr._replace(rkey=key.rkey)], 0)
+    stage.client.nic.post_send(stage.client.qp, [wr._replace(rkey=key.rkey)])
 
 
 def refused(stage: Stage, key: Key, access: Access) -> None:
@@ -213,7 +213,7 @@ def test_a_key_that_goes_before_a_request_of_one_packet(
     key = make(stage.server)
     sges = () if opcode is SendOpcode.FLUSH else (stage.client.region.sge(8),)
     wr = SendWR(opcode, sges, remote_address=key.address, rkey=key.rkey, length=8, placement=1)
-    stage.client.nic.post_send(stage.client.qp, [wr], 0)
+    stage.client.nic.post_send(stage.client.qp, [wr])
     (request,) = stage.client.nic.transmit(0)
     key.take_away()
     stage.server.nic.receive(request, 0)
@@ -233,7 +233,7 @@ def test_a_local_key_that_goes_within_a_receive_is_the_receivers_own_error(
     stage = Stage(Pair(attributes=PATIENT))
     key = make(stage.server)
     recv = RecvWR((Sge(key.address, SIZE, key.rkey),), 7)
-    stage.server.nic.post_recv(stage.server.qp, (recv,), 0)
+    stage.server.nic.post_recv(stage.server.qp, (recv,))
     stage.client.send(bytes(SIZE))
     first, *rest = stage.client.nic.transmit(0)
     stage.server.nic.receive(first, 0)

@@ -135,7 +135,7 @@ def test_a_receive_that_faults_stays_for_the_message(length: int, shared: bool) 
     stage = staged()
     there = on_demand(stage.server)
     sges = (there.sge(100), there.sge(4000, 8192)) if shared else (there.sge(4000),)
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges, 7),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges, 7),))
     stage.client.send(DATA[:length])
     stage.drive()
     (done,) = stage.server.poll()
@@ -150,7 +150,7 @@ def test_a_receive_that_faults_stays_for_the_message(length: int, shared: bool) 
 def test_where_nothing_is_answered_the_message_is_lost(kind: QPType) -> None:
     stage = staged(kind)
     there = on_demand(stage.server)
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((there.sge(4000),), 7),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((there.sge(4000),), 7),))
     stage.client.send(b"lost")
     stage.drive()
     assert stage.server.nic.drops[Drop.PAGE_FAULT] == 1
@@ -269,7 +269,7 @@ def test_faults_at_both_ends_and_lost_frames_change_no_byte(drop: set[int], time
     source, sink = (on_demand(end) for end in ends)
     back, receive = on_demand(stage.client), on_demand(stage.server)
     source.write(DATA)
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((receive.sge(8192),), 7),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((receive.sge(8192),), 7),))
     for opcode, local in (
         (SendOpcode.RDMA_WRITE, source.sge(len(DATA))),
         (SendOpcode.RDMA_READ, back.sge(len(DATA))),
@@ -315,7 +315,7 @@ def test_inline_data_are_read_by_the_processor_and_wait_for_no_page() -> None:
     memory.write(b"12345678")
     there, sge = stage.server.region, memory.sge(8)
     work = to_remote(SendOpcode.RDMA_WRITE, there, sge)._replace(flags=SendFlags.INLINE)
-    stage.client.nic.post_send(stage.client.qp, [work], stage.now)
+    stage.client.nic.post_send(stage.client.qp, [work])
     memory.write(b"too late")
     assert stage.client.nic.transmit(stage.now)
     stage.drive()

@@ -45,14 +45,14 @@ class Two:
         """What the second host gets of a datagram with this P_Key."""
         first, second = self.hosts
         first.nic.pkeys = (pkey,)
-        second.nic.post_recv(self.qps[1], [RecvWR((second.buffer(64).sge(),))], 0)
+        second.nic.post_recv(self.qps[1], [RecvWR((second.buffer(64).sge(),))])
         wr = SendWR(
             SendOpcode.SEND,
             ah=first.path_to(second),
             remote_qpn=self.qps[1].number,
             remote_qkey=GSI_QKEY,
         )
-        first.nic.post_send(self.qps[0], [wr._replace(**more)], self.simulator.now)  # type: ignore[arg-type]
+        first.nic.post_send(self.qps[0], [wr._replace(**more)])  # type: ignore[arg-type]
         self.simulator.run()
         return self.qps[1].recv_cq.poll(16)
 
@@ -105,7 +105,7 @@ def test_queue_pair_1_sends_with_any_p_key_of_the_table() -> None:
             remote_qkey=GSI_QKEY,
             pkey_index=index,
         )
-        second.nic.post_send(two.qps[1], [wr], two.simulator.now)
+        second.nic.post_send(two.qps[1], [wr])
     two.simulator.run()
     pkeys = [roce.parse(frame).packet.bth.pkey for frame in two.sent[1:]]
     assert pkeys == [0xFFFF, 0xFFFF, 0x8002, FULL, 0xFFFF]

@@ -37,7 +37,7 @@ KINDS = pytest.mark.parametrize("kind", ALLOWED)
 def refused(stage: Stage, *work: SendWR) -> int | None:
     """The errno with which the client's work is refused."""
     with pytest.raises(VerbsError) as refusal:
-        stage.client.nic.post_send(stage.client.qp, work, 0)
+        stage.client.nic.post_send(stage.client.qp, work)
     return refusal.value.errno
 
 
@@ -59,7 +59,7 @@ def test_each_type_takes_the_work_that_its_service_has(kind: QPType, opcode: Sen
     stage = Stage(Pair(kind=kind))
     wr = sample(stage, opcode)
     if opcode in ALLOWED[kind]:
-        stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+        stage.client.nic.post_send(stage.client.qp, (wr,))
         assert len(stage.client.qp.sq) == 1
     else:
         assert refused(stage, wr) == EINVAL
@@ -83,15 +83,15 @@ def test_states_and_what_they_take(kind: QPType, state: QPState) -> None:
     recv = RecvWR((stage.client.region.sge(8),), 2)
     nic, qp = stage.client.nic, stage.client.qp
     if state in SENDS:
-        nic.post_send(qp, (wr,), 0)
+        nic.post_send(qp, (wr,))
     else:
         assert refused(stage, wr) == EINVAL
     if state is QPState.RESET:
         with pytest.raises(VerbsError) as refusal:
-            nic.post_recv(qp, (recv,), 0)
+            nic.post_recv(qp, (recv,))
         assert refusal.value.errno == EINVAL
     else:
-        nic.post_recv(qp, (recv,), 0)
+        nic.post_recv(qp, (recv,))
     flushed = {QPState.SQE: [1], QPState.ERR: [1, 2]}.get(state, [])
     assert outcomes(stage.client) == [(wr_id, WCStatus.WR_FLUSH_ERR) for wr_id in flushed]
     sent = nic.transmit(0)
@@ -103,7 +103,7 @@ def _bring(stage: Stage, state: QPState) -> None:
         go(stage.client, state)
     elif state is QPState.SQE:
         bad = sample(stage, SendOpcode.SEND)._replace(sges=(Sge(1, 1, 0xBAD),))
-        stage.client.nic.post_send(stage.client.qp, (bad,), 0)
+        stage.client.nic.post_send(stage.client.qp, (bad,))
         stage.client.nic.transmit(0)
         stage.client.poll()
         assert stage.client.qp.state is QPState.SQE
@@ -137,34 +137,34 @@ def test_unsignalled_sends_hold_their_slots_until_a_later_completion_is_polled()
     stage = Stage(Pair(cap=CAP._replace(max_send_wr=4)))
     nic, qp = stage.client.nic, stage.client.qp
     for signaled in (False, False, True, False):
-        nic.post_send(qp, (quiet(stage, signaled=signaled),), 0)
+        nic.post_send(qp, (quiet(stage, signaled=signaled),))
     with pytest.raises(VerbsError, match="4 are under way"):
-        nic.post_send(qp, (quiet(stage),), 0)
+        nic.post_send(qp, (quiet(stage),))
     stage.drive()
     hint = "poll the CQ, 1 completions and 3 unsignalled sends hold slots"
     with pytest.raises(VerbsError, match=hint):
-        nic.post_send(qp, (quiet(stage),), 0)
+        nic.post_send(qp, (quiet(stage),))
     assert len(stage.client.poll()) == 1
     assert qp.free_sends == 3
-    nic.post_send(qp, (quiet(stage),) * 3, 0)
+    nic.post_send(qp, (quiet(stage),) * 3)
     assert refused(stage, quiet(stage)) == ENOMEM
 
 
 def test_a_queue_of_unsignalled_sends_alone_is_full_for_ever() -> None:
     stage = Stage(Pair(cap=CAP._replace(max_send_wr=2)))
-    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2, 0)
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2)
     stage.drive()
     hint = "2 unsignalled sends hold slots until one behind them is polled"
     with pytest.raises(VerbsError, match=hint):
-        stage.client.nic.post_send(stage.client.qp, (quiet(stage),), 0)
+        stage.client.nic.post_send(stage.client.qp, (quiet(stage),))
     climb(stage.client, QPState.RTS)
-    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2, 0)
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2)
 
 
 def test_soft_roce_frees_slots_when_work_completes() -> None:
     stage = Stage(Pair(profile=RXE, cap=CAP._replace(max_send_wr=2, max_recv_wr=2)))
     for _ in range(3):
-        stage.client.nic.post_send(stage.client.qp, (quiet(stage), quiet(stage, signaled=True)), 0)
+        stage.client.nic.post_send(stage.client.qp, (quiet(stage), quiet(stage, signaled=True)))
         assert refused(stage, quiet(stage)) == ENOMEM
         stage.server.receive(16)
         stage.server.receive(16)
@@ -178,19 +178,19 @@ def test_soft_roce_frees_slots_when_work_completes() -> None:
 def test_work_that_ends_at_once_holds_its_slot_until_it_is_polled() -> None:
     stage = Stage(Pair(cap=CAP._replace(max_send_wr=2)))
     go(stage.client, QPState.ERR)
-    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2, 0)
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),) * 2)
     assert refused(stage, quiet(stage)) == ENOMEM
     assert statuses(stage.client) == [WCStatus.WR_FLUSH_ERR] * 2
-    stage.client.nic.post_send(stage.client.qp, (quiet(stage),), 0)
+    stage.client.nic.post_send(stage.client.qp, (quiet(stage),))
 
 
 def test_completions_from_before_a_reset_free_nothing() -> None:
     stage = Stage(Pair(cap=CAP._replace(max_send_wr=2)))
     work = (quiet(stage, signaled=True),) * 2
-    stage.client.nic.post_send(stage.client.qp, work, 0)
+    stage.client.nic.post_send(stage.client.qp, work)
     stage.drive()
     climb(stage.client, QPState.RTS)
-    stage.client.nic.post_send(stage.client.qp, work, 0)
+    stage.client.nic.post_send(stage.client.qp, work)
     assert len(stage.client.poll()) == 2
     assert refused(stage, quiet(stage)) == ENOMEM
 
@@ -292,17 +292,17 @@ def test_work_has_no_more_pieces_than_the_queue_pair_was_made_for() -> None:
     sge = stage.client.region.sge(8)
     wr = sample(stage, SendOpcode.SEND)
     assert refused(stage, wr._replace(sges=(sge,) * 3)) == EINVAL
-    stage.client.nic.post_send(stage.client.qp, (wr._replace(sges=(sge,) * 2),), 0)
+    stage.client.nic.post_send(stage.client.qp, (wr._replace(sges=(sge,) * 2),))
     with pytest.raises(VerbsError):
-        stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,) * 3),), 0)
-    stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,) * 2),), 0)
+        stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,) * 3),))
+    stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,) * 2),))
 
 
 def test_inline_bytes_are_no_more_than_the_queue_pair_was_made_for() -> None:
     stage = Stage(Pair(cap=SIZES))
     wr = SendWR(SendOpcode.SEND, flags=SIGNALED | SendFlags.INLINE)
     assert refused(stage, wr._replace(inline=bytes(17))) == EINVAL
-    stage.client.nic.post_send(stage.client.qp, (wr._replace(inline=bytes(16)),), 0)
+    stage.client.nic.post_send(stage.client.qp, (wr._replace(inline=bytes(16)),))
 
 
 def test_inline_pieces_are_no_more_than_the_queue_pair_was_made_for() -> None:
@@ -311,7 +311,7 @@ def test_inline_pieces_are_no_more_than_the_queue_pair_was_made_for() -> None:
     sge = stage.client.region.sge
     assert refused(stage, wr._replace(sges=(sge(9), sge(8)))) == EINVAL
     assert refused(stage, wr._replace(sges=(sge(1), sge(1), sge(1)))) == EINVAL
-    stage.client.nic.post_send(stage.client.qp, (wr._replace(sges=(sge(8), sge(8))),), 0)
+    stage.client.nic.post_send(stage.client.qp, (wr._replace(sges=(sge(8), sge(8))),))
 
 
 def test_inline_pieces_that_no_memory_backs_fault() -> None:
@@ -336,7 +336,7 @@ def test_a_flag_that_means_nothing_is_refused(kind: QPType, flag: int) -> None:
     for opcode in sorted(ALLOWED[kind] - LOCAL):
         wr = sample(stage, opcode)._replace(flags=flag)
         if flag in _flags_of(kind, opcode):
-            stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+            stage.client.nic.post_send(stage.client.qp, (wr,))
         else:
             assert refused(stage, wr) == EINVAL
 
@@ -354,7 +354,7 @@ def _flags_of(kind: QPType, opcode: SendOpcode) -> set[SendFlags]:
 def test_a_local_invalidation_is_fenced_in_every_service(kind: QPType) -> None:
     stage = Stage(Pair(kind=kind))
     wr = sample(stage, SendOpcode.LOCAL_INV)._replace(flags=SendFlags.FENCE)
-    stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+    stage.client.nic.post_send(stage.client.qp, (wr,))
 
 
 @KINDS
@@ -370,7 +370,7 @@ def test_objects_that_work_does_not_use_are_refused(kind: QPType, field: str) ->
     }
     for opcode in sorted(ALLOWED[kind].difference(uses[field])):
         wr = sample(stage, opcode)._replace(rkey=7, imm_data=7, swap=7, remote_srqn=7)
-        stage.client.nic.post_send(stage.client.qp, (wr,), 0)
+        stage.client.nic.post_send(stage.client.qp, (wr,))
         assert refused(stage, wr._replace(**{field: given[field]})) == EINVAL  # type: ignore[arg-type]
 
 
@@ -396,7 +396,7 @@ def test_pieces_of_memory_that_no_address_reaches(sge: Sge) -> None:
     stage = Stage()
     assert refused(stage, SendWR(SendOpcode.SEND, (sge,))) == EINVAL
     with pytest.raises(VerbsError):
-        stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,)),), 0)
+        stage.client.nic.post_recv(stage.client.qp, (RecvWR((sge,)),))
 
 
 def test_a_list_of_sges_is_free_again_once_work_is_posted() -> None:
@@ -406,8 +406,8 @@ def test_a_list_of_sges_is_free_again_once_work_is_posted() -> None:
     sink, source = server.buffer(8), client.filled(b"in place")
     there: Any = [sink.sge(8)]
     here: Any = [source.sge(8)]
-    server.nic.post_recv(server.qp, (RecvWR(there),), 0)
-    client.nic.post_send(client.qp, (SendWR(Op.SEND, here),), 0)
+    server.nic.post_recv(server.qp, (RecvWR(there),))
+    client.nic.post_send(client.qp, (SendWR(Op.SEND, here),))
     there[:] = here[:] = (None, client.region.sge(8))
     stage.drive()
     assert statuses(client) == [WCStatus.SUCCESS]
@@ -427,8 +427,8 @@ def test_one_work_request_is_posted_as_a_list_of_one_is() -> None:
     stage = Stage()
     client, server = stage.client, stage.server
     source, sink = client.buffer(8), server.buffer(8)
-    server.nic.post_recv(server.qp, RecvWR((sink.sge(),), wr_id=7), 0)
-    client.nic.post_send(client.qp, SendWR(SendOpcode.SEND, (source.sge(),), wr_id=8), 0)
+    server.nic.post_recv(server.qp, RecvWR((sink.sge(),), wr_id=7))
+    client.nic.post_send(client.qp, SendWR(SendOpcode.SEND, (source.sge(),), wr_id=8))
     stage.drive()
     assert [done.wr_id for done in server.poll()] == [7]
     assert [done.wr_id for done in client.poll()] == [8]

@@ -35,12 +35,12 @@ class Station(Host):
     def send(self, frame: bytes) -> None:
         """Post a frame."""
         sge = self.filled(frame).sge(len(frame))
-        self.nic.post_send(self.qp, [SendWR(SendOpcode.SEND, (sge,))], 0)
+        self.nic.post_send(self.qp, [SendWR(SendOpcode.SEND, (sge,))])
 
     def receive(self, length: int) -> Buffer:
         """Post a receive for a frame of so many bytes."""
         buffer = self.buffer(length)
-        self.nic.post_recv(self.qp, [RecvWR((buffer.sge(length),))], 0)
+        self.nic.post_recv(self.qp, [RecvWR((buffer.sge(length),))])
         return buffer
 
     def poll(self) -> list[WorkCompletion]:
@@ -130,7 +130,7 @@ def test_a_receive_too_short_ends_the_queue_pair() -> None:
 def test_a_receive_in_memory_that_is_not_registered_ends_the_queue_pair() -> None:
     client, server, simulator = two_stations()
     server.nic.create_flow(FlowRule(server.qp))
-    server.nic.post_recv(server.qp, [RecvWR((Sge(0x1000, 64, 0xBAD),))], 0)
+    server.nic.post_recv(server.qp, [RecvWR((Sge(0x1000, 64, 0xBAD),))])
     client.send(arp(client))
     simulator.run()
     assert [done.status for done in server.poll()] == [WCStatus.LOC_PROT_ERR]

@@ -123,7 +123,7 @@ def test_many_pieces_of_memory_make_one_message() -> None:
     parts = [stage.server.buffer(4000) for _ in range(4)]
     sizes = (3, 1021, 0, 2001)
     sges = tuple(part.sge(size) for part, size in zip(parts, sizes, strict=True))
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges, 1),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges, 1),))
     stage.client.post(SendWR(SendOpcode.SEND, pieces), whole)
     stage.drive()
     sent = BYTES[7:8] + BYTES[100:2100] + BYTES[2500:3522]

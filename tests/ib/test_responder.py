@@ -316,7 +316,7 @@ def test_a_receive_whose_memory_is_not_the_adapters(length: int) -> None:
     for readable in (False, True):
         stage = Stage(Pair(attributes=PATIENT))
         sge = stage.server.buffer(4096, access=0).sge() if readable else Sge(1, 5000, 0xBAD)
-        stage.server.nic.post_recv(stage.server.qp, (RecvWR((sge,), 7),), 0)
+        stage.server.nic.post_recv(stage.server.qp, (RecvWR((sge,), 7),))
         stage.client.send(bytes(length))
         stage.drive()
         assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 100)

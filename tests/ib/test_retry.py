@@ -4,9 +4,9 @@ import pytest
 
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
-from rdmawire.ib.engine import BURST
 from rdmawire.units import seconds, us
 from rdmawire.verbs.async_event import PathMigrated
+from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import MigrationState, QPState, WCStatus
 from rdmawire.verbs.profile import IBTA, RXE, Profile
 from rdmawire.verbs.qp_attr import QPAttrMask

@@ -106,9 +106,9 @@ def test_posting_checks_are_those_of_the_adapter() -> None:
     rules = replace(STANDARD, post_checks={**STANDARD.post_checks, QPType.RC: sends})
     wr = SendWR(SendOpcode.RDMA_WRITE, rkey=1 << 32)
     lax, strict = Pair(rules=rules), Pair()
-    lax.client.nic.post_send(lax.client.qp, (wr,), 0)
+    lax.client.nic.post_send(lax.client.qp, (wr,))
     with pytest.raises(VerbsError, match="rkey 4294967296 does not fit 32 bits"):
-        strict.client.nic.post_send(strict.client.qp, (wr,), 0)
+        strict.client.nic.post_send(strict.client.qp, (wr,))
 
 
 def test_a_step_that_no_request_has_is_refused() -> None:

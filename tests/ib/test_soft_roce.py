@@ -91,9 +91,9 @@ def test_linux_6_1_takes_no_such_work(opcode: SendOpcode) -> None:
         )
         if profile is RXE_6_1:
             with pytest.raises(VerbsError, match=opcode.name):
-                stage.client.nic.post_send(stage.client.qp, (work,), 0)
+                stage.client.nic.post_send(stage.client.qp, (work,))
         else:
-            stage.client.nic.post_send(stage.client.qp, (work,), 0)
+            stage.client.nic.post_send(stage.client.qp, (work,))
 
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])

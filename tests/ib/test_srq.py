@@ -71,7 +71,7 @@ def test_receives_of_a_shared_queue_hold_their_slots_until_they_are_polled() -> 
         ends.append(peer)
     server.nic.post_srq_recv(srq, [RecvWR()] * 2)
     for peer in ends:
-        pair.client.nic.post_send(peer, [SendWR(SendOpcode.SEND)], 0)
+        pair.client.nic.post_send(peer, [SendWR(SendOpcode.SEND)])
     pair.drive()
     with pytest.raises(VerbsError, match="2 of them taken and not polled from a CQ"):
         server.nic.post_srq_recv(srq, [RecvWR()])
@@ -93,7 +93,7 @@ def test_a_receive_of_half_a_message_is_given_up_with_its_queue_pair(end: str) -
     connect(client, peer, server, qp)
     sink = server.buffer(4000)
     server.nic.post_srq_recv(srq, [RecvWR((sink.sge(),))])
-    client.nic.post_send(peer, [SendWR(SendOpcode.SEND, (client.buffer(4000).sge(),))], 0)
+    client.nic.post_send(peer, [SendWR(SendOpcode.SEND, (client.buffer(4000).sge(),))])
     for frame in client.nic.transmit(0)[:2]:
         server.nic.receive(frame, 0)
     assert (len(srq), srq.free) == (0, 0)
@@ -207,7 +207,7 @@ def test_whose_domain_the_memory_of_a_receive_is_in(profile: Profile, of: str, l
     server.pd = other if of == "queue" else own
     server.nic.post_srq_recv(srq, [RecvWR((server.buffer(length).sge(length),))])
     send = SendWR(SendOpcode.SEND, (client.filled(bytes(length)).sge(length),))
-    client.nic.post_send(asking, [send], 0)
+    client.nic.post_send(asking, [send])
     pair.drive()
     found = [done.status for end in (client, server) for done in end.poll()]
     assert tuple(found) == IN_DOMAIN_OF[profile, of]
@@ -224,7 +224,7 @@ def test_what_peers_reach_is_in_the_domain_of_the_queue_pair() -> None:
     memory = server.region
     source = (client.filled(b"8 octets").sge(),)
     write = SendWR(SendOpcode.RDMA_WRITE, source, remote_address=memory.address, rkey=memory.rkey)
-    client.nic.post_send(asking, [write], 0)
+    client.nic.post_send(asking, [write])
     pair.drive()
     assert memory.read(8) == b"8 octets"
 

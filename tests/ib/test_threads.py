@@ -23,10 +23,8 @@ CALLS: dict[str, Call] = {
     "handle_timer": lambda pair: pair.client.nic.handle_timer(0),
     "next_timer": lambda pair: pair.client.nic.next_timer(),
     "next_event": lambda pair: pair.client.nic.next_event(),
-    "post_send": lambda pair: pair.client.nic.post_send(
-        pair.client.qp, [SendWR(SendOpcode.SEND)], 0
-    ),
-    "post_recv": lambda pair: pair.client.nic.post_recv(pair.client.qp, [RecvWR()], 0),
+    "post_send": lambda pair: pair.client.nic.post_send(pair.client.qp, [SendWR(SendOpcode.SEND)]),
+    "post_recv": lambda pair: pair.client.nic.post_recv(pair.client.qp, [RecvWR()]),
     "create_cq": lambda pair: pair.client.nic.create_cq(1),
     "query_qp": lambda pair: pair.client.nic.query_qp(pair.client.qp),
     "up": lambda pair: setattr(pair.client.nic, "up", True),
@@ -112,7 +110,7 @@ def test_who_left_by_an_error_is_out() -> None:
     pair = Pair()
     nic = pair.client.nic
     for call in (
-        lambda: nic.post_send(pair.client.qp, [None], 0),  # type: ignore[list-item]
+        lambda: nic.post_send(pair.client.qp, [None]),  # type: ignore[list-item]
         lambda: nic.receive_all([None], 0),  # type: ignore[list-item]
         lambda: nic.create_cq(-1),
     ):

@@ -134,7 +134,7 @@ def test_queue_pairs_that_come_and_go_leave_nothing_in_the_adapter() -> None:
         qp = client.nic.create_qp(QPType.RC, QPInit(client.pd, client.cq, client.cq, CAP))
         there = patient._replace(ah=client.path_to(server), dest_qp_num=server.qp.number)
         client.bring_up(qp, there)
-        client.nic.post_send(qp, [SendWR(SendOpcode.SEND)], 0)
+        client.nic.post_send(qp, [SendWR(SendOpcode.SEND)])
         client.nic.transmit(0)
         client.nic.destroy_qp(qp)
     assert len(client.nic.device.timers) <= SLACK

@@ -223,7 +223,7 @@ def test_a_send_behind_a_read_does_not_show_in_it(pieces: int) -> None:
     stage = reading()
     there = stage.server.region
     sges = (there.sge(5),) if pieces == 1 else (there.sge(2), there.sge(3, 2))
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges),))
     stage.ask(Opcode.RC_SEND_ONLY, payload=b"after", psn=104)
     assert there.read(5) == b"after"
     stage.drive()
@@ -233,7 +233,7 @@ def test_a_send_behind_a_read_does_not_show_in_it(pieces: int) -> None:
 def test_a_send_into_a_receive_that_cannot_be_written_is_refused_behind_a_read() -> None:
     stage = reading()
     there = stage.server.region
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((there.sge(5)._replace(lkey=1),)),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((there.sge(5)._replace(lkey=1),)),))
     stage.ask(Opcode.RC_SEND_ONLY, payload=b"after", psn=104)
     stage.drive()
     assert answered(stage) == BEFORE

@@ -154,7 +154,7 @@ def test_a_message_longer_than_its_receive_ends_the_receiver(length: int) -> Non
 
 def test_a_receive_whose_memory_is_not_the_adapters_ends_the_receiver() -> None:
     stage = stage_of()
-    stage.server.nic.post_recv(stage.server.qp, (RecvWR((Sge(1, 8, 0xBAD),), 7),), 0)
+    stage.server.nic.post_recv(stage.server.qp, (RecvWR((Sge(1, 8, 0xBAD),), 7),))
     stage.client.send(b"hello")
     stage.drive()
     assert outcomes(stage.server) == [(7, WCStatus.LOC_PROT_ERR)]

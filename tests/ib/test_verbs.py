@@ -176,7 +176,7 @@ def test_receives_of_a_shared_queue_and_the_limit_that_tells() -> None:
     server.qp = server.nic.create_qp(QPType.RC, init)
     climb(server, QPState.RTS)
     climb(stage.client, QPState.RTS)
-    assert refused(lambda: server.nic.post_recv(server.qp, (RecvWR(),), 0)) == EINVAL
+    assert refused(lambda: server.nic.post_recv(server.qp, (RecvWR(),))) == EINVAL
     for _ in range(3):
         stage.client.send(b"shared")
     stage.drive()

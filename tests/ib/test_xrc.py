@@ -73,7 +73,7 @@ class Extended:
             remote_srqn=srq,
             placement=1,
         )
-        self.client.nic.post_send(self.initiator, (wr,), self.simulator.now)
+        self.client.nic.post_send(self.initiator, (wr,))
         self.simulator.run()
 
     def receive(self, place: int, wr_id: int, length: int = 8) -> None:
@@ -133,7 +133,7 @@ def test_a_message_that_names_another_queue_on_its_way_is_refused(place: int) ->
         pair.receive(queue, queue, 3000)
     first, second = (srq.number for srq in pair.srqs)
     send = SendWR(SendOpcode.SEND, (pair.client.filled(bytes(3000)).sge(3000),), remote_srqn=first)
-    pair.client.nic.post_send(pair.initiator, (send,), 0)
+    pair.client.nic.post_send(pair.initiator, (send,))
     frames = pair.client.nic.transmit(0)
     frames[place] = renamed(frames[place], second)
     for frame in frames:
@@ -180,7 +180,7 @@ def test_an_empty_queue_is_not_ready_and_tells_of_no_credits() -> None:
     pair = Extended()
     sink = pair.client.buffer(8)
     wr = SendWR(SendOpcode.SEND, (sink.sge(),), remote_srqn=pair.srqs[1].number)
-    pair.client.nic.post_send(pair.initiator, (wr,), 0)
+    pair.client.nic.post_send(pair.initiator, (wr,))
     pair.simulator.run(until=1000)
     aeth = roce.parse(pair.sent[-1]).packet.header(AETH)
     assert aeth is not None
@@ -226,10 +226,10 @@ def test_neither_end_takes_receives_and_a_target_no_sends() -> None:
     pair = Extended()
     for host, qp in ((pair.client, pair.initiator), (pair.server, pair.target)):
         with pytest.raises(VerbsError) as refusal:
-            host.nic.post_recv(qp, (RecvWR(),), 0)
+            host.nic.post_recv(qp, (RecvWR(),))
         assert refusal.value.errno == EINVAL
     with pytest.raises(VerbsError) as refusal:
-        pair.server.nic.post_send(pair.target, (SendWR(SendOpcode.SEND),), 0)
+        pair.server.nic.post_send(pair.target, (SendWR(SendOpcode.SEND),))
     assert refusal.value.errno == EINVAL
 
 
@@ -258,7 +258,7 @@ def test_a_read_is_repeated_in_the_domain_of_the_queue_that_it_named() -> None:
         remote_srqn=pair.srqs[0].number,
     )
     send = SendWR(SendOpcode.SEND, remote_srqn=srq.number)
-    pair.client.nic.post_send(pair.initiator, (read, send), 0)
+    pair.client.nic.post_send(pair.initiator, (read, send))
     pair.simulator.run()
     assert pair.statuses() == [WCStatus.SUCCESS] * 2
     assert [done.status for done in pair.cqs[1].poll(9)] == [WCStatus.SUCCESS]

@@ -112,7 +112,7 @@ class Flow:
             wr = wr._replace(rkey=way.rkey, remote_address=way.iova + at)
         if self.receiver.srq is not None:
             wr = wr._replace(remote_srqn=self.receiver.srq.number)
-        self.sender.host.nic.post_send(self.sender.qp, (wr,), self.simulator.now)
+        self.sender.host.nic.post_send(self.sender.qp, (wr,))
         if wr.flags & SendFlags.SIGNALED:
             self.done.append((wr.wr_id, WCStatus.SUCCESS, VERBS[wr.opcode].completion))
 
@@ -210,7 +210,7 @@ class Flow:
         place = self.receiver
         recv = RecvWR(place.inbox.take(lengths, gap), next(NUMBERS))
         if place.srq is None:
-            place.host.nic.post_recv(place.qp, (recv,), self.simulator.now)
+            place.host.nic.post_recv(place.qp, (recv,))
         else:
             place.host.nic.post_srq_recv(place.srq, (recv,))
         self.receives.append(recv)

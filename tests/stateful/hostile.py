@@ -116,7 +116,7 @@ class Victim(Host):
             wr = SendWR(opcode, sges, next(self.numbers), remote_address=8, rkey=1, placement=1)
             if not qp.service.connected:
                 wr = wr._replace(ah=self.path_to(self.peer), remote_qpn=qp.number)
-            self.nic.post_send(qp, [wr], 0)
+            self.nic.post_send(qp, [wr])
 
     def _pieces(self, opcode: SendOpcode, length: int) -> tuple[Sge, ...]:
         """Local memory of work, where it uses any."""
@@ -127,7 +127,7 @@ class Victim(Host):
     def _receive(self, qp: QueuePair, length: int) -> None:
         recv = RecvWR(self._sink(length), next(self.numbers))
         if qp.service.receives:
-            self.nic.post_recv(qp, [recv], 0)
+            self.nic.post_recv(qp, [recv])
         elif not qp.service.sends:
             self.nic.post_srq_recv(self.srq, [recv])
 

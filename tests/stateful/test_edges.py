@@ -85,7 +85,7 @@ def _read(stage: Stage, start: int, place: int, length: int) -> None:
 def _send(stage: Stage, start: int, place: int, length: int) -> None:
     server = stage.pair.server
     recv = RecvWR(_pieces(stage.far, place, length), 0)
-    server.nic.post_recv(server.qp, [recv], 0)
+    server.nic.post_recv(server.qp, [recv])
     stage.move(stage.near, start, stage.far, place, length)
     stage.go(SendWR(SendOpcode.SEND, _pieces(stage.near, start, length)))
 

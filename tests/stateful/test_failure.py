@@ -56,7 +56,7 @@ class Scene:
         recv = failure.receives(self.flow)
         if recv is not None:
             place = self.flow.receiver
-            place.host.nic.post_recv(place.qp, [recv], 0)
+            place.host.nic.post_recv(place.qp, [recv])
             self.receive = recv
         number = next(NUMBERS)
         flags = SendFlags.SIGNALED if signaled else SendFlags(0)
@@ -73,7 +73,7 @@ class Scene:
 
     def post(self, wr: SendWR) -> None:
         sender = self.flow.sender
-        sender.host.nic.post_send(sender.qp, [wr], self.lan.simulator.now)
+        sender.host.nic.post_send(sender.qp, [wr])
 
     def more(self, kinds: list[int]) -> None:
         """Work behind it, of which nothing is ever done."""

@@ -76,11 +76,11 @@ class End:
     def grh(self) -> int:
         return self.place.qp.service.grh
 
-    def provide(self, receives: int, now: int) -> None:
+    def provide(self, receives: int) -> None:
         """So many receives at least, posted where no other is."""
         while len(self.receives) < receives:
             recv = RecvWR(self.slots.popleft(), next(NUMBERS))
-            self.place.host.nic.post_recv(self.place.qp, [recv], now)
+            self.place.host.nic.post_recv(self.place.qp, [recv])
             self.receives.append(recv)
 
     def take(self) -> RecvWR:
@@ -146,7 +146,7 @@ class Unreliable(RuleBasedStateMachine):
         wr = wr._replace(flags=wr.flags & ~unfit)
         if end.place.qp.free_sends <= 1:  # or the queue would be full for ever
             wr = wr._replace(flags=wr.flags | SendFlags.SIGNALED)
-        end.place.host.nic.post_send(end.place.qp, [wr], self.simulator.now)
+        end.place.host.nic.post_send(end.place.qp, [wr])
         if wr.flags & SendFlags.SIGNALED:
             end.done.append((wr.wr_id, WCStatus.SUCCESS))
 
@@ -164,7 +164,7 @@ class Unreliable(RuleBasedStateMachine):
     def expect(self, to: End, message: Sent) -> None:
         """There are receives for a message before it comes."""
         to.coming.append(message)
-        to.provide(self.tries * len(to.coming), self.simulator.now)
+        to.provide(self.tries * len(to.coming))
 
     @rule(e=st.integers(0, 5), length=LENGTHS, cuts=CUTS, spot=SPOTS, flags=FLAGS, imm=IMM)
     def send(

@@ -100,7 +100,7 @@ class Cluster:
             remote_address=sink.address,
             rkey=sink.rkey,
         )
-        ends[0].nic.post_send(first, (work,), 0)
+        ends[0].nic.post_send(first, (work,))
 
     def _qp(self, index: int) -> QueuePair:
         host, cq = self.hosts[index], self.cqs[index]

@@ -113,8 +113,8 @@ class Connection:
         done = 0
         while done < messages:
             stages.begin()
-            server.nic.post_recv(server.qp, [recv] * job.receives, 0)
-            client.nic.post_send(client.qp, [job.work] * max(job.receives, 1), 0)
+            server.nic.post_recv(server.qp, [recv] * job.receives)
+            client.nic.post_send(client.qp, [job.work] * max(job.receives, 1))
             stages.end("post")
             self._drive(job.take, stages)
             done += self._poll()

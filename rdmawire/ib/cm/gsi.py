@@ -68,7 +68,7 @@ class GeneralServices:
         self.lost = 0
         for state, mask in _WAY_UP:
             nic.modify_qp(self._qp, QPAttributes(qp_state=state, qkey=GSI_QKEY), mask | _M.STATE)
-        nic.post_recv(self._qp, map(self._receive, range(RECEIVES)), nic.device.now)
+        nic.post_recv(self._qp, map(self._receive, range(RECEIVES)))
 
     def _receive(self, slot: int) -> RecvWR:
         address = self._region.iova + slot * LENGTH
@@ -79,19 +79,19 @@ class GeneralServices:
         """Whether something has come that was not taken yet."""
         return bool(self._cq)
 
-    def take(self, now: int) -> Iterator[Datagram]:
+    def take(self) -> Iterator[Datagram]:
         """What has come and was not taken yet; what has another length is no such datagram."""
         for done in self._cq.poll(RECEIVES):
             if done.status is not WCStatus.SUCCESS:
                 continue
             data = self._memory.read(self._memory.base + done.wr_id * LENGTH, LENGTH)
-            self._nic.post_recv(self._qp, (self._receive(done.wr_id),), now)
+            self._nic.post_recv(self._qp, (self._receive(done.wr_id),))
             if done.byte_len == LENGTH:
                 back = way_back(done, data[: GRH.SIZE])
                 mad = data[GRH.SIZE :]
                 yield Datagram(back.dgid, back.sgid, mad, back, done.pkey_index)
 
-    def send(self, path: AddressHandle, mad: bytes, now: int, pkey_index: int = 0) -> None:
+    def send(self, path: AddressHandle, mad: bytes, pkey_index: int = 0) -> None:
         """Send a MAD of 256 bytes to queue pair 1 at the end of ``path``, with this P_Key."""
         wr = SendWR(
             SendOpcode.SEND,
@@ -104,7 +104,7 @@ class GeneralServices:
         )
         self._sent.poll(SENDS)
         try:
-            self._nic.post_send(self._qp, (wr,), now)
+            self._nic.post_send(self._qp, (wr,))
         except VerbsError:
             self.lost += 1
 

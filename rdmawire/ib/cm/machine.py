@@ -127,11 +127,11 @@ class Machine:
 
     def send(self, conn: Connection, message: bytes) -> None:
         """Send a datagram to the peer's manager, in the connection's partition."""
-        self.gsi.send(conn.path, message, self.now, conn.pkey_index)
+        self.gsi.send(conn.path, message, conn.pkey_index)
 
     def reply(self, heard: Heard, message: bytes) -> None:
         """Answer a datagram that is of no connection, in its partition."""
-        self.gsi.send(self.path_to(heard), message, self.now, heard.pkey_index)
+        self.gsi.send(self.path_to(heard), message, heard.pkey_index)
 
     def tell(self, conn: Connection, what: CMEvent) -> None:
         """Tell the owner, if that wants to hear of this connection."""

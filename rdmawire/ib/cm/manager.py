@@ -33,12 +33,13 @@ from rdmawire.ib.cm.machine import DEFAULTS, Listener, Machine, Neighbours
 from rdmawire.ib.cm.messages import Heard, read, room_in, room_in_request
 from rdmawire.ib.cm.receive import Ignored, hear, is_understood
 from rdmawire.ib.cm.state_machine import CMState, Input
-from rdmawire.ib.engine import BURST, Nic
+from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.verbs import check_qp
 from rdmawire.identifier import Randomness
 from rdmawire.memory.argument import as_bytes, check_kind, check_number, check_time
 from rdmawire.verbs.ah import AddressHandle, check_address
+from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.cm import REJ, REP, SIDRREP
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus
@@ -246,7 +247,7 @@ class ConnectionManager(Machine):
             self._confirm(frame)
 
     def _take_in(self) -> None:
-        for datagram in self.gsi.take(self.now):
+        for datagram in self.gsi.take():
             heard = read(datagram)
             ignored = Ignored.MALFORMED if heard is None else self._hear(heard)
             if ignored is not None:

@@ -11,7 +11,6 @@ from rdmawire.fabric.host import ALL_ACCESS, Host
 from rdmawire.fabric.link import SECOND, bit_times
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.engine import BURST
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.retransmit_timer import ACK_TIMEOUT_UNIT
 from rdmawire.memory.gpu.driver import GpuDriver
@@ -21,6 +20,7 @@ from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import PageList, Region
 from rdmawire.traffic.generate.spec import LAST_TIMEOUT, Order, Verb
 from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import QPType, WCStatus, WorkCompletion
 from rdmawire.verbs.profile import IBTA
 from rdmawire.verbs.qp_attr import QPCap
@@ -447,14 +447,14 @@ class Ends:
         wr = wr._replace(ah=path, remote_qpn=peer.number, remote_qkey=peer.qkey)
         return Work(client, own, wr, server)
 
-    def post(self, count: int, now: int) -> None:
-        """The first so many messages of a round."""
+    def post(self, count: int) -> None:
+        """Post the first ``count`` messages of a round."""
         work = self._work[:count]
         receives = Counter(one.server for one in work if one.wr.opcode in TAKES_RECEIVE)
         for server in self.servers:
             server.expect(receives[server])
         for client, qp, wr, _ in work:
-            client.nic.post_send(qp, (wr,), now)
+            client.nic.post_send(qp, (wr,))
 
     def poll(self) -> int:
         """How many messages are done since the last call."""

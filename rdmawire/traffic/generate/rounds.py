@@ -55,7 +55,7 @@ class Conversation:
         if self._order.verb is Verb.CNP:
             watcher = _CnpsOnly(watcher, bth_place(self._order))
         self._setup.watch(losses, watcher)
-        self.ends.post(count, self.simulator.now)
+        self.ends.post(count)
         self._done = -count
         if self._order.marks is None:
             self._rest()

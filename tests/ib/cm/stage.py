@@ -95,7 +95,7 @@ class Side(Host):
 
     def receives(self, qp: QueuePair, length: int) -> Buffer:
         sink = self.buffer(length)
-        self.nic.post_recv(qp, (RecvWR((sink.sge(),)),), self.simulator.now)
+        self.nic.post_recv(qp, (RecvWR((sink.sge(),)),))
         return sink
 
     def told(self, kind: type[E]) -> E:
@@ -133,7 +133,7 @@ class Side(Host):
 
     def send(self, qp: QueuePair, data: bytes) -> None:
         source = self.filled(data)
-        self.nic.post_send(qp, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.simulator.now)
+        self.nic.post_send(qp, (SendWR(SendOpcode.SEND, (source.sge(),)),))
 
     def is_clean(self) -> bool:
         """Whether nothing of any connection is left but queue pair 1."""

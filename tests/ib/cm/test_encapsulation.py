@@ -114,6 +114,6 @@ def test_what_is_of_no_connection_is_answered_in_the_partition_of_its_packet() -
     frames = frames_of(two)
     forger = Forger(two.server, two.client)
     mad = compose.req(forger.asked, two.client.nic.device, two.client.manager.settings)
-    two.client.manager.gsi.send(two.client.path_to(two.server), mad, 0, 1)
+    two.client.manager.gsi.send(two.client.path_to(two.server), mad, 1)
     two.drive(us(10))
     assert [roce.parse(frame).packet.bth.pkey for frame in frames] == [OTHER] * 2

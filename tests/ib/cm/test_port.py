@@ -62,7 +62,7 @@ def test_verbs_of_a_managed_port_are_its_adapters() -> None:
 def test_a_managed_port_gives_no_more_frames_than_asked_for() -> None:
     two, mine, _ = connected()
     for _ in range(5):
-        two.client.nic.post_send(mine, [SendWR(SendOpcode.RDMA_WRITE)], two.simulator.now)
+        two.client.nic.post_send(mine, [SendWR(SendOpcode.RDMA_WRITE)])
     port = two.client.port
     assert len(port.transmit(two.simulator.now, 2)) == 2
     assert port.sends_more

@@ -34,7 +34,7 @@ def test_datagrams_go_where_the_service_was_found() -> None:
         remote_qpn=found.remote_qpn,
         remote_qkey=found.remote_qkey,
     )
-    two.client.nic.post_send(mine, (wr,), two.simulator.now)
+    two.client.nic.post_send(mine, (wr,))
     two.drive(us(10))
     assert sink.read()[40:] == b"hello"
     two.drive()

@@ -82,7 +82,7 @@ class Player:
 
     def _post(self, qp: QueuePair, receive: Receive) -> str:
         try:
-            self.host.nic.post_recv(qp, (RecvWR((self.sink.sge(receive.length),)),), 0)
+            self.host.nic.post_recv(qp, (RecvWR((self.sink.sge(receive.length),)),))
         except VerbsError as error:
             return "full" if error.errno == ENOMEM else f"errno {error.errno}"
         return ",".join(("ok", *self._answers(qp.inbound.epsn)))

@@ -192,14 +192,14 @@ class End:
         line.posted.append(Posted(message, buffer))
         wr = _work(message, buffer)._replace(wr_id=len(line.posted) - 1)
         self.work.append(self._shape(wr, message))
-        self.nic.post_send(line.qp, self.work[-1:], now)
+        self.nic.post_send(line.qp, self.work[-1:])
 
     def post_receives(self, line: Line, count: int) -> None:
         """Post receives of the length that the program posts."""
         for _ in range(count):
             line.receives.append(self._allocate(self.options.receive_length))
             work = RecvWR((line.receives[-1],), len(line.receives) - 1)
-            self.nic.post_recv(line.qp, [work], self.nic.device.now)
+            self.nic.post_recv(line.qp, [work])
 
     def _allocate(self, length: int) -> Sge:
         address = self._free

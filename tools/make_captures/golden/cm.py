@@ -151,10 +151,8 @@ class Meeting:
         """Have the client say something over the connection."""
         source, sink = self.client.filled(text(_GREETING)), self.server.buffer(_GREETING)
         one, other = (side.nic.device.qps[side.number] for side in (self.client, self.server))
-        self.server.nic.post_recv(other, (RecvWR((sink.sge(),)),), self.simulator.now)
-        self.client.nic.post_send(
-            one, (SendWR(SendOpcode.SEND, (source.sge(),)),), self.simulator.now
-        )
+        self.server.nic.post_recv(other, (RecvWR((sink.sge(),)),))
+        self.client.nic.post_send(one, (SendWR(SendOpcode.SEND, (source.sge(),)),))
 
 
 class Story(NamedTuple):

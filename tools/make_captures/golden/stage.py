@@ -130,7 +130,7 @@ class Party(Host):
 
     # What a case has it do. ``number`` is the action's place in the case.
 
-    def work(self, action: Work, number: int, now: int) -> None:
+    def work(self, action: Work, number: int) -> None:
         """Post send work, about local memory of its own."""
         verb = VERBS[action.do]
         data = text(action.bytes, _OTHER_TEXT + number)
@@ -138,7 +138,7 @@ class Party(Host):
         if action.bytes and verb.local is not Local.NONE:
             source = self.filled(data) if verb.local is Local.SOURCE else self.buffer(len(data))
             sges = (source.sge(action.bytes),)
-        self.nic.post_send(self.qp, (self._request(action, number, sges),), now)
+        self.nic.post_send(self.qp, (self._request(action, number, sges),))
 
     def _request(self, action: Work, number: int, sges: tuple[Sge, ...]) -> SendWR:
         there = self.peer.memory
@@ -162,7 +162,7 @@ class Party(Host):
             ah=self.end.path_to(self.peer), remote_qpn=self.peer.qpn, remote_qkey=qkey
         )
 
-    def receive(self, action: Receive, number: int, now: int) -> None:
+    def receive(self, action: Receive, number: int) -> None:
         """Post receives; a datagram's have room for the GRH."""
         size = action.bytes + self.qp.service.grh
         piece = self.buffer(max(size, 1)).sge(size)
@@ -170,23 +170,23 @@ class Party(Host):
             piece = piece._replace(lkey=_NOBODYS_KEY)
         wrs = [RecvWR((piece,) if size else (), number)] * action.times
         if self.srq is None:
-            self.nic.post_recv(self.qp, wrs, now)
+            self.nic.post_recv(self.qp, wrs)
         else:
             self.nic.post_srq_recv(self.srq, wrs)
 
-    def register(self, action: Register, _: int, __: int) -> None:
+    def register(self, action: Register, _: int) -> None:
         """Fill the free region for fast registration with a page of its own."""
         va, _, access, length = self.end.fast
         page = self.space.allocate(length)
         wanted = FastRegistration(action.rkey, va, length, access, (page.base,))
         register_pages(self.nic.memory.keys, self.space, self.fast, wanted)
 
-    def lose(self, _: Lose, __: int, ___: int) -> None:
+    def lose(self, _: Lose, __: int) -> None:
         """Unmap the memory that the peer may reach."""
         assert isinstance(self.region, Buffer)
         self.space.unmap(self.region.memory)
 
-    def rearm(self, action: Rearm, _: int, __: int) -> None:
+    def rearm(self, action: Rearm, _: int) -> None:
         """Load the alternate path."""
         here, there = ALTERNATES[action.who].gid, ALTERNATES[OTHER[action.who]].gid
         self.nic.gids = (*self.nic.gids, here)
@@ -196,7 +196,7 @@ class Party(Host):
         mask = QPAttrMask.ALT_PATH | QPAttrMask.PATH_MIG_STATE
         self.nic.modify_qp(self.qp, wanted, mask)
 
-    def migrate(self, _: Migrate, __: int, ___: int) -> None:
+    def migrate(self, _: Migrate, __: int) -> None:
         """Go over."""
         wanted = QPAttributes(path_mig_state=MigrationState.MIGRATED)
         self.nic.modify_qp(self.qp, wanted, QPAttrMask.PATH_MIG_STATE)
@@ -258,7 +258,7 @@ class Stage:
                 self.simulator.call_at(say.at, partial(self._say, say))
 
     def _do(self, action: Action, number: int) -> None:
-        _DOES[type(action)](self.parties[action.who], action, number, self.simulator.now)
+        _DOES[type(action)](self.parties[action.who], action, number)
         self.simulator.wake(self.stations[action.who])
 
     def _say(self, script: Script) -> None:

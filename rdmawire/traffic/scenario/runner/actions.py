@@ -284,7 +284,7 @@ def post_send(job: Job, number: int, doing: StepContext) -> None:
     if not job.run.waited_for and send_room(lane) <= 1:
         flags |= SIGNALED
     posted = (work._replace(wr_id=number, flags=flags),)
-    lane.machine.host.nic.post_send(lane.qp, posted, doing.now)
+    lane.machine.host.nic.post_send(lane.qp, posted)
 
 
 def post_receive(job: Job, number: int, doing: StepContext) -> None:
@@ -297,7 +297,7 @@ def post_receive(job: Job, number: int, doing: StepContext) -> None:
     if lane.srq is not None:
         nic.post_srq_recv(lane.srq, (work,))
     else:
-        nic.post_recv(lane.qp, (work,), doing.now)
+        nic.post_recv(lane.qp, (work,))
 
 
 def send_room(lane: QueuePairRuntime) -> int:
