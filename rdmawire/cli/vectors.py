@@ -50,9 +50,7 @@ def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> lis
 
 @click.command("vectors", cls=OnceCommand)
 @click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=_complete)
-@click.option(
-    "-x", "--hex", "with_bytes", is_flag=True, help="Print the frames, a line of hex each."
-)
+@click.option("-x", "--hex", "hex_dump", is_flag=True, help="Print the frames, a line of hex each.")
 @options.written(
     "target", "Write the frames: a .pcap or .pcapng, packed or not, or - for standard output."
 )
