@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from rdmawire.dissect import checksums
+from rdmawire.dissect import generated
 from rdmawire.dissect.output import Separators
 from rdmawire.dissect.select import Bound, BoundError, FieldError, Selection
 from rdmawire.wire.inet import ROCE_PORT
@@ -65,13 +65,13 @@ def complete_field(
 
 
 CHECKSUMS = {
-    "icrc": checksums.ICRC,
-    "vcrc": checksums.VCRC,
-    "lpcrc": checksums.LPCRC,
-    "mpa": checksums.MPA_CRC,
-    "ip": checksums.IPV4,
-    "udp": checksums.UDP,
-    "tcp": checksums.TCP,
+    "icrc": generated.ICRC,
+    "vcrc": generated.VCRC,
+    "lpcrc": generated.LPCRC,
+    "mpa": generated.MPA_CRC,
+    "ip": generated.IPV4_CHECKSUM,
+    "udp": generated.UDP_CHECKSUM,
+    "tcp": generated.TCP_CHECKSUM,
 }
 """The kinds of checksums, by what the command line calls them."""
 

@@ -1,84 +1,56 @@
 """Frames to dissections, one after the other, remembering what connects them."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from rdmawire.capture import LinkType, Reader, Record
-from rdmawire.dissect import ib, inet, iwarp, link
+from rdmawire.decode import LINK_TYPES, PROTOCOLS, By, Following, Protocols
+from rdmawire.dissect import iwarp
 from rdmawire.dissect.node import Dissection
-from rdmawire.dissect.walk import By, Selected, Session, Step, Walk
+from rdmawire.dissect.walk import NodeWalk, Session, piece_node
 from rdmawire.errors import CaptureError
-from rdmawire.wire.erf import ERFType
-from rdmawire.wire.ib import LNH
-from rdmawire.wire.inet import ROCE_PORT, EtherType, IPProtocol, MACControl
+from rdmawire.wire import sa
+from rdmawire.wire.inet import ROCE_PORT, TCP
+from rdmawire.wire.layout import Piece
+from rdmawire.wire.mad import MAD
+from rdmawire.wire.rmpp import RMPP
+from rdmawire.wire.sa import SAHeader
 
-LINK_STEPS: Mapping[int, Step] = {
-    LinkType.NULL: link.loopback,
-    LinkType.ETHERNET: link.ethernet,
-    LinkType.RAW_BSD: link.raw_ip,
-    LinkType.RAW_OPENBSD: link.raw_ip,
-    LinkType.RAW: link.raw_ip,
-    LinkType.LINUX_SLL: link.sll,
-    LinkType.ERF: link.erf,
-    LinkType.IPV4: inet.ipv4,
-    LinkType.IPV6: inet.ipv6,
-    LinkType.INFINIBAND: link.local_route,
-    LinkType.LINUX_SLL2: link.sll2,
-}
-"""Link type of the capture to the first step."""
 
-ETHERTYPE_STEPS: Mapping[int, Step] = {
-    EtherType.IPV4: inet.ipv4,
-    EtherType.IPV6: inet.ipv6,
-    EtherType.ARP: link.arp,
-    EtherType.VLAN: link.vlan,
-    EtherType.QINQ: link.service_vlan,
-    EtherType.QINQ_OLD: link.vlan,
-    EtherType.MAC_CONTROL: link.mac_control,
-    EtherType.ROCE: link.roce_grh,
-}
+class FrameWalk(NodeWalk):
+    """A walk that also puts together what several frames carry: iWARP streams, RMPP transfers."""
 
-MAC_CONTROL_STEPS: Mapping[int, Step] = {MACControl.PAUSE: link.pause, MACControl.PFC: link.pfc}
+    __slots__ = ()
 
-IP_STEPS: Mapping[int, Step] = {
-    IPProtocol.UDP: inet.udp,
-    IPProtocol.TCP: iwarp.tcp,
-    IPProtocol.FRAGMENT: inet.ipv6_fragment,
-    **{kind: partial(inet.ipv6_extension, kind) for kind in inet.EXTENSIONS},
-}
+    def enter_segment(self, tcp: TCP) -> Following:
+        return iwarp.add_segment(self, tcp)
 
-UDP_STEPS: Mapping[int, Step] = dict.fromkeys(inet.TUNNELS, inet.vxlan)
+    def enter_management(self, start: int, pieces: Sequence[Piece]) -> None:
+        """After the last segment of an RMPP transfer, add the records that all of them bring."""
+        headers = {type(piece): piece for piece in pieces}
+        common, subnet = headers.get(MAD), headers.get(SAHeader)
+        if not isinstance(common, MAD) or not isinstance(subnet, SAHeader) or _is_alone(headers):
+            return
+        key = self._peers(), common.mgmt_class, common.transaction_id
+        data = self.session.rmpp.feed(key, self.data[start : self.end])
+        if data is None:
+            return
+        for offset, piece in sa.records(
+            common.attribute_id, subnet.attribute_offset, data, common.method
+        ):
+            self.nodes.append(piece_node(piece, offset, reassembled=True))
 
-ERF_STEPS: Mapping[int, Step] = {
-    ERFType.ETHERNET: link.ethernet,
-    ERFType.INFINIBAND: link.local_route,
-    ERFType.INFINIBAND_LINK: link.flow_control,
-}
+    def _peers(self) -> Hashable:
+        """Both ends of the conversation, whichever sends."""
+        if self.addresses is not None:
+            return frozenset(self.hosts)
+        route = self.nodes[0].header
+        return frozenset((getattr(route, "slid", 0), getattr(route, "dlid", 0)))
 
-LNH_STEPS: Mapping[int, Step] = {
-    LNH.RAW: link.raw_packet,
-    LNH.IP_NON_IBA: link.raw_ipv6,
-    LNH.IBA_LOCAL: ib.transport,
-    LNH.IBA_GLOBAL: link.global_route,
-}
 
-TABLES: dict[str, Mapping[int, Step]] = {
-    By.LINK: LINK_STEPS,
-    By.ETHERTYPE: ETHERTYPE_STEPS,
-    By.MAC_CONTROL: MAC_CONTROL_STEPS,
-    By.IP: IP_STEPS,
-    By.UDP: UDP_STEPS,
-    By.ERF: ERF_STEPS,
-    By.LNH: LNH_STEPS,
-    By.TRANSPORT: {0: ib.transport},
-    By.MAD: {0: ib.management},
-    By.TRAILER: {0: link.trailer},
-}
-
-NEXT: dict[Selected, Step] = {
-    (selector, key): step for selector, steps in TABLES.items() for key, step in steps.items()
-}
-"""What is not here is data."""
+def _is_alone(headers: Mapping[type, Piece]) -> bool:
+    """Whether a segment is a complete transfer: then its records are in it."""
+    rmpp = headers.get(RMPP)
+    return isinstance(rmpp, RMPP) and bool(rmpp.first and rmpp.last)
 
 
 _NAMELESS = "unknown"
@@ -88,12 +60,15 @@ _NAMELESS = "unknown"
 class Dissector:
     """Dissects the frames of one capture, in order.
 
-    ``roce_ports`` are the UDP destination ports that carry RoCEv2. Dissecting never raises:
-    what does not parse is the last node of its dissection.
+    ``roce_ports`` are the UDP destination ports that carry RoCEv2, ``protocols`` say what carries
+    what. Dissecting never raises: what does not parse is the last node of its dissection.
     """
 
-    def __init__(self, roce_ports: Iterable[int] = (ROCE_PORT,)) -> None:
+    def __init__(
+        self, roce_ports: Iterable[int] = (ROCE_PORT,), *, protocols: Protocols = PROTOCOLS
+    ) -> None:
         self._session = Session(roce_ports)
+        self._protocols = protocols
         self._number = 0
         self._first_ns: int | None = None
         self._previous_ns = 0
@@ -108,7 +83,7 @@ class Dissector:
         """
         self._number += 1
         found = Dissection(self._number, data, len(data) if length is None else length, time_ns)
-        Walk(found, self._session).run((By.LINK, link_type), NEXT)
+        FrameWalk(found, self._session).run((By.LINK, link_type), self._protocols)
         if self._first_ns is None:
             self._first_ns = self._previous_ns = found.time_ns
         found.first_ns, found.previous_ns = self._first_ns, self._previous_ns
@@ -148,7 +123,7 @@ class Dissector:
 
 def _check_known(reader: Reader, link_types: set[int]) -> None:
     """:class:`CaptureError` naming the link types that say nothing to us."""
-    if unknown := sorted(link_types - LINK_STEPS.keys()):
-        known = ", ".join(f"{LinkType(number).name} ({number})" for number in sorted(LINK_STEPS))
+    if unknown := sorted(link_types - LINK_TYPES):
+        known = ", ".join(f"{LinkType(number).name} ({number})" for number in sorted(LINK_TYPES))
         said = " and ".join(map(str, unknown))
         raise CaptureError(f"{reader.name}: link type {said} is not known; known are {known}")

@@ -1,7 +1,9 @@
 """The derived fields: checks, reassembly, and what is known of a frame as a whole."""
 
-from rdmawire.dissect.node import Derived
-from rdmawire.wire.show import BYTES, DEC, HEX, TEXT
+from dataclasses import dataclass
+
+from rdmawire.dissect.node import Check, Derived, Node
+from rdmawire.wire.show import BYTES, DEC, HEX, TEXT, Value
 
 # Wireshark's numbers for the state of a checksum.
 BAD, GOOD, UNVERIFIED, NOT_PRESENT, ILLEGAL = range(5)
@@ -107,3 +109,41 @@ TCP_NEXT_SEQ = Derived("tcp.nxtseq", DEC, "the sequence number that comes next")
 TCP_ACK = Derived("tcp.ack", DEC, "acknowledgment number from the stream's start")
 TCP_PAYLOAD = Derived("tcp.payload", BYTES, "bytes of the segment", 0, hidden=True)
 UDP_PAYLOAD = Derived("udp.payload", BYTES, "bytes of the datagram", 0, hidden=True)
+
+
+_new = tuple.__new__
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumFields:
+    """The fields of a checksum; ``bad``, ``good`` and ``absent`` are values of ``status``."""
+
+    name: str
+    status: Derived
+    expected: Derived
+    digits: int
+    bad: Value = "bad"
+    good: Value = "good"
+    absent: Value = "absent"
+
+    def judge(self, node: Node, found: int, expected: int) -> Check:
+        """Hold what stands in a node against what should, and say so beside it."""
+        if found == expected:
+            node.add(self.status, self.good)
+        else:
+            node.add(self.status, self.bad)
+            node.add(self.expected, expected)
+        return _new(Check, (self.name, found, expected, self.digits))
+
+
+def _internet(name: str, status: Derived) -> ChecksumFields:
+    return ChecksumFields(name, status, CHECKSUM_EXPECTED, 4, BAD, GOOD, UNVERIFIED)
+
+
+IPV4_CHECKSUM = _internet("IPv4 header checksum", IP_CHECKSUM_STATUS)
+UDP_CHECKSUM = _internet("UDP checksum", UDP_CHECKSUM_STATUS)
+TCP_CHECKSUM = _internet("TCP checksum", TCP_CHECKSUM_STATUS)
+ICRC = ChecksumFields("ICRC", ICRC_STATUS, ICRC_EXPECTED, 8)
+VCRC = ChecksumFields("VCRC", VCRC_STATUS, VCRC_EXPECTED, 4)
+LPCRC = ChecksumFields("LPCRC", LPCRC_STATUS, LPCRC_EXPECTED, 4)
+MPA_CRC = ChecksumFields("MPA CRC", MPA_CRC_STATUS, MPA_CRC_EXPECTED, 8)

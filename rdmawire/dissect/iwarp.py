@@ -8,7 +8,8 @@ and the frame's part of it is a node of plain bytes.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rdmawire.dissect import checksums, generated
+from rdmawire.decode import By, Following
+from rdmawire.dissect import generated
 from rdmawire.dissect.mpa_event import (
     CRCStatus,
     Event,
@@ -23,17 +24,16 @@ from rdmawire.dissect.mpa_event import (
 from rdmawire.dissect.mpa_framing import Result
 from rdmawire.dissect.node import Derived, Extra, Node
 from rdmawire.dissect.summary import terminate_words
-from rdmawire.dissect.walk import Following, Walk
+from rdmawire.dissect.walk import NodeWalk
 from rdmawire.errors import WireError
 from rdmawire.wire import rdmap
-from rdmawire.wire.checksum import tcp_checksum
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import FPDU, FPDUCRC, FPDULength, Marker, MPAEnhanced, UnusedCRC
 from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
 
 
-def add_events(walk: Walk, found: list[Event], payload: bytes) -> None:
+def add_events(walk: NodeWalk, found: list[Event], payload: bytes) -> None:
     """Nodes for what a segment with this payload brought, and for its other bytes."""
     base = walk.offset
     nodes: list[Node] = []
@@ -84,7 +84,7 @@ def _where(event: StartUp | Fpdu | Torn, base: int) -> int:
     return 0 if event.begin is None else base + event.begin
 
 
-def _start_up(_: Walk, event: StartUp, base: int) -> Iterator[Node]:
+def _start_up(_: NodeWalk, event: StartUp, base: int) -> Iterator[Node]:
     return _placed(event, base, _start_up_nodes(event))
 
 
@@ -101,7 +101,7 @@ def _start_up_nodes(event: StartUp) -> Iterator[Node]:
         yield _bytes("private data", offset, private, generated.PAYLOAD)
 
 
-def _fpdu(walk: Walk, event: Fpdu, base: int) -> Iterator[Node]:
+def _fpdu(walk: NodeWalk, event: Fpdu, base: int) -> Iterator[Node]:
     fpdu, end = event.fpdu, len(event.data)
     nodes = [*_framing(fpdu, end), *_pad(fpdu), _crc(walk, event)]
     pieces: list[Node] = []
@@ -138,15 +138,15 @@ def _pad(fpdu: FPDU) -> Iterator[Node]:
         yield _bytes("pad", at, fpdu.pad, generated.MPA_PAD)
 
 
-def _crc(walk: Walk, event: Fpdu) -> Node:
+def _crc(walk: NodeWalk, event: Fpdu) -> Node:
     """The CRC, judged if CRCs are in use."""
     fpdu, at = event.fpdu, len(event.data) - FPDUCRC.SIZE
     if event.crc is CRCStatus.ABSENT:
         node = _header(UnusedCRC(fpdu.crc), at)
-        walk.leave(checksums.MPA_CRC, node)
+        walk.leave(generated.MPA_CRC, node)
     else:
         node = _header(FPDUCRC(fpdu.crc), at)
-        walk.dissection.checks.append(checksums.MPA_CRC.judge(node, fpdu.crc, fpdu.expected))
+        walk.dissection.checks.append(generated.MPA_CRC.judge(node, fpdu.crc, fpdu.expected))
     return node
 
 
@@ -169,10 +169,10 @@ def _segment(fpdu: FPDU, ulpdu: bytes, payload: str = "payload") -> Iterator[Nod
             yield _payload(payload, offset, piece)
 
 
-def _complain(walk: Walk, fpdu: FPDU, where: int, error: WireError) -> None:
+def _complain(walk: NodeWalk, fpdu: FPDU, where: int, error: WireError) -> None:
     """Say what is wrong with the DDP segment of an FPDU that begins at ``where``."""
     at = fpdu.offset_of(FPDULength.SIZE + (error.offset or 0))
-    walk.complain(error.reason, offset=where + at)
+    walk.note(error.reason, offset=where + at)
 
 
 def _terminate(control: TerminateControl, offset: int) -> Node:
@@ -193,7 +193,7 @@ def _payload(name: str, offset: int, data: bytes) -> Node:
     return node
 
 
-def _torn(walk: Walk, event: Torn, base: int) -> Iterator[Node]:
+def _torn(walk: NodeWalk, event: Torn, base: int) -> Iterator[Node]:
     """The headers that are there, then what is there of the payload, or of the next header."""
     fpdu, kept = event.fpdu, len(event.data)
     ulpdu = fpdu.ulpdu_before(kept)
@@ -216,7 +216,7 @@ def _behind(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
         start = end + Marker.SIZE
 
 
-def _so_far(walk: Walk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
+def _so_far(walk: NodeWalk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
     """What is whole of the DDP segment in a torn FPDU, and the beginning of its payload."""
     nodes: list[Node] = []
     try:
@@ -238,19 +238,19 @@ def _kept(event: Torn, ulpdu: int, pieces: list[Node]) -> str:
     return f"{said}: the rest was never captured"
 
 
-def _lost(_: Walk, event: Lost, base: int) -> Iterator[Node]:
+def _lost(_: NodeWalk, event: Lost, base: int) -> Iterator[Node]:
     yield _note(base, f"{event.length} bytes of the stream were never captured")
 
 
-def _skipped(_: Walk, event: Skipped, base: int) -> Iterator[Node]:
+def _skipped(_: NodeWalk, event: Skipped, base: int) -> Iterator[Node]:
     yield _note(base, f"{event.length} bytes passed over: unknown where in them FPDUs begin")
 
 
-def _forgotten(_: Walk, event: Forgotten, base: int) -> Iterator[Node]:
+def _forgotten(_: NodeWalk, event: Forgotten, base: int) -> Iterator[Node]:
     yield _note(base, f"an FPDU of {event.length} bytes was let go: too many streams at once")
 
 
-def _not_iwarp(_: Walk, __: NotIwarp, ___: int) -> Iterator[Node]:
+def _not_iwarp(_: NodeWalk, __: NotIwarp, ___: int) -> Iterator[Node]:
     return iter(())
 
 
@@ -258,7 +258,7 @@ def _note(offset: int, text: str) -> Node:
     return Node("stream", offset, b"", extras=(Extra(generated.MPA_NOTE, text),))
 
 
-_NODES: dict[type, Callable[[Walk, Any, int], Iterator[Node]]] = {
+_NODES: dict[type, Callable[[NodeWalk, Any, int], Iterator[Node]]] = {
     StartUp: _start_up,
     Fpdu: _fpdu,
     Torn: _torn,
@@ -270,42 +270,23 @@ _NODES: dict[type, Callable[[Walk, Any, int], Iterator[Node]]] = {
 """What each kind of event looks like."""
 
 
-def tcp(walk: Walk) -> Following:
-    """TCP: its options, its checksum, its place in the connection, and iWARP inside."""
-    start = walk.offset
-    header = walk.take(TCP)
-    node = walk.nodes[-1]
-    size = header.data_offset * 4
-    if size < TCP.SIZE:
-        raise WireError(f"TCP.data_offset {header.data_offset}: at least 5", start)
-    walk.need(size - TCP.SIZE, "TCP options")
-    _check(walk, header, start)
-    if size > TCP.SIZE:
-        walk.take_bytes("tcp options", size - TCP.SIZE, generated.TCP_OPTIONS)
-    _tcp_payload(walk, header, node)
-    return None
-
-
-def _check(walk: Walk, header: TCP, start: int) -> None:
-    if walk.short or walk.network is None or not walk.ends_known:
-        walk.leave(checksums.TCP, walk.nodes[-1])
-        return
-    expected = tcp_checksum(walk.network, walk.data[start : walk.end])
-    walk.check(checksums.TCP, header.checksum, expected)
-
-
-def _tcp_payload(walk: Walk, header: TCP, node: Node) -> None:
+def add_segment(walk: NodeWalk, tcp: TCP) -> Following:
+    """Add a TCP segment to its connection, and nodes for what it completes there."""
+    node = walk.nodes[-2 if tcp.data_offset * 4 > TCP.SIZE else -1]
     payload = walk.data[walk.offset : walk.end]
     length = len(payload) + walk.missing
-    source, destination = (walk.network.src, walk.network.dst) if walk.network else (b"", b"")
-    result = walk.session.streams.segment(source, destination, header, payload, length)
+    result = walk.session.streams.segment(*walk.hosts, tcp, payload, length)
     _number(node, result, length)
     if payload:
         node.add(generated.TCP_PAYLOAD, payload)
+    following = By.TCP, tcp.dstport
+    if following in walk.protocols:
+        return following
     if result.arrival.connection.upper.agreement.known:
         add_events(walk, result.events, payload)
     else:
-        walk.take_data()
+        walk.take_payload()
+    return None
 
 
 def _number(node: Node, result: Result, length: int) -> None:

@@ -44,6 +44,9 @@ class Extra(NamedTuple):
     value: Value
 
 
+_new = tuple.__new__
+
+
 class Node:
     """One header, or one run of bytes, of a dissected frame.
 
@@ -79,7 +82,7 @@ class Node:
 
     def add(self, field: Derived, value: Value) -> None:
         """Put a derived field beside the node."""
-        self.extras += (Extra(field, value),)
+        self.extras += (_new(Extra, (field, value)),)
 
     def extra(self, field: Derived) -> Value | None:
         """The value of a derived field in this node."""

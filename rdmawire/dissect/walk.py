@@ -1,47 +1,59 @@
-"""The walk through one frame, from the link inwards.
+"""The walk through one frame that keeps every byte: headers become nodes, and so does the rest.
 
-Each protocol is a step: a function that takes its header from the walk and says what follows,
-by a selector (which table of numbers) and a key (the number).
-:data:`rdmawire.dissect.dissector.NEXT` maps both to the next step, so what can follow what is data.
-A step that meets bytes it cannot read raises ``WireError``; the walk keeps what it found before and
-ends with a node that says why.
+The steps are those of :mod:`rdmawire.decode`. Bytes that do not parse, trailers and CRCs become
+nodes too, and fields that follow from elsewhere are added beside the headers.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final, TypeVar
 
+from rdmawire.decode.checksum import (
+    NOWHERE,
+    TCP_SUM,
+    UDP_SUM,
+    Checksum,
+    HeaderSum,
+    InvariantCRC,
+    LinkCRC,
+    TransportSum,
+)
+from rdmawire.decode.walk import By, Following, Protocols, Selected, Walk
 from rdmawire.dissect import generated
-from rdmawire.dissect.checksums import Checksum
+from rdmawire.dissect.generated import ChecksumFields
 from rdmawire.dissect.mpa_framing import Streams
-from rdmawire.dissect.node import Derived, Dissection, Extra, Node
+from rdmawire.dissect.node import Dissection, Extra, Node
 from rdmawire.dissect.rmpp import RMPPReassembly
 from rdmawire.errors import WireError
+from rdmawire.wire.checksum import ipv4_header_checksum
+from rdmawire.wire.erf import ERF
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import ICRC, VCRC
-from rdmawire.wire.inet import ROCE_PORT, UDP, IPv4, IPv6
-from rdmawire.wire.show import byte_count
+from rdmawire.wire.ib import ICRC, VCRC, FlowControl
+from rdmawire.wire.icrc import icrc_headers_twice, vcrc
+from rdmawire.wire.inet import ROCE_PORT, TCP, UDP
+from rdmawire.wire.layout import Piece, joined
+from rdmawire.wire.opcode import Opcode
 
-CONVERSATIONS = 65536
+MAX_CONVERSATIONS: Final = 65536
 """Conversations remembered at most; past that, the one longest silent is forgotten."""
 
 
 class Conversations:
     """Numbers conversations from zero in the order of their first frames, as Wireshark does."""
 
-    def __init__(self, most: int = CONVERSATIONS) -> None:
+    def __init__(self, maximum: int = MAX_CONVERSATIONS) -> None:
         self._numbers: OrderedDict[Hashable, int] = OrderedDict()
-        self._most = most
+        self._maximum = maximum
         self._next = 0
 
     def number(self, one: Hashable, other: Hashable) -> int:
-        """The number of the conversation between two ends, whichever speaks."""
+        """The number of the conversation between two ends, in either direction."""
         key = (one, other) if (other, one) not in self._numbers else (other, one)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = self._next
             self._next += 1
-            if len(self._numbers) > self._most:
+            if len(self._numbers) > self._maximum:
                 self._numbers.popitem(last=False)
         else:
             self._numbers.move_to_end(key)
@@ -49,7 +61,7 @@ class Conversations:
 
 
 class Session:
-    """The memory of a dissection, of bounded size.
+    """What is remembered from frame to frame, of bounded size.
 
     ``roce_ports`` are the UDP destination ports that carry RoCEv2.
     """
@@ -60,92 +72,59 @@ class Session:
         self.streams = Streams()
         self._udp = Conversations()
 
-    def udp_stream(self, ip: IPv4 | IPv6 | None, udp: UDP) -> int:
+    def udp_stream(self, hosts: tuple[bytes, bytes], udp: UDP) -> int:
         """The number of a datagram's conversation."""
-        source, destination = (ip.src, ip.dst) if ip else (b"", b"")
+        source, destination = hosts
         return self._udp.number((source, udp.srcport), (destination, udp.dstport))
 
 
-_H = TypeVar("_H", bound=Header)
+_HeaderT = TypeVar("_HeaderT", bound=Header)
+
+_FIELDS: Final = {
+    "ip options": generated.IP_OPTIONS,
+    "ipv6 options": generated.IPV6_OPTIONS,
+    "tcp options": generated.TCP_OPTIONS,
+    "vendor": generated.VENDOR,
+    "trailer": generated.TRAILER,
+    "pad": generated.PAD,
+    "payload": generated.PAYLOAD,
+}
+"""The fields of nodes that are plain bytes."""
+
+_new = tuple.__new__
+_NO_HOSTS: Final = (b"", b"")
+_IPV6_ADDRESS: Final = 16
+_FLUSH: Final = int(Opcode.RC_FLUSH)
 
 
-class By:
-    """What selects the next step. Plain texts: an enum's members are slow to look up."""
+class NodeWalk(Walk):
+    """A walk that makes the nodes of a dissection.
 
-    LINK = "link type"
-    ETHERTYPE = "EtherType"
-    MAC_CONTROL = "MAC control opcode"
-    IP = "IP protocol"
-    UDP = "UDP port"
-    ERF = "ERF type"
-    LNH = "link next header"
-    TRANSPORT = "IBA transport"
-    MAD = "management queue pair"
-    DATA = "data"
-    TRAILER = "trailer"
-
-
-Selected = tuple[str, int]
-Following = Selected | None
-ComputeICRC = Callable[[int, int], int]
-"""The ICRC that a frame should have, given where its BTH stands and where its pad ends."""
-Step = Callable[["Walk"], Following]
-Closer = Callable[["Walk"], None]
-
-
-class _NotCapturedError(Exception):
-    """The capture kept no more of the frame: no fault of the frame's."""
-
-
-class Walk:
-    """Where a dissection stands: the next byte, the end of the layer at hand, what is owed.
-
-    ``closers`` are what still has to be read behind the layers inside: trailers and CRCs.
-    ``icrc`` computes the ICRC that the frame should have; every header that a BTH can stand
-    behind sets it. ``short`` says that bytes are missing, so that nothing behind them can be
-    checked; ``missing`` counts those of the layer at hand. ``complaints`` are why the frame is
-    malformed, the first reason first.
+    ``closers`` read what follows the layers inside: trailers and CRCs. ``complaints`` are why the
+    frame is malformed, the first reason first.
     """
 
-    __slots__ = (
-        *("closers", "complaints", "cut", "data", "dissection", "end", "ends_known", "icrc"),
-        *("missing", "network", "network_offset", "nodes", "offset", "session", "short"),
-        "tunnels",
-    )
-    icrc: ComputeICRC
+    __slots__ = ("closers", "complaints", "dissection", "missing", "nodes", "session")
 
     def __init__(self, dissection: Dissection, session: Session) -> None:
+        super().__init__(dissection.data, session.roce_ports, dissection.length)
         self.dissection = dissection
         self.session = session
         self.nodes = dissection.nodes
-        self.data = dissection.data
-        self.offset = 0
-        self.end = len(self.data)
-        self.cut = dissection.length > len(self.data)
-        self.short = False
         self.missing = 0
-        self.closers: list[Closer] = []
-        self.tunnels = 0
+        self.closers: list[Callable[[], None]] = []
         self.complaints: list[Node] = []
-        self.network: IPv4 | IPv6 | None = None
-        self.network_offset = 0
-        self.ends_known = True
 
     @property
-    def left(self) -> int:
-        """Bytes left in the layer at hand."""
-        return self.end - self.offset
+    def hosts(self) -> tuple[bytes, bytes]:
+        """The addresses that a pseudo header covers; nothing without an IP header."""
+        return _NO_HOSTS if self.addresses is None else self.addresses.read(self.data)
 
-    def need(self, length: int, who: str) -> None:
-        """End the layer at hand unless it has ``length`` more bytes, which ``who`` takes."""
-        if length > self.end - self.offset:
-            if self.cut and self.end == len(self.data):
-                raise _NotCapturedError
-            raise WireError(f"{who} takes {byte_count(length)}, {self.left} are left")
+    # Bytes become nodes.
 
-    def take(self, table: type[_H]) -> _H:
-        """The next header, which becomes a node."""
-        start, end = self.offset, self.offset + table.SIZE
+    def take(self, table: type[_HeaderT]) -> _HeaderT:
+        start = self.offset
+        end = start + table.SIZE
         if end > self.end:
             self.need(table.SIZE, table.__name__)
         header = table.parse(self.data, start)
@@ -153,117 +132,201 @@ class Walk:
         self.offset = end
         return header
 
-    def take_bytes(self, name: str, length: int, field: Derived) -> bytes:
-        """The next ``length`` bytes, which become a node without a header."""
+    def take_bytes(self, name: str, length: int) -> None:
         data = self.data[self.offset : min(self.offset + length, self.end)]
-        node = Node(name, self.offset, data, None, (Extra(field, data),))
-        self.nodes.append(node)
+        extras = (_new(Extra, (_FIELDS[name], data)),)
+        self.nodes.append(Node(name, self.offset, data, None, extras))
         self.offset += len(data)
-        return data
 
-    def take_data(self, pad: int = 0) -> None:
-        """All that is left, as the payload of RDMA or TCP; the last ``pad`` bytes fill it up.
+    def take_piece(self, offset: int, piece: Piece) -> None:
+        self.nodes.append(piece_node(piece, offset))
 
-        Wireshark counts the pad as data, so ``data.data`` does as well.
-        """
+    def take_payload(self, pad: int = 0) -> None:
+        """Wireshark counts the pad as data, so ``data.data`` does as well."""
         data = self.data[self.offset : self.end]
         if not data:
             return
-        self.take_bytes("payload", len(data) - pad, generated.PAYLOAD)
-        self.nodes[-1].add(generated.DATA, data)
-        self.nodes[-1].add(generated.DATA_LENGTH, len(data))
+        size = len(data) - pad
+        payload = data[:size] if pad else data
+        extras = (
+            _new(Extra, (generated.PAYLOAD, payload)),
+            _new(Extra, (generated.DATA, data)),
+            _new(Extra, (generated.DATA_LENGTH, len(data))),
+        )
+        self.nodes.append(Node("payload", self.offset, payload, None, extras))
+        self.offset += size
         if pad:
-            self.take_bytes("pad", pad, generated.PAD)
+            self.take_bytes("pad", pad)
 
     def take_rest(self) -> None:
-        """All that is left, as what some other protocol means something by."""
         if self.left > 0:
-            self.take_bytes("payload", self.left, generated.PAYLOAD)
+            self.take_bytes("payload", self.left)
 
-    def narrow(self, length: int, who: str) -> None:
-        """``who`` says that ``length`` bytes follow; what is behind them is a trailer."""
+    def trail(self, name: str, start: int) -> None:
+        end, self.end = self.end, start
+
+        def close() -> None:
+            self.offset, self.end = start, end
+            self.take_bytes(name, end - start)
+
+        self.closers.append(close)
+
+    def narrow(self, length: int, name: str) -> None:
         end = self.offset + length
         if length < 0 or end > self.end:
-            if length < 0 or not (self.cut or self.short):
-                self.complain(f"{who} says that {length} bytes follow, {self.left} are there")
+            if length < 0 or not (self.truncated or self.short):
+                self.note(f"{name} says that {length} bytes follow, {self.left} are there")
             self.short = True
             self.missing = max(end - self.end, 0)
         elif end < self.end:
-            self.owe("trailer", end, self.end, generated.TRAILER)
-            self.end = end
+            self.trail("trailer", end)
 
-    def owe(self, name: str, start: int, end: int, field: Derived) -> None:
-        """Bytes from ``start`` to ``end`` that become a node after the layers inside."""
+    # Checksums are verified.
 
-        def pay(walk: Walk) -> None:
-            walk.offset, walk.end = start, end
-            walk.take_bytes(name, end - start, field)
+    def cover(self, checksum: Checksum) -> None:
+        _VERIFY[type(checksum)](self, checksum)
 
-        self.closers.append(pay)
+    def leave(self, fields: ChecksumFields, node: Node) -> None:
+        """Note beside a node that a checksum cannot be verified: it is not there, or cut off."""
+        self.dissection.unverified.append(fields.name)
+        node.add(fields.status, fields.absent)
 
-    def leave(self, kind: Checksum, node: Node) -> None:
-        """Say beside a node that a checksum cannot be verified: it is not there, or cut off."""
-        self.dissection.unverified.append(kind.name)
-        node.add(kind.status, kind.absent)
+    def check(self, fields: ChecksumFields, found: int, expected: int) -> None:
+        """Verify the checksum in the last node."""
+        self.dissection.checks.append(fields.judge(self.nodes[-1], found, expected))
 
-    def owe_crc(
-        self, table: type[ICRC | VCRC], end: int, kind: Checksum, expected: Callable[[], int]
-    ) -> None:
-        """A CRC at byte ``end`` that is read and judged after the layers inside."""
+    # What is known of the whole frame, and of others.
 
-        def pay(walk: Walk) -> None:
-            walk.offset, walk.end = end, end + table.SIZE
-            walk.check(kind, walk.take(table).crc, expected())
+    def enter_fragment(self, protocol: int, offset: int, *, more: bool) -> Following:  # noqa: ARG002
+        """Fragments are not put together, so a part is data: RDMA is never fragmented."""
+        return By.DATA, 0
 
-        self.closers.append(pay)
+    def enter_erf(self, record: ERF) -> None:
+        """The time of the record is finer than that of the capture."""
+        frame = self.dissection
+        frame.lead, frame.interface, frame.time_ns = self.offset, record.cap, record.time_ns
 
-    def complain(self, reason: str, data: bytes = b"", offset: int | None = None) -> None:
+    def enter_datagram(self, udp: UDP) -> None:
+        node = self.nodes[-1]
+        node.add(generated.UDP_STREAM, self.session.udp_stream(self.hosts, udp))
+        if payload := self.data[self.offset : self.end]:
+            node.add(generated.UDP_PAYLOAD, payload)
+
+    # What is wrong.
+
+    def note(self, reason: str, data: bytes = b"", offset: int | None = None) -> None:
         """Remember why the frame is malformed, for a node at its end."""
         at = self.offset if offset is None else offset
         node = Node("malformed", at, data, reason=reason)
         node.add(generated.MALFORMED, f"{reason} (at byte {at})")
         self.complaints.append(node)
 
-    def give_up(self, error: WireError) -> None:
-        """End the layer at hand: what is left of it does not parse."""
+    def complain(self, error: WireError) -> None:
         at = self.offset if error.offset is None else error.offset
-        self.complain(error.reason, self.data[at : self.end], at)
+        self.note(error.reason, self.data[at : self.end], at)
 
-    def check(self, kind: Checksum, found: int, expected: int) -> None:
-        """Judge the checksum that stands in the last node."""
-        self.dissection.checks.append(kind.judge(self.nodes[-1], found, expected))
-
-    def run(self, start: Selected, steps: Mapping[Selected, Step]) -> None:
-        """Walk to the end of the frame. Whatever the bytes, this raises nothing."""
-        if start not in steps:
-            self.complain(f"{start[0]} {start[1]} is not known")
-        try:
-            self._follow(start, steps)
-        except WireError as error:
-            self.give_up(error)
-        except _NotCapturedError:
-            self.take_rest()
-        self._close()
-        if self.cut:
-            self._note_cut()
+    def run(self, start: Selected, protocols: Protocols) -> None:
+        if start not in protocols:
+            self.note(f"{start[0]} {start[1]} is not known")
+        super().run(start, protocols)
+        for close in reversed(self.closers):
+            close()
+        if self.truncated:
+            self._note_truncation()
         if self.complaints:
             self.nodes += self.complaints
 
-    def _follow(self, following: Following, steps: Mapping[Selected, Step]) -> None:
-        while following is not None:
-            step = steps.get(following)
-            if step is None:
-                self.take_rest()
-                return
-            following = step(self)
-
-    def _close(self) -> None:
-        """Read what stands behind the layers, the innermost first."""
-        for closer in reversed(self.closers):
-            closer(self)
-
-    def _note_cut(self) -> None:
+    def _note_truncation(self) -> None:
         kept, length = len(self.data), self.dissection.length
         node = Node("cut", kept, b"")
         node.add(generated.CUT, f"the capture kept {kept} of {length} bytes")
         self.nodes.append(node)
+
+
+def piece_node(piece: Piece, offset: int, *, reassembled: bool = False) -> Node:
+    """The node of a header, or of plain bytes."""
+    data = joined(piece)
+    if isinstance(piece, bytes):
+        extras = (Extra(generated.PAYLOAD, data),)
+        return Node("bytes", offset, data, extras=extras, reassembled=reassembled)
+    return Node(type(piece).label, offset, data, piece, reassembled=reassembled)
+
+
+def _verify_ipv4(walk: NodeWalk, checksum: HeaderSum) -> None:
+    start, end = checksum.start, checksum.end
+    if end > walk.end:
+        walk.leave(generated.IPV4_CHECKSUM, walk.nodes[-1])
+        return
+    data = walk.data[start:end]
+    found = data[10] << 8 | data[11]
+    walk.check(generated.IPV4_CHECKSUM, found, ipv4_header_checksum(data))
+
+
+def _verify_transport(walk: NodeWalk, checksum: TransportSum) -> None:
+    data, at, kind = walk.data, checksum.at, checksum.kind
+    if kind is UDP_SUM:
+        fields = generated.UDP_CHECKSUM
+    elif kind is TCP_SUM and 0 <= (data[at - 4] >> 4) * 4 - TCP.SIZE <= walk.left:
+        fields = generated.TCP_CHECKSUM
+    else:  # ICMPv6 has no header here, and a TCP header that is malformed has no status
+        return
+    found = data[at] << 8 | data[at + 1]
+    if not found and kind.may_be_absent:
+        # RFC 8200, 8.1: over IPv6 only tunnels may leave it out (RFC 6935). RoCEv2 does.
+        illegal = walk.addresses is not None and walk.addresses.size == _IPV6_ADDRESS
+        status = generated.ILLEGAL if illegal else generated.NOT_PRESENT
+        walk.nodes[-1].add(fields.status, status)
+    elif checksum.verifiable:
+        walk.check(fields, found, checksum.expected(data, checksum.end))
+    else:
+        walk.leave(fields, walk.nodes[-1])
+
+
+def _verify_icrc(walk: NodeWalk, checksum: InvariantCRC) -> None:
+    if checksum.end == NOWHERE:
+        walk.leave(generated.ICRC, walk.nodes[-1])
+        return
+
+    def close() -> None:
+        walk.offset, walk.end = checksum.at, checksum.end
+        found = walk.take(ICRC).crc
+        expected = checksum.expected(walk.data, checksum.end)
+        if walk.data[checksum.bth] == _FLUSH:
+            expected = _icrc_of_flush(walk, checksum, found, expected)
+        walk.check(generated.ICRC, found, expected)
+
+    walk.closers.append(close)
+
+
+def _icrc_of_flush(walk: NodeWalk, checksum: InvariantCRC, found: int, expected: int) -> int:
+    """The ICRC that a FLUSH should have: the standard one, or Linux's if that is there."""
+    linux = icrc_headers_twice(expected, walk.data[checksum.bth : checksum.at])
+    if found != linux:
+        return expected
+    walk.nodes[-1].add(generated.ICRC_NOTE, "good by rxe's rule for FLUSH")
+    return linux
+
+
+def _verify_link(walk: NodeWalk, checksum: LinkCRC) -> None:
+    start, end = checksum.start, checksum.end
+    if checksum.table is FlowControl:
+        found = int.from_bytes(walk.data[end : end + VCRC.SIZE], "big")
+        walk.check(generated.LPCRC, found, vcrc(walk.data, start, end))
+        return
+
+    def close() -> None:
+        if end == NOWHERE:
+            walk.leave(generated.VCRC, walk.nodes[0])
+            return
+        walk.offset, walk.end = end, end + VCRC.SIZE
+        walk.check(generated.VCRC, walk.take(VCRC).crc, vcrc(walk.data, start, end))
+
+    walk.closers.append(close)
+
+
+_VERIFY: Final[dict[type[Checksum], Callable[[NodeWalk, Any], None]]] = {
+    HeaderSum: _verify_ipv4,
+    TransportSum: _verify_transport,
+    InvariantCRC: _verify_icrc,
+    LinkCRC: _verify_link,
+}

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from rdmawire.capture import open_capture
 from rdmawire.capture.record import LinkType
-from rdmawire.dissect.dissector import NEXT
+from rdmawire.decode import PROTOCOLS, By, Selected, Step
+from rdmawire.dissect.dissector import FrameWalk
 from rdmawire.dissect.node import Dissection
-from rdmawire.dissect.walk import By, Selected, Session, Step, Walk
+from rdmawire.dissect.walk import Session
 from rdmawire.wire import cm, ib, mpa, rdmap, terminate
 from rdmawire.wire.cm_code import (
     APStatus,
@@ -214,12 +215,17 @@ def _carriage(selected: Selected) -> str:
     return f"{selector} {_NAMES[selector](key).name if selector in _NAMES else key}"
 
 
-_SELECTORS = (*_NAMES, By.UDP)
-_CARRIAGES = tuple(map(_carriage, (found for found in NEXT if found[0] in _SELECTORS)))
+_SELECTED = dict.fromkeys(
+    found
+    for found in PROTOCOLS
+    if found[0] in (*_NAMES, By.UDP) and found != (By.IP, IPProtocol.ICMPV6)
+)
+"""What carries a header. ICMPv6 is known by its checksum alone."""
+_CARRIAGES = tuple(map(_carriage, _SELECTED))
 
 
 def _carriages(seen: Seen) -> Iterator[str]:
-    return (_carriage(step) for step in seen.steps if step in NEXT and step[0] in _SELECTORS)
+    return (_carriage(step) for step in seen.steps if step in _SELECTED)
 
 
 TABLES: Mapping[str, Table] = {
@@ -268,7 +274,7 @@ class _Steps(dict[Selected, Step]):
     """The steps of a walk, which remembers those that it was asked for."""
 
     def __init__(self) -> None:
-        super().__init__(NEXT)
+        super().__init__(PROTOCOLS)
         self.taken: list[Selected] = []
 
     def get(self, selected: Selected, default: Any = None) -> Any:
@@ -284,5 +290,5 @@ def frames(path: Path) -> Generator[Seen, None, None]:
         for number, record in enumerate(reader, 1):
             dissection = Dissection(number, record.data, record.length, record.time_ns)
             steps = _Steps()
-            Walk(dissection, session).run((By.LINK, record.link_type), steps)
+            FrameWalk(dissection, session).run((By.LINK, record.link_type), steps)
             yield Seen(dissection, tuple(steps.taken))

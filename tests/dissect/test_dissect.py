@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture import open_capture
+from rdmawire.decode import LINK_TYPES as KNOWN_LINK_TYPES
+from rdmawire.decode.inet import MAX_TUNNELS
 from rdmawire.dissect import generated
-from rdmawire.dissect.dissector import LINK_STEPS, Dissector
-from rdmawire.dissect.inet import MAX_TUNNELS
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Dissection, Node
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.wire import ib, inet
@@ -20,7 +21,7 @@ from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
 
-LINK_TYPES = [*LINK_STEPS, 147]
+LINK_TYPES = [*KNOWN_LINK_TYPES, 147]
 FAULTY = Path(__file__).parents[2] / "captures" / "faulty"
 
 

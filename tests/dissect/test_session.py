@@ -1,7 +1,7 @@
 """What is remembered from frame to frame."""
 
 from rdmawire.dissect.walk import Conversations, Session
-from rdmawire.wire.inet import UDP, IPv4
+from rdmawire.wire.inet import UDP
 
 
 def test_conversations_are_numbered_by_their_first_frames() -> None:
@@ -17,7 +17,7 @@ def test_an_end_may_talk_to_itself() -> None:
 
 
 def test_the_conversation_longest_silent_is_forgotten() -> None:
-    known = Conversations(most=2)
+    known = Conversations(maximum=2)
     assert [known.number(*ends) for ends in ("ab", "cd", "ba", "ef")] == [0, 1, 0, 2]
     assert known.number("a", "b") == 0, "heard after cd"
     assert known.number("c", "d") == 3, "forgotten: numbered anew"
@@ -27,8 +27,8 @@ def test_the_conversation_longest_silent_is_forgotten() -> None:
 
 def test_datagrams_are_of_one_conversation_both_ways() -> None:
     session = Session()
-    there, back = IPv4(src=b"aaaa", dst=b"bbbb"), IPv4(src=b"bbbb", dst=b"aaaa")
+    there, back = (b"aaaa", b"bbbb"), (b"bbbb", b"aaaa")
     assert session.udp_stream(there, UDP(srcport=7, dstport=4791)) == 0
     assert session.udp_stream(back, UDP(srcport=4791, dstport=7)) == 0
     assert session.udp_stream(back, UDP(srcport=7, dstport=4791)) == 1
-    assert session.udp_stream(None, UDP(srcport=7, dstport=4791)) == 2
+    assert session.udp_stream((b"", b""), UDP(srcport=7, dstport=4791)) == 2

@@ -3,11 +3,10 @@
 import pytest
 
 from rdmawire.capture.record import LinkType
+from rdmawire.decode import LINK_TYPES, PROTOCOLS, TABLES, By
 from rdmawire.dissect import generated
-from rdmawire.dissect.dissector import LINK_STEPS, NEXT, TABLES, Dissector
-from rdmawire.dissect.inet import EXTENSIONS
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Check, Dissection
-from rdmawire.dissect.walk import By
 from rdmawire.wire import ib, inet
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.erf import ERF, ERFEthernetPad, ERFExtension
@@ -37,17 +36,18 @@ ETHER4, ETHER6 = inet.Ethernet(type=0x0800), inet.Ethernet(type=0x86DD)
 OTHER = ip4(200)
 """An IPv4 header of a protocol that nobody knows here."""
 AUTHENTICATION = 51
+EXTENSIONS = (0, 43, 60)
 UDP = inet.UDP(srcport=7, dstport=9, length=8)
 
 
 def test_every_selector_but_data_has_a_table() -> None:
     selectors = {value for name, value in vars(By).items() if name.isupper()}
     assert TABLES.keys() == selectors - {By.DATA}
-    assert len(NEXT) == sum(map(len, TABLES.values()))
+    assert len(PROTOCOLS) == sum(map(len, TABLES.values()))
 
 
 def test_link_types_are_those_with_a_name() -> None:
-    assert LINK_STEPS.keys() <= set(LinkType)
+    assert set(LinkType) >= LINK_TYPES
 
 
 @pytest.mark.parametrize(

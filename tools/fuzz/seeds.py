@@ -6,14 +6,14 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from rdmawire.capture import Record, open_capture
-from rdmawire.dissect.dissector import LINK_STEPS
+from rdmawire.decode import LINK_TYPES
 from rdmawire.traffic.scenario.shipped import shipped, text_of
 from rdmawire.wire import roce
 from tools.make_captures import management
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 _FILTERS = Path(__file__).parents[2] / "tests" / "interop" / "filters.txt"
-_LINK_TYPES = sorted(LINK_STEPS)
+_LINK_TYPES = sorted(LINK_TYPES)
 _FRAMES_OF_EACH = 40
 
 

@@ -13,7 +13,8 @@ from rdmawire.capture.compression import recognised
 from rdmawire.capture.reader import _parser
 from rdmawire.capture.source import BytesLike
 from rdmawire.cli.edit import fpdu_finder
-from rdmawire.dissect.dissector import LINK_STEPS, Dissector
+from rdmawire.decode import LINK_TYPES
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
 from rdmawire.dissect.output import Lines, Objects
 from rdmawire.dissect.select import Selection
@@ -29,7 +30,7 @@ from rdmawire.wire.packet import Packet
 from rdmawire.wire.tables import tables
 
 _TABLES = tables()
-_LINK_TYPES = sorted(LINK_STEPS)
+_LINK_TYPES = sorted(LINK_TYPES)
 _EVERYTHING = Selection(info.name for info in fields())
 _OUTPUTS = (Lines(trees=True), Lines(), Objects(None, array=False))
 
