@@ -17,21 +17,20 @@ from rdmawire.cli import options
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
+from rdmawire.decode import Hosts, host
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, StartUp, Torn
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.errors import CaptureError
 from rdmawire.screen import counted, quoted, shortened
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.checksums import Sealing
 from rdmawire.traffic.edit.copy import Change, Choose, Fate, edit_capture, later, untagged
-from rdmawire.traffic.edit.editor import Editor, Tally
+from rdmawire.traffic.edit.editor import Editor, Sealing, Tally
 from rdmawire.traffic.edit.field_names import fields_named
 from rdmawire.traffic.edit.iwarp import NOT_IWARP, Arrived, Finder, Found
 from rdmawire.traffic.edit.mapping import PsnRule, QueuePair
 from rdmawire.traffic.edit.rules import EditError, Rule, shared, touched
 from rdmawire.traffic.edit.text import Maps, missed, read_maps
-from rdmawire.traffic.edit.walk import Hosts, host
 from rdmawire.units import parse_duration
 from rdmawire.wire.inet import TCP, VLAN
 

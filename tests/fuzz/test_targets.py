@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture.pcap import PcapParser
+from rdmawire.decode import Walk
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.filter import Filter
-from rdmawire.traffic.edit.walk import Walk
 from rdmawire.traffic.scenario.section import Section
 from rdmawire.wire import ib, mad, mpa, roce
 from tools.fuzz.seeds import SEEDS

@@ -9,9 +9,8 @@
 """
 
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.checksums import Sealing
 from rdmawire.traffic.edit.copy import Fate, edit_capture
-from rdmawire.traffic.edit.editor import Editor, Tally
+from rdmawire.traffic.edit.editor import Editor, Sealing, Tally
 from rdmawire.traffic.edit.rules import EditError
 
 __all__ = ["EditError", "Editor", "Fate", "Sealing", "Tally", "edit_capture", "text"]

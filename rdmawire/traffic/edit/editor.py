@@ -3,15 +3,25 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from rdmawire.capture.record import LinkType
-from rdmawire.traffic.edit.checksums import InvariantCRC, Seal, Sealing
-from rdmawire.traffic.edit.flow_cache import Flow, Flows
+from rdmawire.decode import PROTOCOLS, Checksum, FrameLayout, Protocols, walk_frame
+from rdmawire.decode.checksum import InvariantCRC
+from rdmawire.traffic.edit.flow_cache import Flow, Flows, head_size
 from rdmawire.traffic.edit.rules import Rule
-from rdmawire.traffic.edit.walk import Layout, layout_of
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import ROCE_PORT
+
+
+class Sealing(Enum):
+    """Which checksums are recomputed."""
+
+    CHANGED = "changed"
+    """All that were right; what was wrong stays wrong."""
+    ALL = "all"
+    NONE = "none"
 
 
 @dataclass(slots=True)
@@ -45,20 +55,20 @@ class Sealer:
         self.plain = sealing is Sealing.CHANGED and not self._overrides
 
     def seal(
-        self, seals: Iterable[tuple[Seal, int]], old: bytes, new: bytearray, reach: int
+        self, checksums: Iterable[tuple[Checksum, int]], old: bytes, new: bytearray, reach: int
     ) -> None:
         """Make checksums fit, each of which covers what ends at a byte.
 
         No byte from ``reach`` on has changed, but for checksums.
         """
-        for seal, end in seals:
-            self._tally.cut += isinstance(seal, InvariantCRC) and end > len(old)
-            if self.sealing is not Sealing.NONE and seal.keep(old, new, reach, end) is False:
+        for checksum, end in checksums:
+            self._tally.cut += isinstance(checksum, InvariantCRC) and end > len(old)
+            if self.sealing is not Sealing.NONE and checksum.adjust(old, new, reach, end) is False:
                 self._tally.bad += 1
             if self.sealing is Sealing.ALL:
-                seal.renew(new, end)
-            if seal.table in self._overrides:
-                seal.put(new, self._overrides[seal.table], end)
+                checksum.recompute(new, end)
+            if checksum.table in self._overrides:
+                checksum.put(new, self._overrides[checksum.table], end)
 
 
 class Draft(NamedTuple):
@@ -66,7 +76,7 @@ class Draft(NamedTuple):
 
     data: bytes
     new: bytearray
-    layout: Layout
+    layout: FrameLayout
 
 
 class Editor:
@@ -74,7 +84,8 @@ class Editor:
 
     All rules read a frame as it was; of two that set a field, the later one counts. Lengths, and
     what follows what, stay as they are, whatever fields are set to. ``ports`` are the UDP
-    destination ports of RoCEv2. ``tally`` counts ICRCs that were wrong, or that are not there.
+    destination ports of RoCEv2, ``protocols`` say what carries what. ``tally`` counts ICRCs that
+    were wrong, or that are not there.
     """
 
     def __init__(
@@ -83,10 +94,12 @@ class Editor:
         *,
         sealing: Sealing = Sealing.CHANGED,
         ports: Collection[int] = (ROCE_PORT,),
+        protocols: Protocols = PROTOCOLS,
     ) -> None:
         self.rules = tuple(rules)
         self.tally = Tally()
         self._ports = frozenset(ports)
+        self._protocols = protocols
         self.sealer = Sealer(sealing, self.rules, self.tally)
         self._flows: dict[int, Flows] = defaultdict(Flows)
 
@@ -110,18 +123,21 @@ class Editor:
         if self.sealer.plain:
             self._count(flow, flow.seal(data, new, head, end))
         else:
-            self.sealer.seal(((seal, end) for seal in flow.layout.seals), data, new, flow.reach)
+            self.sealer.seal(((each, end) for each in flow.layout.checksums), data, new, flow.reach)
         return data if new == data else bytes(new)
 
-    def layout(self, data: bytes, link_type: int) -> Layout:
-        """What stands where in a frame."""
-        return layout_of(data, link_type, self._ports)
+    def layout(self, data: bytes, link_type: int) -> FrameLayout:
+        """The layout of a frame."""
+        return walk_frame(data, link_type, roce_ports=self._ports, protocols=self._protocols)
 
-    def draft(self, data: bytes, link_type: int, layout: Layout, *, learn: bool = True) -> Draft:
+    def draft(
+        self, data: bytes, link_type: int, layout: FrameLayout, *, learn: bool = True
+    ) -> Draft:
         """A frame with its fields changed; its flow is kept, if it is to ``learn`` and has one."""
         ops = [op for rule in self.rules for op in rule.ops(layout)]
-        if layout.head and learn:
-            self._flows[link_type].add(layout, ops, data)
+        size = head_size(layout, self._protocols) if learn else 0
+        if size:
+            self._flows[link_type].add(layout, size, ops, data)
         new = bytearray(data)
         for op in ops:
             op.run(data, new)
@@ -129,8 +145,8 @@ class Editor:
 
     def finish(self, draft: Draft) -> bytes:
         """The frame that a draft becomes, with its checksums."""
-        seals = ((seal, seal.end) for seal in draft.layout.seals)
-        self.sealer.seal(seals, draft.data, draft.new, len(draft.data))
+        checksums = ((each, each.end) for each in draft.layout.checksums)
+        self.sealer.seal(checksums, draft.data, draft.new, len(draft.data))
         return draft.data if draft.new == draft.data else bytes(draft.new)
 
     def _count(self, flow: Flow, was_right: bool | None) -> None:

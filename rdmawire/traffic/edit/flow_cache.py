@@ -10,13 +10,26 @@ from typing import Final, TypeGuard
 
 from isal.isal_zlib import crc32
 
-from rdmawire.traffic.edit.checksums import HeaderSum, InvariantCRC, Seal, less
+from rdmawire.decode import By, Checksum, FrameLayout, LengthField, Located, Protocols
+from rdmawire.decode.checksum import HeaderSum, InvariantCRC, less
+from rdmawire.ib.tx_template import HEAD_OF_BTH
 from rdmawire.traffic.edit.rules import Cut, Op, field
-from rdmawire.traffic.edit.walk import Layout, Place, Said
+from rdmawire.wire import packet
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, GRH, ICRC, LRH
+from rdmawire.wire.ib import BTH, GRH, ICRC, LRH, RWH
 from rdmawire.wire.icrc import ONES_FOR_LRH, mask
-from rdmawire.wire.inet import UDP, IPv4, IPv6
+from rdmawire.wire.inet import (
+    SLL,
+    SLL2,
+    TCP,
+    UDP,
+    VLAN,
+    Ethernet,
+    IPv4,
+    IPv6,
+    Loopback,
+    ServiceVLAN,
+)
 
 VARIES: Final[dict[type[Header], tuple[str, ...]]] = {
     LRH: ("pktlen",),
@@ -28,15 +41,69 @@ VARIES: Final[dict[type[Header], tuple[str, ...]]] = {
 """Rows in a head that differ from frame to frame of a flow, and say nothing of the layout."""
 
 
+_LEADS: Final = (
+    *(Ethernet, VLAN, ServiceVLAN, SLL, SLL2, Loopback, LRH, RWH, GRH, IPv4, IPv6, UDP, TCP),
+)
+"""Headers that may lead to a BTH, and have no more than their first bytes say."""
+_PORTS: Final = 4
+"""Bytes of the ports that UDP and TCP begin with."""
+
+
+def head_size(layout: FrameLayout, protocols: Protocols) -> int:
+    """How many bytes at the beginning of a frame say how all of it is laid out.
+
+    0 if that is not sure: there is a header of which not all frames of a flow need have the same.
+    """
+    if layout.malformed_at is not None:
+        return 0
+    size = 0
+    last: Header | None = None
+    for number, (offset, header) in enumerate(layout.headers):
+        if isinstance(header, BTH):
+            rest = [type(each.header) for each in layout.headers[number + 1 :]]
+            return offset + HEAD_OF_BTH if _is_plain(last, header, rest, protocols) else 0
+        is_inside_ip = isinstance(last, IPv4 | IPv6)
+        if not isinstance(header, _LEADS) or (isinstance(header, UDP | TCP) and not is_inside_ip):
+            return 0
+        size = _head_end(offset, header) or size
+        last = header
+    return 0 if _is_cut_off(last, protocols) else size
+
+
+def _is_plain(
+    last: Header | None, bth: BTH, rest: list[type[Header]], protocols: Protocols
+) -> bool:
+    """Whether a packet has the headers that its opcode calls for, and no others."""
+    if not isinstance(last, UDP | GRH | LRH) or (By.QP, bth.destqp) in protocols:
+        return False
+    return rest == [*packet.layout(bth.opcode).headers]
+
+
+def _head_end(offset: int, header: Header) -> int:
+    """The offset up to which a header says how a frame is laid out; 0 before the network's."""
+    if isinstance(header, IPv4):
+        return offset + header.ihl * 4
+    if isinstance(header, IPv6):
+        return offset + IPv6.SIZE
+    return offset + _PORTS if isinstance(header, UDP | TCP) else 0
+
+
+def _is_cut_off(last: Header | None, protocols: Protocols) -> bool:
+    """Whether the last header is IP's, and what it carries is not there though it is known."""
+    if isinstance(last, IPv4):
+        return (By.IP, last.protocol) in protocols
+    return isinstance(last, IPv6) and (By.IP, last.next_header) in protocols
+
+
 class Head:
     """The first ``size`` bytes of the frames of one layout; ``mask`` has the bits they share."""
 
     __slots__ = ("mask", "size")
 
-    def __init__(self, layout: Layout) -> None:
-        self.size = layout.head
+    def __init__(self, layout: FrameLayout, size: int) -> None:
+        self.size = size
         self.mask = (1 << 8 * self.size) - 1
-        for offset, header in layout.places:
+        for offset, header in layout.headers:
             cuts = (field(type(header), row).at(offset) for row in VARIES.get(type(header), ()))
             for cut in cuts:
                 if cut.end <= self.size:
@@ -60,11 +127,11 @@ class HeadICRC:
 
     __slots__ = ("_covered", "_low", "_ones", "_size", "_start")
 
-    def __init__(self, layout: Layout) -> None:
-        covered = _covered(layout.places)
+    def __init__(self, layout: FrameLayout, size: int) -> None:
+        covered = _covered(layout.headers)
         first = covered[0]
-        self._size = layout.head
-        self._covered = layout.head - first.offset
+        self._size = size
+        self._covered = size - first.offset
         self._low = (1 << 8 * self._covered) - 1
         self._ones = int.from_bytes(mask(*_parts(covered))[: self._covered], "big")
         self._start = 0 if isinstance(first.header, LRH) else ONES_FOR_LRH
@@ -79,14 +146,14 @@ class HeadICRC:
         return crc
 
 
-def _covered(places: Sequence[Place]) -> list[Place]:
+def _covered(headers: Sequence[Located]) -> list[Located]:
     """The headers that the ICRC covers up to the BTH. IBA 7.8.1, A16.3, A17.5."""
-    last = next(at for at, place in enumerate(places) if isinstance(place.header, BTH))
-    networks = [at for at in range(last) if isinstance(places[at].header, IPv4 | IPv6 | GRH)]
-    return list(places[networks[-1] if networks else last - 1 : last + 1])
+    last = next(at for at, each in enumerate(headers) if isinstance(each.header, BTH))
+    networks = [at for at in range(last) if isinstance(headers[at].header, IPv4 | IPv6 | GRH)]
+    return list(headers[networks[-1] if networks else last - 1 : last + 1])
 
 
-def _parts(covered: Sequence[Place]) -> Iterator[type[Header] | int]:
+def _parts(covered: Sequence[Located]) -> Iterator[type[Header] | int]:
     """Their tables, and how many bytes of options stand between them."""
     end = covered[0].offset
     for offset, header in covered:
@@ -109,16 +176,24 @@ class FlowSeal:
     __slots__ = ("_head", "_icrc", "_others", "_reach", "_steady", "has_icrc")
 
     def __init__(
-        self, layout: Layout, first: bytes, after: bytearray, varying: Sequence[Cut], reach: int
+        self,
+        layout: FrameLayout,
+        size: int,
+        first: bytes,
+        after: bytearray,
+        *,
+        varying: Sequence[Cut],
+        reach: int,
     ) -> None:
-        steady = [seal for seal in layout.seals if _is_steady(seal, varying)]
-        changes = ((seal.at, seal.change(first, after)) for seal in steady)
+        checksums = layout.checksums
+        steady = [each for each in checksums if _is_steady(each, varying)]
+        changes = ((each.at, each.change(first, after)) for each in steady)
         self._steady = [(at, change) for at, change in changes if change]
-        done = (*steady, *(seal for seal in layout.seals if isinstance(seal, InvariantCRC)))
-        self._others = [seal for seal in layout.seals if seal not in done]
+        done = (*steady, *(each for each in checksums if isinstance(each, InvariantCRC)))
+        self._others = [each for each in checksums if each not in done]
         self.has_icrc = len(done) > len(steady)
-        self._icrc = HeadICRC(layout) if self.has_icrc else None
-        self._head = 0 if all(cut.start >= layout.head for cut in varying) else layout.head
+        self._icrc = HeadICRC(layout, size) if self.has_icrc else None
+        self._head = 0 if all(cut.start >= size for cut in varying) else size
         self._reach = reach
 
     def keep(self, old: bytes, new: bytearray, before: int, after: int, end: int) -> bool | None:
@@ -138,16 +213,16 @@ class FlowSeal:
             was_right = found == expected
         for place, change in self._steady:
             new[place : place + 2] = less(old, place, change).to_bytes(2, "big")
-        for seal in self._others:
-            seal.keep(old, new, self._reach, end)
+        for each in self._others:
+            each.adjust(old, new, self._reach, end)
         return was_right
 
 
-def _is_steady(seal: Seal, varying: Sequence[Cut]) -> TypeGuard[HeaderSum]:
+def _is_steady(checksum: Checksum, varying: Sequence[Cut]) -> TypeGuard[HeaderSum]:
     """Whether a checksum changes by the same in all the frames."""
-    if not isinstance(seal, HeaderSum):
+    if not isinstance(checksum, HeaderSum):
         return False
-    return all(cut.end <= seal.start or cut.start >= seal.end for cut in varying)
+    return all(cut.end <= checksum.start or cut.start >= checksum.end for cut in varying)
 
 
 MAX_FLOWS: Final = 1 << 16
@@ -164,18 +239,19 @@ class Flow:
 
     __slots__ = ("_change", "_ops", "_seal", "_size", "end", "layout", "least", "need", "reach")
 
-    def __init__(self, layout: Layout, head: Head, ops: Sequence[Op], first: bytes) -> None:
+    def __init__(self, layout: FrameLayout, head: Head, ops: Sequence[Op], first: bytes) -> None:
         shared = [op for op in ops if head.shares(op.cut)]
         varying = [op for op in ops if not head.shares(op.cut)]
         after = _after(shared, first)
         self.layout = layout
-        self.end = end_reader(layout.said)
+        self.end = end_reader(layout.lengths)
         self.reach = max((op.cut.end for op in ops), default=0)
-        self._seal = FlowSeal(layout, first, after, [op.cut for op in varying], self.reach)
+        cuts = [op.cut for op in varying]
+        self._seal = FlowSeal(layout, head.size, first, after, varying=cuts, reach=self.reach)
         self._size = head.size
         self._change = _number(first[: head.size], "big") ^ _number(after[: head.size], "big")
         self._ops = [op.run for op in varying]
-        self.need = max(head.size, *(place.offset + place.header.SIZE for place in layout.places))
+        self.need = max(head.size, *(each.offset + each.header.SIZE for each in layout.headers))
         self.least = self.need + ICRC.SIZE * self.has_icrc
 
     @property
@@ -205,19 +281,19 @@ def _after(ops: Sequence[Op], first: bytes) -> bytearray:
     return after
 
 
-def end_reader(said: Sequence[Said]) -> Callable[[bytes], int]:
+def end_reader(lengths: Sequence[LengthField]) -> Callable[[bytes], int]:
     """What reads where a packet ends; -1 where headers do not agree about it."""
-    if len(said) == 2 and all((each.mask, each.scale) == (0xFFFF, 1) for each in said):
-        return _two_ends(*said)
+    if len(lengths) == 2 and all((each.mask, each.scale) == (0xFFFF, 1) for each in lengths):
+        return _two_ends(*lengths)
 
     def end(data: bytes) -> int:
-        ends = {each.end(data) for each in said}
+        ends = {each.end(data) for each in lengths}
         return ends.pop() if len(ends) == 1 else -1
 
     return end
 
 
-def _two_ends(one: Said, other: Said) -> Callable[[bytes], int]:
+def _two_ends(one: LengthField, other: LengthField) -> Callable[[bytes], int]:
     """The same for IP and UDP, as nearly all frames have it."""
     read = Struct(f">{one.offset}xH{other.offset - one.offset - 2}xH").unpack_from
     start, apart = one.start, other.start - one.start
@@ -260,9 +336,9 @@ class Flows:
                 return flow, head
         return None
 
-    def add(self, layout: Layout, ops: Sequence[Op], first: bytes) -> None:
+    def add(self, layout: FrameLayout, size: int, ops: Sequence[Op], first: bytes) -> None:
         """Remember the flow of a frame that is laid out like this."""
-        head = Head(layout)
+        head = Head(layout, size)
         key = _number(first[: head.size], "big") & head.mask
         if self._count >= MAX_FLOWS or len(self._shapes) >= MAX_SHAPES:
             self._shapes.clear()

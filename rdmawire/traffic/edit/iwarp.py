@@ -11,11 +11,11 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
+from rdmawire.decode import Checksum, FrameLayout, Hosts, Located
+from rdmawire.decode.checksum import TransportSum
 from rdmawire.errors import WireError
-from rdmawire.traffic.edit.checksums import Seal, Sealing, TransportSum
-from rdmawire.traffic.edit.editor import Draft, Editor, Sealer
+from rdmawire.traffic.edit.editor import Draft, Editor, Sealer, Sealing
 from rdmawire.traffic.edit.rules import Rule
-from rdmawire.traffic.edit.walk import Hosts, Layout, Place
 from rdmawire.wire import rdmap
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import TCP
@@ -54,20 +54,21 @@ class Patch(NamedTuple):
         return self.position + len(self.change)
 
 
-class FPDUSeal(Seal):
+class _FPDUChecksum(Checksum):
     """The CRC at the end of an FPDU, Markers and all. RFC 5044, 4.4."""
 
     table = FPDUCRC
     size = FPDUCRC.SIZE
 
     def __init__(self, end: int) -> None:
-        super().__init__(end - self.size, end)
+        self.at = end - self.size
+        self.end = end
 
-    def keep(self, old: bytes, new: bytearray, reach: int, end: int) -> None:  # noqa: ARG002
+    def adjust(self, old: bytes, new: bytearray, reach: int, end: int) -> None:  # noqa: ARG002
         change = crc_of(old[: self.at]) ^ crc_of(bytes(new[: self.at]))
         self.put(new, int.from_bytes(old[self.at :], "big") ^ change, end)
 
-    def renew(self, new: bytearray, end: int) -> None:
+    def recompute(self, new: bytearray, end: int) -> None:
         self.put(new, crc_of(bytes(new[: self.at])), end)
 
 
@@ -86,26 +87,28 @@ class FPDUEditor:
     def patches(self, found: Found, hosts: Hosts) -> Iterator[Patch]:
         """What changes in an FPDU that goes from one host to another."""
         new = bytearray(found.data)
-        seals = [FPDUSeal(len(new))] if found.judged else []
-        self._change(found, hosts, seals, new)
-        ends = ((seal, seal.end) for seal in seals)
+        checksums = [_FPDUChecksum(len(new))] if found.judged else []
+        self._change(found, hosts, checksums, new)
+        ends = ((each, each.end) for each in checksums)
         self._sealer.seal(ends, found.data, new, len(new))
         crc = len(new) - FPDUCRC.SIZE
         for start, end in ((0, crc), (crc, len(new))):
             yield from _patch(found.data[start:end], new[start:end], found.position + start)
 
-    def _change(self, found: Found, hosts: Hosts, seals: Sequence[Seal], new: bytearray) -> None:
+    def _change(
+        self, found: Found, hosts: Hosts, checksums: Sequence[Checksum], new: bytearray
+    ) -> None:
         """Change the fields of an FPDU, as far as it is there."""
         fpdu = found.fpdu
         old = fpdu.ulpdu_before(len(found.data))
-        places: list[Place] = []
+        headers: list[Located] = []
         with suppress(WireError):  # what stands before is known all the same
-            places.extend(
-                Place(at, piece) for at, piece in rdmap.layout(old) if isinstance(piece, Header)
+            headers.extend(
+                Located(at, piece) for at, piece in rdmap.layout(old) if isinstance(piece, Header)
             )
         ulpdu = bytearray(old)
         for rule in self._rules:
-            for op in rule.ops(Layout(places, hosts, seals)):
+            for op in rule.ops(FrameLayout(headers, hosts, checksums)):
                 op.run(old, ulpdu)
         for at, byte in enumerate(ulpdu):
             if byte != old[at]:
@@ -275,7 +278,7 @@ class StreamEditor(Generic[T]):
         return _Waiting(item, data, segment)
 
     def _segment(
-        self, data: bytes, layout: Layout, tcp: Place, draft: Draft | None
+        self, data: bytes, layout: FrameLayout, tcp: Located, draft: Draft | None
     ) -> _Segment | None:
         """The segment that a frame carries, if it is to wait."""
         header = cast(TCP, tcp.header)
@@ -305,18 +308,18 @@ class StreamEditor(Generic[T]):
         return ways
 
 
-def _tcp(layout: Layout) -> Place | None:
+def _tcp(layout: FrameLayout) -> Located | None:
     """The TCP header of a frame that carries a segment, and not part of one only."""
-    seal = next((seal for seal in layout.seals if isinstance(seal, TransportSum)), None)
-    if seal is None or seal.table is not TCP or not seal.whole:
+    checksum = next((each for each in layout.checksums if isinstance(each, TransportSum)), None)
+    if checksum is None or checksum.table is not TCP or not checksum.whole:
         return None
-    return layout.places[-1]
+    return next(each for each in reversed(layout.headers) if isinstance(each.header, TCP))
 
 
-def _payload(data: bytes, layout: Layout, start: int) -> tuple[range, int]:
+def _payload(data: bytes, layout: FrameLayout, start: int) -> tuple[range, int]:
     """Where the payload of a TCP segment stands, and how many bytes it had on the wire."""
-    seal = next(seal for seal in layout.seals if seal.table is TCP)
-    whole = seal.end <= len(data)
-    end = seal.end if whole else layout.said[-1].end(data)
+    end = next(each.end for each in layout.checksums if each.table is TCP)
+    if end > len(data):
+        end = layout.lengths[-1].end(data)
     start = min(start, len(data))
     return range(start, max(start, min(end, len(data)))), max(end - start, 0)

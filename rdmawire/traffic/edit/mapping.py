@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from rdmawire.decode import FrameLayout
 from rdmawire.traffic.edit.rules import (
     VAS,
     Cut,
@@ -16,7 +17,6 @@ from rdmawire.traffic.edit.rules import (
     of_host,
     sites,
 )
-from rdmawire.traffic.edit.walk import Layout
 from rdmawire.wire.cm import REP
 from rdmawire.wire.cm_request import REQ
 from rdmawire.wire.header import Header
@@ -133,7 +133,7 @@ class MapRule(Rule):
         self._written = written
         self.owners = Owners(entry.owned for entry in entries)
 
-    def ops(self, layout: Layout) -> Iterator[Op]:
+    def ops(self, layout: FrameLayout) -> Iterator[Op]:
         for offset, (found, _, _), host in sites(layout, self._target):
             known, cut = self._of(found.width, host), found.at(offset)
             if known.by_free:
@@ -277,8 +277,8 @@ class PsnRule(Rule):
         """Whether it is of importance which queue pair a response comes from."""
         return any(entry.key is not None or entry.host is not None for entry in self._entries)
 
-    def ops(self, layout: Layout) -> Iterator[Op]:
-        for offset, header in layout.places:
+    def ops(self, layout: FrameLayout) -> Iterator[Op]:
+        for offset, header in layout.headers:
             if isinstance(header, BTH) and header.opcode != Opcode.CNP:
                 yield from self._of_packet(_PSN.at(offset), layout, header)
             elif type(header) in _STARTING:
@@ -290,7 +290,7 @@ class PsnRule(Rule):
     def fields(self, table: type[Header]) -> Sequence[Field]:
         return _PSNS.get(table, ())
 
-    def _of_packet(self, cut: Cut, layout: Layout, bth: BTH) -> Iterator[Op]:
+    def _of_packet(self, cut: Cut, layout: FrameLayout, bth: BTH) -> Iterator[Op]:
         shape = SHAPES.get(bth.opcode)
         flow: QueuePair | None = QueuePair(layout.hosts[1], bth.destqp)
         if shape is not None and shape.response and self.asks_for_peers:
@@ -318,7 +318,7 @@ class AddressRule(Rule):
         self._entries = entries
         self.owners = Owners(entry.owned for entry in entries)
 
-    def ops(self, layout: Layout) -> Iterator[Op]:
+    def ops(self, layout: FrameLayout) -> Iterator[Op]:
         for offset, (address, _, key), host in sites(layout, VAS):
             if key is not None:
                 cut = key.at(offset)

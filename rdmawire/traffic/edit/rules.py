@@ -7,8 +7,8 @@ from functools import cache
 from itertools import product
 from typing import Final, NamedTuple, TypeVar
 
+from rdmawire.decode import FrameLayout
 from rdmawire.errors import RdmaError
-from rdmawire.traffic.edit.walk import Layout
 from rdmawire.wire import cm, cm_request, rdmap, terminate
 from rdmawire.wire.ddp import TaggedHeader
 from rdmawire.wire.header import Group, Header, Row
@@ -282,7 +282,7 @@ class Rule(ABC):
     """Who has the numbers of entries that are about one host."""
 
     @abstractmethod
-    def ops(self, layout: Layout) -> Iterator[Op]:
+    def ops(self, layout: FrameLayout) -> Iterator[Op]:
         """What is to be done to frames of this layout."""
 
     @abstractmethod
@@ -307,11 +307,11 @@ class Rule(ABC):
         return (Unused(each.text, self.owners.of(each.owned)) for each in unused)
 
 
-def sites(layout: Layout, target: Target) -> Iterator[tuple[int, Site, bytes]]:
+def sites(layout: FrameLayout, target: Target) -> Iterator[tuple[int, Site, bytes]]:
     """The fields of a frame that a rule is about: where their header begins, and their host."""
     source, destination = layout.hosts
     hosts = {Whose.ANYONE: b"", Whose.SOURCE: source, Whose.DESTINATION: destination}
-    for offset, header in layout.places:
+    for offset, header in layout.headers:
         for site in target(type(header)):
             yield offset, site, hosts[site.whose]
 
@@ -376,10 +376,10 @@ class AssignRule(Rule):
     def overrides(self) -> Mapping[type[Header], int]:
         return self._checksums
 
-    def ops(self, layout: Layout) -> Iterator[Op]:
-        if any(seal.table in self._checksums for seal in layout.seals):
+    def ops(self, layout: FrameLayout) -> Iterator[Op]:
+        if any(each.table in self._checksums for each in layout.checksums):
             self._entry.used = True
-        for offset, header in reversed(layout.places):
+        for offset, header in reversed(layout.headers):
             found = self._fields.get(type(header))
             if found is not None:
                 yield self._op(found.at(offset))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rdmawire.capture.source import shown
+from rdmawire.decode import host as host_of
 from rdmawire.screen import quoted, shortened
 from rdmawire.traffic.edit.copy import Change, tagged
 from rdmawire.traffic.edit.field_names import check_no_zone, fields_named, mac, number, value
@@ -42,7 +43,6 @@ from rdmawire.traffic.edit.rules import (
     Unused,
     field,
 )
-from rdmawire.traffic.edit.walk import host as host_of
 from rdmawire.wire import show
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6

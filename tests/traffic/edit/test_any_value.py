@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from rdmawire.capture import LinkType
 from rdmawire.cli.edit import fpdu_finder
+from rdmawire.decode import walk_frame
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.traffic.edit import Editor, Sealing
 from rdmawire.traffic.edit.iwarp import INSIDE, StreamEditor
 from rdmawire.traffic.edit.rules import AssignRule, Field, fields_of
-from rdmawire.traffic.edit.walk import layout_of
 from rdmawire.wire import native, roce
 from rdmawire.wire.header import Header
 from tests.traffic.edit.samples import FILES, LINUX, records
@@ -27,7 +27,7 @@ def carriers() -> dict[type[Header], BytesLike]:
     found: dict[type[Header], BytesLike] = {}
     for path in FILES:
         for one in records(path):
-            for _, header in layout_of(one.data, one.link_type).places:
+            for _, header in walk_frame(one.data, one.link_type).headers:
                 found.setdefault(type(header), (one.data, one.link_type))
     return found
 
@@ -62,7 +62,7 @@ def test_no_value_of_any_field_raises_anything(sealing: Sealing) -> None:
 @st.composite
 def assignments(draw: st.DrawFn, data: bytes, link_type: int) -> AssignRule:
     """Any value for a field that the frame has."""
-    places = layout_of(data, link_type).places
+    places = walk_frame(data, link_type).headers
     table = type(draw(st.sampled_from(places)).header)
     each = draw(st.sampled_from(list(fields_of(table))))
     return assigned(each, draw(st.integers(0, (1 << each.width) - 1)))

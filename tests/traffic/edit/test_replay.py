@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from rdmawire.decode import host
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit.mapping import QueuePair
 from rdmawire.traffic.edit.rules import Rule
-from rdmawire.traffic.edit.walk import host
 from rdmawire.wire import roce
 from rdmawire.wire.ib import IETH, RETH, AtomicETH
 from rdmawire.wire.inet import UDP

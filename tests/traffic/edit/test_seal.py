@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture import LinkType
+from rdmawire.decode.checksum import vcrc_change
 from rdmawire.traffic.edit import Editor, Sealing, text
-from rdmawire.traffic.edit.checksums import vcrc_change
 from rdmawire.wire import native, roce
 from rdmawire.wire.checksum import internet_checksum, udp_checksum
 from rdmawire.wire.ib import LNH, LRH, VCRC, FlowControl
