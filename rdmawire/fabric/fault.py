@@ -75,9 +75,9 @@ def corrupt(
     """
     frame = delivery.data
     fields = Fields(frame)
-    if not frame or (fields.frame is None and not seal):
+    if not frame or (fields.packet is None and not seal):
         return ()
-    places = fields.transport or range(len(frame))
+    places = fields.packet or range(len(frame))
     place = places[random.randrange(len(places)) if anywhere else byte % len(places)]
     turned = frame[place] ^ 1 << (random.randrange(8) if anywhere else bit)
     changed = frame[:place] + bytes((turned,)) + frame[place + 1 :]
@@ -90,7 +90,7 @@ def truncate(delivery: Delivery, random: Random, *, by: int = 4, seal: bool = Fa
     Without ``seal``, a frame that has no ICRC is lost, because its FCS is bad.
     """
     frame, fields = delivery.data, Fields(delivery.data)
-    if fields.frame is None and not seal and by > 0:
+    if fields.packet is None and not seal and by > 0:
         return ()
     left = fields.shortened(by) if seal else frame[: max(len(frame) - by, 0)]
     return (delivery._replace(data=left),) if left else ()

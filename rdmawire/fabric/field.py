@@ -6,31 +6,23 @@ Names are those of the wire's tables, such as ``bth.psn``, and of filters, such 
 
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from rdmawire.bound import Whole
+from rdmawire.decode import Checksum, outline, walk_frame
+from rdmawire.decode.checksum import HeaderSum, InvariantCRC, TransportSum
 from rdmawire.errors import WireError
 from rdmawire.fabric.errors import FabricError
-from rdmawire.wire import mad, roce
-from rdmawire.wire.checksum import udp_checksum
+from rdmawire.wire import roce
 from rdmawire.wire.header import Group, Header
-from rdmawire.wire.ib import BTH, GRH, ICRC
-from rdmawire.wire.inet import (
-    PFC,
-    UDP,
-    Ethernet,
-    EtherType,
-    IPv4,
-    IPv6,
-    MACControl,
-    MACControlOpcode,
-    Pause,
-)
-from rdmawire.wire.layout import Piece, joined, size
+from rdmawire.wire.ib import BTH
+from rdmawire.wire.inet import PFC, Ethernet, MACControlOpcode, Pause
+from rdmawire.wire.layout import Piece, size
 from rdmawire.wire.naming import Named, Value, looked_up, names_of
-from rdmawire.wire.packet import Packet
-from rdmawire.wire.roce import Frame, ends_of, icrc_of
+from rdmawire.wire.roce import Frame
 from rdmawire.wire.tables import tables_of
+
+PieceT = TypeVar("PieceT", bound=Piece)
 
 MODULES: Final = ("inet", "ib", "mad", "cm", "cm_request", "ip_cm")
 
@@ -104,146 +96,98 @@ def usual_name(name: str) -> str:
     return fields.pop() if plain and len(fields) == 1 else name
 
 
-def _management(packet: Packet) -> Iterator[Piece]:
-    """The pieces of a management datagram, if that is what a packet carries. IBA 13.4."""
-    data = packet.payload
-    if packet.bth.destqp not in mad.MANAGEMENT_QPS or len(data) != mad.SIZE:
-        return
-    read = 0
-    try:
-        for _, piece in mad.layout(data):
-            yield piece
-            read += size(piece)
-    except WireError:
-        yield data[read:]
-
-
-_CONTROL: Final[dict[int, type[Header]]] = {MACControl.PAUSE: Pause, MACControl.PFC: PFC}
-"""What stands behind the opcode of a MAC control frame."""
-
-
-def _link_pieces(data: bytes) -> Iterator[Header]:
-    """The headers of a frame that carries no transport packet: pauses have more than Ethernet's."""
-    if len(data) < Ethernet.SIZE:
-        return
-    ethernet, read = Ethernet.parse(data), Ethernet.SIZE
-    yield ethernet
-    if ethernet.type != EtherType.MAC_CONTROL or len(data) < read + MACControlOpcode.SIZE:
-        return
-    control = MACControlOpcode.parse(data, read)
-    yield control
-    table, read = _CONTROL.get(control.opcode), read + MACControlOpcode.SIZE
-    if table is not None and len(data) >= read + table.SIZE:
-        yield table.parse(data, read)
-
-
-def _sealed(frame: Frame) -> Frame:
-    """The frame with lengths, checksums and ICRC that fit, if there are any that do."""
-    try:
-        return frame.seal()
-    except WireError:
-        return frame
+_LINK: Final = (Ethernet, MACControlOpcode, Pause, PFC)
+"""Headers that a frame has whose transport packet is damaged."""
 
 
 class Fields:
-    """The headers of one frame. Without a transport packet: Ethernet's, and those of a pause."""
+    """The fields of one frame, on the link that gave it ``number``.
 
-    __slots__ = ("data", "frame", "number", "pieces")
+    A frame with a damaged transport packet has only those of its link headers.
+    """
+
+    __slots__ = ("_headers", "data", "number", "packet")
 
     def __init__(self, data: bytes, number: int = 0) -> None:
         self.data = data
         self.number = number
-        self.frame: Frame | None = None
-        self.pieces: tuple[Piece, ...] = ()
-        try:
-            self.frame = frame = roce.parse(data)
-            packet = frame.packet
-            self.pieces = (*frame.headers, packet.bth, *packet.extended, *_management(packet))
-        except WireError:
-            self.pieces = tuple(_link_pieces(data))
+        self._headers, self.packet = outline(data)
+        if self.packet is None and any(table is BTH for _, table in self._headers):
+            self._headers = tuple(each for each in self._headers if each[1] in _LINK)
 
     def get(self, name: str) -> Value | None:
-        """What a field holds, in the innermost header that has it; ``None`` if none has."""
+        """The value of a field in the innermost header that has it; ``None`` if none has."""
         if name in _OF_FRAME:
             return self.number if name == "frame.number" else len(self.data)
-        place = self._place(name)
-        return None if place is None else place[1].value_in(place[2])
+        found = self._find(name)
+        return None if found is None else found[1].value_in(found[2])
 
     def has(self, name: str, wanted: Container[object]) -> bool:
-        """Whether a field is there and holds one of these values.
+        """Whether the field exists and has one of these values.
 
-        A range is asked about numbers alone: it would be walked for anything else.
+        Only numbers are looked up in a range: it would be walked for anything else.
         """
         found = self.get(name)
         if found is None or (isinstance(wanted, range) and not isinstance(found, int)):
             return False
         return found in wanted
 
-    def _place(self, name: str) -> tuple[int, Named, Header] | None:
-        """In which piece a field is, and under which of the meanings of its name."""
+    def _find(self, name: str) -> tuple[int, Named, Header] | None:
+        """The offset and header that a field is in, and which of the name's meanings it has."""
         fields = named(name)
-        for index in range(len(self.pieces) - 1, -1, -1):
-            piece = self.pieces[index]
+        for offset, table in reversed(self._headers):
             for one in fields:
-                if type(piece) is one.table and one.is_in(piece):
-                    return index, one, piece
+                if table is one.table:
+                    header = table.parse(self.data, offset)
+                    if one.is_in(header):
+                        return offset, one, header
         return None
-
-    @property
-    def transport(self) -> range:
-        """Where the bytes from the BTH to the pad stand; nowhere if there is no BTH."""
-        if self.frame is None:
-            return range(0)
-        end = len(self.data) - ICRC.SIZE - len(self.frame.trailer)
-        return range(end - len(self.frame.packet.build()), end)
 
     def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
         """The frame with another value in the innermost header with this field, if one has it.
 
-        With ``seal``, lengths, checksums and ICRC fit again; where nothing could fit such a value,
-        as behind an IPv4 header that is shorter than any, they stay as they are.
+        ``seal`` recomputes lengths, checksums and ICRC. Where no length or checksum is valid with
+        the value, as in an IPv4 header with less than 20 bytes, they stay as they are.
         """
-        place = self._place(name)
-        if place is None:
+        found = self._find(name)
+        if found is None:
             return self.data
-        index, one, header = place
-        pieces = list(self.pieces)
-        pieces[index] = one.replaced(header, value)
-        return self._with(tuple(pieces), seal=seal)
+        offset, one, header = found
+        new = one.replaced(header, value).build()
+        changed = self.data[:offset] + new + self.data[offset + len(new) :]
+        return self._sealed(changed) if seal else changed
 
-    def _with(self, pieces: tuple[Piece, ...], *, seal: bool) -> bytes:
-        frame = self.frame
+    def _sealed(self, changed: bytes) -> bytes:
+        """Other bytes in the same layout, with lengths, checksums and ICRC recomputed."""
+        if all(table in _LINK for _, table in self._headers):
+            return changed
+        frame = self._roce()
         if frame is None:
-            return joined(*pieces) + self.data[sum(map(size, pieces)) :]
-        end = len(frame.headers)
-        behind = end + 1 + len(frame.packet.extended)
-        bth, *extended = cast(list[Header], list(pieces[end:behind]))
-        payload = joined(*pieces[behind:]) or frame.packet.payload
-        packet = frame.packet._replace(
-            bth=cast(BTH, bth), extended=tuple(extended), payload=payload
-        )
-        changed = frame._replace(headers=pieces[:end], packet=packet)
-        return (_sealed(changed) if seal else changed).build()
-
-    def icrc_renewed(self, data: bytes) -> bytes:
-        """Other bytes in the same layout, with the ICRC and the UDP checksum that fit them.
-
-        They need not have a meaning. As they are, where this frame carries no packet, or none of
-        which there is an ICRC.
-        """
-        if self.frame is None:
-            return data
-        bth, end = self.transport.start, self.transport.stop
+            return self._recomputed(changed, (HeaderSum, TransportSum, InvariantCRC))
         try:
-            crc = ICRC(icrc_of(data, self._network, bth, end)).build()
+            return _reread(frame, changed).seal().build()
         except WireError:
-            return data
-        headers = tuple(self._with_checksum(piece, data[bth:end] + crc) for piece in self._before)
-        return joined(*headers) + data[bth:end] + crc + data[end + ICRC.SIZE :]
+            return changed
+
+    def icrc_renewed(self, changed: bytes) -> bytes:
+        """Other bytes in the same layout, with the ICRC and the UDP checksum recomputed.
+
+        The bytes need not have a meaning. They stay as they are where there is no ICRC.
+        """
+        if self.packet is None:
+            return changed
+        return self._recomputed(changed, (TransportSum, InvariantCRC))
+
+    def _recomputed(self, changed: bytes, kinds: tuple[type[Checksum], ...]) -> bytes:
+        new = bytearray(changed)
+        for checksum in walk_frame(self.data).checksums:
+            if isinstance(checksum, kinds):
+                checksum.recompute(new, checksum.end)
+        return bytes(new)
 
     def shortened(self, by: int) -> bytes:
-        """The frame with so many bytes of payload less, and all that fits; or as it is."""
-        frame = self.frame
+        """The frame with ``by`` bytes less of payload, and all that fits; or as it is."""
+        frame = self._roce()
         if frame is None:
             return self.data
         payload = frame.packet.payload
@@ -251,22 +195,34 @@ class Fields:
             packet = frame.packet.replace(payload=payload[: max(len(payload) - by, 0)])
         except WireError:
             return self.data
-        return _sealed(frame._replace(packet=packet)).build()
+        shorter = frame._replace(packet=packet)
+        try:
+            return shorter.seal().build()
+        except WireError:
+            return shorter.build()
 
-    @property
-    def _before(self) -> tuple[Piece, ...]:
-        """The headers before the BTH."""
-        return () if self.frame is None else self.frame.headers
+    def _roce(self) -> Frame | None:
+        """The frame taken apart to be built anew, if it carries RoCE."""
+        if self.packet is None:
+            return None
+        try:
+            return roce.parse(self.data)
+        except WireError:  # in a tunnel
+            return None
 
-    @property
-    def _network(self) -> int:
-        """Where the innermost IP header or GRH begins."""
-        before = self._before
-        last = max(i for i, piece in enumerate(before) if isinstance(piece, IPv4 | IPv6 | GRH))
-        return len(joined(*before[:last]))
 
-    def _with_checksum(self, piece: Piece, data: bytes) -> Piece:
-        """UDP's checksum over these bytes, where there is one."""
-        if not isinstance(piece, UDP) or not piece.checksum:
-            return piece
-        return piece.replace(checksum=udp_checksum(ends_of(self._before), piece.build() + data))
+def _reread(frame: Frame, data: bytes) -> Frame:
+    """The frame with all values from other bytes that are laid out like it."""
+    at = 0
+
+    def read(piece: PieceT) -> PieceT:
+        nonlocal at
+        start, at = at, at + size(piece)
+        new = data[start:at] if isinstance(piece, bytes) else type(piece).parse(data, start)
+        return cast(PieceT, new)
+
+    packet = frame.packet
+    headers = tuple(read(piece) for piece in frame.headers)
+    bth, extended = read(packet.bth), tuple(read(piece) for piece in packet.extended)
+    parts = packet._replace(bth=bth, extended=extended, payload=read(packet.payload))
+    return frame._replace(headers=headers, packet=parts)

@@ -35,8 +35,6 @@ def test_real_management_datagrams_are_the_same_when_nothing_changes(name: str) 
     assert found
     for frame in found:
         fields = Fields(frame)
-        kinds = {piece.label for piece in fields.pieces if isinstance(piece, Header)}
-        assert "mad" in kinds
         for seal in False, True:
             class_ = fields.get("mad.mgmt_class")
             assert isinstance(class_, int)

@@ -14,7 +14,7 @@ from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.field import Fields
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Tap
-from rdmawire.ib.tx_template import MAX_SEEN, head_size, word_offset
+from rdmawire.ib.tx_template import HEAD_OF_BTH, MAX_SEEN, head_size
 from rdmawire.screen import quoted
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, link_called
@@ -53,7 +53,7 @@ class Matcher:
     def _learn(self, key: tuple[int, bytes], frame: bytes) -> bool:
         fields = Fields(frame)
         fits = _all_fit(fields, self._by_head)
-        if fields.frame is not None and len(key[1]) == word_offset(fields.frame.headers):
+        if fields.packet is not None and len(key[1]) == fields.packet.start + HEAD_OF_BTH:
             self._keep(key, fits)
         return fits
 
