@@ -38,6 +38,20 @@ def counted(count: int, name: str) -> str:
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
+def record(value: object, *always: str) -> str:
+    """Text for ``repr`` of a named tuple: fields in ``always``, and those not at their defaults.
+
+    Members of enumerations are shown by name.
+    """
+    defaults = getattr(type(value), "_field_defaults", {})
+    words = []
+    for name in getattr(type(value), "_fields", ()):
+        field = getattr(value, name)
+        if name in always or name not in defaults or field != defaults[name]:
+            words.append(f"{name}={getattr(field, 'name', None) or repr(field)}")
+    return f"{type(value).__name__}({', '.join(words)})"
+
+
 def shown(value: object) -> str:
     """What a caller gave, in few words."""
     if isinstance(value, int):

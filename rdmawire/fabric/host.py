@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from errno import EINVAL
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 from rdmawire.errors import MemoryFault, VerbsError
@@ -168,6 +168,10 @@ class Host:
             clock=clock,
         )
         self.pd = self.nic.alloc_pd()
+
+    def __repr__(self) -> str:
+        address = IPv6Address(self.gid)
+        return f"<{type(self).__name__} {address.ipv4_mapped or address}: {self.nic!r}>"
 
     def buffer(self, size: int, access: int = ALL_ACCESS, page_size: int = PAGE_4K) -> Buffer:
         """Allocate and register ``size`` bytes of memory, with nothing mapped around them."""

@@ -294,6 +294,11 @@ class Pair:
         qps = (self.client, self.client.qp, self.server, self.server.qp)
         connect(*qps, attributes, packets_in_flight=packets_in_flight)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Pair: client {self.client.qp!r}, server {self.server.qp!r}, {self.simulator.now} ns>"
+        )
+
     def drive(self, until: int | None = None) -> None:
         """Run the simulator until nothing is left to do, or up to the time ``until`` (ns)."""
         self.simulator.run(until)

@@ -8,8 +8,8 @@ asks of it with ibv_modify_qp(3) is done in :mod:`rdmawire.ib.modify_qp`.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rdmawire.ib.device import GSI_QPN, Device, pkeys_match
 from rdmawire.ib.encapsulation import PLAIN, Encapsulation, encapsulation_for, headers_to
@@ -41,7 +41,7 @@ from rdmawire.verbs.enums import (
     WorkCompletion,
 )
 from rdmawire.verbs.profile import Bug
-from rdmawire.verbs.qp_attr import QPAttributes, QPCap
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue
 from rdmawire.verbs.wr import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import serial
@@ -74,6 +74,18 @@ class QPInit(NamedTuple):
     srq: SharedReceiveQueue | None = None
     signal_all: bool = False
     xrc_domain: int = 0
+
+
+class QPVerbs(Protocol):
+    """The verbs of an adapter that a queue pair offers as methods."""
+
+    def post_send(self, qp: "QueuePair", work: SendWR | Iterable[SendWR]) -> None: ...
+
+    def post_recv(self, qp: "QueuePair", work: RecvWR | Iterable[RecvWR]) -> None: ...
+
+    def modify_qp(self, qp: "QueuePair", attributes: QPAttributes, mask: QPAttrMask) -> None: ...
+
+    def query_qp(self, qp: "QueuePair") -> QPAttributes: ...
 
 
 class QueuePair:
@@ -139,12 +151,16 @@ class QueuePair:
         "takes_packets",
         "type",
         "unasked",
+        "verbs",
         "watches",
         "ways_to_peer",
         "xrc_domain",
     )
 
-    def __init__(self, device: Device, number: int, kind: QPType, init: QPInit) -> None:
+    def __init__(
+        self, verbs: QPVerbs, device: Device, number: int, kind: QPType, init: QPInit
+    ) -> None:
+        self.verbs = verbs
         self.device = device
         self.number = number
         self.type = kind
@@ -324,8 +340,24 @@ class QueuePair:
 
     # Work.
 
-    def post_send(self, wr: SendWR) -> None:
-        """Queue checked work; in an error state it ends at once."""
+    def post_send(self, work: SendWR | Iterable[SendWR]) -> None:
+        """Queue one work request or several. ibv_post_send(3)."""
+        self.verbs.post_send(self, work)
+
+    def post_recv(self, work: RecvWR | Iterable[RecvWR]) -> None:
+        """Queue one receive or several. ibv_post_recv(3)."""
+        self.verbs.post_recv(self, work)
+
+    def modify(self, attributes: QPAttributes, mask: QPAttrMask) -> None:
+        """Change the attributes in ``mask``, and so the state. ibv_modify_qp(3)."""
+        self.verbs.modify_qp(self, attributes, mask)
+
+    def query(self) -> QPAttributes:
+        """Return the present attributes. ibv_query_qp(3)."""
+        return self.verbs.query_qp(self)
+
+    def enqueue_send(self, wr: SendWR) -> None:
+        """Queue checked work; in an error state it completes at once."""
         wqe = Wqe(wr)
         self.send_slots.held += 1
         if self.state_rules.flush_send:
@@ -334,8 +366,8 @@ class QueuePair:
             self.sq.posted.append(wqe)
             self.device.ready[self] = None
 
-    def post_recv(self, wr: RecvWR) -> None:
-        """Queue a checked receive; in the error state it ends at once."""
+    def enqueue_recv(self, wr: RecvWR) -> None:
+        """Queue a checked receive; in the error state it completes at once."""
         self.recv_slots.held += 1
         if self.state_rules.flush_recv and not self._keeps_receives:
             self.complete_receive(wr, WCStatus.WR_FLUSH_ERR)

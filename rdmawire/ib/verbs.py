@@ -16,7 +16,7 @@ from rdmawire.ib.device import GSI_QPN, Device
 from rdmawire.ib.encapsulation import gids_of, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters, adapter_counters
 from rdmawire.ib.modify_qp import modify
-from rdmawire.ib.port import Port, checked_gids
+from rdmawire.ib.port import PORT, Port, checked_gids
 from rdmawire.ib.post_checks import check_recv, check_send
 from rdmawire.ib.qp import IN_XRC_DOMAINS, QPInit, QueuePair
 from rdmawire.ib.raw_packet import FlowRule, deliver
@@ -34,15 +34,15 @@ from rdmawire.memory.argument import (
     each,
 )
 from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.mr_table import MemoryRegionTable, PeerMemory
-from rdmawire.screen import shown
-from rdmawire.verbs.ah import MAC_BYTES, AddressHandle, is_multicast
+from rdmawire.memory.mr_table import AllocatedPD, MemoryRegionTable, PeerMemory
+from rdmawire.screen import counted, shown
+from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES, AddressHandle, is_multicast
 from rdmawire.verbs.async_event import Event, QPFatal
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.engine import Clock, one_thread_at_a_time
-from rdmawire.verbs.enums import QPState, QPType, WorkCompletion
+from rdmawire.verbs.enums import PortState, QPState, QPType, WorkCompletion
 from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
-from rdmawire.verbs.profile import IBTA, Profile
+from rdmawire.verbs.profile import IBTA, PortAttr, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap, check_cap, check_modify
 from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.verbs.wr import RecvWR, SendWR
@@ -162,6 +162,16 @@ class Verbs(Port):
         self._numbers = qpns(random)
         self._handles = Count(1)
 
+    def __repr__(self) -> str:
+        device, state = self.device, "up" if self._up else "down"
+        counts = (
+            counted(len(device.qps), "QP"),
+            counted(len(device.cqs), "CQ"),
+            counted(self.memory.region_count, "MR"),
+        )
+        name, mac = type(self).__name__, device.mac.hex(":")
+        return f"<{name} {mac}: port {state}, {', '.join(counts)}, profile {device.profile.name}>"
+
     def __getstate__(self) -> dict[str, object]:
         """What a copy is made of; no thread is inside it."""
         return self.__dict__ | {"_thread": None}
@@ -191,11 +201,43 @@ class Verbs(Port):
         """A copy of the present counters, with those of destroyed queue pairs."""
         return adapter_counters(self.device)
 
-    # What belongs to nobody else.
+    # The device and its port.
 
-    def alloc_pd(self) -> ProtectionDomain:
-        """ibv_alloc_pd(3)."""
-        return ProtectionDomain(next(self._handles), self.memory)
+    def query_device(self) -> Profile:
+        """Return the limits of the device, named as in ibv_device_attr. ibv_query_device(3)."""
+        return self.device.profile
+
+    def query_port(self, port_num: int = PORT) -> PortAttr:
+        """Return the state and the table sizes of the port. ibv_query_port(3)."""
+        _check_port(port_num)
+        profile = self.device.profile
+        state = PortState.ACTIVE if self.up else PortState.DOWN
+        return PortAttr(
+            state,
+            profile.max_mtu,
+            profile.max_mtu,
+            profile.gid_tbl_len,
+            profile.max_msg_sz,
+            profile.pkey_tbl_len,
+        )
+
+    def query_gid(self, port_num: int, index: int) -> bytes:
+        """Return a GID of the port (16 bytes), zeros where the table has none. ibv_query_gid(3)."""
+        _check_port(port_num)
+        check_number("gid index", index, 0, self.device.profile.gid_tbl_len - 1)
+        return self._gids[index] if index < len(self._gids) else bytes(GID_BYTES)
+
+    def query_pkey(self, port_num: int, index: int) -> int:
+        """Return a P_Key of the port, 0 where the table has none. ibv_query_pkey(3)."""
+        _check_port(port_num)
+        check_number("pkey index", index, 0, self.device.profile.pkey_tbl_len - 1)
+        return self.device.pkey_at(index)
+
+    # Protection domains, completion queues and shared receive queues.
+
+    def alloc_pd(self) -> AllocatedPD:
+        """Return a new protection domain. ibv_alloc_pd(3)."""
+        return AllocatedPD(next(self._handles), self.memory)
 
     def dealloc_pd(self, pd: ProtectionDomain) -> None:
         """ibv_dealloc_pd(3); EBUSY while regions, windows or queues are in it."""
@@ -301,7 +343,7 @@ class Verbs(Port):
         device = self.device
         _check_room("queue pairs", len(device.qps), device.profile.max_qp)
         check_init(device, kind, wants)
-        qp = QueuePair(device, number(), kind, wants)
+        qp = QueuePair(self, device, number(), kind, wants)
         device.qps[qp.number] = qp
         qp.acquire()
         return qp
@@ -426,20 +468,19 @@ class Verbs(Port):
         check_qp(self.device, qp)
         self.device.read_clock()
         for wr in (work,) if isinstance(work, SendWR) else each("work", work):
-            qp.post_send(check_send(qp, wr))
+            qp.enqueue_send(check_send(qp, wr))
 
     def post_recv(self, qp: QueuePair, work: RecvWR | Iterable[RecvWR]) -> None:
         """Queue one receive or several. ibv_post_recv(3); refusals as for :meth:`post_send`."""
         check_qp(self.device, qp)
         self.device.read_clock()
         for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
-            qp.post_recv(check_recv(qp, wr))
+            qp.enqueue_recv(check_recv(qp, wr))
 
     def post_srq_recv(self, srq: SharedReceiveQueue, work: RecvWR | Iterable[RecvWR]) -> None:
         """Queue one receive or several for the queue pairs of ``srq``. ibv_post_srq_recv(3)."""
         check_srq(self.device, srq)
-        for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
-            srq.post(wr)
+        srq.post_recv(work)
 
     # What happens inside.
 
@@ -480,6 +521,10 @@ def _check_clock(clock: Clock | None) -> None:
 
 _NOBODY = object()
 """To whom a protection domain belongs that is deallocated."""
+
+
+def _check_port(port_num: int) -> None:
+    check_number("port_num", port_num, PORT, PORT)
 
 
 def qpns(random: Randomness | None) -> Numbers:

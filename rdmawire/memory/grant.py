@@ -6,6 +6,7 @@ from typing import ClassVar, Final, NamedTuple, final
 
 from rdmawire.memory.access import LOCAL_READ
 from rdmawire.memory.page import BytesLike
+from rdmawire.screen import counted
 
 
 class ProtectionDomain:
@@ -22,6 +23,9 @@ class ProtectionDomain:
         self.handle = handle
         self.adapter = adapter
         self.users = 0
+
+    def __repr__(self) -> str:
+        return f"<PD {self.handle}: {counted(self.users, 'user')}>"
 
     def acquire(self) -> None:
         """One user more."""

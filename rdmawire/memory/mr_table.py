@@ -105,6 +105,11 @@ class MemoryRegionTable:
         self._regions = 0
         self._windows = 0
 
+    @property
+    def region_count(self) -> int:
+        """Number of registered regions."""
+        return self._regions
+
     def reg_mr(
         self,
         pd: ProtectionDomain,
@@ -326,3 +331,21 @@ class MemoryRegionTable:
             raise VerbsError(f"region {region.key:#x} is for fast registration", EINVAL)
         if region.backing is None and not flags & Rereg.CHANGE_TRANSLATION:
             raise VerbsError(f"region {region.key:#x} has lost its pages", EINVAL)
+
+
+class AllocatedPD(ProtectionDomain):
+    """A protection domain of an adapter, with the verbs that make regions and windows in it."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, handle: int, table: MemoryRegionTable) -> None:
+        super().__init__(handle, table)
+        self._table = table
+
+    def reg_mr(self, addr: int, length: int, access: int, iova: int | None = None) -> Region:
+        """Register memory: :meth:`MemoryRegionTable.reg_mr`. ibv_reg_mr(3)."""
+        return self._table.reg_mr(self, addr, length, access, iova)
+
+    def alloc_mw(self, mw_type: int) -> MemoryWindow:
+        """Allocate a window of type 1 or 2: :meth:`MemoryRegionTable.alloc_mw`. ibv_alloc_mw(3)."""
+        return self._table.alloc_mw(self, mw_type)

@@ -122,7 +122,7 @@ class CompletionQueue:
             raise VerbsError(f"cqe {cqe} is less than the {len(self._held)} held", EINVAL)
         self._room = cqe
 
-    def request_notify(self, solicited_only: bool = False) -> None:
+    def req_notify(self, solicited_only: bool = False) -> None:
         """Ask to be told of the next completion that comes. ibv_req_notify_cq(3).
 
         ``solicited_only`` waits for a solicited one, or for one that failed; it takes nothing

@@ -4,6 +4,8 @@ from enum import Enum, IntEnum, IntFlag
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from rdmawire.screen import record
+
 
 class QPState(IntEnum):
     """What a queue pair does with work and packets: the numbers of ibv_qp_state."""
@@ -54,6 +56,13 @@ class QPType(IntEnum):
     RAW_PACKET = 8
     XRC_INI = 9
     XRC_TGT = 10
+
+
+class PortState(IntEnum):
+    """The state of a port's link: the numbers of ibv_port_state."""
+
+    DOWN = 1
+    ACTIVE = 4
 
 
 class MigrationState(IntEnum):
@@ -191,3 +200,6 @@ class WorkCompletion(NamedTuple):
     vlan_id: int | None = None
     smac: bytes = b""
     network_hdr_type: NetworkType = NetworkType.IB
+
+    def __repr__(self) -> str:
+        return record(self, "status", "opcode")

@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 from rdmawire.errors import VerbsError
 from rdmawire.memory.argument import check_number
 from rdmawire.memory.mw import WindowType
+from rdmawire.screen import record
 from rdmawire.snapshot import shared
-from rdmawire.verbs.enums import WCStatus
+from rdmawire.verbs.enums import PortState, WCStatus
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Operation
@@ -218,6 +219,23 @@ class Profile:
     """Completion status of a LOCAL_INV or REG_MR that is refused. IBA 11.6.2."""
 
     __deepcopy__ = shared
+
+
+class PortAttr(NamedTuple):
+    """Attributes of a port, with the names of ibv_port_attr. ibv_query_port(3)."""
+
+    state: PortState
+    max_mtu: MTU
+    active_mtu: MTU
+    gid_tbl_len: int
+    """GIDs that the port has room for."""
+    max_msg_sz: int
+    """Bytes of the longest message."""
+    pkey_tbl_len: int
+    """P_Keys that the port has room for."""
+
+    def __repr__(self) -> str:
+        return record(self)
 
 
 IBTA: Final = Profile(

@@ -1,12 +1,13 @@
 """Shared receive queues, IBA 10.2.9 and 11.2.3: receives for whichever queue pair needs one."""
 
 from collections import deque
+from collections.abc import Iterable
 from enum import IntEnum
 from errno import EBUSY, EINVAL, ENOMEM
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_number
+from rdmawire.memory.argument import check_number, each
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.verbs.async_event import Sink, SRQLimitReached
 from rdmawire.verbs.cq import CompletionQueue, Slots
@@ -81,13 +82,26 @@ class SharedReceiveQueue:
     def __len__(self) -> int:
         return len(self._held)
 
+    def __repr__(self) -> str:
+        limit = f", limit {self.limit}" if self.limit else ""
+        kind = "SRQ" if self.xrc is None else "XRC SRQ"
+        return f"<{kind} {self.number}: {len(self._held)} of {self.max_wr} receives{limit}>"
+
     @property
     def type(self) -> SRQType:
         """Whether it serves queue pairs of one process or an XRC domain."""
         return SRQType.BASIC if self.xrc is None else SRQType.XRC
 
-    def post(self, wr: RecvWR) -> None:
-        """Add a receive; ENOMEM when full, EINVAL with too many pieces. ibv_post_srq_recv(3)."""
+    def post_recv(self, work: RecvWR | Iterable[RecvWR]) -> None:
+        """Queue one receive or several in order. ibv_post_srq_recv(3).
+
+        ``VerbsError`` for the first that is refused, those before it are posted: ENOMEM if the
+        queue is full, EINVAL for too many SGEs.
+        """
+        for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
+            self._post(wr)
+
+    def _post(self, wr: RecvWR) -> None:
         wr = check_receive(wr, self.max_sge)
         if self.slots.held >= self.max_wr and self.free < 1:
             raise VerbsError(f"SRQ {self.number} is full: {self._fullness()}", ENOMEM)

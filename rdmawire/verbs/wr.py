@@ -13,7 +13,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
-from rdmawire.screen import shown
+from rdmawire.screen import record, shown
 from rdmawire.snapshot import shared
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import WCOpcode
@@ -131,6 +131,9 @@ class SendWR(NamedTuple):
     bind: BindMW | None = None
     reg: RegMR | None = None
     pkey_index: int | None = None
+
+    def __repr__(self) -> str:
+        return record(self)
 
 
 class RecvWR(NamedTuple):

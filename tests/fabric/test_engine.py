@@ -115,7 +115,7 @@ def flushed(pair: Pair) -> int | None:
     """Post a receive in the error state, with its event moderated. Return the timer then."""
     go(pair.client, QPState.ERR)
     pair.client.nic.modify_cq(pair.client.cq, 0, us(5))
-    pair.client.cq.request_notify()
+    pair.client.cq.req_notify()
     pair.client.nic.post_recv(pair.client.qp, RecvWR(()))
     assert pair.client.poll()[0].status is WCStatus.WR_FLUSH_ERR
     return pair.client.nic.next_timer()

@@ -187,7 +187,7 @@ class Asker:
                 self.ask()
 
     def ask(self) -> None:
-        self.cq.request_notify()
+        self.cq.req_notify()
         self.host.nic.post_send(self.qp, (self.work,))
 
 

@@ -98,7 +98,7 @@ def test_only_an_unused_queue_may_go() -> None:
 def test_whoever_asks_is_told_of_the_next_one_and_only_once() -> None:
     told = Told()
     told.push(1)
-    told.cq.request_notify()
+    told.cq.req_notify()
     assert told.events == []
     told.push(2)
     assert told.events == [TOLD]
@@ -114,7 +114,7 @@ def test_whoever_asks_is_told_of_the_next_one_and_only_once() -> None:
 )
 def test_solicited_only(completion: WorkCompletion, solicited: bool, tells: bool) -> None:
     told = Told()
-    told.cq.request_notify(solicited_only=True)
+    told.cq.req_notify(solicited_only=True)
     told.cq.push(completion, 0, solicited)
     assert told.events == [TOLD] * tells
 
@@ -123,16 +123,16 @@ def test_solicited_only(completion: WorkCompletion, solicited: bool, tells: bool
 def test_asking_for_any_completion_is_not_taken_back(asked: tuple[bool, bool]) -> None:
     told = Told()
     for solicited_only in asked:
-        told.cq.request_notify(solicited_only)
+        told.cq.req_notify(solicited_only)
     told.push(1)
     assert told.events == [TOLD]
 
 
 def test_asking_again_asks_anew() -> None:
     told = Told()
-    told.cq.request_notify()
+    told.cq.req_notify()
     told.push(1)
-    told.cq.request_notify(solicited_only=True)
+    told.cq.req_notify(solicited_only=True)
     told.push(1)
     assert told.events == [TOLD]
 
@@ -140,7 +140,7 @@ def test_asking_again_asks_anew() -> None:
 def test_events_wait_for_so_many() -> None:
     told = Told()
     told.cq.moderate(count=3, period=0, now=0)
-    told.cq.request_notify()
+    told.cq.req_notify()
     told.push(2)
     assert (told.events, told.cq.next_timer()) == ([], None)
     told.push(1)
@@ -150,7 +150,7 @@ def test_events_wait_for_so_many() -> None:
 def test_events_wait_for_so_long_after_the_first() -> None:
     told = Told()
     told.cq.moderate(count=0, period=1000, now=0)
-    told.cq.request_notify()
+    told.cq.req_notify()
     told.push(1, now=50)
     told.push(3, now=900)
     assert told.cq.next_timer() == told.cq.next_timer() == 1050
@@ -190,7 +190,7 @@ def test_soft_roce_does_not_moderate() -> None:
 def test_what_is_put_off_is_told_at_once_when_it_is_enough(count: int, period: int) -> None:
     told = Told()
     told.cq.moderate(count=5, period=0, now=0)
-    told.cq.request_notify()
+    told.cq.req_notify()
     told.push(2)
     told.cq.moderate(count, period, now=9)
     assert told.events == [TOLD]
@@ -199,7 +199,7 @@ def test_what_is_put_off_is_told_at_once_when_it_is_enough(count: int, period: i
 def test_what_is_put_off_is_waited_for_anew() -> None:
     told = Told()
     told.cq.moderate(count=5, period=0, now=0)
-    told.cq.request_notify()
+    told.cq.req_notify()
     told.push(2)
     told.cq.moderate(count=0, period=100, now=9)
     assert (told.events, told.cq.next_timer()) == ([], 109)
@@ -269,8 +269,8 @@ class Beside(RuleBasedStateMachine):
             self.room = cqe
 
     @rule(solicited_only=st.booleans())
-    def request_notify(self, solicited_only: bool) -> None:
-        self.cq.request_notify(solicited_only)
+    def req_notify(self, solicited_only: bool) -> None:
+        self.cq.req_notify(solicited_only)
         if self.asked != "any":
             self.asked = "solicited" if solicited_only else "any"
 

@@ -317,7 +317,7 @@ def test_the_owner_is_told_of_the_messages_it_waits_for(
     solicited_only: bool, expected: int
 ) -> None:
     stage = Stage()
-    stage.server.cq.request_notify(solicited_only)
+    stage.server.cq.req_notify(solicited_only)
     told = []
     for flags in (SIGNALED, SIGNALED | SendFlags.SOLICITED, SIGNALED):
         stage.server.receive(8)
@@ -332,7 +332,7 @@ def test_the_owner_is_told_of_the_messages_it_waits_for(
 
 def test_what_fails_is_always_told_of() -> None:
     stage = Stage()
-    stage.client.cq.request_notify(solicited_only=True)
+    stage.client.cq.req_notify(solicited_only=True)
     stage.client.write(b"fine", to=stage.server.region)
     stage.drive()
     assert events(stage.client) == []
@@ -344,14 +344,14 @@ def test_what_fails_is_always_told_of() -> None:
 def test_moderation_puts_an_event_off_until_the_timer_of_the_adapter() -> None:
     stage = Stage()
     stage.client.nic.modify_cq(stage.client.cq, 3, us(7))
-    stage.client.cq.request_notify()
+    stage.client.cq.req_notify()
     stage.client.write(b"one", to=stage.server.region)
     stage.drive(until=us(6))
     assert events(stage.client) == []
     assert stage.client.nic.next_timer() == us(7)
     stage.drive(until=us(7))
     assert events(stage.client) == [CompletionEvent(stage.client.cq.number)]
-    stage.client.cq.request_notify()
+    stage.client.cq.req_notify()
     for _ in range(3):
         stage.client.write(b"x", to=stage.server.region)
     stage.drive(until=us(8))

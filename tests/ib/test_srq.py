@@ -37,7 +37,7 @@ def shared(
 def filled(count: int, events: list[Event]) -> SharedReceiveQueue:
     srq = shared(events, max_wr=8)
     for wr_id in range(count):
-        srq.post(RecvWR(wr_id=wr_id))
+        srq.post_recv(RecvWR(wr_id=wr_id))
     return srq
 
 
@@ -50,7 +50,7 @@ def test_receives_are_taken_as_they_were_posted() -> None:
 def test_a_full_queue_is_out_of_memory() -> None:
     srq = filled(8, [])
     with pytest.raises(VerbsError, match="full: max_wr 8") as caught:
-        srq.post(RecvWR())
+        srq.post_recv(RecvWR())
     assert (caught.value.errno, len(srq)) == (ENOMEM, 8)
 
 
@@ -107,9 +107,9 @@ def test_a_receive_of_half_a_message_is_given_up_with_its_queue_pair(end: str) -
 def test_a_receive_of_too_many_pieces_is_invalid() -> None:
     srq = shared([], max_sge=2)
     piece = Sge(0, 1, 1)
-    srq.post(RecvWR((piece, piece)))
+    srq.post_recv(RecvWR((piece, piece)))
     with pytest.raises(VerbsError, match="3 pieces of memory, at most 2 are allowed") as caught:
-        srq.post(RecvWR((piece, piece, piece)))
+        srq.post_recv(RecvWR((piece, piece, piece)))
     assert (caught.value.errno, len(srq)) == (EINVAL, 1)
 
 
@@ -245,11 +245,11 @@ class Beside(RuleBasedStateMachine):
         wr = RecvWR((Sge(0, 1, 1),) * pieces, wr_id)
         errno = EINVAL if pieces > self.max_sge else ENOMEM if len(self.held) == self.max_wr else 0
         if not errno:
-            self.srq.post(wr)
+            self.srq.post_recv(wr)
             self.held.append(wr)
             return
         with pytest.raises(VerbsError) as caught:
-            self.srq.post(wr)
+            self.srq.post_recv(wr)
         assert caught.value.errno == errno
 
     @rule()

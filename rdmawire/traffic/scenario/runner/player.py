@@ -60,7 +60,7 @@ class EventDispatcher:
         for machine in self._stage.machines.values():
             machine.port.on_event = partial(self._hear, machine)
         for lane in self._stage.all_lanes():
-            lane.cq.request_notify()
+            lane.cq.req_notify()
             if lane.srq is not None:
                 self._fellows.setdefault(lane.srq, []).append(lane)
 
@@ -78,7 +78,7 @@ class EventDispatcher:
         while done := cq.poll(_POLL):
             for completion in done:
                 self._complete(completion)
-        cq.request_notify()
+        cq.req_notify()
         self._schedule.settle()
 
     def _complete(self, completion: WorkCompletion) -> None:
