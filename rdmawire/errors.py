@@ -5,7 +5,7 @@ mean nothing (:class:`WireError`), for files (:class:`CaptureError`), for memory
 (:class:`MemoryFault`) and for callers of the verbs (:class:`VerbsError`).
 """
 
-from errno import errorcode
+from errno import EINVAL, errorcode
 from typing import Final
 
 ENOTSUPP: Final = 524  # the kernel's own, which errno has no name for
@@ -58,6 +58,10 @@ class CaptureError(PlacedError):
     """
 
 
+class UnrepresentableError(CaptureError):
+    """A value that a capture file cannot hold. The file is as before, and can be continued."""
+
+
 class MemoryFault(RdmaError):
     """An access that the emulated memory refuses: ``length`` bytes at ``address``."""
 
@@ -79,7 +83,11 @@ class PageFault(MemoryFault):
 class VerbsError(RdmaError):
     """A verb called with what it does not allow; ``errno`` is what libibverbs would give."""
 
-    def __init__(self, reason: str, errno: int) -> None:
+    def __init__(self, reason: str, errno: int = EINVAL) -> None:
         super().__init__(f"{reason} [{_NAMES.get(errno, errno)}]")
         self.reason = reason
         self.errno = errno
+
+
+class FabricError(RdmaError):
+    """A name, a setting, a fault or a field that a fabric does not have or cannot take."""

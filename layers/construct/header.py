@@ -18,7 +18,7 @@ from construct import (
     Struct,
 )
 
-from rdmawire.nearest import offer
+from rdmawire.terminal import suggest
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.show import BOOL
 
@@ -39,7 +39,7 @@ def number(value: Any, names: type[IntEnum]) -> int:
     if not isinstance(value, str):
         return int(value)
     if value not in names.__members__:
-        raise MappingError(f"{names.__name__} has no {value!r}{offer(value, names.__members__)}")
+        raise MappingError(f"{names.__name__} has no {value!r}{suggest(value, names.__members__)}")
     return names[value].value
 
 

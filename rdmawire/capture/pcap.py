@@ -15,15 +15,13 @@ from rdmawire.capture.record import (
     Record,
     RecordLayout,
     Span,
-    UnrepresentableError,
-    check_data,
-    check_number,
-    check_time,
+    check_record,
     longest_record,
     max_bytes,
 )
 from rdmawire.capture.source import BytesLike
-from rdmawire.errors import CaptureError
+from rdmawire.errors import CaptureError, UnrepresentableError
+from rdmawire.validate import check_int
 
 MICRO, NANO = 1_000_000, SECOND
 _MAGICS = {MICRO: 0xA1B2C3D4, NANO: 0xA1B23C4D}
@@ -125,8 +123,8 @@ class PcapBuilder:
     format = "pcap"
 
     def __init__(self, order: str, interface: Interface) -> None:
-        check_number("link_type", interface.link_type, 0xFFFF)
-        check_number("snap_length", interface.snap_length, 0xFFFF_FFFF)
+        check_int("link_type", interface.link_type, 0, 0xFFFF, UnrepresentableError)
+        check_int("snap_length", interface.snap_length, 0, 0xFFFF_FFFF, UnrepresentableError)
         self.interfaces = [interface]
         self._link_type = interface.link_type
         self._most = max_bytes(interface.link_type, interface.snap_length)
@@ -157,7 +155,7 @@ class PcapBuilder:
 
     def _refuse(self, record: Record) -> NoReturn:
         """Say what does not fit."""
-        check_number("Record.link_type", record.link_type, 0xFFFF)
+        check_int("Record.link_type", record.link_type, 0, 0xFFFF, UnrepresentableError)
         if record.link_type != self._link_type:
             raise UnrepresentableError(
                 f"Record.link_type: {record.link_type} in a pcap of link type {self._link_type};"
@@ -165,7 +163,5 @@ class PcapBuilder:
             )
         if record.options:
             raise UnrepresentableError("Record.options: a pcap has no place for them, a pcapng has")
-        check_data(record, self._most)
-        check_time(record, 0, (SECOND << 32) - 1)
-        check_number("Record.length", record.length, 0xFFFF_FFFF)
+        check_record(record, self._most, 0, (SECOND << 32) - 1)
         raise AssertionError(f"{record!r} fits, yet was refused")

@@ -27,9 +27,7 @@ from rdmawire.capture.record import (
     RecordLayout,
     Span,
     build_options,
-    check_data,
-    check_number,
-    check_time,
+    check_record,
     clock,
     described,
     description,
@@ -37,7 +35,8 @@ from rdmawire.capture.record import (
     parse_options,
 )
 from rdmawire.capture.source import BytesLike
-from rdmawire.errors import CaptureError
+from rdmawire.errors import CaptureError, UnrepresentableError
+from rdmawire.validate import check_int, check_type
 
 BYTE_ORDER = 0x1A2B3C4D
 """The number by which a section header tells its byte order."""
@@ -381,8 +380,7 @@ class PcapngBuilder:
 
     def add(self, interface: Interface) -> int:
         """Declare an interface; its number."""
-        if not isinstance(interface, Interface):
-            raise CaptureError(f"interfaces: an Interface is needed, found {interface!r}")
+        check_type("interfaces", interface, Interface, CaptureError)
         number = len(self.interfaces)
         self._declare(interface, (number, interface.link_type))
         return number
@@ -393,7 +391,13 @@ class PcapngBuilder:
         most = max_bytes(interface.link_type, interface.snap_length)
         plain = interface.resolution == SECOND and interface.offset_seconds == 0
         described = self._described + len(block)
-        check_number("interfaces: bytes of their descriptions", described, MAX_INTERFACES)
+        check_int(
+            "interfaces: bytes of their descriptions",
+            described,
+            0,
+            MAX_INTERFACES,
+            UnrepresentableError,
+        )
         route = Route(len(self.interfaces), most, plain, interface)
         self._described = described
         self.pending += block
@@ -403,8 +407,10 @@ class PcapngBuilder:
 
     def _description(self, interface: Interface) -> bytes:
         """The block that declares the interface."""
-        check_number("Interface.link_type", interface.link_type, 0xFFFF)
-        check_number("Interface.snap_length", interface.snap_length, 0xFFFF_FFFF)
+        check_int("Interface.link_type", interface.link_type, 0, 0xFFFF, UnrepresentableError)
+        check_int(
+            "Interface.snap_length", interface.snap_length, 0, 0xFFFF_FFFF, UnrepresentableError
+        )
         layout = self._layout
         options = build_options(description(interface), layout.order, INTERFACE_NUMBERS)
         size = MIN_OF[Block.INTERFACE] + len(options)
@@ -437,7 +443,5 @@ class PcapngBuilder:
     def _refuse(self, record: Record, route: Route) -> NoReturn:
         """Say what does not fit."""
         clock = route.interface
-        check_data(record, route.most)
-        check_time(record, clock.time_ns(0), clock.time_ns((1 << 64) - 1))
-        check_number("Record.length", record.length, 0xFFFF_FFFF)
+        check_record(record, route.most, clock.time_ns(0), clock.time_ns((1 << 64) - 1))
         raise AssertionError(f"{record!r} fits, yet was refused")

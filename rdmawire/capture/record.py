@@ -8,7 +8,8 @@ from struct import Struct
 from typing import NamedTuple, Self
 
 from rdmawire.capture.source import BytesLike
-from rdmawire.errors import CaptureError
+from rdmawire.errors import CaptureError, UnrepresentableError
+from rdmawire.validate import byte_count, check_int, check_type
 
 MAX_RECORD = 262_144
 """The most bytes a record may have, libpcap's MAXIMUM_SNAPLEN: tools write no longer ones."""
@@ -120,12 +121,9 @@ def build_options(
 
 
 def _option(code: int, value: bytes, order: str, numbers: Mapping[int, tuple[int, int]]) -> bytes:
-    if not isinstance(code, int) or not isinstance(value, bytes | bytearray | memoryview):
-        raise CaptureError(f"options: a number and bytes make one, found {code!r} and {value!r}")
-    if not 0 < code < 1 << 16:
-        raise CaptureError(f"options: number {code} is not one of 1 to 65535")
-    if len(value) >= 1 << 16:
-        raise CaptureError(f"options: option {code} has {len(value)} bytes, 65535 are allowed")
+    check_int("options: the code", code, 1, 0xFFFF, CaptureError)
+    size = byte_count(value, f"options: the value of option {code}", CaptureError)
+    check_int(f"options: the length of option {code}", size, 0, 0xFFFF, CaptureError)
     swapped = _swapped(value, code, order, numbers)
     return _HEADS[order].pack(code, len(value)) + swapped + PADS[len(value) % 4]
 
@@ -184,40 +182,19 @@ class RecordLayout(NamedTuple):
     data: int
 
 
-class UnrepresentableError(CaptureError):
-    """A value that the file cannot hold. The file is as it was before, and may go on."""
+def check_record(record: Record, max_size: int, first_ns: int, last_ns: int) -> None:
+    """Raise :class:`UnrepresentableError` for a record that a file cannot hold.
 
-
-def check_number(name: str, value: object, greatest: int, least: int = 0) -> None:
-    """A whole number from ``least`` to ``greatest``, or :class:`UnrepresentableError`."""
-    if not isinstance(value, int):
-        raise UnrepresentableError(f"{name}: a whole number is needed, found {value!r}")
-    if not least <= value <= greatest:
-        raise UnrepresentableError(f"{name}: {value} does not fit, {least} to {greatest} do")
-
-
-def check_time(record: Record, first_ns: int, last_ns: int) -> None:
-    """A time that the file can hold, or :class:`UnrepresentableError`."""
-    if not isinstance(record.time_ns, int):
+    That is one with more than ``max_size`` bytes (:func:`max_bytes`), or with a time that is not
+    from ``first_ns`` to ``last_ns``.
+    """
+    size = byte_count(record.data, "Record.data", UnrepresentableError)
+    if size > max_size:
         raise UnrepresentableError(
-            f"Record.time_ns: a whole number is needed, found {record.time_ns!r}"
+            f"Record.data: {size} bytes do not fit, the snap length allows {max_size}"
         )
-    if not first_ns <= record.time_ns <= last_ns:
-        raise UnrepresentableError(
-            f"Record.time_ns: {record.time_ns} does not fit, {first_ns} to {last_ns} do"
-        )
-
-
-def check_data(record: Record, allowed: int) -> None:
-    """No more bytes than :func:`max_bytes` allows, or :class:`UnrepresentableError`."""
-    if not isinstance(record.data, bytes | bytearray | memoryview):
-        raise UnrepresentableError(
-            f"Record.data: bytes are needed, found {type(record.data).__name__}"
-        )
-    if len(record.data) > allowed:
-        raise UnrepresentableError(
-            f"Record.data: {len(record.data)} bytes do not fit, the snap length allows {allowed}"
-        )
+    check_int("Record.time_ns", record.time_ns, first_ns, last_ns, UnrepresentableError)
+    check_int("Record.length", record.length, 0, 0xFFFF_FFFF, UnrepresentableError)
 
 
 def max_bytes(link_type: int, snap_length: int) -> int:
@@ -315,20 +292,20 @@ def description(interface: Interface) -> Options:
     for code, _ in interface.options:
         if code in _ATTRIBUTES:
             raise CaptureError(f"Interface.options: {code} is what {_ATTRIBUTES[code]} is for")
-    check_number("Interface.offset_seconds", interface.offset_seconds, _LATEST, -_LATEST)
-    offset = interface.offset_seconds.to_bytes(8, "little", signed=True)
+    seconds = interface.offset_seconds
+    check_int("Interface.offset_seconds", seconds, -_LATEST, _LATEST, UnrepresentableError)
+    offset = seconds.to_bytes(8, "little", signed=True)
     said = (
         (_NAME, _bytes("name", interface.name)),
         (_DESCRIPTION, _bytes("description", interface.description)),
         (_RESOLUTION, bytes([_resolution_byte(interface.resolution)])),
-        (_OFFSET, offset if interface.offset_seconds else b""),
+        (_OFFSET, offset if seconds else b""),
     )
     return tuple(option for option in said if option[1]) + interface.options
 
 
-def _bytes(name: str, text: object) -> bytes:
-    if not isinstance(text, str):
-        raise CaptureError(f"Interface.{name}: text is needed, found {text!r}")
+def _bytes(name: str, text: str) -> bytes:
+    check_type(f"Interface.{name}", text, str, CaptureError)
     try:
         return text.encode()
     except UnicodeEncodeError as error:

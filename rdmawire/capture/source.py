@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from rdmawire.capture.compression import CHUNK
 from rdmawire.errors import CaptureError
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 
 
 class NonClosingStream:
@@ -76,7 +76,7 @@ def write_refusal(error: OSError, name: str) -> CaptureError:
 
 def shown(path: str) -> str:
     """A path on one line, with what a screen cannot show as escapes."""
-    return safe(path) or "''"
+    return escape(path) or "''"
 
 
 def _refusal(error: OSError, name: str, words: dict[int, str]) -> CaptureError:

@@ -22,7 +22,7 @@ from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, StartUp, Torn
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.errors import CaptureError
-from rdmawire.screen import counted, quoted, shortened
+from rdmawire.terminal import plural, quote, shorten
 from rdmawire.traffic.edit import text
 from rdmawire.traffic.edit.copy import Change, Choose, Fate, edit_capture, later, untagged
 from rdmawire.traffic.edit.editor import Editor, Sealing, Tally
@@ -71,7 +71,7 @@ def _assignment(said: str) -> Rule:
             raise
     kept = "filters know it, but no header of a frame has it, so it cannot be set"
     hint = "; --time-shift moves frames in time" if name.startswith("frame.time") else ""
-    raise EditError(f"{quoted(said)}: {kept}{hint}")
+    raise EditError(f"{quote(said)}: {kept}{hint}")
 
 
 def _is_for_filters_alone(name: str) -> bool:
@@ -183,7 +183,7 @@ def _check_distinct(asked: Sequence[Asked]) -> None:
 
 def _said(asked: Asked) -> str:
     """What was asked for: of a map with many entries, the first."""
-    return f"{asked.option} {shortened(asked.rule.entries[0].text)}"
+    return f"{asked.option} {shorten(asked.rule.entries[0].text)}"
 
 
 def tag_of(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:
@@ -204,7 +204,7 @@ def time_shift(ctx: click.Context, option: click.Parameter, said: str | None) ->
         shift = parse_duration(said[1:] if said.startswith(("-", "+")) else said)
     except ValueError:
         raise click.BadParameter(
-            f"{quoted(said)} is no time such as 1.5s or -20ms", ctx, option
+            f"{quote(said)} is no time such as 1.5s or -20ms", ctx, option
         ) from None
     return [later(-shift if said.startswith("-") else shift)]
 
@@ -434,7 +434,7 @@ def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool)
         click.echo(f"{name}: {', '.join(_done(editor.tally))}", err=True)
     for option_name, rule in asked:
         for unused in rule.unused():
-            complain(f"{option_name} {shortened(unused.text)}: {missed(unused)}")
+            complain(f"{option_name} {shorten(unused.text)}: {missed(unused)}")
         _warn_of_merges(option_name, list(rule.merged()))
         if isinstance(rule, PsnRule) and rule.unknown:
             kept = f"{rule.unknown} responses kept their PSN"
@@ -450,7 +450,7 @@ def _warn_of_merges(option_name: str, merged: Sequence[str]) -> None:
 
 
 def _done(tally: Tally) -> Iterator[str]:
-    yield counted(tally.frames, "frame")
+    yield plural(tally.frames, "frame")
     yield f"{tally.changed} changed"
     for count, what in (
         (tally.dropped, "left out"),

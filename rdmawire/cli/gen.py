@@ -16,7 +16,7 @@ from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import by_own_name, check_suffix, complain
 from rdmawire.cli.table import write_summary
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.generate.spec import (
     CNP_DSCP,
     LAST_SEED,
@@ -65,7 +65,7 @@ def _latency(text: str) -> int:
     try:
         return parse_duration(_GAP.sub("", text.strip()))
     except ValueError:
-        raise OrderError(f"{quoted(text)} is no time such as 1us or 500 ns") from None
+        raise OrderError(f"{quote(text)} is no time such as 1us or 500 ns") from None
 
 
 def _psn(text: str) -> int:
@@ -74,7 +74,7 @@ def _psn(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < MODULUS:
-        raise OrderError(f"{quoted(text)} is no PSN within 0..0xffffff")
+        raise OrderError(f"{quote(text)} is no PSN within 0..0xffffff")
     return number
 
 

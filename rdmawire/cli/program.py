@@ -16,7 +16,7 @@ from click.shell_completion import shell_complete
 from rdmawire import __version__
 from rdmawire.cli import streams
 from rdmawire.errors import RdmaError
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -109,7 +109,7 @@ def _no_command(word: str) -> str:
         return f"{word!r} is no command; to see what the file holds: {dissect}"
     near = [name for name in _COMMANDS if _alike(name, word)]
     hint = f"; the nearest is {near[0]}" if near else ""
-    return f"no command is named {quoted(word)}{hint}"
+    return f"no command is named {quote(word)}{hint}"
 
 
 def _alike(name: str, word: str) -> bool:

@@ -22,7 +22,7 @@ from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import by_own_name, check_suffix, complain, print_text
 from rdmawire.cli.table import as_object, write_summary
 from rdmawire.errors import CaptureError
-from rdmawire.screen import counted, quoted, safe
+from rdmawire.terminal import escape, plural, quote
 
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import Mistake, ScenarioError
@@ -58,15 +58,15 @@ def print_schema() -> int:
 
 def print_keys(word: str) -> int:
     """Keys, counters and words with this in their name, or in that of what they are of."""
-    from rdmawire.nearest import nearest
+    from rdmawire.terminal import closest_names
     from rdmawire.traffic.scenario.listing import listed_rows
 
     every = list(listed_rows())
     rows = [row for row in every if row.has(word)]
     if not rows:
-        near = next(iter(nearest(word, [row.name for row in every])), "")
+        near = next(iter(closest_names(word, [row.name for row in every])), "")
         meant = f"; did you mean {near!r}?" if near else ""
-        raise click.UsageError(f"nothing of scenarios has {quoted(word)} in its name{meant}")
+        raise click.UsageError(f"nothing of scenarios has {quote(word)} in its name{meant}")
     width = max(len(row.name) for row in rows)
     for of, group in groupby(rows, key=attrgetter("of")):
         click.echo(of)
@@ -116,7 +116,7 @@ class Target:
                 "--arrived needs a --tap POINT where frames arrive: a link, a host, a switch's port"
             )
         if self.capture and len(names) > 1 and not self.is_folder:
-            said = f"-w {safe(self.capture)} is one file, for {len(names)} scenarios"
+            said = f"-w {escape(self.capture)} is one file, for {len(names)} scenarios"
             raise click.UsageError(f"{said}; name a folder, such as {_FOLDER}")
         self._check_files(names)
         if self.capture is not None and not self.is_folder:
@@ -127,17 +127,17 @@ class Target:
         """Only a pcapng says which point a frame is of."""
         if len(self.points) > 1 and capture != STREAM and format_named(capture) != "pcapng":
             points = len(self.points)
-            said = f"-w {safe(capture)} is a pcap and has one interface, for {points} --tap"
+            said = f"-w {escape(capture)} is a pcap and has one interface, for {points} --tap"
             raise click.UsageError(f"{said}; write a .pcapng")
 
     def _check_files(self, names: Sequence[str]) -> None:
         """No file is written twice, and none that is read."""
         files = [file for file in map(self.of, names) if file]
         if twice := next((file for file in files if files.count(file) > 1), None):
-            raise click.UsageError(f"{safe(twice)} would be written twice")
+            raise click.UsageError(f"{escape(twice)} would be written twice")
         for file in () if self.is_output else files:
             if any(_is_one(name, file) for name in names):
-                raise click.UsageError(f"{safe(file)} is a SCENARIO; -w would write over it")
+                raise click.UsageError(f"{escape(file)} is a SCENARIO; -w would write over it")
 
     def of(self, name: str) -> str | None:
         """The file of one scenario, by the word that asked for it."""
@@ -160,7 +160,7 @@ class Target:
         try:
             os.makedirs(self.capture, exist_ok=True)
         except OSError as error:
-            raise CaptureError(f"{safe(self.capture)}: {error.strerror or error}") from error
+            raise CaptureError(f"{escape(self.capture)}: {error.strerror or error}") from error
 
     @property
     def is_output(self) -> bool:
@@ -211,13 +211,13 @@ class Results:
         elif self._counters or not (self._quiet and outcome.passed):
             self._say(self._line(outcome))
             for failure in outcome.failures:
-                self._say(f"  {safe(failure.text(outcome.scenario.source))}")
+                self._say(f"  {escape(failure.text(outcome.scenario.source))}")
             self._count(outcome.counters if self._counters else {})
             self._to.flush()
 
     def _count(self, counters: "Mapping[str, int]") -> None:
         """A line for each counter that is not zero."""
-        rows = [(safe(name), f"{count:,}") for name, count in counters.items() if count]
+        rows = [(escape(name), f"{count:,}") for name, count in counters.items() if count]
         wide = max((len(name) for name, _ in rows), default=0)
         right = max((len(count) for _, count in rows), default=0)
         for name, count in rows:
@@ -256,7 +256,9 @@ class Results:
         time = outcome.summary.virtual_ns / _SECOND
         said = f"{outcome.frames} frames, {time:.9f} s"
         scenario = outcome.scenario
-        return f"{self._painted(*style)}  {safe(scenario.source)}: {safe(scenario.name)} ({said})"
+        return (
+            f"{self._painted(*style)}  {escape(scenario.source)}: {escape(scenario.name)} ({said})"
+        )
 
     def _painted(self, text: str, style: str) -> str:
         """Text in colour, in a terminal."""
@@ -282,7 +284,7 @@ def _port_rows(ports: "Mapping[str, PortCounts]") -> Iterator[tuple[str, str]]:
         found = counts._asdict()
         said = [words.format(f"{found[key]:,}") for key, words in _OF_PORTS.items() if found[key]]
         if said:
-            yield f"port {safe(name)}", ", ".join(said)
+            yield f"port {escape(name)}", ", ".join(said)
 
 
 def _object(outcome: "Outcome") -> dict[str, object]:
@@ -488,10 +490,10 @@ def _is_shipped(word: str) -> bool:
 
 def _nearest(word: str) -> str:
     """Which shipped scenario a word may have meant that is neither one nor a file."""
-    from rdmawire.nearest import nearest
+    from rdmawire.terminal import closest_names
     from rdmawire.traffic.scenario.shipped import shipped
 
-    return next(iter(nearest(word, list(shipped()))), "")
+    return next(iter(closest_names(word, list(shipped()))), "")
 
 
 def _print_text(word: str, results: Results) -> int:
@@ -554,9 +556,9 @@ def _say_odd(scenario: "Scenario", hints: "Iterable[Hint]") -> None:
 
 def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
     for scenario in () if quiet else read:
-        steps = counted(len(scenario.steps), "step")
-        said = f"{steps}, {counted(len(scenario.expectations), 'expectation')}"
-        click.echo(f"{safe(scenario.source)}: {safe(scenario.name)} ({said})")
+        steps = plural(len(scenario.steps), "step")
+        said = f"{steps}, {plural(len(scenario.expectations), 'expectation')}"
+        click.echo(f"{escape(scenario.source)}: {escape(scenario.name)} ({said})")
 
 
 def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":

@@ -16,7 +16,7 @@ import click
 
 from rdmawire.capture.source import STREAM
 from rdmawire.capture.writer import format_named
-from rdmawire.screen import safe, safe_lines
+from rdmawire.terminal import escape, escape_lines
 
 
 class Beside(TextIOWrapper):
@@ -46,12 +46,12 @@ class Screen:
         self._decode = getincrementaldecoder("utf-8")("backslashreplace").decode
 
     def write(self, data: bytes) -> None:
-        self._terminal.write(safe_lines(self._decode(data)).encode())
+        self._terminal.write(escape_lines(self._decode(data)).encode())
 
 
 def print_text(text: str) -> None:
     """Print a text as it is; on a terminal its control characters are escaped."""
-    sys.stdout.write(safe_lines(text) if sys.stdout.isatty() else text)
+    sys.stdout.write(escape_lines(text) if sys.stdout.isatty() else text)
 
 
 def prepare() -> bool:
@@ -77,7 +77,7 @@ def wait(stream: TextIO) -> None:
 
 def complain(text: str) -> None:
     """One line on standard error."""
-    sys.stderr.write(f"rdmawire: {safe(' '.join(text.split()))}\n")
+    sys.stderr.write(f"rdmawire: {escape(' '.join(text.split()))}\n")
     sys.stderr.flush()
 
 
@@ -94,7 +94,7 @@ def check_suffix(path: str) -> None:
     """
     if path == STREAM or format_named(path) or _is_no_file(path):
         return
-    raise click.UsageError(f"-w {safe(path)} names no format; end it in {KNOWN}")
+    raise click.UsageError(f"-w {escape(path)} names no format; end it in {KNOWN}")
 
 
 def by_own_name(path: str) -> str:

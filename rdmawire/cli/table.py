@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ def _plain(table: "Table") -> list[str]:
 def _line(table: "Table", row: list[str], widths: list[int]) -> str:
     cells = [
         cell.rjust(width) if head.is_number else cell.ljust(width)
-        for head, cell, width in zip(table.heads, map(safe, row), widths, strict=True)
+        for head, cell, width in zip(table.heads, map(escape, row), widths, strict=True)
     ]
     return "  ".join(cells).rstrip()
 
@@ -81,7 +81,7 @@ def _draw_table(table: "Table", console: "Console") -> None:
         justify: Literal["left", "right"] = "right" if head.is_number else "left"
         drawn.add_column(head.name, justify=justify, overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(Text(safe(cell)) for cell in row))
+        drawn.add_row(*(Text(escape(cell)) for cell in row))
     console.print(drawn)
 
 

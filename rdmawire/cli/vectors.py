@@ -15,8 +15,7 @@ from rdmawire.cli import options
 from rdmawire.cli.options import OnceCommand
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.json import dumped
-from rdmawire.nearest import offer
-from rdmawire.screen import quoted, safe
+from rdmawire.terminal import escape, quote, suggest
 from rdmawire.vectors.cases import (
     Case,
     PackError,
@@ -138,16 +137,16 @@ def _regret(words: Sequence[str], searches: Sequence[Search]) -> None:
     known = [one for search in searches for one in search.vectors]
     for word in words:
         if not any(search.having([word]) for search in searches):
-            complain(f"no test vector has {quoted(word)}{offer(word, vocabulary(known))}")
+            complain(f"no test vector has {quote(word)}{suggest(word, vocabulary(known))}")
             return
-    complain(f"no test vector has all of {', '.join(map(quoted, words))}; each alone is found")
+    complain(f"no test vector has all of {', '.join(map(quote, words))}; each alone is found")
 
 
 def _frames(pack: Path, having: Sequence[Vector], target: str | None) -> dict[str, list[Record]]:
     """The frames of each case, by its name."""
     files = dict.fromkeys(one.case.file for one in having)
     if target and any(_same(target, pack / file) for file in files):
-        raise click.UsageError(f"{safe(target)} is one of the vectors; -w would write over it")
+        raise click.UsageError(f"{escape(target)} is one of the vectors; -w would write over it")
     return {case.name: own for case, own in records(pack, (one.case for one in having))}
 
 
@@ -164,7 +163,7 @@ def _lines(listed: Sequence[Case]) -> list[str]:
     rows = [(case.name, case.file, _span(case), case.shows) for case in listed]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
-        safe("  ".join((*(f"{text:<{w}}" for text, w in zip(row, widths, strict=False)), row[3])))
+        escape("  ".join((*(f"{text:<{w}}" for text, w in zip(row, widths, strict=False)), row[3])))
         for row in rows
     ]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 from rdmawire.wire.header import Header
 from rdmawire.wire.show import Show, Value, writer
 
@@ -29,7 +29,7 @@ class Derived:
 
     def text(self, value: Value) -> str:
         """The value as Wireshark would write it."""
-        return safe(value) if isinstance(value, str) else writer(self.show, self.width)(value)
+        return escape(value) if isinstance(value, str) else writer(self.show, self.width)(value)
 
     def word(self, value: Value) -> str:
         """What a number says, where it stands for something."""

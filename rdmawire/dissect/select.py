@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from rdmawire.dissect.fields import FRAME_FIELDS, FrameField, derived_fields, fields, named_rows
 from rdmawire.dissect.node import Derived, Dissection, Node
 from rdmawire.errors import RdmaError
-from rdmawire.nearest import offer
+from rdmawire.terminal import suggest
 from rdmawire.units import epoch_ns, parse_duration
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import Show, writer
@@ -156,7 +156,7 @@ def _as_held(values: list[Any], _: Callable[[Any], str]) -> list[Any]:
 
 
 def _unknown(name: str) -> str:
-    hint = offer(name, [info.name for info in fields()])
+    hint = suggest(name, [info.name for info in fields()])
     return f"no field is named {name!r}{hint}; `rdmawire fields` lists them all"
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rdmawire.dissect.fields import calendar, first_line, row_name, seconds
 from rdmawire.dissect.node import Dissection, Node
 from rdmawire.dissect.summary import Mood
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import BOOL, Kind, Show, Value, byte_count, writer
 
@@ -132,7 +132,7 @@ def _heading(frame: Dissection) -> str:
     after = seconds(frame.time_ns - frame.first_ns)
     text = f"Frame {frame.number}: {byte_count(frame.length)}{kept}"
     text += f", {calendar(frame.time_ns)} (+{after})"
-    return text + "".join(f"\n        comment: {safe(comment)}" for comment in frame.comments)
+    return text + "".join(f"\n        comment: {escape(comment)}" for comment in frame.comments)
 
 
 def _title(node: Node) -> str:

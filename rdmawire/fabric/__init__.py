@@ -3,9 +3,9 @@
 Import public names from here. Modules of this package are where they are defined.
 """
 
+from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap, Meter, Sampler
 from rdmawire.fabric.classify import PRIORITIES
-from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.fault import ACTIONS, OPTIONS, Faults, Rule
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, NotifyingPort, Place, Registered

@@ -16,14 +16,14 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from rdmawire.bound import PERIOD
 from rdmawire.capture import Interface, LinkType, Record, create_capture
 from rdmawire.capture.record import COMMENT, Options
 from rdmawire.capture.source import STREAM, AnyPath
-from rdmawire.fabric.errors import FabricError, check_values
+from rdmawire.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Simulator, Tap
 from rdmawire.units import seconds
+from rdmawire.validate import PERIOD, check
 
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -162,7 +162,7 @@ class Sampler:
     """Evaluates functions every ``every`` ns of virtual time, at ``times`` (ns)."""
 
     def __init__(self, simulator: Simulator, every: int) -> None:
-        check_values("Sampler", {"every": every}, {"every": PERIOD})
+        check("Sampler.every", every, PERIOD, FabricError)
         self.simulator = simulator
         self.every = every
         self.times: list[int] = []

@@ -17,13 +17,25 @@ from math import prod
 from random import Random
 from typing import Final
 
-from rdmawire.bound import TIME, Bound, Kind, Many, Real, Table, Whole, Word
+from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import Classifier, marked
-from rdmawire.fabric.errors import FabricError, check_settings, check_values
 from rdmawire.fabric.field import Fields, check_name, check_value
 from rdmawire.fabric.frame import MAX_REDIRECTS, Envelope
 from rdmawire.fabric.link import FAULT_WORDS, Delivery
 from rdmawire.units import us
+from rdmawire.validate import (
+    TIME,
+    CollectionOf,
+    Constraint,
+    InstanceOf,
+    Integer,
+    MappingOf,
+    Number,
+    OneOf,
+    check,
+    check_attributes,
+    check_values,
+)
 from rdmawire.wire.naming import Value
 
 Deliveries = Iterable[Delivery]
@@ -134,25 +146,25 @@ OPTIONS: Final = {
 """Options of each action."""
 
 
-_COUNT: Final = Whole()
-_TRUTH: Final = Kind(bool)
+_COUNT: Final = Integer()
+_TRUTH: Final = InstanceOf(bool)
 
-OPTION_BOUNDS: Final[dict[str, dict[str, Bound]]] = {
+OPTION_BOUNDS: Final[dict[str, dict[str, Constraint]]] = {
     "drop": {},
     "duplicate": {"times": _COUNT, "wait": TIME},
     "delay": {"by": TIME, "most": TIME},
     "reorder": {"behind": _COUNT, "most": TIME},
-    "corrupt": {"byte": Kind(int), "bit": Whole(0, 7), "anywhere": _TRUTH, "seal": _TRUTH},
-    "truncate": {"by": Whole(called="a number of bytes"), "seal": _TRUTH},
+    "corrupt": {"byte": InstanceOf(int), "bit": Integer(0, 7), "anywhere": _TRUTH, "seal": _TRUTH},
+    "truncate": {"by": Integer(called="a number of bytes"), "seal": _TRUTH},
     "mark": {},
-    "set": {"field": Kind(str), "seal": _TRUTH},
+    "set": {"field": InstanceOf(str), "seal": _TRUTH},
 }
 """Allowed values of each option; a field value is bounded by its field."""
 
 
 def check_action(do: str, options: Mapping[str, object]) -> None:
     """Raise :class:`FabricError` for an unknown action, an unknown option or a bad value."""
-    if reason := Word(tuple(ACTIONS)).wrong(do):
+    if reason := OneOf(tuple(ACTIONS)).problem(do):
         raise FabricError(reason)
     known = OPTIONS[do]
     if wrong := sorted(options.keys() - known.keys()):
@@ -161,7 +173,7 @@ def check_action(do: str, options: Mapping[str, object]) -> None:
     if missing := sorted(set(needed) - options.keys()):
         raise FabricError(f"{do} needs the option {missing[0]!r}")
     bounds = {name: bound for name, bound in OPTION_BOUNDS[do].items() if name in options}
-    check_values(do, options, bounds)
+    check_values(do, options, bounds, FabricError)
     if isinstance(field := options.get("field"), str):
         check_value(field, options["value"])
 
@@ -175,11 +187,11 @@ MAX_COPIES: Final = 1 << 12
 Wanted = Value | range | Collection[Value]
 
 
-RULE_BOUNDS: Final[dict[str, Bound]] = {
-    "where": Table(Kind(str), Kind((int, Collection), but=(str,))),
-    "nth": Many(Whole(1, called="a turn")),
-    "per": Many(Kind(str)),
-    "chance": Real(0, 1),
+RULE_BOUNDS: Final[dict[str, Constraint]] = {
+    "where": MappingOf(InstanceOf(str), InstanceOf((int, Collection), but=(str,))),
+    "nth": CollectionOf(Integer(1, called="a turn")),
+    "per": CollectionOf(InstanceOf(str)),
+    "chance": Number(0, 1),
 }
 """Allowed values of what selects frames."""
 
@@ -217,7 +229,12 @@ class Rule:
         check_action(do, options)
         turns = (nth,) if isinstance(nth, int) else nth
         where = {} if where is None else where
-        check_values(do, {"where": where, "nth": turns, "per": per, "chance": chance}, RULE_BOUNDS)
+        check_values(
+            do,
+            {"where": where, "nth": turns, "per": per, "chance": chance},
+            RULE_BOUNDS,
+            FabricError,
+        )
         self.do = do
         self.where = {name: _values(wanted) for name, wanted in where.items()}
         self.nth = turns
@@ -293,9 +310,9 @@ class Faults:
     """
 
     def __init__(self, rules: Iterable[Rule], random: Random | None = None) -> None:
-        check_values("Faults", {"rules": rules}, {"rules": Kind(Iterable)})
+        check("Faults.rules", rules, InstanceOf(Iterable), FabricError)
         self.rules = tuple(rules)
-        check_settings(self, {"rules": Many(Kind(Rule))})
+        check_attributes(self, {"rules": CollectionOf(InstanceOf(Rule))}, FabricError)
         if (copies := prod(rule.copies for rule in self.rules)) > MAX_COPIES:
             raise FabricError(f"{copies} copies of one frame; {MAX_COPIES} at most")
         self._random = Random(0) if random is None else random  # noqa: S311 - repeatable

@@ -8,11 +8,10 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
-from rdmawire.bound import Whole
 from rdmawire.decode import Checksum, outline, walk_frame
 from rdmawire.decode.checksum import HeaderSum, InvariantCRC, TransportSum
-from rdmawire.errors import WireError
-from rdmawire.fabric.errors import FabricError
+from rdmawire.errors import FabricError, WireError
+from rdmawire.validate import Integer
 from rdmawire.wire import roce
 from rdmawire.wire.header import Group, Header
 from rdmawire.wire.ib import BTH
@@ -76,7 +75,7 @@ def _misfit(one: Named, value: Any) -> str:
     """Why a value does not fit a field under one of its names; nothing if it does."""
     if isinstance(one.row, Group) or (one.scale > 1 and not one.row.is_bytes):
         most = ((1 << one.row.width) - 1) * one.scale
-        return Whole(0, most).wrong(value) or _uneven(value, one.scale)
+        return Integer(0, most).problem(value) or _uneven(value, one.scale)
     try:
         one.replaced(one.table(), value).build()
     except WireError as error:

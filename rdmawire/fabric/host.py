@@ -15,9 +15,9 @@ from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Randomness
 from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, HostMemory
-from rdmawire.memory.argument import check_kind, check_number, length_of
-from rdmawire.memory.page import PAGE_4K, BytesLike
+from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
+from rdmawire.validate import BytesLike, byte_count, check_int, check_type
 from rdmawire.verbs.ah import AddressHandle, mapped
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.engine import BURST, Clock, Engine
@@ -75,18 +75,18 @@ class Registered:
 
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
         """Read ``length`` bytes at ``offset``; up to the end without a length."""
-        check_kind("offset", offset, int)
+        check_type("offset", offset, int)
         size = self.region.length - offset if length is None else length
         return self.memory.read(self._place(offset, size), size)
 
     def write(self, data: bytes, offset: int = 0) -> None:
         """Write bytes at ``offset``, as the application does."""
-        check_kind("offset", offset, int)
-        self.memory.write(self._place(offset, length_of(data)), data)
+        check_type("offset", offset, int)
+        self.memory.write(self._place(offset, byte_count(data)), data)
 
     def _place(self, offset: int, length: int) -> int:
         """Check a range. Return its address; ``MemoryFault`` if it is outside."""
-        check_kind("length", length, int)
+        check_type("length", length, int)
         address = self.region.address + offset
         if min(offset, length) < 0 or offset + length > self.region.length:
             raise MemoryFault(f"outside the {self.region.length} bytes", address, length)
@@ -116,8 +116,8 @@ class Place(NamedTuple):
 
         ``VerbsError`` EINVAL for an invalid address.
         """
-        check_kind("mac", mac, str)
-        check_kind("address", address, str)
+        check_type("mac", mac, str)
+        check_type("address", address, str)
         try:
             data, packed = mac_bytes(mac), ip_address(address).packed
         except ValueError as error:
@@ -130,7 +130,7 @@ class Place(NamedTuple):
 
         ``VerbsError`` EINVAL for other numbers.
         """
-        check_number("host number", number, 1, _MAX_HOSTS)
+        check_int("host number", number, 1, _MAX_HOSTS)
         address = f"fd00::{number:x}" if ipv6 else f"10.0.0.{number}"
         return cls.of(f"02:00:00:00:00:{number:02x}", address)
 
@@ -155,7 +155,7 @@ class Host:
     ) -> None:
         if place is None:
             place = Place.numbered(number, ipv6=ipv6)
-        check_kind("place", place, Place)
+        check_type("place", place, Place)
         self.mac, self.gid = place
         self.space = AddressSpace()
         self.nic = Nic(
@@ -180,13 +180,13 @@ class Host:
 
     def filled(self, data: bytes) -> Buffer:
         """Allocate and register a buffer with these bytes in it."""
-        buffer = self.buffer(max(length_of(data), 1))
+        buffer = self.buffer(max(byte_count(data), 1))
         buffer.write(data)
         return buffer
 
     def path_to(self, other: "Host", traffic_class: int = 0) -> AddressHandle:
         """Address handle for another host on the same link, or for this one."""
-        check_kind("other", other, Host)
+        check_type("other", other, Host)
         return AddressHandle(other.mac, other.gid, self.gid, traffic_class=traffic_class)
 
     def events(self) -> list[Event]:
@@ -201,8 +201,8 @@ class Host:
 
         ``VerbsError`` EINVAL from another state, as :meth:`Nic.modify_qp` has it.
         """
-        check_kind("qp", qp, QueuePair)
-        check_kind("attributes", attributes, QPAttributes)
+        check_type("qp", qp, QueuePair)
+        check_type("attributes", attributes, QPAttributes)
         for state in _WAY_UP:
             needed = QP_TRANSITIONS.get((qp.type, qp.state, state), Needs()).required
             wanted = attributes._replace(qp_state=state)
@@ -254,7 +254,7 @@ class NotifyingPort:
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
         """Receive frames one after the other, with the events of each."""
-        check_kind("frames", frames, Sequence)
+        check_type("frames", frames, Sequence)
         for frame in frames:
             self.receive(frame, now)
 

@@ -12,10 +12,21 @@ from functools import lru_cache
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from rdmawire.bound import PERIOD, TIME, Bound, Kind, Many, Optional, Real, Table, Whole
-from rdmawire.fabric.errors import check_settings
+from rdmawire.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.units import us
+from rdmawire.validate import (
+    PERIOD,
+    TIME,
+    CollectionOf,
+    Constraint,
+    InstanceOf,
+    Integer,
+    MappingOf,
+    NoneOr,
+    Number,
+    check_attributes,
+)
 
 FAULT_WORDS: Final = {
     "drop": "lost",
@@ -135,7 +146,7 @@ class Chances:
     max_delay: int = us(10)
 
     def __post_init__(self) -> None:
-        check_settings(self, CHANCES)
+        check_attributes(self, CHANCES, FabricError)
 
     def apply(self, waits: Delays) -> Delays:
         """Apply losses, duplicates and delays to copies with these delays (ns)."""
@@ -155,35 +166,35 @@ class Chances:
         return chance > 0 and self.random.random() < chance
 
 
-_NUMBER: Final = Whole(1, called="a frame's number")
+_NUMBER: Final = Integer(1, called="a frame's number")
 
 
 class _Numbers(NamedTuple):
     """Bound of a collection of frame numbers. The error for a probability names ``chances``."""
 
-    numbers: Bound = Many(_NUMBER)
+    numbers: Constraint = CollectionOf(_NUMBER)
 
-    def wrong(self, value: object) -> str:
-        reason = self.numbers.wrong(value)
+    def problem(self, value: object) -> str:
+        reason = self.numbers.problem(value)
         return reason and f"{reason}; frames are named by number, and chances=Chances(...) by share"
 
 
-CHANCES: Final[dict[str, Bound]] = {
-    "random": Kind(Random),
-    "drop": Real(0, 1),
-    "duplicate": Real(0, 1),
-    "delay": Real(0, 1),
+CHANCES: Final[dict[str, Constraint]] = {
+    "random": InstanceOf(Random),
+    "drop": Number(0, 1),
+    "duplicate": Number(0, 1),
+    "delay": Number(0, 1),
     "max_delay": PERIOD,
 }
-LINK: Final[dict[str, Bound]] = {
+LINK: Final[dict[str, Constraint]] = {
     "latency": TIME,
-    "rate": Optional(Whole(1, called="a number of bits a second")),
-    "mtu": Optional(Whole(1, called="a number of bytes")),
+    "rate": NoneOr(Integer(1, called="a number of bits a second")),
+    "mtu": NoneOr(Integer(1, called="a number of bytes")),
     "drop": _Numbers(),
     "duplicate": _Numbers(),
-    "delay": Table(_NUMBER, TIME),
-    "chances": Optional(Kind(Chances)),
-    "name": Kind(str),
+    "delay": MappingOf(_NUMBER, TIME),
+    "chances": NoneOr(InstanceOf(Chances)),
+    "name": InstanceOf(str),
 }
 """Allowed values of each setting, by class."""
 
@@ -226,7 +237,7 @@ class Link:
         self.chances = chances
         self.faults = faults
         self.name = name
-        check_settings(self, LINK)
+        check_attributes(self, LINK, FabricError)
         self.drop, self.duplicate = frozenset(drop), frozenset(duplicate)
         self.delay = dict(self.delay)
         self.on_carried: list[OnCarried] = []

@@ -17,10 +17,8 @@ from functools import partial
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from rdmawire.bound import Whole
-from rdmawire.errors import VerbsError
+from rdmawire.errors import FabricError, VerbsError
 from rdmawire.fabric.classify import Classifier
-from rdmawire.fabric.errors import FabricError, check_values
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.host import Place
 from rdmawire.fabric.link import Link
@@ -29,6 +27,7 @@ from rdmawire.fabric.simulator import Attachment, Simulator, Tap
 from rdmawire.fabric.switch import Ports, Switch, SwitchPort
 from rdmawire.fabric.switch_config import SwitchSettings
 from rdmawire.identifier import Count
+from rdmawire.validate import Integer, check_values
 from rdmawire.verbs.ah import mapped
 
 
@@ -208,7 +207,7 @@ class Network:
 MAX_HOSTS: Final = (1 << 24) - 2
 
 
-_SWITCHES: Final = Whole(1, 1 << 16, "a number of switches")
+_SWITCHES: Final = Integer(1, 1 << 16, "a number of switches")
 _BOUNDS: Final = {
     "row": {"switches": _SWITCHES},
     "leaf_spine": {"leaves": _SWITCHES, "spines": _SWITCHES},
@@ -250,7 +249,7 @@ def row(
     trunk: Cable,
 ) -> None:
     """Build a row of switches. Hosts are attached in turn, the first to the first switch."""
-    check_values("row", {"switches": switches}, _BOUNDS["row"])
+    check_values("row", {"switches": switches}, _BOUNDS["row"], FabricError)
     names = [f"s{number}" for number in range(1, switches + 1)]
     for number, name in enumerate(names):
         network.add_switch(name)
@@ -271,7 +270,7 @@ def leaf_spine(
 ) -> None:
     """Build a leaf-spine network: every leaf is joined to every spine."""
     found = {"leaves": leaves, "spines": spines}
-    check_values("leaf_spine", found, _BOUNDS["leaf_spine"])
+    check_values("leaf_spine", found, _BOUNDS["leaf_spine"], FabricError)
     lower = [f"leaf{number}" for number in range(1, leaves + 1)]
     upper = [f"spine{number}" for number in range(1, spines + 1)]
     for name in (*lower, *upper):

@@ -25,9 +25,9 @@ from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Randomness
-from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
-from rdmawire.screen import shown
+from rdmawire.terminal import describe
+from rdmawire.validate import check_int, check_type
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPType, WorkCompletion
 from rdmawire.verbs.profile import IBTA, Profile
@@ -78,7 +78,7 @@ def connect(
     is of frames both ways: DSCP, and ECN in the two lowest bits. ``packets_in_flight`` is how many
     request packets either leaves unacknowledged; ``None`` is the limit of its profile.
     """
-    check_kind("attributes", attributes, QPAttributes)
+    check_type("attributes", attributes, QPAttributes)
     crossed = attributes._replace(sq_psn=attributes.rq_psn, rq_psn=attributes.sq_psn)
     ends = (one, qp, attributes), (other, other_qp, crossed)
     for (host, own, wanted), (peer, peers, _) in (ends, ends[::-1]):
@@ -131,7 +131,7 @@ class End(Host):
 
         It gets its number and, if a datagram, its way here.
         """
-        check_kind("wr", wr, SendWR)
+        check_type("wr", wr, SendWR)
         wr = self._addressed(wr)._replace(wr_id=next(self._numbers))
         self.nic.post_send(self.qp, (wr,))
         return Posted(wr.wr_id, self.region if buffer is None else buffer)
@@ -182,7 +182,7 @@ class End(Host):
 
     def read(self, length: int, *, of: Registered, offset: int = 0) -> Posted:
         """RDMA READ of the peer's memory, into the buffer returned."""
-        check_number("length", length)
+        check_int("length", length)
         sink = self.buffer(max(length, 1))
         return self.post(_remote(SendOpcode.RDMA_READ, sink, length, of, offset), sink)
 
@@ -217,7 +217,7 @@ class End(Host):
 
     def receive(self, length: int = 0) -> Posted:
         """Post a receive for a message of ``length`` bytes. Datagrams have a GRH before them."""
-        check_number("length", length)
+        check_int("length", length)
         size = length + self.qp.service.grh
         buffer = self.buffer(max(size, 1))
         recv = RecvWR(_piece(buffer, size), next(self._numbers))
@@ -237,8 +237,8 @@ def _remote(
     opcode: SendOpcode, local: Registered, length: int, peers: Registered, offset: int
 ) -> SendWR:
     """Work on the peer's memory, ``offset`` bytes from the start of its buffer."""
-    check_kind("the peer's memory", peers, Registered)
-    check_kind("offset", offset, int)
+    check_type("the peer's memory", peers, Registered)
+    check_type("offset", offset, int)
     address = peers.address + offset
     return SendWR(opcode, _piece(local, length), remote_address=address, rkey=peers.rkey)
 
@@ -272,10 +272,10 @@ class Pair:
         packets_in_flight: int | None = None,
     ) -> None:
         _check_kind(kind)
-        check_kind("places", places, tuple)
-        check_number("the number of places", len(places), 2, 2)
+        check_type("places", places, tuple)
+        check_int("the number of places", len(places), 2, 2)
         self.link = Link() if link is None else link
-        check_kind("link", self.link, Link)
+        check_type("link", self.link, Link)
         self.simulator = Simulator()
         make = partial(End, simulator=self.simulator, kind=kind, cap=cap, ipv6=ipv6, random=random)
         self.client = make(1, profile=profile, rules=rules, place=places[0])
@@ -322,7 +322,7 @@ class Pair:
 def _check_kind(kind: QPType) -> None:
     if kind not in _KINDS:
         kinds = ", ".join(one.name for one in _KINDS)
-        found = kind.name if isinstance(kind, QPType) else shown(kind)
+        found = kind.name if isinstance(kind, QPType) else describe(kind)
         raise VerbsError(f"no pair of {found}: there are pairs of {kinds}", EINVAL)
 
 

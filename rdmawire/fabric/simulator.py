@@ -13,15 +13,21 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, Final, Protocol, Self, cast, runtime_checkable
 
-from rdmawire.bound import TIME, Bound, Whole
-from rdmawire.errors import RdmaError
-from rdmawire.fabric.errors import MOMENT, check_settings, check_values
+from rdmawire.errors import FabricError, RdmaError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Link, ReorderedArrival
 from rdmawire.fabric.port_queue import Mac
 from rdmawire.fabric.scheduler import CALL, Callback, EventQueue, ScheduledCall
 from rdmawire.snapshot import copy_each
 from rdmawire.units import seconds
+from rdmawire.validate import (
+    TIME,
+    Constraint,
+    InstanceOf,
+    Integer,
+    check,
+    check_attributes,
+)
 from rdmawire.verbs.ah import MAC_BYTES
 from rdmawire.verbs.engine import Clock
 
@@ -187,9 +193,9 @@ class Attachment:
                 self.receive(frame, now)
 
 
-SIMULATOR: Final[dict[str, Bound]] = {
+SIMULATOR: Final[dict[str, Constraint]] = {
     "time_limit": TIME,
-    "event_limit": Whole(called="a number of events"),
+    "event_limit": Integer(called="a number of events"),
 }
 """Allowed limits of a simulator."""
 
@@ -217,7 +223,7 @@ class Simulator:
         self.last_arrival = 0
         self.time_limit = time_limit
         self.event_limit = event_limit
-        check_settings(self, SIMULATOR)
+        check_attributes(self, SIMULATOR, FabricError)
         self.on_sent: list[Tap] = []
         self.on_arrival: list[Tap] = []
         self._attachments: list[Attachment] = []
@@ -294,7 +300,7 @@ class Simulator:
 
         ``FabricError`` if the time is not an integer.
         """
-        check_values("Simulator", {"time": time}, {"time": MOMENT})
+        check("Simulator.time", time, InstanceOf(int), FabricError)
         return self._queue.call_at(max(time, self.now), action)
 
     def run(self, until: int | None = None) -> None:
@@ -304,7 +310,7 @@ class Simulator:
         ``FabricError`` if the time is not an integer.
         """
         if until is not None:
-            check_values("Simulator", {"until": until}, {"until": MOMENT})
+            check("Simulator.until", until, InstanceOf(int), FabricError)
         self._events = 0
         self._deadline = self.now + self.time_limit
         self._awake.update(dict.fromkeys(self._attachments))

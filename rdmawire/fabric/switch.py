@@ -11,8 +11,8 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
+from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import MAX_KEYS, PRIORITIES, Classifier, key_of, marked
-from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import QUANTUM, duration
 from rdmawire.fabric.pfc import MAX_QUANTA, pfc_frame, quanta_of

@@ -5,17 +5,25 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from rdmawire.bound import Bound, Kind, Real, Table, Whole, Word
+from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import BY_CLASS_SELECTOR, PRIORITIES
-from rdmawire.fabric.errors import FabricError, check_settings
 from rdmawire.fabric.port_queue import SCHEDULERS
 from rdmawire.snapshot import shared
+from rdmawire.validate import (
+    Constraint,
+    InstanceOf,
+    Integer,
+    MappingOf,
+    Number,
+    OneOf,
+    check_attributes,
+)
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 
-_BYTES: Final = Whole(called="a number of bytes")
-_PRIORITY: Final = Whole(0, PRIORITIES - 1, "a priority")
+_BYTES: Final = Integer(called="a number of bytes")
+_PRIORITY: Final = Integer(0, PRIORITIES - 1, "a priority")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ class Marking:
     departing: bool = False
 
     def __post_init__(self) -> None:
-        check_settings(self, MARKING)
+        check_attributes(self, MARKING, FabricError)
         if self.kmin > self.kmax:
             raise FabricError(f"{self}: kmin <= kmax is what is allowed")
 
@@ -73,7 +81,7 @@ class Pausing:
     headroom: int
 
     def __post_init__(self) -> None:
-        check_settings(self, PAUSING)
+        check_attributes(self, PAUSING, FabricError)
         if self.xon > self.xoff:
             raise FabricError(f"{self}: xon <= xoff is what is allowed")
 
@@ -103,24 +111,24 @@ class SwitchSettings:
     __deepcopy__ = shared
 
     def __post_init__(self) -> None:
-        check_settings(self, SWITCH_SETTINGS)
+        check_attributes(self, SWITCH_SETTINGS, FabricError)
 
 
-MARKING: Final[dict[str, Bound]] = {
+MARKING: Final[dict[str, Constraint]] = {
     "kmin": _BYTES,
     "kmax": _BYTES,
-    "pmax": Real(0, 1),
-    "departing": Kind(bool),
+    "pmax": Number(0, 1),
+    "departing": InstanceOf(bool),
 }
-PAUSING: Final[dict[str, Bound]] = {"xoff": _BYTES, "xon": _BYTES, "headroom": _BYTES}
-SWITCH_SETTINGS: Final[dict[str, Bound]] = {
+PAUSING: Final[dict[str, Constraint]] = {"xoff": _BYTES, "xon": _BYTES, "headroom": _BYTES}
+SWITCH_SETTINGS: Final[dict[str, Constraint]] = {
     "buffer": _BYTES,
     "queue": _BYTES,
-    "priorities": Table(Whole(0, 63, "a DSCP"), _PRIORITY),
-    "marking": Table(_PRIORITY, Kind(Marking)),
-    "pausing": Table(_PRIORITY, Kind(Pausing)),
-    "scheduling": Word(tuple(SCHEDULERS)),
-    "seed": Kind(int),
-    "addresses": Whole(called="a number of addresses"),
+    "priorities": MappingOf(Integer(0, 63, "a DSCP"), _PRIORITY),
+    "marking": MappingOf(_PRIORITY, InstanceOf(Marking)),
+    "pausing": MappingOf(_PRIORITY, InstanceOf(Pausing)),
+    "scheduling": OneOf(tuple(SCHEDULERS)),
+    "seed": InstanceOf(int),
+    "addresses": Integer(called="a number of addresses"),
 }
 """Allowed values of each setting, by class."""

@@ -5,14 +5,14 @@ from enum import Enum
 from typing import NamedTuple
 
 from rdmawire.errors import RdmaError
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 
 _MAX_EXCERPT = 60
 
 
 def excerpt(text: str) -> str:
     """Return a part of a filter as messages quote it: escaped, and cut to 60 characters."""
-    return safe(text if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT]}...")
+    return escape(text if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT]}...")
 
 
 class FilterError(RdmaError):
@@ -122,10 +122,10 @@ def unquote(token: Token) -> bytes:
     if token.type is TokenType.RAW:
         return _encoded(token.text[2:-1].replace('\\"', '"'), token)
     inside, found, at = token.text[1:-1], b"", 0
-    for escape in _ESCAPE.finditer(inside):
-        found += _encoded(inside[at : escape.start()], token)
-        found += _escaped(escape, token)
-        at = escape.end()
+    for each in _ESCAPE.finditer(inside):
+        found += _encoded(inside[at : each.start()], token)
+        found += _escaped(each, token)
+        at = each.end()
     return found + _encoded(inside[at:], token)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rdmawire.filter.ast import ADDRESS_SIZES, Prefix, ValueType
 from rdmawire.filter.lexer import FilterError, Token, TokenType, excerpt, unquote
 from rdmawire.filter.names import allowed_texts, normalized, similar_words, value_words
-from rdmawire.nearest import offering
+from rdmawire.terminal import suggestion
 from rdmawire.units import SECOND, billionths, epoch_ns
 
 _ZONE = r"\s*(?P<zone>Z|UTC|[+-][0-9]{2}:?[0-9]{2})?"
@@ -111,7 +111,7 @@ def _number(literal: Literal, width: int, name: str) -> int:
 def _unknown_word(literal: Literal, name: str) -> int:
     near = similar_words(name, literal.text) if name else []
     if near:
-        raise _Reason(f"{literal} is not one of its words{offering(near)}")
+        raise _Reason(f"{literal} is not one of its words{suggestion(near)}")
     raise ValueError(literal.text)
 
 

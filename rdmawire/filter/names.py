@@ -12,7 +12,7 @@ from rdmawire.dissect.node import Derived, Dissection, Node
 from rdmawire.dissect.select import Reading, Source, sources
 from rdmawire.filter.ast import ADDRESS_SIZES, TYPES_BY_NOTATION, Field, ValueType
 from rdmawire.filter.lexer import excerpt
-from rdmawire.nearest import OFFERED, nearest, offer
+from rdmawire.terminal import MAX_SUGGESTIONS, closest_names, suggest
 from rdmawire.wire.header import Header, Meaning
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import Show, writer
@@ -247,8 +247,8 @@ def similar_words(name: str, word: str) -> list[str]:
     """Return words for values of a field that are similar to a misspelt one."""
     known = {normalized(each): each for each, _ in spelled_words(name) if each}
     wanted = normalized(word)
-    near = [each for each in known if wanted and wanted in each] or nearest(wanted, known)
-    return [known[each] for each in near[:OFFERED]]
+    near = [each for each in known if wanted and wanted in each] or closest_names(wanted, known)
+    return [known[each] for each in near[:MAX_SUGGESTIONS]]
 
 
 def allowed_texts(name: str) -> tuple[str, ...]:
@@ -280,4 +280,4 @@ def unknown_field(name: str) -> str:
     """Return the message for an unknown name, with the nearest known names."""
     known = [*_field_infos(), *PROTOCOLS, *_HEADERS, "frame", "data"]
     minus = "; a minus needs a space before it" if "-" in name else ""
-    return f"no field is named '{excerpt(name)}'{offer(name, known)}{minus}"
+    return f"no field is named '{excerpt(name)}'{suggest(name, known)}{minus}"

@@ -9,8 +9,8 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.identifier import Randomness
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.argument import check_time
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
+from rdmawire.validate import check_time
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.engine import Clock
 from rdmawire.verbs.profile import Profile

@@ -12,7 +12,7 @@ from errno import EINVAL
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError, WireError
-from rdmawire.memory.argument import as_bytes, check_kind
+from rdmawire.validate import as_bytes, check_type
 from rdmawire.verbs.ah import MAPPED_IPV4, AddressHandle, GIDType, is_ipv4, is_multicast
 from rdmawire.verbs.enums import NetworkType, WCFlags, WCStatus, WorkCompletion
 from rdmawire.wire.header import Header
@@ -209,7 +209,7 @@ def init_ah_from_wc(wc: WorkCompletion, grh: bytes, gids: Sequence[bytes]) -> Ad
 
 def way_back(wc: WorkCompletion, grh: bytes) -> AddressHandle:
     """As :func:`init_ah_from_wc`, but ``sgid`` is the datagram's destination, a group as well."""
-    check_kind("wc", wc, WorkCompletion)
+    check_type("wc", wc, WorkCompletion)
     if wc.status != WCStatus.SUCCESS or not wc.wc_flags & WCFlags.GRH:
         raise VerbsError("the completion is not of a datagram that was received", EINVAL)
     header = _network_header(wc, as_bytes("grh", grh))

@@ -22,7 +22,7 @@ from rdmawire.ib.rx_parser import Arrival, Drop, Flow
 from rdmawire.ib.scheduler import transmit
 from rdmawire.ib.tx_template import pack_word
 from rdmawire.ib.verbs import Verbs
-from rdmawire.memory.argument import as_bytes, check_kind, check_time
+from rdmawire.validate import as_bytes, check_time, check_type
 from rdmawire.verbs.async_event import CommunicationEstablished, Event
 from rdmawire.verbs.engine import BURST, in_use, one_thread_at_a_time
 from rdmawire.verbs.enums import QPState
@@ -210,7 +210,7 @@ class Nic(Verbs):
         """
         if now.__class__ is not int or frames.__class__ is not list:
             check_time(now)
-            check_kind("frames", frames, Sequence)
+            check_type("frames", frames, Sequence)
         device = self.device
         device.now = now
         if not self._up:
@@ -245,7 +245,7 @@ class Nic(Verbs):
         """
         if now.__class__ is not int or most.__class__ is not int:
             check_time(now)
-            check_kind("most", most, int)
+            check_type("most", most, int)
         device = self.device
         device.now = now
         frames: list[bytes] = []

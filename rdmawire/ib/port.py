@@ -5,7 +5,7 @@ from typing import Final
 
 from rdmawire.ib.device import Device
 from rdmawire.ib.rx_parser import RxParser
-from rdmawire.memory.argument import check_bytes, check_kind, check_number, each
+from rdmawire.validate import check_bytes, check_int, check_type, iterate
 from rdmawire.verbs.ah import GID_BYTES
 from rdmawire.verbs.async_event import GIDChanged, PKeyChanged, PortActive, PortError
 from rdmawire.verbs.engine import one_thread_at_a_time
@@ -48,10 +48,10 @@ class Port:
 
     @pkeys.setter
     def pkeys(self, pkeys: Sequence[int]) -> None:
-        table = list(each("pkeys", pkeys))
-        check_number("pkey_tbl_len", len(table), 0, self.device.profile.pkey_tbl_len)
+        table = list(iterate("pkeys", pkeys))
+        check_int("pkey_tbl_len", len(table), 0, self.device.profile.pkey_tbl_len)
         for pkey in table:
-            check_number("pkey", pkey, 0, _LAST_PKEY)
+            check_int("pkey", pkey, 0, _LAST_PKEY)
         self.device.pkeys = table
         for qp in self.device.qps.values():
             qp.take_attributes()
@@ -65,7 +65,7 @@ class Port:
 
     @up.setter
     def up(self, up: bool) -> None:
-        check_kind("up", up, bool)
+        check_type("up", up, bool)
         if up != self._up:
             self._up = up
             self.device.link_downed += not up
@@ -74,8 +74,8 @@ class Port:
 
 def checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
     """A GID table; :class:`VerbsError` EINVAL for one that is too long or has others in it."""
-    table = tuple(each("gids", gids))
-    check_number("gid_tbl_len", len(table), 0, profile.gid_tbl_len)
+    table = tuple(iterate("gids", gids))
+    check_int("gid_tbl_len", len(table), 0, profile.gid_tbl_len)
     for gid in table:
         check_bytes("gid", gid, GID_BYTES)
     return table

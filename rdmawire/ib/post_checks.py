@@ -12,11 +12,11 @@ from rdmawire.ib.device import GSI_QPN
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import PostCheck
 from rdmawire.ib.service import SERVICES, ServiceType
-from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
-from rdmawire.screen import shown
+from rdmawire.terminal import describe
+from rdmawire.validate import check_int, check_type
 from rdmawire.verbs.ah import check_address
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.wr import (
@@ -57,7 +57,7 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
         for check in qp.post_checks.get(wr.opcode, _NOT_HERE):
             check(qp, wr)
     except WRONG_KIND as error:
-        raise VerbsError(f"no send work: {shown(wr)}: {error}", EINVAL) from error
+        raise VerbsError(f"no send work: {describe(wr)}: {error}", EINVAL) from error
     if qp.send_slots.held >= qp.cap.max_send_wr and qp.free_sends < 1:
         raise VerbsError(_full_of_sends(qp), ENOMEM)
     if wr.flags & INLINE and wr.sges:
@@ -110,7 +110,7 @@ def check_recv(qp: QueuePair, wr: RecvWR) -> RecvWR:
 
 
 def _name(wr: SendWR) -> str:
-    return SendOpcode(wr.opcode).name if wr.opcode in VERBS else f"opcode {shown(wr.opcode)}"
+    return SendOpcode(wr.opcode).name if wr.opcode in VERBS else f"opcode {describe(wr.opcode)}"
 
 
 def _refuse(qp: QueuePair, wr: SendWR) -> None:
@@ -155,11 +155,11 @@ class _Usage:
 def _check_flags(qp: QueuePair, wr: SendWR, misfits: int) -> None:
     if misfits & ~_ALL_FLAGS:
         known = ", ".join(f"{flag.value} {flag.name}" for flag in SendFlags)
-        raise VerbsError(f"send flags {shown(wr.flags)}: there are only {known}", EINVAL)
+        raise VerbsError(f"send flags {describe(wr.flags)}: there are only {known}", EINVAL)
     if misfits:
         names = ", ".join(str(flag.name) for flag in SendFlags if flag & misfits)
         reason = f"{names} means nothing for {_name(wr)} on a queue pair of {qp.type.name}"
-        raise VerbsError(f"send flags {shown(wr.flags)}: {reason}", EINVAL)
+        raise VerbsError(f"send flags {describe(wr.flags)}: {reason}", EINVAL)
 
 
 def _check_unused(qp: QueuePair, wr: SendWR, unused: tuple[str, ...]) -> None:
@@ -187,7 +187,7 @@ def _check_inline(qp: QueuePair, wr: SendWR) -> None:
     """Inline data are ``inline`` itself, or what ``sges`` name when it is posted."""
     if not wr.flags & INLINE:
         raise VerbsError(f"{len(wr.inline)} bytes inline without SendFlags.INLINE", EINVAL)
-    check_kind("inline", wr.inline, bytes)
+    check_type("inline", wr.inline, bytes)
     check_sges(wr.sges, qp.cap.max_send_sge)  # before they are added up
     if wr.inline and wr.sges:
         raise VerbsError("inline and sges are both given: use one of them", EINVAL)
@@ -212,7 +212,7 @@ class _Fits:
             value: object = wr[place]
             if not isinstance(value, int) or value >> bits:
                 name = SendWR._fields[place]
-                raise VerbsError(f"{name} {shown(value)} does not fit {bits} bits", EINVAL)
+                raise VerbsError(f"{name} {describe(value)} does not fit {bits} bits", EINVAL)
 
 
 _WIDTHS: dict[type[Header], dict[str, int]] = {
@@ -247,23 +247,23 @@ def _check_pkey_index(qp: QueuePair, index: int) -> None:
     """Queue pair 1 sends in any partition of the port, others in their own. IBA 10.9."""
     if qp.number != GSI_QPN:
         raise VerbsError(f"QP {qp.number:#x} has a P_Key of its own: no pkey_index", EINVAL)
-    check_number("pkey_index", index, 0, qp.device.profile.pkey_tbl_len - 1)
+    check_int("pkey_index", index, 0, qp.device.profile.pkey_tbl_len - 1)
 
 
 def _check_bind(_: QueuePair, wr: SendWR) -> None:
     if wr.bind is not None:
-        check_kind("bind", wr.bind, BindMW)
-        check_kind("window", wr.bind.window, MemoryWindow)
-        check_kind("bind", wr.bind.bind, Bind)
+        check_type("bind", wr.bind, BindMW)
+        check_type("window", wr.bind.window, MemoryWindow)
+        check_type("bind", wr.bind.bind, Bind)
         if wr.bind.region is not None:
-            check_kind("region", wr.bind.region, Region)
+            check_type("region", wr.bind.region, Region)
 
 
 def _check_registration(_: QueuePair, wr: SendWR) -> None:
     if wr.reg is not None:
-        check_kind("reg", wr.reg, RegMR)
+        check_type("reg", wr.reg, RegMR)
         for name, value, kind in zip(RegMR._fields, wr.reg, _OF_REGISTRATION, strict=True):
-            check_kind(name, value, kind)
+            check_type(name, value, kind)
 
 
 _OF_REGISTRATION = (Region, FastRegistration)

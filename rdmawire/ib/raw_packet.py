@@ -7,8 +7,8 @@ from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.argument import check_bytes, check_number
 from rdmawire.memory.grant import KeyFault
+from rdmawire.validate import check_bytes, check_int
 from rdmawire.verbs.ah import MAC_BYTES
 from rdmawire.verbs.enums import WCOpcode, WCStatus, WorkCompletion
 from rdmawire.verbs.sge import gather
@@ -34,7 +34,7 @@ class FlowRule(NamedTuple):
         if self.dmac is not None:
             check_bytes("dmac", self.dmac, MAC_BYTES)
         if self.ethertype is not None:
-            check_number("ethertype", self.ethertype, 0, _LAST_ETHERTYPE)
+            check_int("ethertype", self.ethertype, 0, _LAST_ETHERTYPE)
 
     def takes(self, frame: bytes) -> bool:
         """Whether a frame is for the queue pair."""

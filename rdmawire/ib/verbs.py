@@ -26,16 +26,16 @@ from rdmawire.ib.rx_parser import Drop, RxParser
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.argument import (
-    check_able,
-    check_bytes,
-    check_kind,
-    check_number,
-    each,
-)
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.mr_table import AllocatedPD, MemoryRegionTable, PeerMemory
-from rdmawire.screen import counted, shown
+from rdmawire.terminal import describe, plural
+from rdmawire.validate import (
+    check_bytes,
+    check_int,
+    check_methods,
+    check_type,
+    iterate,
+)
 from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES, AddressHandle, is_multicast
 from rdmawire.verbs.async_event import Event, QPFatal
 from rdmawire.verbs.cq import CompletionQueue
@@ -72,15 +72,15 @@ def check_srq(device: Device, srq: SharedReceiveQueue) -> None:
 def check_receiver(device: Device, xrc: XRCReceiver | None) -> None:
     """Where an XRC shared receive queue completes, if it is one."""
     if xrc is not None:
-        check_kind("xrc", xrc, XRCReceiver)
+        check_type("xrc", xrc, XRCReceiver)
         device.xrcds.check(xrc.domain)
         check_cq(device, xrc.cq)
 
 
 def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
     """All that a queue pair of this type is made of."""
-    check_kind("qp_init_attr", wants, QPInit)
-    check_kind("cap", wants.cap, QPCap)
+    check_type("qp_init_attr", wants, QPInit)
+    check_type("cap", wants.cap, QPCap)
     own = wants.srq is None and device.rules.services[kind].receives
     check_cap(wants.cap if own else wants.cap._replace(**_NO_RECEIVES), device.profile)
     device.memory.check_domain(wants.pd)
@@ -88,7 +88,7 @@ def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
     check_cq(device, wants.recv_cq)
     if wants.srq is not None:
         _check_shared(device, kind, wants.srq)
-    check_number("xrc_domain", wants.xrc_domain)
+    check_int("xrc_domain", wants.xrc_domain)
     if kind in IN_XRC_DOMAINS:
         device.xrcds.check(wants.xrc_domain)
 
@@ -108,7 +108,7 @@ def _check_shared(device: Device, kind: QPType, srq: SharedReceiveQueue) -> None
 
 def _foreign(label: str, found: object) -> VerbsError:
     number = getattr(found, "number", None)
-    name = shown(found) if number is None else f"{label} {number:#x}"
+    name = describe(found) if number is None else f"{label} {number:#x}"
     return VerbsError(f"{name} is no {label} of this adapter, or was destroyed", EINVAL)
 
 
@@ -140,11 +140,11 @@ class Verbs(Port):
         clock: Clock | None = None,
     ) -> None:
         check_bytes("mac", mac, MAC_BYTES)
-        check_kind("space", space, AddressSpace)
-        check_kind("profile", profile, Profile)
-        check_kind("rules", rules, Rules)
+        check_type("space", space, AddressSpace)
+        check_type("profile", profile, Profile)
+        check_type("rules", rules, Rules)
         if random is not None:
-            check_able("random", random, "getrandbits")
+            check_methods("random", random, "getrandbits")
         _check_clock(clock)
         self._gids = checked_gids(gids, profile)
         self.device = Device(
@@ -165,9 +165,9 @@ class Verbs(Port):
     def __repr__(self) -> str:
         device, state = self.device, "up" if self._up else "down"
         counts = (
-            counted(len(device.qps), "QP"),
-            counted(len(device.cqs), "CQ"),
-            counted(self.memory.region_count, "MR"),
+            plural(len(device.qps), "QP"),
+            plural(len(device.cqs), "CQ"),
+            plural(self.memory.region_count, "MR"),
         )
         name, mac = type(self).__name__, device.mac.hex(":")
         return f"<{name} {mac}: port {state}, {', '.join(counts)}, profile {device.profile.name}>"
@@ -224,13 +224,13 @@ class Verbs(Port):
     def query_gid(self, port_num: int, index: int) -> bytes:
         """Return a GID of the port (16 bytes), zeros where the table has none. ibv_query_gid(3)."""
         _check_port(port_num)
-        check_number("gid index", index, 0, self.device.profile.gid_tbl_len - 1)
+        check_int("gid index", index, 0, self.device.profile.gid_tbl_len - 1)
         return self._gids[index] if index < len(self._gids) else bytes(GID_BYTES)
 
     def query_pkey(self, port_num: int, index: int) -> int:
         """Return a P_Key of the port, 0 where the table has none. ibv_query_pkey(3)."""
         _check_port(port_num)
-        check_number("pkey index", index, 0, self.device.profile.pkey_tbl_len - 1)
+        check_int("pkey index", index, 0, self.device.profile.pkey_tbl_len - 1)
         return self.device.pkey_at(index)
 
     # Protection domains, completion queues and shared receive queues.
@@ -319,13 +319,13 @@ class Verbs(Port):
         ``number`` asks for a QPN, as no adapter lets you: for frames that must have one. EBUSY
         where it is in use.
         """
-        check_number("qp_type", kind, 0, max(QPType))
+        check_int("qp_type", kind, 0, max(QPType))
         services = self.device.rules.services
         if kind not in services:
             known = ", ".join(f"{known.name} ({known.value})" for known in services)
             raise VerbsError(f"qp_type {kind} is none of {known}", EOPNOTSUPP)
         if number is not None:
-            check_number("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)
+            check_int("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)
             if number in self.device.qps:
                 raise VerbsError(f"QP {number:#x} is in use", EBUSY)
         return self._new_qp(lambda: number or self._unused_qpn(), QPType(kind), wants)
@@ -403,7 +403,7 @@ class Verbs(Port):
 
     def create_flow(self, rule: FlowRule) -> FlowRule:
         """Have frames that carry no RDMA go to a raw packet queue pair. ibv_create_flow(3)."""
-        check_kind("rule", rule, FlowRule)
+        check_type("rule", rule, FlowRule)
         check_qp(self.device, rule.qp)
         rule.check()
         self._rules.append(rule)
@@ -419,7 +419,7 @@ class Verbs(Port):
         """Have a scheme say how fast a queue pair sends; ``None`` sends as fast as the link."""
         check_qp(self.device, qp)
         if scheme is not None:
-            check_able("scheme", scheme, *SCHEME)
+            check_methods("scheme", scheme, *SCHEME)
         self.device.read_clock()
         govern(qp, scheme)
 
@@ -432,7 +432,7 @@ class Verbs(Port):
         check_qp(self.device, qp)
         if packets is None:
             packets = self.device.profile.packets_in_flight
-        check_number("packets", packets, 1, MAX_IN_FLIGHT)
+        check_int("packets", packets, 1, MAX_IN_FLIGHT)
         if not qp.service.reliable:
             raise VerbsError(f"QP {qp.number:#x} waits for no ACKs", EINVAL)
         qp.limit_in_flight(packets)
@@ -450,9 +450,9 @@ class Verbs(Port):
         """
         check_qp(self.device, qp)
         if interval is not None:
-            check_number("interval", interval)
+            check_int("interval", interval)
         if traffic_class is not None:
-            check_number("traffic_class", traffic_class, 0, 0xFF)
+            check_int("traffic_class", traffic_class, 0, 0xFF)
         if interval is not None and not qp.service.connected:
             raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
         qp.notifier = None if interval is None else NotificationPoint(interval, traffic_class)
@@ -467,14 +467,14 @@ class Verbs(Port):
         """
         check_qp(self.device, qp)
         self.device.read_clock()
-        for wr in (work,) if isinstance(work, SendWR) else each("work", work):
+        for wr in (work,) if isinstance(work, SendWR) else iterate("work", work):
             qp.enqueue_send(check_send(qp, wr))
 
     def post_recv(self, qp: QueuePair, work: RecvWR | Iterable[RecvWR]) -> None:
         """Queue one receive or several. ibv_post_recv(3); refusals as for :meth:`post_send`."""
         check_qp(self.device, qp)
         self.device.read_clock()
-        for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
+        for wr in (work,) if isinstance(work, RecvWR) else iterate("work", work):
             qp.enqueue_recv(check_recv(qp, wr))
 
     def post_srq_recv(self, srq: SharedReceiveQueue, work: RecvWR | Iterable[RecvWR]) -> None:
@@ -516,7 +516,7 @@ class Verbs(Port):
 
 def _check_clock(clock: Clock | None) -> None:
     if clock is not None:
-        check_able("clock", clock, "__call__")
+        check_methods("clock", clock, "__call__")
 
 
 _NOBODY = object()
@@ -524,7 +524,7 @@ _NOBODY = object()
 
 
 def _check_port(port_num: int) -> None:
-    check_number("port_num", port_num, PORT, PORT)
+    check_int("port_num", port_num, PORT, PORT)
 
 
 def qpns(random: Randomness | None) -> Numbers:

@@ -5,7 +5,7 @@ from errno import EINVAL
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_number
+from rdmawire.validate import check_int
 
 
 class Access(IntFlag):
@@ -50,7 +50,7 @@ def check_access(access: int, allowed: int = REGION_FLAGS | OPTIONAL_FLAGS) -> i
 
     Remote write and remote atomic need local write: ibv_reg_mr(3), IBA 10.6.3.1.
     """
-    check_number("access", access, 0, 0xFFFF_FFFF)
+    check_int("access", access, 0, 0xFFFF_FFFF)
     unknown = access & ~allowed
     if unknown:
         raise VerbsError(

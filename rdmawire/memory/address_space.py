@@ -8,17 +8,16 @@ from errno import EEXIST, EINVAL, ENOMEM
 from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind, check_range, length_of
 from rdmawire.memory.page import (
     LAST_ADDRESS,
     PAGE_2M,
     PAGE_4K,
     PAGE_64K,
-    BytesLike,
     Path,
     SparsePages,
 )
-from rdmawire.screen import shown
+from rdmawire.terminal import describe
+from rdmawire.validate import BytesLike, byte_count, check_range, check_type
 
 HOST_PAGE_SIZES: Final = (PAGE_4K, PAGE_2M)
 _RECORDED_RINGS: Final = 4096
@@ -37,11 +36,11 @@ class Window(ABC):
     path = Path.HOST
 
     def __init__(self, base: int, size: int, page_size: int = PAGE_4K) -> None:
-        check_kind("base", base, int)
-        check_kind("size", size, int)
+        check_type("base", base, int)
+        check_type("size", size, int)
         if base < 0 or size <= 0 or base + size > LAST_ADDRESS + 1:
             raise VerbsError(
-                f"window of {shown(size)} bytes at {shown(base)} is outside 64 bits", EINVAL
+                f"window of {describe(size)} bytes at {describe(base)} is outside 64 bits", EINVAL
             )
         if (base | size) % page_size:
             raise VerbsError(f"window of {size} at {base:#x} is not of {page_size} pages", EINVAL)
@@ -81,7 +80,7 @@ class Window(ABC):
 def check_page_size(page_size: int) -> None:
     """``VerbsError`` EINVAL for pages that hosts do not have."""
     if not isinstance(page_size, int) or page_size not in HOST_PAGE_SIZES:
-        raise VerbsError(f"host pages of {shown(page_size)}, not of {HOST_PAGE_SIZES}", EINVAL)
+        raise VerbsError(f"host pages of {describe(page_size)}, not of {HOST_PAGE_SIZES}", EINVAL)
 
 
 class HostMemory(Window):
@@ -191,7 +190,7 @@ class AddressSpace:
 
     def map(self, window: Window) -> None:
         """Add a window; ``VerbsError`` EEXIST where it overlaps another."""
-        check_kind("window", window, Window)
+        check_type("window", window, Window)
         index = bisect_right(self._bases, window.base)
         for other in self._windows[max(0, index - 1) : index + 1]:
             if other.base < window.end and window.base < other.end:
@@ -204,7 +203,7 @@ class AddressSpace:
 
         Regions with pinned pages keep these; regions on demand lose them.
         """
-        check_kind("window", window, Window)
+        check_type("window", window, Window)
         if window not in self._windows:
             raise VerbsError(f"no such window at {window.base:#x}", EINVAL)
         index = self._windows.index(window)
@@ -225,10 +224,10 @@ class AddressSpace:
         Unmapped bytes lie on both sides, so that stray accesses fault. ENOMEM where 64 bits of
         address do not suffice.
         """
-        check_kind("size", size, int)
+        check_type("size", size, int)
         check_page_size(page_size)
         if size > LAST_ADDRESS - self._next - 2 * _GUARD:
-            raise VerbsError(f"no {shown(size)} bytes of addresses left", ENOMEM)
+            raise VerbsError(f"no {describe(size)} bytes of addresses left", ENOMEM)
         window = HostMemory(self._gap(size), size + -size % page_size, page_size)
         self.map(window)
         self._next = window.end
@@ -272,7 +271,7 @@ class AddressSpace:
         return b"".join(window.read(start, size) for window, start, size in spans)
 
     def write(self, address: int, data: BytesLike) -> None:
-        length = length_of(data)
+        length = byte_count(data)
         check_range(address, length)
         spans = self._admitted(address, length, writing=True)
         if len(spans) == 1:
@@ -284,8 +283,8 @@ class AddressSpace:
 
     def fetch_add(self, address: int, value: int) -> int:
         """Add to eight aligned bytes (little-endian); returns what was there."""
-        check_kind("address", address, int)
-        check_kind("value", value, int)
+        check_type("address", address, int)
+        check_type("value", value, int)
         check_aligned(address)
         old, new = added(self.read(address, ATOMIC_SIZE), value)
         self.write(address, new)
@@ -297,7 +296,7 @@ class AddressSpace:
         Memory that cannot be written faults whether or not the comparison holds.
         """
         for name, number in (("address", address), ("compare", compare), ("swap", swap)):
-            check_kind(name, number, int)
+            check_type(name, number, int)
         check_aligned(address)
         self._admitted(address, ATOMIC_SIZE, writing=True)
         old = int.from_bytes(self.read(address, ATOMIC_SIZE), "little")

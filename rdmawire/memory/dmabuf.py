@@ -7,12 +7,12 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.access import DMABUF_FLAGS, check_access
 from rdmawire.memory.address_space import AddressSpace, Initiator
-from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.mr_table import Extent, MemoryRegionTable
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, BytesLike, Path
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Path
 from rdmawire.memory.region import Backing, PageList, Region
-from rdmawire.screen import shown
+from rdmawire.terminal import describe
+from rdmawire.validate import BytesLike, check_int, check_type
 
 _FIRST_FD: Final = 3
 
@@ -107,7 +107,7 @@ class DmaBufFiles:
 
     def open(self, buf: DmaBuf) -> int:
         """A new descriptor."""
-        check_kind("buf", buf, DmaBuf)
+        check_type("buf", buf, DmaBuf)
         fd, self._next = self._next, self._next + 1
         self._files[fd] = buf
         return fd
@@ -115,7 +115,7 @@ class DmaBufFiles:
     def get(self, fd: int) -> DmaBuf:
         """``VerbsError`` EBADF if nothing is open there."""
         if not isinstance(fd, int) or fd not in self._files:
-            raise VerbsError(f"descriptor {shown(fd)} is not open", EBADF)
+            raise VerbsError(f"descriptor {describe(fd)} is not open", EBADF)
         return self._files[fd]
 
     def close(self, fd: int) -> None:
@@ -218,12 +218,12 @@ def reg_dmabuf_mr(
     """
     if files is None:
         raise VerbsError("dma-bufs are not supported", EOPNOTSUPP)
-    check_kind("registrar", registrar, MemoryRegionTable)
-    check_kind("files", files, DmaBufFiles)
+    check_type("registrar", registrar, MemoryRegionTable)
+    check_type("files", files, DmaBufFiles)
     access = check_access(access, DMABUF_FLAGS)
-    check_kind("range", wanted, DmaBufRange)
+    check_type("range", wanted, DmaBufRange)
     for name, value in zip(DmaBufRange._fields, wanted, strict=True):
-        check_number(name, value, -LAST_ADDRESS, LAST_ADDRESS)
+        check_int(name, value, -LAST_ADDRESS, LAST_ADDRESS)
     offset, length, iova, fd = wanted
     buf = files.get(fd)
     if (iova ^ offset) % PAGE_4K:

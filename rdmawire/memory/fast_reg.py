@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from rdmawire.errors import VerbsError
 from rdmawire.memory.access import check_access
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import VARIANTS, KeyTable
 from rdmawire.memory.mw import MemoryWindow, WindowType
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K
 from rdmawire.memory.region import PageList, Region
+from rdmawire.validate import check_int, check_type
 
 _LARGEST_PAGE: Final = 1 << 31
 
@@ -83,10 +83,10 @@ def register_pages(
 def _check_numbers(registration: FastRegistration) -> None:
     for name, value in zip(FastRegistration._fields, registration, strict=True):
         if name != "pages":
-            check_number(name, value)
-    check_kind("pages", registration.pages, Sequence)
+            check_int(name, value)
+    check_type("pages", registration.pages, Sequence)
     for page in registration.pages:
-        check_number("page", page)
+        check_int("page", page)
 
 
 def invalidate(keys: KeyTable, key: int, pd: ProtectionDomain, qpn: int) -> KeyFault | None:

@@ -5,8 +5,8 @@ from enum import Enum, auto
 from typing import ClassVar, Final, NamedTuple, final
 
 from rdmawire.memory.access import LOCAL_READ
-from rdmawire.memory.page import BytesLike
-from rdmawire.screen import counted
+from rdmawire.terminal import plural
+from rdmawire.validate import BytesLike
 
 
 class ProtectionDomain:
@@ -25,7 +25,7 @@ class ProtectionDomain:
         self.users = 0
 
     def __repr__(self) -> str:
-        return f"<PD {self.handle}: {counted(self.users, 'user')}>"
+        return f"<PD {self.handle}: {plural(self.users, 'user')}>"
 
     def acquire(self) -> None:
         """One user more."""

@@ -13,8 +13,8 @@ from typing import Final
 from rdmawire.errors import VerbsError
 from rdmawire.identifier import Drawn, Randomness, Source
 from rdmawire.memory.access import LOCAL_READ
-from rdmawire.memory.argument import check_number
 from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
+from rdmawire.validate import check_int
 
 VARIANTS: Final = 1 << 8
 _INDEXES: Final = 1 << 24
@@ -89,7 +89,7 @@ class KeyTable:
         ``VerbsError`` EBUSY where another key has that index or one beside it: the number after a
         key is never valid.
         """
-        check_number("key", key, 0, _INDEXES * VARIANTS - 1)
+        check_int("key", key, 0, _INDEXES * VARIANTS - 1)
         index = key // VARIANTS
         others = (other // VARIANTS for other in self._grants if other != grant.key)
         if any(abs(other - index) <= 1 for other in others):

@@ -9,12 +9,12 @@ from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.identifier import Randomness
 from rdmawire.memory.access import LOCAL_WRITE, Access, check_access
 from rdmawire.memory.address_space import AddressSpace, Initiator
-from rdmawire.memory.argument import check_able, check_kind, check_number, each
 from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import MAX_KEYS, KeyTable
 from rdmawire.memory.mw import MemoryWindow, WindowType
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, DmaCounter
 from rdmawire.memory.region import Backing, HostPages, OnDemand, Region
+from rdmawire.validate import check_int, check_methods, check_type, iterate
 
 WHOLE_SPACE: Final = LAST_ADDRESS  # SIZE_MAX: the length of an implicit on-demand region
 _ON_DEMAND: Final = Access.ON_DEMAND.value
@@ -58,7 +58,7 @@ class Extent(NamedTuple):
     def check(self, largest: int) -> None:
         """``VerbsError`` EINVAL for a range that no region can have."""
         for name, value in zip(self._fields, self, strict=True):
-            check_number(name, value)
+            check_int(name, value)
         if not 0 < self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):
             raise VerbsError(f"length {self.length}, not 1 to {largest}", EINVAL)
         for start in (self.address, self.iova):
@@ -92,12 +92,12 @@ class MemoryRegionTable:
         *,
         random: Randomness | None = None,
     ) -> None:
-        check_kind("space", space, AddressSpace)
+        check_type("space", space, AddressSpace)
         self.space = space
         self.limits = limits or Limits()
-        self.clients = list(each("clients", clients))
+        self.clients = list(iterate("clients", clients))
         for client in self.clients:
-            check_able("client", client, "claim")
+            check_methods("client", client, "claim")
         self.peer = self if peer is None else peer
         self.initiator = initiator
         self.keys = KeyTable(MAX_KEYS, random)
@@ -129,7 +129,7 @@ class MemoryRegionTable:
             ("length", length),
             ("iova", 0 if iova is None else iova),
         ):
-            check_number(name, value)
+            check_int(name, value)
         iova = self._iova(address, length, access, iova)
         extent = Extent(address, iova, length)
         return self.register(pd, extent, access, lambda: self._backing(address, length, access))
@@ -144,7 +144,7 @@ class MemoryRegionTable:
         """A region over pages of any kind, which are asked for once all else is in order."""
         access = check_access(access)
         self.check_domain(pd)
-        check_kind("extent", extent, Extent)
+        check_type("extent", extent, Extent)
         extent.check(self.limits.max_mr_size)
         self._check_room()
         backing = make_backing()
@@ -168,7 +168,7 @@ class MemoryRegionTable:
 
     def alloc_mr(self, pd: ProtectionDomain, max_pages: int) -> Region:
         """A region for fast registration of at most ``max_pages`` pages; free until then."""
-        check_number("max_pages", max_pages, 1, self.limits.max_fast_reg_pages)
+        check_int("max_pages", max_pages, 1, self.limits.max_fast_reg_pages)
         self.check_domain(pd)
         self._check_room()
         return self._enter(Region(pd, self.counter, max_pages, self.initiator))
@@ -210,8 +210,8 @@ class MemoryRegionTable:
         region.allow(rights)
 
     def _translate(self, region: Region, address: int, length: int, access: int) -> None:
-        check_number("address", address)
-        check_number("length", length)
+        check_int("address", address)
+        check_int("length", length)
         extent = Extent(address, self._iova(address, length, access, None), length)
         extent.check(self.limits.max_mr_size)
         region.translate(self._backing(address, length, access), *extent)
@@ -224,7 +224,7 @@ class MemoryRegionTable:
 
     def alloc_mw(self, pd: ProtectionDomain, ibv_type: int) -> MemoryWindow:
         """ibv_alloc_mw(3): type 1, or 2 of the kind that the adapter has."""
-        check_number("window type", ibv_type, 1, 2)
+        check_int("window type", ibv_type, 1, 2)
         self.check_domain(pd)
         if self._windows >= self.limits.max_mw:
             raise VerbsError(f"all {self.limits.max_mw} windows are in use", ENOMEM)
@@ -261,8 +261,8 @@ class MemoryRegionTable:
     def advise_mr(self, region: Region, address: int, length: int) -> None:
         """ibv_advise_mr(3), prefetch: fault pages in now. EINVAL if the region is not on demand."""
         self._check_mine(region, Region)
-        check_number("address", address)
-        check_number("length", length)
+        check_int("address", address)
+        check_int("length", length)
         backing = region.backing
         if not isinstance(backing, OnDemand):
             raise VerbsError(f"region {region.key:#x} is not on demand", EINVAL)
@@ -300,7 +300,7 @@ class MemoryRegionTable:
 
     def check_domain(self, pd: ProtectionDomain) -> None:
         """``VerbsError`` EINVAL for a domain of another adapter, or one that is deallocated."""
-        check_kind("pd", pd, ProtectionDomain)
+        check_type("pd", pd, ProtectionDomain)
         if pd.adapter not in (None, self):
             raise VerbsError(f"PD {pd.handle} is of another adapter, or deallocated", EINVAL)
 
@@ -309,7 +309,7 @@ class MemoryRegionTable:
             raise VerbsError(f"all {self.limits.max_mr} regions are in use", ENOMEM)
 
     def _check_mine(self, grant: Grant, kind: type) -> None:
-        check_kind("handle", grant, kind)
+        check_type("handle", grant, kind)
         self.keys.check_own(grant)
 
     @staticmethod
@@ -320,7 +320,7 @@ class MemoryRegionTable:
     def _check_rereg(self, region: Region, flags: int, pd: ProtectionDomain | None) -> None:
         self._check_mine(region, Region)
         self._check_unbound(region)
-        check_number("flags", flags, 0, 0xFFFF_FFFF)
+        check_int("flags", flags, 0, 0xFFFF_FFFF)
         if not flags or flags & ~_REREG_FLAGS:
             raise VerbsError(f"flags {flags:#x}, not some of {_REREG_FLAGS:#x}", EINVAL)
         if flags & Rereg.CHANGE_PD:

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.access import CHANGES_MEMORY, LOCAL_WRITE, WINDOW_FLAGS, Access
 from rdmawire.memory.address_space import ATOMIC_SIZE
-from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
-from rdmawire.memory.page import LAST_ADDRESS, BytesLike
+from rdmawire.memory.page import LAST_ADDRESS
 from rdmawire.memory.region import Region
+from rdmawire.validate import BytesLike, check_int, check_type
 
 _ZERO_BASED: Final = Access.ZERO_BASED.value
 
@@ -185,11 +185,11 @@ def bind_window(keys: KeyTable, window: MemoryWindow, region: Region | None, bin
     A window of type 1 gets its new key here. With length 0 it is unbound: address and rights are
     ignored then, and ``region`` may be ``None`` (IBA 10.6.6.2, ibv_bind_mw(3)).
     """
-    check_kind("window", window, MemoryWindow)
-    check_kind("bind", bind, Bind)
+    check_type("window", window, MemoryWindow)
+    check_type("bind", bind, Bind)
     keys.check_own(window)
     for name, most in _LARGEST.items():
-        check_number(name, getattr(bind, name), 0, most)
+        check_int(name, getattr(bind, name), 0, most)
     type_1 = window.type is WindowType.TYPE_1
     if type_1 and not bind.length:
         return _unbind(keys, window, bind)
@@ -212,7 +212,7 @@ def _unbind(keys: KeyTable, window: MemoryWindow, bind: Bind) -> int:
 
 def _check_bind(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> None:
     """``VerbsError`` EINVAL for a region that is not the adapter's, and for what a rule refuses."""
-    check_kind("region", region, Region)
+    check_type("region", region, Region)
     keys.check_own(region)
     for reason, broken in REFUSALS:
         if broken(window, region, bind):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
 
-BytesLike = bytes | bytearray | memoryview
+from rdmawire.validate import BytesLike
 
 PAGE_4K: Final = 1 << 12
 PAGE_64K: Final = 1 << 16

@@ -24,7 +24,8 @@ from rdmawire.memory.address_space import (
     check_aligned,
 )
 from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, BytesLike, DmaCounter, Path, split
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, DmaCounter, Path, split
+from rdmawire.validate import BytesLike
 
 
 class Owner(Protocol):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from rdmawire.screen import safe
 from rdmawire.stats.report import (
     Endpoint,
     Flow,
@@ -15,6 +14,7 @@ from rdmawire.stats.report import (
     Throughput,
     Total,
 )
+from rdmawire.terminal import escape
 from rdmawire.units import format_duration, format_rate, format_seconds
 
 
@@ -52,7 +52,7 @@ def heading(report: Report) -> str:
     said = [f"{total.frames} {name}" for total, name in parts if total.frames]
     said += [f"{report.other.frames} other"]
     length = format_duration(report.last_ns - report.first_ns)
-    names = ", ".join(safe(name) for name in report.files)
+    names = ", ".join(escape(name) for name in report.files)
     return f"{names}: {report.frames} frames, {report.bytes} bytes in {length}: {', '.join(said)}"
 
 

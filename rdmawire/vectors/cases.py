@@ -20,7 +20,7 @@ from rdmawire.capture import Record, create_capture, open_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.dissect.summary import summary
 from rdmawire.errors import CaptureError
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 from rdmawire.vectors.index import TABLES, Seen, frames
 
 GOLDEN: Final = "golden"
@@ -76,7 +76,7 @@ def found(folders: Sequence[Path]) -> Path:
     for folder in folders:
         if os.path.isfile(folder / GOLDEN / _MANIFEST):
             return folder
-    looked = ", nor in ".join(safe(str(folder)) for folder in folders)
+    looked = ", nor in ".join(escape(str(folder)) for folder in folders)
     raise PackError(f"no test vectors in {looked}: {GOLDEN}/{_MANIFEST} is not there")
 
 
@@ -86,7 +86,7 @@ def listed(pack: Path, folder: str) -> list[Listed]:
     try:
         told = tomllib.loads(_text(path))
     except (ValueError, RecursionError) as error:
-        raise PackError(f"{safe(str(path))}: is no TOML: {error}") from None
+        raise PackError(f"{escape(str(path))}: is no TOML: {error}") from None
     entries = told.get("capture")
     return [_listed(path, folder, entry) for entry in _list(path, "capture", entries)]
 
@@ -95,7 +95,7 @@ def _listed(path: Path, folder: str, entry: object) -> Listed:
     match entry:
         case {"file": str(file), "shows": str(shows)} if _is_plain(file):
             return Listed(f"{folder}/{file}", shows)
-    raise PackError(f"{safe(str(path))}: a capture needs a file beside it, and what that shows")
+    raise PackError(f"{escape(str(path))}: a capture needs a file beside it, and what that shows")
 
 
 def _is_plain(name: str) -> bool:
@@ -110,7 +110,7 @@ def cases(pack: Path) -> Iterator[Case]:
         try:
             told = json.loads(_text(path))
         except (ValueError, RecursionError) as error:
-            raise PackError(f"{safe(str(path))}: is no JSON: {error}") from None
+            raise PackError(f"{escape(str(path))}: is no JSON: {error}") from None
         entries = told.get("cases") if isinstance(told, dict) else None
         yield from _in_order(path, capture.file, _list(path, "cases", entries))
 
@@ -121,7 +121,7 @@ def _in_order(path: Path, file: str, entries: Iterable[object]) -> Iterator[Case
     for entry in entries:
         case = _case(path, file, entry)
         if not last < case.first <= case.last <= _MAX_FRAMES:
-            where = f"{safe(str(path))}: case {safe(case.name)!r}"
+            where = f"{escape(str(path))}: case {escape(case.name)!r}"
             raise PackError(f"{where} has frames {case.first} to {case.last} behind {last}")
         last = case.last
         yield case
@@ -134,7 +134,7 @@ def _case(path: Path, file: str, entry: object) -> Case:
             "frames": [int(first), int(last)], **rest
         }:  # fmt: skip
             return Case(name, file, first, last, shows, service, _outcomes(rest))
-    raise PackError(f"{safe(str(path))}: a case needs a name, shows, service and two frames")
+    raise PackError(f"{escape(str(path))}: a case needs a name, shows, service and two frames")
 
 
 def _outcomes(told: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -183,18 +183,20 @@ def by_case(
 def _check_whole(case: Case, frames: int) -> None:
     """:class:`PackError` for a case whose capture ends before it does."""
     if frames <= case.last - case.first:
-        raise PackError(f"{case.file}: ends before frame {case.last}, of case {safe(case.name)!r}")
+        raise PackError(
+            f"{case.file}: ends before frame {case.last}, of case {escape(case.name)!r}"
+        )
 
 
 def _list(path: Path, key: str, value: object) -> list[object]:
     if isinstance(value, list):
         return value
-    raise PackError(f"{safe(str(path))}: needs a list of {key!r}")
+    raise PackError(f"{escape(str(path))}: needs a list of {key!r}")
 
 
 def _text(path: Path) -> str:
     """What stands in a file; :class:`PackError` for one that cannot be read, or is too long."""
-    name = safe(str(path))
+    name = escape(str(path))
     try:
         if not os.path.isfile(path):  # a pipe would have us wait
             raise PackError(f"{name}: is no file")

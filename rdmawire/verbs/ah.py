@@ -9,7 +9,7 @@ from errno import EINVAL
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_bytes, check_kind
+from rdmawire.validate import check_bytes, check_type
 from rdmawire.verbs.profile import IBTA, Bounds, Profile, up_to
 
 GID_BYTES = 16
@@ -83,7 +83,7 @@ _OPTIONAL_BOUNDS = {
 
 def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for a handle with a field out of range. ibv_create_ah(3)."""
-    check_kind("ah", handle, AddressHandle)
+    check_type("ah", handle, AddressHandle)
     for field, data in _BYTES.items():
         check_bytes(field, getattr(handle, field), data)
     for field, bounds in _BOUNDS.items():

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from errno import EBUSY, EINVAL, EOPNOTSUPP
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_number
+from rdmawire.validate import check_int
 from rdmawire.verbs.async_event import CompletionEvent, CQError, QPFatal, Sink
 from rdmawire.verbs.enums import WorkCompletion
 from rdmawire.verbs.profile import IBTA, Bounds, Profile
@@ -99,7 +99,7 @@ class CompletionQueue:
         """The oldest completions, ``most`` (0 or more) of them at most. ibv_poll_cq(3)."""
         held = self._held
         if most.__class__ is not int or most < 0:
-            check_number("num_entries", most)
+            check_int("num_entries", most)
         if not held:
             return []
         if most >= len(held):

@@ -4,7 +4,7 @@ from enum import Enum, IntEnum, IntFlag
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from rdmawire.screen import record
+from rdmawire.terminal import describe_fields
 
 
 class QPState(IntEnum):
@@ -202,4 +202,4 @@ class WorkCompletion(NamedTuple):
     network_hdr_type: NetworkType = NetworkType.IB
 
     def __repr__(self) -> str:
-        return record(self, "status", "opcode")
+        return describe_fields(self, "status", "opcode")

@@ -3,7 +3,7 @@
 from errno import EINVAL, ENOMEM
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind
+from rdmawire.validate import check_type
 from rdmawire.verbs.ah import GID_BYTES, is_multicast
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile
@@ -73,7 +73,7 @@ class MulticastGroups:
 
 
 def _check_group(gid: bytes) -> None:
-    check_kind("GID", gid, bytes)
+    check_type("GID", gid, bytes)
     if len(gid) != GID_BYTES or not is_multicast(gid):
         found = gid[: GID_BYTES + 1].hex(":", 2)
         raise VerbsError(f"GID {found} is not that of a multicast group", EINVAL)

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_number
 from rdmawire.memory.mw import WindowType
-from rdmawire.screen import record
 from rdmawire.snapshot import shared
+from rdmawire.terminal import describe_fields
+from rdmawire.validate import check_int
 from rdmawire.verbs.enums import PortState, WCStatus
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.management import MTU
@@ -235,7 +235,7 @@ class PortAttr(NamedTuple):
     """P_Keys that the port has room for."""
 
     def __repr__(self) -> str:
-        return record(self)
+        return describe_fields(self)
 
 
 IBTA: Final = Profile(
@@ -417,7 +417,7 @@ class Bounds(NamedTuple):
         It says what the numbers mean, where they have ``words``.
         """
         try:
-            check_number(field, value, int(self.low), int(self.high(profile)))
+            check_int(field, value, int(self.low), int(self.high(profile)))
         except VerbsError as error:
             if self.words is None:
                 raise

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, check_number
+from rdmawire.validate import check_int, check_type
 from rdmawire.verbs.ah import AddressHandle, check_address
 from rdmawire.verbs.enums import MigrationState, QPState, QPType
 from rdmawire.verbs.profile import IBTA, Bounds, Profile, up_to
@@ -170,7 +170,7 @@ def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttribut
 
 def check_values(attributes: QPAttributes, mask: QPAttrMask, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for an attribute in the mask that is out of range."""
-    check_kind("attr", attributes, QPAttributes)
+    check_type("attr", attributes, QPAttributes)
     for field in fields_of(mask):
         value = getattr(attributes, field)
         if field in BOUNDS:
@@ -183,7 +183,7 @@ def check_values(attributes: QPAttributes, mask: QPAttrMask, profile: Profile = 
 
 def check_cap(cap: QPCap, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for a size beyond the profile's limit. ibv_create_qp(3)."""
-    check_kind("cap", cap, QPCap)
+    check_type("cap", cap, QPCap)
     for field, bounds in CAP_BOUNDS.items():
         bounds.check(field, getattr(cap, field), profile)
 
@@ -326,7 +326,7 @@ _KNOWN = sum(bit.value for bit in QPAttrMask)
 
 
 def _known(mask: int) -> QPAttrMask:
-    check_number("attr_mask", mask, 0, 0xFFFF_FFFF)
+    check_int("attr_mask", mask, 0, 0xFFFF_FFFF)
     unknown = int(mask) & ~_KNOWN
     if unknown:
         raise VerbsError(f"attribute mask {int(mask):#x} has unknown bits {unknown:#x}", EINVAL)

@@ -7,8 +7,9 @@ from rdmawire.errors import MemoryFault
 from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.key import KeyTable
-from rdmawire.memory.page import BytesLike, DmaCounter
+from rdmawire.memory.page import DmaCounter
 from rdmawire.memory.region import Region
+from rdmawire.validate import BytesLike
 from rdmawire.verbs.wr import Sge
 
 

@@ -7,8 +7,8 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_number, each
 from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.validate import check_int, iterate
 from rdmawire.verbs.async_event import Sink, SRQLimitReached
 from rdmawire.verbs.cq import CompletionQueue, Slots
 from rdmawire.verbs.profile import IBTA, Bounds, Profile
@@ -98,7 +98,7 @@ class SharedReceiveQueue:
         ``VerbsError`` for the first that is refused, those before it are posted: ENOMEM if the
         queue is full, EINVAL for too many SGEs.
         """
-        for wr in (work,) if isinstance(work, RecvWR) else each("work", work):
+        for wr in (work,) if isinstance(work, RecvWR) else iterate("work", work):
             self._post(wr)
 
     def _post(self, wr: RecvWR) -> None:
@@ -148,7 +148,7 @@ class SharedReceiveQueue:
         held = self.max_wr - self.free
         if size < held:
             raise VerbsError(f"max_wr {size} is less than the {held} held", EINVAL)
-        check_number("srq_limit", lowest, 0, size)
+        check_int("srq_limit", lowest, 0, size)
         self.max_wr, self.limit = size, lowest
         if len(self._held) < lowest:
             self._reached()
@@ -195,7 +195,7 @@ class XRCDomains:
 
     def check(self, domain: int) -> None:
         """``VerbsError`` EINVAL for what is no domain that was opened and not closed."""
-        check_number("xrc_domain", domain)
+        check_int("xrc_domain", domain)
         if domain not in self._users:
             raise VerbsError(f"{domain} is no XRC domain of this adapter, or was closed", EINVAL)
 

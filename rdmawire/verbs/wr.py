@@ -13,8 +13,8 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
-from rdmawire.screen import record, shown
 from rdmawire.snapshot import shared
+from rdmawire.terminal import describe, describe_fields
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import WCOpcode
 from rdmawire.wire.opcode import Operation
@@ -76,7 +76,7 @@ def check_sges(sges: tuple[Sge, ...], most: int) -> None:
 def _place_of(sges: tuple[Sge, ...], sge: tuple[int, int, int]) -> tuple[int, str]:
     """Which of the pieces this is, and what it has."""
     place = next(index for index, other in enumerate(sges) if tuple(other) == sge)
-    return place, ", ".join(map(shown, sge))
+    return place, ", ".join(map(describe, sge))
 
 
 class BindMW(NamedTuple):
@@ -133,7 +133,7 @@ class SendWR(NamedTuple):
     pkey_index: int | None = None
 
     def __repr__(self) -> str:
-        return record(self)
+        return describe_fields(self)
 
 
 class RecvWR(NamedTuple):
@@ -156,7 +156,7 @@ def posted_sges(sges: object) -> tuple[Sge, ...]:
     ``VerbsError`` EINVAL for what is neither a tuple nor a list.
     """
     if not isinstance(sges, (tuple, list)):
-        raise VerbsError(f"sges is {shown(sges)}, neither a tuple nor a list", EINVAL)
+        raise VerbsError(f"sges is {describe(sges)}, neither a tuple nor a list", EINVAL)
     return tuple(Sge(address, length, lkey) for address, length, lkey in sges)
 
 
@@ -168,7 +168,7 @@ def check_receive(wr: RecvWR, most: int) -> RecvWR:
         check_sges(wr.sges, most)
         return wr
     except WRONG_KIND as error:
-        raise VerbsError(f"no receive: {shown(wr)}: {error}", EINVAL) from error
+        raise VerbsError(f"no receive: {describe(wr)}: {error}", EINVAL) from error
 
 
 class Answer(IntEnum):

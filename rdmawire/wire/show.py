@@ -11,7 +11,7 @@ from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 
 Value = int | bytes | tuple[int, ...] | str
 
@@ -110,7 +110,7 @@ def byte_count(number: int) -> str:
 
 def printable(value: bytes) -> str:
     """Bytes as text up to the first NUL; what is no printable UTF-8 becomes an escape."""
-    return safe(value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
+    return escape(value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
 
 
 _WRITERS: dict[Kind, Callable[[Any], str]] = {

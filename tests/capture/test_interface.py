@@ -73,8 +73,8 @@ def test_an_interface_is_what_its_options_describe(interface: Interface) -> None
         (Interface(resolution=10**128), "Interface.resolution: 1000"),
         (Interface(offset_seconds=1 << 63), "Interface.offset_seconds: 9223372036854775808 "),
         (Interface(name="\ud800"), "Interface.name: '\\ud800' cannot"),
-        (Interface(name=None), "Interface.name: text is needed, found None"),  # type: ignore[arg-type]
-        (Interface(offset_seconds=None), "Interface.offset_seconds: a whole"),  # type: ignore[arg-type]
+        (Interface(name=None), "Interface.name: None (NoneType) is not of type str"),  # type: ignore[arg-type]
+        (Interface(offset_seconds=None), "Interface.offset_seconds: None (NoneType) an integer"),  # type: ignore[arg-type]
         (Interface(resolution="\udcff"), r"Interface.resolution: '\udcff' units"),  # type: ignore[arg-type]
         (Interface(resolution=10.0), "Interface.resolution: 10.0 units"),  # type: ignore[arg-type]
         (Interface(description="\ud800"), "Interface.description: "),

@@ -74,11 +74,14 @@ def test_an_option_longer_than_its_block_is_damage() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (((0, b""),), "options: number 0 is not one of 1 to 65535"),
-        (((1.5, b"x"),), "options: a number and bytes make one, found 1.5 and b'x'"),
-        (((1, "x"),), "options: a number and bytes make one, found 1 and 'x'"),
-        (((65536, b""),), "options: number 65536 is not one of 1 to 65535"),
-        (((1, bytes(65536)),), "options: option 1 has 65536 bytes, 65535 are allowed"),
+        (((0, b""),), "options: the code: 0 is not an integer from 1 to 65535"),
+        (((1.5, b"x"),), "options: the code: 1.5 .* is not an integer"),
+        (((1, "x"),), "options: the value of option 1: 'x' .* is not bytes"),
+        (((65536, b""),), "options: the code: 65536 is not an integer from 1 to 65535"),
+        (
+            ((1, bytes(65536)),),
+            "options: the length of option 1: 65536 is not an integer from 0 to 65535",
+        ),
         (((1, bytes(65535)),) * 16, "options: 1048644 bytes in one block, 1048576 are allowed"),
     ],
 )

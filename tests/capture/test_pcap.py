@@ -121,18 +121,24 @@ def test_another_version_is_refused() -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        (Record(b"", -1, 0, 1), "Record.time_ns: -1 does not fit, 0 to 4294967295999999999 do"),
-        (Record(b"", SECOND << 32, 0, 1), "Record.time_ns: 4294967296000000000 does not fit"),
-        (Record(b"", 0.5, 0, 1), "Record.time_ns: a whole number is needed, found 0.5"),  # type: ignore[arg-type]
-        (Record(b"", 0, 1 << 32, 1), "Record.length: 4294967296 does not fit, 0 to 4294967295 do"),
-        (Record(b"", 0, -1, 1), "Record.length: -1 does not fit"),
-        (Record(b"", 0, "1", 1), "Record.length: a whole number is needed, found '1'"),  # type: ignore[arg-type]
+        (
+            Record(b"", -1, 0, 1),
+            "Record.time_ns: -1 is not an integer from 0 to 4294967295999999999",
+        ),
+        (Record(b"", SECOND << 32, 0, 1), "Record.time_ns: 4294967296000000000 is not an integer"),
+        (Record(b"", 0.5, 0, 1), "Record.time_ns: 0.5 .* is not an integer"),  # type: ignore[arg-type]
+        (
+            Record(b"", 0, 1 << 32, 1),
+            "Record.length: 4294967296 is not an integer from 0 to 4294967295",
+        ),
+        (Record(b"", 0, -1, 1), "Record.length: -1 is not an integer"),
+        (Record(b"", 0, "1", 1), "Record.length: '1' .* is not an integer"),  # type: ignore[arg-type]
         (
             Record(bytes(10), 0, 9, 1),
             "Record.data: 10 bytes do not fit, the snap length allows 9",
         ),
-        (Record("text", 0, 4, 1), "Record.data: bytes are needed, found str"),  # type: ignore[arg-type]
-        (Record(b"", 0, 0, "\udcff"), r"Record.link_type: .* found '\\udcff'"),  # type: ignore[arg-type]
+        (Record("text", 0, 4, 1), "Record.data: 'text' .* is not bytes"),  # type: ignore[arg-type]
+        (Record(b"", 0, 0, "\udcff"), r"Record.link_type: '\\udcff' .* is not an integer"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 247), "Record.link_type: 247 in a pcap of link type 1; .* pcapng"),
         (Record(b"", 0, 0, 1, 0, ((1, b"c"),)), "Record.options: .* a pcapng has"),
     ],
@@ -150,8 +156,8 @@ def test_what_does_not_fit_is_refused_by_name_and_leaves_no_trace(
 @pytest.mark.parametrize(
     ("interface", "reason"),
     [
-        (Interface(1 << 16, resolution=SECOND), "link_type: 65536 does not fit"),
-        (Interface(1, -1, resolution=SECOND), "snap_length: -1 does not fit"),
+        (Interface(1 << 16, resolution=SECOND), "link_type: 65536 is not an integer"),
+        (Interface(1, -1, resolution=SECOND), "snap_length: -1 is not an integer"),
     ],
 )
 def test_a_header_that_does_not_fit_is_refused(interface: Interface, reason: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rdmawire.capture import Interface, create_capture, open_capture
 from rdmawire.capture.record import COMMENT
-from rdmawire.screen import safe_lines
+from rdmawire.terminal import escape_lines
 from tests.cli.command import RDMAWIRE, RNR, rdmawire
 from tests.waiting import HANG
 
@@ -89,5 +89,5 @@ def test_what_stands_in_a_scenario_controls_no_terminal(tmp_path: Path) -> None:
 
 
 def test_lines_stay_lines() -> None:
-    assert safe_lines("one\r\ntwo\n\tthree é") == "one\ntwo\n\tthree é"
-    assert safe_lines("a\rb\x1b\x9b\x00") == "a\\rb\\x1b\\x9b\\x00"
+    assert escape_lines("one\r\ntwo\n\tthree é") == "one\ntwo\n\tthree é"
+    assert escape_lines("a\rb\x1b\x9b\x00") == "a\\rb\\x1b\\x9b\\x00"

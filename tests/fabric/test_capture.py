@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap, Meter, Sampler
-from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.fault import ACTIONS, Faults, Rule
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import FAULT_WORDS, Chances, Link, bit_times, duration

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap
-from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import ALL_ACCESS, Host, Registered
 from rdmawire.fabric.link import Chances, Link

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.errors import FabricError
+from rdmawire.errors import FabricError
 from rdmawire.fabric.fault import ACTIONS, OPTION_BOUNDS, OPTIONS, Faults, Rule
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Delivery, Link
@@ -208,24 +208,28 @@ def test_chances_and_turns_that_there_are_not() -> None:
 @pytest.mark.parametrize(
     ("do", "options", "reason"),
     [
-        ("duplicate", {"times": -5}, "duplicate.times: -5 is not a whole number from 0 to"),
+        ("duplicate", {"times": -5}, "duplicate.times: -5 is not an integer from 0 to"),
         ("duplicate", {"wait": None}, r"duplicate.wait: None \(NoneType\) is not a number of nano"),
         ("delay", {"by": -1}, "delay.by: -1 is not a number of nanoseconds from 0 to"),
         ("delay", {"most": 1.5}, r"delay.most: 1.5 \(float\) is not"),
         ("reorder", {"behind": -1}, "reorder.behind: -1 is not"),
-        ("corrupt", {"bit": -1}, "corrupt.bit: -1 is not a whole number from 0 to 7"),
+        ("corrupt", {"bit": -1}, "corrupt.bit: -1 is not an integer from 0 to 7"),
         ("corrupt", {"bit": 8}, "corrupt.bit: 8 is not"),
-        ("corrupt", {"byte": "x"}, "corrupt.byte: 'x' .* is no int"),
+        ("corrupt", {"byte": "x"}, "corrupt.byte: 'x' .* is not of type int"),
         ("truncate", {"by": -4}, "truncate.by: -4 is not a number of bytes from 0 to"),
-        ("set", {"field": 7, "value": 1}, "set.field: 7 is no str"),
+        ("set", {"field": 7, "value": 1}, "set.field: 7 is not of type str"),
         ("set", {"field": "bth.psn", "value": 1 << 24}, "bth.psn: .* does not fit 24 bits"),
         ("set", {"field": "bth.psn", "value": None}, "bth.psn: .* takes a number of 24 bits"),
         ("set", {"field": "ip.dsfield", "value": 256}, "ip.dsfield: 256 is not .* from 0 to 255"),
         ("set", {"field": "ip.hdr_len", "value": 21}, "ip.hdr_len: 21 is no multiple of 4"),
         ("set", {"field": "eth.src", "value": b"123"}, "eth.src: .* takes 6 bytes, found 3"),
         ("drop", {"where": "bth.psn"}, "drop.where: 'bth.psn' .* is not a mapping"),
-        ("drop", {"where": {"bth.psn": None}}, "drop.where: None .* is no int or Collection"),
-        ("drop", {"where": {1: 1}}, "drop.where: 1 is no str"),
+        (
+            "drop",
+            {"where": {"bth.psn": None}},
+            "drop.where: None .* is not of type int or Collection",
+        ),
+        ("drop", {"where": {1: 1}}, "drop.where: 1 is not of type str"),
         ("drop", {"nth": None}, "drop.nth: None .* is not a collection"),
         ("drop", {"nth": [1, "x"]}, "drop.nth: 'x' .* is not a turn"),
         ("drop", {"nth": range(1 << 40)}, "drop.nth: 0 is not a turn"),
@@ -243,7 +247,7 @@ def test_options_that_make_no_sense(do: Any, options: dict[str, Any], reason: st
 
 @pytest.mark.parametrize("rules", [None, 7, "x", ["drop"], [None]])
 def test_faults_are_made_of_rules(rules: Any) -> None:
-    with pytest.raises(FabricError, match=r"Faults.rules: .* is no (Iterable|Rule)"):
+    with pytest.raises(FabricError, match=r"Faults.rules: .* is not of type (Iterable|Rule)"):
         Faults(rules)
 
 

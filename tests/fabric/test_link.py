@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rdmawire.fabric.errors import FabricError
+from rdmawire.errors import FabricError
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.units import gbps, us
 
@@ -21,7 +21,7 @@ NAN = float("nan")
         ({"delay": "1%"}, "Chances.delay: '1%' .* is not a number from 0 to 1"),
         ({"delay": 0.5, "max_delay": 0}, "max_delay: 0 is not a number of nanoseconds from 1"),
         ({"max_delay": 1.5}, "max_delay: 1.5 .* is not a number of nanoseconds from 1"),
-        ({"random": 7}, "Chances.random: 7 is no Random"),
+        ({"random": 7}, "Chances.random: 7 is not of type Random"),
     ],
 )
 def test_chances_that_make_no_sense(given: dict[str, Any], reason: str) -> None:
@@ -46,7 +46,7 @@ def test_chances_that_make_no_sense(given: dict[str, Any], reason: str) -> None:
         ({"delay": {1: -1}}, "Link.delay: -1 is not a number of nanoseconds from 0"),
         ({"delay": {0: 1}}, "Link.delay: 0 is not a frame's number from 1"),
         ({"delay": 0.5}, "Link.delay: 0.5 .* is not a mapping"),
-        ({"chances": 0.1}, "Link.chances: 0.1 .* is no Chances"),
+        ({"chances": 0.1}, "Link.chances: 0.1 .* is not of type Chances"),
     ],
 )
 def test_links_that_make_no_sense(given: dict[str, Any], reason: str) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.errors import VerbsError
+from rdmawire.errors import FabricError, VerbsError
 from rdmawire.fabric.capture import CaptureTap
-from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link, bit_times, duration

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.fabric.errors import FabricError
+from rdmawire.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Chances, Link
 from rdmawire.fabric.pair import Pair
@@ -312,7 +312,7 @@ def test_taps_of_one_link_and_of_one_port() -> None:
 @pytest.mark.parametrize("time", [None, "x", 1.5, float("nan")])
 def test_times_are_whole_numbers(time: object) -> None:
     simulator = Simulator()
-    with pytest.raises(FabricError, match=r"Simulator.time: .* is no int"):
+    with pytest.raises(FabricError, match=r"Simulator.time: .* is not of type int"):
         simulator.call_at(time, lambda: None)  # type: ignore[arg-type]
     with pytest.raises(
         FabricError, match=r"Simulator.time_limit: .* is not a number of nanoseconds"
@@ -321,7 +321,7 @@ def test_times_are_whole_numbers(time: object) -> None:
     with pytest.raises(FabricError, match=r"Simulator.event_limit: .* is not a number of events"):
         Simulator(event_limit=time)  # type: ignore[arg-type]
     if time is not None:
-        with pytest.raises(FabricError, match=r"Simulator.until: .* is no int"):
+        with pytest.raises(FabricError, match=r"Simulator.until: .* is not of type int"):
             simulator.run(time)  # type: ignore[arg-type]
     simulator.run()
     assert simulator.now == 0

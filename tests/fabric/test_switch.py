@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.errors import MemoryFault
-from rdmawire.fabric.errors import FabricError
+from rdmawire.errors import FabricError, MemoryFault
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
@@ -364,7 +363,7 @@ def test_so_many_are_marked_as_the_share_says() -> None:
             lambda: SwitchSettings(marking={8: MARKING}),
             "Settings.marking: 8 is not a priority from 0 to 7",
         ),
-        (lambda: SwitchSettings(marking={0: PAUSING}), "marking: Pausing.* is no Marking"),  # type: ignore[dict-item]
+        (lambda: SwitchSettings(marking={0: PAUSING}), "marking: Pausing.* is not of type Marking"),  # type: ignore[dict-item]
         (lambda: SwitchSettings(priorities={0: -1}), "Settings.priorities: -1 is not a priority"),
         (lambda: SwitchSettings(priorities={999: 1}), "999 is not a DSCP from 0 to 63"),
         (lambda: SwitchSettings(priorities=None), "priorities: None .* is not a mapping"),  # type: ignore[arg-type]
@@ -377,7 +376,7 @@ def test_so_many_are_marked_as_the_share_says() -> None:
             lambda: SwitchSettings(addresses=-1),
             "Settings.addresses: -1 is not a number of addresses",
         ),
-        (lambda: SwitchSettings(seed="x"), r"Settings.seed: 'x' \(str\) is no int"),  # type: ignore[arg-type]
+        (lambda: SwitchSettings(seed="x"), r"Settings.seed: 'x' \(str\) is not of type int"),  # type: ignore[arg-type]
         (lambda: SwitchSettings(scheduling=[]), r"scheduling: \[\] \(list\) is not one of strict"),  # type: ignore[arg-type]
         (lambda: Switch(settings=SwitchSettings(marking={0: MARKING})), "no Random is given"),
         (

@@ -325,15 +325,15 @@ def test_what_is_no_frame_is_refused_and_those_before_it_count(frame: Any) -> No
     pair.client.write(b"octets" * 1000, to=pair.server.region)
     frames: list[Any] = pair.client.nic.transmit(0)
     server = pair.server.nic
-    with pytest.raises(VerbsError, match="frame is"):
+    with pytest.raises(VerbsError, match="frame: "):
         server.receive(frame, 0)
     for at in (0, 3):
-        with pytest.raises(VerbsError, match="frame is"):
+        with pytest.raises(VerbsError, match="frame: "):
             server.receive_all([*frames[:at], frame, *frames[at:]], 0)
     server.receive_all(frames[3:], 0)
     assert pair.server.region.read(6000) == b"octets" * 1000
     for no_frames in (None, {1: 2}, {b""}, 7, iter(frames)):
-        with pytest.raises(VerbsError, match="frames is"):
+        with pytest.raises(VerbsError, match="frames: "):
             server.receive_all(no_frames, 0)  # type: ignore[arg-type]
 
 

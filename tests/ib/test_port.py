@@ -71,10 +71,10 @@ def test_a_partition_that_a_port_leaves_is_left_by_its_queue_pairs() -> None:
 @pytest.mark.parametrize(
     ("pkeys", "said"),
     [
-        ((1 << 16,), "pkey 65536 is not within 0..65535"),
-        ((DEFAULT_PKEY,) * 129, "pkey_tbl_len 129 is not within 0..128"),
-        (("x",), "pkey is 'x' .*, not a whole number"),
-        (7, "pkeys is 7, not a sequence"),
+        ((1 << 16,), "pkey: 65536 is not an integer from 0 to 65535"),
+        ((DEFAULT_PKEY,) * 129, "pkey_tbl_len: 129 is not an integer from 0 to 128"),
+        (("x",), "pkey: 'x' .* is not an integer"),
+        (7, "pkeys: 7 is not a sequence"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(pkeys: Any, said: str) -> None:

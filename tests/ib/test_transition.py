@@ -230,5 +230,5 @@ def test_a_queue_that_drains_can_only_be_given_up(end: QPState) -> None:
 
 def test_values_are_checked_with_the_mask() -> None:
     attributes = QPAttributes(qp_state=QPState.RTS, sq_psn=1 << 24)
-    with pytest.raises(VerbsError, match="sq_psn 16777216"):
+    with pytest.raises(VerbsError, match="sq_psn: 16777216"):
         check_modify(QPType.UD, QPState.RTR, attributes, M.STATE | M.SQ_PSN)

@@ -217,4 +217,6 @@ def test_a_number_that_stands_for_another_says_what_it_may_be() -> None:
     wrong = QPAttributes(path_mtu=1024)  # type: ignore[arg-type]
     with pytest.raises(VerbsError) as refused:
         pair.client.nic.modify_qp(pair.client.qp, wrong, QPAttrMask.PATH_MTU)
-    assert "path_mtu 1024 is not within 1..5 (1 MTU_256, 2 MTU_512" in str(refused.value)
+    assert "path_mtu: 1024 is not an integer from 1 to 5 (1 MTU_256, 2 MTU_512" in str(
+        refused.value
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.nearest import nearest
+from rdmawire.terminal import closest_names
 from rdmawire.vectors.cases import Search, cases, generated, golden, row_names, vocabulary
 from rdmawire.vectors.index import TABLES
 
@@ -84,7 +84,7 @@ def test_generated_frames_are_found_one_by_one() -> None:
     ("wrong", "meant"), [("RNR_NACK", "RNR_NAK"), ("REM_ACCES_ERR", "REM_ACCESS_ERR")]
 )
 def test_what_was_meant_is_among_the_words(wrong: str, meant: str) -> None:
-    assert nearest(wrong, vocabulary(of_golden().vectors))[0] == meant
+    assert closest_names(wrong, vocabulary(of_golden().vectors))[0] == meant
 
 
 def test_every_word_that_is_offered_finds_something() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.screen import safe
+from rdmawire.terminal import escape
 from rdmawire.wire import show
 from rdmawire.wire.show import Show, Value
 
@@ -64,13 +64,13 @@ def test_bytes_are_counted_in_words(number: int, text: str) -> None:
     ],
 )
 def test_control_characters_become_escapes(text: str, shown: str) -> None:
-    assert safe(text) == shown
+    assert escape(text) == shown
 
 
 @given(st.text() | st.binary().map(show.printable))
 def test_safe_text_is_printable_and_stays(text: str) -> None:
-    assert safe(text).isprintable()
-    assert safe(safe(text)) == safe(text)
+    assert escape(text).isprintable()
+    assert escape(escape(text)) == escape(text)
 
 
 @given(st.binary(max_size=40))

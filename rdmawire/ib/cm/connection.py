@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.qp import QueuePair
-from rdmawire.memory.argument import check_kind, check_number
+from rdmawire.validate import check_int, check_type
 from rdmawire.verbs.ah import FLOW_LABELS, MAPPED_IPV4, AddressHandle, is_ipv4, mapped
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus
 from rdmawire.wire.ip_cm import IPCM4, IPCM6, SERVICE_PREFIX
@@ -118,8 +118,8 @@ class CMSettings(NamedTuple):
     def check(self) -> None:
         """``VerbsError`` EINVAL for a number that fits no message."""
         for name, most in _MAX_OF_SETTINGS.items():
-            check_number(name, getattr(self, name), 0, most)
-        check_number("path_mtu", self.path_mtu, MTU.MTU_256, MTU.MTU_4096)
+            check_int(name, getattr(self, name), 0, most)
+        check_int("path_mtu", self.path_mtu, MTU.MTU_256, MTU.MTU_4096)
 
 
 _MAX_OF_SETTINGS = {
@@ -155,14 +155,14 @@ class ConnParam(NamedTuple):
 
     def check(self, room: int) -> None:
         """``VerbsError`` EINVAL for what does not fit a message with so many private bytes."""
-        check_kind("private_data", self.private_data, bytes)
+        check_type("private_data", self.private_data, bytes)
         if len(self.private_data) > room:
             found = len(self.private_data)
             raise VerbsError(f"private_data has {found} bytes, here is room for {room}", EINVAL)
         for name, most in _MOST.items():
             value = getattr(self, name)
             if value is not None or name not in _MAY_BE_LEFT_OUT:
-                check_number(name, value, 0, most)
+                check_int(name, value, 0, most)
 
 
 _MOST = {

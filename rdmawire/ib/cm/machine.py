@@ -16,7 +16,7 @@ from rdmawire.ib.cm.messages import Heard
 from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, WAITS, CMState, Input, Wait
 from rdmawire.ib.engine import Nic
 from rdmawire.identifier import Drawn, Randomness, Source
-from rdmawire.memory.argument import check_able, check_kind, check_time
+from rdmawire.validate import check_methods, check_time, check_type
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.timers import Timers
 
@@ -52,10 +52,10 @@ class Machine:
         random: Randomness,
         settings: CMSettings = DEFAULTS,
     ) -> None:
-        check_kind("nic", nic, Nic)
-        check_able("neighbours", neighbours, "__call__")
-        check_able("random", random, "getrandbits")
-        check_kind("settings", settings, CMSettings)
+        check_type("nic", nic, Nic)
+        check_methods("neighbours", neighbours, "__call__")
+        check_methods("random", random, "getrandbits")
+        check_type("settings", settings, CMSettings)
         settings.check()
         self.nic = nic
         self.neighbours = neighbours

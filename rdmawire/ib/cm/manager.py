@@ -37,7 +37,7 @@ from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.verbs import check_qp
 from rdmawire.identifier import Randomness
-from rdmawire.memory.argument import as_bytes, check_kind, check_number, check_time
+from rdmawire.validate import as_bytes, check_int, check_time, check_type
 from rdmawire.verbs.ah import AddressHandle, check_address
 from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import QPType
@@ -72,17 +72,17 @@ class ConnectionManager(Machine):
 
     def listen(self, service: int, *, datagrams: bool = False, backlog: int = 1024) -> None:
         """Be told of requests for a service; EBUSY where somebody listens already."""
-        check_number("service_id", service)
-        check_kind("datagrams", datagrams, bool)
-        check_number("backlog", backlog, 1)
+        check_int("service_id", service)
+        check_type("datagrams", datagrams, bool)
+        check_int("backlog", backlog, 1)
         if (service, datagrams) in self.listeners:
             raise VerbsError(f"service {service:#x} has a listener already", EBUSY)
         self.listeners[service, datagrams] = Listener(service, datagrams, backlog)
 
     def stop_listening(self, service: int, *, datagrams: bool = False) -> None:
         """Be told of no more; those that were told of may still be answered."""
-        check_number("service_id", service)
-        check_kind("datagrams", datagrams, bool)
+        check_int("service_id", service)
+        check_type("datagrams", datagrams, bool)
         if self.listeners.pop((service, datagrams), None) is None:
             raise VerbsError(f"service {service:#x} has no listener", EINVAL)
 
@@ -104,12 +104,12 @@ class ConnectionManager(Machine):
         """
         self._begin(now)
         check_qp(self.nic.device, qp)
-        check_kind("param", param, ConnParam)
+        check_type("param", param, ConnParam)
         datagrams = qp.type is QPType.UD
         check_fit(qp, datagrams=datagrams)
         check_address(path, self.nic.device.profile)
-        check_number("service_id", service)
-        check_number("source_port", source_port, 0, 0xFFFF)
+        check_int("service_id", service)
+        check_int("source_port", source_port, 0, 0xFFFF)
         param.check(room_in_request(datagrams=datagrams, ip_header=has_ip_header(service)))
         self._check_room()
         conn = self._asking(path, service, source_port)
@@ -161,7 +161,7 @@ class ConnectionManager(Machine):
         """Grant what a peer asked for. rdma_accept(3)."""
         conn = self._owned(number, Input.ACCEPT, now)
         check_qp(self.nic.device, qp)
-        check_kind("param", param, ConnParam)
+        check_type("param", param, ConnParam)
         check_fit(qp, datagrams=conn.datagrams)
         param.check(room_in(SIDRREP if conn.datagrams else REP))
         before, psn = conn.terms, conn.psn
@@ -188,7 +188,7 @@ class ConnectionManager(Machine):
         """Refuse what a peer asked for or answered. rdma_reject(3)."""
         conn = self._owned(number, Input.REJECT, now)
         ConnParam(private_data).check(room_in(SIDRREP if conn.datagrams else REJ))
-        check_number("reason", reason, 0, 0xFFFF)
+        check_int("reason", reason, 0, 0xFFFF)
         conn.last_words, conn.reason = private_data, reason
         self.step(conn, Input.REJECT)
 
@@ -215,7 +215,7 @@ class ConnectionManager(Machine):
     def _owned(self, number: int, what: Input, now: int) -> Connection:
         """The owner's connection of that number, if it is at a point where the call makes sense."""
         self._begin(now)
-        check_number("id", number)
+        check_int("id", number)
         conn = self.registry.get(number)
         if conn is None or conn.silent:
             raise VerbsError(f"there is no connection {number:#x}", EINVAL)
@@ -322,7 +322,7 @@ class ManagedPort:
         Runs of frames too long for the manager go to the adapter together, which costs less.
         ``VerbsError`` for the first that is not bytes; those before it are taken in.
         """
-        check_kind("frames", frames, Sequence)
+        check_type("frames", frames, Sequence)
         run: list[bytes] = []
         for frame in frames:
             if _is_data(frame) and not self._manager.unconfirmed:

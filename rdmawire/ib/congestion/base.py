@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from errno import EINVAL
 from typing import Final, Protocol
 
-from rdmawire.bound import Bound, Real, Whole, misfit_of
 from rdmawire.errors import VerbsError
+from rdmawire.validate import Constraint, Integer, Number, check_attributes
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
@@ -16,11 +15,11 @@ MEGABIT = 1_000_000
 KILOBIT = 1_000
 """Bits."""
 
-RATE: Final = Real(1, 1e15)
+RATE: Final = Number(1, 1e15)
 """What a rate may be: bits in a second."""
 
-SHARE: Final = Real(0, 1)
-TIMES: Final = Whole(0, 1 << 32)
+SHARE: Final = Number(0, 1)
+TIMES: Final = Integer(0, 1 << 32)
 
 
 class Rates(Protocol):
@@ -33,13 +32,11 @@ class Rates(Protocol):
     def min_rate(self) -> float: ...
 
 
-def check_parameters(made: Rates, bounds: Mapping[str, Bound]) -> None:
+def check_parameters(made: Rates, bounds: Mapping[str, Constraint]) -> None:
     """``VerbsError`` EINVAL for a parameter that is not what a table of them allows."""
-    reason = misfit_of(made, bounds)
-    if not reason and made.min_rate > made.line_rate:
-        reason = f"min_rate {made.min_rate:g} is more than line_rate {made.line_rate:g}"
-    if reason:
-        raise VerbsError(reason, EINVAL)
+    check_attributes(made, bounds)
+    if made.min_rate > made.line_rate:
+        raise VerbsError(f"min_rate {made.min_rate:g} is more than line_rate {made.line_rate:g}")
 
 
 class CongestionController(Protocol):

@@ -8,7 +8,6 @@ notification point is :mod:`rdmawire.ib.congestion.notification`, the congestion
 from dataclasses import dataclass
 from typing import Final, Self
 
-from rdmawire.bound import PERIOD, Bound, Whole
 from rdmawire.ib.congestion.base import (
     GIGABIT,
     MEGABIT,
@@ -17,7 +16,7 @@ from rdmawire.ib.congestion.base import (
     TIMES,
     check_parameters,
 )
-from rdmawire.memory.argument import check_kind
+from rdmawire.validate import PERIOD, Constraint, Integer, check_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +55,13 @@ class DcqcnParameters:
         return cls(line_rate=line_rate, min_rate=min(cls().min_rate, line_rate))
 
 
-BOUNDS: Final[dict[str, Bound]] = {
+BOUNDS: Final[dict[str, Constraint]] = {
     "line_rate": RATE,
     "min_rate": RATE,
     "g": SHARE,
     "alpha_timer": PERIOD,
     "rate_timer": PERIOD,
-    "byte_counter": Whole(1, called="a number of bytes"),
+    "byte_counter": Integer(1, called="a number of bytes"),
     "fast_recovery": TIMES,
     "additive": RATE,
     "hyper": RATE,
@@ -79,7 +78,7 @@ class Dcqcn:
 
     def __init__(self, parameters: DcqcnParameters | None = None) -> None:
         self.parameters = DcqcnParameters() if parameters is None else parameters
-        check_kind("parameters", self.parameters, DcqcnParameters)
+        check_type("parameters", self.parameters, DcqcnParameters)
         self.rate = self.target = self.parameters.line_rate
         self._alpha = 1.0
         self._alpha_since: int | None = None

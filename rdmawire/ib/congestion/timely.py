@@ -7,7 +7,6 @@ R. Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter, SIGCO
 from dataclasses import dataclass
 from typing import Final
 
-from rdmawire.bound import PERIOD, Bound
 from rdmawire.ib.congestion.base import (
     GIGABIT,
     MEGABIT,
@@ -16,7 +15,7 @@ from rdmawire.ib.congestion.base import (
     TIMES,
     check_parameters,
 )
-from rdmawire.memory.argument import check_kind
+from rdmawire.validate import PERIOD, Constraint, check_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class TimelyParameters:
         check_parameters(self, BOUNDS)
 
 
-BOUNDS: Final[dict[str, Bound]] = {
+BOUNDS: Final[dict[str, Constraint]] = {
     "line_rate": RATE,
     "min_rate": RATE,
     "min_rtt": PERIOD,
@@ -68,7 +67,7 @@ class Timely:
 
     def __init__(self, parameters: TimelyParameters | None = None) -> None:
         self.parameters = TimelyParameters() if parameters is None else parameters
-        check_kind("parameters", self.parameters, TimelyParameters)
+        check_type("parameters", self.parameters, TimelyParameters)
         self.rate = self.parameters.line_rate
         self._last_rtt: int | None = None
         self._difference = 0.0

@@ -9,7 +9,8 @@ from typing import Final
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.memory.address_space import Initiator, Window
 from rdmawire.memory.gpu.profile import GpuProfile
-from rdmawire.memory.page import BytesLike, Path, SparsePages, split
+from rdmawire.memory.page import Path, SparsePages, split
+from rdmawire.validate import BytesLike
 
 MAX_POSTED: Final = 1 << 20
 """Most bytes that are invisible; beyond that, the next writes become visible at once."""

@@ -1,12 +1,12 @@
 """The way without GPUDirect: the adapter meets host memory, and the GPU copies."""
 
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.argument import check_kind
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.mr_table import Extent, MemoryRegionTable
-from rdmawire.memory.page import PAGE_64K, BytesLike, Path, split
+from rdmawire.memory.page import PAGE_64K, Path, split
 from rdmawire.memory.region import Backing, Region
+from rdmawire.validate import BytesLike, check_type
 
 
 class BouncePages(Backing):
@@ -54,6 +54,6 @@ def reg_bounce_mr(
 
     ``extent.address`` is a GPU address. Once the memory is freed, accesses are ``MemoryFault``.
     """
-    check_kind("registrar", registrar, MemoryRegionTable)
-    check_kind("gpu", gpu, Gpu)
+    check_type("registrar", registrar, MemoryRegionTable)
+    check_type("gpu", gpu, Gpu)
     return registrar.register(pd, extent, access, lambda: BouncePages(registrar.space, gpu))

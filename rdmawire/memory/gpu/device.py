@@ -4,12 +4,12 @@ from random import Random
 from typing import Final, Protocol
 
 from rdmawire.errors import MemoryFault
-from rdmawire.memory.argument import check_range, check_time, length_of
 from rdmawire.memory.gpu.aperture import Aperture
 from rdmawire.memory.gpu.heap import Allocation, Heap, Kind
 from rdmawire.memory.gpu.profile import GpuProfile
 from rdmawire.memory.gpu.table import PageTable
-from rdmawire.memory.page import BytesLike, SparsePages
+from rdmawire.memory.page import SparsePages
+from rdmawire.validate import BytesLike, byte_count, check_range, check_time
 
 _LARGEST_COPY: Final = 1 << 32
 
@@ -122,7 +122,7 @@ class Gpu:
 
     def write(self, address: int, data: BytesLike, now: int | None = None) -> None:
         """What a kernel writes at the time ``now`` (ns), as with ``read``."""
-        length = length_of(data)
+        length = byte_count(data)
         check_range(address, length)
         self.check(address, length)
         self._advance(now)

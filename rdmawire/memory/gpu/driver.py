@@ -7,13 +7,13 @@ from typing import Final
 
 from rdmawire.errors import ENOTSUPP, VerbsError
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.heap import BLOCK
 from rdmawire.memory.gpu.profile import GpuProfile
 from rdmawire.memory.gpu.table import DmaMapping, PageTable, TableState
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
-from rdmawire.screen import shown
+from rdmawire.terminal import describe
+from rdmawire.validate import check_int, check_type
 
 _FIRST_BUS: Final = 1 << 45
 _FIRST_ADDRESS: Final = 0x7000_0000_0000
@@ -40,9 +40,9 @@ class GpuDriver:
         ``random`` draws the delays after which its posted writes become visible; without it they
         are drawn from ``Random(0)``.
         """
-        check_kind("profile", profile, GpuProfile)
+        check_type("profile", profile, GpuProfile)
         random = Random(0) if random is None else random  # noqa: S311 - repeatable
-        check_kind("random", random, Random)
+        check_type("random", random, Random)
         last = self.gpus[-1] if self.gpus else None
         base = last.end if last else _FIRST_ADDRESS
         bus = _placed(last.aperture.end if last else _FIRST_BUS, profile.bar1)
@@ -53,7 +53,7 @@ class GpuDriver:
 
     def gpu_at(self, address: int) -> Gpu | None:
         """Whose memory a GPU address is."""
-        check_number("address", address)
+        check_int("address", address)
         return next((gpu for gpu in self.gpus if gpu.base <= address < gpu.end), None)
 
     def get_pages(self, address: int, length: int, revoked: Callable[[], None] | None) -> PageTable:
@@ -90,7 +90,7 @@ class GpuDriver:
 
     def put_pages(self, table: PageTable) -> None:
         """nvidia_p2p_put_pages: nothing inside the callback, EINVAL after it, EBUSY if mapped."""
-        check_kind("table", table, PageTable)
+        check_type("table", table, PageTable)
         if table.state is TableState.REVOKING:
             return
         if table.state is TableState.GONE:
@@ -104,7 +104,7 @@ class GpuDriver:
 
     def dma_map_pages(self, table: PageTable, peer: object) -> DmaMapping:
         """nvidia_p2p_dma_map_pages: for this peer alone. EINVAL for 4 KiB pages or dead ones."""
-        check_kind("table", table, PageTable)
+        check_type("table", table, PageTable)
         if table.gpu.page_size == PAGE_4K:
             raise VerbsError("pages of 4 KiB cannot be mapped for DMA", EINVAL)
         if table.state is not TableState.LIVE:
@@ -114,19 +114,19 @@ class GpuDriver:
     @staticmethod
     def dma_unmap_pages(mapping: DmaMapping) -> None:
         """nvidia_p2p_dma_unmap_pages."""
-        check_kind("mapping", mapping, DmaMapping)
+        check_type("mapping", mapping, DmaMapping)
         mapping.table.mappings -= 1
 
 
 def check_pages(gpu: Gpu, address: int, length: int, granularity: int) -> None:
     """``VerbsError`` EINVAL for what cannot be pinned, EIO if the GPU is lost."""
-    check_number("address", address)
-    check_kind("length", length, int)
+    check_int("address", address)
+    check_type("length", length, int)
     if length <= 0 or (address | length) % granularity:
         raise VerbsError(
-            f"{shown(length)} bytes at {address:#x} are no pages of {granularity}", EINVAL
+            f"{describe(length)} bytes at {address:#x} are no pages of {granularity}", EINVAL
         )
     if gpu.aperture.lost:
         raise VerbsError("the GPU fell off the bus", EIO)
     if address + length > gpu.end or not gpu.resident(address, address + length):
-        raise VerbsError(f"{shown(length)} bytes at {address:#x} are not all pinnable", EINVAL)
+        raise VerbsError(f"{describe(length)} bytes at {address:#x} are not all pinnable", EINVAL)

@@ -3,11 +3,11 @@
 from errno import ENODEV
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind
 from rdmawire.memory.dmabuf import DmaBuf
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.memory.gpu.driver import GpuDriver, check_pages
 from rdmawire.memory.page import PAGE_4K, Path
+from rdmawire.validate import check_type
 
 
 class GpuDmaBuf(DmaBuf):
@@ -35,7 +35,7 @@ class GpuDmaBuf(DmaBuf):
 
 def export_dmabuf(driver: GpuDriver, address: int, length: int) -> GpuDmaBuf:
     """Share GPU memory. EINVAL unless it is whole pages of 4 KiB that peers may have."""
-    check_kind("driver", driver, GpuDriver)
+    check_type("driver", driver, GpuDriver)
     gpu = driver.gpu_at(address)
     if gpu is None:
         raise VerbsError(f"no GPU has address {address:#x}", ENODEV)

@@ -3,11 +3,11 @@
 from errno import EACCES, EINVAL
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.argument import check_kind, check_number, check_time
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.table import PageTable, TableState
-from rdmawire.memory.page import PAGE_64K, BytesLike
+from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import PageList
+from rdmawire.validate import BytesLike, check_int, check_time, check_type
 
 
 class Processor:
@@ -85,8 +85,8 @@ class Gdr:
 
     def pin_buffer(self, address: int, size: int) -> GdrBuffer:
         """gdr_pin_buffer: any address; rounded to pages of 64 KiB. Errors are ``get_pages``'."""
-        check_number("address", address)
-        check_kind("size", size, int)
+        check_int("address", address)
+        check_type("size", size, int)
         start = address - address % PAGE_64K
         length = address + size - start
         buffer = GdrBuffer(address, size)

@@ -11,9 +11,9 @@ from errno import EINVAL, ENOMEM
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.argument import check_kind, check_number
 from rdmawire.memory.page import PAGE_2M
-from rdmawire.screen import shown
+from rdmawire.terminal import describe
+from rdmawire.validate import check_int, check_type
 
 
 class FreeRanges:
@@ -104,16 +104,16 @@ class Heap:
 
     def allocate(self, length: int, kind: Kind = Kind.DEVICE) -> Allocation:
         """``VerbsError`` ENOMEM for no room; EINVAL for nothing, or half blocks of cuMemCreate."""
-        check_kind("length", length, int)
-        check_kind("kind", kind, Kind)
+        check_type("length", length, int)
+        check_type("kind", kind, Kind)
         vmm = kind in (Kind.VMM, Kind.VMM_PLAIN)
         if length <= 0 or (vmm and length % BLOCK):
-            raise VerbsError(f"{shown(length)} bytes of {kind.name} cannot be allocated", EINVAL)
+            raise VerbsError(f"{describe(length)} bytes of {kind.name} cannot be allocated", EINVAL)
         large = length >= LARGE or kind is not Kind.DEVICE
         extent = length + -length % (BLOCK if large else GRANULE)
         address = self._blocks.take(extent) if large else self._small(extent)
         if address is None:
-            raise VerbsError(f"no {shown(length)} bytes of GPU memory left", ENOMEM)
+            raise VerbsError(f"no {describe(length)} bytes of GPU memory left", ENOMEM)
         allocation = self._live[address] = Allocation(address, length, extent, kind)
         insort(self._starts, address)
         return allocation
@@ -131,7 +131,7 @@ class Heap:
 
     def release(self, address: int) -> Allocation:
         """End an allocation; ``VerbsError`` EINVAL where none begins."""
-        check_number("address", address)
+        check_int("address", address)
         if address not in self._live:
             raise VerbsError(f"no allocation begins at {address:#x}", EINVAL)
         del self._starts[bisect_left(self._starts, address)]

@@ -5,8 +5,7 @@ from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from rdmawire.nearest import nearest
-from rdmawire.screen import quoted, shortened
+from rdmawire.terminal import closest_names, quote, shorten
 from rdmawire.traffic.edit.rules import EditError, Field
 from rdmawire.wire import naming
 from rdmawire.wire.address import mac_bytes
@@ -35,7 +34,7 @@ def fields_named(name: str) -> Sequence[Named]:
     """
     found = looked_up(_names(), name)
     if not found:
-        raise EditError(f"{quoted(name)} is no field{_hint(name)}")
+        raise EditError(f"{quote(name)} is no field{_hint(name)}")
     return [Named(Field(one.table, one.row), one.meaning, one.scale) for one in found]
 
 
@@ -44,9 +43,9 @@ def _hint(name: str) -> str:
     header, _, last = name.rpartition(".")
     others = [each.rpartition(".")[2] for each in siblings(_names(), name)]
     if not others:
-        near = nearest(name, _names())
+        near = closest_names(name, _names())
         return f"; did you mean {near[0]!r}?" if near else ""
-    near = nearest(last, others)
+    near = closest_names(last, others)
     if near:
         return f"; did you mean {f'{header}.{near[0]}'!r}?"
     return f"; {header} has {_listed(others)}"
@@ -68,9 +67,9 @@ def number(text: str, bits: int) -> int:
     try:
         value = int(text, 0)
     except ValueError:
-        raise EditError(f"{quoted(text)} is no number, such as 17 or 0x11") from None
+        raise EditError(f"{quote(text)} is no number, such as 17 or 0x11") from None
     if not 0 <= value < 1 << bits:
-        raise EditError(f"{shortened(text)} does not fit {bits} bits (0 to {(1 << bits) - 1:#x})")
+        raise EditError(f"{shorten(text)} does not fit {bits} bits (0 to {(1 << bits) - 1:#x})")
     return value
 
 
@@ -80,7 +79,7 @@ def mac(text: str) -> int:
         return int.from_bytes(mac_bytes(text))
     except ValueError:
         raise EditError(
-            f"{quoted(text)} is no Ethernet address, such as 52:54:00:00:00:01"
+            f"{quote(text)} is no Ethernet address, such as 52:54:00:00:00:01"
         ) from None
 
 
@@ -89,14 +88,14 @@ def ipv4(text: str) -> int:
     try:
         return int(IPv4Address(text))
     except AddressValueError:
-        raise EditError(f"{quoted(text)} is no IPv4 address") from None
+        raise EditError(f"{quote(text)} is no IPv4 address") from None
 
 
 def check_no_zone(text: str) -> None:
     """:class:`EditError` for an address with a zone, which no packet has. RFC 4007, 11."""
     address, sign, zone = text.partition("%")
     if sign:
-        raise EditError(f"{quoted(address)} is to have no zone: {quoted(zone)} is not in packets")
+        raise EditError(f"{quote(address)} is to have no zone: {quote(zone)} is not in packets")
 
 
 def ipv6(text: str) -> int:
@@ -105,7 +104,7 @@ def ipv6(text: str) -> int:
     try:
         return int(IPv6Address(text))
     except AddressValueError:
-        raise EditError(f"{quoted(text)} is no IPv6 address") from None
+        raise EditError(f"{quote(text)} is no IPv6 address") from None
 
 
 def value(named: Named, text: str) -> int:
@@ -124,7 +123,7 @@ def value(named: Named, text: str) -> int:
         number(text, named.field.width + named.scale.bit_length() - 1), named.scale
     )
     if rest:
-        raise EditError(f"{shortened(text)} is no multiple of {named.scale}")
+        raise EditError(f"{shorten(text)} is no multiple of {named.scale}")
     return units
 
 
@@ -135,7 +134,7 @@ def _bytes(text: str, length: int) -> int:
     try:
         data = bytes.fromhex(text.replace(":", ""))
     except ValueError:
-        raise EditError(f"{quoted(text)} is no row of hexadecimal digits") from None
+        raise EditError(f"{quote(text)} is no row of hexadecimal digits") from None
     if len(data) != length:
         raise EditError(f"{length} bytes are needed, {len(data)} were given")
     return int.from_bytes(data, "big")
@@ -148,7 +147,7 @@ def _words(meaning: Meaning) -> dict[str, int]:
 
 def _no_word(text: str, words: Sequence[str]) -> str:
     """Which words a field has, and which of them may have been meant; of many these alone."""
-    near = nearest(text.upper(), words)
+    near = closest_names(text.upper(), words)
     hint = f"; did you mean {near[0]}?" if near else ""
     known = f"{len(words)} words" if near and len(words) > _LISTED else f"words {_listed(words)}"
-    return f"{quoted(text)} is no number, and none of the {known}{hint}"
+    return f"{quote(text)} is no number, and none of the {known}{hint}"

@@ -14,7 +14,7 @@ from typing import Final
 
 from rdmawire.capture.source import shown
 from rdmawire.decode import host as host_of
-from rdmawire.screen import quoted, shortened
+from rdmawire.terminal import quote, shorten
 from rdmawire.traffic.edit.copy import Change, tagged
 from rdmawire.traffic.edit.field_names import check_no_zone, fields_named, mac, number, value
 from rdmawire.traffic.edit.mapping import (
@@ -229,7 +229,7 @@ def _check_distinct(entries: Sequence[Mapped]) -> None:
         for old, _ in entry.ranges:
             other = known.setdefault((old, entry.host), entry.text)
             if other is not entry.text:
-                raise EditError(f"{quoted(other)} and {quoted(entry.text)} map the same")
+                raise EditError(f"{quote(other)} and {quote(entry.text)} map the same")
 
 
 def _numbers(bits: int) -> Callable[[str, str], _Ranges]:
@@ -240,10 +240,10 @@ def _ip_ranges(old: str, new: str) -> _Ranges:
     here, there = _network(old), _network(new)
     if here.version != there.version:
         raise EditError(
-            f"{shortened(old)} is IPv{here.version} and {shortened(new)} is IPv{there.version}"
+            f"{shorten(old)} is IPv{here.version} and {shorten(new)} is IPv{there.version}"
         )
     if here.prefixlen != there.prefixlen:
-        raise EditError(f"{shortened(old)} and {shortened(new)} are not of the same length")
+        raise EditError(f"{shorten(old)} and {shorten(new)} are not of the same length")
     bits = here.max_prefixlen
     first, target = int(here.network_address), int(there.network_address)
     free = bits - here.prefixlen
@@ -260,8 +260,8 @@ def _network(text: str) -> IPv4Network | IPv6Network:
         return ip_network(text)
     except ValueError as error:
         if "host bits" in str(error):
-            raise EditError(shortened(str(error))) from None
-        raise EditError(f"{quoted(text)} is no IP address or prefix") from None
+            raise EditError(shorten(str(error))) from None
+        raise EditError(f"{quote(text)} is no IP address or prefix") from None
 
 
 def _offsets(texts: Sequence[str], key_bits: int, bits: int) -> list[Added]:
@@ -270,7 +270,7 @@ def _offsets(texts: Sequence[str], key_bits: int, bits: int) -> list[Added]:
     for entry in entries:
         other = known.setdefault((entry.key, entry.host), entry.text)
         if other is not entry.text:
-            raise EditError(f"{quoted(other)} and {quoted(entry.text)} are about the same")
+            raise EditError(f"{quote(other)} and {quote(entry.text)} are about the same")
     return entries
 
 
@@ -287,7 +287,7 @@ def _amount(text: str, bits: int) -> int:
     """A number to add, with or without a sign."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
-        raise EditError(f"{quoted(text)} is no number to add, such as 5 or -0x10")
+        raise EditError(f"{quote(text)} is no number to add, such as 5 or -0x10")
     amount = number(found[2], bits)
     return -amount if found[1] == "-" else amount
 
@@ -303,9 +303,7 @@ def _at_host(text: str) -> tuple[str, bytes | None]:
     try:
         return name, host_of(ip_address(host).packed)
     except ValueError:
-        raise EditError(
-            f"{quoted(host)} is no address of a host: an IP address, or lid:7"
-        ) from None
+        raise EditError(f"{quote(host)} is no address of a host: an IP address, or lid:7") from None
 
 
 @contextmanager
@@ -314,7 +312,7 @@ def _told(text: str) -> Iterator[None]:
     try:
         yield
     except EditError as error:
-        raise EditError(f"{quoted(text, _LONGEST)}: {error}") from None
+        raise EditError(f"{quote(text, _LONGEST)}: {error}") from None
 
 
 MAX_BYTES: Final = 8 << 20
@@ -387,7 +385,7 @@ def _section(name: str) -> str:
         return name
     known = ", ".join(f"[{each}]" for each in SECTIONS)
     raise EditError(
-        f"{quoted(f'[{name}]')} is none of {known}" if name else f"one of {known} comes first"
+        f"{quote(f'[{name}]')} is none of {known}" if name else f"one of {known} comes first"
     )
 
 

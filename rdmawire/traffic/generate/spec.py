@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from rdmawire.errors import RdmaError
 from rdmawire.fabric.host import Place
-from rdmawire.screen import quoted, shortened
+from rdmawire.terminal import quote, shorten
 from rdmawire.units import (
     QuantityError,
     gbps,
@@ -19,6 +19,7 @@ from rdmawire.units import (
     rate_factor,
     size_factor,
 )
+from rdmawire.validate import Constraint, Integer, NoneOr, Number, OneOf, check
 from rdmawire.verbs.ah import mapped
 from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
 from rdmawire.wire.address import mac_bytes, of_group, of_one_host
@@ -64,7 +65,7 @@ def _range(word: str, text: str) -> tuple[int, int]:
     low, dash, high = word.strip().partition("-")
     ends = _size(low, text), _size(high, text) if dash else _size(low, text)
     if ends[0] > ends[1]:
-        raise OrderError(f"{quoted(text)}: {shortened(low)} is more than {shortened(high)}")
+        raise OrderError(f"{quote(text)}: {shorten(low)} is more than {shorten(high)}")
     return ends
 
 
@@ -74,9 +75,9 @@ def _size(word: str, text: str) -> int:
     except QuantityError:
         data = None
     if data is None or not data.exact:
-        raise OrderError(f"{quoted(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
+        raise OrderError(f"{quote(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
     if data.value > LONGEST_MESSAGE:
-        raise OrderError(f"{quoted(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
+        raise OrderError(f"{quote(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
     return data.value
 
 
@@ -85,9 +86,9 @@ def rate(text: str) -> int:
     try:
         bits = parse_quantity(text.strip(), rate_factor).value
     except QuantityError:
-        raise OrderError(f"{quoted(text)} is no rate such as 100G or 25 Gbit/s") from None
+        raise OrderError(f"{quote(text)} is no rate such as 100G or 25 Gbit/s") from None
     if not SLOWEST <= bits <= FASTEST:
-        raise OrderError(f"{quoted(text)} is not within 1M..10T bits a second")
+        raise OrderError(f"{quote(text)} is not within 1M..10T bits a second")
     return bits
 
 
@@ -104,7 +105,7 @@ def share(text: str, most: float) -> float:
         value = -1.0
     if not 0.0 <= value <= most:
         raise OrderError(
-            f"{quoted(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"
+            f"{quote(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"
         )
     return value
 
@@ -129,11 +130,11 @@ class Tag(NamedTuple):
         try:
             found = cls(int(vlan, 0), int(pcp, 0) if colon else None)
         except ValueError:
-            raise OrderError(f"{quoted(text)} is no VID or VID:PCP such as 100 or 100:3") from None
+            raise OrderError(f"{quote(text)} is no VID or VID:PCP such as 100 or 100:3") from None
         if found.vlan not in range(LAST_VLAN + 1):
-            raise OrderError(f"{quoted(text)}: a VLAN is within 0..{LAST_VLAN}")
+            raise OrderError(f"{quote(text)}: a VLAN is within 0..{LAST_VLAN}")
         if found.pcp is not None and found.pcp not in range(LAST_PCP + 1):
-            raise OrderError(f"{quoted(text)}: a priority is within 0..{LAST_PCP}")
+            raise OrderError(f"{quote(text)}: a priority is within 0..{LAST_PCP}")
         return found
 
 
@@ -157,7 +158,7 @@ class Address(NamedTuple):
         except ValueError:
             raise _unfit(text) from None
         if not of_one_host(found.ip) or (found.mac is not None and of_group(found.mac)):
-            raise OrderError(f"{quoted(text)} is no address of one host")
+            raise OrderError(f"{quote(text)} is no address of one host")
         return found
 
     def after(self, count: int) -> Self:
@@ -188,9 +189,7 @@ def _counted_up(mac: bytes, count: int) -> bytes:
 
 
 def _unfit(text: str) -> OrderError:
-    return OrderError(
-        f"{quoted(text)} is no address such as 10.0.0.1 or 10.0.0.1/02:00:00:00:00:01"
-    )
+    return OrderError(f"{quote(text)} is no address such as 10.0.0.1 or 10.0.0.1/02:00:00:00:00:01")
 
 
 def place(number: int, asked: Address | None, *, ipv6: bool) -> Place:
@@ -293,14 +292,8 @@ class Order:
     flows: int | None = None
 
     def __post_init__(self) -> None:
-        for name, allowed in _ALLOWED.items():
-            value = getattr(self, name)
-            if value is not None and value not in allowed:
-                raise OrderError(f"{name} {value} is not {_words(allowed)}")
-        if not 0.0 <= self.loss <= MAX_LOSS:
-            raise OrderError(f"loss {self.loss} is not within 0..{MAX_LOSS}")
-        if self.marks is not None and not 0.0 <= self.marks <= 1.0:
-            raise OrderError(f"marks {self.marks} is not within 0..1")
+        for name, constraint in _CONSTRAINTS.items():
+            check(name, getattr(self, name), constraint, OrderError)
         for clash, reason in _CLASHES:
             if clash(self):
                 raise OrderError(reason.format(order=self))
@@ -373,32 +366,28 @@ class Order:
 _PAIR: Final = 2
 """Hosts that need no switch."""
 
-_ALLOWED: Final[dict[str, range | tuple[int, ...]]] = {
-    "mtu": PATH_MTUS,
-    "count": range(1, MAX_MESSAGES + 1),
-    "frames": range(1, MAX_MESSAGES + 1),
-    "qps": range(1, MAX_QPS + 1),
-    "clients": range(1, MAX_HOSTS),
-    "servers": range(1, MAX_HOSTS),
-    "flows": range(1, MAX_QPS + 1),
-    "vlan": range(LAST_VLAN + 1),
-    "pcp": range(LAST_PCP + 1),
-    "dscp": range(64),
-    "cnp_dscp": range(64),
-    "psn": range(MODULUS),
-    "seed": range(LAST_SEED + 1),
-    "rate": range(SLOWEST, FASTEST + 1),
-    "latency": range(10**9),
-    "timeout": range(1, LAST_TIMEOUT + 1),
-    "window": range(1, MAX_IN_FLIGHT + 1),
+_CONSTRAINTS: Final[dict[str, Constraint]] = {
+    "mtu": OneOf(PATH_MTUS),
+    "count": NoneOr(Integer(1, MAX_MESSAGES)),
+    "frames": NoneOr(Integer(1, MAX_MESSAGES)),
+    "qps": NoneOr(Integer(1, MAX_QPS)),
+    "clients": Integer(1, MAX_HOSTS - 1),
+    "servers": Integer(1, MAX_HOSTS - 1),
+    "flows": NoneOr(Integer(1, MAX_QPS)),
+    "vlan": NoneOr(Integer(0, LAST_VLAN)),
+    "pcp": NoneOr(Integer(0, LAST_PCP)),
+    "dscp": Integer(0, 63),
+    "cnp_dscp": Integer(0, 63),
+    "psn": NoneOr(Integer(0, MODULUS - 1)),
+    "seed": Integer(0, LAST_SEED),
+    "rate": Integer(SLOWEST, FASTEST),
+    "latency": Integer(0, 10**9 - 1),
+    "timeout": NoneOr(Integer(1, LAST_TIMEOUT)),
+    "window": NoneOr(Integer(1, MAX_IN_FLIGHT)),
+    "loss": Number(0, MAX_LOSS),
+    "marks": NoneOr(Number(0, 1)),
 }
-"""The numbers that each wish may have."""
-
-
-def _words(allowed: range | tuple[int, ...]) -> str:
-    if isinstance(allowed, range):
-        return f"within {allowed.start}..{allowed.stop - 1}"
-    return f"one of {', '.join(map(str, allowed))}"
+"""What each field may be."""
 
 
 _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (

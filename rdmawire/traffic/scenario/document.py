@@ -11,8 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from rdmawire.errors import Copyable, RdmaError
-from rdmawire.nearest import nearest
-from rdmawire.screen import quoted, safe
+from rdmawire.terminal import closest_names, escape, quote
 
 if TYPE_CHECKING:
     from yaml import AliasEvent, CollectionStartEvent, Event, ScalarEvent
@@ -50,7 +49,7 @@ class Mistake(NamedTuple):
     def __str__(self) -> str:
         place = "" if self.mark is None else f":{self.mark.line}:{self.mark.column}"
         meant = f"; did you mean {self.meant!r}?" if self.meant else ""
-        return safe(f"{self.source}{place}: found {self.found}; expected {self.expected}{meant}")
+        return escape(f"{self.source}{place}: found {self.found}; expected {self.expected}{meant}")
 
 
 class ScenarioError(RdmaError):
@@ -140,7 +139,7 @@ def meant_by(word: str, known: Collection[str]) -> str:
     if not word:
         return ""
     same = (each for each in known if each.casefold() == word.casefold())
-    return next(same, "") or next(iter(nearest(word, islice(known, _MAX_COMPARED))), "")
+    return next(same, "") or next(iter(closest_names(word, islice(known, _MAX_COMPARED))), "")
 
 
 def listed(words: Iterable[str]) -> str:
@@ -194,7 +193,7 @@ Node: TypeAlias = Scalar | Items | Pairs
 def described(node: Node) -> str:
     """Describe a node for a message."""
     if isinstance(node, Scalar):
-        return quoted(node.text) if node.text or not node.plain else "nothing"
+        return quote(node.text) if node.text or not node.plain else "nothing"
     return "a list" if isinstance(node, Items) else "keys with values"
 
 
@@ -300,7 +299,7 @@ class _Composer:
         assert isinstance(event, ScalarEvent | CollectionStartEvent)
         mark, before = _mark(event), self._weight
         if event.tag is not None:
-            raise NodeError(mark, f"the tag {quoted(event.tag)}", "no tags: text, lists and keys")
+            raise NodeError(mark, f"the tag {quote(event.tag)}", "no tags: text, lists and keys")
         if depth > MAX_DEPTH:
             raise NodeError(mark, f"more than {MAX_DEPTH} levels", "a file that is not so deep")
         node: Node
@@ -372,7 +371,7 @@ class _Composer:
         elif node.text in seen:
             expected = f"each key once; the first is in line {seen[node.text].line}"
             self._diagnostics.report(
-                NodeError(node.mark, f"key {quoted(node.text)} again", expected)
+                NodeError(node.mark, f"key {quote(node.text)} again", expected)
             )
         else:
             seen[node.text] = node.mark
@@ -384,7 +383,7 @@ class _Composer:
         mark, name = _mark(event), event.anchor or ""
         if name not in self._anchors:
             expected = f"&{name} before it, and not round it"
-            raise NodeError(mark, f"alias {quoted('*' + name)}", expected)
+            raise NodeError(mark, f"alias {quote('*' + name)}", expected)
         node, weight = self._anchors[name]
         self._weigh(weight, mark)
         return node

@@ -10,9 +10,9 @@ from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from rdmawire.fabric.errors import FabricError
+from rdmawire.errors import FabricError
 from rdmawire.fabric.field import named, names, usual_name
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import Names, ParseContext
 from rdmawire.traffic.scenario.document import (
     Items,
@@ -274,7 +274,7 @@ class Where(ValueType):
         name = FIELD.read(key, context)
         rival = seen.setdefault(name, key.text)
         if rival != key.text:
-            besides = f"{quoted(key.text)} besides {quoted(rival)}"
+            besides = f"{quote(key.text)} besides {quote(rival)}"
             raise NodeError(key.mark, besides, "a field by one of its names")
         return name, wanted(name, node, context)
 

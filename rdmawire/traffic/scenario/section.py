@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
     Items,
@@ -236,7 +236,7 @@ class Section(BaseModel):
         missing = [str(line["loc"][0]) for line in lines if line["type"] == "missing"]
         for name in missing:
             expected = cls.keys()[name].type.description
-            what = f"{cls.called} without {quoted(name)}"
+            what = f"{cls.called} without {quote(name)}"
             context.diagnostics.report(NodeError(node.mark, what, expected))
         context.report_all(error)
 
@@ -260,13 +260,13 @@ class Section(BaseModel):
         text = cls.former.get(name.text, name.text)
         if text != name.text and text in found.nodes:
             raise NodeError(
-                name.mark, f"{quoted(name.text)} besides {quoted(text)}", "one of the two"
+                name.mark, f"{quote(name.text)} besides {quote(text)}", "one of the two"
             )
         for keys in cls.alternatives:
             rival = next((one for one in keys if text in keys and one in found.nodes), None)
             if rival is not None:
                 raise NodeError(
-                    name.mark, f"{quoted(text)} besides {quoted(rival)}", "one of the two"
+                    name.mark, f"{quote(text)} besides {quote(rival)}", "one of the two"
                 )
         row = cls.keys().get(text)
         prefix = next((one for one in cls.prefixes if text.startswith(f"{one} ")), None)
@@ -276,7 +276,7 @@ class Section(BaseModel):
             into = values.setdefault(cls.prefixes[prefix], {})
             own = text.removeprefix(prefix).strip()
             if own in into:
-                what = f"{quoted(text)} besides {quoted(f'{prefix} {own}')}"
+                what = f"{quote(text)} besides {quote(f'{prefix} {own}')}"
                 raise NodeError(name.mark, what, "one of the two")
             into[own] = node
         else:
@@ -288,7 +288,7 @@ class Section(BaseModel):
         homes = [home for home in context.homes.get(name.text, ()) if home != cls.called]
         of = f" of {homes[0]}" if homes else ""
         known = (*cls.keys(), *cls.prefixes)
-        what, expected = f"key {quoted(name.text)}{of}", f"a key of {cls.called}: {listed(known)}"
+        what, expected = f"key {quote(name.text)}{of}", f"a key of {cls.called}: {listed(known)}"
         return NodeError(name.mark, what, expected, word=name.text, known=known)
 
     def finish(self, found: Found, context: ParseContext) -> Any:
@@ -466,7 +466,7 @@ class OneKey(ValueType):
         entry = self._entry(node)
         word = entry.key.text
         if word not in self.sections:
-            found = quoted(word)
+            found = quote(word)
             raise NodeError(
                 entry.key.mark, found, self.description, word=word, known=self.sections.keys()
             )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
     Items,
@@ -598,7 +598,7 @@ class Word(ValueType):
     def read(self, node: Node, context: ParseContext) -> str:  # noqa: ARG002 - a type
         text = text_of(node, self.description)
         if text not in self.words:
-            raise NodeError(node.mark, quoted(text), self.description, word=text, known=self.words)
+            raise NodeError(node.mark, quote(text), self.description, word=text, known=self.words)
         return text
 
     def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type

@@ -66,7 +66,7 @@ def test_a_time_is_whole_nanoseconds(now: Any) -> None:
         lambda: manager.handle_timer(now),
     )
     for call in calls:
-        with pytest.raises(VerbsError, match="now ") as caught:
+        with pytest.raises(VerbsError, match="now: ") as caught:
             call()
         assert caught.value.errno == EINVAL
     assert not len(manager.registry)

@@ -81,5 +81,5 @@ def test_a_slow_line_has_a_lower_least_rate(line: float, least: float) -> None:
 @pytest.mark.parametrize("wrong", [0, -1, "x", {}, object()])
 def test_a_flow_takes_parameters_of_its_scheme(scheme: str, wrong: object) -> None:
     _, flow, _ = SCHEMES[scheme]
-    with pytest.raises(VerbsError, match=r"parameters is .*, not .*Parameters"):
+    with pytest.raises(VerbsError, match=r"parameters: .* is not of type .*Parameters"):
         flow(wrong)

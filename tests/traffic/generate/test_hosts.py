@@ -165,9 +165,9 @@ def test_addresses_that_are_asked_for_are_those_of_the_first_and_others_follow()
 @pytest.mark.parametrize(
     ("wishes", "said"),
     [
-        ({"clients": 0}, "clients 0 is not within 1..253"),
-        ({"servers": 254}, "servers 254 is not within 1..253"),
-        ({"flows": 0}, "flows 0 is not within 1..16384"),
+        ({"clients": 0}, "clients: 0 is not an integer from 1 to 253"),
+        ({"servers": 254}, "servers: 254 is not an integer from 1 to 253"),
+        ({"flows": 0}, "flows: 0 is not an integer from 1 to 16384"),
         ({"clients": 253, "servers": 2}, "at most 254 hosts together, not 255"),
         ({"flows": 4, "qps": 2}, "qps are those of each pair of hosts, flows"),
         ({"clients": 100, "servers": 100, "qps": 2}, "20000 in all are more than 16384"),

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args
 
 from rdmawire.ib.cm.event import CMEvent
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.counters import COUNTERS, Of, current_name
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError
@@ -163,7 +163,7 @@ class CounterName(ValueType):
     def read(self, node: Node, context: ParseContext) -> Subject:
         of, dot, counter = text_of(node, self.description).rpartition(".")
         if not dot:
-            raise NodeError(node.mark, quoted(counter), self.description)
+            raise NodeError(node.mark, quote(counter), self.description)
         counter = current_name(counter)
         of, have = context.names.link(of), context.once(subjects)
         if of not in have and not context.names.hosts_known:
@@ -208,7 +208,7 @@ class EventName(ValueType):
     def read(self, node: Node, context: ParseContext) -> Subject:
         host, dot, event = text_of(node, self.description).partition(".")
         if not dot:
-            raise NodeError(node.mark, quoted(host), self.description)
+            raise NodeError(node.mark, quote(host), self.description)
         check_host(node, host, context.names)
         name, dot, reason = event.partition(".")
         check_known(node, name, "an event", EVENTS)

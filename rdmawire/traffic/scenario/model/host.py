@@ -10,7 +10,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory.access import Access, check_access
 from rdmawire.memory.address_space import HOST_PAGE_SIZES
 from rdmawire.memory.page import PAGE_64K
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError, listed
 from rdmawire.traffic.scenario.model.content import FillKey, HexKey, TextKey, content_of
@@ -116,7 +116,7 @@ class MemoryPlan(Section):
         )
         plan._check_content(found)
         if plan.name in context.names.of(context.scope[0], "windows"):
-            raise NodeError(plan.mark, f"memory {quoted(plan.name)}", "a name that no window has")
+            raise NodeError(plan.mark, f"memory {quote(plan.name)}", "a name that no window has")
         if plan.access is not None and plan.refused is None:
             _check_access(plan.access, found)
         for rule in _CONTRADICTIONS:

@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import create_model
 
+from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import PRIORITIES
-from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.fault import ACTIONS, OPTIONS
 from rdmawire.fabric.port_queue import SCHEDULERS
 from rdmawire.fabric.switch_config import Marking, Pausing
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node, NodeError, Pairs, Scalar
 from rdmawire.traffic.scenario.references import END, FIELD, NODE, WHERE, value_of
@@ -367,7 +367,7 @@ class LinkName(ValueType):
         text = text_of(node, self.description)
         names = text.split("-")
         if len(names) != 2 or names[0] == names[1]:
-            raise NodeError(node.mark, quoted(text), self.description)
+            raise NodeError(node.mark, quote(text), self.description)
         ends = context.every(partial(NODE.read, Scalar(name, node.mark), context) for name in names)
         return ends[0], ends[1]
 
@@ -405,10 +405,10 @@ class LinkPlan(Section):
         """Each two are joined once, and a host is on one link."""
         ends = frozenset(self.ends)
         if ends in context.links:
-            raise NodeError(found.mark, f"link {quoted(self.name)}", "one link between each two")
+            raise NodeError(found.mark, f"link {quote(self.name)}", "one link between each two")
         for end in self.ends:
             if end in context.names.hosts and end in context.linked:
-                what = f"one more link of host {quoted(end)}"
+                what = f"one more link of host {quote(end)}"
                 raise NodeError(found.mark, what, "one for each host")
         context.links[ends] = self
         context.linked.update(self.ends)

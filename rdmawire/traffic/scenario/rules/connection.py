@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from rdmawire.ib.service import SERVICES
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import NodeError, Pairs, listed
 from rdmawire.traffic.scenario.model import ConnectionPlan, HostPlan, Mark
@@ -39,7 +39,7 @@ def _of_end(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[Nod
         if host not in plan.ends:
             mark, expected = found.at(f"attributes of {host}"), f"one of {listed(plan.ends)}"
             yield NodeError(
-                mark, f"attributes of {quoted(host)}", expected, word=host, known=plan.ends
+                mark, f"attributes of {quote(host)}", expected, word=host, known=plan.ends
             )
 
 
@@ -75,12 +75,10 @@ def _queues(plan: ConnectionPlan, found: Found, context: ParseContext) -> Iterat
     for host, queue in plan.srq.items():
         mark = _at(found, "shared receives", host)
         if host not in plan.ends:
-            yield NodeError(mark, f"host {quoted(host)}", f"one of {listed(plan.ends)}")
+            yield NodeError(mark, f"host {quote(host)}", f"one of {listed(plan.ends)}")
         elif _is_xrc(host, queue, context) not in (None, plan.type == "XRC"):
             kind = "is" if plan.type == "XRC" else "is not"
-            yield NodeError(
-                mark, f"queue {quoted(queue)}", f"one that {kind} for XRC ('xrc: true')"
-            )
+            yield NodeError(mark, f"queue {quote(queue)}", f"one that {kind} for XRC ('xrc: true')")
         elif plan.type == "XRC" and host == plan.ends[0]:
             yield NodeError(mark, f"a queue of {host}", f"one of {plan.ends[1]}, which receives")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from rdmawire.fabric.fault import MAX_COPIES, copies_by
 from rdmawire.fabric.host import Place
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.defaults import longest_frame, places_of
 from rdmawire.traffic.scenario.document import NodeError
@@ -40,7 +40,7 @@ def _names(context: ParseContext) -> Iterator[NodeError]:
     """No switch is called as a host is."""
     for name, switch in context.switches.items():
         if name in context.names.hosts:
-            yield NodeError(switch.mark, f"switch {quoted(name)}", "a name that no host has")
+            yield NodeError(switch.mark, f"switch {quote(name)}", "a name that no host has")
 
 
 def _places(context: ParseContext) -> Iterator[NodeError]:
@@ -135,13 +135,13 @@ def _links(context: ParseContext) -> Iterator[NodeError]:
     for host in context.hosts.values() if context.once(_all_links) else ():
         if host.name not in joined:
             yield NodeError(
-                host.mark, f"host {quoted(host.name)} on no link", "a link for each host"
+                host.mark, f"host {quote(host.name)} on no link", "a link for each host"
             )
     for link in links:
         pausing = [end for end in link.ends if _pauses(end, context)]
         if link.rate is None and pausing:
             expected = f"a rate: {pausing[0]} pauses, and pauses count in bit times"
-            yield NodeError(link.mark, f"link {quoted(link.name)} without 'rate'", expected)
+            yield NodeError(link.mark, f"link {quote(link.name)} without 'rate'", expected)
 
 
 def _copies(context: ParseContext) -> Iterator[NodeError]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from rdmawire.ib.service import SERVICES, ServiceType
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Items, Node, NodeError, listed
 from rdmawire.traffic.scenario.model import ConnectionPlan, MemoryPlan, Span, StepPlan
@@ -42,7 +42,7 @@ Rule = Callable[[StepPlan, Found, ParseContext], Iterator[NodeError]]
 
 def _name(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     if plan.name and context.names.steps[plan.name] < context.step:
-        yield NodeError(found.at("name"), f"name {quoted(plan.name)} again", "one step of a name")
+        yield NodeError(found.at("name"), f"name {quote(plan.name)} again", "one step of a name")
 
 
 def _time(plan: StepPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap
-from rdmawire.fabric.errors import FabricError
 from rdmawire.fabric.field import Fields
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Tap
 from rdmawire.ib.tx_template import HEAD_OF_BTH, MAX_SEEN, head_size
-from rdmawire.screen import quoted
+from rdmawire.terminal import quote
 from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, link_called
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
@@ -163,7 +163,7 @@ class Recording(FrameCount):
         known = [*self._network.links, *self._network.attachments]
         name = link_called(point, known)
         if name not in known:
-            raise UnknownPoint(f"{quoted(point)} is none of {', '.join(known)}")
+            raise UnknownPoint(f"{quote(point)} is none of {', '.join(known)}")
         return name
 
     def _everywhere(self) -> Iterator[str]:
