@@ -10,7 +10,15 @@
 """
 
 from rdmawire.decode.checksum import Addresses, Checksum
-from rdmawire.decode.protocols import LINK_TYPES, PROTOCOLS, TABLES, Outline, outline, walk_frame
+from rdmawire.decode.protocols import (
+    LINK_TYPES,
+    PROTOCOLS,
+    TABLES,
+    Outline,
+    outline,
+    walk_frame,
+    with_opcodes,
+)
 from rdmawire.decode.walk import (
     ROCE_PORTS,
     By,
@@ -47,4 +55,5 @@ __all__ = [
     "host",
     "outline",
     "walk_frame",
+    "with_opcodes",
 ]

@@ -5,22 +5,22 @@ from rdmawire.decode.walk import By, Following, Walk
 from rdmawire.errors import WireError
 from rdmawire.wire import mad
 from rdmawire.wire.ib import BTH, ICRC
-from rdmawire.wire.opcode import SHAPES, Service
-from rdmawire.wire.packet import check_payload, layout
+from rdmawire.wire.opcode import Service, service_of
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable, check_payload
 
 _ICRC_SIZE = ICRC.SIZE
 
 
-def transport(walk: Walk) -> Following:
-    """One transport packet, from the BTH to the ICRC."""
+def transport(walk: Walk, opcodes: OpcodeTable = LAYOUTS) -> Following:
+    """One transport packet, from the BTH to the ICRC; its layout is one of ``opcodes``."""
     start = walk.offset
     walk.bth = bth = walk.take(BTH)
     _cover_icrc(walk, start)
-    tables, _, shape = layout(bth.opcode)
+    tables, _, shape = opcodes.layout(bth.opcode)
     for table in tables:
         walk.take(table)
     if not walk.short and shape is not None:
-        check_payload(bth, walk.left, walk.offset)
+        check_payload(bth, walk.left, walk.offset, opcodes)
     if not walk.short:
         walk.packet = range(start, walk.end)
     if shape is None:
@@ -53,7 +53,7 @@ def _cover_icrc(walk: Walk, bth: int) -> None:
 def management(walk: Walk) -> Following:
     """A management datagram, in packets of the UD service. IBA 13.4."""
     bth = walk.bth
-    if SHAPES[bth.opcode].service is not Service.UD:
+    if service_of(bth.opcode) is not Service.UD:
         walk.take_payload(bth.padcnt)
         return None
     if bth.padcnt:

@@ -1,7 +1,7 @@
 """What carries what: from a number in a header to the step that reads what follows."""
 
 from collections.abc import Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from rdmawire.wire.inet import (
 )
 from rdmawire.wire.mad import MANAGEMENT_QPS
 from rdmawire.wire.opcode import Payload
-from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable
 
 TABLES: Final[Mapping[str, Mapping[int, Step]]] = {
     By.LINK: {
@@ -84,6 +84,14 @@ PROTOCOLS: Final[Protocols] = {
     (selector, number): step for selector, steps in TABLES.items() for number, step in steps.items()
 }
 """The steps by selector and number. What is not listed is data."""
+
+
+def with_opcodes(opcodes: OpcodeTable, protocols: Protocols = PROTOCOLS) -> Protocols:
+    """A copy in which transport packets have the layouts of ``opcodes``."""
+    transport = partial(ib.transport, opcodes=opcodes)
+    steps = {selected: step for selected, step in protocols.items() if step is ib.transport}
+    return {**protocols, **dict.fromkeys(steps, transport)}
+
 
 LINK_TYPES: Final = frozenset(TABLES[By.LINK])
 """The link types that are known."""

@@ -26,6 +26,7 @@ from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import Sge
 from rdmawire.wire.address import mac_bytes
+from rdmawire.wire.roce import Medium
 
 ALL_ACCESS: Final = (
     Access.LOCAL_WRITE
@@ -138,8 +139,7 @@ class Place(NamedTuple):
 class Host:
     """A host with one adapter. ``number`` (1 to 254) makes its addresses without a ``place``.
 
-    ``random`` draws QP numbers and keys, and ``clock`` returns the time (ns) for verbs, as in
-    :class:`Nic`.
+    The other arguments are those of :class:`Nic`. A simulator carries ``Medium.ETHERNET`` alone.
     """
 
     def __init__(
@@ -150,6 +150,8 @@ class Host:
         rules: Rules = STANDARD,
         ipv6: bool = False,
         place: Place | None = None,
+        medium: Medium = Medium.ETHERNET,
+        source_port: int | None = None,
         random: Randomness | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -164,6 +166,8 @@ class Host:
             self.space,
             profile=profile,
             rules=rules,
+            medium=medium,
+            source_port=source_port,
             random=random,
             clock=clock,
         )

@@ -16,8 +16,7 @@ from rdmawire.verbs.async_event import Denied
 from rdmawire.verbs.sge import NOTHING, Piece, piece
 from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
 from rdmawire.wire import serial
-from rdmawire.wire.ib import Placement, Selectivity
-from rdmawire.wire.opcode import SHAPES
+from rdmawire.wire.ib import DETH, FETH, RETH, XRCETH, Placement, Selectivity
 
 
 def check_order(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
@@ -52,10 +51,12 @@ def check_op_valid(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None
     return Fault.OP_VALID if role.access & ~qp.access else None
 
 
-def check_shape(_: QueuePair, __: RequestRule, request: Arrival) -> Fault | None:
+def check_shape(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
     """The opcode is not reserved, and the operation has the payload. IBA 9.7.4.1.4, 9.7.4.1.6."""
     if request.flow.malformed:
-        return Fault.LENGTH if request.flow.bth.opcode in SHAPES else Fault.OP_VALID
+        return (
+            Fault.LENGTH if request.flow.bth.opcode in qp.device.rules.opcodes else Fault.OP_VALID
+        )
     return None
 
 
@@ -64,7 +65,7 @@ def check_xrcsrq(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
     All packets of a message name the same: what was taken from one completes nowhere else.
     """
-    srq = qp.device.srqs.get(request.extended[0].xrcsrq)
+    srq = qp.device.srqs.get(request.extended[role.places[XRCETH]].xrcsrq)
     if srq is None or srq.xrc is None or srq.xrc.domain != qp.xrc_domain:
         return Fault.OP_VALID
     if not role.begins and srq is not qp.srq:
@@ -107,7 +108,7 @@ def check_length(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
 def check_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """RETH.dmalen is what an only packet has, more than a first one, and no more than 2**31."""
-    dmalen: int = request.extended[role.reth].dmalen
+    dmalen: int = request.extended[role.places[RETH]].dmalen
     length = len(request.payload)
     if dmalen == length:
         fits = role.ends or qp.device.profile.first_may_fit
@@ -118,7 +119,7 @@ def check_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
 def check_asked(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A request is for no more than 2**31 bytes. IBA 9.7.4.1.6."""
-    asked: int = request.extended[role.reth].dmalen
+    asked: int = request.extended[role.places[RETH]].dmalen
     if asked <= LONGEST_MESSAGE or not qp.device.profile.limits_dmalen:
         return None
     return Fault.LENGTH
@@ -137,7 +138,7 @@ def check_fit(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | Non
 
 def check_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The key allows the access to all bytes announced; of none, it is not looked at."""
-    reth = request.extended[role.reth]
+    reth = request.extended[role.places[RETH]]
     if not reth.dmalen:
         qp.inbound.target = NOTHING
         return None
@@ -149,7 +150,7 @@ def check_atomic_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fau
 
     So they are in the region, too: a window that counts from zero may begin anywhere in it.
     """
-    header = request.extended[max(role.atomiceth, role.reth)]
+    header = request.extended[-1]  # AtomicETH or RETH
     if header.va % ATOMIC_SIZE:
         return Fault.MISALIGNED
     fault = _grant(qp, header.rkey, header.va, ATOMIC_SIZE, role.access)
@@ -161,7 +162,7 @@ def check_atomic_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fau
 
 def check_flush_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The key allows this kind of FLUSH; of a whole region, no range is looked at. IBA A19.4."""
-    feth, reth = request.extended[role.feth], request.extended[role.reth]
+    feth, reth = request.extended[role.places[FETH]], request.extended[role.places[RETH]]
     needed = sum(right for bit, right in _PLACEMENT_RIGHTS if feth.plt & bit)
     if not needed or needed & ~qp.access or feth.sel > max(Selectivity):
         return Fault.OP_VALID
@@ -207,4 +208,4 @@ def access_fault(qp: QueuePair, target: Piece, access: int) -> Fault:
 
 def check_qkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The Q_Key is the queue pair's. IBA 9.6.1.4.1."""
-    return None if request.extended[role.deth].qkey == qp.qkey else Fault.QKEY
+    return None if request.extended[role.places[DETH]].qkey == qp.qkey else Fault.QKEY

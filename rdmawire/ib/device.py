@@ -16,6 +16,7 @@ from rdmawire.verbs.engine import Clock
 from rdmawire.verbs.profile import Profile
 from rdmawire.verbs.srq import XRCDomains
 from rdmawire.verbs.timers import Timers
+from rdmawire.wire.roce import Medium
 
 if TYPE_CHECKING:
     from rdmawire.ib.congestion.pacer import Governor
@@ -67,6 +68,8 @@ class Device:
         profile: Profile,
         rules: Rules,
         *,
+        medium: Medium = Medium.ETHERNET,
+        source_port: int | None = None,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
         clock: Clock | None = None,
@@ -77,6 +80,8 @@ class Device:
         self.pkeys = [DEFAULT_PKEY]
         self.profile = profile
         self.rules = rules
+        self.medium = medium
+        self.source_port = source_port
         self.space = space
         limits = Limits(
             profile.max_mr,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError, WireError
 from rdmawire.validate import as_bytes, check_type
-from rdmawire.verbs.ah import MAPPED_IPV4, AddressHandle, GIDType, is_ipv4, is_multicast
+from rdmawire.verbs.ah import MAC_BYTES, MAPPED_IPV4, AddressHandle, GIDType, is_ipv4, is_multicast
 from rdmawire.verbs.enums import NetworkType, WCFlags, WCStatus, WorkCompletion
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import GRH
@@ -30,6 +30,7 @@ from rdmawire.wire.inet import (
     ServiceVLAN,
 )
 from rdmawire.wire.layout import Piece
+from rdmawire.wire.roce import Medium
 
 PRIORITY_TAG: Final = 0
 """The VLAN identifier of a tag that has a priority alone. IEEE 802.1Q, 9.6."""
@@ -95,7 +96,7 @@ def origin_of(
 
     ``headers`` stand before its BTH. Of several tags the innermost counts.
     """
-    sl, vlan, smac, network = 0, None, b"", NetworkType.IB
+    sl, vlan, smac, network = 0, None, bytes(MAC_BYTES), NetworkType.IB
     for header in headers:
         if isinstance(header, Ethernet):
             smac = header.src
@@ -116,17 +117,36 @@ def link_headers(dst: bytes, src: bytes, tags: Iterable[Tag], ethertype: int) ->
 
 
 def headers_to(
-    handle: AddressHandle, mac: bytes, port: int, encapsulation: Encapsulation | None = None
+    handle: AddressHandle,
+    mac: bytes,
+    port: int,
+    encapsulation: Encapsulation | None = None,
+    *,
+    medium: Medium = Medium.ETHERNET,
 ) -> tuple[Header, ...]:
     """What stands before the BTH of a path: Ethernet, tags, and a GRH, or IP and UDP.
 
     ``mac`` (six bytes) is the sender's, ``port`` its UDP port. IP is of the version that the GIDs
-    have. The encapsulation is the path's own where none is given. IPv4's identification stays
+    have. The encapsulation is the path's own where none is given; ``medium`` IP has none, and no
+    Ethernet header. IPv4's identification stays
     zero: a packet that is never fragmented needs none (RFC 6864, 4.1).
     """
     found = encapsulation_for(handle) if encapsulation is None else encapsulation
     ethertype, *network = _network(handle, port, found.gid_type)
+    if medium is Medium.IP:
+        return tuple(network)
     return *link_headers(handle.dmac, mac, found.tags, ethertype), *network
+
+
+def check_medium(handle: AddressHandle | None, medium: Medium) -> None:
+    """``VerbsError`` EINVAL for a path whose packets the medium does not carry."""
+    if handle is None or medium is Medium.ETHERNET:
+        return
+    if handle.vlan is not None:
+        reason = f"vlan {handle.vlan}: the link carries untagged {medium.value}"
+        raise VerbsError(reason, EINVAL)
+    if handle.gid_type == GIDType.ROCE_V1:
+        raise VerbsError(f"gid_type ROCE_V1: the link carries {medium.value}, not GRHs", EINVAL)
 
 
 def _network(

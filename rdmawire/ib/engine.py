@@ -30,6 +30,7 @@ from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.wire import serial
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.opcode import Opcode, operation_of
+from rdmawire.wire.roce import Medium
 
 
 def refused(qp: QueuePair, flow: Flow) -> Drop | None:
@@ -140,6 +141,18 @@ def _place(
 Way = tuple[QueuePair, RequestRule | None]
 """A queue pair that takes a packet: by this row as a request, as a response where there is none."""
 
+
+def is_for_group(frame: bytes, medium: Medium) -> bool:
+    """Whether a frame goes to several stations: by its Ethernet address, or that of IP."""
+    if medium is Medium.ETHERNET:
+        return bool(frame[:1] and frame[0] & GROUP_BIT)
+    version = frame[0] >> 4 if frame else 0
+    if version == _IPV4:
+        return frame[16] >> 4 == 0xE  # 224.0.0.0/4
+    return version == _IPV6 and frame[24] == 0xFF  # ff00::/8
+
+
+_IPV4, _IPV6 = 4, 6
 GROUP_BIT = 1
 """Of the first byte of an Ethernet address: for several stations. IEEE 802, 8.2."""
 
@@ -271,7 +284,7 @@ class Nic(Verbs):
     def _hear_own(self, frames: list[bytes]) -> None:
         """What goes to a group goes to its members here, too. IBA 10.5.2."""
         for frame in frames:
-            if frame and frame[0] & GROUP_BIT:
+            if is_for_group(frame, self.device.medium):
                 self.receive(frame, self.device.now)
 
     @property

@@ -29,7 +29,7 @@ from rdmawire.verbs.enums import SUCCESS, WCFlags, WorkCompletion
 from rdmawire.verbs.sge import NOTHING, Gather, Piece, gather, scatter
 from rdmawire.verbs.wr import ATOMIC_SIZE
 from rdmawire.wire import serial
-from rdmawire.wire.ib import Selectivity
+from rdmawire.wire.ib import DETH, FETH, IETH, RETH, AtomicETH, ImmDt, Selectivity
 from rdmawire.wire.serial import MODULUS
 
 _new = tuple.__new__
@@ -113,7 +113,7 @@ def advance(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
 
 def invalidate(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The peer takes a key of ours back. IBA 9.4.1.1.1."""
-    rkey: int = request.extended[role.ieth].rkey
+    rkey: int = request.extended[role.places[IETH]].rkey
     grant = qp.device.keys.find(rkey)
     if qp.inbound.reads and grant is not None:
         keep_all(qp, grant)
@@ -167,15 +167,16 @@ def _from_headers(qp: QueuePair, role: RequestRule, request: Arrival) -> tuple[o
     """The fields of a completion from ``imm_data`` on, with what the packet's headers say."""
     imm = inv = 0
     flags = qp.receive_flags
-    if role.immdt >= 0:
-        imm = request.extended[role.immdt].immdt
+    places = role.places
+    if ImmDt in places:
+        imm = request.extended[places[ImmDt]].immdt
         flags |= _WITH_IMM
-    elif role.ieth >= 0:
-        inv = request.extended[role.ieth].rkey
+    elif IETH in places:
+        inv = request.extended[role.places[IETH]].rkey
         flags |= _WITH_INV
-    if role.deth < 0:
+    if DETH not in places:
         return (imm, inv, qp.number, qp.dest_qp, flags, *_NO_DATAGRAM)
-    src_qp = request.extended[role.deth].srcqp
+    src_qp = request.extended[places[DETH]].srcqp
     pkey_index = qp.pkey_index_of(request.flow.bth.pkey)
     return (imm, inv, qp.number, src_qp, flags, pkey_index, *request.flow.origin)
 
@@ -203,21 +204,21 @@ def owe_read(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
     answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
-    asked = request.extended[role.reth]
+    asked = request.extended[role.places[RETH]]
     opcode = request.flow.bth.opcode
     return _owe(qp, role, answer, Resource(opcode, request.psn, packets, target.length, asked))
 
 
 def compare_swap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Eight bytes are swapped in where the ones compared stand. IBA 9.4.5.1."""
-    eth = request.extended[role.atomiceth]
+    eth = request.extended[role.places[AtomicETH]]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
 
 
 def fetch_add(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A number is added to the one that stands there. IBA 9.4.5.2."""
-    eth = request.extended[role.atomiceth]
+    eth = request.extended[role.places[AtomicETH]]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.fetch_add(address, eth.swapdt))
 
@@ -233,7 +234,7 @@ def _atomic(
         return _unless_paged(fault, Fault.OPERATIONAL)
     qp.counters.rx_atomic_requests += 1
     answer = AtomicResponse(request.psn, _next_msn(qp), original)
-    opcode, eth = request.flow.bth.opcode, request.extended[role.atomiceth]
+    opcode, eth = request.flow.bth.opcode, request.extended[role.places[AtomicETH]]
     return _owe(qp, role, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
 
 
@@ -262,7 +263,7 @@ def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """
     target = qp.inbound.target
     try:
-        if request.extended[role.feth].sel == Selectivity.MEMORY_REGION:
+        if request.extended[role.places[FETH]].sel == Selectivity.MEMORY_REGION:
             target.memory.push(target.address)
         elif target.length:
             target.read(0, 1)
@@ -274,7 +275,7 @@ def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
 def _owe_empty(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A response of no bytes; asked for again, nothing is done again."""
     answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
-    asked = request.extended[role.reth]
+    asked = request.extended[role.places[RETH]]
     return _owe(qp, role, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
 
 

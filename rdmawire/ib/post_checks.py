@@ -3,14 +3,17 @@
 Keys and addresses are not: an adapter finds out when it comes to them, and the work ends in error.
 """
 
+from collections.abc import Mapping
 from errno import EFAULT, EINVAL, ENOMEM
 from operator import itemgetter
-from typing import Final
+from typing import Final, cast
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.device import GSI_QPN
+from rdmawire.ib.encapsulation import check_medium
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.rules import PostCheck
+from rdmawire.ib.requester import EXTENDED_HEADERS
+from rdmawire.ib.rules import ExtendedHeader, PostCheck
 from rdmawire.ib.service import SERVICES, ServiceType
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
@@ -40,7 +43,7 @@ from rdmawire.verbs.wr import (
     posted_sges,
 )
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+from rdmawire.wire.ib import DETH, IETH
 from rdmawire.wire.opcode import Operation
 
 
@@ -215,18 +218,6 @@ class _Fits:
                 raise VerbsError(f"{name} {describe(value)} does not fit {bits} bits", EINVAL)
 
 
-_WIDTHS: dict[type[Header], dict[str, int]] = {
-    RETH: {"remote_address": 64, "rkey": 32},
-    AtomicETH: {"remote_address": 64, "rkey": 32, "compare_add": 64, "swap": 64},
-    ImmDt: {"imm_data": 32},
-    IETH: {"invalidate_rkey": 32},
-    DETH: {"remote_qpn": 24, "remote_qkey": 32},
-    XRCETH: {"remote_srqn": 24},
-    FETH: {"placement": 4, "selectivity": 2, "length": 32},
-}
-"""The fields of a work request that stand in each header, and how many bits they have there."""
-
-
 def _check_eight(_: QueuePair, wr: SendWR) -> None:
     """Atomics take eight bytes, and give eight. IBA 9.4.5, A19.3."""
     length = _length(wr)
@@ -241,6 +232,7 @@ def _check_handle(qp: QueuePair, wr: SendWR) -> None:
         _check_pkey_index(qp, wr.pkey_index)
     if (wr.ah, wr.remote_qpn, wr.pkey_index) not in qp.seals:
         check_address(wr.ah, qp.device.profile)
+        check_medium(wr.ah, qp.device.medium)
 
 
 def _check_pkey_index(qp: QueuePair, index: int) -> None:
@@ -271,7 +263,7 @@ _OF_REGISTRATION = (Region, FastRegistration)
 
 def _check_known(qp: QueuePair, wr: SendWR) -> None:
     """Refuse work that the device does not support."""
-    if VERBS[wr.opcode].only in qp.device.profile.unsupported:
+    if qp.verb_table[wr.opcode].only in qp.device.profile.unsupported:
         _refuse(qp, wr)
 
 
@@ -279,12 +271,19 @@ _LATE = (Operation.FLUSH, Operation.ATOMIC_WRITE)
 """Operations of annex A19, which a device may not support."""
 
 
-def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[PostCheck, ...]:
-    """What one kind of work must pass in one service, in this order."""
-    outbound = service.outbound.get(opcode)
+def checks_of(
+    service: ServiceType,
+    opcode: int,
+    verb: Verb,
+    rows: Mapping[type[Header], ExtendedHeader] = EXTENDED_HEADERS,
+) -> tuple[PostCheck, ...]:
+    """The checks that one kind of work must pass in one service, in this order.
+
+    ``verb`` is how the work is done, ``rows`` how its extended transport headers are filled.
+    """
+    outbound = service.outbound.get(cast(SendOpcode, opcode))
     headers = outbound.headers if outbound else ()
-    widths = {name: bits for h in headers for name, bits in _WIDTHS[h].items()}
-    verb = VERBS[opcode]
+    widths = {name: bits for h in headers for name, bits in rows[h].widths.items()}
     return (
         *((_check_known,) if verb.only in _LATE else ()),
         _Usage(_flags_for(service, verb), _unused(verb, headers, opcode)).check,
@@ -295,14 +294,14 @@ def _rules(service: ServiceType, opcode: SendOpcode) -> tuple[PostCheck, ...]:
     )
 
 
-def _unused(verb: Verb, headers: tuple[type[Header], ...], opcode: SendOpcode) -> tuple[str, ...]:
+def _unused(verb: Verb, headers: tuple[type[Header], ...], opcode: int) -> tuple[str, ...]:
     """The fields of memory and objects that this work does not use."""
     used = {
         "sges": verb.local is not Local.NONE,
         "inline": verb.local is Local.SOURCE,
         "ah": DETH in headers,
-        "bind": opcode is SendOpcode.BIND_MW,
-        "reg": opcode is SendOpcode.REG_MR,
+        "bind": opcode == SendOpcode.BIND_MW,
+        "reg": opcode == SendOpcode.REG_MR,
         "pkey_index": DETH in headers,
     }
     return tuple(name for name, uses in used.items() if not uses)
@@ -314,17 +313,17 @@ _OF_EIGHT = (
     SendOpcode.ATOMIC_WRITE,
 )
 
-_LOCAL_RULES: dict[SendOpcode, tuple[PostCheck, ...]] = {
+_LOCAL_RULES: dict[int, tuple[PostCheck, ...]] = {
     SendOpcode.BIND_MW: (_check_bind,),
     SendOpcode.REG_MR: (_check_registration,),
-    SendOpcode.LOCAL_INV: (_Fits(_WIDTHS[IETH]),),
+    SendOpcode.LOCAL_INV: (_Fits({**EXTENDED_HEADERS[IETH].widths}),),
 }
 """What work must pass that stays here."""
 
 _NOT_HERE: tuple[PostCheck, ...] = (_refuse,)
 
 POST_CHECKS: dict[QPType, dict[SendOpcode, tuple[PostCheck, ...]]] = {
-    kind: {op: _rules(service, op) for op in service.verbs} if service.sends else {}
+    kind: {op: checks_of(service, op, VERBS[op]) for op in service.verbs} if service.sends else {}
     for kind, service in SERVICES.items()
 }
 """What send work must pass, by queue pair type and opcode; what is not here is refused."""

@@ -151,6 +151,7 @@ class QueuePair:
         "takes_packets",
         "type",
         "unasked",
+        "verb_table",
         "verbs",
         "watches",
         "ways_to_peer",
@@ -166,6 +167,7 @@ class QueuePair:
         self.type = kind
         self.service = device.rules.services[kind]
         self.post_checks = device.rules.post_checks[kind]
+        self.verb_table = device.rules.verbs
         self.made_of = init
         self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
         self.xrc_domain = xrc
@@ -297,7 +299,9 @@ class QueuePair:
         self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
     ) -> TxTemplate:
         port = self._source_port(handle, dest_qp)
-        headers = headers_to(handle, self.device.mac, port, encapsulation)
+        headers = headers_to(
+            handle, self.device.mac, port, encapsulation, medium=self.device.medium
+        )
         migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
         migreq = migrated and self.device.profile.migrates
         bth = BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq))
@@ -305,6 +309,8 @@ class QueuePair:
         return TxTemplate(headers, bth, flush_twice=twice)
 
     def _source_port(self, handle: AddressHandle, dest_qp: int) -> int:
+        if self.device.source_port is not None:
+            return self.device.source_port
         if self.device.profile.ports_by_qpn and not self.service.connected:
             return sender_port(self.number)
         return udp_source_port(handle.flow_label, self.number, dest_qp)
@@ -358,7 +364,7 @@ class QueuePair:
 
     def enqueue_send(self, wr: SendWR) -> None:
         """Queue checked work; in an error state it completes at once."""
-        wqe = Wqe(wr)
+        wqe = Wqe(wr, self.verb_table)
         self.send_slots.held += 1
         if self.state_rules.flush_send:
             self.complete_send(wqe, WCStatus.WR_FLUSH_ERR)

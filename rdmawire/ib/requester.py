@@ -11,7 +11,7 @@ from isal.isal_zlib import crc32
 
 from rdmawire.errors import MemoryFault, PageFault, VerbsError
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.rules import HeaderMaker
+from rdmawire.ib.rules import ExtendedHeader
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import Outbound
 from rdmawire.ib.tx_template import HeaderTemplate, TxTemplate, pack_word
@@ -175,7 +175,7 @@ def _invalidate(qp: QueuePair, wr: SendWR) -> WCStatus:
     return WCStatus.SUCCESS if fault is None else qp.device.profile.memory_management_error
 
 
-_WORK: dict[SendOpcode, Callable[[QueuePair, SendWR], WCStatus]] = {
+_WORK: dict[int, Callable[[QueuePair, SendWR], WCStatus]] = {
     SendOpcode.BIND_MW: _bind,
     SendOpcode.REG_MR: _register,
     SendOpcode.LOCAL_INV: _invalidate,
@@ -208,7 +208,7 @@ def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:
     return AtomicETH(wr.remote_address, wr.rkey, *_OPERANDS[wr.opcode](wr))
 
 
-_OPERANDS: dict[SendOpcode, Callable[[SendWR], tuple[int, int]]] = {
+_OPERANDS: dict[int, Callable[[SendWR], tuple[int, int]]] = {
     SendOpcode.ATOMIC_CMP_AND_SWP: lambda wr: (wr.swap, wr.compare_add),
     SendOpcode.ATOMIC_FETCH_AND_ADD: lambda wr: (wr.compare_add, 0),
 }
@@ -220,21 +220,28 @@ def _deth(qp: QueuePair, wqe: Wqe) -> Header:
     return DETH(qkey=qp.qkey if qkey & OWN_QKEY else qkey, srcqp=qp.number)
 
 
-HEADER_MAKERS: dict[type[Header], HeaderMaker] = {
-    RETH: _reth,
-    AtomicETH: _atomiceth,
-    DETH: _deth,
-    XRCETH: lambda _, wqe: XRCETH(xrcsrq=wqe.wr.remote_srqn),
-    ImmDt: lambda _, wqe: ImmDt(wqe.wr.imm_data),
-    IETH: lambda _, wqe: IETH(wqe.wr.invalidate_rkey),
-    FETH: lambda _, wqe: FETH(sel=wqe.wr.selectivity, plt=wqe.wr.placement),
+EXTENDED_HEADERS: dict[type[Header], ExtendedHeader] = {
+    RETH: ExtendedHeader(_reth, {"remote_address": 64, "rkey": 32}),
+    AtomicETH: ExtendedHeader(
+        _atomiceth, {"remote_address": 64, "rkey": 32, "compare_add": 64, "swap": 64}
+    ),
+    DETH: ExtendedHeader(_deth, {"remote_qpn": 24, "remote_qkey": 32}),
+    XRCETH: ExtendedHeader.of(XRCETH, xrcsrq="remote_srqn"),
+    ImmDt: ExtendedHeader.of(ImmDt, immdt="imm_data"),
+    IETH: ExtendedHeader.of(IETH, rkey="invalidate_rkey"),
+    FETH: ExtendedHeader(
+        lambda _, wqe: FETH(sel=wqe.wr.selectivity, plt=wqe.wr.placement),
+        {"placement": 4, "selectivity": 2, "length": 32},
+    ),
 }
+"""How each extended transport header of requests is filled. The fields of a datagram's path and the
+length of a FLUSH are checked with the header that goes with them."""
 
 
 def extended(headers: tuple[type[Header], ...], qp: QueuePair, wqe: Wqe) -> bytes:
     """The bytes of these headers, for this work."""
-    makers = qp.device.rules.header_makers
-    return b"".join(makers[header](qp, wqe).build() for header in headers)
+    rows = qp.device.rules.headers
+    return b"".join([rows[header].make(qp, wqe).build() for header in headers])
 
 
 def send(qp: QueuePair, frames: list[bytes], room: int) -> None:

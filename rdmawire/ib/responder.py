@@ -12,14 +12,15 @@ from rdmawire.ib.hw_counters import BY_FAULT
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE, Acknowledge
 from rdmawire.ib.responses import replay
-from rdmawire.ib.rules import NO_HEADER, REQUEST, SEND, WRITE, RequestRule, Step
+from rdmawire.ib.rules import REQUEST, SEND, WRITE, RequestRule, Step
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault, Reaction
 from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from rdmawire.verbs.enums import QPType, WCOpcode
 from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack
-from rdmawire.wire.opcode import OPERATIONS, RULES, SHAPES, Operation, Part, Service
+from rdmawire.wire.opcode import OPERATIONS, RULES, Operation, Part, Service
+from rdmawire.wire.packet import LAYOUTS
 
 
 def respond(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
@@ -219,18 +220,8 @@ def _roles(service: Service, *, reliable: bool) -> dict[int, RequestRule]:
 
 
 def _placed(service: Service, operation: Operation, role: RequestRule) -> RequestRule:
-    """The row with the places of the headers that its opcode has in this service."""
-    labels = SHAPES[service << 5 | operation].headers
-    places = {label: place for place, label in enumerate(labels)}
-    return replace(
-        role,
-        reth=places.get("reth", NO_HEADER),
-        immdt=places.get("immdt", NO_HEADER),
-        ieth=places.get("ieth", NO_HEADER),
-        atomiceth=places.get("atomiceth", NO_HEADER),
-        feth=places.get("feth", NO_HEADER),
-        deth=places.get("deth", NO_HEADER),
-    )
+    """The row with the headers that its opcode has in this service."""
+    return replace(role, headers=LAYOUTS[service << 5 | operation].headers)
 
 
 def _for_named_srq(role: RequestRule) -> RequestRule:

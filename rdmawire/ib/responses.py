@@ -18,7 +18,7 @@ from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.sge import NOTHING
 from rdmawire.wire import serial
-from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH, Nak
+from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
 from rdmawire.wire.opcode import Operation, operation_of
 
 
@@ -208,7 +208,7 @@ def _atomic_again(
 
 def _is_same(qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource) -> bool:
     """Whether an atomic is a duplicate of the first, with the same operands."""
-    operands = request.extended[role.atomiceth] == resource.asked
+    operands = request.extended[role.places[AtomicETH]] == resource.asked
     same = operands or not qp.device.profile.validates_duplicates
     return same and request.flow.bth.opcode == resource.opcode
 
@@ -217,7 +217,7 @@ def _read_again(
     qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> ReadResponse | None:
     """The bytes from where the peer's came to an end, or from the start."""
-    reth = request.extended[role.reth]
+    reth = request.extended[role.places[RETH]]
     skipped = serial.span(resource.psn, request.psn)
     profile = qp.device.profile
     if not reth.dmalen and Bug.EMPTY_READ_FORGOTTEN in profile.bugs:

@@ -6,13 +6,16 @@ adapters have unless they are given another. :class:`RequestRule` is the row of 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rdmawire.ib.service import Fault, Reaction, ServiceType
 from rdmawire.snapshot import shared
 from rdmawire.verbs.enums import QPType, WCOpcode
-from rdmawire.verbs.wr import SendOpcode, SendWR
+from rdmawire.verbs.wr import SendOpcode, SendWR, Verb
 from rdmawire.wire.header import Header
+from rdmawire.wire.ib import DETH, IETH, ImmDt
+from rdmawire.wire.packet import OpcodeTable
 
 if TYPE_CHECKING:
     from rdmawire.ib.qp import QueuePair
@@ -24,6 +27,38 @@ Response = Callable[["QueuePair", "Arrival"], None]
 Refusal = Callable[["QueuePair", int], None]
 PostCheck = Callable[["QueuePair", SendWR], None]
 HeaderMaker = Callable[["QueuePair", "Wqe"], Header]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExtendedHeader:
+    """How the requester fills one extended transport header: a row of ``Rules.headers``.
+
+    ``make`` returns the header for a work request. ``widths`` are the fields of the work request
+    that it uses, each with its size in bits: values that do not fit are refused when work is
+    posted.
+    """
+
+    make: HeaderMaker
+    widths: Mapping[str, int]
+
+    __deepcopy__ = shared
+
+    @classmethod
+    def of(cls, table: type[Header], **sources: str) -> Self:
+        """Return the row of a header whose fields are copied from the work request.
+
+        ``sources`` names, for each field of ``table``, the field of the work request:
+        ``ExtendedHeader.of(ImmDt, immdt="imm_data")``.
+        """
+        widths = {row.name: row.width for row in table.rows if row.name in sources}
+        read = attrgetter(*sources.values())
+        alone = len(sources) == 1
+
+        def make(_: "QueuePair", wqe: "Wqe") -> Header:
+            values = (read(wqe.wr),) if alone else read(wqe.wr)
+            return table(**dict(zip(sources, values, strict=True)))
+
+        return cls(make, {field: widths[name] for name, field in sources.items()})
 
 
 class MessageKind(NamedTuple):
@@ -46,9 +81,6 @@ SEND = MessageKind("SEND", Fault.TOO_LONG, exact=False)
 WRITE = MessageKind("RDMA WRITE", Fault.LENGTH, exact=True)
 REQUEST = MessageKind("a request of one packet", Fault.LENGTH, exact=True)
 
-NO_HEADER: Final = -1
-"""The place of a header that an opcode does not have."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestRule:
@@ -57,10 +89,11 @@ class RequestRule:
     ``begins`` and ``ends`` say whether it is the first and the last packet of its message: most
     operations have messages of one packet. ``access`` are the rights it needs, of the queue pair
     and of the key. ``receipt`` is how it completes a receive, ``None`` where it does not. ``again``
-    are the steps of a duplicate that has bytes read again. The fields from ``reth`` on are
-    the places of these headers behind the BTH, :data:`NO_HEADER` where there is none. ``follows``
-    is the family of the message that is coming in when the packet comes, :data:`IDLE` for one that
-    begins. ``plain`` says that no header adds to the completion of a receive.
+    are the steps of a duplicate that has bytes read again. ``headers`` are the extended transport
+    headers of the opcode, and ``places`` their indices: a step reads the RETH of a request by
+    ``request.extended[role.places[RETH]]``. ``follows`` is the family of the message that is coming
+    in when the packet comes, :data:`IDLE` for one that begins. ``plain`` says that no header adds
+    to the completion of a receive.
     """
 
     family: MessageKind
@@ -70,12 +103,8 @@ class RequestRule:
     access: int = 0
     receipt: WCOpcode | None = None
     again: tuple[Step, ...] = ()
-    reth: int = NO_HEADER
-    immdt: int = NO_HEADER
-    ieth: int = NO_HEADER
-    atomiceth: int = NO_HEADER
-    feth: int = NO_HEADER
-    deth: int = NO_HEADER
+    headers: tuple[type[Header], ...] = ()
+    places: Mapping[type[Header], int] = field(init=False)
     follows: MessageKind = field(init=False)
     plain: bool = field(init=False)
 
@@ -83,8 +112,9 @@ class RequestRule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "follows", IDLE if self.begins else self.family)
-        adding = (self.immdt, self.ieth, self.deth)
-        object.__setattr__(self, "plain", all(place == NO_HEADER for place in adding))
+        places = {header: index for index, header in enumerate(self.headers)}
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "plain", places.keys().isdisjoint((ImmDt, IETH, DETH)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +130,9 @@ class Rules:
       syndrome that is no ACK, called with the syndrome's value (IBA 9.7.5.2).
     - ``post_checks``: the checks that posted work must pass, in order, by type of queue pair and
       opcode of the work request. Work that has none is refused.
-    - ``header_makers``: the function that fills each extended transport header from the work.
+    - ``verbs``: how each kind of work is done, by the opcode of the work request.
+    - ``headers``: the :class:`ExtendedHeader` of each extended transport header that requests have.
+    - ``opcodes``: the layouts of packets by opcode. Opcodes that it does not have are reserved.
     """
 
     services: Mapping[QPType, ServiceType]
@@ -110,7 +142,9 @@ class Rules:
     responses: Mapping[int, Response]
     refusals: Mapping[int, Refusal]
     post_checks: Mapping[QPType, Mapping[SendOpcode, tuple[PostCheck, ...]]]
-    header_makers: Mapping[type[Header], HeaderMaker]
+    verbs: Mapping[int, Verb]
+    headers: Mapping[type[Header], ExtendedHeader]
+    opcodes: OpcodeTable
 
     __deepcopy__ = shared
 
@@ -130,9 +164,18 @@ class Rules:
         return replace(self, requests=requests, malformed=malformed, cnp=cnp)
 
     def with_request(self, qp_type: QPType, opcode: int, role: RequestRule) -> Self:
-        """Return a copy in which queue pairs of ``qp_type`` take ``opcode`` by ``role``."""
+        """Return a copy in which queue pairs of ``qp_type`` take ``opcode`` by ``role``.
+
+        The role gets the headers that the opcode has in ``opcodes``; ``WireError`` if it has no
+        such opcode.
+        """
+        role = replace(role, headers=self.opcodes.layout(opcode).headers)
         roles = {**self.requests[qp_type], opcode: role}
         return replace(self, requests={**self.requests, qp_type: roles})
+
+    def with_header(self, table: type[Header], row: ExtendedHeader) -> Self:
+        """Return a copy that fills the extended transport header ``table`` by ``row``."""
+        return replace(self, headers={**self.headers, table: row})
 
     def with_reaction(self, qp_type: QPType, fault: Fault, reaction: Reaction) -> Self:
         """Return a copy in which queue pairs of ``qp_type`` react so to ``fault``."""

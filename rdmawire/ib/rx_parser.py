@@ -21,20 +21,19 @@ from rdmawire.ib.encapsulation import PLAIN, encapsulation_of, origin_of
 from rdmawire.ib.tx_template import (
     ACKREQ,
     HEAD_OF_BTH,
-    HEAD_SIZES,
+    HEADS,
     MAX_HEADS,
     state_behind,
-    tagged_size,
     word_offset,
 )
 from rdmawire.wire import roce
-from rdmawire.wire.codec import fused
 from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece
-from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
-from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape, service_of
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable
+from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MODULUS
 
 if TYPE_CHECKING:
@@ -113,12 +112,18 @@ class Flow:
     )
 
     def __init__(
-        self, bth: BTH, headers: tuple[Piece, ...], layout: Layout, *, malformed: bool = False
+        self,
+        bth: BTH,
+        headers: tuple[Piece, ...],
+        layout: Layout,
+        shape: Shape,
+        *,
+        malformed: bool = False,
     ) -> None:
         self.headers_twice = False
         self.bth = bth
         self.malformed = malformed
-        self.shape: Shape = _MALFORMED[bth.opcode] if malformed else SHAPES[bth.opcode]
+        self.shape = shape
         self.solicited = bool(bth.se)
         self.headers = headers
         self.encapsulation = encapsulation_of(headers)
@@ -132,18 +137,19 @@ class Flow:
         self.ways: tuple[tuple[QueuePair, RequestRule | None], ...] = ()
 
 
-def _malformed_shapes() -> dict[int, Shape]:
-    """Reserved and request opcodes of RC and XRC, which are answered if malformed: as SEND ONLY."""
-    shapes = {}
-    for service in (Service.RC, Service.XRC):
-        only = replace(SHAPES[service << 5 | Operation.SEND_ONLY], headers=())
-        for opcode in range(service << 5, service + 1 << 5):
-            if opcode not in SHAPES or not SHAPES[opcode].response:
-                shapes[opcode] = only
-    return shapes
+_MALFORMED = {
+    service: replace(SHAPES[service << 5 | Operation.SEND_ONLY], headers=())
+    for service in (Service.RC, Service.XRC)
+}
+"""Services in which malformed requests are answered, and the shape that those have: SEND ONLY."""
 
 
-_MALFORMED = _malformed_shapes()
+def _malformed_shape(opcode: int, opcodes: OpcodeTable) -> Shape | None:
+    """The shape of a malformed request that is answered: one of RC or XRC, or reserved there."""
+    found = opcodes.get(opcode)
+    if found is not None and (found.shape is None or found.shape.response):
+        return None
+    return _MALFORMED.get(service_of(opcode))
 
 
 class Arrival(NamedTuple):
@@ -158,16 +164,15 @@ class Arrival(NamedTuple):
 
 _read_word = Struct(">I").unpack_from
 _new = tuple.__new__
-_READERS = {opcode: fused(*layout.headers) for opcode, layout in LAYOUTS.items() if layout.headers}
 
 
 class RxParser:
     """Opens the frames that come to one port.
 
     ``is_mine`` says of the headers before the BTH whether their addresses are the port's.
-    ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
-    ``take_raw`` is called with each frame without a BTH; it returns ``False`` if nobody wants it,
-    and the frame is dropped.
+    ``take_raw`` is called with each frame without a BTH; it returns ``False`` if no queue pair
+    takes it, and the frame is dropped. ``medium`` is what frames begin with, ``opcodes`` the
+    layouts of packets. ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
     """
 
     def __init__(
@@ -176,8 +181,13 @@ class RxParser:
         drops: Counter[Drop],
         take_raw: Callable[[bytes], bool] = lambda _: False,
         *,
+        medium: Medium = Medium.ETHERNET,
+        opcodes: OpcodeTable = LAYOUTS,
         flush_twice: bool = False,
     ) -> None:
+        self._medium = medium
+        self._opcodes = opcodes
+        self._head = HEADS[medium]
         self._flush_twice = flush_twice
         self._is_mine = is_mine
         self._take_raw = take_raw
@@ -195,7 +205,8 @@ class RxParser:
 
     def _find(self, frame: bytes) -> Flow | None:
         """The flow of a frame whose head may have another size than that before it."""
-        self._size = size = HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
+        key, sizes, other_size = self._head
+        self._size = size = sizes.get(frame[key]) or other_size(frame)
         return self._flows.get(frame[:size]) or self._admit(frame, size)
 
     def unseal(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
@@ -224,16 +235,17 @@ class RxParser:
     def _admit(self, frame: bytes, head: int) -> Flow | None:
         """The flow of a frame whose head was not seen before, if it is one to take."""
         try:
-            parsed, malformed = roce.parse(frame), False
+            parsed = roce.parse(frame, medium=self._medium, opcodes=self._opcodes)
+            malformed = False
         except WireError as error:
-            found = _malformed_request(frame)
+            found = self._malformed_request(frame)
             if found is None:
                 self._without_packet(frame, error)
                 return None
             parsed, malformed = found, True
         if reason := self._refused(parsed, malformed=malformed):
             return self._drop(reason)
-        flow = _flow(frame, parsed, malformed=malformed)
+        flow = self._flow(frame, parsed, malformed=malformed)
         flow.headers_twice = self._flush_twice and flow.bth.opcode == Opcode.RC_FLUSH
         if flow.layout.word == head and not _has_checksum(parsed):
             self._keep(frame[:head], flow)
@@ -241,9 +253,48 @@ class RxParser:
 
     def _without_packet(self, frame: bytes, error: WireError) -> None:
         """Hand a frame without a packet to raw packet queue pairs, or drop and count it."""
-        if not (roce.bth_offset(frame, 0, len(frame)) < 0 and self._take_raw(frame)):
+        if not (self._bth_offset(frame) < 0 and self._take_raw(frame)):
             other = isinstance(error, roce.NotRoce)
             self._drops[Drop.NOT_RDMA if other else Drop.MALFORMED] += 1
+
+    def _bth_offset(self, frame: bytes) -> int:
+        """The offset of the BTH in a frame; -1 if it has none."""
+        return roce.bth_offset(frame, 0, len(frame), medium=self._medium)
+
+    def _malformed_request(self, frame: bytes) -> roce.Frame | None:
+        """Parse a frame with a malformed request; ``None`` if it holds none.
+
+        Only the BTH is parsed, as for a vendor's opcode. ``None`` also where the length after the
+        BTH is no multiple of four bytes (IBA 9.2.5), or less than the opcode's headers need.
+        """
+        place = self._bth_offset(frame)
+        if place < 0 or _malformed_shape(opcode := frame[place], self._opcodes) is None:
+            return None
+        try:
+            parsed = roce.parse(frame[:place] + _VENDOR + frame[place + 1 :], medium=self._medium)
+        except WireError:
+            return None
+        packet = parsed.packet
+        length = len(packet.payload) + len(packet.pad)
+        layout = self._opcodes.get(opcode)
+        if length % 4 or (layout is not None and length < layout.size):
+            return None
+        return parsed._replace(packet=packet._replace(bth=packet.bth.replace(opcode=opcode)))
+
+    def _flow(self, frame: bytes, parsed: roce.Frame, *, malformed: bool) -> Flow:
+        bth = parsed.packet.bth
+        word = word_offset(parsed.headers)
+        payload = word - HEAD_OF_BTH + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
+        pad = payload + len(parsed.packet.payload)
+        crc = state_behind(frame[:word], parsed.headers)
+        end = pad + bth.padcnt + ICRC.SIZE
+        if malformed:
+            read, shape = None, _malformed_shape(bth.opcode, self._opcodes)
+        else:
+            read, shape = self._opcodes.reader(bth.opcode), self._opcodes[bth.opcode].shape
+        assert shape is not None, bth  # others were refused before
+        layout = Layout(read, word, payload, pad, end, crc)
+        return Flow(bth, parsed.headers, layout, shape, malformed=malformed)
 
     def _keep(self, head: bytes, flow: Flow) -> None:
         if len(self._flows) >= MAX_HEADS:
@@ -255,35 +306,13 @@ class RxParser:
         for reason, broken in _RULES:
             if broken(frame):
                 return reason
-        if not malformed and frame.packet.bth.opcode not in SHAPES:
+        if not malformed and self._opcodes[frame.packet.bth.opcode].shape is None:
             return Drop.OPCODE
         return None if self._is_mine(frame.headers) else Drop.NOT_MINE
 
     def _drop(self, reason: Drop) -> Flow | None:
         self._drops[reason] += 1
         return None
-
-
-def _malformed_request(frame: bytes) -> roce.Frame | None:
-    """Parse a frame with a malformed request; ``None`` if it holds none.
-
-    Only the BTH is parsed, as for a vendor's opcode. ``None`` also where the length behind the BTH
-    is no multiple of four bytes (IBA 9.2.5), or less than the opcode's headers need.
-    """
-    place = roce.bth_offset(frame, 0, len(frame))
-    opcode = frame[place] if place >= 0 else None
-    if opcode is None or opcode not in _MALFORMED:
-        return None
-    try:
-        parsed = roce.parse(frame[:place] + _VENDOR + frame[place + 1 :])
-    except WireError:
-        return None
-    packet = parsed.packet
-    length = len(packet.payload) + len(packet.pad)
-    headers = LAYOUTS[opcode].size if opcode in LAYOUTS else 0
-    if length % 4 or length < headers:
-        return None
-    return parsed._replace(packet=packet._replace(bth=packet.bth.replace(opcode=opcode)))
 
 
 _VENDOR = bytes([Service.VENDOR_6 << 5])
@@ -298,18 +327,6 @@ def _headers_twice(frame: bytes, start: int, end: int, crc: int) -> int:
     last, bth = end - ICRC.SIZE, start - HEAD_OF_BTH
     crc = crc32(frame[bth:last], crc32(frame[start:last], crc))
     return crc32(frame[last:end], crc)
-
-
-def _flow(frame: bytes, parsed: roce.Frame, *, malformed: bool) -> Flow:
-    bth = parsed.packet.bth
-    word = word_offset(parsed.headers)
-    payload = word - HEAD_OF_BTH + BTH.SIZE + sum(h.SIZE for h in parsed.packet.extended)
-    pad = payload + len(parsed.packet.payload)
-    crc = state_behind(frame[:word], parsed.headers)
-    end = pad + bth.padcnt + ICRC.SIZE
-    read = None if malformed else _READERS.get(bth.opcode)
-    layout = Layout(read, word, payload, pad, end, crc)
-    return Flow(bth, parsed.headers, layout, malformed=malformed)
 
 
 def _has_checksum(frame: roce.Frame) -> bool:

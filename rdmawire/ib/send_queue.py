@@ -7,6 +7,8 @@ IBA 9.7.3.2). The oldest work completes first, always.
 """
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
 
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.sge import NOTHING, Gather, Inline, Piece
@@ -43,10 +45,10 @@ class Wqe:
         "wr",
     )
 
-    def __init__(self, wr: SendWR) -> None:
+    def __init__(self, wr: SendWR, verbs: Mapping[Any, Verb] = VERBS) -> None:
         self.wr = wr
         self.flags = int(wr.flags)
-        self.verb: Verb = VERBS[wr.opcode]
+        self.verb = verbs[wr.opcode]
         self.se = 1 if self.flags & SOLICITED and self.verb.takes_receive else 0
         self.psn = NO_PSN
         self.packets = self.unacked = 0

@@ -4,18 +4,19 @@ Nothing else asks a queue pair for its type. IBA 9.7 (reliable), 9.8 (unreliable
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Self, cast
 
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.snapshot import shared
 from rdmawire.verbs.async_event import AccessViolation, InvalidRequest
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
-from rdmawire.verbs.wr import VERBS, SendOpcode
+from rdmawire.verbs.wr import VERBS, SendOpcode, Verb
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import GRH, Nak
-from rdmawire.wire.opcode import OPERATIONS, Operation, Service
-from rdmawire.wire.packet import LAYOUTS, Layout
+from rdmawire.wire.opcode import OPERATIONS, Service
+from rdmawire.wire.packet import LAYOUTS, Layout, OpcodeTable
 
 
 class Fault(Enum):
@@ -182,6 +183,14 @@ class ServiceType:
 
     __deepcopy__ = shared
 
+    def with_verb(self, opcode: int, verb: Verb, opcodes: OpcodeTable) -> Self:
+        """Return a copy with one more kind of work; its packets have layouts of ``opcodes``."""
+        if self.wire is None:
+            raise ValueError("raw packet queue pairs have no opcodes")
+        own = cast(SendOpcode, opcode)
+        outbound = {**self.outbound, own: _outbound(self.wire, verb, opcodes)}
+        return replace(self, verbs=self.verbs | {own}, outbound=outbound)
+
 
 _LOCAL = {SendOpcode.LOCAL_INV, SendOpcode.BIND_MW, SendOpcode.REG_MR}
 
@@ -192,16 +201,12 @@ def _verbs(wire: Service, *, local: set[SendOpcode]) -> frozenset[SendOpcode]:
     return frozenset(op for op, verb in VERBS.items() if verb.only in operations) | local
 
 
-def _outbound(wire: Service, verbs: frozenset[SendOpcode]) -> dict[SendOpcode, Outbound]:
-    return {op: _opcodes(wire, op) for op in verbs if VERBS[op].only is not None}
-
-
-def _opcodes(wire: Service, op: SendOpcode) -> Outbound:
-    verb = VERBS[op]
+def _outbound(wire: Service, verb: Verb, opcodes: OpcodeTable = LAYOUTS) -> Outbound:
     only, first, middle, last = (
-        _opcode(wire, operation) for operation in (verb.only, verb.first, verb.middle, verb.last)
+        _opcode(wire, operation, opcodes)
+        for operation in (verb.only, verb.first, verb.middle, verb.last)
     )
-    layouts = {opcode: LAYOUTS[opcode] for opcode in (only, first, middle, last) if opcode >= 0}
+    layouts = {opcode: opcodes[opcode] for opcode in (only, first, middle, last) if opcode >= 0}
     return Outbound(only, first, middle, last, layouts, layouts[only].headers)
 
 
@@ -209,8 +214,8 @@ NO_OPCODE = -1
 """Where a kind of work, in a service, has no such packet."""
 
 
-def _opcode(wire: Service, operation: Operation | None) -> int:
-    if operation is None or operation not in OPERATIONS[wire]:
+def _opcode(wire: Service, operation: int | None, opcodes: OpcodeTable) -> int:
+    if operation is None or wire << 5 | operation not in opcodes:
         return NO_OPCODE
     return wire << 5 | operation
 
@@ -238,7 +243,7 @@ def _transport(
         send_error=QPState.ERR if reliable else QPState.SQE,
         verbs=verbs,
         reactions=reactions,
-        outbound=_outbound(wire, verbs),
+        outbound={op: _outbound(wire, VERBS[op]) for op in verbs if VERBS[op].only is not None},
     )
 
 

@@ -3,15 +3,19 @@
 A module of its own, because the modules below it apply rules without knowing which.
 """
 
-from typing import Final
+from dataclasses import replace
+from typing import Final, cast
 
 from rdmawire.ib.completer import RESPONSES
-from rdmawire.ib.post_checks import POST_CHECKS
-from rdmawire.ib.requester import HEADER_MAKERS
+from rdmawire.ib.post_checks import POST_CHECKS, checks_of
+from rdmawire.ib.requester import EXTENDED_HEADERS
 from rdmawire.ib.responder import CNP, MALFORMED, REQUESTS
 from rdmawire.ib.retransmit import REFUSALS
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.service import SERVICES
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.wr import VERBS, SendOpcode, Verb
+from rdmawire.wire.packet import LAYOUTS
 
 STANDARD: Final = Rules(
     services=SERVICES,
@@ -21,6 +25,25 @@ STANDARD: Final = Rules(
     responses=RESPONSES,
     refusals=REFUSALS,
     post_checks=POST_CHECKS,
-    header_makers=HEADER_MAKERS,
+    verbs={opcode: verb for opcode, verb in VERBS.items()},  # noqa: C416 - int keys
+    headers=EXTENDED_HEADERS,
+    opcodes=LAYOUTS,
 )
 """The rules of the standard; what a device does otherwise by its profile is decided in them."""
+
+
+def with_work(rules: Rules, qp_type: QPType, opcode: int, verb: Verb) -> Rules:
+    """Return a copy in which queue pairs of ``qp_type`` take work requests of one more kind.
+
+    ``opcode`` is that of the work request, ``verb`` how the work is done. The packets of its
+    operations must have layouts in ``rules.opcodes``, and their headers rows in ``rules.headers``.
+    """
+    service = rules.services[qp_type].with_verb(opcode, verb, rules.opcodes)
+    checks = checks_of(service, opcode, verb, rules.headers)
+    posted = {**rules.post_checks[qp_type], cast(SendOpcode, opcode): checks}
+    return replace(
+        rules,
+        services={**rules.services, qp_type: service},
+        verbs={**rules.verbs, opcode: verb},
+        post_checks={**rules.post_checks, qp_type: posted},
+    )

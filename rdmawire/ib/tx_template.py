@@ -7,7 +7,7 @@ run of the CRC over what is new. CRCs are linear, so the state goes on where the
 copy with ones over the variant fields is ever made (IBA 7.8.1).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -20,7 +20,7 @@ from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece, size
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
-from rdmawire.wire.roce import Frame
+from rdmawire.wire.roce import Frame, Medium
 
 HEAD_OF_BTH: Final = 8
 """Bytes of the BTH before the word that holds AckReq and PSN."""
@@ -53,6 +53,32 @@ def tagged_size(frame: bytes) -> int:
     """As :func:`head_size`, of a frame with one tag."""
     behind_tag = HEAD_SIZES.get(frame[16:18])
     return behind_tag + VLAN.SIZE if behind_tag and frame[12:14] == _TAG else 0
+
+
+IP_HEAD_SIZES: Final = {
+    bytes((first,)): size.SIZE + UDP.SIZE + HEAD_OF_BTH
+    for size, firsts in ((IPv4, range(0x45, 0x46)), (IPv6, range(0x60, 0x70)))
+    for first in firsts
+}
+"""The same for IP packets, by their first byte: the version, and IPv4's header without options."""
+
+
+class HeadSizes(NamedTuple):
+    """How to find the size of a frame's head: in ``sizes`` by the bytes at ``key``.
+
+    For bytes that are not there it is ``other`` of the frame, 0 if that does not know either.
+    """
+
+    key: slice
+    sizes: Mapping[bytes, int]
+    other: Callable[[bytes], int]
+
+
+HEADS: Final = {
+    Medium.ETHERNET: HeadSizes(slice(12, 14), HEAD_SIZES, tagged_size),
+    Medium.IP: HeadSizes(slice(0, 1), IP_HEAD_SIZES, lambda _: 0),
+}
+"""The heads of frames by medium."""
 
 
 def word_offset(headers: Iterable[Piece]) -> int:

@@ -13,7 +13,7 @@ from rdmawire.ib.congestion.base import SCHEME, CongestionController
 from rdmawire.ib.congestion.notification import CNP_INTERVAL, NotificationPoint
 from rdmawire.ib.congestion.pacer import govern
 from rdmawire.ib.device import GSI_QPN, Device
-from rdmawire.ib.encapsulation import gids_of, init_ah_from_wc
+from rdmawire.ib.encapsulation import check_medium, gids_of, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters, adapter_counters
 from rdmawire.ib.modify_qp import modify
 from rdmawire.ib.port import PORT, Port, checked_gids
@@ -48,6 +48,7 @@ from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.verbs.wr import RecvWR, SendWR
 from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.layout import Piece
+from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MAX_IN_FLIGHT
 
 
@@ -112,6 +113,7 @@ def _foreign(label: str, found: object) -> VerbsError:
     return VerbsError(f"{name} is no {label} of this adapter, or was destroyed", EINVAL)
 
 
+_MAX_PORT = 0xFFFF
 FIRST_QPN = 0x11
 """Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
 
@@ -122,9 +124,11 @@ class Verbs(Port):
 
     ``mac`` has six bytes, ``gids`` sixteen each; ``space`` is the memory that it reaches.
     ``profile`` has its limits and quirks, ``rules`` what it does with requests, responses and
-    posted work. Numbers of queue pairs and keys are counted up, or drawn from ``random`` where it
-    is given. ``clock`` returns the time (ns) for verbs; ``None`` is the time of the last frame or
-    timer. A simulator gives its own to the ports that are attached to it.
+    posted work. ``medium`` is what its link carries; ``source_port`` is the UDP source port of all
+    packets, such as that of a socket: without it each flow has its own. Numbers of queue pairs and
+    keys are counted up, or drawn from ``random`` where it is given. ``clock`` returns the time (ns)
+    for verbs; ``None`` is the time of the last frame or timer. A simulator gives its own to the
+    ports that are attached to it.
     """
 
     def __init__(
@@ -135,6 +139,8 @@ class Verbs(Port):
         *,
         profile: Profile = IBTA,
         rules: Rules = STANDARD,
+        medium: Medium = Medium.ETHERNET,
+        source_port: int | None = None,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
         clock: Clock | None = None,
@@ -143,18 +149,31 @@ class Verbs(Port):
         check_type("space", space, AddressSpace)
         check_type("profile", profile, Profile)
         check_type("rules", rules, Rules)
+        check_type("medium", medium, Medium)
+        if source_port is not None:
+            check_int("source_port", source_port, 0, _MAX_PORT)
         if random is not None:
             check_methods("random", random, "getrandbits")
         _check_clock(clock)
         self._gids = checked_gids(gids, profile)
         self.device = Device(
-            mac, space, profile, rules, clients=clients, random=random, clock=clock
+            mac,
+            space,
+            profile,
+            rules,
+            medium=medium,
+            source_port=source_port,
+            clients=clients,
+            random=random,
+            clock=clock,
         )
         self.groups = MulticastGroups(profile)
         self._unsealer = RxParser(
             self._is_mine,
             self.device.drops,
             self._take_raw,
+            medium=medium,
+            opcodes=rules.opcodes,
             flush_twice=profile.flush_icrc_covers_headers_twice,
         )
         self.device.forget_flows = self._unsealer.forget
@@ -324,6 +343,9 @@ class Verbs(Port):
         if kind not in services:
             known = ", ".join(f"{known.name} ({known.value})" for known in services)
             raise VerbsError(f"qp_type {kind} is none of {known}", EOPNOTSUPP)
+        if kind == QPType.RAW_PACKET and self.device.medium is not Medium.ETHERNET:
+            medium = self.device.medium.value
+            raise VerbsError(f"the link carries {medium}, no raw Ethernet packets", EOPNOTSUPP)
         if number is not None:
             check_int("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)
             if number in self.device.qps:
@@ -355,6 +377,10 @@ class Verbs(Port):
         state = check_modify(
             qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
         )
+        if mask & QPAttrMask.AV:
+            check_medium(attributes.ah, self.device.medium)
+        if mask & QPAttrMask.ALT_PATH:
+            check_medium(attributes.alt_ah, self.device.medium)
         over = mask & QPAttrMask.PATH_MIG_STATE and goes_over(qp, attributes.path_mig_state)
         self.device.read_clock()
         modify(qp, attributes, mask, state)
@@ -486,15 +512,13 @@ class Verbs(Port):
 
     def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
         """Whether a frame's addresses are this port's, or a group's that it listens to."""
-        ethernet = headers[0]
+        first = headers[0]
         destination = gids_of(headers)[1]
         if is_multicast(destination):
             return bool(self.groups.members(destination))
-        return (
-            isinstance(ethernet, Ethernet)
-            and ethernet.dst == self.device.mac
-            and (destination in self.gids)
-        )
+        if isinstance(first, Ethernet) and first.dst != self.device.mac:
+            return False
+        return destination in self.gids
 
     def _take_raw(self, frame: bytes) -> bool:
         """Hand a frame to the raw packet queue pairs whose rules ask for it, if any do."""

@@ -231,7 +231,7 @@ def _carriages(seen: Seen) -> Iterator[str]:
 TABLES: Mapping[str, Table] = {
     "opcodes": Table(
         "Opcodes of the InfiniBand transport",
-        tuple(shape.opcode.name for _, shape in sorted(SHAPES.items())),
+        tuple(shape.name for _, shape in sorted(SHAPES.items())),
         _opcodes,
     ),
     "syndromes": Table(

@@ -207,10 +207,10 @@ class Verb:
     """
 
     completion: WCOpcode
-    only: Operation | None = None
-    first: Operation | None = None
-    middle: Operation | None = None
-    last: Operation | None = None
+    only: int | None = None
+    first: int | None = None
+    middle: int | None = None
+    last: int | None = None
     local: Local = Local.SOURCE
     answer: Answer = Answer.ACK
     one_packet: bool = False

@@ -6,7 +6,16 @@ of a whole message; whatever they find, the pieces follow one another without ga
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from rdmawire.errors import WireError
 from rdmawire.wire.codec import found
@@ -15,6 +24,7 @@ from rdmawire.wire.header import Header
 _Parts = TypeVar("_Parts", bound=NamedTuple)
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
 
 Piece = Header | bytes
 Placed = tuple[int, Piece]
@@ -42,13 +52,15 @@ def replaced(value: _Parts, parts: Mapping[str, Any]) -> _Parts:
     return value._replace(**parts)
 
 
-def parts_as_declared(method: Callable[[_Value], _Result]) -> Callable[[_Value], _Result]:
+def parts_as_declared(
+    method: Callable[Concatenate[_Value, _Arguments], _Result],
+) -> Callable[Concatenate[_Value, _Arguments], _Result]:
     """For methods of named tuples: a part that is not as declared is a ``WireError`` naming it."""
 
     @wraps(method)
-    def call(value: _Value) -> _Result:
+    def call(value: _Value, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         try:
-            return method(value)
+            return method(value, *args, **kwargs)
         except (AttributeError, TypeError):
             if error := _wrong_part(value):
                 raise error from None

@@ -242,14 +242,16 @@ class Shape:
     """What packets of one opcode look like: a row of :data:`SHAPES`.
 
     ``headers`` are the labels of the extended transport headers, in wire order after the BTH.
+    ``name`` is the opcode's, as in :class:`Opcode`.
     """
 
-    opcode: Opcode
+    opcode: int
     service: Service
     headers: tuple[str, ...]
     part: Part
     payload: Payload
     response: bool
+    name: str
 
     __deepcopy__ = shared
 
@@ -258,7 +260,8 @@ def _shape(service: Service, operation: Operation) -> Shape:
     rule = RULES[operation]
     before = SERVICE_HEADERS[service][rule.response]
     opcode = Opcode(service << 5 | operation)
-    return Shape(opcode, service, before + rule.headers, rule.part, rule.payload, rule.response)
+    headers = before + rule.headers
+    return Shape(opcode, service, headers, rule.part, rule.payload, rule.response, opcode.name)
 
 
 SHAPES: dict[int, Shape] = {
@@ -266,7 +269,9 @@ SHAPES: dict[int, Shape] = {
     for service, operations in OPERATIONS.items()
     for operation in operations
 }
-SHAPES[Opcode.CNP] = Shape(Opcode.CNP, Service.CNP, ("cnp",), Part.ONLY, Payload.NONE, True)
+SHAPES[Opcode.CNP] = Shape(
+    Opcode.CNP, Service.CNP, ("cnp",), Part.ONLY, Payload.NONE, True, Opcode.CNP.name
+)
 """Opcode to shape. What is not here is reserved, or a vendor's."""
 
 

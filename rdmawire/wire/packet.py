@@ -6,29 +6,29 @@ become a packet, and a packet bytes, once: here. Which packets follow one anothe
 payload may be for the path, and whose queue pair it is are questions for a NIC.
 """
 
-from typing import NamedTuple, Self, TypeVar
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from rdmawire.errors import WireError
-from rdmawire.wire import ib
+from rdmawire.snapshot import shared
+from rdmawire.wire.codec import fused
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.layout import parts_as_declared
-from rdmawire.wire.opcode import SHAPES, Payload, Shape, is_vendor, opcode_word
+from rdmawire.wire.opcode import SHAPES, Part, Payload, Shape, is_vendor, opcode_word, service_of
 from rdmawire.wire.show import byte_count
+from rdmawire.wire.tables import tables_of
 
 _H = TypeVar("_H", bound=Header)
-
-_TABLES: dict[str, type[Header]] = {
-    header.label: header
-    for header in (
-        *(ib.RDETH, ib.DETH, ib.XRCETH, ib.RETH, ib.AtomicETH, ib.AETH),
-        *(ib.AtomicAckETH, ib.ImmDt, ib.IETH, ib.FETH, ib.CNP),
-    )
-}
+Reader = Callable[..., tuple[Any, ...]]
 
 
 class Layout(NamedTuple):
-    """What follows the BTH: the headers, how many bytes they take, and the opcode's shape."""
+    """What follows the BTH: the headers, their size in bytes, and the opcode's shape.
+
+    A vendor's opcode has no shape: what follows its BTH is payload.
+    """
 
     headers: tuple[type[Header], ...]
     size: int
@@ -38,23 +38,86 @@ class Layout(NamedTuple):
         return self
 
 
-def _layout(shape: Shape) -> Layout:
-    headers = tuple(_TABLES[label] for label in shape.headers)
+class OpcodeTable(dict[int, Layout]):
+    """The layouts of packets by opcode. A value: it never changes, copies have other rows.
+
+    :data:`LAYOUTS` is the standard's. Adapters take a table with their rules, functions that parse
+    packets as an argument; so a new extended transport header is a table of rows and an opcode that
+    has it::
+
+        class TagETH(Header):
+            tag: int = bits(32)
+
+        opcodes = LAYOUTS.with_opcode(0x18, "RC_SEND_TAGGED", TagETH)
+    """
+
+    __deepcopy__ = shared
+
+    def layout(self, opcode: int, offset: int | None = None) -> Layout:
+        """Return the layout of an opcode; :class:`WireError` at ``offset`` for reserved ones."""
+        try:
+            return self[opcode]
+        except (KeyError, TypeError):
+            BTH(opcode=opcode).build()  # refuses what is no opcode at all
+            raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)", offset) from None
+
+    def with_opcode(
+        self,
+        opcode: int,
+        name: str,
+        *headers: type[Header],
+        part: Part = Part.ONLY,
+        payload: Payload = Payload.ANY,
+        response: bool = False,
+    ) -> Self:
+        """Return a copy in which packets of ``opcode`` (0 to 255) have ``headers`` after the BTH.
+
+        The upper three bits of the opcode are its service. ``part`` is the packet's position in its
+        message, ``payload`` what may follow the headers. :class:`WireError` for no opcode.
+        """
+        BTH(opcode=opcode).build()
+        labels = tuple(header.label for header in headers)
+        shape = Shape(opcode, service_of(opcode), labels, part, payload, response, name)
+        return type(self)({**self, opcode: _layout(shape, headers)})
+
+    def name(self, opcode: int) -> str:
+        """Return the name of an opcode; ``VENDOR`` or ``RESERVED`` for others."""
+        found = self.get(opcode)
+        return found.shape.name if found and found.shape else opcode_word(opcode)
+
+    def reader(self, opcode: int) -> Reader | None:
+        """Return the function that parses all headers after the BTH at once, if there are any."""
+        found = self.get(opcode)
+        if found is None or not found.headers:
+            return None
+        if opcode not in self._readers:
+            self._readers[opcode] = fused(*found.headers)
+        return self._readers[opcode]
+
+    @cached_property
+    def _readers(self) -> dict[int, Reader]:
+        return {}
+
+    @cached_property
+    def frame_readers(self) -> dict[int, tuple[Reader, int, bool] | None]:
+        """For :mod:`rdmawire.wire.roce`: the readers of frames of the most frequent form."""
+        return {}
+
+
+def _layout(shape: Shape, headers: tuple[type[Header], ...]) -> Layout:
     return Layout(headers, sum(header.SIZE for header in headers), shape)
 
 
-LAYOUTS: dict[int, Layout] = {opcode: _layout(shape) for opcode, shape in SHAPES.items()}
-LAYOUTS.update({opcode: Layout((), 0, None) for opcode in range(256) if is_vendor(opcode)})
-"""Opcode to layout. Of vendors' opcodes only the BTH is known; the rest is their payload."""
+_TABLES = {table.label: table for table in tables_of("ib")}
 
-
-def layout(opcode: int, offset: int | None = None) -> Layout:
-    """The layout of an opcode's packets; :class:`WireError` at ``offset`` for reserved ones."""
-    try:
-        return LAYOUTS[opcode]
-    except (KeyError, TypeError):
-        BTH(opcode=opcode).build()  # refuses what is no opcode at all
-        raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)", offset) from None
+LAYOUTS: Final = OpcodeTable(
+    {
+        opcode: _layout(shape, tuple(_TABLES[label] for label in shape.headers))
+        for opcode, shape in SHAPES.items()
+    }
+    | {opcode: Layout((), 0, None) for opcode in range(256) if is_vendor(opcode)}
+)
+"""The opcodes of the standard, and those of vendors, of which only the BTH is known."""
 
 
 class Packet(NamedTuple):
@@ -73,7 +136,13 @@ class Packet(NamedTuple):
         return None
 
     @classmethod
-    def make(cls, opcode: int, *extended: Header, payload: bytes = b"", **bth: int) -> "Packet":
+    def make(
+        cls,
+        opcode: int,
+        *extended: Header,
+        payload: bytes = b"",
+        **bth: int,
+    ) -> "Packet":
         """A packet with these headers and this payload; pad and pad count are worked out.
 
         ``bth`` are other fields of the BTH. :class:`WireError` if the opcode calls for other
@@ -81,7 +150,7 @@ class Packet(NamedTuple):
         """
         if "padcnt" in bth:
             raise TypeError("Packet.make works out BTH.padcnt from the payload: leave it out")
-        return cls(BTH(opcode=opcode, **bth), extended, payload)._padded()
+        return cls(BTH(opcode=opcode, **bth), extended, payload)._padded(LAYOUTS)
 
     def replace(
         self,
@@ -89,6 +158,7 @@ class Packet(NamedTuple):
         bth: BTH | None = None,
         extended: tuple[Header, ...] | None = None,
         payload: bytes | None = None,
+        opcodes: OpcodeTable = LAYOUTS,
     ) -> "Packet":
         """A copy with other parts; pad and pad count are worked out for a new payload.
 
@@ -101,32 +171,38 @@ class Packet(NamedTuple):
             self.pad if payload is None else b"",
         )
         if payload is not None:
-            return packet._padded()
-        packet.check()
+            return packet._padded(opcodes)
+        packet.check(opcodes)
         return packet
 
     @parts_as_declared
-    def _padded(self) -> "Packet":
+    def _padded(self, opcodes: OpcodeTable) -> "Packet":
         """The packet with the pad that its payload needs; vendors' packets get none."""
         payload = b"".join((self.payload,))
-        padcnt = -len(payload) % 4 if layout(self.bth.opcode).shape else 0
+        padcnt = -len(payload) % 4 if opcodes.layout(self.bth.opcode).shape else 0
         packet = Packet(self.bth.replace(padcnt=padcnt), self.extended, payload, bytes(padcnt))
-        packet.check()
+        packet.check(opcodes)
         return packet
 
     @classmethod
-    def parse(cls, buffer: bytes, start: int = 0, end: int | None = None) -> "Packet":
+    def parse(
+        cls,
+        buffer: bytes,
+        start: int = 0,
+        end: int | None = None,
+        opcodes: OpcodeTable = LAYOUTS,
+    ) -> "Packet":
         """The packet whose BTH is at ``start`` and whose pad ends at ``end`` (bytes).
 
         :class:`WireError`, with the offset, for what the standard gives no meaning.
         """
         limit = len(buffer) if end is None else end
         bth = BTH.parse(buffer, start)
-        headers, size, _ = layout(bth.opcode, start)
+        headers, size, _ = opcodes.layout(bth.opcode, start)
         offset = start + BTH.SIZE
         if offset + size > limit:
             raise WireError(
-                f"{opcode_word(bth.opcode)} needs {size} bytes of headers after the BTH, "
+                f"{opcodes.name(bth.opcode)} needs {size} bytes of headers after the BTH, "
                 f"{max(limit - offset, 0)} are left",
                 offset,
             )
@@ -134,7 +210,7 @@ class Packet(NamedTuple):
         for header in headers:
             extended.append(header.parse(buffer, offset))
             offset += header.SIZE
-        check_payload(bth, limit - offset, offset)
+        check_payload(bth, limit - offset, offset, opcodes)
         pad = limit - bth.padcnt
         return cls(bth, tuple(extended), bytes(buffer[offset:pad]), bytes(buffer[pad:limit]))
 
@@ -145,25 +221,27 @@ class Packet(NamedTuple):
         return b"".join([*head, self.payload, self.pad])
 
     @parts_as_declared
-    def check(self) -> None:
+    def check(self, opcodes: OpcodeTable = LAYOUTS) -> None:
         """:class:`WireError` if this is no packet that the standard gives a meaning."""
         self.build()
-        wanted = layout(self.bth.opcode)
+        wanted = opcodes.layout(self.bth.opcode)
         found = tuple(type(header) for header in self.extended)
         if found != wanted.headers:
             raise WireError(
-                f"{opcode_word(self.bth.opcode)} has {_names(wanted.headers)} after the BTH, "
+                f"{opcodes.name(self.bth.opcode)} has {_names(wanted.headers)} after the BTH, "
                 f"found {_names(found)}"
             )
         if len(self.pad) != self.bth.padcnt:
             said = byte_count(self.bth.padcnt)
             raise WireError(f"BTH.padcnt says {said} of pad, found {len(self.pad)}")
-        check_payload(self.bth, len(self.payload) + len(self.pad))
+        check_payload(self.bth, len(self.payload) + len(self.pad), None, opcodes)
 
 
-def check_payload(bth: BTH, length: int, offset: int | None = None) -> None:
+def check_payload(
+    bth: BTH, length: int, offset: int | None = None, opcodes: OpcodeTable = LAYOUTS
+) -> None:
     """:class:`WireError` unless ``length`` bytes may follow the headers, pad included."""
-    shape = LAYOUTS[bth.opcode].shape
+    shape = opcodes[bth.opcode].shape
     if shape is None:
         allowed = bth.padcnt <= length
     else:
@@ -171,12 +249,12 @@ def check_payload(bth: BTH, length: int, offset: int | None = None) -> None:
         if shape.payload is not Payload.ANY:
             allowed = bth.padcnt == 0 and length == (8 if shape.payload is Payload.EIGHT else 0)
     if not allowed:
-        raise WireError(_payload_reason(bth, length), offset)
+        raise WireError(_payload_reason(bth, length, opcodes), offset)
 
 
-def _payload_reason(bth: BTH, length: int) -> str:
-    name = opcode_word(bth.opcode)
-    shape = LAYOUTS[bth.opcode].shape
+def _payload_reason(bth: BTH, length: int, opcodes: OpcodeTable) -> str:
+    name = opcodes.name(bth.opcode)
+    shape = opcodes[bth.opcode].shape
     if bth.padcnt > length:
         return f"BTH.padcnt {bth.padcnt} exceeds the {length} bytes that follow the headers"
     if shape is not None and shape.payload is not Payload.ANY:

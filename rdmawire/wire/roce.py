@@ -5,7 +5,7 @@ fills in what follows from the rest: lengths, checksums and the ICRC.
 """
 
 from collections.abc import Callable
-from functools import cache
+from enum import Enum
 from struct import Struct
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -30,11 +30,21 @@ from rdmawire.wire.inet import (
 from rdmawire.wire.layout import Piece, joined, parts_as_declared, replaced, size
 from rdmawire.wire.native import IBA_TRANSPORT
 from rdmawire.wire.opcode import Payload
-from rdmawire.wire.packet import LAYOUTS, Packet, check_payload
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable, Packet, Reader, check_payload
 
 
 class NotRoce(WireError):
     """A frame that is not RoCE: ARP, TCP, another UDP port and the like."""
+
+
+class Medium(Enum):
+    """What a link carries: where its frames begin. They end with the ICRC, or a trailer behind it.
+
+    UDP sockets carry what :class:`rdmawire.ib.udp.Datagram` makes of IP packets.
+    """
+
+    ETHERNET = "Ethernet frames"
+    IP = "IP packets"
 
 
 class FrameParts(TypedDict, total=False):
@@ -65,14 +75,14 @@ class Frame(NamedTuple):
         transport = self.packet.build() + ICRC(self.icrc).build()
         return joined(*self.headers) + transport + self.trailer
 
-    def replace(self, **parts: Unpack[FrameParts]) -> "Frame":
+    def replace(self, opcodes: OpcodeTable = LAYOUTS, **parts: Unpack[FrameParts]) -> "Frame":
         """A copy with other parts, not sealed again.
 
         :class:`WireError` for what cannot stand there.
         """
         frame = replaced(self, parts)
         frame.build()
-        frame.packet.check()
+        frame.packet.check(opcodes)
         return frame
 
     @parts_as_declared
@@ -114,30 +124,49 @@ def icrc_of(buffer: bytes, network: int, bth: int, end: int) -> int:
     return icrc_ipv6(buffer, network, end, bth)
 
 
-def parse(buffer: bytes, port: int = ROCE_PORT, start: int = 0, end: int | None = None) -> Frame:
+def parse(
+    buffer: bytes,
+    port: int = ROCE_PORT,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    medium: Medium = Medium.ETHERNET,
+    opcodes: OpcodeTable = LAYOUTS,
+) -> Frame:
     """The RoCEv2 (to UDP ``port``) or RoCE frame at bytes ``start`` to ``end`` of a buffer.
 
-    :class:`WireError` says what the frame is instead, or where it breaks the standard. The
-    checksums are kept, not judged: compare ``frame.icrc`` with ``frame.expected_icrc()``.
+    The frame begins as ``medium`` says; its packet has a layout of ``opcodes``. :class:`WireError`
+    says what the frame is instead, or where it breaks the standard. The checksums are kept, not
+    judged: compare ``frame.icrc`` with ``frame.expected_icrc()``.
     """
     limit = len(buffer) if end is None else end
-    return _parse_plain(buffer, port, start, limit) or _parse_any(buffer[start:limit], port)
+    if medium is Medium.ETHERNET:
+        found = _parse_plain(buffer, port, start, limit, opcodes)
+        if found is not None:
+            return found
+    return _parse_any(buffer[start:limit], port, medium, opcodes)
 
 
-def bth_offset(buffer: bytes, start: int, end: int, port: int = ROCE_PORT) -> int:
-    """Where the BTH stands in the Ethernet frame at ``start`` to ``end``; -1 if it has none.
+def bth_offset(
+    buffer: bytes,
+    start: int,
+    end: int,
+    port: int = ROCE_PORT,
+    medium: Medium = Medium.ETHERNET,
+) -> int:
+    """The offset of the BTH in the frame from ``start`` to ``end``; -1 if it has none.
 
     For walks over many frames: it looks at what leads to the BTH and judges nothing else.
     """
     if not 0 <= start <= end <= len(buffer):
         return -1
-    if end - start >= _PLAIN_BTH + BTH.SIZE:
+    if medium is Medium.ETHERNET and end - start >= _PLAIN_BTH + BTH.SIZE:
         ethertype, version_ihl, fragment, protocol, dstport = _read_path(buffer, start)
         if ethertype == 0x0800 and version_ihl == 0x45 and protocol == 17:
             return start + _PLAIN_BTH if dstport == port and not fragment & 0x3FFF else -1
     try:
         frame = buffer[start:end]
-        _, ethertype, offset = _link(frame)
+        _, ethertype, offset = _LINKS[medium](frame)
         network, offset, _ = _network(frame, ethertype, offset)
         if not isinstance(network[0], GRH):
             _udp(frame, offset, port)
@@ -152,25 +181,28 @@ _read_path = Struct(">12xHB5xHxB12xH").unpack_from  # what leads to a BTH behind
 _PLAIN_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
 
 
-@cache
-def _plain(opcode: int) -> tuple[Callable[..., tuple[Any, ...]], int, bool] | None:
+def _plain(opcode: int, opcodes: OpcodeTable) -> tuple[Reader, int, bool] | None:
     """What reads all headers of a plain frame at once, their size, and if any payload goes."""
-    found = LAYOUTS.get(opcode)
-    if found is None:
-        return None
+    readers = opcodes.frame_readers
+    if opcode in readers or (found := opcodes.get(opcode)) is None:
+        return readers.get(opcode)
     any_payload = found.shape is not None and found.shape.payload is Payload.ANY
     size = _PLAIN_BTH + BTH.SIZE + found.size
-    return fused((Ethernet, IPv4, UDP), BTH, found.headers), size, any_payload
+    readers[opcode] = fused((Ethernet, IPv4, UDP), BTH, found.headers), size, any_payload
+    return readers[opcode]
 
 
-def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | None:
+def _parse_plain(
+    buffer: bytes, port: int, start: int, limit: int, opcodes: OpcodeTable = LAYOUTS
+) -> Frame | None:
     """The common case, all headers read at once; ``None`` for everything else.
 
     This is the path of nearly every frame, so it is one piece: a call costs as much as a header.
     """
     if limit - start < _PLAIN_BTH + BTH.SIZE or buffer[start + 12 : start + 15] != _IPV4_PLAIN:
         return None
-    plain = _plain(buffer[start + _PLAIN_BTH])
+    opcode = buffer[start + _PLAIN_BTH]
+    plain = opcodes.frame_readers.get(opcode) or _plain(opcode, opcodes)
     if plain is None or start + plain[1] > limit - ICRC.SIZE:
         return None
     read, size, any_payload = plain
@@ -186,7 +218,7 @@ def _parse_plain(buffer: bytes, port: int, start: int, limit: int) -> Frame | No
         return None
     padcnt = bth.padcnt
     if not any_payload or (pad_end - payload) % 4 or padcnt > pad_end - payload:
-        check_payload(bth, pad_end - payload, size)
+        check_payload(bth, pad_end - payload, size, opcodes)
     pad = pad_end - padcnt
     packet = _new(Packet, (bth, extended, buffer[payload:pad], buffer[pad:pad_end]))
     (icrc,) = _read_icrc(buffer, pad_end)
@@ -198,8 +230,13 @@ _read_icrc = Struct(">I").unpack_from
 _UDP = int(IPProtocol.UDP)
 
 
-def _parse_any(frame: bytes, port: int) -> Frame:
-    link, ethertype, offset = _link(frame)
+def _parse_any(
+    frame: bytes,
+    port: int,
+    medium: Medium = Medium.ETHERNET,
+    opcodes: OpcodeTable = LAYOUTS,
+) -> Frame:
+    link, ethertype, offset = _LINKS[medium](frame)
     network, offset, end = _network(frame, ethertype, offset)
     if isinstance(network[0], GRH):
         udp: tuple[Header, ...] = ()
@@ -208,7 +245,7 @@ def _parse_any(frame: bytes, port: int) -> Frame:
         end = min(end, offset + udp[0].length)
         offset += UDP.SIZE
     pad_end = end - ICRC.SIZE
-    packet = Packet.parse(frame, offset, pad_end)
+    packet = Packet.parse(frame, offset, pad_end, opcodes)
     icrc = int.from_bytes(frame[pad_end:end], "big")
     return Frame((*link, *network, *udp), packet, icrc, frame[end:])
 
@@ -230,6 +267,21 @@ def _link(frame: bytes) -> tuple[list[Header], int, int]:
         link.append(tag)
         ethertype, offset = tag.type, offset + tag.SIZE
     return link, ethertype, offset
+
+
+def _no_link(packet: bytes) -> tuple[list[Header], int, int]:
+    """No link header; the EtherType that the version of IP would have."""
+    version = packet[0] >> 4 if packet else 0
+    if version not in _VERSIONS:
+        raise NotRoce(f"IP version {version} is neither 4 nor 6", 0)
+    return [], _VERSIONS[version], 0
+
+
+_VERSIONS = {4: EtherType.IPV4, 6: EtherType.IPV6}
+_LINKS: dict[Medium, Callable[[bytes], tuple[list[Header], int, int]]] = {
+    Medium.ETHERNET: _link,
+    Medium.IP: _no_link,
+}
 
 
 def _network(frame: bytes, ethertype: int, offset: int) -> tuple[list[Piece], int, int]:

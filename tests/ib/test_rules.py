@@ -9,7 +9,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib import checks
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.rules import HeaderMaker, RequestRule, Rules
+from rdmawire.ib.rules import RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.service import Fault, Reaction
@@ -85,8 +85,8 @@ def test_a_header_maker_is_replaced_in_one_adapter_alone() -> None:
     def swapped(_: QueuePair, wqe: Wqe) -> Header:
         return RETH(wqe.wr.rkey, wqe.wr.remote_address % (1 << 32), wqe.length)
 
-    makers: dict[type[Header], HeaderMaker] = {**STANDARD.header_makers, RETH: swapped}
-    pair = Pair(rules=replace(STANDARD, header_makers=makers), peer_rules=STANDARD)
+    row = replace(STANDARD.headers[RETH], make=swapped)
+    pair = Pair(rules=STANDARD.with_header(RETH, row), peer_rules=STANDARD)
     assert written(pair) is WCStatus.REM_ACCESS_ERR
     assert written(Pair()) is WCStatus.SUCCESS
 

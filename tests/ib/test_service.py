@@ -70,10 +70,10 @@ def test_every_request_of_a_service_has_a_row(kind: QPType) -> None:
 @pytest.mark.parametrize("kind", WIRED)
 def test_places_of_headers_are_those_of_the_shape(kind: QPType) -> None:
     for opcode, role in REQUESTS[kind].items():
-        labels = SHAPES[opcode].headers
-        for label in ("reth", "immdt", "ieth", "atomiceth", "feth", "deth"):
-            place = getattr(role, label)
-            assert (labels[place] if place >= 0 else None) == (label if label in labels else None)
+        headers = LAYOUTS[opcode].headers
+        assert role.headers == headers
+        assert [headers[place] for place in role.places.values()] == list(role.places)
+        assert role.places.keys() == set(headers)
 
 
 @pytest.mark.parametrize("kind", SERVICES)

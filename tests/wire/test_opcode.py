@@ -63,7 +63,7 @@ KNOWN = {
 @pytest.mark.parametrize(("opcode", "name", "headers"), [(k, *v) for k, v in KNOWN.items()])
 def test_known_opcodes(opcode: int, name: str, headers: tuple[str, ...]) -> None:
     shape = SHAPES[opcode]
-    assert (shape.opcode.name, shape.headers) == (name, headers)
+    assert (shape.name, shape.headers) == (name, headers)
     assert opcode_word(opcode) == name
 
 
@@ -75,7 +75,7 @@ def test_what_is_in_no_table_is_a_vendors_or_reserved() -> None:
 
 def test_names_tell_part_and_direction() -> None:
     for shape in SHAPES.values():
-        words = shape.opcode.name.split("_")
+        words = shape.name.split("_")
         for part in Part:
             if part.name in words:
                 assert shape.part is part

@@ -85,7 +85,7 @@ def _opcodes() -> Iterator[str]:
     yield "|---|---|---|---|"
     for opcode, shape in sorted(SHAPES.items()):
         headers = " ".join(f"`{label}`" for label in shape.headers) or "none"
-        yield f"| 0x{opcode:02X} | `{shape.opcode.name}` | {headers} | {shape.payload.value} |"
+        yield f"| 0x{opcode:02X} | `{shape.name}` | {headers} | {shape.payload.value} |"
 
 
 def _fields() -> Iterator[str]:

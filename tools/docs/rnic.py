@@ -11,7 +11,7 @@ from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import PROFILES, Profile
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttrMask, fields_of
 from rdmawire.verbs.wr import VERBS
-from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.opcode import Opcode, Operation
 from tools.docs.states import picture
 
 
@@ -58,7 +58,7 @@ def _work() -> Iterator[str]:
     for opcode, verb in VERBS.items():
         marks = " | ".join("yes" if opcode in SERVICES[kind].verbs else "" for kind in kinds)
         packets = (verb.only, verb.first, verb.middle, verb.last)
-        names = ", ".join(dict.fromkeys(f"`{p.name}`" for p in packets if p is not None))
+        names = ", ".join(dict.fromkeys(f"`{Operation(p).name}`" for p in packets if p is not None))
         yield f"| `{opcode.name}` | {marks} | {names or 'none: it is done here'} |"
 
 

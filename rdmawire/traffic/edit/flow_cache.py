@@ -14,7 +14,6 @@ from rdmawire.decode import By, Checksum, FrameLayout, LengthField, Located, Pro
 from rdmawire.decode.checksum import HeaderSum, InvariantCRC, less
 from rdmawire.ib.tx_template import HEAD_OF_BTH
 from rdmawire.traffic.edit.rules import Cut, Op, field
-from rdmawire.wire import packet
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, ICRC, LRH, RWH
 from rdmawire.wire.icrc import ONES_FOR_LRH, mask
@@ -30,6 +29,7 @@ from rdmawire.wire.inet import (
     Loopback,
     ServiceVLAN,
 )
+from rdmawire.wire.packet import LAYOUTS
 
 VARIES: Final[dict[type[Header], tuple[str, ...]]] = {
     LRH: ("pktlen",),
@@ -76,7 +76,8 @@ def _is_plain(
     """Whether a packet has the headers that its opcode calls for, and no others."""
     if not isinstance(last, UDP | GRH | LRH) or (By.QP, bth.destqp) in protocols:
         return False
-    return rest == [*packet.layout(bth.opcode).headers]
+    found = LAYOUTS.get(bth.opcode)
+    return found is not None and rest == [*found.headers]
 
 
 def _head_end(offset: int, header: Header) -> int:

@@ -1,0 +1,151 @@
+"""An extended transport header that no standard has, in one file: a table, an opcode and rows."""
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from rdmawire.capture import LinkType
+from rdmawire.decode import with_opcodes
+from rdmawire.dissect import Dissector
+from rdmawire.errors import VerbsError, WireError
+from rdmawire.fabric.pair import Pair
+from rdmawire.ib import checks, execute
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import SEND, ExtendedHeader, RequestRule, Rules
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.service import Fault
+from rdmawire.ib.standard_rules import STANDARD, with_work
+from rdmawire.verbs.enums import QPType, WCOpcode, WCStatus
+from rdmawire.verbs.wr import SendOpcode, SendWR, Verb
+from rdmawire.wire import roce
+from rdmawire.wire.header import Header, bits
+from rdmawire.wire.ib import BTH
+from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.packet import LAYOUTS, Packet
+from rdmawire.wire.show import HEX
+
+
+class TagETH(Header):
+    """Tag Extended Transport Header: a number that the responder matches."""
+
+    tag: int = bits(24, "", HEX)
+    scope: int = bits(8)
+
+
+SEND_TAGGED = 0x18
+"""An opcode of RC that the standard leaves free."""
+TAGGED_WORK = cast(SendOpcode, 0x40)
+OPCODES = LAYOUTS.with_opcode(SEND_TAGGED, "RC_SEND_TAGGED", TagETH)
+
+
+class Tags:
+    """Notes the tags that come; one that is not expected is an invalid request."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+
+    def check_tag(self, _: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+        header: TagETH = request.extended[role.places[TagETH]]
+        self.seen.append((header.tag, header.scope))
+        return Fault.OP_VALID if header.scope else None
+
+
+def rules_with(tags: Tags) -> Rules:
+    take = (checks.check_order, tags.check_tag, checks.check_resource, checks.check_length)
+    steps = (*take, execute.place_whole, execute.finish_whole)
+    rules = (
+        replace(STANDARD, opcodes=OPCODES)
+        .with_header(TagETH, ExtendedHeader.of(TagETH, tag="imm_data", scope="placement"))
+        .with_request(QPType.RC, SEND_TAGGED, RequestRule(SEND, steps, receipt=WCOpcode.RECV))
+    )
+    verb = Verb(WCOpcode.SEND, only=SEND_TAGGED, one_packet=True, takes_receive=True)
+    return with_work(rules, QPType.RC, TAGGED_WORK, verb)
+
+
+class Scene:
+    """A pair of adapters that know the header, or of which one does not; their frames are kept."""
+
+    def __init__(self, *, server_knows: bool = True) -> None:
+        self.tags = Tags()
+        rules = rules_with(self.tags)
+        self.pair = Pair(rules=rules, peer_rules=rules if server_knows else STANDARD)
+        self.frames: list[bytes] = []
+        self.pair.simulator.on_sent.append(lambda frame, _: self.frames.append(frame.data))
+
+    def send(self, data: bytes, tag: int, scope: int = 0) -> WCStatus:
+        """The status of a tagged SEND."""
+        client, server = self.pair.client, self.pair.server
+        server.receive(len(data))
+        wr = SendWR(TAGGED_WORK, (client.filled(data).sge(),), imm_data=tag, placement=scope)
+        client.nic.post_send(client.qp, wr)
+        self.pair.drive()
+        (done,) = client.poll()
+        return done.status
+
+
+def test_the_requester_fills_it_and_the_responder_reads_it() -> None:
+    scene = Scene()
+    assert scene.send(b"tagged!", 0xABCDEF) is WCStatus.SUCCESS
+    assert scene.tags.seen == [(0xABCDEF, 0)]
+    (done,) = scene.pair.server.poll()
+    assert (done.opcode, done.byte_len) == (WCOpcode.RECV, 7)
+    packet = roce.parse(scene.frames[0], opcodes=OPCODES).packet
+    assert packet.extended == (TagETH(0xABCDEF, 0),)
+    assert packet.payload == b"tagged!"
+
+
+def test_a_fault_of_its_step_is_answered_as_others_are() -> None:
+    scene = Scene()
+    assert scene.send(b"tagged!", 1, scope=7) is WCStatus.REM_INV_REQ_ERR
+    assert scene.tags.seen == [(1, 7)]
+
+
+def test_an_adapter_without_the_row_takes_the_opcode_for_a_reserved_one() -> None:
+    scene = Scene(server_knows=False)
+    assert scene.send(b"tagged!", 1) is WCStatus.REM_INV_REQ_ERR
+    assert scene.tags.seen == []
+    with pytest.raises(WireError, match="opcode 0x18 is reserved"):
+        roce.parse(scene.frames[0])
+
+
+def test_work_requests_are_checked_by_its_widths_and_refused_without_the_row() -> None:
+    with pytest.raises(VerbsError, match="imm_data 16777216 does not fit 24 bits"):
+        Scene().send(b"", 1 << 24)
+    plain = Pair().client
+    with pytest.raises(VerbsError, match="opcode 64 is not for queue pairs of type RC"):
+        plain.nic.post_send(plain.qp, SendWR(TAGGED_WORK))
+
+
+def test_packets_of_the_table_are_the_inverse_of_their_bytes() -> None:
+    packet = Packet(BTH(opcode=SEND_TAGGED), (TagETH(5, 6),)).replace(
+        payload=b"12345", opcodes=OPCODES
+    )
+    assert Packet.parse(packet.build(), opcodes=OPCODES) == packet
+    with pytest.raises(WireError, match="RC_SEND_TAGGED has TagETH after the BTH, found no header"):
+        Packet(BTH(opcode=SEND_TAGGED)).check(OPCODES)
+    with pytest.raises(WireError, match="opcode 0x18 is reserved"):
+        packet.check()
+
+
+def test_a_dissection_shows_it() -> None:
+    scene = Scene()
+    scene.send(b"tagged!", 0xABCDEF)
+    dissection = Dissector(protocols=with_opcodes(OPCODES)).dissect(
+        scene.frames[0], link_type=LinkType.ETHERNET
+    )
+    assert TagETH(0xABCDEF, 0) in list(dissection.headers())
+    assert dissection.malformed is None
+    assert not dissection.bad_checks
+    plain = Dissector().dissect(scene.frames[0])
+    assert plain.malformed is not None
+    assert "opcode 0x18 is reserved" in plain.malformed.reason
+
+
+def test_nothing_is_left_behind() -> None:
+    assert SEND_TAGGED not in LAYOUTS
+    assert SEND_TAGGED not in STANDARD.requests[QPType.RC]
+    assert TagETH not in STANDARD.headers
+    assert OPCODES.name(SEND_TAGGED) == "RC_SEND_TAGGED"
+    assert LAYOUTS.name(SEND_TAGGED) == "RESERVED"
+    assert LAYOUTS.name(Opcode.RC_SEND_ONLY) == "RC_SEND_ONLY"
