@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from rdmawire.capture import Reader, open_capture
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.sink import Sink, open_sink
+from rdmawire.capture.source import STREAM, shown, write_refusal
 from rdmawire.cli import options
-from rdmawire.cli.export import FORMS, Export
-from rdmawire.cli.options import OnceCommand
+from rdmawire.cli.command import Command, Integer, option, use_color
 from rdmawire.cli.progress import dissected
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain
 from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.output import (
     CountLines,
@@ -33,20 +33,23 @@ from rdmawire.dissect.summary import Mood
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
+    from rdmawire.columns import Columns
+    from rdmawire.columns.arrow import TableFile
+    from rdmawire.columns.read import Request
     from rdmawire.filter import Filter
 
 
 _LARGE = 8 << 20
-"""Bytes of a file that are worth the import of NumPy."""
+"""Size in bytes from which importing NumPy pays off."""
 
 
 def field_lines(
     path: str, output: Fields, wanted: "Filter | None", ports: Collection[int]
 ) -> Iterator[str] | None:
-    """The lines of a capture; ``None`` if they are to be written frame by frame.
+    """Return the lines of a capture read as columns; ``None`` to dissect it frame by frame.
 
-    That is small files and what is no pcap file, fields of no fixed place, and where there is no
-    NumPy. Both ways give the same lines.
+    Columns are for large pcap files and fields at fixed offsets, with NumPy installed. Both give
+    the same lines.
     """
     if not _is_large(path):
         return None
@@ -70,7 +73,7 @@ def _is_large(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What makes a run fail: bad checksums of these names, and frames that do not parse."""
+    """What makes a run fail: bad checksums of these names, and malformed frames."""
 
     checksums: Collection[str] = ()
     malformed: bool = False
@@ -78,7 +81,7 @@ class Demands:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """What a run prints: frames, unless they are only counted, and counts with a place for them."""
+    """The output of a run: frames unless they are only counted, and counts with their stream."""
 
     frames: Output | None
     counts: Counts | None
@@ -88,8 +91,8 @@ class Show:
 class Run:
     """Writes the frames of files, and counts them.
 
-    ``count`` is how many frames to show at most, over all files; ``ports`` are the UDP ports of
-    RoCEv2. Frames that ``passes`` refuses are read, but neither shown nor counted.
+    ``count`` limits the frames of all files together; ``ports`` are the UDP destination ports of
+    RoCEv2. Frames that do not match the filter ``passes`` are neither shown nor counted.
     """
 
     def __init__(
@@ -112,7 +115,7 @@ class Run:
         self._read = 0
 
     def files(self, paths: Collection[str], *, progress: bool) -> int:
-        """All files, one after the other; the exit status."""
+        """Write all files in order; return the exit status."""
         self._progress = progress
         self._begin()
         status, total = 0, Tally()
@@ -138,7 +141,7 @@ class Run:
             self._count(self._show.counts.total(self._read, total) + self._show.counts.tail())
 
     def _file(self, path: str, tally: Tally, *, alone: bool) -> int:
-        """One file; 1 if it is damaged, after what stands before the damage, or objected to."""
+        """Write one file up to any damage; return 1 if it is damaged or fails the demands."""
         name, damage = path, ""
         try:
             if lines := self._lines_at_once(path):
@@ -153,11 +156,11 @@ class Run:
         except CaptureError as error:
             damage = str(error)
         except MemoryError:
-            damage = f"{name}: a frame takes more memory than there is"
+            damage = f"{name}: out of memory for a frame"
         return self._conclude(name, tally, damage)
 
     def _lines_at_once(self, path: str) -> Iterator[str] | None:
-        """The fields of all frames that pass, where that is all that is asked."""
+        """Return the lines of all matching frames, if nothing but fields is asked for."""
         fields = self._show.frames
         part = self._left is not None or self._window != Window() or self._demands != Demands()
         if part or not isinstance(fields, Fields):
@@ -191,11 +194,130 @@ class Run:
         return 1 if complaints else 0
 
     def _count(self, text: str) -> None:
-        """Counts, behind the frames that they are of."""
+        """Write counts, after the frames that they count."""
         if text:
             sys.stdout.flush()
             self._show.counts_to.write(text)
             self._show.counts_to.flush()
+
+
+FORMS = ("csv", "parquet", "arrow")
+
+
+class _Filler:
+    """Writes up to ``count`` rows of captures to a file; all for ``None``.
+
+    ``read`` becomes true when a capture could be read, ``status`` becomes 1 when one is damaged or
+    cannot be read.
+    """
+
+    def __init__(self, request: "Request", file: "TableFile", count: int | None) -> None:
+        self.status = 0
+        self.read = False
+        self._request = request
+        self._file = file
+        self._left = count
+
+    def captures(self, paths: Collection[str]) -> None:
+        """Write captures in order until ``count`` is reached."""
+        for path in paths:
+            if self._left == 0:
+                break
+            try:
+                self._capture(path)
+            except CaptureError as error:
+                complain(str(error))
+                self.status = 1
+
+    def _capture(self, path: str) -> None:
+        for block in self._request.blocks(path, self._left):
+            self.read = True
+            self._write(block)
+            if self._left == 0:
+                break
+        self.read = True
+
+    def _write(self, block: "Columns") -> None:
+        if self._left is not None:
+            block = block.at(slice(self._left))
+            self._left -= block.rows
+        self._file.write(block)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A table of the fields ``names``, by default those of ``DEFAULT_FIELDS``.
+
+    A ``row`` is a frame or an FPDU; ``count`` limits the rows of all captures together.
+    """
+
+    form: str
+    names: tuple[str, ...]
+    row: str
+    ports: tuple[int, ...]
+    window: Window
+    where: "Filter | None"
+    count: int | None
+
+    def write(self, paths: Collection[str], output: str) -> int:
+        """Write one file of all captures, report damaged ones, and return the exit status.
+
+        If no capture can be read, an existing file of this name is kept.
+        """
+        _check_output(paths, output)
+        request = self._request()
+        sink, name = open_sink(output)
+        try:
+            filled = self._fill(request, self._stream(sink, output), paths)
+            sink.commit() if filled.read else sink.discard()
+        except BaseException as error:
+            sink.discard()
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                raise write_refusal(error, name) from error
+            raise
+        return filled.status
+
+    def _stream(self, sink: Sink, output: str) -> ByteWriter:
+        """Return the stream to write to; on a terminal it escapes control characters."""
+        on_terminal = self.form == "csv" and output == STREAM and sys.stdout.isatty()
+        return EscapingTerminal(sink) if on_terminal else sink
+
+    def _request(self) -> "Request":
+        try:
+            import rdmawire.columns.arrow  # noqa: F401 - a missing library is reported first
+            from rdmawire.columns import DEFAULT_FIELDS, Row
+            from rdmawire.columns.query import FrameSelection, Query
+            from rdmawire.columns.read import Request
+        except ImportError as error:
+            raise click.UsageError(f"-T {self.form}: {error}") from None
+        choice = FrameSelection(self.window, self.where)
+        return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
+
+    def _fill(self, request: "Request", sink: ByteWriter, paths: Collection[str]) -> _Filler:
+        from rdmawire.columns.arrow import table_file
+
+        file = table_file(self.form, sink, request.nothing())
+        filler = _Filler(request, file, self.count)
+        try:
+            filler.captures(paths)
+            file.close()
+        except BaseException:
+            file.abandon()
+            raise
+        return filler
+
+
+def _check_output(paths: Collection[str], output: str) -> None:
+    if output != STREAM and any(_is_same(path, output) for path in paths):
+        raise click.UsageError(f"{shown(output)} is a capture to read; name another file with -w")
+
+
+def _is_same(path: str, output: str) -> bool:
+    """Return whether writing ``output`` would replace the capture ``path``."""
+    try:
+        return os.path.isfile(output) and os.path.samefile(0 if path == STREAM else path, output)
+    except (OSError, ValueError):  # missing: reading or writing it reports that
+        return False
 
 
 _STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
@@ -203,8 +325,8 @@ _OBJECTS = {"json", "ndjson"}
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What the options ask for; :meth:`check` refuses those that say nothing together."""
+class OutputOptions:
+    """The options of output; :meth:`check` rejects those that do not go together."""
 
     format: str
     trees: bool
@@ -225,11 +347,11 @@ class Form:
 
     @property
     def is_table(self) -> bool:
-        """Whether frames become the rows of a table."""
+        """Whether the output is a table."""
         return self.format in FORMS
 
     def show(self) -> Show:
-        """What to print where."""
+        """Return what to print, and where."""
         if self.quiet:
             return Show(None, self._counts(), sys.stdout)
         counts = CountLines() if self.format == "text" else None
@@ -248,7 +370,7 @@ class Form:
         return CountLines()
 
 
-_CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
+_CLASHES: tuple[tuple[Callable[[OutputOptions], object], str], ...] = (
     (
         lambda form: form.quiet and (form.trees or form.bytes or form.selection),
         "-q only counts frames; leave out -V, -x and -e, or leave out -q",
@@ -264,7 +386,7 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
     (lambda form: form.format != "text" and form.trees, "-V goes with -T text, and without -e"),
     (
         lambda form: form.bytes and form.format not in {"text", *_OBJECTS},
-        "-x goes with -T text, json or ndjson; plain hex stands in the `bytes` of -T ndjson -x",
+        "-x goes with -T text, json or ndjson; plain hex is in the `bytes` of -T ndjson -x",
     ),
     (
         lambda form: form.is_table and (form.quiet or form.demanding),
@@ -276,11 +398,11 @@ _CLASHES: tuple[tuple[Callable[[Form], object], str], ...] = (
     ),
     (
         lambda form: form.format in {"parquet", "arrow"} and form.output is None and _is_terminal(),
-        "what -T parquet and arrow write is no text: name a file with -w FILE",
+        "-T parquet and arrow are binary: name a file with -w FILE",
     ),
     (lambda form: form.format != "fields" and form.separators, "-E goes with -T fields"),
 )
-"""Options that do not go together, and what to say then."""
+"""Conflicting options, each with its message."""
 
 
 def _is_terminal() -> bool:
@@ -288,13 +410,8 @@ def _is_terminal() -> bool:
 
 
 def _painter(color: str) -> Callable[[Mood, str], str]:
-    """What colours lines: only in a terminal, unless asked for."""
-    wanted = (
-        sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        if color == "auto"
-        else color == "always"
-    )
-    if not wanted:
+    """Return the function that colours lines; ``auto`` colours in a terminal only."""
+    if not (use_color(sys.stdout) if color == "auto" else color == "always"):
         return plain
     from rich.style import Style
 
@@ -302,61 +419,82 @@ def _painter(color: str) -> Callable[[Mood, str], str]:
     return lambda mood, text: styles[mood].render(text) if mood in styles else text
 
 
-@click.command("dissect", cls=OnceCommand)
+@click.command(
+    "dissect",
+    cls=Command,
+    examples=(
+        "rdmawire dissect capture.pcapng",
+        "rdmawire dissect -V --from 17 --to 17 capture.pcapng",
+        'rdmawire dissect -Y "infiniband.bth.opcode == RC_ACKNOWLEDGE" capture.pcap',
+        "rdmawire dissect -T fields -e frame.number -e infiniband.bth.psn capture.pcap",
+        "rdmawire dissect -T ndjson capture.pcap.zst | jq .malformed",
+        "rdmawire dissect -T parquet -w capture.parquet capture.pcap",
+        "rdmawire dissect -q --fail-on-bad-checksum --checksums icrc,mpa *.pcap",
+        "tcpdump -i eth0 -w - udp port 4791 | rdmawire dissect -",
+    ),
+)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @options.READ
-@options.DISPLAY_FILTER
-@click.option("-V", "--tree", "trees", is_flag=True, help="All fields, with byte offsets.")
-@click.option("-x", "--hex", "with_bytes", is_flag=True, help="The bytes of each frame as well.")
-@click.option(
-    "-T", "--format", "form", type=click.Choice(["text", "fields", "json", "ndjson", *FORMS]),
-    help="text (a line per frame), fields (the -e fields, with tabs), json, ndjson; tables of "
-    "the -e fields, or the usual ones: csv, parquet, arrow.",
-)  # fmt: skip
-@click.option(
-    "-e", "--field", "selection", multiple=True, metavar="FIELD", callback=options.selection,
-    shell_complete=options.complete_field,
-    help="A field to print, by its name in `rdmawire fields`.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The same as -T json.")
-@options.written("output", "Where -T csv, parquet and arrow write to, if not to standard output.")
-@click.option(
-    "--row", type=click.Choice(["frame", "fpdu"]),
-    help="What a row of these tables is: a frame, or an FPDU of iWARP.  [default: frame]",
-)  # fmt: skip
-@click.option(
-    "-E", "separators", multiple=True, metavar="NAME=VALUE", callback=options.separators,
-    help="For fields: header=y, separator=CHAR, aggregator=CHAR, occurrence=a|f|l, quote=d|s|n.",
-)  # fmt: skip
-@click.option(
-    "-c",
-    "--count",
-    type=options.WholeNumber(min=1),
-    help="Stop after so many frames, of all files together.",
-)
-@click.option(
-    "--from", "start", metavar="WHERE", callback=options.bound,
-    help="First frame: a number, a time since the first (1.5s, 20ms), or a date.",
-)  # fmt: skip
-@click.option("--to", "end", metavar="WHERE", callback=options.bound, help="Last frame, likewise.")
 @options.PORTS
-@click.option(
-    "--fail-on-bad-checksum", is_flag=True, help="Exit with 1 if any checksum does not hold."
-)
-@click.option(
-    "--checksums", "checksums", metavar="KIND,...", callback=options.checksum_names, default="all",
-    help=f"What --fail-on-bad-checksum minds: {', '.join(options.CHECKSUMS)}; all if not given.",
+@options.DISPLAY_FILTER
+@option(
+    "Selection", "--from", "start", metavar="POSITION", callback=options.bound,
+    help="First frame: a number, a time since the first frame (1.5s, 20ms), or a date.",
 )  # fmt: skip
-@click.option(
-    "--fail-on-malformed", is_flag=True, help="Exit with 1 if any frame does not parse to its end."
+@option(
+    "Selection", "--to", "end", metavar="POSITION", callback=options.bound,
+    help="Last frame, given in the same way.",
+)  # fmt: skip
+@option(
+    "Selection", "-c", "--count", type=Integer(min=1),
+    help="Stop after this many frames of all files together.",
+)  # fmt: skip
+@option("Output", "-V", "--tree", "trees", is_flag=True, help="Show all fields with byte offsets.")
+@option("Output", "-x", "--hex", "with_bytes", is_flag=True, help="Show the bytes of frames too.")
+@option(
+    "Output", "-T", "--format", "form",
+    type=click.Choice(["text", "fields", "json", "ndjson", *FORMS]),
+    help="text: a line per frame; fields: the -e fields, tab-separated; csv, parquet, arrow: a "
+    "table of the -e fields.  [default: text, or fields with -e]",
+)  # fmt: skip
+@option("Output", "--json", "as_json", is_flag=True, help="The same as -T json.")
+@option(
+    "Output", "-e", "--field", "selection", multiple=True, metavar="FIELD",
+    callback=options.selection, shell_complete=options.complete_field,
+    help="Print FIELD, a name from `rdmawire fields`. Repeatable.",
+)  # fmt: skip
+@option(
+    "Output", "-E", "separators", multiple=True, metavar="NAME=VALUE", callback=options.separators,
+    help="Format of -T fields: header=y, separator=CHAR, aggregator=CHAR, occurrence=a|f|l, "
+    "quote=d|s|n. Repeatable.",
+)  # fmt: skip
+@option(
+    "Output", "--row", type=click.Choice(["frame", "fpdu"]),
+    help="What a row of a table is: a frame, or an iWARP FPDU.  [default: frame]",
+)  # fmt: skip
+@options.written(
+    "output", "Write the table of -T csv, parquet or arrow to FILE.  [default: standard output]"
 )
-@click.option(
-    "-q", "--quiet", is_flag=True, help="Only count: a line per file, or an object with -T json."
-)
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
-)
+@option(
+    "Output", "-q", "--quiet", is_flag=True,
+    help="Print only counts: a line per file, or an object with -T json.",
+)  # fmt: skip
+@option(
+    "Output", "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+    show_default=True, help="Colour lines; auto: only in a terminal.",
+)  # fmt: skip
 @options.PROGRESS
+@option(
+    "Exit status", "--fail-on-bad-checksum", is_flag=True, help="Exit with 1 if a checksum is bad."
+)
+@option(
+    "Exit status", "--checksums", "checksums", metavar="NAME,...", callback=options.checksum_names,
+    default="all", show_default=True,
+    help=f"Checksums for --fail-on-bad-checksum: {', '.join(options.CHECKSUMS)}.",
+)  # fmt: skip
+@option(
+    "Exit status", "--fail-on-malformed", is_flag=True, help="Exit with 1 if a frame is malformed."
+)
 def command(
     files: tuple[str, ...],
     *,
@@ -381,38 +519,27 @@ def command(
     color: str,
     progress: bool | None,
 ) -> int:
-    """Show the frames of each FILE (pcap or pcapng, also compressed; - is standard input).
+    """Show the frames of each FILE: pcap or pcapng, also compressed; - is standard input.
 
-    Every checksum is verified: ICRC, VCRC, MPA's CRC, and those of IPv4, UDP and TCP. What does
-    not parse is shown up to where it breaks, with the reason.
-
-    \b
-    Examples:
-      rdmawire dissect capture.pcapng
-      rdmawire dissect -V --from 17 --to 17 capture.pcapng
-      rdmawire dissect -Y "infiniband.bth.opcode == RC_ACKNOWLEDGE" capture.pcap
-      rdmawire dissect -T fields -e frame.number -e infiniband.bth.psn capture.pcap
-      rdmawire dissect -T ndjson capture.pcap.zst | jq .malformed
-      rdmawire dissect -T parquet -w capture.parquet capture.pcap
-      rdmawire dissect -q --fail-on-bad-checksum --checksums icrc,mpa *.pcap
-      tcpdump -i eth0 -w - udp port 4791 | rdmawire dissect -
-    """  # noqa: D301 - click keeps the lines behind a backspace
+    Every checksum is verified: ICRC, VCRC, the CRC of MPA, and those of IPv4, UDP and TCP. A
+    malformed frame is shown up to the error, with the reason.
+    """
     if options.json_is_asked(form, as_json=as_json):
         form = "json"
     form = form or ("fields" if selection else "text")
     demanding = fail_on_bad_checksum or fail_on_malformed
-    asked = Form(
+    shape = OutputOptions(
         form, trees, with_bytes, selection, separators, quiet, color, output, row, demanding
     )
-    asked.check()
+    shape.check()
     window, paths = _window(start, end), _paths(read + files)
-    if asked.is_table:
+    if shape.is_table:
         names = tuple(selection.names) if selection else ()
         table = Export(form, names, row or "frame", ports, window, wanted, count)
         return table.write(paths, STREAM if output is None else output)
     demands = Demands(checksums if fail_on_bad_checksum else (), fail_on_malformed)
     bar = progress if progress is not None else sys.stderr.isatty() and not sys.stdout.isatty()
-    return Run(asked.show(), window, count, ports, demands, passes=wanted).files(
+    return Run(shape.show(), window, count, ports, demands, passes=wanted).files(
         paths, progress=bar
     )
 
@@ -425,7 +552,7 @@ def _window(start: Bound | None, end: Bound | None) -> Window:
 
 
 def _paths(named: tuple[str, ...]) -> tuple[str, ...]:
-    """The files asked for; standard input if none is, unless somebody would have to type it."""
+    """Return the files to read, by default standard input, unless it is a terminal."""
     if not named and sys.stdin is not None and sys.stdin.isatty():
         raise click.UsageError("no FILE is given, and standard input is a terminal")
     return named or (STREAM,)

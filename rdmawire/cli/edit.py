@@ -1,4 +1,4 @@
-"""`rdmawire edit`: a capture with other addresses, queue pairs, PSNs, keys, and good checksums."""
+"""`rdmawire edit`: a capture with new addresses, queue pairs, PSNs, keys and checksums."""
 
 import re
 import sys
@@ -7,14 +7,14 @@ from contextlib import suppress
 from ipaddress import ip_address
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from rdmawire.capture import Reader, Record
 from rdmawire.capture.source import STANDARD_INPUT, STREAM, shown
 from rdmawire.cli import options
-from rdmawire.cli.options import OnceCommand
+from rdmawire.cli.command import Command, F, option
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
 from rdmawire.decode import Hosts, host
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from rdmawire.filter import Filter
 
 
-class Asked(NamedTuple):
-    """A rule, and the option that asked for it."""
+class GivenRule(NamedTuple):
+    """A rule, and the option that it was given by."""
 
     option: str
     rule: Rule
 
 
-class Kind(NamedTuple):
-    """An option that makes rules: all its texts make one, or each its own."""
+class RuleOption(NamedTuple):
+    """An option that makes rules: one of all its values, or one of each."""
 
     metavar: str
     make: Callable[[Sequence[str]], Sequence[Rule]]
@@ -61,20 +61,20 @@ def _each(make: Callable[[str], Rule]) -> Callable[[Sequence[str]], Sequence[Rul
     return lambda texts: [make(one) for one in texts]
 
 
-def _assignment(said: str) -> Rule:
-    """``FIELD=VALUE``; what only filters know is told from what nobody knows."""
+def _assignment(word: str) -> Rule:
+    """Read ``FIELD=VALUE``; the error of a field that only filters know says so."""
     try:
-        return text.assignment(said)
+        return text.assignment(word)
     except EditError:
-        name = re.split(r"[-+]?=", said, maxsplit=1)[0]
-        if not _is_for_filters_alone(name):
+        name = re.split(r"[-+]?=", word, maxsplit=1)[0]
+        if not _is_for_filters_only(name):
             raise
-    kept = "filters know it, but no header of a frame has it, so it cannot be set"
+    kept = "filters know this field, but no header has it, so it cannot be set"
     hint = "; --time-shift moves frames in time" if name.startswith("frame.time") else ""
-    raise EditError(f"{quote(said)}: {kept}{hint}")
+    raise EditError(f"{quote(word)}: {kept}{hint}")
 
 
-def _is_for_filters_alone(name: str) -> bool:
+def _is_for_filters_only(name: str) -> bool:
     from rdmawire.dissect.fields import fields
 
     try:
@@ -84,135 +84,140 @@ def _is_for_filters_alone(name: str) -> bool:
     return False
 
 
-KINDS = {
-    "mac": Kind("OLD=NEW", _one(text.macs), "Map an Ethernet address."),
-    "ip": Kind(
+RULE_OPTIONS = {
+    "mac": RuleOption("OLD=NEW", _one(text.macs), "Replace an Ethernet address."),
+    "ip": RuleOption(
         "OLD=NEW", _one(text.ips),
-        "Map an IP address, GID or prefix (10.0.0.0/24=192.168.7.0/24), also in CM messages.",
+        "Replace an IP address, GID or prefix (10.0.0.0/24=192.168.7.0/24), also in CM messages.",
     ),
-    "lid": Kind("OLD=NEW", _one(text.lids), "Map a LID."),
-    "vlan": Kind("OLD=NEW", _one(text.vlans), "Map a VLAN id."),
-    "pkey": Kind("OLD=NEW", _one(text.pkeys), "Map a P_Key."),
-    "qpn": Kind(
+    "lid": RuleOption("OLD=NEW", _one(text.lids), "Replace a LID."),
+    "vlan": RuleOption("OLD=NEW", _one(text.vlans), "Replace a VLAN id."),
+    "pkey": RuleOption("OLD=NEW", _one(text.pkeys), "Replace a P_Key."),
+    "qpn": RuleOption(
         "QPN[@HOST]=NEW", _one(text.qpns),
-        "Map a queue pair, of all hosts or of one (0x11@10.0.0.1=0x1234), also in CM messages.",
+        "Replace a queue pair number of all hosts or of one (0x11@10.0.0.1=0x1234), also in CM "
+        "messages.",
     ),
-    "rkey": Kind(
-        "KEY[@HOST]=NEW", _one(text.rkeys), "Map an R_Key or STag, of all hosts or of one."
+    "rkey": RuleOption(
+        "KEY[@HOST]=NEW", _one(text.rkeys), "Replace an R_Key or STag of all hosts or of one."
     ),
-    "psn-offset": Kind(
+    "psn-offset": RuleOption(
         "[QPN[@HOST]=]N", _one(text.psn_offsets),
-        "Add to PSNs: to all, or to those of requests to a queue pair and of responses from it.",
+        "Add to all PSNs, or to those of requests to a queue pair and of its responses.",
     ),
-    "va-offset": Kind(
+    "va-offset": RuleOption(
         "[KEY[@HOST]=]N", _one(text.va_offsets),
-        "Add to remote addresses: to all, or to those with a key.",
+        "Add to all remote addresses, or to those with a key.",
     ),
-    "ecn": Kind("ce|ect0|ect1|not", _each(text.ecn), "Set the ECN field of IP."),
-    "dscp": Kind("N", _each(text.dscp), "Set the DSCP of IP."),
-    "ttl": Kind("N", _each(text.ttl), "Set the TTL or hop limit."),
-    "udp-source": Kind("PORT", _each(text.udp_source), "Set the source port of UDP."),
-    "set": Kind(
+    "ecn": RuleOption("ce|ect0|ect1|not", _each(text.ecn), "Set the ECN field of IP."),
+    "dscp": RuleOption("N", _each(text.dscp), "Set the DSCP of IP."),
+    "ttl": RuleOption("N", _each(text.ttl), "Set the TTL or hop limit."),
+    "udp-source": RuleOption("PORT", _each(text.udp_source), "Set the UDP source port."),
+    "set": RuleOption(
         "FIELD=VALUE", _each(_assignment),
-        "Set any field, by its name in `rdmawire fields` or in the tables; += and -= add.",
+        "Set any field by one of its names in `rdmawire fields`; += adds, -= subtracts.",
     ),
 }  # fmt: skip
 """Options by name, in the order in which their rules apply."""
 
 _MAPS = "rdmawire.edit.maps"
-"""Where a context keeps what files of maps say, until the options for it are looked at."""
-_C = TypeVar("_C", bound=Callable[..., Any])
+"""The key in a context's ``meta`` for the values from --map files, by option."""
 
 
-def rule_options(command: _C) -> _C:
-    """Give a command all of :data:`KINDS`; their rules come by their names."""
-    for name, kind in reversed(KINDS.items()):
-        command = click.option(
-            f"--{name}", multiple=True, metavar=kind.metavar, callback=_asked(kind), help=kind.help
-        )(command)
-    return click.option(
-        "--map", "maps", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+def rule_options(command: F) -> F:
+    """Add all of :data:`RULE_OPTIONS` to a command; it gets their rules by name."""
+    for name, kind in reversed(RULE_OPTIONS.items()):
+        command = option(
+            "Changes", f"--{name}", multiple=True, metavar=kind.metavar, callback=_rules(kind),
+            help=kind.help,
+        )(command)  # fmt: skip
+    return option(
+        "Changes", "--map", "maps", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
         is_eager=True, expose_value=False, callback=_read_maps,
-        help="Take maps from a file too: lines OLD=NEW below [ip], [mac], [qpn], [rkey] and such.",
+        help="Read replacements from FILE: lines OLD=NEW below [mac], [ip], [qpn], [rkey].",
     )(command)  # fmt: skip
 
 
-def _read_maps(ctx: click.Context, option: click.Parameter, paths: Sequence[Path]) -> None:
-    """Keep what files say for the options that the same could have been said with."""
+def _read_maps(ctx: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> None:
+    """Keep the values from --map files for the options that take such values."""
     known: Maps = ctx.meta.setdefault(_MAPS, {})
     for path in paths:
         try:
             found = read_maps(path)
         except EditError as error:
-            raise click.BadParameter(str(error), ctx, option) from None
+            raise click.BadParameter(str(error), ctx, parameter) from None
         for name, texts in found.items():
             known.setdefault(name, []).extend(texts)
 
 
-def _asked(kind: Kind) -> Callable[[click.Context, click.Parameter, Sequence[str]], list[Asked]]:
-    def asked(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -> list[Asked]:
-        texts = [*texts, *ctx.meta[_MAPS].get(option.name, ())]
+def _rules(
+    kind: RuleOption,
+) -> Callable[[click.Context, click.Parameter, Sequence[str]], list[GivenRule]]:
+    def asked(
+        ctx: click.Context, parameter: click.Parameter, texts: Sequence[str]
+    ) -> list[GivenRule]:
+        texts = [*texts, *ctx.meta[_MAPS].get(parameter.name, ())]
         try:
             rules = kind.make(texts) if texts else []
         except EditError as error:
-            raise click.BadParameter(str(error), ctx, option) from None
-        return [Asked(option.opts[0], rule) for rule in rules]
+            raise click.BadParameter(str(error), ctx, parameter) from None
+        return [GivenRule(parameter.opts[0], rule) for rule in rules]
 
     return asked
 
 
-def chosen(by_name: dict[str, list[Asked]]) -> list[Asked]:
-    """What was asked for, in the order in which it applies.
+def chosen(by_name: dict[str, list[GivenRule]]) -> list[GivenRule]:
+    """Return the given rules in the order in which they apply.
 
-    :class:`click.UsageError` if two set the same field: all mean the frame as it was, so one of
-    them would do nothing.
+    Raise ``click.UsageError`` if two set the same field: all refer to the original frame, so one
+    of them would have no effect.
     """
-    asked = [each for name in KINDS for each in by_name[name.replace("-", "_")]]
+    asked = [each for name in RULE_OPTIONS for each in by_name[name.replace("-", "_")]]
     _check_distinct(asked)
     return asked
 
 
-def _check_distinct(asked: Sequence[Asked]) -> None:
+def _check_distinct(asked: Sequence[GivenRule]) -> None:
     for (one, fields), (other, more) in combinations(
         [(each, touched(each.rule)) for each in asked], 2
     ):
         if field := shared(fields, more):
-            said, again = _said(one), _said(other)
-            raise click.UsageError(f"{said} and {again} both set {field.name}; give one of them")
+            first, second = _shown(one), _shown(other)
+            raise click.UsageError(f"{first} and {second} both set {field.name}; give one of them")
 
 
-def _said(asked: Asked) -> str:
-    """What was asked for: of a map with many entries, the first."""
-    return f"{asked.option} {shorten(asked.rule.entries[0].text)}"
+def _shown(given: GivenRule) -> str:
+    """Return the option with its value, for a map with many entries the first."""
+    return f"{given.option} {shorten(given.rule.entries[0].text)}"
 
 
-def tag_of(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:
-    """A VLAN tag, as what it makes of records."""
-    if said is None:
+def tag_of(ctx: click.Context, parameter: click.Parameter, word: str | None) -> list[Change]:
+    """Read a VLAN tag; return the change of records that adds it."""
+    if word is None:
         return []
     try:
-        return [text.tag(said)]
+        return [text.tag(word)]
     except EditError as error:
-        raise click.BadParameter(str(error), ctx, option) from None
+        raise click.BadParameter(str(error), ctx, parameter) from None
 
 
-def time_shift(ctx: click.Context, option: click.Parameter, said: str | None) -> list[Change]:
-    """A length of time with or without a sign, as what it makes of records."""
-    if said is None:
+def time_shift(ctx: click.Context, parameter: click.Parameter, word: str | None) -> list[Change]:
+    """Read a signed duration; return the change of records that shifts them by it."""
+    if word is None:
         return []
     try:
-        shift = parse_duration(said[1:] if said.startswith(("-", "+")) else said)
+        shift = parse_duration(word[1:] if word.startswith(("-", "+")) else word)
     except ValueError:
         raise click.BadParameter(
-            f"{quote(said)} is no time such as 1.5s or -20ms", ctx, option
+            f"{quote(word)} is not a duration such as 1.5s or -20ms", ctx, parameter
         ) from None
-    return [later(-shift if said.startswith("-") else shift)]
+    return [later(-shift if word.startswith("-") else shift)]
 
 
-class Fates:
-    """Decides by filters which frames are edited, and which are dropped; counts what passed.
+class RecordFilter:
+    """Decides by filters which frames are edited and which are left out.
 
-    ``keep`` drops all frames that do not pass it, ``drop`` those that do.
+    Frames that do not match ``keep`` are left out, and frames that match ``drop``.
     """
 
     def __init__(
@@ -228,7 +233,7 @@ class Fates:
         self._ports = ports
 
     def __call__(self, reader: Reader) -> Choose | None:
-        """What decides about the records of this capture; nothing if all are edited."""
+        """Return the function that decides on records of a capture; ``None`` if all are edited."""
         if self._edit is None and self._keep is None and self._drop is None:
             return None
         dissector = Dissector(self._ports)
@@ -245,7 +250,7 @@ class Fates:
 
 
 def fpdu_finder() -> Finder:
-    """What puts the TCP streams of one capture together, and finds the FPDUs in them."""
+    """Return a function that reassembles the TCP streams of one capture and finds their FPDUs."""
     streams = Streams()
 
     def find(hosts: Hosts, tcp: TCP, payload: bytes, length: int) -> Arrived | None:
@@ -268,7 +273,7 @@ def _found(event: Fpdu | Torn) -> Found:
 
 
 def _end(event: Event) -> int:
-    """Up to where a stream is understood, now that this has happened."""
+    """Return the stream position up to which an event settles the framing."""
     if isinstance(event, NotIwarp):
         return NOT_IWARP
     if isinstance(event, Fpdu | Torn | StartUp):
@@ -280,10 +285,10 @@ _LID = "LID "
 
 
 def peers_of(path: str, ports: Collection[int]) -> Mapping[QueuePair, QueuePair]:
-    """For each queue pair that responses go to, the one that they come from."""
+    """Return, for each queue pair that responses go to, the queue pair that sends them."""
     if not Path(path).is_file():
         raise click.UsageError(
-            "--psn-offset for one queue pair reads the capture twice, to find who answers whom:"
+            "--psn-offset for one queue pair reads the capture twice, to match responses:"
             " name a file"
         )
     try:
@@ -292,7 +297,7 @@ def peers_of(path: str, ports: Collection[int]) -> Mapping[QueuePair, QueuePair]
     except ImportError as error:
         raise click.ClickException(str(error)) from None
     statistics = Statistics()
-    with suppress(CaptureError):  # the edit itself says where the capture is damaged
+    with suppress(CaptureError):  # the edit reports the damage
         statistics.read(path, ports=ports)
     if not statistics.frames:
         return {}
@@ -306,53 +311,68 @@ def peers_of(path: str, ports: Collection[int]) -> Mapping[QueuePair, QueuePair]
 
 
 def _host(text: str) -> bytes:
-    """An address as statistics write it."""
+    """Return the bytes of an address as statistics write it."""
     if text.startswith(_LID):
         return int(text.removeprefix(_LID)).to_bytes(2, "big")
     return host(ip_address(text).packed)
 
 
-_TOLD = 5
-"""Numbers that stand for two now, of which each is told."""
+_MAX_REPORTED = 5
+"""Numbers that became ambiguous, of which each is reported."""
 _LONG = 8 << 20
-"""Bytes of a file that are worth a progress bar."""
+"""Size in bytes from which a file gets a progress bar."""
 
 
-@click.command("edit", cls=OnceCommand)
+@click.command(
+    "edit",
+    cls=Command,
+    examples=(
+        "rdmawire edit --ip 10.0.0.0/24=192.168.7.0/24 -w mine.pcap cluster.pcap",
+        "rdmawire edit --qpn 0x11@10.0.0.1=0x1234 --rkey 0x1201=0x77 -w mine.pcap cluster.pcap",
+        "rdmawire edit --psn-offset 0x11=+100 -w later.pcap cluster.pcap",
+        'rdmawire edit -Y "infiniband.bth.destqp == 0x11" --ecn ce -w marked.pcap cluster.pcap',
+        "rdmawire edit --set bth.ackreq=1 --set aeth.msn+=5 -w other.pcapng.zst cluster.pcapng",
+        "rdmawire edit --seal all -w good.pcap offloaded.pcap",
+    ),
+)
 @click.argument("file", required=False, metavar="[FILE]")
-@click.option("-r", "--read", "read", metavar="FILE", help="The FILE, as tshark asks for it.")
+@option("Input", "-r", "--read", "read", metavar="FILE", help="Read FILE.")
+@options.PORTS
+@option(
+    "Selection", "-Y", "--display-filter", "wanted", metavar="FILTER",
+    callback=options.display_filter,
+    help="Edit only frames that match a display filter; copy the others unchanged.",
+)  # fmt: skip
+@option(
+    "Selection", "--keep", metavar="FILTER", callback=options.display_filter,
+    help="Leave out frames that do not match.",
+)  # fmt: skip
+@option(
+    "Selection", "--drop", metavar="FILTER", callback=options.display_filter,
+    help="Leave out frames that match.",
+)  # fmt: skip
+@rule_options
+@option("Changes", "--untag", is_flag=True, help="Remove all VLAN tags.")
+@option(
+    "Changes", "--tag", metavar="VID[:PCP]", callback=tag_of,
+    help="Add a VLAN tag with this id and priority to Ethernet frames without one.",
+)  # fmt: skip
+@option(
+    "Changes", "--time-shift", "shift", metavar="DURATION", callback=time_shift,
+    help="Shift the times of all frames: 1.5s, -20ms.",
+)  # fmt: skip
+@option(
+    "Changes", "--seal", "sealing", type=click.Choice([each.value for each in Sealing]),
+    default="changed", show_default=True,
+    help="Checksums to recompute: changed (bad ones stay bad), all (bad ones become good), none.",
+)  # fmt: skip
 @options.written(
     "target",
-    "The new capture; its suffix says what it is: .pcap, .pcapng, and .gz, .xz, .zst or .lz4.",
+    "The new capture: FILE.pcap or .pcapng, also compressed as .gz, .xz, .zst or .lz4; - is "
+    "standard output.",
     required=True,
 )
-@rule_options
-@click.option(
-    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=options.display_filter,
-    help="Edit only frames that pass a display filter; the others stay as they are.",
-)  # fmt: skip
-@click.option(
-    "--keep", metavar="FILTER", callback=options.display_filter, help="Leave out all other frames."
-)
-@click.option(
-    "--drop", metavar="FILTER", callback=options.display_filter, help="Leave out these frames."
-)
-@click.option(
-    "--time-shift", "shift", metavar="TIME", callback=time_shift,
-    help="Have all frames come later, or earlier: 1.5s, -20ms.",
-)  # fmt: skip
-@click.option("--untag", is_flag=True, help="Take all VLAN tags away.")
-@click.option(
-    "--tag", metavar="VID[:PCP]", callback=tag_of,
-    help="Give Ethernet frames without a VLAN tag one, with this id and priority.",
-)  # fmt: skip
-@click.option(
-    "--seal", "sealing", type=click.Choice([each.value for each in Sealing]), default="changed",
-    show_default=True,
-    help="Checksums that are made to fit: those that did before, all, or none.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")
-@options.PORTS
+@options.QUIET
 @options.PROGRESS
 def command(
     file: str | None,
@@ -369,23 +389,14 @@ def command(
     quiet: bool,
     ports: tuple[int, ...],
     progress: bool | None,
-    **by_name: list[Asked],
+    **by_name: list[GivenRule],
 ) -> int:
-    """Change fields of a capture, and seal its frames again: checksums that fitted fit again.
+    """Change fields of a capture and recompute its checksums, so that good ones stay good.
 
-    That is ICRC, VCRC and the checksums of IPv4, UDP, TCP and ICMPv6. What was wrong stays wrong,
-    by as much. All options mean the frames as they were. Those that map, add or set may be given
-    several times. Times, interfaces and comments stay. Without FILE, standard input is read.
-
-    \b
-    Examples:
-      rdmawire edit --ip 10.0.0.0/24=192.168.7.0/24 -w mine.pcap cluster.pcap
-      rdmawire edit --qpn 0x11@10.0.0.1=0x1234 --rkey 0x1201=0x77 -w mine.pcap cluster.pcap
-      rdmawire edit --psn-offset 0x11=+100 -w later.pcap cluster.pcap
-      rdmawire edit -Y "infiniband.bth.destqp == 0x11" --ecn ce -w marked.pcap cluster.pcap
-      rdmawire edit --set bth.ackreq=1 --set aeth.msn+=5 -w other.pcapng.zst cluster.pcapng
-      rdmawire edit --seal all -w good.pcap offloaded.pcap
-    """  # noqa: D301 - click keeps the lines behind a backspace
+    These are ICRC, VCRC and the checksums of IPv4, UDP, TCP and ICMPv6. A bad checksum stays bad by
+    the same bits. All options refer to the original frames. Those under Changes with a value can be
+    repeated. Times, interfaces and comments are kept. Without FILE, standard input is read.
+    """
     if file is not None and read is not None:
         raise click.UsageError(f"{shown(file)} and -r {shown(read)} are two files: give one")
     source = _source(file if read is None else read)
@@ -394,16 +405,16 @@ def command(
     _find_peers(editor, source, ports)
     drawn = progress if progress is not None else sys.stderr.isatty()
     try:
-        with file_bar(source, _LONG, wanted=drawn) as told:
+        with file_bar(source, _LONG, wanted=drawn) as report:
             edit_capture(
                 source,
                 target,
                 editor,
-                chooser=Fates(wanted, keep, drop, ports),
+                chooser=RecordFilter(wanted, keep, drop, ports),
                 finder=fpdu_finder(),
                 changes=[*shift, *[untagged] * untag, *tag],
                 growth=VLAN.SIZE * len(tag),
-                progress=told,
+                progress=report,
             )
     except EditError as error:
         raise click.BadParameter(str(error), param_hint="'--time-shift'") from None
@@ -414,21 +425,21 @@ def command(
 
 
 def _source(file: str | None) -> str:
-    """The file asked for; standard input if none is, unless somebody would have to type it."""
+    """Return the file to read, by default standard input, unless it is a terminal."""
     if file is None and sys.stdin is not None and sys.stdin.isatty():
         raise click.UsageError("no FILE is given, and standard input is a terminal")
     return file or STREAM
 
 
 def _find_peers(editor: Editor, source: str, ports: Sequence[int]) -> None:
-    """Have rules know which queue pairs belong together, where they ask for it."""
+    """Give the rules that need it the map of connected queue pairs."""
     asking = [each for each in editor.rules if isinstance(each, PsnRule) and each.asks_for_peers]
     for rule in asking:
         rule.peers = peers_of(source, ports)
 
 
-def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool) -> None:
-    """Say on standard error what was done, and what was asked for in vain."""
+def _report(source: str, editor: Editor, asked: Sequence[GivenRule], *, quiet: bool) -> None:
+    """Write the summary to standard error, and which options had no effect."""
     if not quiet:
         name = STANDARD_INPUT if source == STREAM else shown(source)
         click.echo(f"{name}: {', '.join(_done(editor.tally))}", err=True)
@@ -438,15 +449,15 @@ def _report(source: str, editor: Editor, asked: Sequence[Asked], *, quiet: bool)
         _warn_of_merges(option_name, list(rule.merged()))
         if isinstance(rule, PsnRule) and rule.unknown:
             kept = f"{rule.unknown} responses kept their PSN"
-            complain(f"{option_name}: {kept}: nothing tells whose they are")
+            complain(f"{option_name}: {kept}: their queue pair is unknown")
 
 
 def _warn_of_merges(option_name: str, merged: Sequence[str]) -> None:
-    """Say which numbers cannot be told apart any more; of many, the first ones."""
-    for each in merged[:_TOLD]:
+    """Report numbers that became ambiguous, the first of many."""
+    for each in merged[:_MAX_REPORTED]:
         complain(f"{option_name}: {each}")
-    if len(merged) > _TOLD:
-        complain(f"{option_name}: {len(merged) - _TOLD} more numbers stand for two")
+    if len(merged) > _MAX_REPORTED:
+        complain(f"{option_name}: {len(merged) - _MAX_REPORTED} more numbers became ambiguous")
 
 
 def _done(tally: Tally) -> Iterator[str]:

@@ -3,30 +3,33 @@
 import click
 
 from rdmawire.cli import options
-from rdmawire.cli.options import OnceCommand
+from rdmawire.cli.command import Command
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.fields import FieldInfo, fields
 from rdmawire.dissect.json import dumped
 
 
-@click.command("fields", cls=OnceCommand)
+@click.command(
+    "fields",
+    cls=Command,
+    examples=(
+        "rdmawire fields",
+        "rdmawire fields aeth",
+        "rdmawire fields ip.ecn",
+        "rdmawire fields 'retry count'",
+        "rdmawire fields --json | jq '.[].name'",
+    ),
+)
 @click.argument("pattern", default="")
 @options.text_or_json("Print a JSON array.")
 def command(pattern: str, *, as_json: bool) -> int:
-    """List every field that `dissect -e` knows: name, type, clause of the standard, meaning.
+    """List the fields that `dissect -e` and filters take: name, type, clause, meaning.
 
-    Behind them is the name by the tables, where a field of a header has one: `edit --set` and
-    `where` of scenarios take that one, too. PATTERN keeps the fields whose names or meaning contain
-    it, in capitals or not, with spaces or with underscores.
-
-    \b
-    Examples:
-      rdmawire fields
-      rdmawire fields aeth
-      rdmawire fields ip.ecn
-      rdmawire fields 'retry count'
-      rdmawire fields --json | jq '.[].name'
-    """  # noqa: D301 - click keeps the lines behind a backspace
+    The last column is the name in the header tables, for fields that have one: `edit --set` and
+    `where` of scenarios take that name, too. PATTERN selects fields whose names or meaning contain
+    it; case does not matter, and a space matches an underscore. Exit status: 0 if a field matches,
+    else 1.
+    """
     found = [info for info in fields() if _matches(info, _plain(pattern))]
     if as_json:
         click.echo(dumped([_as_object(info) for info in found], indent=1))

@@ -1,4 +1,4 @@
-"""`rdmawire gen`: test traffic as a capture, with every checksum and every answer in it."""
+"""`rdmawire gen`: test traffic as a capture, with every checksum and every response."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ import click
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import options
-from rdmawire.cli.options import OnceCommand
+from rdmawire.cli.command import Command, Integer, option
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import by_own_name, check_suffix, complain
 from rdmawire.cli.table import write_summary
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MANY = 100_000
-"""Messages or frames that are worth another library."""
+"""Messages or frames from which NumPy pays off."""
 _GAP = re.compile(r"(?<=[0-9])\s+(?=[a-z]+$)")
-"""Between a number and its unit, as scenarios write times."""
+"""The space between a number and its unit, which scenarios allow."""
 
 
 def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
-    """The callback of an option whose text is parsed so."""
+    """Return the callback of an option whose value ``parse`` reads."""
 
     def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
         try:
@@ -65,7 +65,7 @@ def _latency(text: str) -> int:
     try:
         return parse_duration(_GAP.sub("", text.strip()))
     except ValueError:
-        raise OrderError(f"{quote(text)} is no time such as 1us or 500 ns") from None
+        raise OrderError(f"{quote(text)} is not a duration such as 1us or 500 ns") from None
 
 
 def _psn(text: str) -> int:
@@ -74,153 +74,158 @@ def _psn(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < MODULUS:
-        raise OrderError(f"{quote(text)} is no PSN within 0..0xffffff")
+        raise OrderError(f"{quote(text)} is not a PSN from 0 to 0xffffff")
     return number
 
 
-@click.command("gen", cls=OnceCommand)
+@click.command(
+    "gen",
+    cls=Command,
+    examples=(
+        "rdmawire gen write --frames 10000 --loss 1% -w lossy.pcap",
+        "rdmawire gen write --clients 8 --flows 1000 -w incast.pcap",
+        "rdmawire gen mix --qps 64 --ipv6 --seed 7 -w mix.pcapng.zst",
+        "rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap",
+        "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
+    ),
+)
 @click.argument("verb", metavar="VERB", type=click.Choice([verb.value for verb in Verb]))
+@option(
+    "Messages", "--size", "sizes", metavar="SIZE", callback=_read(Sizes.parse),
+    help="Message size in bytes: 64, 4k or 4 KiB, 1M; a range, 64-4k; a choice, 64,1k.  "
+    "[default: 4k; 1k for ud; several for mix]",
+)  # fmt: skip
+@option(
+    "Messages", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]), default="1024",
+    show_default=True,
+    help="Path MTU: maximum payload of a packet in bytes. Ethernet links with an MTU of 1500 carry "
+    "1024; 4096 takes jumbo frames.",
+)  # fmt: skip
+@option(
+    "Messages", "--count", type=Integer(1, MAX_MESSAGES),
+    help="Number of messages; connections for cm, CNPs for cnp.  [default: 1000]",
+)  # fmt: skip
+@option(
+    "Messages", "--frames", type=Integer(1, MAX_MESSAGES),
+    help="Exact number of frames, instead of --count.",
+)  # fmt: skip
+@option(
+    "Messages", "--psn", metavar="PSN", callback=_read(_psn),
+    help="Starting PSN of all queue pairs: 0xfffff0 soon wraps.  [default: one for each]",
+)  # fmt: skip
+@option("Messages", "--gpu", is_flag=True, help="From GPU memory to GPU memory, by GPUDirect.")
+@option(
+    "Messages", "--seed", type=Integer(0, LAST_SEED), default=0, show_default=True,
+    help="Seed of everything random: the same seed gives the same bytes.",
+)  # fmt: skip
+@option(
+    "Hosts and queue pairs", "--clients", type=Integer(1, MAX_HOSTS - 1), default=1,
+    show_default=True,
+    help="Requester hosts. A switch joins more than two hosts; --rate and --latency are then those "
+    "of each host's link.",
+)  # fmt: skip
+@option(
+    "Hosts and queue pairs", "--servers", type=Integer(1, MAX_HOSTS - 1), default=1,
+    show_default=True,
+    help="Responder hosts. Many clients and one server are an incast; several of both are paired "
+    "round robin.",
+)  # fmt: skip
+@option(
+    "Hosts and queue pairs", "--qps", type=Integer(1, MAX_QPS),
+    help="Queue pairs of each client and server, used in turn. Their UDP source ports are a hash "
+    "of their numbers, so some of hundreds share a port.  [default: 1]",
+)  # fmt: skip
+@option(
+    "Hosts and queue pairs", "--flows", type=Integer(1, MAX_QPS),
+    help="Queue pairs of all hosts together, instead of --qps.",
+)  # fmt: skip
+@option(
+    "Hosts and queue pairs", "--client", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
+    help="IP and Ethernet address of the requester; further clients count up from it.  "
+    "[default: 10.0.0.1 or fd00::1, 02:00:00:00:00:01]",
+)  # fmt: skip
+@option(
+    "Hosts and queue pairs", "--server", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
+    help="IP and Ethernet address of the responder; further servers count up from it.  "
+    "[default: the addresses after the clients]",
+)  # fmt: skip
+@option("Headers", "--ipv6", is_flag=True, help="Use IPv6 instead of IPv4.")
+@option(
+    "Headers", "--vlan", "tag", metavar="VID[:PCP]", callback=_read(Tag.parse),
+    help="VLAN tag: id and priority.  [default priority: by DSCP, 3 for 26 and 1 for 10]",
+)  # fmt: skip
+@option(
+    "Headers", "--dscp", type=Integer(0, 63), default=0, show_default=True, help="DSCP of frames."
+)
+@option(
+    "Headers", "--cnp-dscp", type=Integer(0, 63), default=CNP_DSCP, show_default=True,
+    help="DSCP of CNPs.",
+)  # fmt: skip
+@option(
+    "Network", "--loss", metavar="SHARE", default="0",
+    callback=_read(lambda text: share(text, MAX_LOSS)),
+    help="Share of frames to lose: 1% or 0.01. Lost packets are retransmitted; a pcapng marks lost "
+    "frames with a comment.",
+)  # fmt: skip
+@option(
+    "Network", "--ecn", "marks", metavar="[SHARE]", is_flag=False, flag_value="1%",
+    callback=_read(lambda text: share(text, 1.0)),
+    help="Send ECN-capable data and mark a SHARE of it (1% if not given): CNPs come back, and "
+    "senders slow down. --tap arrived shows the marks.",
+)  # fmt: skip
+@option(
+    "Network", "--rate", metavar="RATE", default="100G", show_default=True, callback=_read(rate),
+    help="Link rate in bits per second; it sets the times of frames.",
+)  # fmt: skip
+@option(
+    "Network", "--latency", metavar="DURATION", default="1us", show_default=True,
+    callback=_read(_latency), help="One-way latency of the link.",
+)  # fmt: skip
+@option(
+    "Network", "--timeout", metavar="EXPONENT", type=Integer(1, LAST_TIMEOUT),
+    help="Local ACK timeout: 4.096 us * 2^EXPONENT.  [default: long enough without losses]",
+)  # fmt: skip
+@option(
+    "Network", "--window", metavar="PACKETS", type=Integer(1, MAX_IN_FLIGHT),
+    help="Maximum unacknowledged request packets of a queue pair; soft-RoCE has 129.  "
+    "[default: no limit]",
+)  # fmt: skip
 @options.written(
     "path",
-    "The capture: FILE.pcap or .pcapng, packed as .gz, .xz, .zst or .lz4 say; - is standard "
+    "The capture: FILE.pcap or .pcapng, also compressed as .gz, .xz, .zst or .lz4; - is standard "
     "output.",
     required=True,
 )
-@click.option(
-    "--size", "sizes", metavar="SIZE", callback=_read(Sizes.parse),
-    help="Bytes of a message: 64, 4k or 4 KiB, 1M; any of a range, 64-4k; one of several, 64,1k.  "
-    "[default: 4k; 1k for ud; several for mix]",
-)  # fmt: skip
-@click.option(
-    "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]), default="1024", show_default=True,
-    help="Path MTU: bytes of payload that a frame has at most. Links of 1500 bytes carry 1024, "
-    "4096 takes jumbo frames.",
-)  # fmt: skip
-@click.option(
-    "--count", type=options.WholeNumber(1, MAX_MESSAGES),
-    help="Messages; connections of cm, CNPs of cnp.  [default: 1000]",
-)  # fmt: skip
-@click.option(
-    "--frames", type=options.WholeNumber(1, MAX_MESSAGES),
-    help="Frames instead: exactly so many, whatever messages they are of.",
-)  # fmt: skip
-@click.option(
-    "--qps", type=options.WholeNumber(1, MAX_QPS),
-    help="Queue pairs, which take turns: for each pair of a client and a server. Their UDP source "
-    "ports are hashed from their numbers: of hundreds, a few share one.  [default: 1]",
-)  # fmt: skip
-@click.option(
-    "--clients", type=options.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
-    help="Hosts that send requests. More than two hosts are joined by a switch: --rate and "
-    "--latency are those of each host's link to it.",
-)  # fmt: skip
-@click.option(
-    "--servers", type=options.WholeNumber(1, MAX_HOSTS - 1), default=1, show_default=True,
-    help="Hosts that respond. Many clients and one server are an incast; with many of both, "
-    "clients and servers are paired round robin.",
-)  # fmt: skip
-@click.option(
-    "--flows", type=options.WholeNumber(1, MAX_QPS),
-    help="Instead of --qps: the number of queue pairs of all pairs of hosts together.",
-)  # fmt: skip
-@click.option(
-    "--loss", metavar="SHARE", default="0", callback=_read(lambda text: share(text, MAX_LOSS)),
-    help="Frames that are lost, such as 1% or 0.01: they are sent again as the standard has it. In "
-    "a pcapng, a comment names them.",
-)  # fmt: skip
-@click.option(
-    "--ecn", "marks", metavar="[SHARE]", is_flag=False, flag_value="1%",
-    callback=_read(lambda text: share(text, 1.0)),
-    help="Data with ECN, of which a SHARE (1% if not given) meets congestion on its way: CNPs come "
-    "back, and senders slow down. Marks are seen by --tap arrived.",
-)  # fmt: skip
-@click.option("--gpu", is_flag=True, help="From GPU memory to GPU memory, by GPUDirect.")
-@click.option("--ipv6", is_flag=True, help="IPv6 instead of IPv4.")
-@click.option(
-    "--vlan", "tag", metavar="VID[:PCP]", callback=_read(Tag.parse),
-    help="In a VLAN, with its tag. PCP is the priority of all frames; left out, it is what each "
-    "frame's DSCP selects: 3 for 26, 1 for 10.",
-)  # fmt: skip
-@click.option(
-    "--dscp", type=options.WholeNumber(0, 63), default=0, help="DSCP of frames.  [default: 0]"
-)
-@click.option(
-    "--cnp-dscp", type=options.WholeNumber(0, 63), default=CNP_DSCP, show_default=True,
-    help="DSCP of CNPs, which adapters send in a class of their own.",
-)  # fmt: skip
-@click.option(
-    "--client", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
-    help="Who asks: an IP address, and the Ethernet address. Those of more clients follow it.  "
-    "[default: 10.0.0.1 or fd00::1, 02:00:00:00:00:01]",
-)  # fmt: skip
-@click.option(
-    "--server", metavar="ADDRESS[/MAC]", callback=_read(Address.parse),
-    help="Who answers; those of more servers follow.  [default: what comes behind the clients: the "
-    "same with 2]",
-)  # fmt: skip
-@click.option(
-    "--psn", metavar="PSN", callback=_read(_psn),
-    help="The PSN that queue pairs begin with: 0xfffff0 soon wraps.  [default: each its own]",
-)  # fmt: skip
-@click.option(
-    "--seed", type=options.WholeNumber(0, LAST_SEED), default=0, show_default=True,
-    help="For all that is random: the same seed gives the same bytes.",
-)  # fmt: skip
-@click.option(
-    "--tap", type=click.Choice([tap.value for tap in CapturePoint]),
+@option(
+    "Output", "--tap", type=click.Choice([tap.value for tap in CapturePoint]),
     default=CapturePoint.SENT.value, show_default=True,
-    help="What was sent, lost frames too, or only what arrived, with its marks: what `rdmawire run "
-    "--arrived` takes.",
-)  # fmt: skip
-@click.option(
-    "--rate", metavar="RATE", default="100G", show_default=True, callback=_read(rate),
-    help="Bits a second of the link, by which frames are timed.",
-)  # fmt: skip
-@click.option(
-    "--latency", metavar="TIME", default="1us", show_default=True, callback=_read(_latency),
-    help="From end to end of the link.",
-)  # fmt: skip
-@click.option(
-    "--timeout", metavar="EXPONENT", type=options.WholeNumber(1, LAST_TIMEOUT),
-    help="How long an answer is waited for: 4.096 us times 2 to it.  [default: as long as one may "
-    "take where nothing is lost]",
-)  # fmt: skip
-@click.option(
-    "--window", metavar="PACKETS", type=options.WholeNumber(1, MAX_IN_FLIGHT),
-    help="Request packets that a queue pair leaves unacknowledged: soft-RoCE has 129.  [default: "
-    "no limit]",
+    help="Capture what was sent, lost frames included, or what arrived, with ECN marks.",
 )  # fmt: skip
 @options.text_or_json("Print the summary as one JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="Do not say what was done.")
-@click.option("--progress/--no-progress", default=None, help="A progress bar for what takes long.")
-def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **wishes: Any) -> int:
-    """Write test traffic of VERB to a capture, and say what it amounts to.
+@options.QUIET
+@options.PROGRESS
+def command(
+    path: str, *, as_json: bool, quiet: bool, progress: bool | None, **settings: Any
+) -> int:
+    """Generate test traffic of VERB as a capture, and print a summary.
 
     \b
-    write, send, read, atomic   reliable connections and their answers
+    write, send, read, atomic   reliable connections with their responses
     ud                          datagrams
-    cm                          connections set up and taken down
-    cnp                         congestion notifications
-    mix                         a blend of all kinds of messages
+    cm                          connections, established and disconnected
+    cnp                         congestion notification packets
+    mix                         a mix of all message types
 
-    Emulated adapters talk to each other, two or many, so all is as real ones send it: ICRCs, PSNs,
-    ACKs, NAKs, retransmissions, source ports by flow.
-
-    \b
-    Examples:
-      rdmawire gen write --frames 10000 --loss 1% -w lossy.pcap
-      rdmawire gen write --clients 8 --flows 1000 -w incast.pcap
-      rdmawire gen mix --qps 64 --ipv6 --seed 7 -w mix.pcapng.zst
-      rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap
-      rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -
-    """  # noqa: D301 - click keeps the lines behind a backspace
+    Emulated adapters send and receive every frame, so ICRCs, PSNs, ACKs, NAKs, retransmissions and
+    source ports are those of real adapters.
+    """  # noqa: D301 - click keeps the lines after a backspace
     if as_json and quiet:
         raise click.UsageError("--json prints the summary, -q does not: give one of them")
-    order = _order(**wishes)
+    order = _order(**settings)
     check_suffix(path)
     path = by_own_name(path)
     if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
-        raise click.UsageError("a capture is no text: name a file with -w FILE")
+        raise click.UsageError("a capture is binary: name a file with -w FILE")
     if not quiet:
         _hint(order)
     wanted = progress if progress is not None else sys.stderr.isatty()
@@ -231,18 +236,18 @@ def command(path: str, *, as_json: bool, quiet: bool, progress: bool | None, **w
     return 0
 
 
-def _order(verb: str, mtu: str, tap: str, tag: Tag | None, **wishes: Any) -> Order:
-    """What is asked for; wishes that clash are wrong usage."""
+def _order(verb: str, mtu: str, tap: str, tag: Tag | None, **settings: Any) -> Order:
+    """Return what to generate; raise ``UsageError`` for options that contradict each other."""
     if tag is not None:
-        wishes |= tag._asdict()
+        settings |= tag._asdict()
     try:
-        return Order(verb=Verb(verb), mtu=int(mtu), tap=CapturePoint(tap), **wishes)
+        return Order(verb=Verb(verb), mtu=int(mtu), tap=CapturePoint(tap), **settings)
     except OrderError as error:
         raise click.UsageError(str(error)) from None
 
 
 def _parties(order: Order, *, as_json: bool) -> dict[str, int]:
-    """Hosts and flows by name; a table has them only where there is more than one client or server.
+    """Return the numbers of hosts and flows; a table has them only with more than two hosts.
 
     A flow is a queue pair of a client and its peer at a server.
     """
@@ -251,7 +256,7 @@ def _parties(order: Order, *, as_json: bool) -> dict[str, int]:
 
 
 def _hint(order: Order) -> None:
-    """Say what would make a long run short."""
+    """Report if NumPy, which would make a long run fast, is missing."""
     if max(order.frames or 0, order.messages or 0) >= _MANY:
         try:
             import_module("numpy")
@@ -260,7 +265,7 @@ def _hint(order: Order) -> None:
 
 
 def _written(order: Order, path: str, *, progress: bool) -> "Summary":
-    """Write the capture; what it amounts to."""
+    """Write the capture and return its summary."""
     from rdmawire.traffic.generate.generator import generate
 
     start = time.perf_counter()

@@ -1,13 +1,13 @@
-"""Options of commands that read captures: those that all have, and what their texts mean."""
+"""Options that several commands have, and the callbacks that read their values."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
+from rdmawire.cli.command import F, Integer, option
 from rdmawire.dissect import generated
 from rdmawire.dissect.output import Separators
 from rdmawire.dissect.select import Bound, BoundError, FieldError, Selection
@@ -17,24 +17,18 @@ if TYPE_CHECKING:
     from rdmawire.filter import Filter
 
 
-class WholeNumber(click.IntRange):
-    """A whole number between two, called so in errors."""
-
-    name = "whole number"
-
-
-def bound(ctx: click.Context, option: click.Parameter, text: str | None) -> Bound | None:
-    """A frame number, a time since the first frame, or a date."""
+def bound(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Bound | None:
+    """Read a frame number, a time since the first frame, or a date."""
     try:
         return Bound.parse(text) if text is not None else None
     except BoundError as error:
-        raise click.BadParameter(str(error), ctx, option) from None
+        raise click.BadParameter(str(error), ctx, parameter) from None
 
 
 def display_filter(
-    ctx: click.Context, option: click.Parameter, text: str | None
+    ctx: click.Context, parameter: click.Parameter, text: str | None
 ) -> "Filter | None":
-    """A display filter; ``None`` if none is asked for."""
+    """Read a display filter; return ``None`` if the option is not given."""
     if text is None:
         return None
     from rdmawire.filter import Filter, FilterError
@@ -42,23 +36,23 @@ def display_filter(
     try:
         return Filter(text)
     except FilterError as error:
-        raise click.BadParameter(str(error), ctx, option) from None
+        raise click.BadParameter(str(error), ctx, parameter) from None
 
 
 def selection(
-    ctx: click.Context, option: click.Parameter, names: tuple[str, ...]
+    ctx: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> Selection | None:
-    """Fields by name; ``None`` if none is asked for."""
+    """Read field names; return ``None`` if the option is not given."""
     try:
         return Selection(names) if names else None
     except FieldError as error:
-        raise click.BadParameter(str(error), ctx, option) from None
+        raise click.BadParameter(str(error), ctx, parameter) from None
 
 
 def complete_field(
-    _ctx: click.Context, _option: click.Parameter, start: str
+    _ctx: click.Context, _parameter: click.Parameter, start: str
 ) -> list[CompletionItem]:
-    """The field names that begin like this."""
+    """Return the field names that begin with ``start``, for shell completion."""
     from rdmawire.dissect.fields import fields
 
     return [CompletionItem(info.name) for info in fields() if info.name.startswith(start)]
@@ -73,16 +67,16 @@ CHECKSUMS = {
     "udp": generated.UDP_CHECKSUM,
     "tcp": generated.TCP_CHECKSUM,
 }
-"""The kinds of checksums, by what the command line calls them."""
+"""Checksums by their names on the command line."""
 
 
-def checksum_names(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
-    """The names of kinds of checksums, which a list of ours stands for."""
+def checksum_names(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    """Read a comma-separated list of checksums; return the names that dissections have for them."""
     words = list(CHECKSUMS) if text == "all" else text.split(",")
     for word in words:
         if word not in CHECKSUMS:
             known = ", ".join(CHECKSUMS)
-            raise click.BadParameter(f"{word!r} is none of {known}, all", ctx, option)
+            raise click.BadParameter(f"{word!r} is not one of {known}, all", ctx, parameter)
     return tuple(CHECKSUMS[word].name for word in words)
 
 
@@ -90,7 +84,7 @@ _CHARACTERS = {"/t": "\t", "/s": " ", "/n": "\n"}
 
 
 def _character(text: str) -> str:
-    """One character, or the name of one; :class:`KeyError` for anything else."""
+    """Return the character that ``text`` is or names; raise ``KeyError`` for any other text."""
     return text if len(text) == 1 else _CHARACTERS[text]
 
 
@@ -108,60 +102,58 @@ _SETTINGS = (
 
 
 def separators(
-    ctx: click.Context, option: click.Parameter, settings: tuple[str, ...]
+    ctx: click.Context, parameter: click.Parameter, settings: tuple[str, ...]
 ) -> Separators | None:
-    """The ``-E`` settings, each ``name=value`` as in tshark; ``None`` if there is none."""
+    """Read the ``-E`` settings, each ``name=value`` as in tshark; return ``None`` without any."""
     chosen: dict[str, Any] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
         try:
             chosen[name] = _READERS[name](value)
         except KeyError:
-            raise click.BadParameter(f"{setting!r}: {_SETTINGS}", ctx, option) from None
+            raise click.BadParameter(f"{setting!r}: {_SETTINGS}", ctx, parameter) from None
     return Separators(**chosen) if chosen else None
 
 
-DISPLAY_FILTER = click.option(
-    "-Y", "--display-filter", "wanted", metavar="FILTER", callback=display_filter,
-    help="Only frames that pass a display filter, in Wireshark's language.",
+READ = option(
+    "Input", "-r", "--read", "read", multiple=True, metavar="FILE",
+    help="Read FILE; the same as a FILE argument. Repeatable.",
 )  # fmt: skip
-PORTS = click.option(
-    "--port", "ports", type=WholeNumber(0, 65535), multiple=True, default=[ROCE_PORT],
-    show_default=True, help="UDP destination port of RoCEv2; may be given several times.",
+PORTS = option(
+    "Input", "--port", "ports", type=Integer(0, 65535), multiple=True, default=[ROCE_PORT],
+    show_default=True, help="UDP destination port of RoCEv2. Repeatable.",
 )  # fmt: skip
-PROGRESS = click.option(
-    "--progress/--no-progress", default=None, help="A progress bar for long files."
-)
-"""Options of every command that reads captures."""
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-READ = click.option(
-    "-r", "--read", "read", multiple=True, metavar="FILE",
-    help="Another FILE, as tshark asks for it.",
+DISPLAY_FILTER = option(
+    "Selection", "-Y", "--display-filter", "wanted", metavar="FILTER", callback=display_filter,
+    help="Only frames that match a display filter in Wireshark's syntax.",
 )  # fmt: skip
-"""Files to read, besides those given as arguments."""
+PROGRESS = option(
+    "Output", "--progress/--no-progress", default=None,
+    help="Show a progress bar for long files.  [default: only in a terminal]",
+)  # fmt: skip
+QUIET = option("Output", "-q", "--quiet", is_flag=True, help="Suppress the summary.")
 
 
 def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]:
-    """The option -w or -o for a file to write, as parameter ``name``; ``text`` is its help."""
+    """Return the option -w or -o for a file to write: the parameter ``name``, with its help."""
     words = ("-w", "--write", "-o", "--output", name)
-    return click.option(*words, required=required, metavar="FILE", help=text)
+    return option("Output", *words, required=required, metavar="FILE", help=text)
 
 
 def text_or_json(text: str) -> Callable[[F], F]:
-    """The options --json and -T; the command gets ``as_json``. ``text`` is the help of --json."""
+    """Return the options --json, with the help ``text``, and -T; the command gets ``as_json``."""
 
     def decorate(command: F) -> F:
         @wraps(command)
         def chosen(*args: Any, as_json: bool, form: str | None, **kwargs: Any) -> Any:
             return command(*args, as_json=json_is_asked(form, as_json=as_json), **kwargs)
 
-        flag = click.option("--json", "as_json", is_flag=True, help=f"{text} The same as -T json.")
-        choice = click.option(
-            "-T", "--format", "form", type=click.Choice(["text", "json"]),
-            help="text or json.  [default: text]",
+        flag = option(
+            "Output", "--json", "as_json", is_flag=True, help=f"{text} The same as -T json."
+        )
+        choice = option(
+            "Output", "-T", "--format", "form", type=click.Choice(["text", "json"]),
+            help="Output format.  [default: text]",
         )  # fmt: skip
         return flag(choice(chosen))  # type: ignore[return-value]
 
@@ -169,55 +161,35 @@ def text_or_json(text: str) -> Callable[[F], F]:
 
 
 def json_is_asked(form: str | None, *, as_json: bool) -> bool:
-    """Whether JSON is wanted; :class:`click.UsageError` if --json and -T contradict each other."""
+    """Return whether JSON is asked for; raise ``UsageError`` if --json and -T disagree."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json is -T json, and not -T {form}: give one of them")
     return as_json or form == "json"
 
 
-class OnceCommand(click.Command):
-    """Refuses an option that is given again, unless several are meant to be."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing:
-            self._check_once(ctx, args)
-        return super().parse_args(ctx, args)
-
-    def _check_once(self, ctx: click.Context, args: list[str]) -> None:
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        for each, times in Counter(given).items():
-            if times > 1 and isinstance(each, click.Option) and not _may_be_again(each):
-                raise click.UsageError(f"{each.opts[0]} is given {times} times; give it once", ctx)
-
-
-def _may_be_again(each: click.Option) -> bool:
-    return each.multiple or each.count or each.is_flag
-
-
-_BESIDE: Final[dict[str, tuple[str, ...]]] = {
+_COMPATIBLE: Final[dict[str, tuple[str, ...]]] = {
     "listing": (),
     "schema": (),
     "keys": (),
     "show": ("scenarios", "more", "every"),
     "check": ("scenarios", "more", "every", "seed", "as_json", "form", "quiet"),
 }
-"""What may stand beside each option that has no scenario played."""
+"""The parameters that may be given with each option of `run` that runs no scenario."""
 
 
-def check_together(context: click.Context) -> None:
-    """:class:`click.UsageError` for an option, or a scenario, that would not be heeded."""
+def check_compatible(context: click.Context) -> None:
+    """Raise ``UsageError`` if an option or a scenario is given that `run` would ignore."""
     given = [name for name, value in context.params.items() if value not in (None, False, ())]
-    called = {parameter.name: _called(parameter) for parameter in context.command.params}
+    words = {parameter.name: _word(parameter) for parameter in context.command.params}
     for one, other in _contradictions(given):
-        raise click.UsageError(f"{called[one]} and {called[other]} do not go together; use one")
+        raise click.UsageError(f"{words[one]} and {words[other]} do not go together; use one")
 
 
 def _contradictions(given: list[str]) -> Iterator[tuple[str, str]]:
-    for mode, beside in _BESIDE.items():
+    for mode, compatible in _COMPATIBLE.items():
         if mode in given:
-            yield from ((mode, name) for name in given if name not in (mode, *beside))
+            yield from ((mode, name) for name in given if name not in (mode, *compatible))
 
 
-def _called(parameter: click.Parameter) -> str:
-    """As people write it."""
+def _word(parameter: click.Parameter) -> str:
     return "a SCENARIO" if isinstance(parameter, click.Argument) else parameter.opts[0]

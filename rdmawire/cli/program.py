@@ -1,4 +1,4 @@
-"""The command `rdmawire`: a group whose commands are loaded when they are called."""
+"""The command `rdmawire`: a group whose commands are imported when they are called."""
 
 import os
 import re
@@ -11,10 +11,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
-from click.shell_completion import shell_complete
+from click.shell_completion import get_completion_class, shell_complete
 
 from rdmawire import __version__
 from rdmawire.cli import streams
+from rdmawire.cli.command import Command, Context
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import quote
 
@@ -48,19 +49,40 @@ def end_by_signal(ended: Ended) -> int:
 
 
 _COMMANDS = {
-    "run": (
-        "rdmawire.cli.run",
-        "Play scenarios of virtual hosts, and check what they expect.",
+    "dissect": (
+        "Read captures", "rdmawire.cli.dissect",
+        "Show the frames of captures, decoded and verified.",
     ),
-    "dissect": ("rdmawire.cli.dissect", "Show the frames of captures, decoded and checked."),
-    "stats": ("rdmawire.cli.stats", "Count opcodes, endpoints, queue pairs, throughput."),
-    "gen": ("rdmawire.cli.gen", "Write test traffic: every verb, with losses, ECN, GPU memory."),
-    "edit": ("rdmawire.cli.edit", "Change fields of a capture, and seal its frames again."),
-    "vectors": ("rdmawire.cli.vectors", "Find test vectors by what they show; print their bytes."),
-    "fields": ("rdmawire.cli.fields", "List every field by name, with its type and clause."),
-    "completion": ("rdmawire.cli.completion", "Print what makes your shell complete rdmawire."),
-}
-"""Commands: the module that has each, and its line in the help."""
+    "stats": (
+        "Read captures", "rdmawire.cli.stats",
+        "Count opcodes, endpoints, queue pairs and throughput.",
+    ),
+    "edit": (
+        "Make traffic", "rdmawire.cli.edit",
+        "Change fields of a capture and recompute its checksums.",
+    ),
+    "gen": (
+        "Make traffic", "rdmawire.cli.gen",
+        "Generate test traffic: every verb, losses, ECN, GPU memory.",
+    ),
+    "run": (
+        "Make traffic", "rdmawire.cli.run",
+        "Run scenarios of virtual hosts and check their expectations.",
+    ),
+    "vectors": (
+        "Look up", "rdmawire.cli.vectors",
+        "Find test vectors by what they show; print their bytes.",
+    ),
+    "fields": (
+        "Look up", "rdmawire.cli.fields",
+        "List every field with its name, type and clause.",
+    ),
+    "completion": (
+        "Set up", "rdmawire.cli.program",
+        "Print a script that makes your shell complete rdmawire.",
+    ),
+}  # fmt: skip
+"""Commands: the heading in the help, the module with its ``command``, and its line in the help."""
 
 _COMPLETE = "_RDMAWIRE_COMPLETE"
 _INTERRUPTED = 130
@@ -70,13 +92,15 @@ _INTERNAL_ERROR = 70
 class _LazyGroup(click.Group):
     """Imports a command's module only to run it, so that starting stays fast."""
 
+    context_class = Context
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         if name not in _COMMANDS:
             return None
-        command: click.Command = import_module(_COMMANDS[name][0]).command
+        command: click.Command = import_module(_COMMANDS[name][1]).command
         return command
 
     def resolve_command(
@@ -87,8 +111,11 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        for heading in dict.fromkeys(heading for heading, _, _ in _COMMANDS.values()):
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name, text) for name, (of, _, text) in _COMMANDS.items() if of == heading]
+                )
 
 
 @click.command(
@@ -103,10 +130,10 @@ def cli() -> None:
 
 
 def _no_command(word: str) -> str:
-    """What to say to a word in a command's place: the nearest command, or one for a file."""
+    """Return the message for an unknown command, with the nearest one, or one that reads a file."""
     if os.path.exists(word):
         dissect = f"rdmawire dissect {shlex.quote(word)}"
-        return f"{word!r} is no command; to see what the file holds: {dissect}"
+        return f"{word!r} is not a command; to see what the file holds: {dissect}"
     near = [name for name in _COMMANDS if _alike(name, word)]
     hint = f"; the nearest is {near[0]}" if near else ""
     return f"no command is named {quote(word)}{hint}"
@@ -119,9 +146,9 @@ def _alike(name: str, word: str) -> bool:
 
 
 def run() -> int:
-    """Run the command line; every failure is one line on standard error and an exit status.
+    """Run the command line and return the exit status; a failure is one line on standard error.
 
-    1: a file or its contents; 2: wrong usage; 70: a mistake in rdmawire itself.
+    1: a file or its contents; 2: wrong usage; 70: a bug in rdmawire.
     """
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -130,7 +157,7 @@ def run() -> int:
         if not streams.prepare():
             return _complain("standard output is closed; there is nowhere to print to", 1)
         if sys.flags.optimize > 1:
-            return _complain("python -OO takes the help away; leave out one O", 1)
+            return _complain("python -OO removes the help; use -O", 1)
         status = _invoke(sys.argv[1:])
         sys.stdout.flush()
     except BaseException as error:
@@ -158,13 +185,13 @@ def _invoke(words: list[str]) -> object:
 
 
 def _check_completion(instruction: str, position: str) -> None:
-    """Refuse what no shell sends; click takes its word for it."""
+    """Raise ``UsageError`` for a value that no shell sends; click does not check it."""
     shell, _, what = instruction.partition("_")
     if shell not in ("bash", "zsh", "fish") or what not in ("source", "complete"):
-        raise click.UsageError(f"{_COMPLETE}: {instruction!r} is not what a shell asks for")
+        raise click.UsageError(f"{_COMPLETE}: no shell sends {instruction!r}")
     counted = shell == "fish" or re.fullmatch("[0-9]{1,9}", position)
     if what == "complete" and not ("COMP_WORDS" in os.environ and counted):
-        raise click.UsageError(f"{_COMPLETE} needs COMP_WORDS, and in COMP_CWORD which word it is")
+        raise click.UsageError(f"{_COMPLETE} needs COMP_WORDS and a number in COMP_CWORD")
 
 
 def _usage(error: click.UsageError) -> int:
@@ -179,7 +206,7 @@ def _complain(text: str, status: int) -> int:
 
 
 def _leave_quietly() -> int:
-    """Whoever read the output has enough; the interpreter must not try to flush the rest."""
+    """Exit with 0 after the reader closed the pipe, without flushing what is left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -191,11 +218,11 @@ def _refused(error: RdmaError) -> int:
     return _complain(str(error), 1)
 
 
-def _own_mistake(error: BaseException) -> int:
+def _bug(error: BaseException) -> int:
     if os.environ.get("RDMAWIRE_TRACEBACK"):
         raise error
     return _complain(
-        f"a mistake in rdmawire: {type(error).__name__}: {error}. Please report it with the "
+        f"bug in rdmawire: {type(error).__name__}: {error}. Please report it with the "
         "capture; RDMAWIRE_TRACEBACK=1 shows where",
         _INTERNAL_ERROR,
     )
@@ -212,6 +239,23 @@ _REACTIONS: tuple[tuple[type[BaseException], Callable[[Any], int]], ...] = (
     (click.Abort, lambda _: _complain("interrupted", _INTERRUPTED)),
     (OSError, lambda error: _complain(f"cannot write the output: {error.strerror or error}", 1)),
     (MemoryError, lambda _: _complain("out of memory", 1)),
-    (BaseException, _own_mistake),
+    (BaseException, _bug),
 )
-"""What each kind of failure comes to; the first that fits counts."""
+"""The reaction to each type of exception; the first that matches counts."""
+
+
+@click.command(
+    "completion",
+    cls=Command,
+    examples=(
+        """echo 'eval "$(rdmawire completion bash)"' >> ~/.bashrc""",
+        "rdmawire completion fish > ~/.config/fish/completions/rdmawire.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print a script that makes SHELL complete commands, options and field names."""
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise click.ClickException(f"this version of click has no completion for {shell}")
+    click.echo(completion(cli, {}, "rdmawire", _COMPLETE).source())

@@ -1,4 +1,4 @@
-"""Progress on standard error, for what takes long."""
+"""Progress bars on standard error."""
 
 import os
 import sys
@@ -13,16 +13,16 @@ from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Dissection
 
 _SOON: Final = 0.5
-"""Seconds after which work is worth a bar."""
+"""Seconds after which a late bar appears."""
 _PARTS: Final = 10_000
-"""Into which such a bar is divided."""
+"""Steps of a late bar."""
 
 
 @contextmanager
 def bar(name: str, size: int) -> Iterator[Callable[[int], object]]:
-    """A bar for so much of anything under a name, and what to tell how much of it is done.
+    """Draw a bar of ``size`` units while the context lasts; it yields the function that sets it.
 
-    Where standard error is no terminal, nothing is drawn.
+    Nothing is drawn if standard error is not a terminal.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -39,18 +39,18 @@ def bar(name: str, size: int) -> Iterator[Callable[[int], object]]:
 
 @contextmanager
 def file_bar(path: str, least: int, *, wanted: bool) -> Iterator[Callable[[int], object]]:
-    """What to tell how many bytes of a file were read: a bar, where wanted, from so many on."""
+    """Draw a bar of the bytes read of a file, if ``wanted`` and of at least ``least`` bytes."""
     size = os.path.getsize(path) if wanted and os.path.isfile(path) else 0
     if size < least:
         yield lambda _: None
         return
-    with bar(shown(path), size) as told:
-        yield told
+    with bar(shown(path), size) as report:
+        yield report
 
 
 @contextmanager
 def late_bar(name: str, *, wanted: bool) -> Iterator[Callable[[int, int], None]]:
-    """What to tell how much is done, and of how much: a bar, where wanted, once it takes long."""
+    """Draw a bar once the work takes long; it yields a function of the work done and the total."""
     if not wanted:
         yield lambda _, __: None
         return
@@ -59,7 +59,7 @@ def late_bar(name: str, *, wanted: bool) -> Iterator[Callable[[int, int], None]]
 
 
 class _LateBar:
-    """Draws a bar as soon as there was time to wait for it; the stack takes it away."""
+    """Draws a bar after :data:`_SOON` seconds; the stack removes it."""
 
     def __init__(self, name: str, stack: ExitStack) -> None:
         self._name = name
@@ -75,12 +75,12 @@ class _LateBar:
 
 
 _LONG = 8 << 20
-"""Bytes of a file that are worth a progress bar."""
+"""Size in bytes from which a file gets a progress bar."""
 _FRAMES_PER_UPDATE = 512
 
 
 def dissected(reader: Reader, ports: Iterable[int], *, progress: bool) -> Iterator[Dissection]:
-    """The frames of one capture; ``progress`` draws a bar on standard error for long files."""
+    """Yield the frames of one capture; ``progress`` draws a bar for long files."""
     frames = Dissector(ports).capture(reader)
     if progress and (reader.size or 0) >= _LONG:
         return _with_progress(frames, reader)

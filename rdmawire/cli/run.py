@@ -1,4 +1,4 @@
-"""`rdmawire run`: scenarios of virtual hosts, played, captured and checked."""
+"""`rdmawire run`: scenarios of virtual hosts, run, captured and checked."""
 
 import json
 import os
@@ -17,7 +17,8 @@ from click.shell_completion import CompletionItem
 from rdmawire.capture.source import STANDARD_INPUT, STREAM
 from rdmawire.capture.writer import format_named
 from rdmawire.cli import options
-from rdmawire.cli.options import OnceCommand, WholeNumber, check_together
+from rdmawire.cli.command import Command, Integer, option, use_color
+from rdmawire.cli.options import check_compatible
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import by_own_name, check_suffix, complain, print_text
 from rdmawire.cli.table import as_object, write_summary
@@ -27,18 +28,14 @@ from rdmawire.terminal import escape, plural, quote
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import Mistake, ScenarioError
     from rdmawire.traffic.scenario.hints import Hint
+    from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.runner.failure import Failure
     from rdmawire.traffic.scenario.runner.outcome import Outcome, PortCounts
     from rdmawire.traffic.summary import Summary
-if TYPE_CHECKING:
-    from rdmawire.traffic.scenario.document import ScenarioError
-    from rdmawire.traffic.scenario.hints import Hint
-    from rdmawire.traffic.scenario.model import Scenario
-    from rdmawire.traffic.scenario.runner.outcome import Outcome
 
 
 def print_list() -> int:
-    """The scenarios that come with rdmawire."""
+    """Print the names of the shipped scenarios."""
     from rdmawire.traffic.scenario.shipped import read_shipped, shipped
 
     names = list(shipped())
@@ -49,7 +46,7 @@ def print_list() -> int:
 
 
 def print_schema() -> int:
-    """The JSON Schema of scenarios."""
+    """Print the JSON Schema of scenarios."""
     from rdmawire.traffic.scenario.reader import json_schema
 
     click.echo(json.dumps(json_schema(), indent=1))
@@ -57,7 +54,7 @@ def print_schema() -> int:
 
 
 def print_keys(word: str) -> int:
-    """Keys, counters and words with this in their name, or in that of what they are of."""
+    """Print the keys, counters and words of scenarios whose name or owner contains ``word``."""
     from rdmawire.terminal import closest_names
     from rdmawire.traffic.scenario.listing import listed_rows
 
@@ -66,7 +63,7 @@ def print_keys(word: str) -> int:
     if not rows:
         near = next(iter(closest_names(word, [row.name for row in every])), "")
         meant = f"; did you mean {near!r}?" if near else ""
-        raise click.UsageError(f"nothing of scenarios has {quote(word)} in its name{meant}")
+        raise click.UsageError(f"no key of scenarios contains {quote(word)}{meant}")
     width = max(len(row.name) for row in rows)
     for of, group in groupby(rows, key=attrgetter("of")):
         click.echo(of)
@@ -76,7 +73,7 @@ def print_keys(word: str) -> int:
 
 
 def text_of_word(word: str, *, shipped: bool) -> str:
-    """What stands in a scenario; ``ScenarioError`` where that is no text, or too long."""
+    """Return the text of a scenario; raise ``ScenarioError`` if it is too long or not text."""
     from rdmawire.traffic.scenario.reader import read_bytes, text_of_bytes
     from rdmawire.traffic.scenario.shipped import text_of
 
@@ -88,7 +85,7 @@ def text_of_word(word: str, *, shipped: bool) -> str:
 
 
 def bytes_of_input() -> bytes:
-    """What standard input has, one byte more than a scenario may have at the most."""
+    """Read standard input up to one byte more than the maximum of a scenario."""
     from rdmawire.traffic.scenario.document import MAX_BYTES
 
     return sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -100,7 +97,7 @@ _SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where frames are written to, and those of which points; all that hosts send, if none."""
+    """The capture to write, and the points to tap; without points, everything that hosts send."""
 
     capture: str | None
     points: tuple[str, ...]
@@ -108,30 +105,30 @@ class Target:
     arrived: bool
 
     def check(self, names: Sequence[str]) -> None:
-        """:class:`click.UsageError` for options that say nothing together."""
+        """Raise ``click.UsageError`` for options that do not go together."""
         if self.capture is None and (self.points or self.arrived):
-            raise click.UsageError("--tap and --arrived say what -w FILE takes; name one")
+            raise click.UsageError("--tap and --arrived need -w FILE")
         if self.arrived and not self.points:
             raise click.UsageError(
-                "--arrived needs a --tap POINT where frames arrive: a link, a host, a switch's port"
+                "--arrived needs a --tap POINT: a link, a host, or a port of a switch"
             )
         if self.capture and len(names) > 1 and not self.is_folder:
-            said = f"-w {escape(self.capture)} is one file, for {len(names)} scenarios"
-            raise click.UsageError(f"{said}; name a folder, such as {_FOLDER}")
+            problem = f"-w {escape(self.capture)} is one file, for {len(names)} scenarios"
+            raise click.UsageError(f"{problem}; name a folder, such as {_FOLDER}")
         self._check_files(names)
         if self.capture is not None and not self.is_folder:
             check_suffix(self.capture)
             self._check_room(self.capture)
 
     def _check_room(self, capture: str) -> None:
-        """Only a pcapng says which point a frame is of."""
+        """Raise ``click.UsageError`` for several points in a pcap, which has one interface."""
         if len(self.points) > 1 and capture != STREAM and format_named(capture) != "pcapng":
             points = len(self.points)
-            said = f"-w {escape(capture)} is a pcap and has one interface, for {points} --tap"
-            raise click.UsageError(f"{said}; write a .pcapng")
+            problem = f"-w {escape(capture)} is a pcap with one interface, for {points} --tap"
+            raise click.UsageError(f"{problem}; write a .pcapng")
 
     def _check_files(self, names: Sequence[str]) -> None:
-        """No file is written twice, and none that is read."""
+        """Raise ``click.UsageError`` if a file would be written twice, or is also read."""
         files = [file for file in map(self.of, names) if file]
         if twice := next((file for file in files if files.count(file) > 1), None):
             raise click.UsageError(f"{escape(twice)} would be written twice")
@@ -140,7 +137,7 @@ class Target:
                 raise click.UsageError(f"{escape(file)} is a SCENARIO; -w would write over it")
 
     def of(self, name: str) -> str | None:
-        """The file of one scenario, by the word that asked for it."""
+        """Return the file to write for the scenario ``name``."""
         if self.capture is None or not self.is_folder:
             return self.capture
         word = STANDARD_INPUT if name == STREAM else name
@@ -149,12 +146,12 @@ class Target:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is one, or has the name of one: each scenario has its own file then."""
+        """Whether the capture is a folder, with a file for each scenario."""
         capture = self.capture or ""
         return capture.endswith(_SEPARATORS) or os.path.isdir(capture)
 
     def prepare(self) -> None:
-        """Make the folder if it is not there; ``CaptureError`` if it cannot be made."""
+        """Create the folder if necessary; raise ``CaptureError`` if that fails."""
         if self.capture is None or not self.is_folder:
             return
         try:
@@ -164,13 +161,13 @@ class Target:
 
     @property
     def is_output(self) -> bool:
-        """Whether frames go to standard output, so that all else has to go elsewhere."""
+        """Whether frames go to standard output, so that results go to standard error."""
         return self.capture == STREAM
 
 
 def _is_one(name: str, file: str) -> bool:
-    """Whether a file, by whatever name, is what a scenario is read from."""
-    with suppress(OSError, ValueError):  # one of the two is not there yet, or no name of a file
+    """Return whether ``file`` is the file that the scenario ``name`` is read from."""
+    with suppress(OSError, ValueError):  # one does not exist, or is not a possible name
         return os.path.isfile(file) and os.path.samefile(0 if name == STREAM else name, file)
     return False
 
@@ -181,9 +178,9 @@ _FAILED = ("FAILED", "bold red")
 
 
 class Results:
-    """Results of scenarios, one after the other; JSON is printed when all are there.
+    """Prints the results of scenarios, JSON after the last one.
 
-    With ``counters``, those that are not zero are printed behind each.
+    With ``counters``, each is followed by its counters that are not zero.
     """
 
     def __init__(self, to: TextIO, *, as_json: bool, quiet: bool, counters: bool = False) -> None:
@@ -198,7 +195,7 @@ class Results:
         self._ports: Mapping[str, PortCounts] = {}
 
     def add(self, outcome: "Outcome") -> None:
-        """One more has been played."""
+        """Add the outcome of one scenario."""
         from rdmawire.traffic.summary import added
 
         total = self._total
@@ -216,7 +213,7 @@ class Results:
             self._to.flush()
 
     def _count(self, counters: "Mapping[str, int]") -> None:
-        """A line for each counter that is not zero."""
+        """Print a line for each counter that is not zero."""
         rows = [(escape(name), f"{count:,}") for name, count in counters.items() if count]
         wide = max((len(name) for name, _ in rows), default=0)
         right = max((len(count) for _, count in rows), default=0)
@@ -224,12 +221,12 @@ class Results:
             self._say(f"  {name:<{wide}}  {count:>{right}}")
 
     def mistaken(self, error: "ScenarioError", hint: str) -> None:
-        """A scenario has mistakes; ``hint`` is what may have been meant by its name."""
+        """Add the mistakes of a scenario; ``hint`` is a similar name of a shipped one."""
         self._mistakes += [_mistake(mistake, hint) for mistake in error.mistakes]
         self._more += error.more
 
     def conclude(self) -> int:
-        """Print what is left; the exit status."""
+        """Print the summary; return the exit status."""
         if self._objects is not None:
             document = {
                 "scenarios": self._objects,
@@ -261,8 +258,8 @@ class Results:
         )
 
     def _painted(self, text: str, style: str) -> str:
-        """Text in colour, in a terminal."""
-        if not self._to.isatty() or "NO_COLOR" in os.environ:
+        """Return ``text`` in colour, in a terminal."""
+        if not use_color(self._to):
             return text
         from rich.style import Style
 
@@ -275,11 +272,11 @@ _OF_PORTS = {
     "stops": "{} pauses asked for",
     "pauses": "stopped {} times",
 }
-"""What is said of a port's counts, where there are any."""
+"""The text for each count of a port that is not zero."""
 
 
 def _port_rows(ports: "Mapping[str, PortCounts]") -> Iterator[tuple[str, str]]:
-    """A line for each port of a switch at which something happened."""
+    """Yield a row for each port of a switch with counts that are not zero."""
     for name, counts in ports.items():
         found = counts._asdict()
         said = [words.format(f"{found[key]:,}") for key, words in _OF_PORTS.items() if found[key]]
@@ -288,7 +285,7 @@ def _port_rows(ports: "Mapping[str, PortCounts]") -> Iterator[tuple[str, str]]:
 
 
 def _object(outcome: "Outcome") -> dict[str, object]:
-    """A result as JSON has it."""
+    """Return an outcome as a JSON object."""
     from rdmawire.traffic.scenario.hints import hints
 
     scenario = outcome.scenario
@@ -348,57 +345,74 @@ def _mistake(mistake: "Mistake", hint: str) -> dict[str, object]:
     }
 
 
-_MISTAKEN = 2
+_USAGE = 2
 
 
 def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
-    """Shipped scenarios that begin like this, and files."""
+    """Return shipped scenarios that begin with ``start``, and files, for shell completion."""
     from rdmawire.traffic.scenario.shipped import shipped
 
     found = [CompletionItem(name) for name in shipped() if name.startswith(start)]
     return [*found, CompletionItem(start, type="file")]
 
 
-@click.command("run", cls=OnceCommand)
+@click.command(
+    "run",
+    cls=Command,
+    examples=(
+        "rdmawire run --list",
+        "rdmawire run lost-first -w lost-first.pcapng",
+        "rdmawire run lost-first -w - | tshark -r -",
+        "rdmawire run --all -w captures/",
+        "rdmawire run mine.yaml --tap leaf:server --arrived -w server.pcap",
+        "rdmawire run mine.yaml --tap client --tap leaf:server -w both.pcapng",
+        "rdmawire run --show lost-first > mine.yaml",
+        "rdmawire run --all --quiet",
+        "rdmawire run --quiet --counters mine.yaml",
+        "rdmawire run --json mine.yaml | jq '.scenarios[].failures'",
+        "rdmawire run --keys queue",
+        "rdmawire run --schema > scenario.schema.json",
+    ),
+)
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...", shell_complete=_complete)
-@click.option("--list", "listing", is_flag=True, help="List the scenarios that come with rdmawire.")
-@click.option("--show", is_flag=True, help="Print what stands in each SCENARIO.")
-@click.option("--all", "every", is_flag=True, help="Run all that come with rdmawire.")
-@click.option("--check", is_flag=True, help="Only read each SCENARIO, and say what is amiss.")
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of scenarios, for editors.")
-@click.option(
-    "--keys", metavar="[WORD]", is_flag=False, flag_value="",
-    help="Print what a scenario may say: keys, counters, events; those with WORD in their name.",
+@option(
+    "Input", "-r", "--read", "more", multiple=True, metavar="FILE",
+    help="Run FILE; the same as a SCENARIO argument. Repeatable.",
 )  # fmt: skip
-@click.option(
-    "-r", "--read", "more", multiple=True, metavar="FILE",
-    help="Another SCENARIO, as tshark asks for files.",
+@option("Input", "--all", "every", is_flag=True, help="Run all shipped scenarios.")
+@option(
+    "Input", "--seed", type=Integer(0, (1 << 64) - 1),
+    help="Seed of everything random, in place of the seed of each SCENARIO.",
 )  # fmt: skip
+@option("Input", "--check", is_flag=True, help="Only read each SCENARIO and report its mistakes.")
 @options.written(
     "capture",
-    "Write what hosts send: a .pcap or .pcapng, packed or not; a folder for a .pcapng of each "
-    "SCENARIO (with a / behind its name it is made if need be); or - for a pcapng to standard "
-    "output.",
+    "Write the frames that hosts send to a .pcap or .pcapng, also compressed; to a .pcapng for "
+    "each SCENARIO in a folder (a name that ends in / is created); or to standard output, -.",
 )
-@click.option(
-    "--tap", "points", metavar="POINT", multiple=True,
-    help="Have -w take frames as they pass a link (client-leaf), a host, or a switch's port "
-    "(leaf:server). Several in one .pcapng, if given more than once.",
+@option(
+    "Output", "--tap", "points", metavar="POINT", multiple=True,
+    help="Have -w take the frames of a link (client-leaf), a host, or a port of a switch "
+    "(leaf:server). Repeatable with a .pcapng.",
 )  # fmt: skip
-@click.option(
-    "--arrived", is_flag=True,
-    help="Have -w take what arrives at the --tap POINT instead of what is sent there.",
+@option(
+    "Output", "--arrived", is_flag=True,
+    help="Have -w take the frames that arrive at --tap POINT, not those sent there.",
 )  # fmt: skip
-@click.option(
-    "--seed", type=WholeNumber(0, (1 << 64) - 1), help="What chance is made of, not the file's."
-)
 @options.text_or_json("Print one JSON object with all results.")
-@click.option(
-    "--counters", is_flag=True,
-    help="Print every counter that is not 0, by the names that 'expect: counters' has.",
+@option(
+    "Output", "--counters", is_flag=True,
+    help="Print every counter that is not 0, by its name in 'expect: counters'.",
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Only say what failed.")
-@click.option("--progress/--no-progress", default=None, help="A progress bar for long runs.")
+@option("Output", "-q", "--quiet", is_flag=True, help="Print failures only.")
+@options.PROGRESS
+@option("Look up", "--list", "listing", is_flag=True, help="List the shipped scenarios.")
+@option("Look up", "--show", is_flag=True, help="Print the text of each SCENARIO.")
+@option(
+    "Look up", "--keys", metavar="[WORD]", is_flag=False, flag_value="",
+    help="List the keys, counters and events of scenarios whose names contain WORD.",
+)  # fmt: skip
+@option("Look up", "--schema", is_flag=True, help="Print the JSON Schema of scenarios.")
 def command(
     scenarios: tuple[str, ...],
     *,
@@ -418,30 +432,14 @@ def command(
     quiet: bool,
     progress: bool | None,
 ) -> int:
-    """Play each SCENARIO: a YAML file, - for standard input, or one that comes with rdmawire.
+    """Run each SCENARIO: a YAML file, - for standard input, or the name of a shipped one.
 
-    A name of --list always means that one: a file that is called the same is ./NAME.
-
-    Hosts, adapters, GPUs, links, switches and faults are virtual, and so is time: the same
-    scenario gives the same frames, byte by byte. What it expects is checked. Exit status: 0 if
-    all came so, 1 if not, 2 for a mistake in a file.
-
-    \b
-    Examples:
-      rdmawire run --list
-      rdmawire run lost-first -w lost-first.pcapng
-      rdmawire run lost-first -w - | tshark -r -
-      rdmawire run --all -w captures/
-      rdmawire run mine.yaml --tap leaf:server --arrived -w server.pcap
-      rdmawire run mine.yaml --tap client --tap leaf:server -w both.pcapng
-      rdmawire run --show lost-first > mine.yaml
-      rdmawire run --all --quiet
-      rdmawire run --quiet --counters mine.yaml
-      rdmawire run --json mine.yaml | jq '.scenarios[].failures'
-      rdmawire run --keys queue
-      rdmawire run --schema > scenario.schema.json
-    """  # noqa: D301 - click keeps the lines behind a backspace
-    check_together(click.get_current_context())
+    Hosts, adapters, GPUs, links, switches and faults are virtual, and so is time: the same scenario
+    gives the same frames, byte for byte. A name in --list always means the shipped scenario; write
+    ./NAME for a file of that name. Exit status: 0 if all expectations hold, 1 if not, 2 for a
+    mistake in a file.
+    """
+    check_compatible(click.get_current_context())
     if keys is not None:
         return print_keys(keys)
     if schema or listing:
@@ -455,41 +453,41 @@ def command(
         return max(_print_text(name, results) for name in names)
     read = _read_all(names, seed, results)
     for scenario in read or ():
-        _say_odd(scenario, _hints(scenario))
+        _report_hints(scenario, _hints(scenario))
     if read is None:
         results.conclude()
-        return _MISTAKEN
+        return _USAGE
     if check:
-        _say_fine(read, quiet=quiet or as_json)
+        _report_valid(read, quiet=quiet or as_json)
         return results.conclude()
     target.prepare()
     drawn = progress if progress is not None else sys.stderr.isatty()
     for name, scenario in zip(names, read, strict=True):
-        outcome = _played(scenario, target.of(name), target, drawn=drawn)
+        outcome = _outcome(scenario, target.of(name), target, drawn=drawn)
         results.add(outcome)
-        _say_odd(scenario, outcome.hints)
+        _report_hints(scenario, outcome.hints)
     return results.conclude()
 
 
 def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
-    """All that are asked for."""
+    """Return the scenarios to run; raise ``click.UsageError`` if there are none."""
     from rdmawire.traffic.scenario.shipped import shipped
 
     names = (*(shipped() if every else ()), *scenarios)
     if not names:
-        raise click.UsageError("no SCENARIO is given; --list has those that come with rdmawire")
+        raise click.UsageError("no SCENARIO is given; --list names the shipped ones")
     return names
 
 
 def _is_shipped(word: str) -> bool:
-    """Whether a word means a scenario that comes with rdmawire, whatever files there are."""
+    """Return whether ``word`` is a shipped scenario; a file of that name does not count."""
     from rdmawire.traffic.scenario.shipped import shipped
 
     return word in shipped()
 
 
 def _nearest(word: str) -> str:
-    """Which shipped scenario a word may have meant that is neither one nor a file."""
+    """Return the shipped scenario with the most similar name, or an empty string."""
     from rdmawire.terminal import closest_names
     from rdmawire.traffic.scenario.shipped import shipped
 
@@ -497,7 +495,7 @@ def _nearest(word: str) -> str:
 
 
 def _print_text(word: str, results: Results) -> int:
-    """What stands in the file of a scenario; the exit status."""
+    """Print the text of a scenario; return the exit status."""
     from rdmawire.traffic.scenario.document import ScenarioError
 
     try:
@@ -508,18 +506,18 @@ def _print_text(word: str, results: Results) -> int:
 
 
 def _complain_of(word: str, error: "ScenarioError", results: Results) -> int:
-    """Tell the mistakes of a scenario, each on a line of its own; the exit status."""
+    """Report the mistakes of a scenario, one per line; return the exit status."""
     missing = word != STREAM and not os.path.exists(word)
     near = _nearest(word) if missing else ""
-    where = f"; did you mean the shipped {near!r}?" if near else "; --list has the shipped ones"
+    where = f"; did you mean the shipped {near!r}?" if near else "; --list names the shipped ones"
     for line in error.lines:
         complain(f"{line}{where if missing else ''}")
     results.mistaken(error, near)
-    return _MISTAKEN
+    return _USAGE
 
 
 def _read_all(names: Sequence[str], seed: int | None, results: Results) -> "list[Scenario] | None":
-    """All scenarios; ``None`` if there are mistakes in some, which are told."""
+    """Read all scenarios; report their mistakes, and return ``None`` if there are any."""
     from rdmawire.traffic.scenario.document import ScenarioError
 
     read = []
@@ -548,32 +546,34 @@ def _hints(scenario: "Scenario") -> "Iterable[Hint]":
     return hints(scenario)
 
 
-def _say_odd(scenario: "Scenario", hints: "Iterable[Hint]") -> None:
-    """Say on standard error what is odd, though no mistake."""
+def _report_hints(scenario: "Scenario", hints: "Iterable[Hint]") -> None:
+    """Report on standard error what is odd but valid."""
     for hint in hints:
         complain(hint.text(scenario.source))
 
 
-def _say_fine(read: Sequence["Scenario"], *, quiet: bool) -> None:
+def _report_valid(read: Sequence["Scenario"], *, quiet: bool) -> None:
     for scenario in () if quiet else read:
         steps = plural(len(scenario.steps), "step")
         said = f"{steps}, {plural(len(scenario.expectations), 'expectation')}"
         click.echo(f"{escape(scenario.source)}: {escape(scenario.name)} ({said})")
 
 
-def _played(scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool) -> "Outcome":
+def _outcome(
+    scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool
+) -> "Outcome":
     from rdmawire.traffic.scenario.runner.observer import UnknownPoint
     from rdmawire.traffic.scenario.runner.play import play
 
     start = perf_counter()
-    with late_bar(scenario.name, wanted=drawn) as told:
+    with late_bar(scenario.name, wanted=drawn) as report:
         try:
             outcome = play(
                 scenario,
                 capture=capture,
                 points=target.points,
                 arrived=target.arrived,
-                progress=told,
+                progress=report,
             )
         except UnknownPoint as error:
             raise click.BadParameter(str(error), param_hint="--tap") from None

@@ -15,7 +15,7 @@ import click
 
 from rdmawire.capture.source import STANDARD_INPUT, STREAM, shown, write_refusal
 from rdmawire.cli import options
-from rdmawire.cli.options import OnceCommand
+from rdmawire.cli.command import Command, Integer, option
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.table import show
@@ -26,31 +26,28 @@ if TYPE_CHECKING:
     from rdmawire.filter import Filter
     from rdmawire.stats import Statistics
     from rdmawire.stats.report import Report, Throughput
-if TYPE_CHECKING:
-    from rdmawire.filter import Filter
-    from rdmawire.stats.report import Report
 
 
 _LONG = 64 << 20
-"""Bytes of a file that are worth a progress bar."""
+"""Size in bytes from which a file gets a progress bar."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted of captures with these names."""
+    """The statistics of captures, and their names."""
 
     statistics: "Statistics"
     names: list[str]
 
     @cached_property
     def report(self) -> "Report":
-        """All that is said of them."""
+        """The report of these captures."""
         from rdmawire.stats.collector import report_of
 
         return report_of(self.statistics, self.names)
 
     def throughput(self, most: int) -> "Throughput":
-        """Throughput in at most so many stretches."""
+        """Return throughput in at most ``most`` intervals."""
         from rdmawire.stats.collector import throughput_of
 
         return throughput_of(self.statistics, most)
@@ -76,7 +73,7 @@ class Counting:
         self._progress = progress
 
     def group(self, files: Collection[str]) -> Counted | None:
-        """Captures that are counted together; ``None`` if nothing is to be said of them."""
+        """Count captures together; return ``None`` if none could be read."""
         from rdmawire.stats import Statistics
         from rdmawire.stats.throughput import IntervalError
 
@@ -89,7 +86,7 @@ class Counting:
         return Counted(statistics, read) if read else None
 
     def _is_counted(self, file: str, statistics: "Statistics") -> bool:
-        """Count a capture; whether there was any of it, damaged or not."""
+        """Count a capture; return whether it was read, at least up to its damage."""
         before = statistics.frames
         try:
             with file_bar(file, _LONG, wanted=self._progress) as progress:
@@ -110,9 +107,9 @@ def _name(file: str) -> str:
 
 
 _SHOWN = 20
-"""Stretches of throughput that a table has, unless their width is asked for."""
-_ENDLESS = 1 << 63
-"""Nanoseconds that no array of times holds."""
+"""Intervals of throughput in a table, unless --interval gives their width."""
+_MAX_INTERVAL = 1 << 63
+"""Exclusive, in nanoseconds: times are int64."""
 _PICTURES = (".svg", ".png")
 
 
@@ -120,9 +117,9 @@ def _interval(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     if text is None:
         return None
     with suppress(ValueError):
-        if 0 < (width := parse_duration(text)) < _ENDLESS:
+        if 0 < (width := parse_duration(text)) < _MAX_INTERVAL:
             return width
-    raise click.BadParameter(f"{text!r} is no time such as 100ms or 1.5s", ctx, parameter)
+    raise click.BadParameter(f"{text!r} is not a duration such as 100ms or 1.5s", ctx, parameter)
 
 
 def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
@@ -132,25 +129,34 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
     return path
 
 
-@click.command("stats", cls=OnceCommand)
+@click.command(
+    "stats",
+    cls=Command,
+    examples=(
+        "rdmawire stats capture.pcap",
+        'rdmawire stats -Y "ip.addr == 10.77.0.1" capture.pcap',
+        "rdmawire stats --plot capture.svg capture.pcap",
+        "rdmawire stats --json capture.pcap | jq '.captures[].flows[].requests.gaps'",
+    ),
+)
 @click.argument("files", nargs=-1, metavar="FILE...")
 @options.READ
+@option("Input", "--together", is_flag=True, help="Count all FILEs as one capture.")
+@options.PORTS
 @options.DISPLAY_FILTER
 @options.text_or_json("Print one JSON object.")
-@click.option(
-    "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE", callback=_picture,
-    help="Draw throughput, PSNs over time and opcodes into FILE.svg or FILE.png.",
+@option(
+    "Output", "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
+    callback=_picture, help="Draw throughput, PSNs over time and opcodes to FILE.svg or FILE.png.",
 )  # fmt: skip
-@click.option("--together", is_flag=True, help="Count all FILEs as one capture.")
-@click.option(
-    "--interval", metavar="TIME", callback=_interval,
-    help="Width of the stretches of throughput: 100ms, 1s; as it suits if not given.",
+@option(
+    "Output", "--interval", metavar="DURATION", callback=_interval,
+    help="Width of the intervals of throughput: 100ms, 1s.  [default: about 20 intervals]",
 )  # fmt: skip
-@click.option(
-    "--top", type=options.WholeNumber(min=0), default=40, show_default=True,
-    help="Rows of a table at most, the largest first; 0 for all.",
+@option(
+    "Output", "--top", type=Integer(min=0), default=40, show_default=True,
+    help="Maximum rows of a table, the largest first; 0 for all.",
 )  # fmt: skip
-@options.PORTS
 @options.PROGRESS
 def command(
     files: tuple[str, ...],
@@ -167,17 +173,10 @@ def command(
 ) -> int:
     """Count what each FILE holds: opcodes, endpoints, queue pairs, throughput over time.
 
-    Of each queue pair: frames, bytes, first and last PSN, duplicates, gaps, NAKs by code, RNR
-    NAKs, CNPs and ECN marks. Which two queue pairs belong together is found from who
-    acknowledges whose PSNs. Any capture that `dissect` reads; - is standard input.
-
-    \b
-    Examples:
-      rdmawire stats capture.pcap
-      rdmawire stats -Y "ip.addr == 10.77.0.1" capture.pcap
-      rdmawire stats --plot capture.svg capture.pcap
-      rdmawire stats --json capture.pcap | jq '.captures[].flows[] | select(.requests.gaps > 0)'
-    """  # noqa: D301 - click keeps the lines behind a backspace
+    For each queue pair: frames, bytes, first and last PSN, duplicates, gaps, NAKs by code, RNR
+    NAKs, CNPs and ECN marks. Queue pairs are matched by which one acknowledges the PSNs of the
+    other. FILE is a pcap or pcapng file, also compressed; - is standard input.
+    """
     files = read + files
     if not files:
         raise click.UsageError("Missing argument 'FILE...'")
@@ -197,7 +196,7 @@ def command(
 
 
 def _check_installed(*, drawing: bool) -> None:
-    """Say what is missing before any work is done."""
+    """Raise ``ClickException`` if a library is missing, before any work is done."""
     try:
         import_module("rdmawire.stats")
         if drawing:
@@ -207,13 +206,13 @@ def _check_installed(*, drawing: bool) -> None:
 
 
 def _check_folder(picture: Path | None) -> None:
-    """Say that a picture has no place to go before a long capture is counted."""
+    """Raise ``CaptureError`` if the folder does not exist, before a long capture is counted."""
     if picture is not None and not picture.parent.is_dir():
         raise write_refusal(FileNotFoundError(errno.ENOENT, ""), shown(str(picture)))
 
 
 def _write_json(found: Iterator[Counted]) -> Counted | None:
-    """One object for all captures, written as they are counted; the last of them."""
+    """Write one object, capture by capture; return the last capture."""
     last, before = None, '{"captures": ['
     for last in found:
         sys.stdout.write(before)
@@ -224,7 +223,7 @@ def _write_json(found: Iterator[Counted]) -> Counted | None:
 
 
 def _encoded(report: "Report") -> Iterator[str]:
-    """A report as JSON, a line for each member of it, and for each element of its lists."""
+    """Yield a report as JSON, a line for each member and for each element of its lists."""
     from rdmawire.stats.report import shallow
 
     encode = partial(json.dumps, default=shallow)
@@ -242,7 +241,7 @@ def _encoded(report: "Report") -> Iterator[str]:
 
 
 def _write_tables(found: Iterator[Counted], *, top: int, fixed: bool) -> Counted | None:
-    """Each capture's tables as soon as it is counted; the last capture."""
+    """Write the tables of each capture as soon as it is counted; return the last capture."""
     from rdmawire.stats.table import heading, tables
 
     last = None

@@ -1,7 +1,6 @@
-"""Standard output and standard error, made fit to be written to.
+"""Standard output and standard error.
 
-Standard output is what a run is for: where it cannot be written, the run fails. Standard error
-says what stands beside it: a run goes on without, whoever closed it or does not read it.
+A run fails if standard output cannot be written. It goes on if standard error cannot.
 """
 
 import os
@@ -19,8 +18,8 @@ from rdmawire.capture.writer import format_named
 from rdmawire.terminal import escape, escape_lines
 
 
-class Beside(TextIOWrapper):
-    """A stream whose text may be lost: writing to it is never an error."""
+class LossyStream(TextIOWrapper):
+    """A stream that discards text which cannot be written: writing never raises ``OSError``."""
 
     def write(self, text: str) -> int:
         with suppress(OSError):
@@ -32,16 +31,16 @@ class Beside(TextIOWrapper):
             super().flush()
 
 
-class BytesLike(Protocol):
+class ByteWriter(Protocol):
     """Something that takes the bytes of a text."""
 
     def write(self, data: bytes) -> None: ...
 
 
-class Screen:
+class EscapingTerminal:
     """Writes UTF-8 text to a terminal, with control characters escaped."""
 
-    def __init__(self, terminal: BytesLike) -> None:
+    def __init__(self, terminal: ByteWriter) -> None:
         self._terminal = terminal
         self._decode = getincrementaldecoder("utf-8")("backslashreplace").decode
 
@@ -50,17 +49,17 @@ class Screen:
 
 
 def print_text(text: str) -> None:
-    """Print a text as it is; on a terminal its control characters are escaped."""
+    """Print ``text``; on a terminal, escape its control characters."""
     sys.stdout.write(escape_lines(text) if sys.stdout.isatty() else text)
 
 
 def prepare() -> bool:
-    """Make both streams fit; false if there is no standard output."""
+    """Prepare both streams for hostile text; return false if there is no standard output."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
     elif isinstance(sys.stderr, TextIOWrapper):
         wait(sys.stderr)
-        sys.stderr = Beside(
+        sys.stderr = LossyStream(
             sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", write_through=True
         )
     if isinstance(sys.stdout, TextIOWrapper):
@@ -70,39 +69,38 @@ def prepare() -> bool:
 
 
 def wait(stream: TextIO) -> None:
-    """Have a write wait for room: Python drops text where a descriptor is set not to wait."""
+    """Make writes block: Python loses text when a descriptor is non-blocking."""
     with suppress(OSError, ValueError):  # no descriptor: nothing to wait for
         os.set_blocking(stream.fileno(), True)
 
 
 def complain(text: str) -> None:
-    """One line on standard error."""
+    """Write ``text`` as one line to standard error."""
     sys.stderr.write(f"rdmawire: {escape(' '.join(text.split()))}\n")
     sys.stderr.flush()
 
 
 _STANDARD_OUTPUT = 1
-"""Its number, in every process."""
-KNOWN = ".pcap or .pcapng, packed as .gz, .xz, .zst or .lz4 say"
+"""File descriptor of standard output."""
+_SUFFIXES = ".pcap or .pcapng, and .gz, .xz, .zst or .lz4 for compression"
 
 
 def check_suffix(path: str) -> None:
-    """:class:`click.UsageError` for a name that says no format.
+    """Raise ``click.UsageError`` if the suffix of ``path`` names no capture format.
 
-    Standard output needs none, and neither does what is there already and no file: a device, or
-    a pipe.
+    Standard output needs no suffix, nor does an existing device or pipe.
     """
     if path == STREAM or format_named(path) or _is_no_file(path):
         return
-    raise click.UsageError(f"-w {escape(path)} names no format; end it in {KNOWN}")
+    raise click.UsageError(f"-w {escape(path)} names no format; end it in {_SUFFIXES}")
 
 
 def by_own_name(path: str) -> str:
-    """The path, or ``-`` where it is another name of the pipe that standard output is.
+    """Return ``-`` if ``path`` is another name of the pipe on standard output, else ``path``.
 
-    ``/dev/stdout`` is one: what else is said must not go there either.
+    ``/dev/stdout`` is such a name: then the summary must go to standard error.
     """
-    with suppress(OSError, ValueError):  # nothing is there, or no name may be so, or it is closed
+    with suppress(OSError, ValueError):  # missing, not a possible name, or closed
         found, output = os.stat(path), os.fstat(_STANDARD_OUTPUT)
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISCHR(found.st_mode):
             return STREAM if os.path.samestat(found, output) else path

@@ -1,4 +1,4 @@
-"""Tables on a terminal, and as aligned columns wherever else they go."""
+"""Tables: drawn in a terminal, aligned columns elsewhere."""
 
 import json
 import sys
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rdmawire.stats.table import Table
-if TYPE_CHECKING:
     from rdmawire.traffic.summary import Summary
 
 
 def show(table: "Table") -> None:
-    """Print a table, and how many rows it leaves out."""
+    """Print a table and the number of rows it leaves out."""
     click.echo()
     if sys.stdout.isatty():
         _rich(table)
@@ -43,14 +42,14 @@ def _line(table: "Table", row: list[str], widths: list[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-_BETWEEN = 3
-"""What rich puts between two columns."""
+_GAP = 3
+"""Characters that rich puts between two columns."""
 
 
 def parts(table: "Table", width: int) -> "Iterator[Table]":
-    """The table cut between columns so that each part fits, if it can; its keys are in each."""
+    """Split a table between columns to fit ``width``; each part repeats the key columns."""
     widths = [
-        max(map(len, column)) + _BETWEEN
+        max(map(len, column)) + _GAP
         for column in zip([head.name for head in table.heads], *table.rows, strict=True)
     ]
     keys = list(range(table.keys))
@@ -114,7 +113,7 @@ _WORDS = {
     "refused": "connections failed",
 }
 _QUIET = {"mads", "marks", "lost", "failed", "refused", "rnr_naks"}
-"""Counts that are left out of the table where they are 0."""
+"""Counts that are left out of the table when they are 0."""
 _NO_PARTIES: Mapping[str, int] = MappingProxyType({})
 _PATHS = {"host": "host memory", "gpu_direct": "GPUDirect", "bounce": "bounce buffers"}
 
@@ -127,42 +126,42 @@ def write_summary(
     more: Iterable[tuple[str, str]] = (),
     parties: Mapping[str, int] = _NO_PARTIES,
 ) -> None:
-    """Print a summary: to standard output, unless frames go there. A table has ``more`` rows.
+    """Print a summary to ``to``, by default standard output. A table ends with the rows ``more``.
 
-    ``parties`` are the numbers of clients, servers and flows, by name; they come first.
+    ``parties`` are the numbers of clients, servers and flows by name; they come first.
     """
     stream = sys.stdout if to is None else to
     if as_json:
         stream.write(json.dumps({**parties, **as_object(summary)}, indent=1) + "\n")
         return
-    said = [(name, f"{count:,}") for name, count in parties.items()]
-    said += [*rows(summary), *more]
+    lines = [(name, f"{count:,}") for name, count in parties.items()]
+    lines += [*rows(summary), *more]
     if stream.isatty():
-        _draw(said, stream)
+        _draw(lines, stream)
     else:
-        stream.writelines(f"{name:<26}{value}\n" for name, value in said)
+        stream.writelines(f"{name:<26}{value}\n" for name, value in lines)
 
 
 def as_object(summary: "Summary") -> dict[str, object]:
-    """The summary as JSON has it: every count, by its name."""
+    """Return the summary as a JSON object: every count by its name."""
     found = summary._asdict()
-    return {**found, "paths": {name: way._asdict() for name, way in summary.paths.items()}}
+    return {**found, "paths": {name: path._asdict() for name, path in summary.paths.items()}}
 
 
 def rows(summary: "Summary") -> Iterator[tuple[str, str]]:
-    """What is said of each count, those of trouble only where there is any."""
+    """Yield a row for each count; counts of errors only if they are not 0."""
     for name in _COUNTS:
         count: int = getattr(summary, name)
         if count or name not in _QUIET:
             yield _WORDS.get(name, name), f"{count:,}"
-    for name, way in summary.paths.items():
-        said = f"{way.bytes:,} bytes in {way.transactions:,} DMAs, {way.copies:,} copies"
-        yield f"by {_PATHS.get(name, name)}", said
+    for name, path in summary.paths.items():
+        counts = f"{path.bytes:,} bytes in {path.transactions:,} DMAs, {path.copies:,} copies"
+        yield f"by {_PATHS.get(name, name)}", counts
     yield "virtual time", f"{summary.virtual_ns / _SECOND:.9f} s"
     yield "wall time", f"{summary.wall_s:.3f} s"
 
 
-def _draw(said: Iterable[tuple[str, str]], stream: TextIO) -> None:
+def _draw(lines: Iterable[tuple[str, str]], stream: TextIO) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -170,6 +169,6 @@ def _draw(said: Iterable[tuple[str, str]], stream: TextIO) -> None:
     drawn = Table(box=box.SIMPLE, show_header=False)
     drawn.add_column(style="cyan")
     drawn.add_column(justify="right")
-    for name, value in said:
+    for name, value in lines:
         drawn.add_row(name, value)
     Console(file=stream).print(drawn)

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from rdmawire.capture import Record
 from rdmawire.capture.source import STREAM
 from rdmawire.cli import options
-from rdmawire.cli.options import OnceCommand
+from rdmawire.cli.command import Command, option
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.json import dumped
 from rdmawire.terminal import escape, quote, suggest
@@ -32,12 +32,12 @@ from rdmawire.vectors.cases import (
     write_excerpt,
 )
 
-_MISTAKEN = 2
-_ABOUT = "they come with rdmawire, in its source as captures/; say where they are with --dir"
+_USAGE = 2
+_ABOUT = "they are in captures/ of the source of rdmawire; name their folder with --dir"
 
 
 def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
-    """Names of cases, and all that the index has a row for."""
+    """Return matching names of cases and rows of the index, for shell completion."""
     folder = ctx.params.get("folder")
     try:
         names = [case.name for case in cases(_pack(folder))]
@@ -47,17 +47,37 @@ def _complete(ctx: click.Context, _argument: click.Parameter, start: str) -> lis
     return [CompletionItem(name) for name in known if name.lower().startswith(start.lower())]
 
 
-@click.command("vectors", cls=OnceCommand)
-@click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=_complete)
-@click.option("-x", "--hex", "hex_dump", is_flag=True, help="Print the frames, a line of hex each.")
-@options.written(
-    "target", "Write the frames: a .pcap or .pcapng, packed or not, or - for standard output."
+@click.command(
+    "vectors",
+    cls=Command,
+    examples=(
+        "rdmawire vectors",
+        "rdmawire vectors RNR_NAK 0.64",
+        "rdmawire vectors 'remote access error' read",
+        "rdmawire vectors REJ.reason CONSUMER_REJECT",
+        "rdmawire vectors vxlan ipv6",
+        "rdmawire vectors -x rnr-timer-12 > rnr.hex",
+        "rdmawire vectors -w lost.pcap 'lost: RC_ACKNOWLEDGE'",
+        "rdmawire vectors --json RC_CMP_SWAP | jq '.[].frames'",
+    ),
 )
-@options.text_or_json("Print a JSON array; with -x, bytes too.")
-@click.option(
-    "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path),
-    help="Where the vectors are; else captures/ here, or those that come with rdmawire.",
+@click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=_complete)
+@option(
+    "Input", "--dir", "folder", metavar="PATH", type=click.Path(path_type=Path),
+    help="Folder of the vectors.  [default: captures/ here, or those that come with rdmawire]",
 )  # fmt: skip
+@option(
+    "Output",
+    "-x",
+    "--hex",
+    "hex_dump",
+    is_flag=True,
+    help="Print frames, a line of hex each.",
+)
+@options.written(
+    "target", "Write the frames to a .pcap or .pcapng, also compressed; - is standard output."
+)
+@options.text_or_json("Print a JSON array; with -x, frames as hex too.")
 def command(
     words: tuple[str, ...],
     *,
@@ -66,34 +86,23 @@ def command(
     as_json: bool,
     folder: Path | None,
 ) -> int:
-    """Find golden cases by what they show: name, capture, frames, and what they are about.
+    """Find golden cases by what they show: name, capture, frame numbers, description.
 
-    Each WORD must be found in a case: an opcode, a syndrome or NAK, a message or reason of
-    connection management, a carriage, a status of a completion, or any word of the list. Neither
-    capitals nor marks count. What no golden case has, as RD and iWARP, is found frame by frame in
-    captures/generated. Exit status: 0 if something is found, 1 if not, 2 for wrong usage and for
-    a pack that cannot be read.
-
-    \b
-    Examples:
-      rdmawire vectors
-      rdmawire vectors RNR_NAK 0.64
-      rdmawire vectors 'remote access error' read
-      rdmawire vectors REJ.reason CONSUMER_REJECT
-      rdmawire vectors vxlan ipv6
-      rdmawire vectors -x rnr-timer-12 > rnr.hex
-      rdmawire vectors -w lost.pcap 'lost: RC_ACKNOWLEDGE'
-      rdmawire vectors --json RC_CMP_SWAP | jq '.[].frames'
-    """  # noqa: D301 - click keeps the lines behind a backspace
+    A case matches if it has every WORD: an opcode, a syndrome or NAK, a message or reason of
+    connection management, an encapsulation, a completion status, or any word of the list. Case and
+    punctuation do not matter. What no golden case has, such as RD and iWARP, is looked up frame by
+    frame in captures/generated. Exit status: 0 if something matches, 1 if not, 2 for a usage error
+    or a pack that cannot be read.
+    """
     try:
         return _shown(_pack(folder), words, hex_dump=hex_dump, target=target, as_json=as_json)
     except PackError as error:
         complain(str(error))
-        return _MISTAKEN
+        return _USAGE
 
 
 def _pack(folder: Path | None) -> Path:
-    """The folder of vectors; ``PackError`` that says where they were looked for."""
+    """Return the folder of vectors; raise ``PackError`` with the folders that were searched."""
     try:
         return found(places() if folder is None else (folder,))
     except PackError as error:
@@ -103,7 +112,7 @@ def _pack(folder: Path | None) -> Path:
 def _shown(
     pack: Path, words: Sequence[str], *, hex_dump: bool, target: str | None, as_json: bool
 ) -> int:
-    """Print or write what has all the words; the exit status."""
+    """Print or write the vectors that have all words; return the exit status."""
     having = _having(pack, words)
     if not having:
         return 1
@@ -112,7 +121,10 @@ def _shown(
     if target:
         write_excerpt(target, [one for own in frames.values() for one in own])
     if as_json:
-        _say(said_to, dumped([_object(one, frames, hex_dump=hex_dump) for one in having], indent=1))
+        _say(
+            said_to,
+            dumped([_object(one, frames, hex_dump=hex_dump) for one in having], indent=1),
+        )
     elif hex_dump:
         _say(said_to, *(one.data.hex() for own in frames.values() for one in own))
     else:
@@ -121,19 +133,19 @@ def _shown(
 
 
 def _having(pack: Path, words: Sequence[str]) -> list[Vector]:
-    """The golden cases with all the words, or else generated frames; says so if there are none."""
+    """Return the golden cases with all words, else generated frames; report if none matches."""
     search = Search(golden(pack))
     having = search.having(words)
     if not having:
         further = Search(generated(pack))
         having = further.having(words)
         if not having:
-            _regret(words, (search, further))
+            _report_none(words, (search, further))
     return having
 
 
-def _regret(words: Sequence[str], searches: Sequence[Search]) -> None:
-    """Say which word finds nothing, and what may have been meant."""
+def _report_none(words: Sequence[str], searches: Sequence[Search]) -> None:
+    """Report the first word that matches nothing, with a suggestion."""
     known = [one for search in searches for one in search.vectors]
     for word in words:
         if not any(search.having([word]) for search in searches):
@@ -143,7 +155,7 @@ def _regret(words: Sequence[str], searches: Sequence[Search]) -> None:
 
 
 def _frames(pack: Path, having: Sequence[Vector], target: str | None) -> dict[str, list[Record]]:
-    """The frames of each case, by its name."""
+    """Return the frames of each case, by its name."""
     files = dict.fromkeys(one.case.file for one in having)
     if target and any(_same(target, pack / file) for file in files):
         raise click.UsageError(f"{escape(target)} is one of the vectors; -w would write over it")
@@ -159,7 +171,7 @@ def _say(to: TextIO, *lines: str) -> None:
 
 
 def _lines(listed: Sequence[Case]) -> list[str]:
-    """A line for each case, in columns."""
+    """Return a line for each case, in aligned columns."""
     rows = [(case.name, case.file, _span(case), case.shows) for case in listed]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
@@ -169,13 +181,13 @@ def _lines(listed: Sequence[Case]) -> list[str]:
 
 
 def _span(case: Case) -> str:
-    """The numbers of its frames."""
+    """Return the frame numbers of a case: ``3`` or ``3-7``."""
     return f"{case.first}" if case.first == case.last else f"{case.first}-{case.last}"
 
 
 def _object(one: Vector, frames: dict[str, list[Record]], *, hex_dump: bool) -> dict[str, object]:
     case = one.case
-    told: dict[str, object] = {
+    found: dict[str, object] = {
         "name": case.name,
         "file": case.file,
         "frames": [case.first, case.last],
@@ -184,6 +196,6 @@ def _object(one: Vector, frames: dict[str, list[Record]], *, hex_dump: bool) -> 
         "comes_to": list(case.comes_to),
         "has": list(one.rows),
     }
-    return (
-        {**told, "bytes": [record.data.hex() for record in frames[case.name]]} if hex_dump else told
-    )
+    if hex_dump:
+        found["bytes"] = [record.data.hex() for record in frames[case.name]]
+    return found

@@ -2,14 +2,18 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from rdmawire.cli.program import _COMMANDS
 from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
 from tests.waiting import HANG
+
+COMMANDS = [*_COMMANDS]
 
 
 @pytest.mark.parametrize(
@@ -28,15 +32,15 @@ from tests.waiting import HANG
         (("dissect", "-V", "-T", "json", RNR), "-V goes with -T text"),
         (
             ("dissect", "-x", "-e", "ip.src", RNR),
-            "json or ndjson; plain hex stands in the `bytes` of",
+            "json or ndjson; plain hex is in the `bytes` of",
         ),
         (("dissect", "-q", "-V", RNR), "-q only counts frames"),
-        (("dissect", "--checksums", "icrc,crc", RNR), "'crc' is none of icrc, vcrc"),
+        (("dissect", "--checksums", "icrc,crc", RNR), "'crc' is not one of icrc, vcrc"),
         (("dissect", "-c", "0", RNR), "0 is not in the range"),
         (("dissect", "--nope"), "No such option"),
         (("dissect", "-V", "-T", "json", RNR), "-V goes with -T text, and without -e;"),
-        (("dissect", "-c", "x", RNR), "'x' is not a valid whole number"),
-        (("dissect", "--port", "x", RNR), "'x' is not a valid whole number"),
+        (("dissect", "-c", "x", RNR), "'x' is not a valid integer"),
+        (("dissect", "--port", "x", RNR), "'x' is not a valid integer"),
         (("dissect", "-r"), "requires an argument; see `rdmawire dissect --help`"),
         (("x" * 5000,), f"no command is named '{'x' * 57}...'"),
         (("disect",), "no command is named 'disect'; the nearest is dissect"),
@@ -174,14 +178,39 @@ def test_completion_without_what_a_shell_says_is_wrong_usage(env: dict[str, str]
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [[], ["dissect"], ["fields"], ["completion"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help_has_examples(command: list[str]) -> None:
     done = rdmawire(*command, "--help")
     assert done.returncode == 0
-    examples = done.stdout.split("Example")[1].split("Options:")[0]
+    examples = done.stdout.split("Example")[1]
     assert all(len(line.split("rdmawire")) <= 3 for line in examples.splitlines())
     assert "rdmawire" in examples
     assert "\\" not in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_under_a_heading(name: str) -> None:
+    help_ = rdmawire(name, "--help").stdout
+    groups = re.findall(r"^([A-Z][\w ]+):\n((?:  .*\n)+)", help_, re.MULTILINE)
+    other = dict(groups)["Options"]
+    assert re.findall(r"^  (\S+)", other, re.MULTILINE) == ["-h,"]
+    assert [heading for heading, _ in groups][-1] == "Examples"
+    assert "INTEGER RANGE" not in help_
+
+
+@pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_help_is_coloured_in_a_terminal_only(env: dict[str, str], coloured: bool) -> None:
+    control, terminal = os.openpty()
+    plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    subprocess.run(
+        [*RDMAWIRE, "fields", "--help"], stdout=terminal, check=True, timeout=HANG,
+        env={**plain, **env},
+    )  # fmt: skip
+    os.close(terminal)
+    shown = os.read(control, 1 << 16)
+    os.close(control)
+    assert (b"\x1b[" in shown) == coloured
+    assert "\x1b" not in rdmawire("fields", "--help").stdout
 
 
 def test_a_terminal_is_not_waited_for() -> None:
@@ -247,4 +276,4 @@ def test_an_interpreter_without_docstrings_is_refused() -> None:
     assert rdmawire("--help", env={"PYTHONOPTIMIZE": "1"}).returncode == 0
     done = rdmawire("--help", env={"PYTHONOPTIMIZE": "2"})
     assert done.returncode == 1
-    assert done.stderr == "rdmawire: python -OO takes the help away; leave out one O\n"
+    assert done.stderr == "rdmawire: python -OO removes the help; use -O\n"

@@ -51,7 +51,10 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("--qpn", "1=2", "--qpn", "1=3"), "Invalid value for '--qpn': '1=2' and '1=3' map the same"),
     (("--psn-offset", "3@x=1"), "Invalid value for '--psn-offset': '3@x=1': 'x' is no address"),
     (("-Y", "bth"), "Invalid value for '-Y' / '--display-filter'"),
-    (("--time-shift", "soon"), "Invalid value for '--time-shift': 'soon' is no time such as 1.5s"),
+    (
+        ("--time-shift", "soon"),
+        "Invalid value for '--time-shift': 'soon' is not a duration",
+    ),
     (
         ("--time-shift", "-999999999999s"),
         "Invalid value for '--time-shift': frame 1 to write is at ",
@@ -59,7 +62,7 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("--tag", "5:8"), "Invalid value for '--tag': '5:8': 8 does not fit 3 bits (0 to 0x7)"),
     (("--tag", "4096"), "Invalid value for '--tag': '4096': 4096 does not fit 12 bits"),
     (("--seal", "some"), "Invalid value for '--seal'"),
-    (("--time-shift", "-+1s"), "Invalid value for '--time-shift': '-+1s' is no time"),
+    (("--time-shift", "-+1s"), "Invalid value for '--time-shift': '-+1s' is not a duration"),
     (("--ttl", "1", "--ttl", "2"), "--ttl 1 and --ttl 2 both set ip.ttl; give one of them"),
     (("--ecn", "ce", "--ecn", "ce"), "--ecn ce and --ecn ce both set ip.ecn; give one of them"),
     (("--set", "ip.ttl=3", "--ttl", "4"), "--ttl 4 and --set ip.ttl=3 both set ip.ttl; give one"),
@@ -75,7 +78,7 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("-Y", "arp", "-Y", "bth", "-Y", "ip"), "-Y is given 3 times; give it once"),
     (
         ("--set", "frame.number=1"),
-        "Invalid value for '--set': 'frame.number=1': filters know it, but no header of a frame",
+        "Invalid value for '--set': 'frame.number=1': filters know this field, but no header",
     ),
     (("--set", "frame.time_epoch-=1"), "Invalid value for '--set': 'frame.time_epoch-=1': filter"),
     (("--set", "ip.addr=10.0.0.1"), "Invalid value for '--set': 'ip.addr=10.0.0.1': filters know"),
@@ -145,7 +148,7 @@ def test_responses_that_nobody_can_assign_are_counted(tmp_path: Path) -> None:
     done = edit("--psn-offset", "17=1", "-w", str(out), str(lone))
     assert done.stderr.splitlines()[1:] == [
         "rdmawire: --psn-offset 17=1: no frame has it",
-        "rdmawire: --psn-offset: 6 responses kept their PSN: nothing tells whose they are",
+        "rdmawire: --psn-offset: 6 responses kept their PSN: their queue pair is unknown",
     ]
 
 

@@ -12,7 +12,7 @@ from rdmawire.cli.program import _COMMANDS, cli
 
 def _single() -> Iterator[tuple[str, str]]:
     """Every option of every command that takes one value, and takes it once."""
-    for name, (module, _) in _COMMANDS.items():
+    for name, (_, module, _) in _COMMANDS.items():
         for option in import_module(module).command.params:
             if isinstance(option, click.Option) and not (option.is_flag or option.multiple):
                 yield name, option.opts[-1]

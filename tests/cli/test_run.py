@@ -257,11 +257,11 @@ def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "no SCENARIO is given; --list has those that come with rdmawire"),
+        ((), "no SCENARIO is given; --list names the shipped ones"),
         (("wrte",), "did you mean the shipped 'write'?"),
-        (("nothing-like-it-at-all-here",), "--list has the shipped ones"),
+        (("nothing-like-it-at-all-here",), "--list names the shipped ones"),
         (("--show", "wrte"), "did you mean the shipped 'write'?"),
-        (("write", "--tap", "server"), "--tap and --arrived say what -w FILE takes"),
+        (("write", "--tap", "server"), "--tap and --arrived need -w FILE"),
         (("write", "--arrived", "-w", "x.pcap"), "--arrived needs a --tap POINT"),
         (
             ("write", "--tap", "client", "--tap", "server", "-w", "x.pcap"),

@@ -1,0 +1,114 @@
+"""Commands with help in groups: options by topic, examples last, colour in a terminal only.
+
+It imports only click, so that starting stays fast.
+"""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OTHER = "Options"
+"""The heading of options without a group: --help and --version."""
+
+
+def use_color(stream: Any) -> bool:
+    """Return whether to colour text on ``stream``: a terminal, unless NO_COLOR is set."""
+    return stream is not None and stream.isatty() and "NO_COLOR" not in os.environ
+
+
+_MAX_SHOWN = 1 << 32
+"""Larger upper bounds are left out of the help."""
+
+
+class Integer(click.IntRange):
+    """An integer within bounds; help shows it as INTEGER."""
+
+    name = "integer"
+
+
+class _HelpFormatter(click.HelpFormatter):
+    """Writes headings in bold and the names of options in colour, in a terminal."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, _styled("Usage: ", bold=True) if prefix is None else prefix)
+
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(_styled(heading, bold=True))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *widths: int, **more: int) -> None:
+        super().write_dl([(_styled(name, fg="cyan"), text) for name, text in rows], *widths, **more)
+
+
+def _styled(text: str, **style: Any) -> str:
+    return click.style(text, **style) if use_color(sys.stdout) else text
+
+
+class Context(click.Context):
+    """A context whose help is written by the formatter of this module."""
+
+    formatter_class = _HelpFormatter
+
+
+class Option(click.Option):
+    """An option that help lists under the heading ``group``."""
+
+    def __init__(self, *names: Any, group: str = _OTHER, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.group = group
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return the default and the like; a range is written as ``1..64``."""
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.type, Integer):
+            shown = self.type.max is not None and self.type.max <= _MAX_SHOWN
+            extra["range"] = f"{self.type.min}..{self.type.max if shown else ''}"
+        return extra
+
+
+def option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:
+    """Return a decorator as :func:`click.option`; help lists the option under ``group``."""
+    return click.option(*names, cls=Option, group=group, **settings)
+
+
+class Command(click.Command):
+    """A command with options in groups and ``examples``; a repeated option is a usage error."""
+
+    context_class = Context
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if isinstance(parameter, click.Option) and record:
+                groups.setdefault(getattr(parameter, "group", _OTHER), []).append(record)
+        for heading, records in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {example}\n" for example in self.examples))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            self._check_repeated(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _check_repeated(self, ctx: click.Context, args: list[str]) -> None:
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for each, times in Counter(given).items():
+            if times > 1 and isinstance(each, click.Option) and not _is_repeatable(each):
+                raise click.UsageError(f"{each.opts[0]} is given {times} times; give it once", ctx)
+
+
+def _is_repeatable(each: click.Option) -> bool:
+    return each.multiple or each.count or each.is_flag
