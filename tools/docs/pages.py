@@ -11,6 +11,7 @@ import mkdocs_gen_files
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect.fields import fields, row_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
@@ -18,21 +19,24 @@ from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
 from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
 from tests.interop.tshark import PREFERENCES  # noqa: E402
-from tools.docs import rnic, scenarios, vectors  # noqa: E402
+from tools.docs import api, rnic, scenarios, vectors  # noqa: E402
 from tools.docs.braces import guarded  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
 
+_SMALL = ROOT / "captures" / "faulty" / "bad_icrc.pcap"
+"""Any capture: columns have the same dtypes in all."""
+
 _HEADER_PAGES = {
     "infiniband": ("InfiniBand headers", ("ib",)),
     "iwarp": ("iWARP headers", ("mpa", "ddp", "rdmap", "terminate")),
-    "carriage": ("Carriage", ("inet", "erf")),
+    "carriage": ("Encapsulation headers", ("inet", "erf")),
     "management": (
         "Management datagrams",
         *(("management", "mad", "rmpp", "smp", "node_info", "port_info", "forwarding", "notice",
         "sa", "sa_record", "perf"),),
     ),
-    "connections": ("Connection management", ("cm", "cm_request", "ip_cm")),
+    "connections": ("Connection management messages", ("cm", "cm_request", "ip_cm")),
 }  # fmt: skip
 
 
@@ -91,10 +95,16 @@ def _opcodes() -> Iterator[str]:
 def _fields() -> Iterator[str]:
     yield "# Fields\n"
     yield "What `rdmawire fields` lists: the names that `dissect -e` takes.\n"
-    yield "| name | type | clause | meaning |"
-    yield "|---|---|---|---|"
+    yield (
+        "The last column is the dtype of `values` of a [column](../howto/columns.md); its shape is "
+        "`(rows,)`.\n"
+    )
+    columns = read_columns(_SMALL, [info.name for info in fields()])
+    yield "| name | type | clause | meaning | dtype |"
+    yield "|---|---|---|---|---|"
     for info in fields():
-        yield f"| `{info.name}` | {info.type} | {info.clause} | {info.doc} |"
+        dtype = columns[info.name].values.dtype
+        yield f"| `{info.name}` | {info.type} | {info.clause} | {info.doc} | `{dtype}` |"
 
 
 def _commands() -> Iterator[str]:
@@ -111,7 +121,7 @@ def _commands() -> Iterator[str]:
 
 
 def _wireshark() -> Iterator[str]:
-    yield "# Where Wireshark differs\n"
+    yield "# Differences from Wireshark\n"
     yield (
         "Every field that has a Wireshark name is compared with tshark 4.0.17, in every frame of "
         "the shipped captures but `native.pcap`, `carried_infiniband.pcap` and `bad_vcrc.pcap`, "
@@ -165,4 +175,7 @@ write("captures", _captures())
 write("rnic", rnic.page())
 write("scenarios", scenarios.page())
 write("vectors", vectors.page(ROOT / "captures"))
+write("api/rdmawire", api.front_door())
+for room in api.PAGES:
+    write(f"api/{room.name}", api.page(room))
 _draw_charts()
