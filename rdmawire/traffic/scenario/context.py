@@ -99,7 +99,7 @@ def _steps(node: Node | None) -> Iterator[str]:
 class ParseContext:
     """One file, while it is read.
 
-    ``homes`` are the sections that have a key of some name; ``rules`` check a section, by its
+    ``homes`` gives the sections that have a key of some name; ``rules`` check a section, by its
     class. ``scope`` are the names of the things around what is being read, the outermost first;
     ``step`` is the index of the step being read. ``hosts``, ``memory`` (by host and name),
     ``switches``, ``links`` (by their ends), ``connections``, ``steps`` and ``expectations`` are
@@ -110,7 +110,7 @@ class ParseContext:
         self,
         root: Node,
         diagnostics: Diagnostics,
-        homes: Mapping[str, tuple[str, ...]],
+        homes: Callable[[], Mapping[str, tuple[str, ...]]],
         rules: Mapping[type, Callable[..., Any]],
     ) -> None:
         self.root = root

@@ -80,7 +80,7 @@ def read_tree(root: Node, diagnostics: Diagnostics) -> Scenario:
 
     Raises :class:`ScenarioError` with all mistakes, those reported before among them.
     """
-    context = ParseContext(root, diagnostics, homes(), RULES)
+    context = ParseContext(root, diagnostics, homes, RULES)
     scenario: Scenario | None = None
     with suppress(ReportedError):
         scenario = read_section(Scenario, root, context)

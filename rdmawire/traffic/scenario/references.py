@@ -5,7 +5,6 @@ by their names in the tables of the wire, or by those of filters.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
@@ -24,11 +23,11 @@ from rdmawire.traffic.scenario.document import (
     listed,
 )
 from rdmawire.traffic.scenario.types import (
+    Custom,
     Definitions,
     End,
     Json,
     Span,
-    ValueType,
     pairs_of,
     parse_end,
     parse_number,
@@ -67,29 +66,28 @@ def check_host(node: Node, host: str, names: Names) -> None:
 Known = Callable[[ParseContext], Collection[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reference(ValueType):
+def Reference(  # noqa: N802 - a type
+    what: str,
+    known: Known,
+    examples: tuple[str, ...],
+    usual: Callable[[ParseContext, str], str] = lambda _, word: word,
+    *,
+    of_hosts: bool = False,
+) -> Custom:
     """The name of something. ``what`` says of what, ``known`` has all of them.
 
     ``usual`` gives the name in the file of what a word stands for. ``of_hosts``: it is not checked
     where hosts are missing.
     """
+    description = f"the name of {what}"
 
-    what: str
-    known: Known
-    examples: tuple[str, ...]
-    usual: Callable[[ParseContext, str], str] = lambda _, word: word
-    of_hosts: bool = False
-
-    @property
-    def description(self) -> str:
-        return f"the name of {self.what}"
-
-    def read(self, node: Node, context: ParseContext) -> str:
-        text = self.usual(context, text_of(node, self.description))
-        if context.names.hosts_known or not self.of_hosts:
-            check_known(node, text, self.description, self.known(context))
+    def read(node: Node, context: ParseContext) -> str:
+        text = usual(context, text_of(node, description))
+        if context.names.hosts_known or not of_hosts:
+            check_known(node, text, description, known(context))
         return text
+
+    return Custom(description, examples, read)
 
 
 HOST: Final = Reference("a host", lambda context: context.names.hosts, ("client",), of_hosts=True)
@@ -108,62 +106,39 @@ LINK: Final = Reference(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StepName(ValueType):
-    """The name of a step before the one that is read."""
-
-    description: str = "the name of a step before this one"
-    examples: tuple[str, ...] = ("w1",)
-
-    def read(self, node: Node, context: ParseContext) -> str:
-        text, steps = text_of(node, self.description), context.names.steps
-        if steps.get(text, context.step) >= context.step or not text:
-            before = [name for name, index in steps.items() if name and index < context.step]
-            raise unknown(node, text, self.description, before)
-        return text
+def _read_step(node: Node, context: ParseContext) -> str:
+    text, steps = text_of(node, STEP.description), context.names.steps
+    if steps.get(text, context.step) >= context.step or not text:
+        before = [name for name, index in steps.items() if name and index < context.step]
+        raise unknown(node, text, STEP.description, before)
+    return text
 
 
-STEP: Final = StepName()
+STEP: Final = Custom("the name of a step before this one", ("w1",), _read_step)
 
 
-@dataclass(frozen=True, slots=True)
-class Spans(ValueType):
+def Spans(*, windows: bool = False, fits: bool = True) -> Custom:  # noqa: N802 - a type
     """Bytes of named memory: ``host.memory[0:8]``.
 
     ``windows``: a memory window will do. ``fits``: none of it may be outside.
     """
+    either = " or a memory window" if windows else ""
+    description = f"memory{either} such as client.source or client.source[0:64]"
 
-    windows: bool = False
-    fits: bool = True
-
-    @property
-    def description(self) -> str:
-        windows = " or a memory window" if self.windows else ""
-        return f"memory{windows} such as client.source or client.source[0:64]"
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        return ("client.source", "'client.source[0:4 KiB]'")
-
-    def read(self, node: Node, context: ParseContext) -> Span:
-        span = parsed(node, self.description, parse_span)
-        check_host(node, span.host, context.names)
-        if context.names.hosts_known:
-            self._check_memory(node, span, context)
+    def read(node: Node, context: ParseContext) -> Span:
+        span, names = parsed(node, description, parse_span), context.names
+        check_host(node, span.host, names)
+        if names.hosts_known:
+            what = f"memory or a window of {span.host}" if windows else f"memory of {span.host}"
+            known = names.of(span.host, "memory or windows" if windows else "memory")
+            check_known(node, span.memory, what, known)
+            if fits:
+                check_fit(node, span, context)
         return span
 
-    def _check_memory(self, node: Node, span: Span, context: ParseContext) -> None:
-        names = context.names
-        if self.windows:
-            what, known = f"memory or a window of {span.host}", names.of(span.host, _EITHER)
-        else:
-            what, known = f"memory of {span.host}", names.of(span.host, "memory")
-        check_known(node, span.memory, what, known)
-        if self.fits:
-            check_fit(node, span, context)
+    return Custom(description, ("client.source", "'client.source[0:4 KiB]'"), read)
 
 
-_EITHER: Final = "memory or windows"
 SPAN: Final = Spans()
 
 
@@ -184,26 +159,21 @@ def check_fit(node: Node, span: Span, context: ParseContext) -> None:
         raise NodeError(node.mark, described(node), expected)
 
 
-@dataclass(frozen=True, slots=True)
-class Ends(ValueType):
-    """One end of a connection: ``client/a``, or ``client/a#2`` for one of its queue pairs."""
-
-    description: str = "an end of a connection such as client/a or client/a#2"
-    examples: tuple[str, ...] = ("client/a", "client/a#2")
-
-    def read(self, node: Node, context: ParseContext) -> End:
-        end = parsed(node, self.description, parse_end)
-        names = context.names
-        check_host(node, end.host, names)
-        check_known(node, end.connection, "the name of a connection", names.connections)
-        plan = context.connections.get(end.connection)
-        if plan is not None:
-            check_known(node, end.host, f"an end of {plan.name}", plan.ends)
-            check_count(node, end, plan.count)
-        return end
+def _read_end(node: Node, context: ParseContext) -> End:
+    end = parsed(node, END.description, parse_end)
+    names = context.names
+    check_host(node, end.host, names)
+    check_known(node, end.connection, "the name of a connection", names.connections)
+    plan = context.connections.get(end.connection)
+    if plan is not None:
+        check_known(node, end.host, f"an end of {plan.name}", plan.ends)
+        check_count(node, end, plan.count)
+    return end
 
 
-END: Final = Ends()
+END: Final = Custom(
+    "an end of a connection such as client/a or client/a#2", ("client/a", "client/a#2"), _read_end
+)
 
 
 def check_count(node: Node, end: End, count: int) -> None:
@@ -226,22 +196,21 @@ Value = int | bytes
 Wanted = Value | range | tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FieldName(ValueType):
-    """The name of a field."""
-
-    description: str = "a field such as bth.psn or infiniband.bth.psn"
-    examples: tuple[str, ...] = ("bth.psn", "aeth.value", "frame.number", "infiniband.bth.psn")
-
-    def read(self, node: Node, context: ParseContext) -> str:  # noqa: ARG002 - a type
-        return parsed(node, self.description, _name)
-
-    def json(self, definitions: Definitions) -> Json:
-        definitions["field"] = {"enum": [*names()]}
-        return {"$ref": "#/$defs/field"}
+def _field_schema(definitions: Definitions) -> Json:
+    definitions["field"] = {"enum": [*names()]}
+    return {"$ref": "#/$defs/field"}
 
 
-FIELD: Final = FieldName()
+def _read_field(node: Node, _: ParseContext) -> str:
+    return parsed(node, FIELD.description, _name)
+
+
+FIELD: Final = Custom(
+    "a field such as bth.psn or infiniband.bth.psn",
+    ("bth.psn", "aeth.value", "frame.number", "infiniband.bth.psn"),
+    _read_field,
+    schema=_field_schema,
+)
 
 
 def _name(text: str) -> str:
@@ -253,36 +222,33 @@ def _name(text: str) -> str:
         raise TextError(expected, word=text, known=fields or list(names())) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Where(ValueType):
-    """Fields, and what each must be: a number, a word of its table, a range, or a list of them."""
+def _read_where(node: Node, context: ParseContext) -> Mapping[str, Wanted]:
+    seen: dict[str, str] = {}
+    pairs = pairs_of(node, WHERE.description)
+    return dict(context.every(partial(_read_wanted, *pair, seen, context) for pair in pairs))
 
-    description: str = "fields with values, such as {bth.psn: 100..200}"
-    examples: tuple[str, ...] = (
+
+def _read_wanted(
+    key: Scalar, node: Node, seen: dict[str, str], context: ParseContext
+) -> tuple[str, Wanted]:
+    name = FIELD.read(key, context)
+    rival = seen.setdefault(name, key.text)
+    if rival != key.text:
+        besides = f"{quote(key.text)} besides {quote(rival)}"
+        raise NodeError(key.mark, besides, "a field by one of its names")
+    return name, wanted(name, node, context)
+
+
+WHERE: Final = Custom(
+    "fields with values, such as {bth.psn: 100..200}",
+    (
         "{bth.psn: 100..200, bth.opcode: [RC_ACKNOWLEDGE, CNP]}",
         "{ip.src: 10.0.0.1, frame.number: 1..}",
-    )
-
-    def read(self, node: Node, context: ParseContext) -> Mapping[str, Wanted]:
-        seen: dict[str, str] = {}
-        pairs = pairs_of(node, self.description)
-        return dict(context.every(partial(self._read, *pair, seen, context) for pair in pairs))
-
-    def _read(
-        self, key: Scalar, node: Node, seen: dict[str, str], context: ParseContext
-    ) -> tuple[str, Wanted]:
-        name = FIELD.read(key, context)
-        rival = seen.setdefault(name, key.text)
-        if rival != key.text:
-            besides = f"{quote(key.text)} besides {quote(rival)}"
-            raise NodeError(key.mark, besides, "a field by one of its names")
-        return name, wanted(name, node, context)
-
-    def json(self, definitions: Definitions) -> Json:
-        return {"type": "object", "propertyNames": FIELD.json(definitions)}
-
-
-WHERE: Final = Where()
+    ),
+    _read_where,
+    schema=lambda definitions: {"type": "object", "propertyNames": FIELD.json(definitions)},
+)
+"""Fields, and what each must be: a number, a word of its table, a range, or a list of them."""
 
 
 def wanted(field: str, node: Node, context: ParseContext) -> Wanted:

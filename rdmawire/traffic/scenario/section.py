@@ -278,14 +278,14 @@ class Section(BaseModel):
             if own in into:
                 what = f"{quote(text)} besides {quote(f'{prefix} {own}')}"
                 raise NodeError(name.mark, what, "one of the two")
-            into[own] = node
+            into[own] = cls.prefixed()[prefix].type.read(node, context)
         else:
             raise cls._unknown(name, context)
         found.nodes[text] = node
 
     @classmethod
     def _unknown(cls, name: Scalar, context: ParseContext) -> NodeError:
-        homes = [home for home in context.homes.get(name.text, ()) if home != cls.called]
+        homes = [home for home in context.homes().get(name.text, ()) if home != cls.called]
         of = f" of {homes[0]}" if homes else ""
         known = (*cls.keys(), *cls.prefixes)
         what, expected = f"key {quote(name.text)}{of}", f"a key of {cls.called}: {listed(known)}"
@@ -340,6 +340,28 @@ def _valid(
     for node in nodes:
         with suppress(ReportedError):
             yield read_section(section, node, context)
+
+
+class LazySections(Mapping[str, type[Section]]):
+    """Sections by their words. Each is made when it is first looked up, for that takes time."""
+
+    def __init__(self, words: Iterable[str], make: Callable[[str], type[Section]]) -> None:
+        self._words = tuple(words)
+        self._make = cache(make)
+
+    def __getitem__(self, word: str) -> type[Section]:
+        if word not in self._words:
+            raise KeyError(word)
+        return self._make(word)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._words
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)
 
 
 # Types of values that are sections.
@@ -497,10 +519,18 @@ class OneKeys(ValueType):
     """
 
     item: OneKey
-    description: str
-    examples: tuple[str, ...]
+    called: str = ""
     alone: bool = False
     counted: bool = False
+
+    @property
+    def description(self) -> str:
+        return self.called or f"{self.item.description}, or a list of them"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        first = self.item.examples[:2]
+        return (*(first[:1] if self.alone else ()), f"[{', '.join(first)}]")
 
     @property
     def label(self) -> str:

@@ -370,25 +370,48 @@ class ValueType:
         return core_schema.with_info_plain_validator_function(self.validate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed(ValueType):
-    """A text that a parser takes. ``types`` are those of JSON that an editor takes it for."""
+@dataclass(frozen=True, slots=True)
+class Custom(ValueType):
+    """A type that a function reads. ``schema`` is, or makes, its JSON Schema."""
 
     description: str
-    parse: Callable[[str], Any]
     examples: tuple[str, ...]
+    reader: Callable[[Node, ParseContext], Any]
     formatted: Callable[[Any], str] = str
-    types: tuple[str, ...] = ("string",)
+    schema: Json | Callable[[Definitions], Json] | None = None
+    inner: tuple[Any, ...] = ()
 
-    def read(self, node: Node, context: ParseContext) -> Any:  # noqa: ARG002 - a type
-        return parsed(node, self.description, self.parse)
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self.inner
+
+    def read(self, node: Node, context: ParseContext) -> Any:
+        return self.reader(node, context)
 
     def format(self, value: Any) -> str:
         return self.formatted(value)
 
-    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
-        types = [*self.types] if len(self.types) > 1 else self.types[0]
-        return {"type": types, "description": self.description}
+    def json(self, definitions: Definitions) -> Json:
+        if callable(self.schema):
+            return self.schema(definitions)
+        return self.schema or {"type": "string", "description": self.description}
+
+
+def Parsed(  # noqa: N802 - a type
+    *,
+    description: str,
+    parse: Callable[[str], Any],
+    examples: tuple[str, ...],
+    formatted: Callable[[Any], str] = str,
+    types: tuple[str, ...] = ("string",),
+) -> Custom:
+    """A text that a parser takes. ``types`` are those of JSON that an editor takes it for."""
+
+    def read(node: Node, _: ParseContext) -> Any:
+        return parsed(node, description, parse)
+
+    schema = {"type": [*types] if len(types) > 1 else types[0], "description": description}
+    return Custom(description, examples, read, formatted, schema)
 
 
 def _within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Callable[[str], T]:
@@ -406,7 +429,7 @@ def _within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Cal
     return parse_within
 
 
-def Number(low: int, high: int, what: str = "a number") -> Parsed:  # noqa: N802 - a type
+def Number(low: int, high: int, what: str = "a number") -> Custom:  # noqa: N802 - a type
     """An integer from ``low`` to ``high``."""
     return Parsed(
         description=f"{what} from {low} to {high}",
@@ -416,7 +439,7 @@ def Number(low: int, high: int, what: str = "a number") -> Parsed:  # noqa: N802
     )
 
 
-def Fraction(low: float, high: float) -> Parsed:  # noqa: N802 - a type
+def Fraction(low: float, high: float) -> Custom:  # noqa: N802 - a type
     """A number from ``low`` to ``high`` that may have decimals."""
     return Parsed(
         description=f"a number from {low:g} to {high:g}, such as 0.5",
@@ -427,7 +450,7 @@ def Fraction(low: float, high: float) -> Parsed:  # noqa: N802 - a type
     )
 
 
-def Size(low: int, high: int) -> Parsed:  # noqa: N802 - a type
+def Size(low: int, high: int) -> Custom:  # noqa: N802 - a type
     """A size in bytes."""
     least, most = (format_exactly(value, SIZES) for value in (low, high))
     usual = format_exactly(min(max(low, 8 << 10), high), SIZES)
@@ -444,7 +467,7 @@ MAX_TIME: Final = 10**15
 """More than eleven days (ns)."""
 
 
-def Time(low: int = 0, high: int = MAX_TIME) -> Parsed:  # noqa: N802 - a type
+def Time(low: int = 0, high: int = MAX_TIME) -> Custom:  # noqa: N802 - a type
     """A time in ns."""
     longest = f"a time up to {format_exactly(high, TIMES)}"
     return Parsed(
@@ -455,7 +478,7 @@ def Time(low: int = 0, high: int = MAX_TIME) -> Parsed:  # noqa: N802 - a type
     )
 
 
-def Rate(low: int = 1, high: int = 10**15) -> Parsed:  # noqa: N802 - a type
+def Rate(low: int = 1, high: int = 10**15) -> Custom:  # noqa: N802 - a type
     """A rate in bits a second."""
     least, most = (format_exactly(value, RATES) for value in (low, high))
     return Parsed(
@@ -466,7 +489,7 @@ def Rate(low: int = 1, high: int = 10**15) -> Parsed:  # noqa: N802 - a type
     )
 
 
-def RangeOf(parse: Callable[[str], int], *examples: str) -> Parsed:  # noqa: N802 - a type
+def RangeOf(parse: Callable[[str], int], *examples: str) -> Custom:  # noqa: N802 - a type
     """A range of numbers, sizes or times."""
     return Parsed(
         description=f"a value or a range: {', '.join(examples)}",
@@ -505,7 +528,7 @@ ADDRESS: Final = Parsed(
 Flag = Annotated[bool, FLAG]
 
 
-def one_of_sizes(sizes: Collection[int]) -> Parsed:
+def one_of_sizes(sizes: Collection[int]) -> Custom:
     """One of a few sizes."""
     names = tuple(format_exactly(size, SIZES) for size in sizes)
 
@@ -523,7 +546,7 @@ def one_of_sizes(sizes: Collection[int]) -> Parsed:
     )
 
 
-def one_of_numbers(numbers: Collection[int], *examples: str) -> Parsed:
+def one_of_numbers(numbers: Collection[int], *examples: str) -> Custom:
     """One of a few numbers."""
 
     def parse(text: str) -> int:
@@ -540,42 +563,29 @@ def one_of_numbers(numbers: Collection[int], *examples: str) -> Parsed:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers(ValueType):
+def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
     """Integers: one, a range, or a list of both; each once."""
+    description = f"a number from {low} to {high}, a range such as 2..4, or a list of them"
 
-    low: int
-    high: int
-
-    @property
-    def description(self) -> str:
-        return f"a number from {self.low} to {self.high}, a range such as 2..4, or a list of them"
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        low = self.low
-        return (str(low), f"{low}..{low + 3}", f"[{low}, {low + 2}..{low + 3}]")
-
-    def read(self, node: Node, context: ParseContext) -> tuple[int, ...]:
-        items = node.items if isinstance(node, Items) else (node,)
-        found: dict[int, None] = {}
-        for item in items:
-            numbers = parsed(item, self.description, self._range)
-            context.spend(len(numbers), item)
-            found.update(dict.fromkeys(numbers))
-        return tuple(found)
-
-    def _range(self, text: str) -> range:
+    def numbers(text: str) -> range:
         least, most = parse_range(text, parse_number)
-        last = self.high if most is None else most
-        if least < self.low or last > self.high:
+        last = high if most is None else most
+        if least < low or last > high:
             raise TextError
         return range(least, last + 1)
 
-    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
-        one = ["integer", "string"]
-        items = {"type": "array", "items": {"type": one}}
-        return {"anyOf": [{"type": one}, items], "description": self.description}
+    def read(node: Node, context: ParseContext) -> tuple[int, ...]:
+        found: dict[int, None] = {}
+        for item in node.items if isinstance(node, Items) else (node,):
+            values = parsed(item, description, numbers)
+            context.spend(len(values), item)
+            found.update(dict.fromkeys(values))
+        return tuple(found)
+
+    one: Json = {"type": ["integer", "string"]}
+    schema = {"anyOf": [one, {"type": "array", "items": one}], "description": description}
+    examples = (str(low), f"{low}..{low + 3}", f"[{low}, {low + 2}..{low + 3}]")
+    return Custom(description, examples, read, schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -641,28 +651,26 @@ class Many(ValueType):
         return {"anyOf": [item, items]} if self.alone else items
 
 
-@dataclass(frozen=True, slots=True)
-class Two(ValueType):
+def Two(  # noqa: N802 - a type
+    item: ValueType, description: str, examples: tuple[str, ...], *, same: bool = False
+) -> Custom:
     """Two values: ``a, b`` or ``[a, b]``. ``same``: one value stands for both."""
 
-    item: ValueType
-    description: str
-    examples: tuple[str, ...]
-    same: bool = False
-
-    def read(self, node: Node, context: ParseContext) -> tuple[Any, Any]:
+    def read(node: Node, context: ParseContext) -> tuple[Any, Any]:
         parts = tuple(_parts(node))
-        if len(parts) != 2 and not (len(parts) == 1 and self.same):
-            raise invalid(node, self.description)
-        found = context.every(partial(self.item.read, part, context) for part in parts)
+        if len(parts) != 2 and not (len(parts) == 1 and same):
+            raise invalid(node, description)
+        found = context.every(partial(item.read, part, context) for part in parts)
         return found[0], found[-1]
 
-    def format(self, value: Any) -> str:
-        return listed(self.item.format(one) for one in value)
+    def schema(definitions: Definitions) -> Json:
+        pair = {"type": "array", "items": item.json(definitions), "minItems": 2, "maxItems": 2}
+        return {"anyOf": [{"type": ["string", "integer"]}, pair], "description": description}
 
-    def json(self, definitions: Definitions) -> Json:
-        pair = {"type": "array", "items": self.item.json(definitions), "minItems": 2, "maxItems": 2}
-        return {"anyOf": [{"type": ["string", "integer"]}, pair], "description": self.description}
+    def formatted(value: Any) -> str:
+        return listed(item.format(one) for one in value)
+
+    return Custom(description, examples, read, formatted, schema)
 
 
 def _parts(node: Node) -> Iterator[Node]:

@@ -193,7 +193,7 @@ def _made_of_sections(part: Any) -> bool:
 
 def context() -> ParseContext:
     """As it is in the second step, with all that may be named."""
-    found = ParseContext(ROOT, Diagnostics("sample"), homes(), RULES)
+    found = ParseContext(ROOT, Diagnostics("sample"), homes, RULES)
     found.scope.append("client")
     found.step = 1
     return found

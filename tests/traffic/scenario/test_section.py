@@ -47,7 +47,7 @@ class Pair(Section):
 def read(text: str) -> tuple[Any, Diagnostics]:
     diagnostics = Diagnostics("it.yaml")
     root = parse_document(text, diagnostics)
-    context = ParseContext(root, diagnostics, {}, {})
+    context = ParseContext(root, diagnostics, dict, {})
     return read_section(Pair, root, context), diagnostics
 
 

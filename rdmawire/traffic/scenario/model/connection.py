@@ -1,7 +1,6 @@
 """Connections: their ends, queue pairs, attributes, congestion control and receives."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
 from typing import Annotated, Any, ClassVar, Final
@@ -27,12 +26,10 @@ from rdmawire.traffic.scenario.section import (
 from rdmawire.traffic.scenario.tables import ACCESS, CONNECTS, TYPE
 from rdmawire.traffic.scenario.types import (
     NAME,
-    NODES,
-    Definitions,
+    Custom,
     End,
     Flag,
     Fraction,
-    Json,
     Many,
     Number,
     Rate,
@@ -60,21 +57,18 @@ _MAX_RECEIVES: Final = min(profile.max_qp_wr for profile in PROFILES.values())
 # Attributes.
 
 
-@dataclass(frozen=True, slots=True)
-class Rights(ValueType):
-    """Access rights by their names, as one number."""
+def _format_rights(value: int) -> str:
+    return f"[{listed(flag.name or '' for flag in Access(value & REGION_FLAGS))}]"
 
-    description: str = ACCESS.description
-    examples: tuple[str, ...] = ACCESS.examples
 
-    def read(self, node: Node, context: ParseContext) -> int:
-        return reduce(or_, (Access[name].value for name in ACCESS.read(node, context)), 0)
-
-    def format(self, value: Any) -> str:
-        return f"[{listed(flag.name or '' for flag in Access(value & REGION_FLAGS))}]"
-
-    def json(self, definitions: Definitions) -> Json:
-        return ACCESS.json(definitions)
+_RIGHTS: Final = Custom(
+    ACCESS.description,
+    ACCESS.examples,
+    lambda node, context: reduce(or_, (Access[one].value for one in ACCESS.read(node, context)), 0),
+    _format_rights,
+    ACCESS.json,
+)
+"""Access rights by their names, as one number."""
 
 
 def _bounds(name: str) -> ValueType:
@@ -127,7 +121,7 @@ class Attributes(Section):
     qkey: Annotated[int, _bounds("qkey"), Clause("IBA 10.2.5"), key("The Q_Key of datagrams.")] = (
         USUAL.qkey
     )
-    qp_access_flags: Annotated[int, Rights(), Clause("IBA 10.6.3.1"), key("What peers may do.")] = (
+    qp_access_flags: Annotated[int, _RIGHTS, Clause("IBA 10.6.3.1"), key("What peers may do.")] = (
         USUAL.qp_access_flags
     )
 
@@ -136,38 +130,6 @@ class Attributes(Section):
 
 
 ATTRIBUTES: Final = Of(Attributes)
-
-
-@dataclass(frozen=True, slots=True)
-class OfEach(ValueType):
-    """Sections of one class, by the names at the end of their keys."""
-
-    section: Of
-
-    @property
-    def description(self) -> str:
-        return self.section.description
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        return self.section.examples
-
-    @property
-    def label(self) -> str:
-        return self.section.label
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.section,)
-
-    def validate(self, value: Any, info: Any) -> Any:
-        if not isinstance(value, dict) or not all(isinstance(one, NODES) for one in value.values()):
-            return value
-        reads = (partial(self.section.read, node, info.context) for node in value.values())
-        return dict(zip(value, info.context.every(reads), strict=True))
-
-    def json(self, definitions: Definitions) -> Json:
-        return self.section.json(definitions)
 
 
 # Congestion control.
@@ -265,33 +227,33 @@ class ReceivePlan(Section):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class SharedReceives(ValueType):
-    """Which ends receive from which shared queue of their host."""
+def _read_shared(node: Node, context: ParseContext) -> Mapping[str, str]:
+    pairs = pairs_of(node, SHARED_RECEIVES.description)
+    return dict(context.every(partial(_read_shared_one, *pair, context) for pair in pairs))
 
-    description: str = "hosts with their shared receive queues, such as {server: pool}"
-    examples: tuple[str, ...] = ("{server: pool}",)
 
-    def read(self, node: Node, context: ParseContext) -> Mapping[str, str]:
-        pairs = pairs_of(node, self.description)
-        return dict(context.every(partial(self._read, *pair, context) for pair in pairs))
+def _read_shared_one(name: Scalar, node: Node, context: ParseContext) -> tuple[str, str]:
+    host = HOST.read(name, context)
+    what = f"a shared receive queue of {host}"
+    queue = text_of(node, what)
+    if context.names.hosts_known:
+        check_known(node, queue, what, context.names.of(host, "shared receives"))
+    return host, queue
 
-    def _read(self, name: Scalar, node: Node, context: ParseContext) -> tuple[str, str]:
-        host = HOST.read(name, context)
-        what = f"a shared receive queue of {host}"
-        queue = text_of(node, what)
-        if context.names.hosts_known:
-            check_known(node, queue, what, context.names.of(host, "shared receives"))
-        return host, queue
 
-    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002
-        return {"type": "object", "additionalProperties": {"type": "string"}}
+SHARED_RECEIVES: Final = Custom(
+    "hosts with their shared receive queues, such as {server: pool}",
+    ("{server: pool}",),
+    _read_shared,
+    schema={"type": "object", "additionalProperties": {"type": "string"}},
+)
+"""Which ends receive from which shared queue of their host."""
 
 
 # Connections.
 
 
-def _numbers(low: int, high: int, what: str) -> Two:
+def _numbers(low: int, high: int, what: str) -> ValueType:
     both = f"{what} from {low} to {high}, or two: {low}, {low + 1}; in braces [{low}, {low + 1}]"
     examples = (str(low), f"'{low + 1}, {low + 100}'", f"[{low}, {high}]")
     return Two(Number(low, high, what), both, examples, same=True)
@@ -387,7 +349,7 @@ class ConnectionPlan(Section):
     ] = None
     srq: Annotated[
         Mapping[str, str],
-        SharedReceives(),
+        SHARED_RECEIVES,
         key("Which ends receive from which shared queue.", "shared receives"),
     ] = NOTHING
     receives: Annotated[
@@ -397,7 +359,7 @@ class ConnectionPlan(Section):
     ] = ()
     of_end: Annotated[
         Mapping[str, Mapping[str, int]],
-        OfEach(ATTRIBUTES),
+        ATTRIBUTES,
         key("More attributes, of one host's queue pairs."),
     ] = NOTHING
     parameters: Given[Mapping[str, float]] = NOTHING

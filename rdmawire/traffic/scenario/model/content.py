@@ -1,6 +1,5 @@
 """Bytes as a file gives them: by a word, as text, as hexadecimal digits."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final
 
 from rdmawire.traffic.scenario.context import ParseContext
@@ -9,12 +8,12 @@ from rdmawire.traffic.scenario.references import SPAN
 from rdmawire.traffic.scenario.section import Found, Section, key, read_section
 from rdmawire.traffic.scenario.types import (
     Content,
+    Custom,
     Definitions,
     Fill,
     Json,
     Parsed,
     Span,
-    ValueType,
     invalid,
     parse_hex,
     parse_utf8,
@@ -79,7 +78,7 @@ def content_of(section: Any) -> Content:
     return section.fill or section.text or section.hex or Content()
 
 
-class BytesLike(Section):
+class ContentKeys(Section):
     """Bytes, by one of the keys that give them."""
 
     called: ClassVar = "bytes"
@@ -93,28 +92,18 @@ class BytesLike(Section):
         return content_of(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Inline(ValueType):
-    """Bytes of a message: text, or ``{hex: ...}``."""
+def _read_inline(node: Node, context: ParseContext) -> bytes:
+    if isinstance(node, Scalar):
+        return _encoded(node)
+    content: Content = read_section(ContentKeys, node, context)
+    if content.fill not in (Fill.TEXT, Fill.HEX):
+        raise invalid(node, INLINE.description)
+    return content.data
 
-    description: str = "text, or {hex: digits}"
-    examples: tuple[str, ...] = ("hello", "{hex: 00 ff}", "{text: hello}")
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (BytesLike,)
-
-    def read(self, node: Node, context: ParseContext) -> bytes:
-        if isinstance(node, Scalar):
-            return _encoded(node)
-        content: Content = read_section(BytesLike, node, context)
-        if content.fill not in (Fill.TEXT, Fill.HEX):
-            raise invalid(node, self.description)
-        return content.data
-
-    def json(self, definitions: Definitions) -> Json:
-        text = {"type": ["string", "number", "boolean"]}
-        return {"anyOf": [text, BytesLike.json_schema(definitions)]}
+def _inline_schema(definitions: Definitions) -> Json:
+    text = {"type": ["string", "number", "boolean"]}
+    return {"anyOf": [text, ContentKeys.json_schema(definitions)]}
 
 
 def _encoded(node: Scalar) -> bytes:
@@ -122,36 +111,42 @@ def _encoded(node: Scalar) -> bytes:
     return b"" if not node.text and not node.plain else parsed(node, "text", parse_utf8)
 
 
-INLINE: Final = Inline()
+INLINE: Final = Custom(
+    "text, or {hex: digits}",
+    ("hello", "{hex: 00 ff}", "{text: hello}"),
+    _read_inline,
+    schema=_inline_schema,
+    inner=(ContentKeys,),
+)
+"""Bytes of a message: text, or ``{hex: ...}``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Same(ValueType):
-    """What memory must hold: that of other memory, or bytes."""
-
-    description: str = "memory such as client.source, zeros, count, {text: ...} or {hex: ...}"
-    examples: tuple[str, ...] = ("client.source", "zeros", "{hex: 00 ff}", "{text: hello}")
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (BytesLike,)
-
-    def read(self, node: Node, context: ParseContext) -> Span | Content:
-        if isinstance(node, Pairs):
-            return self._foreseen(node, read_section(BytesLike, node, context))
-        if isinstance(node, Scalar) and node.text in _WORDS:
-            return self._foreseen(node, FILL.read(node, context))
-        return SPAN.read(node, context)
-
-    def _foreseen(self, node: Node, content: Content) -> Content:
-        """Random bytes cannot be expected."""
-        if content.fill is Fill.RANDOM:
-            raise NodeError(node.mark, "random bytes", self.description)
-        return content
-
-    def json(self, definitions: Definitions) -> Json:
-        data = BytesLike.json_schema(definitions)
-        return {"anyOf": [{"type": "string"}, data], "description": self.description}
+def _read_same(node: Node, context: ParseContext) -> Span | Content:
+    if isinstance(node, Pairs):
+        return _foreseen(node, read_section(ContentKeys, node, context))
+    if isinstance(node, Scalar) and node.text in _WORDS:
+        return _foreseen(node, FILL.read(node, context))
+    span: Span = SPAN.read(node, context)
+    return span
 
 
-SAME: Final = Same()
+def _foreseen(node: Node, content: Content) -> Content:
+    """Return the content; random bytes cannot be expected."""
+    if content.fill is Fill.RANDOM:
+        raise NodeError(node.mark, "random bytes", SAME.description)
+    return content
+
+
+def _same_schema(definitions: Definitions) -> Json:
+    both = [{"type": "string"}, ContentKeys.json_schema(definitions)]
+    return {"anyOf": both, "description": SAME.description}
+
+
+SAME: Final = Custom(
+    "memory such as client.source, zeros, count, {text: ...} or {hex: ...}",
+    ("client.source", "zeros", "{hex: 00 ff}", "{text: hello}"),
+    _read_same,
+    schema=_same_schema,
+    inner=(ContentKeys,),
+)
+"""What memory must hold: that of other memory, or bytes."""

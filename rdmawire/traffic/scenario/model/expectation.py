@@ -24,14 +24,12 @@ from rdmawire.traffic.scenario.section import Clause, Found, Keyed, Section, Sec
 from rdmawire.traffic.scenario.tables import REASONS, STATE
 from rdmawire.traffic.scenario.types import (
     Content,
-    Definitions,
+    Custom,
     End,
     Flag,
-    Json,
     Range,
     RangeOf,
     Span,
-    ValueType,
     parse_amount,
     parse_number,
     parse_time,
@@ -148,30 +146,24 @@ class Subject(NamedTuple):
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class CounterName(ValueType):
-    """A counter by what has it: ``client.retransmits``, ``leaf:server.marks``."""
-
-    description: str = "a counter such as client.retransmits or leaf:server.marks"
-    examples: tuple[str, ...] = (
-        "client.retransmits",
-        "client-leaf.lost",
-        "'leaf:server.marks'",
-        "leaf.stranded",
-    )
-
-    def read(self, node: Node, context: ParseContext) -> Subject:
-        of, dot, counter = text_of(node, self.description).rpartition(".")
-        if not dot:
-            raise NodeError(node.mark, quote(counter), self.description)
-        counter = current_name(counter)
-        of, have = context.names.link(of), context.once(subjects)
-        if of not in have and not context.names.hosts_known:
-            return Subject(of, counter)
-        check_known(node, of, "something that counts", have)
-        what = f"a counter of the {have[of].value} {of}"
-        check_known(node, counter, what, COUNTERS[have[of]])
+def _read_counter(node: Node, context: ParseContext) -> Subject:
+    of, dot, counter = text_of(node, COUNTER.description).rpartition(".")
+    if not dot:
+        raise NodeError(node.mark, quote(counter), COUNTER.description)
+    counter = current_name(counter)
+    of, have = context.names.link(of), context.once(subjects)
+    if of not in have and not context.names.hosts_known:
         return Subject(of, counter)
+    check_known(node, of, "something that counts", have)
+    check_known(node, counter, f"a counter of the {have[of].value} {of}", COUNTERS[have[of]])
+    return Subject(of, counter)
+
+
+COUNTER: Final = Custom(
+    "a counter such as client.retransmits or leaf:server.marks",
+    ("client.retransmits", "client-leaf.lost", "'leaf:server.marks'", "leaf.stranded"),
+    _read_counter,
+)
 
 
 def subjects(context: ParseContext) -> dict[str, Of]:
@@ -194,27 +186,23 @@ def _reasons(event: str) -> tuple[str, ...]:
     return tuple(REASONS[event].__members__) if event in REASONS else ()
 
 
-@dataclass(frozen=True, slots=True)
-class EventName(ValueType):
-    """An event of a host: ``server.AccessViolation``, ``client.Rejected.CONSUMER_REJECT``."""
+def _read_event(node: Node, context: ParseContext) -> Subject:
+    host, dot, event = text_of(node, EVENT.description).partition(".")
+    if not dot:
+        raise NodeError(node.mark, quote(host), EVENT.description)
+    check_host(node, host, context.names)
+    name, dot, reason = event.partition(".")
+    check_known(node, name, "an event", EVENTS)
+    if dot:
+        check_known(node, reason, f"why {name} may come", _reasons(name))
+    return Subject(host, event)
 
-    description: str = "an event of a host such as server.AccessViolation"
-    examples: tuple[str, ...] = (
-        "server.AccessViolation",
-        "client.QPFatal",
-        "client.Rejected.CONSUMER_REJECT",
-    )
 
-    def read(self, node: Node, context: ParseContext) -> Subject:
-        host, dot, event = text_of(node, self.description).partition(".")
-        if not dot:
-            raise NodeError(node.mark, quote(host), self.description)
-        check_host(node, host, context.names)
-        name, dot, reason = event.partition(".")
-        check_known(node, name, "an event", EVENTS)
-        if dot:
-            check_known(node, reason, f"why {name} may come", _reasons(name))
-        return Subject(host, event)
+EVENT: Final = Custom(
+    "an event of a host such as server.AccessViolation",
+    ("server.AccessViolation", "client.QPFatal", "client.Rejected.CONSUMER_REJECT"),
+    _read_event,
+)
 
 
 def _memory(span: Span, wanted: Span | Content, mark: Mark) -> MemoryExpectation:
@@ -235,18 +223,13 @@ def _event(name: Subject, range_: Range, mark: Mark) -> EventExpectation:
     return EventExpectation(host=name.of, event=name.what, range=range_, mark=mark)
 
 
-@dataclass(frozen=True, slots=True)
-class Rest(ValueType):
-    """The time at which all is at rest, with its place."""
-
-    description: str = TIME.description
-    examples: tuple[str, ...] = TIME.examples
-
-    def read(self, node: Node, context: ParseContext) -> tuple[TimeExpectation]:
-        return (TimeExpectation(range=TIME.read(node, context), mark=node.mark),)
-
-    def json(self, definitions: Definitions) -> Json:
-        return TIME.json(definitions)
+REST: Final = Custom(
+    TIME.description,
+    TIME.examples,
+    lambda node, context: (TimeExpectation(range=TIME.read(node, context), mark=node.mark),),
+    schema=TIME.json,
+)
+"""The time at which all is at rest, with its place."""
 
 
 class Expectations(Section):
@@ -261,7 +244,7 @@ class Expectations(Section):
     ] = ()
     counters: Annotated[
         tuple[CounterExpectation, ...],
-        Keyed(CounterName(), AMOUNT, _counter, "counters with their ranges"),
+        Keyed(COUNTER, AMOUNT, _counter, "counters with their ranges"),
         key("What counters must say."),
     ] = ()
     packets: Annotated[
@@ -277,13 +260,13 @@ class Expectations(Section):
     ] = ()
     events: Annotated[
         tuple[EventExpectation, ...],
-        Keyed(EventName(), COUNT, _event, "events with how many"),
+        Keyed(EVENT, COUNT, _event, "events with how many"),
         Clause("IBA 11.6.3"),
         key("How many asynchronous events hosts must get."),
     ] = ()
     time: Annotated[
         tuple[TimeExpectation, ...],
-        Rest(),
+        REST,
         key("When the last frame must have arrived, and all work be done."),
     ] = ()
 

@@ -22,14 +22,12 @@ from rdmawire.traffic.scenario.types import (
     MAC,
     NAME,
     Content,
-    Definitions,
+    Custom,
     Fill,
     Flag,
-    Json,
     Many,
     Number,
     Size,
-    ValueType,
     Word,
     invalid,
     one_of_sizes,
@@ -172,18 +170,12 @@ class WindowPlan:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True)
-class WindowName(ValueType):
-    """The name of a window, with its place."""
-
-    description: str = NAME.description
-    examples: tuple[str, ...] = ("slot",)
-
-    def read(self, node: Node, context: ParseContext) -> WindowPlan:
-        return WindowPlan(name=NAME.read(node, context), mark=node.mark)
-
-    def json(self, definitions: Definitions) -> Json:
-        return NAME.json(definitions)
+WINDOW: Final = Custom(
+    NAME.description,
+    ("slot",),
+    lambda node, context: WindowPlan(name=NAME.read(node, context), mark=node.mark),
+    schema=NAME.json,
+)
 
 
 class SrqPlan(Section):
@@ -208,24 +200,20 @@ class SrqPlan(Section):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses(ValueType):
-    """One address, or several: the first, and the others."""
-
-    description: str = f"{ADDRESS.description}, or a list of them"
-    examples: tuple[str, ...] = (*ADDRESS.examples, "[10.0.0.1, 10.0.0.11]")
-
-    def read(self, node: Node, context: ParseContext) -> tuple[str, ...]:
-        found = _ADDRESSES.read(node, context)
-        if not found:
-            raise invalid(node, self.description)
-        return found
-
-    def json(self, definitions: Definitions) -> Json:
-        return _ADDRESSES.json(definitions)
+def _read_addresses(node: Node, context: ParseContext) -> tuple[str, ...]:
+    found: tuple[str, ...] = _MANY.read(node, context)
+    if not found:
+        raise invalid(node, ADDRESSES.description)
+    return found
 
 
-_ADDRESSES: Final = Many(ADDRESS, alone=True)
+_MANY: Final = Many(ADDRESS, alone=True)
+ADDRESSES: Final = Custom(
+    _MANY.description,
+    (*ADDRESS.examples, "[10.0.0.1, 10.0.0.11]"),
+    _read_addresses,
+    schema=_MANY.json,
+)
 
 
 class HostPlan(Section):
@@ -239,7 +227,7 @@ class HostPlan(Section):
     name: Annotated[str, NAME]
     address: Annotated[
         str | None,
-        Addresses(),
+        ADDRESSES,
         key(
             "IPv4 or IPv6; 10.0.0.1 for the first host if left out. Queue pairs of a connection "
             "take several in turn."
@@ -254,7 +242,7 @@ class HostPlan(Section):
     ] = ()
     windows: Annotated[
         tuple[WindowPlan, ...],
-        Many(WindowName()),
+        Many(WINDOW),
         Clause("IBA 10.6.6"),
         key("Its memory windows, of type 2."),
     ] = ()

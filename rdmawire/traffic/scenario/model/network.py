@@ -1,7 +1,6 @@
 """Switches, links and the faults of links."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final
 
@@ -21,6 +20,7 @@ from rdmawire.traffic.scenario.section import (
     Clause,
     Found,
     Given,
+    LazySections,
     Named,
     OneKey,
     OneKeys,
@@ -31,6 +31,7 @@ from rdmawire.traffic.scenario.section import (
 from rdmawire.traffic.scenario.types import (
     FLAG,
     NAME,
+    Custom,
     Definitions,
     End,
     Fraction,
@@ -185,41 +186,38 @@ class PacketRow(Section):
         return range(self.first, self.first + self.every * self.times, self.every)
 
 
-@dataclass(frozen=True, slots=True)
-class Packets(ValueType):
-    """Packets by their places: numbers, or the same packet of each of several messages."""
-
-    description: str = (
-        f"{_NUMBERS.description}; or {{first: 5, every: 10, times: 3}} for 5, 15 and 25"
-    )
-    examples: tuple[str, ...] = (*_NUMBERS.examples, "{first: 5, every: 10, times: 3}")
-
-    def read(self, node: Node, context: ParseContext) -> tuple[int, ...]:
-        if not isinstance(node, Pairs):
-            return _NUMBERS.read(node, context)
-        row: range = read_section(PacketRow, node, context)
-        if row[-1] > MODULUS:
-            raise NodeError(node.mark, f"packet {row[-1]}", f"packets from 1 to {MODULUS}")
-        context.spend(len(row), node)
-        return tuple(row)
-
-    def json(self, definitions: Definitions) -> Json:
-        both = [_NUMBERS.json(definitions), PacketRow.json_schema(definitions)]
-        return {"anyOf": both, "description": self.description}
+def _read_packets(node: Node, context: ParseContext) -> tuple[int, ...]:
+    if not isinstance(node, Pairs):
+        numbers: tuple[int, ...] = _NUMBERS.read(node, context)
+        return numbers
+    row: range = read_section(PacketRow, node, context)
+    if row[-1] > MODULUS:
+        raise NodeError(node.mark, f"packet {row[-1]}", f"packets from 1 to {MODULUS}")
+    context.spend(len(row), node)
+    return tuple(row)
 
 
-@dataclass(frozen=True, slots=True)
-class Raw(ValueType):
-    """A value that is read once the field that it is for is known."""
+def _packets_schema(definitions: Definitions) -> Json:
+    both = [_NUMBERS.json(definitions), PacketRow.json_schema(definitions)]
+    return {"anyOf": both, "description": PACKETS.description}
 
-    description: str = "a value of the field"
-    examples: tuple[str, ...] = ("1",)
 
-    def read(self, node: Node, context: ParseContext) -> Node:  # noqa: ARG002
-        return node
+_IN_STEPS: Final = "{first: 5, every: 10, times: 3}"
+PACKETS: Final = Custom(
+    f"{_NUMBERS.description}; or {_IN_STEPS} for 5, 15 and 25",
+    (*_NUMBERS.examples, _IN_STEPS),
+    _read_packets,
+    schema=_packets_schema,
+)
+"""Packets by their numbers, or the same packet of each of several messages."""
 
-    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002
-        return {"type": ["integer", "string"]}
+RAW: Final = Custom(
+    "a value of the field",
+    ("1",),
+    lambda node, _: node,
+    schema={"type": ["integer", "string"]},
+)
+"""A value that is read once the field that it is for is known."""
 
 
 class FaultPlan(Section):
@@ -242,7 +240,7 @@ class FaultPlan(Section):
     sent_by: Annotated[End | None, END, key("The end that sends them.", "sent by")] = None
     packet: Annotated[
         tuple[int, ...],
-        Packets(),
+        PACKETS,
         key(
             "Which packet of what that end requests, from 1 on: its PSN is the first one's and "
             "`packet` - 1. With `first`, `every` and `times`, one of each message."
@@ -291,7 +289,7 @@ FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
     "mark": {},
     "set": {
         "field": (FIELD, "Which field has another value."),
-        "value": (Raw(), "That value."),
+        "value": (RAW, "That value."),
         "seal": _SEAL,
     },
 }
@@ -342,34 +340,26 @@ def _fault(do: str) -> type[FaultKeys]:
     return model
 
 
-FAULTS: Final = {do: _fault(do) for do in ACTIONS}
+FAULTS: Final = LazySections(ACTIONS, _fault)
 """The sections of faults, by their words."""
-_FAULT: Final = OneKey(FAULTS, "a fault")
-FAULT_LIST: Final = OneKeys(
-    _FAULT,
-    f"{_FAULT.description}, or a list of them",
-    (_FAULT.examples[0], f"[{', '.join(_FAULT.examples[:2])}]"),
-    alone=True,
-)
+FAULT_LIST: Final = OneKeys(OneKey(FAULTS, "a fault"), alone=True)
 
 
 # Links.
 
 
-@dataclass(frozen=True, slots=True)
-class LinkName(ValueType):
-    """The name of a link: two hosts or switches."""
+def _read_link_name(node: Node, context: ParseContext) -> tuple[str, str]:
+    text = text_of(node, LINK_NAME.description)
+    names = text.split("-")
+    if len(names) != 2 or names[0] == names[1]:
+        raise NodeError(node.mark, quote(text), LINK_NAME.description)
+    ends = context.every(partial(NODE.read, Scalar(name, node.mark), context) for name in names)
+    return ends[0], ends[1]
 
-    description: str = "two hosts or switches, such as client-leaf"
-    examples: tuple[str, ...] = ("client-leaf", "leaf-server")
 
-    def read(self, node: Node, context: ParseContext) -> tuple[str, str]:
-        text = text_of(node, self.description)
-        names = text.split("-")
-        if len(names) != 2 or names[0] == names[1]:
-            raise NodeError(node.mark, quote(text), self.description)
-        ends = context.every(partial(NODE.read, Scalar(name, node.mark), context) for name in names)
-        return ends[0], ends[1]
+LINK_NAME: Final = Custom(
+    "two hosts or switches, such as client-leaf", ("client-leaf", "leaf-server"), _read_link_name
+)
 
 
 MAX_LATENCY: Final = 10**12
@@ -381,7 +371,7 @@ class LinkPlan(Section):
     called: ClassVar = "a link"
     named: ClassVar = "ends"
 
-    ends: Annotated[tuple[str, str], LinkName()]
+    ends: Annotated[tuple[str, str], LINK_NAME]
     latency: Annotated[
         int, Time(0, MAX_LATENCY), key("How long a frame takes from end to end.")
     ] = 1_000

@@ -14,6 +14,7 @@ from rdmawire.traffic.scenario.section import (
     Clause,
     Found,
     Given,
+    LazySections,
     OneKey,
     OneKeys,
     Section,
@@ -38,7 +39,7 @@ from rdmawire.traffic.scenario.types import (
     ValueType,
     Word,
 )
-from rdmawire.traffic.scenario.verbs import VERBS, Takes, Verb
+from rdmawire.traffic.scenario.verbs import VERBS, Takes
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.wr import SendFlags
 
@@ -167,7 +168,8 @@ def _field(name: str, into: str) -> str:
     return name if into == "values" else into
 
 
-def _section(word: str, verb: Verb) -> type[VerbKeys]:
+def _section(word: str) -> type[VerbKeys]:
+    verb = VERBS[word]
     fields: dict[str, Any] = {
         _field(name, row.into): (
             Annotated[Any, TYPES_OF[row.takes], key(row.help, name)],
@@ -189,10 +191,5 @@ def _section(word: str, verb: Verb) -> type[VerbKeys]:
     return model
 
 
-VERB_SECTIONS: Final = {word: _section(word, verb) for word, verb in VERBS.items()}
-STEPS: Final = OneKeys(
-    OneKey(VERB_SECTIONS, "a verb"),
-    "a list of steps",
-    ("[{write: {on: client/a, from: client.source, to: server.sink}}]",),
-    counted=True,
-)
+VERB_SECTIONS: Final = LazySections(VERBS, _section)
+STEPS: Final = OneKeys(OneKey(VERB_SECTIONS, "a verb"), "a list of steps", counted=True)
