@@ -320,7 +320,7 @@ def _is_same(path: str, output: str) -> bool:
         return False
 
 
-_STYLES = {Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
+_STYLES = {Mood.DIM: "dim", Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
 _OBJECTS = {"json", "ndjson"}
 
 

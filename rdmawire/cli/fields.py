@@ -25,8 +25,8 @@ from rdmawire.dissect.json import dumped
 def command(pattern: str, *, as_json: bool) -> int:
     """List the fields that `dissect -e` and filters take: name, type, clause, meaning.
 
-    The last column is the name in the header tables, for fields that have one: `edit --set` and
-    `where` of scenarios take that name, too. PATTERN selects fields whose names or meaning contain
+    The last column is the name in the header tables, for fields that have one: either name works
+    wherever a field is named. PATTERN selects fields whose names or meaning contain
     it; case does not matter, and a space matches an underscore. Exit status: 0 if a field matches,
     else 1.
     """

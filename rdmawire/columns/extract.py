@@ -18,7 +18,8 @@ from rdmawire.columns.fast_path import (
     header_offsets,
 )
 from rdmawire.dissect import generated
-from rdmawire.wire.header import Group, Header, Meaning, Row
+from rdmawire.wire.field_registry import HeaderField
+from rdmawire.wire.header import Row
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.icrc import ONES_FOR_LRH, icrc_headers_twice, mask
 from rdmawire.wire.inet import UDP, IPv4, IPv6
@@ -57,12 +58,12 @@ class _Condition(NamedTuple):
 class RowExtractor:
     """Extracts a row, or a group of rows, of a header."""
 
-    def __init__(self, table: type[Header], row: Row | Group, meaning: Meaning) -> None:
-        self._table = table
+    def __init__(self, field: HeaderField) -> None:
+        self._table, row = field.table, field.row
         self._bits = None if row.width > 64 else bits(row.bit, row.width)
         self._location = row.bit // 8, row.width // 8
-        self._places = header_offsets(table)
-        self._condition = _condition(table, row, meaning)
+        self._places = header_offsets(field.table)
+        self._condition = _condition(field)
 
     def width(self, path: Path) -> int:
         behind = path.bth + int(self._places.max())
@@ -123,12 +124,12 @@ def first_of(found: Iterable[Extracted | None]) -> Extracted | None:
     return Extracted(values, valid)
 
 
-def _condition(table: type[Header], row: Row | Group, meaning: Meaning) -> _Condition | None:
-    if isinstance(row, Group) or row.cases is None:
+def _condition(field: HeaderField) -> _Condition | None:
+    if field.is_always:
         return None
-    by = next(other for other in table.rows if other.name == row.by)
-    cases = (row.cases.get(number, row.meaning) for number in range(1 << by.width))
-    meant = np.fromiter((case == meaning for case in cases), np.bool_)
+    assert isinstance(field.row, Row)
+    by = next(other for other in field.table.rows if other.name == field.row.by)
+    meant = np.fromiter(map(field.means, range(1 << by.width)), np.bool_)
     return _Condition(bits(by.bit, by.width), meant)
 
 
@@ -261,6 +262,7 @@ FRAME_COLUMNS: dict[str, Callable[[Frames], NDArray[Any]]] = {
     "frame.time_relative": Frames.relative_times,
     "frame.time_delta": Frames.deltas,
     "frame.len": lambda frames: frames.records.heads["length"],
+    "frame.length": lambda frames: frames.records.heads["length"],
     "frame.cap_len": lambda frames: frames.records.heads["captured"],
     "rdmawire.file": lambda frames: np.full(len(frames.records.places), frames.file, object),
 }

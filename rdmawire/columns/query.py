@@ -19,7 +19,7 @@ from rdmawire.columns.extract import (
 )
 from rdmawire.columns.fast_path import PATHS, Chosen, Path
 from rdmawire.dissect import generated
-from rdmawire.dissect.fields import FRAME_FIELDS, derived_fields, named_rows
+from rdmawire.dissect.fields import derived_fields, frame_fields
 from rdmawire.dissect.node import Derived, Dissection
 from rdmawire.dissect.select import Bound, BoundKind, Selection, Window, sources
 from rdmawire.filter import Filter, evaluate_columns
@@ -124,13 +124,14 @@ def _first(name: str) -> int:
 
 def _is_both(name: str, table: type[Header]) -> bool:
     """Whether a header and one of its rows have the same name."""
-    return table.wireshark == name and any(own == name for own, _, _ in named_rows(table))
+    of_table = [source for other, source in sources(name) if other is table]
+    return table.wireshark == name and any(source.field for source in of_table)
 
 
 def notations(name: str) -> list[tuple[Show, int]]:
     """Return the notation and the width in bits of a field, for each header that has it."""
-    own = [field.field for field in FRAME_FIELDS] + derived_fields()
-    found = [(field.show, field.width) for field in own if field.name == name]
+    own = [*(field.field for field in frame_fields(name)), *derived_fields(name)]
+    found = [(field.show, field.width) for field in own]
     return found + [(source.show, source.width) for _, source in sources(name)[_first(name) :]]
 
 
@@ -157,7 +158,7 @@ def _extractors(name: str) -> list[Extractor] | None:
 @cache
 def occurs_once(name: str) -> bool:
     """Whether every fast-path frame has a field at most once."""
-    own = [table for table in _TABLES for other, _, _ in named_rows(table) if other == name]
+    own = [table for table, source in sources(name) if source.field and table in _TABLES]
     apart = len(own) == len(set(own)) and not any(_is_both(name, table) for table in own)
     return apart and all(len(set(own) & stacked) < 2 for stacked in _stacks())
 
@@ -172,12 +173,12 @@ def _stacks() -> Iterator[set[type[Header]]]:
 def _in_table(name: str, table: type[Header]) -> list[Extractor] | None:
     if table.wireshark == name and not _is_both(name, table):
         return None
-    rows = [(row, meaning) for own, row, meaning in named_rows(table) if own == name]
-    if any(_is_wide(row, meaning.show.kind) for row, meaning in rows):
+    fields = [source.field for t, source in sources(name) if t is table and source.field]
+    if any(_is_wide(field.row, field.show.kind) for field in fields):
         return None
     if table is ICRC:
-        return [ICRCExtractor() for _ in rows]
-    return [RowExtractor(table, row, meaning) for row, meaning in rows]
+        return [ICRCExtractor() for _ in fields]
+    return [RowExtractor(field) for field in fields]
 
 
 def _is_wide(row: Row | Group, kind: Kind) -> bool:

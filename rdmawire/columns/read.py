@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from rdmawire.columns.query import (
 )
 from rdmawire.columns.slow_path import fpdu_rows, frame_rows, iter_dissected
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.fields import fields
 from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter
 from rdmawire.wire.inet import ROCE_PORT
@@ -201,15 +199,10 @@ def open_fast_path(path: str | os.PathLike[str]) -> PcapFile | None:
 def with_selection_fields(query: Query, choice: FrameSelection) -> Query | None:
     """Add the fields that select frames to a query; ``None`` if the slow path is needed."""
     names = list(choice.names)
-    if not choice.is_simple or not set(names) <= _every_name():
+    if not choice.is_simple:
         return None
     both = query.also(names)
     return both if both.is_fast and all(map(occurs_once, names)) else None
-
-
-@cache
-def _every_name() -> frozenset[str]:
-    return frozenset(info.name for info in fields())
 
 
 def as_array(ports: Iterable[int]) -> NDArray[np.uint16]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from rdmawire.capture.record import SECOND
 from rdmawire.dissect import generated
 from rdmawire.dissect.node import Derived, Dissection
-from rdmawire.wire.header import Group, Header, Meaning, Row
-from rdmawire.wire.naming import OURS
+from rdmawire.wire.field_registry import shown_fields
+from rdmawire.wire.header import Header, Row
 from rdmawire.wire.show import DEC, TEXT, Kind, Show, Value
 from rdmawire.wire.tables import tables
 
@@ -90,6 +90,8 @@ FRAME_FIELDS = (
     ),
 )
 
+_FRAME_NAMES = {"frame.length": "frame.len"}
+"""Other names of fields of the frame, and those that they are listed by."""
 
 _TYPES = {
     Kind.BOOL: "FT_BOOLEAN",
@@ -123,36 +125,25 @@ class FieldInfo(NamedTuple):
     @property
     def type(self) -> str:
         """The type in Wireshark's words: ``FT_UINT24``, ``FT_BOOLEAN``, ``FT_IPv6``, ..."""
-        if self.show.kind in _TYPES:
-            return _TYPES[self.show.kind]
-        digits = self.show.digits * 4
-        return f"FT_UINT{next(bits for bits in _INTEGERS if bits >= max(self.width, digits))}"
+        return type_name(self.show, self.width)
 
 
-def row_name(table: type[Header], row: Row | Group, meaning: Meaning) -> str:
-    """The name that a row goes by when it has this meaning."""
-    return meaning.wireshark or f"{OURS}{table.label}.{row.name}"
-
-
-def named_rows(table: type[Header]) -> Iterator[tuple[str, Row | Group, Meaning]]:
-    """Every name that a value of the header goes by, with its row or group and its meaning."""
-    for group in table.groups:
-        yield row_name(table, group, group.meaning), group, group.meaning
-    for row in table.rows:
-        for meaning in dict.fromkeys(row.meanings()):
-            yield row_name(table, row, meaning), row, meaning
-        for name in row.also:
-            yield name, row, row.meaning
+def type_name(show: Show, width: int) -> str:
+    """The type, in Wireshark's words, of a field of ``width`` bits in this notation."""
+    if show.kind in _TYPES:
+        return _TYPES[show.kind]
+    return f"FT_UINT{next(bits for bits in _INTEGERS if bits >= max(width, show.digits * 4))}"
 
 
 def _infos(table: type[Header]) -> Iterator[FieldInfo]:
     doc, clause = first_line(table), table.clause
     if table.wireshark:
         yield FieldInfo(table.wireshark, table.show, table.SIZE * 8, table.label, "", doc, clause)
-    for name, row, meaning in named_rows(table):
+    for name, field in shown_fields(table):
+        row = field.row
         clause = (row.clause if isinstance(row, Row) else "") or table.clause
         said = f"{row.name}: {doc}"
-        yield FieldInfo(name, meaning.show, row.width, table.label, row.name, said, clause)
+        yield FieldInfo(name, field.show, row.width, table.label, row.name, said, clause)
 
 
 def first_line(table: type[Header]) -> str:
@@ -160,9 +151,16 @@ def first_line(table: type[Header]) -> str:
     return (table.__doc__ or "").split("\n")[0].replace("``", "")
 
 
-def derived_fields() -> list[Derived]:
-    """The fields that no row holds."""
-    return [field for field in vars(generated).values() if isinstance(field, Derived)]
+def derived_fields(name: str | None = None) -> list[Derived]:
+    """The fields that no row holds; with a name, those that have it."""
+    every = [field for field in vars(generated).values() if isinstance(field, Derived)]
+    return [field for field in every if name in (None, field.name)]
+
+
+def frame_fields(name: str) -> list[FrameField]:
+    """The field of the frame with this name, if there is one."""
+    usual = _FRAME_NAMES.get(name, name)
+    return [field for field in FRAME_FIELDS if field.field.name == usual]
 
 
 def fields() -> list[FieldInfo]:

@@ -26,6 +26,10 @@ class Output(Protocol):
     def tail(self) -> str: ...
 
 
+_NAMES_AT = 50
+"""Column of a tree in which the names of fields stand, where their values leave room."""
+
+
 def plain(mood: Mood, text: str) -> str:  # noqa: ARG001 - a painter with one colour
     """No colour."""
     return text
@@ -51,8 +55,9 @@ class Lines:
 
     def frame(self, frame: Dissection) -> Iterator[str]:
         if self._trees:
-            for mood, line in tree(frame):
-                yield f"{self._paint(mood, line)}\n"
+            for mood, line, name in tree(frame):
+                label = f"{' ' * max(_NAMES_AT - len(line), 2)}[{name}]" if name else ""
+                yield f"{self._paint(mood, line)}{self._paint(Mood.DIM, label)}\n"
         else:
             found = summary(frame)
             yield f"{self._paint(found.mood, found.line())}\n"

@@ -1,19 +1,19 @@
 """Chosen fields of each frame, written as ``tshark -T fields`` writes them."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, cast
 
-from rdmawire.dissect.fields import FRAME_FIELDS, FrameField, derived_fields, fields, named_rows
+from rdmawire.dissect.fields import FrameField, derived_fields, fields, frame_fields
 from rdmawire.dissect.node import Derived, Dissection, Node
 from rdmawire.errors import RdmaError
-from rdmawire.terminal import suggest
 from rdmawire.units import epoch_ns, parse_duration
-from rdmawire.wire.header import Group, Header, Meaning, Row
+from rdmawire.wire.field_registry import HeaderField, find, unknown
+from rdmawire.wire.header import Group, Header
 from rdmawire.wire.show import Show, writer
 from rdmawire.wire.tables import tables
 
@@ -22,11 +22,15 @@ Reading = Callable[[Node], list[Any]]
 
 
 class Source(NamedTuple):
-    """Where a field's values come from in a node, and the notation that they are written in."""
+    """Where values come from in a node, and the notation that they are written in.
+
+    ``field`` is the field that holds them; ``None`` if they are the bytes of a header.
+    """
 
     read: Reading
     show: Show
     width: int
+    field: HeaderField | None = None
 
 
 class _Place(NamedTuple):
@@ -45,16 +49,15 @@ class FieldError(RdmaError):
     """A field name that nobody knows; the text offers the nearest ones."""
 
 
-def _of_group(group: Group) -> Reading:
-    return lambda node: [group.value_in(cast(Header, node.header))]
-
-
-def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
-    several = row.times > 1
+def _reading(field: HeaderField) -> Reading:
+    row = field.row
+    if isinstance(row, Group):
+        return lambda node: [row.value_in(cast(Header, node.header))]
+    index, several, always = field.table.rows.index(row), row.times > 1, field.is_always
 
     def read(node: Node) -> list[Any]:
         header: Any = node.header
-        if row.cases is not None and row.meaning_in(header) != meaning:
+        if not always and not field.is_in(header):
             return []
         value = header[index]
         return list(value) if several else [value]
@@ -62,30 +65,21 @@ def _of_row(row: Row, index: int, meaning: Meaning) -> Reading:
     return read
 
 
-def _sources(table: type[Header]) -> Iterator[tuple[str, Source]]:
-    """Every name that a header has a value under, and how it is read."""
-    if table.wireshark:
-        yield table.wireshark, Source(lambda node: [node.data], table.show, table.SIZE * 8)
-    for name, row, meaning in named_rows(table):
-        if isinstance(row, Group):
-            read = _of_group(row)
-        else:
-            read = _of_row(row, table.rows.index(row), meaning)
-        yield name, Source(read, meaning.show, row.width)
-
-
+@cache
 def sources(name: str) -> list[tuple[type[Header], Source]]:
     """The headers that have values under this name, and how each is read."""
-    return _by_name().get(name, [])
-
-
-@cache
-def _by_name() -> dict[str, list[tuple[type[Header], Source]]]:
-    found: dict[str, list[tuple[type[Header], Source]]] = {}
-    for table in tables():
-        for name, source in _sources(table):
-            found.setdefault(name, []).append((table, source))
-    return found
+    found = [
+        (table, Source(lambda node: [node.data], table.show, table.SIZE * 8))
+        for table in tables()
+        if name and table.wireshark == name
+    ]
+    # Wireshark's tcp.seq and tcp.ack count from the stream's start; the tables' are tcp.seq_raw.
+    own = not derived_fields(name)
+    return found + [
+        (field.table, Source(_reading(field), field.show, field.row.width, field))
+        for field in find(name)
+        if own or not field.own
+    ]
 
 
 class Selection:
@@ -106,12 +100,12 @@ class Selection:
                 raise FieldError(_unknown(name))
 
     def _from_frame(self, column: int, name: str) -> bool:
-        found = [field for field in FRAME_FIELDS if field.field.name == name]
+        found = frame_fields(name)
         self._frame += [(column, field) for field in found]
         return bool(found)
 
     def _from_derived(self, column: int, name: str) -> bool:
-        found = [field for field in derived_fields() if field.name == name]
+        found = derived_fields(name)
         for field in found:
             self._derived.setdefault(field, []).append(column)
         return bool(found)
@@ -156,8 +150,8 @@ def _as_held(values: list[Any], _: Callable[[Any], str]) -> list[Any]:
 
 
 def _unknown(name: str) -> str:
-    hint = suggest(name, [info.name for info in fields()])
-    return f"no field is named {name!r}{hint}; `rdmawire fields` lists them all"
+    message = unknown(name, [info.name for info in fields()])
+    return f"{message}; `rdmawire fields` lists them all"
 
 
 _NUMBER = re.compile(r"[0-9]{1,18}")

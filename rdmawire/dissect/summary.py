@@ -174,8 +174,9 @@ SILENCED_BY: dict[type[Header], set[type[Header]]] = {
 
 
 class Mood(Enum):
-    """From nothing special to something wrong."""
+    """From an aside and nothing special to something wrong."""
 
+    DIM = "dim"
     PLAIN = "plain"
     RDMA = "rdma"
     TROUBLE = "trouble"

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from rdmawire.dissect.fields import calendar, first_line, row_name, seconds
+from rdmawire.dissect.fields import calendar, first_line, seconds
 from rdmawire.dissect.node import Dissection, Node
 from rdmawire.dissect.summary import Mood
 from rdmawire.terminal import escape
+from rdmawire.wire.field_registry import shown_name
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import BOOL, Kind, Show, Value, byte_count, writer
 
@@ -84,7 +85,7 @@ def _place(table: type[Header], row: Row | Group, place: int, depth: int) -> _Pl
 def _say(table: type[Header], row: Row | Group, meaning: Meaning) -> _Said:
     word = meaning.word if meaning.enum or meaning.words else _wordless
     write = _for_people(meaning, row.width)
-    return _Said(row_name(table, row, meaning), meaning.show, write, word)
+    return _Said(shown_name(table, row, meaning), meaning.show, write, word)
 
 
 def _wordless(_: Value) -> str:
@@ -117,14 +118,17 @@ _LONGEST = 64
 """Bytes of a field shown in a tree; the rest is counted."""
 
 
-def tree(frame: Dissection) -> Iterator[tuple[Mood, str]]:
-    """The lines of a frame's tree, each with its mood: a line per header, then one per field."""
-    yield Mood.PLAIN, _heading(frame)
+def tree(frame: Dissection) -> Iterator[tuple[Mood, str, str]]:
+    """The lines of a frame's tree: one per header, then one per field.
+
+    Each has its mood and the name of the field; no name where the line begins with it.
+    """
+    yield Mood.PLAIN, _heading(frame), ""
     for node in frame.nodes:
-        yield Mood.BAD if node.reason else Mood.RDMA, f"{node.offset:6}  {_title(node)}"
+        yield Mood.BAD if node.reason else Mood.RDMA, f"{node.offset:6}  {_title(node)}", ""
         for item in items(node):
-            yield _mood(item), _line(item)
-    yield Mood.PLAIN, ""
+            yield _mood(item), _line(item), "" if item.title == item.name else item.name
+    yield Mood.PLAIN, "", ""
 
 
 def _heading(frame: Dissection) -> str:

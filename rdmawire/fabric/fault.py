@@ -36,7 +36,7 @@ from rdmawire.validate import (
     check_attributes,
     check_values,
 )
-from rdmawire.wire.naming import Value
+from rdmawire.wire.field_registry import Value
 
 Deliveries = Iterable[Delivery]
 Action = Callable[..., Deliveries]

@@ -4,7 +4,7 @@ Names are those of the wire's tables, such as ``bth.psn``, and of filters, such 
 ``infiniband.bth.psn``.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
@@ -13,36 +13,33 @@ from rdmawire.decode.checksum import HeaderSum, InvariantCRC, TransportSum
 from rdmawire.errors import FabricError, WireError
 from rdmawire.validate import Integer
 from rdmawire.wire import roce
+from rdmawire.wire.field_registry import HeaderField, Value, both, find, unknown
+from rdmawire.wire.field_registry import names as field_names
 from rdmawire.wire.header import Group, Header
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.inet import PFC, Ethernet, MACControlOpcode, Pause
 from rdmawire.wire.layout import Piece, size
-from rdmawire.wire.naming import Named, Value, looked_up, names_of
 from rdmawire.wire.roce import Frame
 from rdmawire.wire.tables import tables_of
 
 PieceT = TypeVar("PieceT", bound=Piece)
 
-MODULES: Final = ("inet", "ib", "mad", "cm", "cm_request", "ip_cm")
-
-_OF_FRAME: Final = ("frame.number", "frame.length")
+_OF_FRAME: Final = ("frame.number", "frame.len", "frame.length")
 """Not of a header: the number of the frame on its link, from 1 on, and its bytes."""
-
-
-@cache
-def _tables() -> dict[str, type[Header]]:
-    return {table.label: table for module in MODULES for table in tables_of(module)}
-
-
-@cache
-def _names() -> dict[str, list[Named]]:
-    return names_of(_tables().values())
+_NOT_ON_LINKS: Final = frozenset(
+    table for module in ("erf", "mpa", "ddp", "rdmap", "terminate") for table in tables_of(module)
+)
+"""Headers that captures have, but no frame on a link here."""
 
 
 def names() -> Iterator[str]:
-    """Every name of every field that there is."""
+    """Every name of every field that a frame on a link can have."""
     yield from _OF_FRAME
-    yield from _names()
+    yield from (name for name in field_names() if _here(name))
+
+
+def _here(name: str) -> list[HeaderField]:
+    return [one for one in find(name) if one.table not in _NOT_ON_LINKS]
 
 
 def check_name(name: str) -> None:
@@ -50,28 +47,39 @@ def check_name(name: str) -> None:
     named(name)
 
 
-def named(name: str) -> Sequence[Named]:
+@cache
+def named(name: str) -> Sequence[HeaderField]:
     """The fields with this name; none if it is the frame's; else as above."""
     if name in _OF_FRAME:
         return ()
-    found = looked_up(_names(), name)
-    if found:
+    if found := _here(name):
         return found
-    label = name.partition(".")[0]
-    table = _tables().get(label)
-    if table is None:
-        raise FabricError(f"{name!r}: {label!r} is not one of {', '.join(sorted(_tables()))}")
-    raise FabricError(f"{name!r}: {label} has {', '.join(row.name for row in table.rows)}")
+    if elsewhere := find(name):
+        raise FabricError(f"{name}: no frame on a link has the header {elsewhere[0].table.label}")
+    if name.startswith("frame."):
+        raise FabricError(f"{name}: of the frame itself there are {', '.join(_OF_FRAME[:2])}")
+    raise FabricError(unknown(name))
+
+
+@cache
+def _by_table(name: str) -> Mapping[type[Header], list[HeaderField]]:
+    found: dict[type[Header], list[HeaderField]] = {}
+    for one in named(name):
+        found.setdefault(one.table, []).append(one)
+    return found
 
 
 def check_value(name: str, value: object) -> None:
     """:class:`FabricError` for what no header could hold in the field with this name."""
-    wrong = [_misfit(one, value) for one in named(name)]
+    fields = named(name)
+    wrong = [_misfit(one, value) for one in fields]
     if wrong and all(wrong):
         raise FabricError(f"{name}: {wrong[0]}")
+    if several := both(fields):
+        raise FabricError(f"{name} is {several}: name one of them")
 
 
-def _misfit(one: Named, value: Any) -> str:
+def _misfit(one: HeaderField, value: Any) -> str:
     """Why a value does not fit a field under one of its names; nothing if it does."""
     if isinstance(one.row, Group) or (one.scale > 1 and not one.row.is_bytes):
         most = ((1 << one.row.width) - 1) * one.scale
@@ -116,31 +124,36 @@ class Fields:
 
     def get(self, name: str) -> Value | None:
         """The value of a field in the innermost header that has it; ``None`` if none has."""
-        if name in _OF_FRAME:
-            return self.number if name == "frame.number" else len(self.data)
-        found = self._find(name)
-        return None if found is None else found[1].value_in(found[2])
+        return next(iter(self._values(name)), None)
 
     def has(self, name: str, wanted: Container[object]) -> bool:
-        """Whether the field exists and has one of these values.
+        """Whether the field exists and has one of these values; ``ip.addr`` is either of two.
 
         Only numbers are looked up in a range: it would be walked for anything else.
         """
-        found = self.get(name)
-        if found is None or (isinstance(wanted, range) and not isinstance(found, int)):
-            return False
-        return found in wanted
+        return any(
+            one in wanted
+            for found in self._values(name)
+            for one in (found if isinstance(found, tuple) else (found,))
+            if isinstance(one, int) or not isinstance(wanted, range)
+        )
 
-    def _find(self, name: str) -> tuple[int, Named, Header] | None:
-        """The offset and header that a field is in, and which of the name's meanings it has."""
-        fields = named(name)
+    def _values(self, name: str) -> Sequence[Value]:
+        """The values of the fields with this name in the innermost header that has one."""
+        if name in _OF_FRAME:
+            return (self.number if name == "frame.number" else len(self.data),)
+        return [one.value_in(header) for _, one, header in self._find(name)]
+
+    def _find(self, name: str) -> list[tuple[int, HeaderField, Header]]:
+        """The fields with this name in the innermost header that has one, with its offset."""
+        fields = _by_table(name)
         for offset, table in reversed(self._headers):
-            for one in fields:
-                if table is one.table:
-                    header = table.parse(self.data, offset)
-                    if one.is_in(header):
-                        return offset, one, header
-        return None
+            if table in fields:
+                header = table.parse(self.data, offset)
+                found = [(offset, one, header) for one in fields[table] if one.is_in(header)]
+                if found:
+                    return found
+        return []
 
     def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
         """The frame with another value in the innermost header with this field, if one has it.
@@ -149,9 +162,9 @@ class Fields:
         the value, as in an IPv4 header with less than 20 bytes, they stay as they are.
         """
         found = self._find(name)
-        if found is None:
+        if not found:
             return self.data
-        offset, one, header = found
+        offset, one, header = found[0]
         new = one.replaced(header, value).build()
         changed = self.data[:offset] + new + self.data[offset + len(new) :]
         return self._sealed(changed) if seal else changed

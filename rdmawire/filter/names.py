@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rdmawire.dissect import generated
-from rdmawire.dissect.fields import FRAME_FIELDS, FieldInfo, derived_fields, fields, named_rows
+from rdmawire.dissect.fields import derived_fields, fields, frame_fields, type_name
 from rdmawire.dissect.node import Derived, Dissection, Node
 from rdmawire.dissect.select import Reading, Source, sources
 from rdmawire.filter.ast import ADDRESS_SIZES, TYPES_BY_NOTATION, Field, ValueType
-from rdmawire.filter.lexer import excerpt
-from rdmawire.terminal import MAX_SUGGESTIONS, closest_names, suggest
+from rdmawire.terminal import MAX_SUGGESTIONS, closest_names
+from rdmawire.wire import field_registry
 from rdmawire.wire.header import Header, Meaning
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import Show, writer
@@ -151,26 +151,28 @@ def _of_frame(name: str) -> FilterField | None:
     if name in _TIMES:
         value_type, values = _TIMES[name]
         return FilterField(name, value_type, 64, single=True, frame=values)
-    for field in FRAME_FIELDS:
-        if field.field.name == name:
-            value_type = TYPES_BY_NOTATION[field.field.show.kind]
-            single = value_type is ValueType.NUMBER
-            return FilterField(name, value_type, 32, single=single, frame=field.values)
+    for field in frame_fields(name):
+        value_type = TYPES_BY_NOTATION[field.field.show.kind]
+        single = value_type is ValueType.NUMBER
+        return FilterField(name, value_type, 32, single=single, frame=field.values)
     return None
 
 
 def _of_tables(name: str) -> FilterField | None:
-    info = _field_infos().get(name)
-    if info is None:
-        return None
     found = sources(name)
-    beside = tuple(field for field in derived_fields() if field.name == name)
+    beside = tuple(derived_fields(name))
+    notations = [(source.show, source.width) for _, source in found]
+    notations += [(field.show, field.width) for field in beside]
+    if not notations:
+        return None
     reads: dict[type[Header], Reading] = {}
     for table, source in found:
         reads[table] = _chained(reads.get(table), _reading(name, source))
     single = not beside and len(reads) == len(found) and reads.keys() <= _SINGLE
-    value_type = _type(name, info.show)
-    return FilterField(name, value_type, _width(info), single, reads, beside, layers=_layers(reads))
+    show, width = notations[0]
+    stored = type_name(show, width).removeprefix("FT_UINT")
+    width = int(stored) if stored.isdecimal() else width
+    return FilterField(name, _type(name, show), width, single, reads, beside, layers=_layers(reads))
 
 
 def _layers(tables: Iterable[type[Header]]) -> frozenset[str]:
@@ -187,16 +189,6 @@ def _type(name: str, show: Show) -> ValueType:
     return ValueType.TEXT if name.endswith("host") else TYPES_BY_NOTATION[show.kind]
 
 
-def _width(info: FieldInfo) -> int:
-    digits = info.type.removeprefix("FT_UINT")
-    return int(digits) if digits.isdecimal() else info.width
-
-
-@cache
-def _field_infos() -> dict[str, FieldInfo]:
-    return {info.name: info for info in fields()}
-
-
 def _chained(one: Reading | None, other: Reading) -> Reading:
     if one is None:
         return other
@@ -205,7 +197,7 @@ def _chained(one: Reading | None, other: Reading) -> Reading:
 
 def _reading(name: str, source: Source) -> Reading:
     """Return a function that reads the values of a node as filters compare them."""
-    read, show, width = source
+    read, show, width, _ = source
     value_type = _type(name, show)
     if value_type is ValueType.TEXT:
         write = writer(show, width)
@@ -253,19 +245,18 @@ def similar_words(name: str, word: str) -> list[str]:
 
 def allowed_texts(name: str) -> tuple[str, ...]:
     """Return the only values that a text field has; none if it may have any."""
-    found = [field.words for field in derived_fields() if field.name == name]
-    return found[0] if found and _field_infos()[name].show.kind is Notation.TEXT else ()
+    found = [field.words for field in derived_fields(name) if field.show.kind is Notation.TEXT]
+    return found[0] if found else ()
 
 
 def spelled_words(name: str) -> Iterator[tuple[str, int]]:
     """Yield the words for values of a field as the standard spells them, with the values."""
-    for table, _ in sources(name):
-        for other, row, meaning in named_rows(table):
-            if other == name:
-                yield from _words_of(meaning, row.width)
-    for field in derived_fields():
-        if field.name == name:
-            yield from ((word, value) for value, word in enumerate(field.words))
+    for _, source in sources(name):
+        if source.field is not None:
+            for meaning in source.field.meanings():
+                yield from _words_of(meaning, source.width)
+    for field in derived_fields(name):
+        yield from ((word, value) for value, word in enumerate(field.words))
 
 
 def _words_of(meaning: Meaning, width: int) -> Iterator[tuple[str, int]]:
@@ -278,6 +269,6 @@ def _words_of(meaning: Meaning, width: int) -> Iterator[tuple[str, int]]:
 
 def unknown_field(name: str) -> str:
     """Return the message for an unknown name, with the nearest known names."""
-    known = [*_field_infos(), *PROTOCOLS, *_HEADERS, "frame", "data"]
+    known = [*(info.name for info in fields()), *PROTOCOLS, *_HEADERS, "frame", "data"]
     minus = "; a minus needs a space before it" if "-" in name else ""
-    return f"no field is named '{excerpt(name)}'{suggest(name, known)}{minus}"
+    return field_registry.unknown(name, known) + minus

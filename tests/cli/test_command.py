@@ -19,7 +19,7 @@ COMMANDS = [*_COMMANDS]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("dissect", "-e", "infiniband.bth.opcod", RNR), "the nearest are infiniband.bth.opcode"),
+        (("dissect", "-e", "infiniband.bth.opcod", RNR), "the nearest is infiniband.bth.opcode"),
         (("dissect", "-T", "fields", RNR), "-T fields needs at least one -e FIELD"),
         (("dissect", "-T", "text", "-e", "ip.src", RNR), "-e FIELD goes with -T fields"),
         (("dissect", "--from", "yesterday", RNR), "'yesterday' is no frame number"),

@@ -47,7 +47,7 @@ def test_a_capture_is_moved_and_sealed(tmp_path: Path) -> None:
 REFUSED: list[tuple[Sequence[str], str]] = [
     (("--ip", "banana=1.2.3.4"), "Invalid value for '--ip': 'banana=1.2.3.4': 'banana' is no IP"),
     (("--ecn", "very"), "Invalid value for '--ecn': 'very': one of not, ect0, ect1, ce"),
-    (("--set", "bth.spn=3"), "Invalid value for '--set': 'bth.spn=3': 'bth.spn' is no field; did"),
+    (("--set", "bth.spn=3"), "Invalid value for '--set': 'bth.spn=3': no field is named 'bth."),
     (("--qpn", "1=2", "--qpn", "1=3"), "Invalid value for '--qpn': '1=2' and '1=3' map the same"),
     (("--psn-offset", "3@x=1"), "Invalid value for '--psn-offset': '3@x=1': 'x' is no address"),
     (("-Y", "bth"), "Invalid value for '-Y' / '--display-filter'"),

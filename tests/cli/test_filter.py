@@ -63,7 +63,7 @@ def test_demands_mind_only_frames_that_pass() -> None:
     ("text", "said"),
     [
         ("infiniband.bth.opcod == 17", "column 1: no field is named 'infiniband.bth.opcod'"),
-        ("infiniband.bth.opcod == 17", "the nearest are infiniband.bth.opcode"),
+        ("infiniband.bth.opcod == 17", "the nearest is infiniband.bth.opcode"),
         ("ip and", "column 7: a field or a value is expected here, not the end of the filter"),
         ("", "column 1: the filter is empty"),
         ("ip.src == 10.77.0.256", "column 11: 10.77.0.256 is not an IPv4 address"),

@@ -237,7 +237,7 @@ def test_only_frames_that_pass_a_filter_are_counted() -> None:
     assert capture["frames"] == 68
     done = stats("-Y", "infiniband.bth.opcod == 1", RNR)
     assert done.returncode == 2
-    assert "the nearest are infiniband.bth.opcode" in done.stderr
+    assert "the nearest is infiniband.bth.opcode" in done.stderr
 
 
 def test_a_name_of_a_file_is_no_markup(

@@ -12,10 +12,10 @@ from rdmawire.capture import open_capture
 from rdmawire.columns.column import ADDRESSES, Form
 from rdmawire.columns.query import Query, notations
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.fields import named_rows
 from rdmawire.dissect.json import as_object
 from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter
+from rdmawire.wire.field_registry import shown_fields
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import TCP, Ethernet, EtherType, IPProtocol, IPv4
 from rdmawire.wire.layout import joined
@@ -96,7 +96,7 @@ def heads(frame: Dissection, name: str) -> int:
 
 @cache
 def has_row(table: type[Header], name: str) -> bool:
-    return any(own == name for own, _, _ in named_rows(table))
+    return name in dict(shown_fields(table))
 
 
 @cache

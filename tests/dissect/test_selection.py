@@ -55,7 +55,7 @@ def test_each_name_alone_selects_what_it_does_among_all() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("infiniband.bth.pns", "no field is named 'infiniband.bth.pns'; the nearest are infini"),
+        ("infiniband.bth.pns", "no field is named 'infiniband.bth.pns'; the nearest is infini"),
         ("zzzz", "no field is named 'zzzz'; `rdmawire fields` lists them all"),
         ("", "no field is named ''; `rdmawire fields` lists them all"),
     ],

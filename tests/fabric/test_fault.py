@@ -288,12 +288,16 @@ def test_headers_of_no_meaning(ipv6: bool, name: str, value: int, place: int, by
 
 
 def test_unknown_fields() -> None:
-    with pytest.raises(FabricError, match="bth has opcode, se"):
+    with pytest.raises(FabricError, match=r"'bth\.pns'; the nearest is bth\.psn"):
         Rule("drop", {"bth.pns": 1})
-    with pytest.raises(FabricError, match="'tcpp' is not one of"):
+    with pytest.raises(FabricError, match=r"'bth\.foo'; bth has opcode, se"):
+        Rule("drop", {"bth.foo": 1})
+    with pytest.raises(FabricError, match=r"'tcpp\.port'; the nearest are tcp\.port"):
         Rule("drop", {"tcpp.port": 1})
-    with pytest.raises(FabricError, match="reth has va"):
+    with pytest.raises(FabricError, match=r"the nearest are reth\.rkey"):
         Rule("set", field="reth.key", value=1)
+    with pytest.raises(FabricError, match=r"ip\.addr is ip\.src and ip\.dst: name one of them"):
+        Rule("set", field="ip.addr", value=bytes(4))
     with pytest.raises(FabricError):
         Rule("drop", per=("psn",))
 

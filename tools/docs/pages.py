@@ -13,7 +13,8 @@ sys.path.insert(0, str(ROOT))
 
 from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
-from rdmawire.dissect.fields import fields, row_name  # noqa: E402
+from rdmawire.dissect.fields import fields  # noqa: E402
+from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
@@ -71,7 +72,7 @@ def _bits(row: Row) -> str:
 
 
 def _names(table: type[Header], row: Row) -> str:
-    names = dict.fromkeys(row_name(table, row, meaning) for meaning in row.meanings())
+    names = dict.fromkeys(shown_name(table, row, meaning) for meaning in row.meanings())
     return "<br>".join(f"`{name}`" for name in names)
 
 

@@ -1,65 +1,36 @@
 """Fields by name, and values as people write them."""
 
 from collections.abc import Sequence
-from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import NamedTuple
 
 from rdmawire.terminal import closest_names, quote, shorten
 from rdmawire.traffic.edit.rules import EditError, Field
-from rdmawire.wire import naming
 from rdmawire.wire.address import mac_bytes
-from rdmawire.wire.header import Meaning, Row
-from rdmawire.wire.naming import looked_up, siblings
+from rdmawire.wire.field_registry import HeaderField, both, find, unknown
+from rdmawire.wire.header import Row
 from rdmawire.wire.show import Kind
-from rdmawire.wire.tables import tables
 
 _LISTED = 20
-"""Fields of a header, or words of a field, that a message lists at most."""
+"""Words of a field that a message lists at most."""
 
 
-class Named(NamedTuple):
-    """A field under one of its names, and what the name says of its value."""
+def fields_named(name: str) -> Sequence[HeaderField]:
+    """The fields of all headers with this name; :class:`EditError` if there is none.
 
-    field: Field
-    meaning: Meaning
-    scale: int = 1
-
-
-def fields_named(name: str) -> Sequence[Named]:
-    """The fields of all headers with this name, by the tables or by filters.
-
-    Filters have Wireshark's names, and ours for what it has none for. :class:`EditError` if there
-    is none.
+    Nor can a name be set that stands for two fields of one header, such as ``ip.addr``.
     """
-    found = looked_up(_names(), name)
+    found = find(name)
     if not found:
-        raise EditError(f"{quote(name)} is no field{_hint(name)}")
-    return [Named(Field(one.table, one.row), one.meaning, one.scale) for one in found]
-
-
-def _hint(name: str) -> str:
-    """What else may have been meant: a field of the same header, if the name says of which."""
-    header, _, last = name.rpartition(".")
-    others = [each.rpartition(".")[2] for each in siblings(_names(), name)]
-    if not others:
-        near = closest_names(name, _names())
-        return f"; did you mean {near[0]!r}?" if near else ""
-    near = closest_names(last, others)
-    if near:
-        return f"; did you mean {f'{header}.{near[0]}'!r}?"
-    return f"; {header} has {_listed(others)}"
+        raise EditError(unknown(name))
+    if several := both(found):
+        raise EditError(f"{quote(name)} is {several}: name one of them")
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:
     """Names, or the first ones of many."""
     more = [f"and {len(names) - _LISTED} more"] * (len(names) > _LISTED)
     return ", ".join([*names[:_LISTED], *more])
-
-
-@cache
-def _names() -> dict[str, list[naming.Named]]:
-    return naming.names_of(tables())
 
 
 def number(text: str, bits: int) -> int:
@@ -107,21 +78,20 @@ def ipv6(text: str) -> int:
         raise EditError(f"{quote(text)} is no IPv6 address") from None
 
 
-def value(named: Named, text: str) -> int:
+def value(named: HeaderField, text: str) -> int:
     """The value that the text means in a field; :class:`EditError` if it cannot stand there."""
-    row, kind = named.field.row, named.meaning.show.kind
+    row, kind = named.row, named.meaning.show.kind
     if kind in _ADDRESSES:
         return _ADDRESSES[kind](text)
     if isinstance(row, Row) and row.is_bytes:
         return _bytes(text, row.size // 8)
-    words = _words(named.meaning)
+    words = _words(named)
     if text.upper() in words:
         return words[text.upper()]
     if words and text[:1].isalpha():
         raise EditError(_no_word(text, list(words)))
-    units, rest = divmod(
-        number(text, named.field.width + named.scale.bit_length() - 1), named.scale
-    )
+    bits = Field(named.table, row).width + named.scale.bit_length() - 1
+    units, rest = divmod(number(text, bits), named.scale)
     if rest:
         raise EditError(f"{shorten(text)} is no multiple of {named.scale}")
     return units
@@ -140,9 +110,10 @@ def _bytes(text: str, length: int) -> int:
     return int.from_bytes(data, "big")
 
 
-def _words(meaning: Meaning) -> dict[str, int]:
+def _words(named: HeaderField) -> dict[str, int]:
     """What the standard's words for values stand for, in capitals."""
-    return {member.name.upper(): int(member.value) for member in meaning.enum or ()}
+    enums = (meaning.enum or () for meaning in named.meanings())
+    return {member.name.upper(): int(member.value) for enum in enums for member in enum}
 
 
 def _no_word(text: str, words: Sequence[str]) -> str:

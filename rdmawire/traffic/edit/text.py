@@ -150,7 +150,7 @@ def assignment(text: str) -> AssignRule:
 
 def _assigned(text: str, name: str, sign: str, said: str) -> AssignRule:
     named = fields_named(name)
-    fields = [each.field for each in named]
+    fields = [Field(each.table, each.row) for each in named]
     if sign == "=":
         return AssignRule(text, fields, value(named[0], said))
     if any(CHECKSUMS.get(each.table) == each.row.name for each in fields):

@@ -38,8 +38,8 @@ from rdmawire.traffic.scenario.types import (
 )
 from rdmawire.verbs.ah import mapped
 from rdmawire.wire.address import mac_bytes
+from rdmawire.wire.field_registry import HeaderField, find, nearest_names
 from rdmawire.wire.header import Row
-from rdmawire.wire.naming import Named, siblings
 from rdmawire.wire.show import Kind as Notation
 
 # Names.
@@ -216,10 +216,10 @@ FIELD: Final = Custom(
 def _name(text: str) -> str:
     try:
         return usual_name(text)
-    except FabricError:
-        fields = siblings(names(), text)
-        expected = f"a field of {text.rpartition('.')[0]}: {listed(fields)}" if fields else ""
-        raise TextError(expected, word=text, known=fields or list(names())) from None
+    except FabricError as error:
+        near = [] if find(text) else nearest_names(text)
+        expected = "" if near else f"{FIELD.description} ({error})"
+        raise TextError(expected, word=text, known=near) from None
 
 
 def _read_where(node: Node, context: ParseContext) -> Mapping[str, Wanted]:
@@ -292,7 +292,7 @@ def _number(text: str, width: int, words: Mapping[str, int], scale: int) -> int 
     return range(least, (1 << width) if most is None else most + 1)
 
 
-def _words(found: Sequence[Named]) -> dict[str, int]:
+def _words(found: Sequence[HeaderField]) -> dict[str, int]:
     """What the numbers of a field are called, in all the meanings that its name stands for."""
     enums = (meaning.enum for one in found for meaning in one.meanings() if meaning.enum)
     words = {str(word.name): int(word.value) for enum in enums for word in enum}

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from rdmawire.fabric.field import named
 from rdmawire.traffic.scenario.model import Mark, Range
+from rdmawire.wire.field_registry import HeaderField
 from rdmawire.wire.header import Row
-from rdmawire.wire.naming import Named
 from rdmawire.wire.show import writer
 
 
@@ -85,7 +85,7 @@ def value_text(name: str, value: object, beside: Mapping[str, object]) -> str:
     return str(value) if one is None else _word(one, value, beside)
 
 
-def _word(one: Named, value: object, beside: Mapping[str, object]) -> str:
+def _word(one: HeaderField, value: object, beside: Mapping[str, object]) -> str:
     meaning, row = one.meaning, one.row
     if one.own and isinstance(row, Row) and row.cases:
         by = beside.get(f"{one.table.label}.{row.by}")
