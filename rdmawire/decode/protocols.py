@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rdmawire.capture.record import LinkType
 from rdmawire.decode import ib, inet, link
 from rdmawire.decode.checksum import Checksum
-from rdmawire.decode.walk import ROCE_PORTS, By, FrameLayout, Protocols, Step, Walk
+from rdmawire.decode.walk import ROCE_PORTS, By, FrameLayout, Protocols, Selected, Step, Walk
 from rdmawire.wire.erf import ERFType
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, ICRC, LNH
@@ -80,7 +80,7 @@ TABLES: Final[Mapping[str, Mapping[int, Step]]] = {
 }
 """For each selector, the steps by number."""
 
-PROTOCOLS: Final[Protocols] = {
+PROTOCOLS: Final[dict[Selected, Step]] = {
     (selector, number): step for selector, steps in TABLES.items() for number, step in steps.items()
 }
 """The steps by selector and number. What is not listed is data."""
