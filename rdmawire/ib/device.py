@@ -11,7 +11,7 @@ from rdmawire.identifier import Randomness
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
 from rdmawire.validate import check_time
-from rdmawire.verbs.async_event import Event
+from rdmawire.verbs.async_event import AsyncChannel, Event, PortEvent
 from rdmawire.verbs.engine import Clock
 from rdmawire.verbs.profile import Profile
 from rdmawire.verbs.srq import XRCDomains
@@ -58,6 +58,8 @@ class Device:
     - ``rcv_packets`` and ``rcv_bytes`` count frames received while the link was up, ``rcv_raw``
       those that went to raw packet queue pairs; ``xmit_packets`` and ``xmit_bytes`` frames sent,
       ``xmit_discards`` those lost while the link was down.
+    - ``events`` has the events of the port and of objects without a channel of their own,
+      ``async_channels`` the channels.
     - ``retired`` has the sums of the counters of destroyed queue pairs.
     """
 
@@ -99,6 +101,7 @@ class Device:
         self.srqs: dict[int, SharedReceiveQueue] = {}
         self.xrcds = XRCDomains()
         self.events: deque[Event] = deque()
+        self.async_channels: list[AsyncChannel] = []
         self.drops: Counter[Drop] = Counter()
         self.retired = QPCounters()
         self.rcv_packets: int = 0
@@ -125,6 +128,12 @@ class Device:
         if now.__class__ is not int:
             check_time(now)
         self.now = max(self.now, now)
+
+    def report_port(self, event: PortEvent) -> None:
+        """Report an event of the port to all readers, as Linux does to all contexts."""
+        self.events.append(event)
+        for channel in self.async_channels:
+            channel.events.append(event)
 
     def pkey_index_of(self, pkey: int) -> int | None:
         """Index in the port's table of a P_Key that ``pkey`` matches, or ``None``.

@@ -320,7 +320,7 @@ class Nic(Verbs):
                 cq.handle_timer(now)
 
     def next_event(self) -> Event | None:
-        """The oldest event that nobody took yet."""
+        """Remove and return the oldest event of objects without a channel, or return ``None``."""
         events = self.device.events
         return events.popleft() if events else None
 
@@ -329,7 +329,7 @@ class Nic(Verbs):
         qp.answer_in(encapsulation)
         if qp.state is QPState.RTR and not qp.established:
             qp.established = True
-            self.device.events.append(CommunicationEstablished(qp.number))
+            qp.events.append(CommunicationEstablished(qp.number))
 
     def _find_routes(self, flow: Flow) -> tuple[Way, ...]:
         """The queue pairs that packets of this flow go to, each with the row of its responder."""

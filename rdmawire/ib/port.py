@@ -36,7 +36,7 @@ class Port:
     def gids(self, gids: Sequence[bytes]) -> None:
         self._gids = checked_gids(gids, self.device.profile)
         self._unsealer.forget()
-        self.device.events.append(GIDChanged(PORT))
+        self.device.report_port(GIDChanged(PORT))
 
     @property
     def pkeys(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class Port:
         for qp in self.device.qps.values():
             qp.take_attributes()
         self._unsealer.forget()
-        self.device.events.append(PKeyChanged(PORT))
+        self.device.report_port(PKeyChanged(PORT))
 
     @property
     def up(self) -> bool:
@@ -69,7 +69,7 @@ class Port:
         if up != self._up:
             self._up = up
             self.device.link_downed += not up
-            self.device.events.append((PortActive if up else PortError)(PORT))
+            self.device.report_port((PortActive if up else PortError)(PORT))
 
 
 def checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:

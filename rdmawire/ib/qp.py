@@ -23,6 +23,7 @@ from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.verbs.ah import AddressHandle, sender_port, udp_source_port
 from rdmawire.verbs.async_event import (
     AccessViolation,
+    AsyncChannel,
     InvalidRequest,
     LastWQEReached,
     QPFatal,
@@ -64,7 +65,8 @@ class QPInit(NamedTuple):
     """What a queue pair is made of, as ibv_qp_init_attr has it.
 
     ``signal_all`` completes all send work (``sq_sig_all``). ``xrc_domain`` is that of an XRC
-    target; others are in none, whatever it says.
+    target; others are in none, whatever it says. Asynchronous events go to ``async_channel``, or to
+    ``next_event`` of the adapter without one.
     """
 
     pd: ProtectionDomain
@@ -74,6 +76,7 @@ class QPInit(NamedTuple):
     srq: SharedReceiveQueue | None = None
     signal_all: bool = False
     xrc_domain: int = 0
+    async_channel: AsyncChannel | None = None
 
 
 class QPVerbs(Protocol):
@@ -111,6 +114,7 @@ class QueuePair:
         "device",
         "drained",
         "established",
+        "events",
         "governor",
         "halted",
         "inbound",
@@ -169,8 +173,9 @@ class QueuePair:
         self.post_checks = device.rules.post_checks[kind]
         self.verb_table = device.rules.verbs
         self.made_of = init
-        self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, self.signal_all, xrc = init
-        self.xrc_domain = xrc
+        self.pd, self.send_cq, self.recv_cq, self.cap, self.srq, *_ = init
+        self.signal_all, self.xrc_domain = init.signal_all, init.xrc_domain
+        self.events = (init.async_channel or device).events
         own = device.profile.ignores_srq_pd
         self.recv_pd = self.pd if self.srq is None or own else self.srq.pd
         grh = kind is QPType.UD or device.profile.receives_have_grh
@@ -515,7 +520,7 @@ class QueuePair:
         An overrun does so to the queue pairs of its CQ; a target of XRC names that of each packet.
         """
         if self.state is not QPState.ERR:
-            self.device.events.append(QPFatal(self.number))
+            self.events.append(QPFatal(self.number))
             self.fail()
 
     def report_request(
@@ -523,16 +528,16 @@ class QueuePair:
     ) -> None:
         """Report that the request with this PSN has a fault, as an asynchronous event."""
         if event is AccessViolation:
-            self.device.events.append(AccessViolation(self.number, psn, self.inbound.denied))
+            self.events.append(AccessViolation(self.number, psn, self.inbound.denied))
         else:
-            self.device.events.append(InvalidRequest(self.number, psn, fault))
+            self.events.append(InvalidRequest(self.number, psn, fault))
 
     def notice_drained(self) -> None:
         """In SQD, tell once that nothing is on its way any more. IBA 10.3.1.5."""
         wanted = self.state is QPState.SQD and self.attributes.en_sqd_async_notify
         if wanted and not self.sq.under_way and not self.drained:
             self.drained = True
-            self.device.events.append(SendQueueDrained(self.number))
+            self.events.append(SendQueueDrained(self.number))
 
     # The way into an error.
 
@@ -563,7 +568,7 @@ class QueuePair:
         inbound.recv = NO_RECEIVE
         self._flush_queue()
         if self.made_of.srq is not None:
-            self.device.events.append(LastWQEReached(self.number))
+            self.events.append(LastWQEReached(self.number))
 
     def give_up_receive(self) -> None:
         """Free the SRQ slot of the receive in use, which will never complete."""

@@ -31,8 +31,8 @@ def _follow(qp: QueuePair, flow: Flow) -> None:
         migrate(qp)
         return
     failed = PathMigrationFailed(qp.number)
-    if failed not in qp.device.events:  # every packet of the peer's asks
-        qp.device.events.append(failed)
+    if failed not in qp.events:  # every packet of the peer's asks
+        qp.events.append(failed)
 
 
 def goes_over(qp: QueuePair, wanted: MigrationState) -> bool:
@@ -51,7 +51,7 @@ def migrate(qp: QueuePair) -> None:
         timeout=now.alt_timeout,
     )
     qp.set_migration(MigrationState.MIGRATED)
-    qp.device.events.append(PathMigrated(qp.number))
+    qp.events.append(PathMigrated(qp.number))
 
 
 def escaped(qp: QueuePair) -> bool:

@@ -37,8 +37,14 @@ from rdmawire.validate import (
     iterate,
 )
 from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES, AddressHandle, is_multicast
-from rdmawire.verbs.async_event import Event, QPFatal
-from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.async_event import (
+    AsyncChannel,
+    CQError,
+    QPFatal,
+    QueueEvent,
+    SRQLimitReached,
+)
+from rdmawire.verbs.cq import CompChannel, CompletionQueue
 from rdmawire.verbs.engine import Clock, one_thread_at_a_time
 from rdmawire.verbs.enums import PortState, QPState, QPType, WorkCompletion
 from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
@@ -265,11 +271,60 @@ class Verbs(Port):
             raise VerbsError(f"PD {pd.handle} is used by {pd.users} regions or queues", EBUSY)
         pd.adapter = _NOBODY
 
-    def create_cq(self, cqe: int) -> CompletionQueue:
-        """A queue for ``cqe`` completions. ibv_create_cq(3)."""
+    def create_comp_channel(self) -> CompChannel:
+        """Return a channel for the completion events of CQs. ibv_create_comp_channel(3)."""
+        return CompChannel()
+
+    def create_async_channel(self) -> AsyncChannel:
+        """Return a channel for the asynchronous events of objects that are created with it.
+
+        It gets the events of the port as well. In Linux, each context has one.
+        """
+        channel = AsyncChannel()
+        self.device.async_channels.append(channel)
+        return channel
+
+    def destroy_async_channel(self, channel: AsyncChannel) -> None:
+        """Deliver no more events to a channel; EBUSY while objects were created with it."""
+        self._check_channel(channel)
+        device = self.device
+        channels = (
+            *(qp.made_of.async_channel for qp in device.qps.values()),
+            *(cq.async_channel for cq in device.cqs.values()),
+            *(srq.async_channel for srq in device.srqs.values()),
+        )
+        if used := channels.count(channel):
+            raise VerbsError(f"the channel is used by {plural(used, 'object')}", EBUSY)
+        device.async_channels.remove(channel)
+
+    def _check_channel(self, channel: AsyncChannel | None) -> None:
+        if channel is not None and channel not in self.device.async_channels:
+            raise VerbsError(f"{describe(channel)} is no channel of this adapter", EINVAL)
+
+    def create_cq(
+        self,
+        cqe: int,
+        channel: CompChannel | None = None,
+        async_channel: AsyncChannel | None = None,
+    ) -> CompletionQueue:
+        """Return a queue for ``cqe`` completions. ibv_create_cq(3).
+
+        Completion events go to ``channel``, asynchronous events to ``async_channel``; without one,
+        they go to :meth:`next_event`.
+        """
         device = self.device
         _check_room("completion queues", len(device.cqs), device.profile.max_cq)
-        cq = CompletionQueue(next(self._handles), cqe, self._happened, profile=device.profile)
+        if channel is not None:
+            check_type("channel", channel, CompChannel)
+        self._check_channel(async_channel)
+        cq = CompletionQueue(
+            next(self._handles),
+            cqe,
+            self._happened,
+            profile=device.profile,
+            channel=channel,
+            async_channel=async_channel,
+        )
         device.cqs[cq.number] = cq
         return cq
 
@@ -284,20 +339,38 @@ class Verbs(Port):
         """ibv_destroy_cq(3); EBUSY while queue pairs complete there."""
         check_cq(self.device, cq)
         cq.check_unused()
+        cq.discard_events()
         del self.device.cqs[cq.number]
         self.device.moderated.pop(cq.number, None)
 
     def create_srq(
-        self, pd: ProtectionDomain, max_wr: int, max_sge: int = 1, xrc: XRCReceiver | None = None
+        self,
+        pd: ProtectionDomain,
+        max_wr: int,
+        max_sge: int = 1,
+        xrc: XRCReceiver | None = None,
+        async_channel: AsyncChannel | None = None,
     ) -> SharedReceiveQueue:
-        """ibv_create_srq(3); with ``xrc``, ibv_create_srq_ex(3) of type XRC."""
+        """Return a queue for ``max_wr`` receives of ``max_sge`` SGEs. ibv_create_srq(3).
+
+        With ``xrc``, it is of type XRC (ibv_create_srq_ex(3)). Events go to ``async_channel``;
+        without one, to :meth:`next_event`.
+        """
         device = self.device
         _check_room("shared receive queues", len(device.srqs), device.profile.max_srq)
         self.memory.check_domain(pd)
         check_receiver(device, xrc)
+        self._check_channel(async_channel)
         number = next(self._handles)
         srq = SharedReceiveQueue(
-            number, pd, max_wr, max_sge, self._happened, profile=device.profile, xrc=xrc
+            number,
+            pd,
+            max_wr,
+            max_sge,
+            self._happened,
+            profile=device.profile,
+            xrc=xrc,
+            async_channel=async_channel,
         )
         device.srqs[number] = srq
         srq.acquire()
@@ -365,6 +438,7 @@ class Verbs(Port):
         device = self.device
         _check_room("queue pairs", len(device.qps), device.profile.max_qp)
         check_init(device, kind, wants)
+        self._check_channel(wants.async_channel)
         qp = QueuePair(self, device, number(), kind, wants)
         device.qps[qp.number] = qp
         qp.acquire()
@@ -528,11 +602,20 @@ class Verbs(Port):
         self.device.rcv_raw += bool(takers)
         return bool(takers)
 
-    def _happened(self, event: Event) -> None:
-        """Keep an event; what breaks a queue pair ends it."""
-        self.device.events.append(event)
-        if isinstance(event, QPFatal) and event.qp in self.device.qps:
-            self.device.qps[event.qp].fail()
+    def _happened(self, event: QueueEvent) -> None:
+        """Deliver an event of a CQ or SRQ; a queue pair that lost a completion goes to ERR."""
+        device = self.device
+        if isinstance(event, QPFatal):
+            qp = device.qps[event.qp]
+            qp.events.append(event)
+            qp.fail()
+            return
+        channel: AsyncChannel | None = None
+        if isinstance(event, CQError):
+            channel = device.cqs[event.cq].async_channel
+        elif isinstance(event, SRQLimitReached):
+            channel = device.srqs[event.srq].async_channel
+        (channel or device).events.append(event)
 
     def _unused_qpn(self) -> int:
         return self._numbers.unused(self.device.qps.__contains__)

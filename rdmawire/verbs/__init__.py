@@ -7,6 +7,7 @@ nothing here knows a packet.
 from rdmawire.verbs.ah import AddressHandle, GIDType, mapped, multicast_mac
 from rdmawire.verbs.async_event import (
     AccessViolation,
+    AsyncChannel,
     AsyncEvent,
     CommunicationEstablished,
     CompletionEvent,
@@ -25,10 +26,12 @@ from rdmawire.verbs.async_event import (
     SendQueueDrained,
     SRQLimitReached,
 )
-from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.cq import CompChannel, CompletionQueue
+from rdmawire.verbs.engine import Clock, Engine
 from rdmawire.verbs.enums import (
     MigrationState,
     NetworkType,
+    PortState,
     QPState,
     QPType,
     WCFlags,
@@ -37,7 +40,7 @@ from rdmawire.verbs.enums import (
     WorkCompletion,
 )
 from rdmawire.verbs.multicast import MULTICAST_QPN
-from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, Profile
+from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, PortAttr, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.verbs.wr import BindMW, RecvWR, RegMR, SendFlags, SendOpcode, SendWR, Sge
@@ -49,14 +52,18 @@ __all__ = [
     "RXE",
     "AccessViolation",
     "AddressHandle",
+    "AsyncChannel",
     "AsyncEvent",
     "AtomicCap",
     "BindMW",
     "Bug",
     "CQError",
+    "Clock",
     "CommunicationEstablished",
+    "CompChannel",
     "CompletionEvent",
     "CompletionQueue",
+    "Engine",
     "Event",
     "EventType",
     "GIDChanged",
@@ -69,7 +76,9 @@ __all__ = [
     "PathMigrated",
     "PathMigrationFailed",
     "PortActive",
+    "PortAttr",
     "PortError",
+    "PortState",
     "Profile",
     "QPAttrMask",
     "QPAttributes",

@@ -1,10 +1,11 @@
-"""What a NIC tells its owner unasked: one class for each thing that happens. IBA 11.6.3.
+"""Events that an engine reports: one class for each thing that happens. IBA 11.6.3.
 
 Each names its subject by number. Those of ibv_get_async_event(3) carry their ibv_event_type;
 :data:`ABSENT` says why the others never happen here. :class:`CompletionEvent` is what a
 completion channel hands out (ibv_get_cq_event(3)).
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -12,6 +13,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from rdmawire.memory.access import Access
 from rdmawire.memory.grant import KeyFault
+from rdmawire.terminal import plural
 
 
 class EventType(IntEnum):
@@ -56,7 +58,7 @@ ABSENT = {
 
 @dataclass(frozen=True, slots=True)
 class CompletionEvent:
-    """A completion came that the owner of a CQ had asked to be told of. IBA 11.4.2.2."""
+    """A completion for which a notification was requested was added to a CQ. IBA 11.4.2.2."""
 
     cq: int
 
@@ -212,5 +214,28 @@ PortEvent: TypeAlias = PortActive | PortError | PKeyChanged | GIDChanged
 AsyncEvent: TypeAlias = CQError | QPEvent | SRQLimitReached | PortEvent
 Event: TypeAlias = AsyncEvent | CompletionEvent
 
-Sink: TypeAlias = Callable[[Event], None]
-"""Where events go."""
+QueueEvent: TypeAlias = CompletionEvent | CQError | QPFatal | SRQLimitReached
+"""Events that completion queues and shared receive queues report."""
+
+Sink: TypeAlias = Callable[[QueueEvent], None]
+"""Function that gets the events of a queue."""
+
+
+class AsyncChannel:
+    """Asynchronous events of the objects that were created with it, and of the port, oldest first.
+
+    They are what ibv_get_async_event(3) returns for a context. Events of other objects stay with
+    the engine (``next_event``), so that each reader gets only events of its own objects.
+    """
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events: deque[Event] = deque()
+
+    def __repr__(self) -> str:
+        return f"<AsyncChannel: {plural(len(self.events), 'event')}>"
+
+    def get_async_event(self) -> Event | None:
+        """Remove and return the oldest event, or return ``None``. ibv_get_async_event(3)."""
+        return self.events.popleft() if self.events else None

@@ -12,8 +12,9 @@ from collections import defaultdict, deque
 from errno import EBUSY, EINVAL, EOPNOTSUPP
 
 from rdmawire.errors import VerbsError
+from rdmawire.terminal import plural
 from rdmawire.validate import check_int
-from rdmawire.verbs.async_event import CompletionEvent, CQError, QPFatal, Sink
+from rdmawire.verbs.async_event import AsyncChannel, CompletionEvent, CQError, QPFatal, Sink
 from rdmawire.verbs.enums import WorkCompletion
 from rdmawire.verbs.profile import IBTA, Bounds, Profile
 
@@ -22,8 +23,31 @@ _COUNT = Bounds(0, lambda profile: profile.max_cq_count)
 _PERIOD = Bounds(0, lambda profile: profile.max_cq_period)
 
 
+class CompChannel:
+    """Completion events of the CQs that were created with it, oldest first.
+
+    ibv_create_comp_channel(3). Completion events of other CQs stay with the engine
+    (``next_event``), so that each reader gets only events of its own CQs.
+    """
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events: deque[CompletionQueue] = deque()
+
+    def __repr__(self) -> str:
+        return f"<CompChannel: {plural(len(self.events), 'event')}>"
+
+    def get_cq_event(self) -> "CompletionQueue | None":
+        """Remove the oldest event and return its CQ, or return ``None``. ibv_get_cq_event(3)."""
+        return self.events.popleft() if self.events else None
+
+
 class CompletionQueue:
-    """A queue for ``cqe`` completions; events go to ``sink``.
+    """A queue for ``cqe`` completions.
+
+    Completion events go to ``channel``, or to ``sink`` without one; asynchronous events go to
+    ``sink``, which delivers them to ``async_channel`` if there is one.
 
     ``polled`` counts the completions that were polled. ``qps`` and ``srqs`` are the numbers of the
     queue pairs, and of the shared receive queues of XRC, that complete here. ``VerbsError`` EINVAL
@@ -41,15 +65,28 @@ class CompletionQueue:
         "_sink",
         "_solicited_only",
         "_waiting",
+        "async_channel",
+        "channel",
         "number",
         "polled",
         "qps",
         "srqs",
     )
 
-    def __init__(self, number: int, cqe: int, sink: Sink, *, profile: Profile = IBTA) -> None:
+    def __init__(
+        self,
+        number: int,
+        cqe: int,
+        sink: Sink,
+        *,
+        profile: Profile = IBTA,
+        channel: CompChannel | None = None,
+        async_channel: AsyncChannel | None = None,
+    ) -> None:
         _CQE.check("cqe", cqe, profile)
         self.number = number
+        self.channel = channel
+        self.async_channel = async_channel
         self.polled = 0
         self.qps: set[int] = set()
         self.srqs: set[int] = set()
@@ -157,6 +194,13 @@ class CompletionQueue:
         if self._deadline is not None and now >= self._deadline:
             self._fire()
 
+    def discard_events(self) -> None:
+        """Remove the events of this queue from its channel: it is destroyed."""
+        if self.channel is not None:
+            kept = [cq for cq in self.channel.events if cq is not self]
+            self.channel.events.clear()
+            self.channel.events.extend(kept)
+
     def check_unused(self) -> None:
         """``VerbsError`` EBUSY while queues complete there. ibv_destroy_cq(3)."""
         if self.qps:
@@ -181,7 +225,10 @@ class CompletionQueue:
         self._armed = False
         self._waiting = 0
         self._deadline = None
-        self._sink(CompletionEvent(self.number))
+        if self.channel is None:
+            self._sink(CompletionEvent(self.number))
+        else:
+            self.channel.events.append(self)
 
     def _overrun(self) -> None:
         if self.broken:

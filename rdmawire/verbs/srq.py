@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rdmawire.errors import VerbsError
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.validate import check_int, iterate
-from rdmawire.verbs.async_event import Sink, SRQLimitReached
+from rdmawire.verbs.async_event import AsyncChannel, Sink, SRQLimitReached
 from rdmawire.verbs.cq import CompletionQueue, Slots
 from rdmawire.verbs.profile import IBTA, Bounds, Profile
 from rdmawire.verbs.wr import RecvWR, check_receive
@@ -44,6 +44,7 @@ class SharedReceiveQueue:
         "_held",
         "_profile",
         "_sink",
+        "async_channel",
         "limit",
         "max_sge",
         "max_wr",
@@ -64,12 +65,14 @@ class SharedReceiveQueue:
         *,
         profile: Profile = IBTA,
         xrc: XRCReceiver | None = None,
+        async_channel: AsyncChannel | None = None,
     ) -> None:
         _MAX_WR.check("max_wr", max_wr, profile)
         _MAX_SGE.check("max_sge", max_sge, profile)
         self.number = number
         self.pd = pd
         self.xrc = xrc
+        self.async_channel = async_channel
         self.qps: set[int] = set()
         self.max_wr = max_wr
         self.max_sge = max_sge
