@@ -6,14 +6,10 @@
 import sys
 
 from rdmawire.fabric import ALL_ACCESS, End, Link, Pair
-from rdmawire.memory.gpu.device import Gpu
-from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import H200
-from rdmawire.memory.page import Path
-from rdmawire.memory.region import Region
+from rdmawire.memory import Path, Region
+from rdmawire.memory.gpu import H200, Gpu, GpuDriver, Peermem
 from rdmawire.units import us
-from rdmawire.verbs.wr import SendOpcode, SendWR, Sge
+from rdmawire.verbs import SendOpcode, SendWR, Sge
 
 LENGTH = 8_000
 LOST = 3

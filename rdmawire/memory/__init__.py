@@ -10,15 +10,16 @@ Nothing here knows packets or queue pairs; a QP number is a number.
 from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, DoorbellPage, HostMemory
 from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
-from rdmawire.memory.fast_reg import FastRegistration
+from rdmawire.memory.fast_reg import FastRegistration, register_pages
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.key import next_variant
 from rdmawire.memory.mr_table import WHOLE_SPACE, Extent, Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.mw import Bind, MemoryWindow, WindowType
-from rdmawire.memory.page import Path, Tally
+from rdmawire.memory.page import PAGE_4K, Path, Tally
 from rdmawire.memory.region import Region
 
 __all__ = [
+    "PAGE_4K",
     "WHOLE_SPACE",
     "Access",
     "AddressSpace",
@@ -40,4 +41,5 @@ __all__ = [
     "WindowType",
     "next_variant",
     "reg_dmabuf_mr",
+    "register_pages",
 ]

@@ -4,7 +4,14 @@ The names and numbers are those of libibverbs. An engine (:mod:`rdmawire.ib`) wo
 nothing here knows a packet.
 """
 
-from rdmawire.verbs.ah import AddressHandle, GIDType, mapped, multicast_mac
+from rdmawire.verbs.ah import (
+    AddressHandle,
+    GIDType,
+    is_ipv4,
+    mapped,
+    multicast_mac,
+    udp_source_port,
+)
 from rdmawire.verbs.async_event import (
     AccessViolation,
     AsyncChannel,
@@ -43,13 +50,32 @@ from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, PortAttr, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
-from rdmawire.verbs.wr import BindMW, RecvWR, RegMR, SendFlags, SendOpcode, SendWR, Sge
+from rdmawire.verbs.wr import (
+    FENCE,
+    LONGEST_MESSAGE,
+    SIGNALED,
+    SOLICITED,
+    VERBS,
+    BindMW,
+    Local,
+    RecvWR,
+    RegMR,
+    SendFlags,
+    SendOpcode,
+    SendWR,
+    Sge,
+)
 
 __all__ = [
+    "FENCE",
     "IBTA",
+    "LONGEST_MESSAGE",
     "MULTICAST_QPN",
     "PROFILES",
     "RXE",
+    "SIGNALED",
+    "SOLICITED",
+    "VERBS",
     "AccessViolation",
     "AddressHandle",
     "AsyncChannel",
@@ -70,6 +96,7 @@ __all__ = [
     "GIDType",
     "InvalidRequest",
     "LastWQEReached",
+    "Local",
     "MigrationState",
     "NetworkType",
     "PKeyChanged",
@@ -101,6 +128,8 @@ __all__ = [
     "WCStatus",
     "WorkCompletion",
     "XRCReceiver",
+    "is_ipv4",
     "mapped",
     "multicast_mac",
+    "udp_source_port",
 ]

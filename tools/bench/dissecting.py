@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from rdmawire.capture import open_capture
-from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect import Dissector
 from rdmawire.wire import roce
 from rdmawire.wire.codec import reader
 from rdmawire.wire.ib import BTH

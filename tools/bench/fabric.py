@@ -15,11 +15,9 @@ from rdmawire.fabric import (
     place_of,
     row,
 )
-from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.ib import QPInit, QueuePair
 from rdmawire.units import gbps, us
-from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.qp_attr import QPCap
-from rdmawire.verbs.wr import SendOpcode, SendWR
+from rdmawire.verbs import QPCap, QPType, SendOpcode, SendWR
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet

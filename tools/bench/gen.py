@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.sink import open_sink
-from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.spec import Order, Sizes, Verb
+from rdmawire.traffic.generate import Order, Sizes, Verb, generate
 from tools.bench import peer
 from tools.bench.rate import Figure, best_rate
 

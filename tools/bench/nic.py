@@ -13,11 +13,8 @@ from typing import NamedTuple
 import click
 
 from rdmawire.fabric import ATTRIBUTES, Buffer, Host
-from rdmawire.ib.engine import Nic
-from rdmawire.ib.qp import QPInit
-from rdmawire.verbs.enums import QPType, WCStatus
-from rdmawire.verbs.qp_attr import QPCap
-from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
+from rdmawire.ib import Nic, QPInit
+from rdmawire.verbs import QPCap, QPType, RecvWR, SendOpcode, SendWR, WCStatus
 from rdmawire.wire.management import MTU
 from tools.bench import peer
 from tools.bench.rate import Figure, best_rate

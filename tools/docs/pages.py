@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
-from rdmawire.dissect.fields import fields  # noqa: E402
+from rdmawire.dissect import fields  # noqa: E402
 from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
+from rdmawire.ib import SERVICES, Drop, Fault, Reaction
 from rdmawire.ib.hw_counters import DRIVERS, NOT_COUNTED, QP_COUNTERS, AdapterCounters
 from rdmawire.ib.responder import REQUESTS
-from rdmawire.ib.rx_parser import Drop
-from rdmawire.ib.service import DATAGRAM, RELIABLE, SERVICES, UNRELIABLE, Fault, Reaction
-from rdmawire.verbs.enums import QPState, QPType
-from rdmawire.verbs.profile import PROFILES, Profile
-from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttrMask, fields_of
-from rdmawire.verbs.wr import VERBS
+from rdmawire.ib.service import DATAGRAM, RELIABLE, UNRELIABLE
+from rdmawire.verbs import PROFILES, VERBS, Profile, QPAttrMask, QPState, QPType
+from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, fields_of
 from rdmawire.wire.opcode import Opcode, Operation
 from tools.docs.states import picture
 

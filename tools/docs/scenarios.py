@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from rdmawire import read_shipped
 from rdmawire.fabric import ACTIONS
-from rdmawire.ib.service import SERVICES
+from rdmawire.ib import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
 from rdmawire.traffic.scenario.listing import MUST_BE_THERE
 from rdmawire.traffic.scenario.model.connection import CONGESTION
@@ -18,7 +19,7 @@ from rdmawire.traffic.scenario.model.step import (
     VERB_SECTIONS,
 )
 from rdmawire.traffic.scenario.section import Named, Of, Section, Sections, sections_in
-from rdmawire.traffic.scenario.shipped import read_shipped, shipped
+from rdmawire.traffic.scenario.shipped import shipped
 from rdmawire.traffic.scenario.tables import REASONS, STATUS, TYPES
 from rdmawire.traffic.scenario.types import Many, ValueType, Word
 from rdmawire.traffic.scenario.verbs import VERBS, Verb

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from rdmawire.verbs.enums import QPState, QPType
+from rdmawire.verbs import QPState, QPType
 
 _WIDTH, _HEIGHT = 96, 36
 _PLACES = {

@@ -9,21 +9,19 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from rdmawire import ScenarioError, read_scenario_text
 from rdmawire.capture.compression import recognised
 from rdmawire.capture.reader import _parser
 from rdmawire.capture.source import BytesLike
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.decode import LINK_TYPES
-from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.fields import fields
+from rdmawire.dissect import Dissector, Selection, fields
 from rdmawire.dissect.output import Lines, Objects
-from rdmawire.dissect.select import Selection
 from rdmawire.errors import CaptureError, WireError
 from rdmawire.filter import Filter, FilterError
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit.iwarp import StreamEditor
-from rdmawire.traffic.scenario.document import MAX_MISTAKES, Mistake, ScenarioError
-from rdmawire.traffic.scenario.reader import read_scenario_text
+from rdmawire.traffic.scenario.document import MAX_MISTAKES, Mistake
 from rdmawire.wire import mad, mpa, native, rdmap, roce
 from rdmawire.wire.layout import Piece, joined
 from rdmawire.wire.packet import Packet

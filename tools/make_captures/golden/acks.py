@@ -6,7 +6,7 @@ IBA 9.7.5.1, 9.7.5.2.8, 9.7.7.2, 9.2.3 (solicited events), 9.2.8 (AckReq).
 from collections.abc import Iterator
 
 from rdmawire.units import us
-from rdmawire.verbs.wr import FENCE, SIGNALED, SOLICITED, SendOpcode
+from rdmawire.verbs import FENCE, SIGNALED, SOLICITED, SendOpcode
 from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS
 from tools.make_captures.golden.case import (
     CLIENT,

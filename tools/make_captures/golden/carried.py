@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rdmawire.capture import LinkType
-from rdmawire.verbs.wr import SendOpcode
+from rdmawire.verbs import SendOpcode
 from rdmawire.wire import roce
 from rdmawire.wire.ib import GRH, LRH
 from rdmawire.wire.inet import (

@@ -11,13 +11,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from rdmawire.fabric import ALL_ACCESS, Place
-from rdmawire.ib.service import Fault
-from rdmawire.memory.page import PAGE_4K
+from rdmawire.ib import Fault
+from rdmawire.memory import PAGE_4K
 from rdmawire.units import us
-from rdmawire.verbs.ah import AddressHandle
-from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.qp_attr import QPAttributes
-from rdmawire.verbs.wr import SendOpcode
+from rdmawire.verbs import AddressHandle, QPAttributes, QPType, SendOpcode
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import RETH, AtomicETH
 from rdmawire.wire.management import MTU

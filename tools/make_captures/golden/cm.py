@@ -6,21 +6,21 @@ from random import Random
 from typing import Any, NamedTuple
 
 from rdmawire.fabric import Envelope, Host, Link, NotifyingPort, Place, Simulator
-from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_id
-from rdmawire.ib.cm.event import (
+from rdmawire.ib import QPInit, QueuePair
+from rdmawire.ib.cm import (
     CMEvent,
+    CMSettings,
     ConnectRequest,
     ConnectResponse,
+    ConnParam,
     DatagramRequest,
     Disconnected,
+    ManagedPort,
+    PortSpace,
+    service_id,
 )
-from rdmawire.ib.cm.manager import ManagedPort
-from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.units import us
-from rdmawire.verbs.async_event import Event
-from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.qp_attr import QPCap
-from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
+from rdmawire.verbs import Event, QPCap, QPType, RecvWR, SendOpcode, SendWR
 from rdmawire.wire.cm_code import RejectReason
 from tools.make_captures.golden.case import CLIENT, LATENCY, PLACES, SERVER, text
 from tools.make_captures.golden.played import Played

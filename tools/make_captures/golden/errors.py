@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from rdmawire.fabric import ALL_ACCESS
-from rdmawire.ib.service import Fault
-from rdmawire.memory.access import Access
-from rdmawire.verbs.wr import SendOpcode
+from rdmawire.ib import Fault
+from rdmawire.memory import Access
+from rdmawire.verbs import SendOpcode
 from rdmawire.wire.ib import Placement
 from tools.make_captures.golden.case import (
     CLIENT,

@@ -5,9 +5,9 @@ IBA A17.9 (CNP), 17.2.8 (path migration); IEEE 802.1Q, 36 (priority flow control
 
 from collections.abc import Iterator
 
-from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.ib.congestion import CNP_INTERVAL
 from rdmawire.units import gbps, us
-from rdmawire.verbs.wr import SendOpcode
+from rdmawire.verbs import SendOpcode
 from rdmawire.wire.inet import ECN
 from tools.make_captures.golden.case import (
     CLIENT,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from rdmawire.verbs.enums import QPType
+from rdmawire.verbs import QPType
 from tools.make_captures.golden import carried, cm
 from tools.make_captures.golden.acks import acks, rnr
 from tools.make_captures.golden.case import Case

@@ -5,9 +5,16 @@ from hashlib import sha256
 from ipaddress import IPv6Address
 from typing import Any, NamedTuple
 
-from rdmawire.memory.access import Access
-from rdmawire.verbs.ah import is_ipv4, udp_source_port
-from rdmawire.verbs.enums import QPType, WCFlags, WCOpcode, WCStatus, WorkCompletion
+from rdmawire.memory import Access
+from rdmawire.verbs import (
+    QPType,
+    WCFlags,
+    WCOpcode,
+    WCStatus,
+    WorkCompletion,
+    is_ipv4,
+    udp_source_port,
+)
 from tools.make_captures.golden.case import (
     ALTERNATES,
     MEMORY,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rdmawire.units import us
-from rdmawire.verbs.wr import FENCE, SIGNALED, VERBS, SendOpcode
+from rdmawire.verbs import FENCE, SIGNALED, VERBS, SendOpcode
 from rdmawire.wire.ib import Placement
 from rdmawire.wire.serial import MODULUS
 from tools.make_captures.golden.case import (

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from rdmawire.ib.service import Fault
-from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.wr import LONGEST_MESSAGE, SendOpcode
+from rdmawire.ib import Fault
+from rdmawire.verbs import LONGEST_MESSAGE, QPType, SendOpcode
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, FETH, XRCETH, Ack, Nak
 from rdmawire.wire.opcode import Opcode

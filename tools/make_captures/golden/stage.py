@@ -7,15 +7,25 @@ from typing import NamedTuple
 
 from rdmawire.capture import LinkType
 from rdmawire.fabric import Buffer, Envelope, Host, Link, Port, Simulator, pfc_frame
+from rdmawire.ib import Nic, QPInit, QueuePair
 from rdmawire.ib.encapsulation import headers_to
-from rdmawire.ib.engine import Nic
-from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.memory.fast_reg import FastRegistration, register_pages
-from rdmawire.verbs.ah import udp_source_port
-from rdmawire.verbs.enums import MigrationState, QPType, WorkCompletion
-from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
-from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
-from rdmawire.verbs.wr import VERBS, Local, RecvWR, SendWR, Sge
+from rdmawire.memory import FastRegistration, register_pages
+from rdmawire.verbs import (
+    VERBS,
+    Local,
+    MigrationState,
+    QPAttributes,
+    QPAttrMask,
+    QPCap,
+    QPType,
+    RecvWR,
+    SendWR,
+    Sge,
+    SharedReceiveQueue,
+    WorkCompletion,
+    XRCReceiver,
+    udp_source_port,
+)
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
 from rdmawire.wire.serial import add

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rdmawire.ib.service import Fault
-from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.wr import SendOpcode
+from rdmawire.ib import Fault
+from rdmawire.verbs import QPType, SendOpcode
 from rdmawire.wire.opcode import Opcode
 from tools.make_captures.golden.case import (
     CLIENT,

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 
-from rdmawire.ib.service import SERVICES
-from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.wr import VERBS, SendOpcode
+from rdmawire.ib import SERVICES
+from rdmawire.verbs import VERBS, QPType, SendOpcode
 from rdmawire.wire.ib import Placement, Selectivity
 from rdmawire.wire.management import MTU
 from tools.make_captures.golden.case import (
