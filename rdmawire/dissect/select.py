@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from typing import Any, NamedTuple, cast
 
 from rdmawire.dissect.fields import FrameField, derived_fields, fields, frame_fields
@@ -15,7 +14,7 @@ from rdmawire.units import epoch_ns, parse_duration
 from rdmawire.wire.field_registry import HeaderField, find, unknown
 from rdmawire.wire.header import Group, Header
 from rdmawire.wire.show import Show, writer
-from rdmawire.wire.tables import tables
+from rdmawire.wire.tables import cached_by_tables, tables
 
 Reading = Callable[[Node], list[Any]]
 """The values of a field in a node of the right table; none if it has another meaning there."""
@@ -65,7 +64,7 @@ def _reading(field: HeaderField) -> Reading:
     return read
 
 
-@cache
+@cached_by_tables
 def sources(name: str) -> list[tuple[type[Header], Source]]:
     """The headers that have values under this name, and how each is read."""
     found = [

@@ -33,6 +33,8 @@ class Filter:
         self.text = text
         self.tree = parse(text)
         self._question = compile_test(self.tree)
+        self.simple = is_simple(self.tree)
+        """Whether :func:`evaluate_columns` can evaluate it."""
 
     def __call__(self, frame: Dissection) -> bool:
         """Whether the frame passes."""
@@ -45,8 +47,3 @@ class Filter:
     def names(self) -> tuple[str, ...]:
         """Return the fields that the filter names, each once, in order of appearance."""
         return field_names(self.tree)
-
-    @property
-    def simple(self) -> bool:
-        """Whether :func:`evaluate_columns` can evaluate it."""
-        return is_simple(self.tree)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from rdmawire.wire import field_registry
 from rdmawire.wire.header import Header, Meaning
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import Show, writer
-from rdmawire.wire.tables import MODULES, tables_of
+from rdmawire.wire.tables import MODULES, cached_by_tables, tables_of
 
 FrameReader = Callable[[Dissection], list[Any]]
 """A function that returns the values of a field in a frame."""
@@ -99,7 +98,7 @@ _LAYERS = (
 _SINGLE = frozenset(tables_of("inet") + tables_of("ib"))
 
 
-@cache
+@cached_by_tables
 def find_field(name: str) -> FilterField | None:
     """Return the field or protocol of this name; ``None`` if there is none."""
     for search in (_protocol, _header, _of_frame, _of_tables):
@@ -227,7 +226,7 @@ def normalized(word: str) -> str:
     return _NO_WORD.sub("", _ABBREVIATED.sub(r"\1", word).lower())
 
 
-@cache
+@cached_by_tables
 def value_words(name: str) -> dict[str, int]:
     """Return the normalized words for values of a field, with the values."""
     found = {normalized(word): number for word, number in spelled_words(name)}

@@ -3,24 +3,29 @@
 It has no clock and no I/O: the time is an argument in integer nanoseconds.
 """
 
-from rdmawire.ib import checks
+from rdmawire.ib import checks, execute
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.ib.rules import RequestRule, Rules
+from rdmawire.ib.rules import ExtendedHeader, RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.ib.service import SERVICES, Fault, Reaction
-from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.ib.standard_rules import STANDARD, with_work
+from rdmawire.ib.udp import Datagram
+from rdmawire.wire.roce import Medium
 
 __all__ = [
     "SERVICES",
     "STANDARD",
     "Arrival",
+    "Datagram",
     "Dcqcn",
     "DcqcnParameters",
     "Drop",
+    "ExtendedHeader",
     "Fault",
+    "Medium",
     "Nic",
     "QPInit",
     "QueuePair",
@@ -30,4 +35,6 @@ __all__ = [
     "Timely",
     "TimelyParameters",
     "checks",
+    "execute",
+    "with_work",
 ]

@@ -13,13 +13,12 @@ another one gives it this meaning (``infiniband.aeth.syndrome.credit_count``).
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 from rdmawire.terminal import MAX_SUGGESTIONS, closest_names, quote, suggestion
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import Show
-from rdmawire.wire.tables import tables
+from rdmawire.wire.tables import cached_by_tables, tables
 
 OURS = "rdmawire."
 """Precedes the table's name where Wireshark has no name for a field."""
@@ -176,14 +175,14 @@ def both(fields: Sequence[HeaderField]) -> str:
 Names = dict[str, list[HeaderField]]
 
 
-@cache
+@cached_by_tables
 def _by_name() -> Names:
     mixed = _collected(_mixed_names)
     clear = {name: found for name, found in mixed.items() if _is_clear(found)}
     return clear | _exact()
 
 
-@cache
+@cached_by_tables
 def _exact() -> Names:
     """Return the fields by the names of their tables and of Wireshark."""
     return _collected(_exact_names)
@@ -276,6 +275,6 @@ def _word(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-@cache
+@cached_by_tables
 def _shown_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for table in tables() for name, _ in shown_fields(table)))

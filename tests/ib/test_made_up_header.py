@@ -7,15 +7,17 @@ import pytest
 
 from rdmawire.capture import LinkType
 from rdmawire.decode import with_opcodes
-from rdmawire.dissect import Dissector
+from rdmawire.dissect import Dissector, Selection
 from rdmawire.errors import VerbsError, WireError
 from rdmawire.fabric.pair import Pair
+from rdmawire.filter import Filter, FilterError
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import SEND, ExtendedHeader, RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault
 from rdmawire.ib.standard_rules import STANDARD, with_work
+from rdmawire.traffic.edit import EditError, Editor, text
 from rdmawire.verbs.enums import QPType, WCOpcode, WCStatus
 from rdmawire.verbs.wr import SendOpcode, SendWR, Verb
 from rdmawire.wire import roce
@@ -24,6 +26,7 @@ from rdmawire.wire.ib import BTH
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import LAYOUTS, Packet
 from rdmawire.wire.show import HEX
+from rdmawire.wire.tables import known_headers, tables
 
 
 class TagETH(Header):
@@ -142,10 +145,33 @@ def test_a_dissection_shows_it() -> None:
     assert "opcode 0x18 is reserved" in plain.malformed.reason
 
 
+def test_a_filter_and_an_edit_know_its_fields() -> None:
+    scene = Scene()
+    scene.send(b"tagged!", 0xABCDEF)
+    protocols = with_opcodes(OPCODES)
+    with known_headers(TagETH):
+        wanted = Filter("rdmawire.tageth.tag == 0xabcdef && infiniband.bth.psn == 100")
+        other = Filter("rdmawire.tageth.scope > 0")
+        selection = Selection(["rdmawire.tageth.tag"])
+        editor = Editor([text.assignment("tageth.scope=9")], protocols=protocols)
+    dissector = Dissector(protocols=protocols)
+    before, after = scene.frames[0], editor.edit(scene.frames[0])
+    shown, edited = dissector.dissect(before), dissector.dissect(after)
+    assert (wanted(shown), other(shown), wanted(edited), other(edited)) == (True, False, True, True)
+    assert selection.values(shown) == [["0xabcdef"]]
+    assert edited.header(TagETH) == TagETH(0xABCDEF, 9)
+    assert not edited.bad_checks
+    with pytest.raises(FilterError, match=r"no field is named 'rdmawire.tageth.tag'"):
+        Filter("rdmawire.tageth.tag == 1")
+    with pytest.raises(EditError, match=r"no field is named 'tageth.scope'"):
+        text.assignment("tageth.scope=9")
+
+
 def test_nothing_is_left_behind() -> None:
     assert SEND_TAGGED not in LAYOUTS
     assert SEND_TAGGED not in STANDARD.requests[QPType.RC]
     assert TagETH not in STANDARD.headers
+    assert TagETH not in tables()
     assert OPCODES.name(SEND_TAGGED) == "RC_SEND_TAGGED"
     assert LAYOUTS.name(SEND_TAGGED) == "RESERVED"
     assert LAYOUTS.name(Opcode.RC_SEND_ONLY) == "RC_SEND_ONLY"

@@ -22,7 +22,8 @@ from rdmawire import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    *("rdmawire", "rdmawire.capture", "rdmawire.columns", "rdmawire.dissect", "rdmawire.fabric"),
+    *("rdmawire", "rdmawire.capture", "rdmawire.columns", "rdmawire.decode", "rdmawire.dissect"),
+    "rdmawire.fabric",
     *("rdmawire.filter", "rdmawire.ib", "rdmawire.ib.cm", "rdmawire.ib.congestion"),
     *("rdmawire.memory", "rdmawire.memory.gpu", "rdmawire.stats", "rdmawire.traffic.edit"),
     *("rdmawire.traffic.generate", "rdmawire.verbs"),
