@@ -127,6 +127,7 @@ _PREPARE: dict[Local, Callable[[QueuePair, Wqe], WCStatus | None]] = {
     Local.SOURCE: _prepare_source,
     Local.SINK: _prepare_sink,
     Local.NONE: _prepare_nothing,
+    Local.INVALID: lambda _, __: WCStatus.LOC_QP_OP_ERR,
 }
 """How work finds its local memory."""
 

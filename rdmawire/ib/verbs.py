@@ -7,12 +7,14 @@ errno; nothing has changed then.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
+from functools import partial
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.congestion.base import SCHEME, CongestionController
 from rdmawire.ib.congestion.notification import CNP_INTERVAL, NotificationPoint
 from rdmawire.ib.congestion.pacer import govern
 from rdmawire.ib.device import GSI_QPN, Device
+from rdmawire.ib.doorbell import Doorbells, completion_memory, work_rings
 from rdmawire.ib.encapsulation import check_medium, gids_of, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters, adapter_counters
 from rdmawire.ib.modify_qp import modify
@@ -25,11 +27,13 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop, RxParser
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
-from rdmawire.memory.address_space import AddressSpace
+from rdmawire.memory.address_space import AddressSpace, DoorbellPage
 from rdmawire.memory.grant import ProtectionDomain
 from rdmawire.memory.mr_table import AllocatedPD, MemoryRegionTable, PeerMemory
+from rdmawire.memory.page import PAGE_4K
 from rdmawire.terminal import describe, plural
 from rdmawire.validate import (
+    as_bytes,
     check_bytes,
     check_int,
     check_methods,
@@ -51,7 +55,9 @@ from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.verbs.profile import IBTA, PortAttr, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap, check_cap, check_modify
 from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
-from rdmawire.verbs.wr import RecvWR, SendWR
+from rdmawire.verbs.work_ring import MemoryCompletionQueue
+from rdmawire.verbs.wqe import Doorbell
+from rdmawire.verbs.wr import RecvWR, SendWR, Sge
 from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.roce import Medium
@@ -184,6 +190,7 @@ class Verbs(Port):
         )
         self.device.forget_flows = self._unsealer.forget
         self._rules: list[FlowRule] = []
+        self._doorbells = Doorbells(self.device)
         self._numbers = qpns(random)
         self._handles = Count(1)
 
@@ -306,18 +313,29 @@ class Verbs(Port):
         cqe: int,
         channel: CompChannel | None = None,
         async_channel: AsyncChannel | None = None,
+        *,
+        cq_buffer: Sge | None = None,
+        doorbell_record: Sge | None = None,
     ) -> CompletionQueue:
         """Return a queue for ``cqe`` completions. ibv_create_cq(3).
 
         Completion events go to ``channel``, asynchronous events to ``async_channel``; without one,
         they go to :meth:`next_event`.
+
+        With ``cq_buffer`` its elements are written to that memory (:mod:`rdmawire.verbs.wqe`), and
+        its consumer writes how far it is to ``doorbell_record``. ``VerbsError`` EINVAL for one
+        without the other, and for memory that is not fit.
         """
         device = self.device
         _check_room("completion queues", len(device.cqs), device.profile.max_cq)
         if channel is not None:
             check_type("channel", channel, CompChannel)
         self._check_channel(async_channel)
-        cq = CompletionQueue(
+        make: Callable[..., CompletionQueue] = CompletionQueue
+        if cq_buffer is not None or doorbell_record is not None:
+            memory = completion_memory(device, cqe, cq_buffer, doorbell_record)
+            make = partial(MemoryCompletionQueue, *memory)
+        cq = make(
             next(self._handles),
             cqe,
             self._happened,
@@ -405,11 +423,24 @@ class Verbs(Port):
 
     # Queue pairs.
 
-    def create_qp(self, kind: QPType, wants: QPInit, number: int | None = None) -> QueuePair:
+    def create_qp(
+        self,
+        kind: QPType,
+        wants: QPInit,
+        number: int | None = None,
+        *,
+        sq_buffer: Sge | None = None,
+        rq_buffer: Sge | None = None,
+        doorbell_record: Sge | None = None,
+    ) -> QueuePair:
         """A queue pair in RESET. ibv_create_qp(3).
 
         ``number`` asks for a QPN, as no adapter lets you: for frames that must have one. EBUSY
         where it is in use.
+
+        With ``sq_buffer`` or ``rq_buffer`` the queue is also filled from that memory, whose layout
+        is in :mod:`rdmawire.verbs.wqe`: see :meth:`ring`. Its producer writes how far it is to
+        ``doorbell_record``. EINVAL for memory that is not fit.
         """
         check_int("qp_type", kind, 0, max(QPType))
         services = self.device.rules.services
@@ -423,7 +454,11 @@ class Verbs(Port):
             check_int("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)
             if number in self.device.qps:
                 raise VerbsError(f"QP {number:#x} is in use", EBUSY)
-        return self._new_qp(lambda: number or self._unused_qpn(), QPType(kind), wants)
+        check_init(self.device, QPType(kind), wants)
+        rings = work_rings(self.device, wants, sq_buffer, rq_buffer, doorbell_record)
+        qp = self._new_qp(lambda: number or self._unused_qpn(), QPType(kind), wants)
+        self._doorbells.add(qp.number, *rings)
+        return qp
 
     def create_gsi_qp(self, wants: QPInit) -> QueuePair:
         """Queue pair 1, in RESET; its owner gives it the Q_Key 0x80010000. IBA 10.2.4.3.
@@ -460,6 +495,8 @@ class Verbs(Port):
         modify(qp, attributes, mask, state)
         if over:
             migrate(qp)
+        if state is QPState.RESET:
+            self._doorbells.reset(qp.number)
         self._unsealer.forget()
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
@@ -483,6 +520,7 @@ class Verbs(Port):
             raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
         self.memory.check_unbound_from(qp.number)
         self.memory.forget_qp(qp.number)
+        self._doorbells.remove(qp.number)
         del self.device.qps[qp.number]
         self.device.retired.add(qp.counters)
         qp.release()
@@ -582,7 +620,34 @@ class Verbs(Port):
         check_srq(self.device, srq)
         srq.post_recv(work)
 
+    def ring(self, doorbell: bytes) -> None:
+        """Do what a doorbell asks for: take work from a queue in memory, or arm a CQ.
+
+        ``doorbell`` is a :class:`~rdmawire.verbs.wqe.Doorbell` as bytes. Whatever it and the memory
+        hold, nothing is raised: what makes no sense ends work or a queue pair with an error, or is
+        counted in ``doorbells_discarded``.
+        """
+        self.device.read_clock()
+        self._doorbells.ring(as_bytes("doorbell", doorbell))
+
+    def map_doorbells(self, base: int | None = None) -> DoorbellPage:
+        """Map a page of the adapter whose stores ring: 4 KiB at ``base``, or at a free address."""
+        space = self.device.space
+        base = space.free_address(PAGE_4K) if base is None else base
+        page = DoorbellPage(base, self._store_doorbell)
+        space.map(page)
+        return page
+
+    @property
+    def doorbells_discarded(self) -> int:
+        """Doorbells that named no queue which takes work."""
+        return self._doorbells.discarded
+
     # What happens inside.
+
+    def _store_doorbell(self, offset: int, data: bytes) -> None:
+        """Ring, at any address of the page that is a multiple of 8."""
+        self.ring(b"" if offset % Doorbell.SIZE else data)
 
     def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
         """Whether a frame's addresses are this port's, or a group's that it listens to."""

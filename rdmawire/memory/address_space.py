@@ -228,13 +228,13 @@ class AddressSpace:
         check_page_size(page_size)
         if size > LAST_ADDRESS - self._next - 2 * _GUARD:
             raise VerbsError(f"no {describe(size)} bytes of addresses left", ENOMEM)
-        window = HostMemory(self._gap(size), size + -size % page_size, page_size)
+        window = HostMemory(self.free_address(size), size + -size % page_size, page_size)
         self.map(window)
         self._next = window.end
         return window
 
-    def _gap(self, size: int) -> int:
-        """Where ``size`` bytes are free, 2 MiB or more behind what is mapped before."""
+    def free_address(self, size: int) -> int:
+        """An address from which ``size`` bytes are free, 2 MiB or more from what is mapped."""
         base = self._next - self._next % -PAGE_2M + _GUARD
         for window in self._windows[max(0, bisect_right(self._bases, base) - 1) :]:
             if window.base < base + size + _GUARD and base < window.end + _GUARD:

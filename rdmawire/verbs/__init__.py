@@ -50,6 +50,19 @@ from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, PortAttr, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
+from rdmawire.verbs.work_ring import CompletionRing, WorkRing
+from rdmawire.verbs.wqe import (
+    CQE,
+    WORK_QUEUE_TABLES,
+    CQDoorbellRecord,
+    Doorbell,
+    DoorbellRecord,
+    DoorbellType,
+    WQEControl,
+    build_send,
+    parse_send,
+    segments_of,
+)
 from rdmawire.verbs.wr import (
     FENCE,
     LONGEST_MESSAGE,
@@ -67,6 +80,7 @@ from rdmawire.verbs.wr import (
 )
 
 __all__ = [
+    "CQE",
     "FENCE",
     "IBTA",
     "LONGEST_MESSAGE",
@@ -76,6 +90,7 @@ __all__ = [
     "SIGNALED",
     "SOLICITED",
     "VERBS",
+    "WORK_QUEUE_TABLES",
     "AccessViolation",
     "AddressHandle",
     "AsyncChannel",
@@ -83,12 +98,17 @@ __all__ = [
     "AtomicCap",
     "BindMW",
     "Bug",
+    "CQDoorbellRecord",
     "CQError",
     "Clock",
     "CommunicationEstablished",
     "CompChannel",
     "CompletionEvent",
     "CompletionQueue",
+    "CompletionRing",
+    "Doorbell",
+    "DoorbellRecord",
+    "DoorbellType",
     "Engine",
     "Event",
     "EventType",
@@ -126,10 +146,15 @@ __all__ = [
     "WCFlags",
     "WCOpcode",
     "WCStatus",
+    "WQEControl",
     "WorkCompletion",
+    "WorkRing",
     "XRCReceiver",
+    "build_send",
     "is_ipv4",
     "mapped",
     "multicast_mac",
+    "parse_send",
+    "segments_of",
     "udp_source_port",
 ]

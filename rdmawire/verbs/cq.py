@@ -113,7 +113,7 @@ class CompletionQueue:
         return not self._room
 
     def __repr__(self) -> str:
-        state = "overrun" if self.broken else f"{len(self._held)} of {self._room} completions"
+        state = "overrun" if self.broken else f"{len(self)} of {self._room} completions"
         return f"<CQ {self.number}: {state}>"
 
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:

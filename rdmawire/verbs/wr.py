@@ -193,6 +193,8 @@ class Local(IntEnum):
     """Places the response in it."""
     NONE = 2
     """Leaves it alone."""
+    INVALID = 3
+    """Finds out that the work makes no sense: only work from a queue in memory does not."""
 
 
 @dataclass(frozen=True, slots=True)

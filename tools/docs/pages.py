@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT))
 from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
+from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, segments_of  # noqa: E402
 from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
@@ -56,15 +57,31 @@ def _headers(title: str, modules: tuple[str, ...]) -> Iterator[str]:
             yield from _header(table)
 
 
-def _header(table: type[Header]) -> Iterator[str]:
+def _work_queues() -> Iterator[str]:
+    yield "# Work queues\n"
+    yield "Made from the tables in `rdmawire.verbs.wqe`: WQEs, CQEs and doorbells in memory."
+    yield "\n| work | segments between `WQEControl` and the local memory |"
+    yield "|---|---|"
+    for opcode in VERBS:
+        names = ", ".join(f"`{one.__name__}`" for one in segments_of(QPType.RC, opcode))
+        yield f"| {opcode.name} | {names or 'none'} |"
+    yield "\nDatagrams have an `AddressSegment` before those, XRC a `SharedReceiveSegment`."
+    for table in WORK_QUEUE_TABLES:
+        yield from _header(table, in_frames=False)
+
+
+def _header(table: type[Header], *, in_frames: bool = True) -> Iterator[str]:
+    """A table; fields of headers that are in frames also have names for filters."""
     yield f"\n## {table.__name__}\n"
     yield f"{(table.__doc__ or '').strip()}\n"
-    yield f"*{table.SIZE} bytes. {table.clause}.*\n"
+    clause = f" {table.clause}." if in_frames else ""
+    yield f"*{table.SIZE} bytes.{clause}*\n"
     yield figure(table)
-    yield "| bits | row | what it says | field name |"
-    yield "|---|---|---|---|"
+    yield "| bits | row | what it says |" + " field name |" * in_frames
+    yield "|---|---|---|" + "---|" * in_frames
     for row in table.rows:
-        yield f"| {_bits(row)} | `{row.name}` | {_meaning(row)} | {_names(table, row)} |"
+        names = f" {_names(table, row)} |" * in_frames
+        yield f"| {_bits(row)} | `{row.name}` | {_meaning(row)} |{names}"
 
 
 def _bits(row: Row) -> str:
@@ -168,6 +185,7 @@ def _draw_charts() -> None:
 
 for page, (title, modules) in _HEADER_PAGES.items():
     write(f"headers/{page}", _headers(title, modules))
+write("headers/work-queues", _work_queues())
 write("opcodes", _opcodes())
 write("fields", _fields())
 write("commands", _commands())

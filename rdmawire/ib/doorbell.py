@@ -1,0 +1,251 @@
+"""Work queues in memory, as the adapter sees them: doorbells, fetched WQEs, written CQEs.
+
+A doorbell names a queue. How far its producer is stands in the queue's doorbell record; the WQEs up
+to there are fetched, checked as posted work is, and queued in the same send or receive queue. What
+the memory holds is not trusted:
+
+- a WQE that makes no sense completes with ``LOC_QP_OP_ERR`` in its turn, and ends the queue pair;
+- so does one whose index or length cannot be (no WQE after it is found, and nothing more is taken
+  until the queue pair is reset);
+- a record that goes back or beyond the ring, and memory that cannot be read, end the queue pair
+  with the event ``QPFatal``;
+- doorbells of queues that do not exist, or that may not be posted to, are discarded and counted.
+"""
+
+from collections.abc import Callable
+from errno import EINVAL
+
+from rdmawire.errors import MemoryFault, VerbsError, WireError
+from rdmawire.ib.device import Device
+from rdmawire.ib.post_checks import check_recv, check_send
+from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.memory.access import LOCAL_READ, LOCAL_WRITE, Access
+from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.validate import check_type
+from rdmawire.verbs.enums import WCOpcode, WCStatus
+from rdmawire.verbs.sge import Piece, gather
+from rdmawire.verbs.work_ring import QueueRing, RingOverrun
+from rdmawire.verbs.wqe import (
+    BLOCK_SIZE,
+    CQE,
+    Doorbell,
+    DoorbellRecord,
+    DoorbellType,
+    WQEControl,
+    parse_recv,
+    parse_send,
+)
+from rdmawire.verbs.wr import Answer, Local, RecvWR, SendOpcode, SendWR, Sge, Verb, check_sges
+
+_INVALID = Verb(WCOpcode.SEND, local=Local.INVALID, answer=Answer.NOTHING)
+"""How a WQE that makes no sense is done: it ends with an error in its turn."""
+
+
+def queue_memory(  # noqa: PLR0917
+    device: Device, pd: ProtectionDomain | None, name: str, sge: Sge, access: int, align: int
+) -> Piece:
+    """Memory of a queue, which its key gives access to. ``pd`` ``None`` takes that of the key.
+
+    ``VerbsError`` EINVAL for a key, range or alignment that does not fit, and for pages on demand:
+    an adapter must not have to wait for those.
+    """
+    check_type(name, sge, Sge)
+    check_sges((sge,), 1)
+    grant = device.keys.find(sge.lkey)
+    domain = pd if pd is not None or grant is None else grant.pd
+    found = None if domain is None else gather(device.keys, domain, (sge,), access)
+    if not isinstance(found, Piece):
+        reason = "no memory" if found is None or not sge.length else getattr(found, "name", found)
+        raise VerbsError(f"{name}: {sge}: {reason}", EINVAL)
+    if found.memory.access & Access.ON_DEMAND:
+        raise VerbsError(f"{name}: region {sge.lkey:#x} is on demand: pin it", EINVAL)
+    if sge.address % align:
+        raise VerbsError(f"{name}: {sge.address:#x} is not aligned to {align} bytes", EINVAL)
+    return found
+
+
+def work_rings(
+    device: Device,
+    init: QPInit,
+    sq_buffer: Sge | None,
+    rq_buffer: Sge | None,
+    doorbell_record: Sge | None,
+) -> tuple[QueueRing | None, QueueRing | None]:
+    """The rings of a queue pair's queues that are in memory; their record is cleared.
+
+    ``VerbsError`` EINVAL for buffers without a record or the other way round, and for memory that
+    is not fit for a queue (:func:`queue_memory`).
+    """
+    if doorbell_record is None:
+        if sq_buffer is not None or rq_buffer is not None:
+            raise VerbsError("sq_buffer and rq_buffer need a doorbell_record", EINVAL)
+        return None, None
+    if sq_buffer is None and rq_buffer is None:
+        raise VerbsError("a doorbell_record needs an sq_buffer or rq_buffer", EINVAL)
+    record = _record(device, init.pd, doorbell_record)
+
+    def ring(name: str, sge: Sge | None, size: str) -> QueueRing | None:
+        if sge is None:
+            return None
+        memory = queue_memory(device, init.pd, name, sge, LOCAL_READ, BLOCK_SIZE)
+        found, room = QueueRing(memory, record), getattr(init.cap, size)
+        if found.blocks > room:
+            raise VerbsError(f"{name} holds {found.blocks} WQEs, {size} is {room}", EINVAL)
+        return found
+
+    if rq_buffer is not None and init.srq is not None:
+        raise VerbsError("a queue pair with an SRQ has no receive queue for rq_buffer", EINVAL)
+    send = ring("sq_buffer", sq_buffer, "max_send_wr")
+    receive = ring("rq_buffer", rq_buffer, "max_recv_wr")
+    record.write(0, DoorbellRecord().build())
+    record.read(0, 1)  # so that in GPU memory it does not become visible after the first WQEs
+    return send, receive
+
+
+def _record(device: Device, pd: ProtectionDomain | None, sge: Sge) -> Piece:
+    size = DoorbellRecord.SIZE
+    record = queue_memory(device, pd, "doorbell_record", sge, LOCAL_WRITE, size)
+    if record.length != size:
+        raise VerbsError(f"doorbell_record has {record.length} bytes, not {size}", EINVAL)
+    return record
+
+
+def completion_memory(
+    device: Device, cqe: int, buffer: Sge | None, record: Sge | None
+) -> tuple[Piece, Piece]:
+    """The ring and the doorbell record of a completion queue for ``cqe`` completions.
+
+    ``VerbsError`` EINVAL for one without the other, for a ring of another size, for a size that is
+    no power of two, and for memory that is not fit for a queue.
+    """
+    if buffer is None or record is None:
+        raise VerbsError("cq_buffer and doorbell_record are given together", EINVAL)
+    ring = queue_memory(device, None, "cq_buffer", buffer, LOCAL_WRITE, CQE.SIZE)
+    if ring.length != cqe * CQE.SIZE or cqe & (cqe - 1):
+        reason = f"{cqe} CQEs of {CQE.SIZE} bytes, and their number a power of two"
+        raise VerbsError(f"cq_buffer has {ring.length} bytes: it must have {reason}", EINVAL)
+    return ring, _record(device, None, record)
+
+
+class Doorbells:
+    """The queues of one adapter that are in memory, and the doorbells that it was given.
+
+    ``discarded`` counts the doorbells that named nothing which takes work.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.discarded = 0
+        self._device = device
+        self._sends: dict[int, QueueRing] = {}
+        self._receives: dict[int, QueueRing] = {}
+
+    def add(self, qpn: int, send: QueueRing | None, receive: QueueRing | None) -> None:
+        """Have a queue pair take work from these rings."""
+        if send is not None:
+            self._sends[qpn] = send
+        if receive is not None:
+            self._receives[qpn] = receive
+
+    def remove(self, qpn: int) -> None:
+        """Forget the buffers of a queue pair."""
+        self._sends.pop(qpn, None)
+        self._receives.pop(qpn, None)
+
+    def reset(self, qpn: int) -> None:
+        """Begin again at the first blocks, as the queue pair is in RESET."""
+        for rings in (self._sends, self._receives):
+            if qpn in rings:
+                rings[qpn].reset()
+
+    def ring(self, doorbell: bytes) -> None:
+        """Do what a doorbell asks for. Whatever its bytes are, nothing is raised."""
+        bell = Doorbell.parse(doorbell) if len(doorbell) == Doorbell.SIZE else Doorbell()
+        action = _ACTIONS.get(bell.type)
+        if action is None or not action(self, bell.number):
+            self.discarded += 1
+
+    def _send(self, qpn: int) -> bool:
+        """Take the new work of a send queue; ``False`` if it may not be posted now."""
+        qp, ring = self._device.qps.get(qpn), self._sends.get(qpn)
+        if qp is None or ring is None or not qp.state_rules.post_send:
+            return False
+        return self._take(qp, ring, "send_index", self._take_send)
+
+    def _receive(self, qpn: int) -> bool:
+        """Take the new receives of a receive queue; ``False`` if they may not be posted now."""
+        qp, ring = self._device.qps.get(qpn), self._receives.get(qpn)
+        if qp is None or ring is None or not qp.state_rules.post_recv:
+            return False
+        return self._take(qp, ring, "recv_index", self._take_receive)
+
+    @staticmethod
+    def _take(
+        qp: QueuePair, ring: QueueRing, row: str, take: Callable[[QueuePair, int, bytes], None]
+    ) -> bool:
+        if ring.broken:
+            return False
+        try:
+            for index, wqe in ring.take(row):
+                take(qp, index, wqe)
+        except (MemoryFault, RingOverrun):
+            ring.broken = True
+            qp.lose()
+        return True
+
+    def _take_send(self, qp: QueuePair, index: int, wqe: bytes) -> None:
+        if qp.free_sends < 1:
+            raise RingOverrun
+        try:
+            _check_border(qp, wqe)
+            wr = check_send(qp, parse_send(wqe, qp.type, self._device.keys.find))
+        except (VerbsError, WireError):
+            _post_invalid(qp, index)
+        else:
+            qp.enqueue_send(wr)
+
+    def _take_receive(self, qp: QueuePair, index: int, wqe: bytes) -> None:
+        if qp.free_receives < 1:
+            raise RingOverrun
+        try:
+            _check_border(qp, wqe)
+            wr = check_recv(qp, parse_recv(wqe))
+        except (VerbsError, WireError):
+            qp.recv_slots.held += 1
+            qp.lose()  # which ends the receives before it, in order
+            qp.complete_receive(RecvWR(wr_id=index), WCStatus.LOC_QP_OP_ERR)
+        else:
+            qp.enqueue_recv(wr)
+
+    def _arm(self, number: int) -> bool:
+        return self._request(number, solicited_only=False)
+
+    def _arm_solicited(self, number: int) -> bool:
+        return self._request(number, solicited_only=True)
+
+    def _request(self, number: int, *, solicited_only: bool) -> bool:
+        cq = self._device.cqs.get(number)
+        if cq is not None:
+            cq.req_notify(solicited_only)
+        return cq is not None
+
+
+_ACTIONS: dict[int, Callable[[Doorbells, int], bool]] = {
+    DoorbellType.SEND: Doorbells._send,
+    DoorbellType.RECV: Doorbells._receive,
+    DoorbellType.ARM: Doorbells._arm,
+    DoorbellType.ARM_SOLICITED: Doorbells._arm_solicited,
+}
+"""What each type of doorbell does with the number of a queue; ``False`` if nothing takes it."""
+
+
+def _check_border(qp: QueuePair, wqe: bytes) -> None:
+    """``WireError`` for a WQE without borders, and for one of another queue pair."""
+    if WQEControl.parse(wqe).qpn != qp.number:
+        raise WireError(f"a WQE of another queue pair in the queue of {qp.number:#x}")
+
+
+def _post_invalid(qp: QueuePair, index: int) -> None:
+    """Queue a WQE that makes no sense: it ends with an error in its turn."""
+    qp.enqueue_send(SendWR(SendOpcode.SEND, wr_id=index))
+    if not qp.state_rules.flush_send:
+        qp.sq.posted[-1].verb = _INVALID
