@@ -75,11 +75,11 @@ if TYPE_CHECKING:
     from rdmawire.traffic.generate import Sizes as Sizes
     from rdmawire.traffic.generate import Verb as Verb
     from rdmawire.traffic.generate import generate as generate
-    from rdmawire.traffic.scenario.document import ScenarioError as ScenarioError
-    from rdmawire.traffic.scenario.reader import read_scenario as read_scenario
-    from rdmawire.traffic.scenario.reader import read_scenario_text as read_scenario_text
-    from rdmawire.traffic.scenario.runner.play import play as play
-    from rdmawire.traffic.scenario.shipped import read_shipped as read_shipped
+    from rdmawire.traffic.scenario import ScenarioError as ScenarioError
+    from rdmawire.traffic.scenario import play as play
+    from rdmawire.traffic.scenario import read_scenario as read_scenario
+    from rdmawire.traffic.scenario import read_scenario_text as read_scenario_text
+    from rdmawire.traffic.scenario import read_shipped as read_shipped
     from rdmawire.units import gbps as gbps
     from rdmawire.units import ms as ms
     from rdmawire.units import us as us

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from rdmawire.traffic.scenario.hints import Hint
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.runner.failure import Failure
-    from rdmawire.traffic.scenario.runner.outcome import Outcome, PortCounts
+    from rdmawire.traffic.scenario.runner.play import Outcome, PortCounts
     from rdmawire.traffic.summary import Summary
 
 
 def print_list() -> int:
     """Print the names of the shipped scenarios."""
-    from rdmawire.traffic.scenario.shipped import read_shipped, shipped
+    from rdmawire.traffic.scenario import read_shipped, shipped
 
     names = list(shipped())
     width = max(map(len, names))
@@ -47,7 +47,7 @@ def print_list() -> int:
 
 def print_schema() -> int:
     """Print the JSON Schema of scenarios."""
-    from rdmawire.traffic.scenario.reader import json_schema
+    from rdmawire.traffic.scenario import json_schema
 
     click.echo(json.dumps(json_schema(), indent=1))
     return 0
@@ -56,7 +56,7 @@ def print_schema() -> int:
 def print_keys(word: str) -> int:
     """Print the keys, counters and words of scenarios whose name or owner contains ``word``."""
     from rdmawire.terminal import closest_names
-    from rdmawire.traffic.scenario.listing import listed_rows
+    from rdmawire.traffic.scenario.reader import listed_rows
 
     every = list(listed_rows())
     rows = [row for row in every if row.has(word)]
@@ -74,8 +74,7 @@ def print_keys(word: str) -> int:
 
 def text_of_word(word: str, *, shipped: bool) -> str:
     """Return the text of a scenario; raise ``ScenarioError`` if it is too long or not text."""
-    from rdmawire.traffic.scenario.reader import read_bytes, text_of_bytes
-    from rdmawire.traffic.scenario.shipped import text_of
+    from rdmawire.traffic.scenario.reader import read_bytes, text_of, text_of_bytes
 
     if shipped:
         return text_of(word)
@@ -350,7 +349,7 @@ _USAGE = 2
 
 def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> list[CompletionItem]:
     """Return shipped scenarios that begin with ``start``, and files, for shell completion."""
-    from rdmawire.traffic.scenario.shipped import shipped
+    from rdmawire.traffic.scenario import shipped
 
     found = [CompletionItem(name) for name in shipped() if name.startswith(start)]
     return [*found, CompletionItem(start, type="file")]
@@ -471,7 +470,7 @@ def command(
 
 def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
     """Return the scenarios to run; raise ``click.UsageError`` if there are none."""
-    from rdmawire.traffic.scenario.shipped import shipped
+    from rdmawire.traffic.scenario import shipped
 
     names = (*(shipped() if every else ()), *scenarios)
     if not names:
@@ -481,7 +480,7 @@ def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
 
 def _is_shipped(word: str) -> bool:
     """Return whether ``word`` is a shipped scenario; a file of that name does not count."""
-    from rdmawire.traffic.scenario.shipped import shipped
+    from rdmawire.traffic.scenario import shipped
 
     return word in shipped()
 
@@ -489,7 +488,7 @@ def _is_shipped(word: str) -> bool:
 def _nearest(word: str) -> str:
     """Return the shipped scenario with the most similar name, or an empty string."""
     from rdmawire.terminal import closest_names
-    from rdmawire.traffic.scenario.shipped import shipped
+    from rdmawire.traffic.scenario import shipped
 
     return next(iter(closest_names(word, list(shipped()))), "")
 
@@ -532,8 +531,7 @@ def _read_all(names: Sequence[str], seed: int | None, results: Results) -> "list
 
 
 def _scenario(word: str) -> "Scenario":
-    from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
-    from rdmawire.traffic.scenario.shipped import read_shipped
+    from rdmawire.traffic.scenario import read_scenario, read_scenario_text, read_shipped
 
     if word == STREAM:
         return read_scenario_text(bytes_of_input(), STANDARD_INPUT)
@@ -562,8 +560,8 @@ def _report_valid(read: Sequence["Scenario"], *, quiet: bool) -> None:
 def _outcome(
     scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool
 ) -> "Outcome":
+    from rdmawire.traffic.scenario import play
     from rdmawire.traffic.scenario.runner.observer import UnknownPoint
-    from rdmawire.traffic.scenario.runner.play import play
 
     start = perf_counter()
     with late_bar(scenario.name, wanted=drawn) as report:

@@ -1,21 +1,283 @@
-"""What a run of traffic amounted to: a value, from frames that were counted and adapters.
+"""Frames counted as they pass: a tap that knows requests, answers, and what came again.
 
-::
-
-    counter = FrameCounter()
-    network.tap("client", counter)
-    network.tap("server", counter)
-    network.simulator.run()
-    summary = summarise(counter, (client.nic, server.nic), network.simulator.now)
+All frames of one path, opcode and length begin with the same bytes, up to the PSN. What those say
+is worked out once and kept, so a frame costs a look-up and a few additions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import add, sub
 from typing import Final, NamedTuple
 
+from rdmawire.errors import WireError
+from rdmawire.fabric.frame import Envelope
+from rdmawire.ib.device import GSI_QPN
+from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.tx_template import MAX_SEEN, head_size, word_offset
 from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.page import Path
-from rdmawire.traffic.counter import FrameCounter
+from rdmawire.verbs.wr import ATOMIC_SIZE
+from rdmawire.wire import roce, serial
+from rdmawire.wire.ib import BTH, RETH, Ack
+from rdmawire.wire.inet import ECN, IPv4, IPv6
+from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
+from rdmawire.wire.roce import Frame
+
+MAX_CONVERSATIONS: Final = 1 << 16
+"""Receiving queue pairs that are remembered; it begins anew after that many.
+
+What was counted stays. Of requests from before, those that are sent again later count as new.
+"""
+
+_RETRYING: Final = (Service.RC, Service.XRC, Service.RD)
+_FULL: Final = (Part.FIRST, Part.MIDDLE)
+_ENDS: Final = (Part.LAST, Part.ONLY)
+_ATOMICS: Final = {
+    service << 5 | operation
+    for service in _RETRYING
+    for operation in (Operation.CMP_SWAP, Operation.FETCH_ADD)
+}
+
+
+class _Read(NamedTuple):
+    """The last READ of a conversation: its PSN, and what it asked for."""
+
+    psn: int
+    va: int
+    dmalen: int
+
+    def goes_on(self, other: "_Read", mtus: Collection[int]) -> bool:
+        """Whether another is what is left of this one: the same end, so many packets later.
+
+        ``mtus`` are those that full packets were seen with: there were some, or nothing is left.
+        """
+        packets = serial.distance(self.psn, other.psn)
+        skipped = other.va - self.va
+        return (
+            packets > 0
+            and skipped + other.dmalen == self.dmalen
+            and any(skipped == packets * mtu for mtu in mtus)
+        )
+
+
+class _Conversation:
+    """Requests to one queue pair. ``next_psn`` is behind the last that was new."""
+
+    __slots__ = ("next_psn", "read")
+
+    def __init__(self) -> None:
+        self.next_psn: int | None = None
+        self.read: _Read | None = None
+
+
+class Counted(NamedTuple):
+    """What one frame was counted as: messages that are new, their bytes, or a sign of trouble.
+
+    ``sign`` is the name of the counter: ``retransmits``, ``naks``, ``rnr_naks``, ``cnps`` or
+    ``mads``.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    sign: str = ""
+
+
+NO_TRAFFIC: Final = Counted()
+"""A frame that is a frame and no more."""
+
+_RETRANSMIT: Final = Counted(sign="retransmits")
+_CNP: Final = Counted(sign="cnps")
+_MAD: Final = Counted(sign="mads")
+_NAKS: Final[dict[int, Counted]] = {
+    Ack.NAK: Counted(sign="naks"),
+    Ack.RNR_NAK: Counted(sign="rnr_naks"),
+}
+
+
+class _Head(NamedTuple):
+    """What the bytes up to the PSN say; the PSN's word is at ``word``.
+
+    ``reckon`` counts it; ``new`` is what the packet counts as, if it was not sent before.
+    """
+
+    reckon: "_Count | None"
+    word: int
+    marked: bool
+    new: Counted
+    conversation: _Conversation
+
+
+_read_reth: Final = RETH.parse
+
+
+class FrameCounter:
+    """A tap. Give it what requesters and responders send, each frame once.
+
+    ``messages`` and their ``bytes`` are those of applications. They count once, however often
+    they were sent (an atomic has eight bytes, a READ as many as it asks for); ``frame_bytes``
+    are those of all frames. ``mads`` are management datagrams, as often as they were sent.
+    ``retransmits`` are request packets whose PSN was sent before. ``marks`` are frames with
+    Congestion Experienced. ``last`` is the time of the last frame (ns).
+    """
+
+    __slots__ = (
+        *("_conversations", "_heads", "_mtus", "cnps", "frame_bytes", "frames", "last", "mads"),
+        *("marks", "messages", "naks", "bytes", "retransmits", "rnr_naks"),
+    )
+
+    def __init__(self) -> None:
+        self.frames = self.frame_bytes = self.messages = self.bytes = 0
+        self.retransmits = self.naks = self.rnr_naks = self.cnps = self.marks = 0
+        self.mads = 0
+        self.last = 0
+        self._heads: dict[bytes, _Head] = {}
+        self._conversations: dict[tuple[bytes, bytes, int], _Conversation] = {}
+        self._mtus: set[int] = set()
+
+    def __call__(self, frame: Envelope, now: int) -> Counted:
+        """Count a frame of a fabric, as a tap: :meth:`count`."""
+        return self.count(frame.data, now)
+
+    def count(self, frame: bytes, now: int) -> Counted:
+        """Count a frame that passes at a time (ns); what it counted as, but for its bytes."""
+        self.frames += 1
+        self.frame_bytes += len(frame)
+        self.last = now
+        key = frame[: head_size(frame)]
+        head = self._heads.get(key) or self._learnt(key, frame)
+        if head is None:
+            return NO_TRAFFIC
+        if head.marked:
+            self.marks += 1
+        reckon = head.reckon
+        return NO_TRAFFIC if reckon is None else reckon(self, head, frame)
+
+    def _learnt(self, key: bytes, frame: bytes) -> _Head | None:
+        """What a head says that was not seen before; what is built otherwise is never kept."""
+        try:
+            head = self._head(roce.parse(frame))
+        except WireError:
+            return None
+        if len(key) == head.word:
+            if len(self._heads) >= MAX_SEEN:
+                self._heads.clear()
+            self._heads[key] = head
+        return head
+
+    def _head(self, frame: Frame) -> _Head:
+        bth = frame.packet.bth
+        shape = SHAPES.get(bth.opcode)
+        if shape is not None and shape.part in _FULL:
+            self._mtus.add(len(frame.packet.payload))
+        return _Head(
+            _count_for(bth),
+            word=word_offset(frame.headers),
+            marked=any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in frame.headers),
+            new=Counted(
+                messages=int(shape is not None and shape.part in _ENDS),
+                bytes=ATOMIC_SIZE if bth.opcode in _ATOMICS else len(frame.packet.payload),
+            ),
+            conversation=self._conversation(frame),
+        )
+
+    def _conversation(self, frame: Frame) -> _Conversation:
+        key = (*gids_of(frame.headers), frame.packet.bth.destqp)
+        found = self._conversations.get(key)
+        if found is None:
+            if len(self._conversations) >= MAX_CONVERSATIONS:
+                self._conversations.clear()
+                self._heads.clear()  # they know conversations, too
+            found = self._conversations[key] = _Conversation()
+        return found
+
+    # What each kind of packet counts as.
+
+    def _message(self, head: _Head, _: bytes) -> Counted:
+        """A packet that is never sent again."""
+        return self._new(head.new)
+
+    def _request(self, head: _Head, frame: bytes) -> Counted:
+        return self._new(head.new) if self._is_new(head, frame) else self._retransmit()
+
+    def _read(self, head: _Head, frame: bytes) -> Counted:
+        """A READ takes as many PSNs as its responses, which only those show."""
+        conversation = head.conversation
+        reth = _read_reth(frame, head.word + 4)
+        read = _Read(_psn(head, frame), reth.va, reth.dmalen)
+        goes_on = conversation.read is not None and conversation.read.goes_on(read, self._mtus)
+        if goes_on or not self._is_new(head, frame):
+            return self._retransmit()
+        conversation.read = read
+        return self._new(Counted(1, read.dmalen))
+
+    def _new(self, counted: Counted) -> Counted:
+        self.messages += counted.messages
+        self.bytes += counted.bytes
+        return counted
+
+    def _retransmit(self) -> Counted:
+        self.retransmits += 1
+        return _RETRANSMIT
+
+    @staticmethod
+    def _is_new(head: _Head, frame: bytes) -> bool:
+        """Whether no packet with this PSN, or one behind it, was sent before."""
+        psn, conversation = _psn(head, frame), head.conversation
+        known = conversation.next_psn
+        if known is not None and serial.is_before(psn, known):
+            return False
+        conversation.next_psn = serial.add(psn, 1)
+        return True
+
+    def _acknowledge(self, head: _Head, frame: bytes) -> Counted:
+        ack = frame[head.word + 4] >> 5 & 3
+        self.naks += ack == Ack.NAK
+        self.rnr_naks += ack == Ack.RNR_NAK
+        return _NAKS.get(ack, NO_TRAFFIC)
+
+    def _cnp(self, _: _Head, __: bytes) -> Counted:
+        self.cnps += 1
+        return _CNP
+
+    def _mad(self, _: _Head, __: bytes) -> Counted:
+        self.mads += 1
+        return _MAD
+
+
+def _psn(head: _Head, frame: bytes) -> int:
+    return int.from_bytes(frame[head.word + 1 : head.word + 4], "big")
+
+
+_Count = Callable[[FrameCounter, _Head, bytes], Counted]
+
+
+def _count_of(shape: Shape) -> _Count | None:
+    operation = shape.opcode & 0x1F
+    if shape.response:
+        return FrameCounter._acknowledge if operation == Operation.ACKNOWLEDGE else None
+    if shape.service not in _RETRYING:
+        return FrameCounter._message
+    reads = operation == Operation.RDMA_READ_REQUEST
+    return FrameCounter._read if reads else FrameCounter._request
+
+
+_COUNTS: Final[dict[int, _Count | None]] = {
+    opcode: _count_of(shape) for opcode, shape in SHAPES.items()
+}
+_COUNTS[Opcode.CNP] = FrameCounter._cnp
+"""Opcode to what it counts as."""
+
+_OF_MANAGERS: Final = range(GSI_QPN + 1)
+"""Queue pairs to which management datagrams go, and nothing else. IBA 3.9.4."""
+
+
+def _count_for(bth: BTH) -> _Count | None:
+    """What counts packets with such a BTH."""
+    count = _COUNTS.get(bth.opcode)
+    is_mad = count is FrameCounter._message and bth.destqp in _OF_MANAGERS
+    return FrameCounter._mad if is_mad else count
+
+
+# What a run of traffic amounted to: a value, from frames that were counted and adapters.
 
 
 class Moved(NamedTuple):

@@ -29,7 +29,7 @@ from rdmawire.fabric.switch_config import Marking
 from rdmawire.ib.congestion.base import GIGABIT
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.notification import CNP_INTERVAL
-from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.summary import FrameCounter
 from rdmawire.units import gbps, ms, seconds, us
 from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from examples.victim import EDGE, PLANS, Victim
-from rdmawire.traffic.counter import FrameCounter
+from rdmawire.traffic.summary import FrameCounter
 from rdmawire.units import ms
 
 END = ms(4)

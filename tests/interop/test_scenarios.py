@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import create_capture, open_capture
+from rdmawire.traffic.scenario.reader import read_shipped, shipped
 from rdmawire.traffic.scenario.runner.play import play
-from rdmawire.traffic.scenario.shipped import read_shipped, shipped
 from tests.interop.test_tshark import spots_used
 
 MOST = 100

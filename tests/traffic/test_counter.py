@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
-from rdmawire.traffic import counter as counting
-from rdmawire.traffic.counter import NOTHING, Counted, FrameCounter
-from rdmawire.traffic.summary import Moved, summarise
+from rdmawire.traffic import summary as counting
+from rdmawire.traffic.summary import NO_TRAFFIC, Counted, FrameCounter, Moved, summarise
 from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.wire import roce
 
@@ -112,7 +111,7 @@ def test_a_call_says_what_the_frame_was_counted_as() -> None:
     signs = [one.sign for one in said]
     assert signs.count("retransmits") == counter.retransmits == 3
     assert signs.count("naks") == counter.naks == 1
-    assert said[-1] == NOTHING
+    assert said[-1] == NO_TRAFFIC
 
 
 def test_conversations_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from rdmawire import read_shipped
 from rdmawire.fabric import ACTIONS
 from rdmawire.ib import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
-from rdmawire.traffic.scenario.listing import MUST_BE_THERE
 from rdmawire.traffic.scenario.model.connection import CONGESTION
 from rdmawire.traffic.scenario.model.expectation import EVENTS
 from rdmawire.traffic.scenario.model.network import FAULT_LIST, FAULT_OPTIONS, FAULTS, FaultPlan
@@ -18,8 +17,8 @@ from rdmawire.traffic.scenario.model.step import (
     STEPS,
     VERB_SECTIONS,
 )
+from rdmawire.traffic.scenario.reader import MUST_BE_THERE, shipped
 from rdmawire.traffic.scenario.section import Named, Of, Section, Sections, sections_in
-from rdmawire.traffic.scenario.shipped import shipped
 from rdmawire.traffic.scenario.tables import REASONS, STATUS, TYPES
 from rdmawire.traffic.scenario.types import Many, ValueType, Word
 from rdmawire.traffic.scenario.verbs import VERBS, Verb

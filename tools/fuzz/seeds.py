@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rdmawire.capture import Record, open_capture
 from rdmawire.decode import LINK_TYPES
-from rdmawire.traffic.scenario.shipped import shipped, text_of
+from rdmawire.traffic.scenario.reader import shipped, text_of
 from rdmawire.wire import roce
 from tools.make_captures import management
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from rdmawire.capture import Record, Writer
 from rdmawire.errors import CaptureError
 from rdmawire.traffic import summary
-from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate.endpoints import Position
 from rdmawire.traffic.generate.link import Losses, Pattern, bth_place
 from rdmawire.traffic.generate.rounds import (
@@ -30,7 +29,7 @@ from rdmawire.traffic.generate.rounds import (
     lost_options,
 )
 from rdmawire.traffic.generate.spec import Order
-from rdmawire.traffic.summary import NO_DMA, Moved, Summary, moved, summarise
+from rdmawire.traffic.summary import NO_DMA, FrameCounter, Moved, Summary, moved, summarise
 from rdmawire.wire.ib import AETH, BTH, ICRC
 from rdmawire.wire.opcode import SHAPES, Opcode
 

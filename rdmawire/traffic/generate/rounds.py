@@ -10,12 +10,11 @@ from rdmawire.capture.record import Options
 from rdmawire.fabric.capture import comments_on
 from rdmawire.fabric.link import FAULT_WORDS
 from rdmawire.ib.engine import Nic
-from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.endpoints import Ends, Unfinished
 from rdmawire.traffic.generate.link import Chance, Losses, Setup, Watcher, bth_place
 from rdmawire.traffic.generate.spec import CapturePoint, Order, Verb
-from rdmawire.traffic.summary import Summary, summarise
+from rdmawire.traffic.summary import FrameCounter, Summary, summarise
 from rdmawire.wire.opcode import Opcode
 
 

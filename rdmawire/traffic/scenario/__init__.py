@@ -1,1 +1,65 @@
-"""Scenarios: hosts, memory, queue pairs, links, work, faults and expectations, written in YAML."""
+"""Scenarios: files that say which hosts do what, and what must come of it.
+
+::
+
+    from rdmawire.traffic.scenario import play, read_scenario
+
+    outcome = play(read_scenario("lost-first.yaml"))
+    for failure in outcome.failures:
+        print(failure.text(outcome.scenario.source))
+
+A name is loaded from its module when it is first used: reading a scenario needs nothing of what
+runs it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rdmawire.traffic.scenario.document import Mistake, ScenarioError
+    from rdmawire.traffic.scenario.hints import Hint
+    from rdmawire.traffic.scenario.model.scenario import Scenario
+    from rdmawire.traffic.scenario.reader import (
+        json_schema,
+        read_scenario,
+        read_scenario_text,
+        read_shipped,
+        shipped,
+    )
+    from rdmawire.traffic.scenario.runner.failure import Failure
+    from rdmawire.traffic.scenario.runner.play import Outcome, StepOutcome, play
+
+__all__ = [
+    "Failure",
+    "Hint",
+    "Mistake",
+    "Outcome",
+    "Scenario",
+    "ScenarioError",
+    "StepOutcome",
+    "json_schema",
+    "play",
+    "read_scenario",
+    "read_scenario_text",
+    "read_shipped",
+    "shipped",
+]
+
+_MODULES = {
+    "document": ("Mistake", "ScenarioError"),
+    "hints": ("Hint",),
+    "model.scenario": ("Scenario",),
+    "reader": ("json_schema", "read_scenario", "read_scenario_text", "read_shipped", "shipped"),
+    "runner.failure": ("Failure",),
+    "runner.play": ("Outcome", "StepOutcome", "play"),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -6,11 +6,15 @@
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Final, NamedTuple
 
+from rdmawire.traffic.scenario.consistency import check_whole, links_of
 from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.counters import COUNTERS
 from rdmawire.traffic.scenario.document import (
     MAX_BYTES,
     Diagnostics,
@@ -23,12 +27,12 @@ from rdmawire.traffic.scenario.document import (
     parse_document,
 )
 from rdmawire.traffic.scenario.model.connection import ConnectionPlan
+from rdmawire.traffic.scenario.model.expectation import EVENTS
 from rdmawire.traffic.scenario.model.scenario import Scenario, homes
 from rdmawire.traffic.scenario.model.step import StepPlan
-from rdmawire.traffic.scenario.rules.connection import check_connection
-from rdmawire.traffic.scenario.rules.whole import check_whole, links_of
-from rdmawire.traffic.scenario.rules.work import check_step
-from rdmawire.traffic.scenario.section import read_section
+from rdmawire.traffic.scenario.rules import check_connection, check_step
+from rdmawire.traffic.scenario.section import Key, Section, read_section, sections_in
+from rdmawire.traffic.scenario.tables import REASONS, STATUS
 from rdmawire.traffic.scenario.types import Definitions
 
 RULES: Final[Mapping[type, Callable[..., Any]]] = {
@@ -105,3 +109,87 @@ def json_schema() -> dict[str, Any]:
     definitions: Definitions = {}
     root = Scenario.json_schema(definitions)
     return {"$schema": DIALECT, "title": "A scenario of rdmawire", **root, "$defs": definitions}
+
+
+# Scenarios that come with the package, by name: ``lost-first`` is ``lost-first.yaml``.
+
+FOLDER: Final = "scenarios"
+SUFFIX: Final = ".yaml"
+
+
+def shipped() -> Mapping[str, Traversable]:
+    """The file of each, by name, in the order of the alphabet."""
+    folder = files("rdmawire.traffic") / FOLDER
+    found = {
+        file.name.removesuffix(SUFFIX): file
+        for file in folder.iterdir()
+        if file.name.endswith(SUFFIX)
+    }
+    return dict(sorted(found.items()))
+
+
+def text_of(name: str) -> str:
+    """What stands in one of them; ``KeyError`` for other names."""
+    return shipped()[name].read_text(encoding="utf-8")
+
+
+def read_shipped(name: str) -> Scenario:
+    """One of them; messages call it by its name."""
+    return read_scenario_text(text_of(name), name)
+
+
+# Everything that a scenario may say, as rows: keys, counters, events and endings.
+
+MUST_BE_THERE: Final = "must be there"
+"""What is said of a key that may not be left out."""
+
+
+class Listed(NamedTuple):
+    """What something is of, its name, what it says, what may stand there, and what if it does not.
+
+    ``left_out`` is the value that it has then, or that it must be there.
+    """
+
+    of: str
+    name: str
+    help: str = ""
+    value: str = ""
+    left_out: str = ""
+
+    @property
+    def line(self) -> str:
+        """All that is said after its name."""
+        value = f"[{self.value}]" if self.value else ""
+        usual = self.left_out
+        if usual and usual != MUST_BE_THERE:
+            usual = f"if left out: {usual}"
+        return " ".join(filter(None, (self.help, value, usual and f"({usual})")))
+
+    def has(self, word: str) -> bool:
+        """Whether a word is part of its name, or of what it is of."""
+        return any(word.lower() in text.lower() for text in (self.of, self.name))
+
+
+def listed_rows() -> Iterator[Listed]:
+    """All rows. What several sections have in common, the first of them has."""
+    seen: set[tuple[object, ...]] = set()
+    for section in sections_in(Scenario):
+        for name, row in (*section.keys().items(), *_prefixed(section)):
+            if row.identity not in seen:
+                seen.add(row.identity)
+                left_out = MUST_BE_THERE if row.needed else row.left_out
+                yield Listed(section.called, name, row.help, row.type.label, left_out)
+    for of, counters in COUNTERS.items():
+        yield from (Listed(f"counters of a {of.value}", *row) for row in counters.items())
+    yield from (Listed("events of hosts", name, value=_reasons(name)) for name in EVENTS)
+    yield from (Listed("endings of work", name) for name in STATUS.words)
+
+
+def _reasons(event: str) -> str:
+    """With which reason an event may be named, if it has one."""
+    first = next(iter(REASONS[event])).name if event in REASONS else ""
+    return f"{event}, or with why it came: {event}.{first} and so on" if first else ""
+
+
+def _prefixed(section: type[Section]) -> Iterator[tuple[str, Key]]:
+    return ((f"{prefix} HOST", row) for prefix, row in section.prefixed().items())

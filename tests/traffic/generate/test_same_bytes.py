@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rdmawire.capture import Writer
-from rdmawire.traffic.counter import FrameCounter
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.replicate import repeat
 from rdmawire.traffic.generate.rounds import Progress, play
@@ -23,7 +22,7 @@ from rdmawire.traffic.generate.spec import (
     Tag,
     Verb,
 )
-from rdmawire.traffic.summary import Summary
+from rdmawire.traffic.summary import FrameCounter, Summary
 from rdmawire.units import gbps
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MODULUS

@@ -24,8 +24,7 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     TimeExpectation,
 )
-from rdmawire.traffic.scenario.runner.outcome import Outcome
-from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.runner.play import Outcome, play
 
 MARK = Mark(7, 5)
 CLIENT, SERVER = End("client", "a"), End("server", "a")

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from rdmawire.traffic.scenario.document import ScenarioError
-from rdmawire.traffic.scenario.reader import read_scenario_text
-from rdmawire.traffic.scenario.shipped import shipped, text_of
+from rdmawire.traffic.scenario.reader import read_scenario_text, shipped, text_of
 
 CURRENT = [name for name in shipped() if re.search(r"\bbyte: |_bytes: |\.bytes: ", text_of(name))]
 

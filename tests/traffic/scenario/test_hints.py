@@ -3,8 +3,7 @@
 import pytest
 
 from rdmawire.traffic.scenario.hints import hints
-from rdmawire.traffic.scenario.reader import read_scenario_text
-from rdmawire.traffic.scenario.shipped import read_shipped, shipped
+from rdmawire.traffic.scenario.reader import read_scenario_text, read_shipped, shipped
 
 TEXT = """\
 name: Marks

@@ -16,9 +16,8 @@ from rdmawire.traffic.scenario.document import (
     is_nothing,
     parse_document,
 )
-from rdmawire.traffic.scenario.reader import json_schema
+from rdmawire.traffic.scenario.reader import json_schema, shipped, text_of
 from rdmawire.traffic.scenario.section import Section
-from rdmawire.traffic.scenario.shipped import shipped, text_of
 from tests.traffic.scenario.base import PLACES, SECTIONS, TEXT, at, base, noded
 from tests.traffic.scenario.test_reader import ALONE
 

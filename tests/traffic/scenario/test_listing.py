@@ -1,7 +1,7 @@
 """What `rdmawire run --keys` has to tell."""
 
-from rdmawire.traffic.scenario.listing import Listed, listed_rows
 from rdmawire.traffic.scenario.model.scenario import Scenario
+from rdmawire.traffic.scenario.reader import Listed, listed_rows
 from rdmawire.traffic.scenario.section import sections_in
 from rdmawire.traffic.scenario.tables import SCHEMES
 

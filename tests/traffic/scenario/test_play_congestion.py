@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rdmawire.traffic.scenario.defaults import headroom_of, longest_frame
+from rdmawire.traffic.scenario.consistency import headroom_of, longest_frame
 from rdmawire.traffic.scenario.model import (
     End,
     QueuePlan,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rdmawire.traffic.scenario.shipped import read_shipped, shipped, text_of
+from rdmawire.traffic.scenario.reader import read_shipped, shipped, text_of
 
 
 def test_names_are_in_the_order_of_the_alphabet() -> None:

@@ -56,7 +56,7 @@ _BUFFER: Final = Size(0, MAX_BUFFER)
 class QueuePlan(Section):
     """A priority of a switch: its marks (``kmin``, ``kmax``, ``pmax``) and pauses, where given.
 
-    Without ``headroom``, :func:`rdmawire.traffic.scenario.defaults.headroom_of` gives it.
+    Without ``headroom``, :func:`rdmawire.traffic.scenario.consistency.headroom_of` gives it.
     """
 
     called: ClassVar = "a queue"

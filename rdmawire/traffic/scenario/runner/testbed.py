@@ -10,7 +10,7 @@ from rdmawire.fabric.link import Delivery, Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.fabric.switch_config import Marking, Pausing, SwitchSettings
-from rdmawire.traffic.scenario.defaults import headroom_of, places_of
+from rdmawire.traffic.scenario.consistency import headroom_of, places_of
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     End,

@@ -1,30 +1,191 @@
-"""What must hold of a scenario as a whole: ways between hosts, addresses, amounts."""
+"""What a scenario leaves out: the addresses of its hosts, and the headroom of its switches."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from ipaddress import IPv4Address
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from rdmawire.fabric.fault import MAX_COPIES, copies_by
 from rdmawire.fabric.host import Place
+from rdmawire.fabric.network import place_of
+from rdmawire.fabric.pfc import headroom
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
-from rdmawire.traffic.scenario.defaults import longest_frame, places_of
 from rdmawire.traffic.scenario.document import NodeError
 from rdmawire.traffic.scenario.model import (
+    ConnectionPlan,
+    End,
+    Fill,
     HostPlan,
     LinkPlan,
+    Mark,
     MemoryExpectation,
+    Span,
+    StepPlan,
 )
+from rdmawire.traffic.scenario.model.host import MAX_FILLED
 from rdmawire.traffic.scenario.references import length_of
-from rdmawire.traffic.scenario.rules.amount import check_amounts
+from rdmawire.traffic.scenario.tables import QUEUE
+from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.units import SIZES, format_exactly
 from rdmawire.verbs.ah import is_ipv4
+from rdmawire.wire.ib import BTH, ICRC, RETH, XRCETH, ImmDt
+from rdmawire.wire.inet import UDP, Ethernet, IPv6
+
+_IPV4_BYTES: Final = 4
+
+
+def places_of(hosts: Sequence[HostPlan]) -> list[Place]:
+    """The place of each, numbered from 1 on: 10.0.0.1, or fd00::1 if some host has IPv6."""
+    ipv6 = any(":" in (host.address or "") for host in hosts)
+    return [_place(host, number, ipv6=ipv6) for number, host in enumerate(hosts, 1)]
+
+
+def _place(plan: HostPlan, number: int, *, ipv6: bool) -> Place:
+    usual = place_of(number)
+    address = f"fd00::{number:x}" if ipv6 else str(IPv4Address(usual.gid[-_IPV4_BYTES:]))
+    return Place.of(plan.mac or usual.mac.hex(":"), plan.address or address)
+
+
+_AROUND: Final = sum(
+    header.SIZE for header in (Ethernet, IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC)
+)
+"""Bytes round a payload, at the most. IBA 9.2, A17."""
+
+
+def longest_frame(connections: Iterable[ConnectionPlan]) -> int:
+    """Bytes of the longest frame that connections send."""
+    return _AROUND + max((plan.mtu for plan in connections), default=0)
+
+
+def headroom_of(
+    switch: str, links: Iterable[LinkPlan], connections: Iterable[ConnectionPlan]
+) -> int:
+    """Bytes that each port of a switch must take in beyond ``xoff`` so that nothing is lost."""
+    frame = longest_frame(connections)
+    needed = (
+        headroom(link.rate, link.latency, frame)
+        for link in links
+        if switch in link.ends and link.rate is not None
+    )
+    return max(needed, default=0)
+
+
+# How much all work of a scenario comes to: what a run takes of time and memory is bounded.
+
+MAX_FILLED_TOGETHER: Final = 1 << 30
+MAX_MESSAGES: Final = 10**7
+MAX_SENT: Final = 1 << 34
+MAX_POSTED: Final = 1 << 30
+"""Bytes that may be posted at once. Links without a rate take all of them at once, and a frame
+in flight is in memory."""
+
+
+class Volume(NamedTuple):
+    """What a part of a scenario adds up to. ``posted`` are bytes that may be posted at once."""
+
+    mark: Mark
+    messages: int = 0
+    bytes: int = 0
+    posted: int = 0
+    filled: int = 0
+
+
+class _Limit(NamedTuple):
+    """What may not be more, all together, and what to do where it is."""
+
+    of: str
+    most: int
+    said: str
+    instead: str
+
+    def wrong(self, mark: Mark, total: int) -> NodeError:
+        most = self._text(self.most)
+        found = f"{self._text(total)} {self.said}, all together up to here"
+        return NodeError(mark, found, f"{most} at most: {self.instead}")
+
+    def _text(self, value: int) -> str:
+        if self.of == "messages":
+            return str(value)
+        text = format_exactly(value, SIZES)
+        return f"{text} bytes" if text.isdigit() else text
+
+
+_POSTED: Final = _Limit(
+    "posted", MAX_POSTED, "to send at once", "less at a time, or a rate of each link"
+)
+_LIMITS: Final = (
+    _Limit("messages", MAX_MESSAGES, "messages", "fewer times, or fewer queue pairs"),
+    _Limit("bytes", MAX_SENT, "to send", "fewer times, or shorter messages"),
+    _Limit("filled", MAX_FILLED_TOGETHER, "to fill", "zeros, or less memory"),
+)
+
+
+def check_amounts(context: ParseContext, links: Sequence[LinkPlan]) -> Iterator[NodeError]:
+    """Of each bound, where it is first not kept."""
+    amounts = [*_amounts(context)]
+    unpaced = any(link.rate is None for link in links)
+    for bound in (*_LIMITS, *((_POSTED,) if unpaced else ())):
+        total = 0
+        for amount in amounts:
+            total += getattr(amount, bound.of)
+            if total > bound.most:
+                yield bound.wrong(amount.mark, total)
+                break
+
+
+def _amounts(context: ParseContext) -> Iterator[Volume]:
+    """All that comes to something, as far as it can be read."""
+    for memory in context.memory.values():
+        if memory.content.fill is not Fill.ZEROS:
+            yield Volume(memory.mark, filled=memory.size)
+    for plan in context.connections.values():
+        for receive in plan.receives:
+            yield Volume(receive.mark, messages=receive.count * plan.count)
+    for step in context.steps:
+        yield _of_step(step, context)
+
+
+def _of_step(step: StepPlan, context: ParseContext) -> Volume:
+    if step.verb == "fill":
+        span = step.values.get("what")
+        length = length_of(span, context) if isinstance(span, Span) else None
+        return Volume(step.mark, filled=min(length or 0, MAX_FILLED))
+    times = step.times * _pairs(step.end, context)
+    if VERBS[step.verb].work is None:
+        return Volume(step.mark, messages=times)
+    data = message_size(step, context) or 0
+    at_once = min(step.times, step.depth or QUEUE) * _pairs(step.end, context)
+    return Volume(step.mark, messages=times, bytes=times * data, posted=at_once * data)
+
+
+def _pairs(end: End | None, context: ParseContext) -> int:
+    """The queue pairs that an end names."""
+    plan = None if end is None else context.connections.get(end.connection)
+    return 1 if plan is None or end is None or end.number is not None else plan.count
+
+
+def message_size(plan: StepPlan, context: ParseContext) -> int | None:
+    """The bytes of local memory, or inline, if all of that is known."""
+    if plan.inline is not None:
+        return len(plan.inline)
+    total = 0
+    for span in plan.local:
+        length = length_of(span, context)
+        if length is None:
+            return None
+        total += length
+    return total
+
+
+# What must hold of a scenario as a whole: ways between hosts, addresses, amounts.
 
 MAX_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""
 MAX_COMPARED: Final = 1 << 28
 """Bytes that an expectation compares."""
 
-Rule = Callable[[ParseContext], Iterator[NodeError]]
+ScenarioRule = Callable[[ParseContext], Iterator[NodeError]]
 
 
 def links_of(context: ParseContext) -> tuple[LinkPlan, ...]:
@@ -181,12 +342,12 @@ def _expectations(context: ParseContext) -> Iterator[NodeError]:
             yield NodeError(plan.mark, f"{length} bytes", f"{MAX_COMPARED} to compare, at most")
 
 
-def _amounts(context: ParseContext) -> Iterator[NodeError]:
+def _all_work(context: ParseContext) -> Iterator[NodeError]:
     """All work together is not too much."""
     return check_amounts(context, links_of(context))
 
 
-_RULES: Final[tuple[Rule, ...]] = (
+_SCENARIO_RULES: Final[tuple[ScenarioRule, ...]] = (
     _names,
     _places,
     _connections,
@@ -194,11 +355,11 @@ _RULES: Final[tuple[Rule, ...]] = (
     _copies,
     _pauses_in_time,
     _expectations,
-    _amounts,
+    _all_work,
 )
 
 
 def check_whole(context: ParseContext) -> None:
     """Report all mistakes of a scenario as a whole."""
-    for rule in _RULES:
+    for rule in _SCENARIO_RULES:
         context.report(rule(context))

@@ -1,1 +1,0 @@
-"""What must hold between the values of a scenario, beyond what each is by itself."""
