@@ -53,17 +53,17 @@ def test_scenarios_with_something_changed(data: st.DataObject) -> None:
         assert str(mistake).isprintable()
 
 
-def leaves(document: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def mark_gone(document: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The way to every value of a document."""
     found = [place] if place else []
     items = document.items() if isinstance(document, dict) else enumerate(document)
     if isinstance(document, dict | list):
         for key, value in items:
-            found += leaves(value, (*place, key))
+            found += mark_gone(value, (*place, key))
     return found
 
 
-LEAVES = leaves(base())
+LEAVES = mark_gone(base())
 VALUES = st.recursive(
     st.sampled_from(WORDS)
     | st.sampled_from(["", "0", "-1", "99999999", "1..", "3 us", "..", "none"]),

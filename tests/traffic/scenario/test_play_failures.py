@@ -250,7 +250,7 @@ def test_idle_timers_take_no_time() -> None:
     )
     outcome = play(scenario)
     assert outcome.passed, told(outcome)
-    assert outcome.summary.virtual_ns < 20_000 < outcome.stage.network.simulator.now
+    assert outcome.summary.virtual_ns < 20_000 < outcome.testbed.network.simulator.now
 
 
 @pytest.mark.parametrize(

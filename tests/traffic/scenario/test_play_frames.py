@@ -11,7 +11,7 @@ from rdmawire.traffic.scenario.model import Content, Fill, Scenario
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.traffic.scenario.runner import observer
 from rdmawire.traffic.scenario.runner.failure import Failure
-from rdmawire.traffic.scenario.runner.observer import Numbers, Seen, Sightings
+from rdmawire.traffic.scenario.runner.observer import FrameIndex, FrameRef, Occurrences
 from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import (
     CLIENT,
@@ -207,15 +207,15 @@ def test_a_state_that_no_frame_led_to_names_none() -> None:
 def test_the_first_that_is_too_much_is_shown_or_else_the_last(
     most: int | None, number: int
 ) -> None:
-    sightings = Sightings[Seen](most)
+    sightings = Occurrences[FrameRef](most)
     for frame in (1, 2, 3):
-        sightings.note(Seen(frame), 2)
-    assert sightings.shown == Seen(number)
+        sightings.record(FrameRef(frame), 2)
+    assert sightings.shown == FrameRef(number)
 
 
 def test_frames_are_known_by_their_ids_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer, "MAX_FRAMES", 2)
-    known = Numbers()
+    known = FrameIndex()
     one, same, other, last = (
         Envelope(data, id_) for id_, data in enumerate((b"four", b"four", b"other", b"1234567"), 11)
     )
@@ -231,7 +231,7 @@ def test_a_frame_that_has_a_new_number_is_known_as_long_as_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observer, "MAX_FRAMES", 2)
-    known, again, other, last = Numbers(), *(Envelope(b"", id_) for id_ in (11, 12, 13))
+    known, again, other, last = FrameIndex(), *(Envelope(b"", id_) for id_ in (11, 12, 13))
     for number, frame in enumerate((again, other, again, last), 1):
         known.add(frame, number)
     assert [known.of(frame.id) for frame in (again, other, last)] == [3, None, 4]

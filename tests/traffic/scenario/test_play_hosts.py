@@ -155,7 +155,7 @@ def test_addresses_are_those_of_the_plan_or_numbers() -> None:
     )
     outcome = play(expecting(scene(write(), hosts=hosts), holds(SINK, SOURCE)))
     assert told(outcome) == []
-    client, server = (outcome.stage.machines[name].host for name in ("client", "server"))
+    client, server = (outcome.testbed.machines[name].host for name in ("client", "server"))
     assert (client.mac.hex(), client.gid.hex()[-2:]) == ("020000000099", "99")
     assert server.gid.hex() == "fd00" + "0" * 27 + "2"
     assert server.nic.device.profile.name == "rxe"

@@ -86,8 +86,8 @@ def test_a_manager_connects_with_the_psns_of_the_plan_and_ends_it() -> None:
         )
     )
     assert told(outcome) == []
-    (lane,) = outcome.stage.lanes["a"]
-    assert lane.peer.qp.min_rnr_timer == lane.qp.min_rnr_timer == 3
+    (endpoint,) = outcome.testbed.endpoints["a"]
+    assert endpoint.peer.qp.min_rnr_timer == endpoint.qp.min_rnr_timer == 3
 
 
 def test_the_summary_counts_messages_of_applications_and_those_of_managers_apart() -> None:
@@ -123,16 +123,18 @@ def test_managed_queue_pairs_have_the_attributes_of_the_plan(kind: str) -> None:
     access = Access.REMOTE_WRITE.value
     of_end = {"server": {"timeout": 7, "qp_access_flags": access}}
     outcome = play(managed(kind=kind, attributes={"timeout": 5, "min_rnr_timer": 3}, of_end=of_end))
-    (lane,) = outcome.stage.lanes["a"]
-    ends = [end.qp.attributes for end in (lane, lane.peer)]
+    (endpoint,) = outcome.testbed.endpoints["a"]
+    ends = [end.qp.attributes for end in (endpoint, endpoint.peer)]
     assert ends[1].qp_access_flags == access != ends[0].qp_access_flags
     if kind == "RC":
         assert [end.timeout for end in ends] == [5, 7]
 
 
 def test_who_is_not_told_a_timeout_has_the_managers() -> None:
-    (lane,) = play(managed()).stage.lanes["a"]
-    assert lane.qp.attributes.timeout == lane.peer.qp.attributes.timeout != ATTRIBUTES.timeout
+    (endpoint,) = play(managed()).testbed.endpoints["a"]
+    assert (
+        endpoint.qp.attributes.timeout == endpoint.peer.qp.attributes.timeout != ATTRIBUTES.timeout
+    )
 
 
 def test_several_queue_pairs_are_connected_one_by_one() -> None:

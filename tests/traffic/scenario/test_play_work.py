@@ -218,7 +218,7 @@ def test_modify_takes_queue_pairs_through_states() -> None:
     )
     outcome = play(expecting(scene(*steps), state(CLIENT, "RTS"), holds(SINK, SOURCE)))
     assert told(outcome) == []
-    (qp,) = (lane.qp for lane in outcome.stage.lanes["a"])
+    (qp,) = (endpoint.qp for endpoint in outcome.testbed.endpoints["a"])
     assert qp.attributes.timeout == 3
 
 

@@ -15,10 +15,15 @@ from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.key import next_variant
 from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.model import Content, Span, StepPlan
-from rdmawire.traffic.scenario.runner.buffers import Held, access_of
-from rdmawire.traffic.scenario.runner.connect import Introductions
+from rdmawire.traffic.scenario.runner.buffers import NamedBuffer, access_of
+from rdmawire.traffic.scenario.runner.connect import ConnectionSetup
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
-from rdmawire.traffic.scenario.runner.posted_work import CompletionTracker, Job, Queue, Run
+from rdmawire.traffic.scenario.runner.posted_work import (
+    CompletionTracker,
+    PostedWork,
+    StepRun,
+    WorkQueue,
+)
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.verbs.enums import MigrationState, QPState
@@ -33,15 +38,15 @@ _WINDOW_ACCESS: Final = ALL_ACCESS & WINDOW_FLAGS
 class StepContext(NamedTuple):
     """A step at one queue pair, where it is of one."""
 
-    stage: Testbed
-    introductions: Introductions
+    testbed: Testbed
+    setup: ConnectionSetup
     step: StepPlan
-    lane: QueuePairRuntime | None
+    endpoint: QueuePairRuntime | None
     now: int
 
-    def held(self, key: str) -> Held:
+    def buffer(self, key: str) -> NamedBuffer:
         """The memory or window that one of the verb's values names."""
-        return self.stage.held(self.span(key))
+        return self.testbed.buffer(self.span(key))
 
     def span(self, key: str) -> Span:
         """A value that is a span."""
@@ -65,26 +70,26 @@ class StepContext(NamedTuple):
 
     def end(self) -> QueuePairRuntime:
         """The queue pair that the step is of."""
-        if self.lane is None:
+        if self.endpoint is None:
             raise self.lacks("at")
-        return self.lane
+        return self.endpoint
 
 
 # Work for send queues.
 
 
-def send_work(doing: StepContext) -> SendWR:
+def send_work(context: StepContext) -> SendWR:
     """What a verb posts to a send queue, but for its number."""
-    step, lane, stage = doing.step, doing.end(), doing.stage
+    step, endpoint, testbed = context.step, context.end(), context.testbed
     opcode = VERBS[step.verb].work
     assert opcode is not None  # or it were no verb of a send queue
-    wr = SendWR(opcode, tuple(stage.held(span).sge(span) for span in step.local))
+    wr = SendWR(opcode, tuple(testbed.buffer(span).sge(span) for span in step.local))
     wr = wr._replace(flags=_flags(step), inline=step.inline or b"")
     if step.remote is not None:
-        held = stage.held(step.remote)
-        wr = wr._replace(remote_address=held.iova + step.remote.offset, rkey=held.key)
+        buffer = testbed.buffer(step.remote)
+        wr = wr._replace(remote_address=buffer.iova + step.remote.offset, rkey=buffer.key)
     add = _ADDITIONS.get(step.verb)
-    return _addressed(lane, wr if add is None else add(doing, wr))
+    return _addressed(endpoint, wr if add is None else add(context, wr))
 
 
 def _flags(step: StepPlan) -> int:
@@ -94,81 +99,81 @@ def _flags(step: StepPlan) -> int:
     return flags
 
 
-def _addressed(lane: QueuePairRuntime, wr: SendWR) -> SendWR:
+def _addressed(endpoint: QueuePairRuntime, wr: SendWR) -> SendWR:
     """With the way to the peer, or to its shared receive queue, where the type needs that."""
-    peer = lane.peer
-    if not lane.qp.service.connected:
-        return wr._replace(ah=lane.path, remote_qpn=peer.qp.number, remote_qkey=peer.qp.qkey)
+    peer = endpoint.peer
+    if not endpoint.qp.service.connected:
+        return wr._replace(ah=endpoint.path, remote_qpn=peer.qp.number, remote_qkey=peer.qp.qkey)
     if peer.srq is not None and peer.srq.xrc is not None:
         return wr._replace(remote_srqn=peer.srq.number)
     return wr
 
 
-def _imm(doing: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(imm_data=_number(doing, "imm"))
+def _imm(context: StepContext, wr: SendWR) -> SendWR:
+    return wr._replace(imm_data=_number(context, "imm"))
 
 
-def _invalidate_peers(doing: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(invalidate_rkey=doing.held("key").key)
+def _invalidate_peers(context: StepContext, wr: SendWR) -> SendWR:
+    return wr._replace(invalidate_rkey=context.buffer("key").key)
 
 
-def _invalidate_own(doing: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(invalidate_rkey=doing.held("what").key)
+def _invalidate_own(context: StepContext, wr: SendWR) -> SendWR:
+    return wr._replace(invalidate_rkey=context.buffer("what").key)
 
 
-def _compare_swap(doing: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(compare_add=_number(doing, "compare"), swap=_number(doing, "swap"))
+def _compare_swap(context: StepContext, wr: SendWR) -> SendWR:
+    return wr._replace(compare_add=_number(context, "compare"), swap=_number(context, "swap"))
 
 
-def _fetch_add(doing: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(compare_add=_number(doing, "add"))
+def _fetch_add(context: StepContext, wr: SendWR) -> SendWR:
+    return wr._replace(compare_add=_number(context, "add"))
 
 
-def _number(doing: StepContext, key: str) -> int:
-    return doing.value(key, int)
+def _number(context: StepContext, key: str) -> int:
+    return context.value(key, int)
 
 
-def _flush(doing: StepContext, wr: SendWR) -> SendWR:
-    values, remote = doing.step.values, doing.step.remote
+def _flush(context: StepContext, wr: SendWR) -> SendWR:
+    values, remote = context.step.values, context.step.remote
     if remote is None:
-        raise doing.lacks("to")
-    _, length = doing.stage.held(remote).extent(remote)
+        raise context.lacks("to")
+    _, length = context.testbed.buffer(remote).extent(remote)
     placement = Placement[str(values.get("placement", Placement.GLOBAL_VISIBILITY.name))]
     selectivity = Selectivity[str(values.get("selectivity", Selectivity.MEMORY_REGION_RANGE.name))]
     return wr._replace(length=length, placement=placement, selectivity=selectivity)
 
 
-def _bind(doing: StepContext, wr: SendWR) -> SendWR:
+def _bind(context: StepContext, wr: SendWR) -> SendWR:
     """The window is known by its new key, and has the memory's bytes, from now on."""
-    held, target = doing.held("what"), doing.held("to")
-    if held.window is None or target.region is None:
-        raise VerbsError(f"{held.name} and {target.name}: no window, or no region", EINVAL)
-    offset, length = target.extent(doing.span("to"))
-    access = doing.access(_WINDOW_ACCESS)
+    buffer, target = context.buffer("what"), context.buffer("to")
+    if buffer.window is None or target.region is None:
+        raise VerbsError(f"{buffer.name} and {target.name}: no window, or no region", EINVAL)
+    offset, length = target.extent(context.span("to"))
+    access = context.access(_WINDOW_ACCESS)
     address = target.iova + offset
-    held.key = next_variant(held.key)
-    held.memory, held.start, held.length = target.memory, target.start + offset, length
-    held.iova = 0 if access & Access.ZERO_BASED else address
-    bind = Bind(address, length, access, rkey=held.key)
-    return wr._replace(bind=BindMW(held.window, target.region, bind))
+    buffer.key = next_variant(buffer.key)
+    buffer.memory, buffer.start, buffer.length = target.memory, target.start + offset, length
+    buffer.iova = 0 if access & Access.ZERO_BASED else address
+    bind = Bind(address, length, access, rkey=buffer.key)
+    return wr._replace(bind=BindMW(buffer.window, target.region, bind))
 
 
-def _register_fast(doing: StepContext, wr: SendWR) -> SendWR:
+def _register_fast(context: StepContext, wr: SendWR) -> SendWR:
     """The region is known by its new key from now on."""
-    held = doing.held("what")
-    if held.region is None or held.plan is None:
-        raise VerbsError(f"{held.name} has no region", EINVAL)
-    page = held.plan.page
-    held.key = next_variant(held.key)
+    buffer = context.buffer("what")
+    if buffer.region is None or buffer.plan is None:
+        raise VerbsError(f"{buffer.name} has no region", EINVAL)
+    page = buffer.plan.page
+    buffer.key = next_variant(buffer.key)
     registration = FastRegistration(
-        held.key,
-        held.start,
-        held.length,
-        doing.access(ALL_ACCESS),
-        range(held.start, held.start + held.length, page),
+        buffer.key,
+        buffer.start,
+        buffer.length,
+        context.access(ALL_ACCESS),
+        range(buffer.start, buffer.start + buffer.length, page),
         page,
     )
-    return wr._replace(reg=RegMR(held.region, registration))
+    return wr._replace(reg=RegMR(buffer.region, registration))
 
 
 _ADDITIONS: Final[dict[str, Callable[[StepContext, SendWR], SendWR]]] = {
@@ -191,54 +196,54 @@ RENEWED: Final = ("bind_mw", "reg_mr")
 # Receives.
 
 
-def receive_work(doing: StepContext) -> RecvWR:
+def receive_work(context: StepContext) -> RecvWR:
     """What ``receive`` posts, but for its number."""
-    held = doing.stage.held
-    return RecvWR(tuple(held(span).sge(span) for span in doing.step.local))
+    buffer = context.testbed.buffer
+    return RecvWR(tuple(buffer(span).sge(span) for span in context.step.local))
 
 
 # What owners do.
 
 
-def _register(doing: StepContext) -> None:
-    names: Any = doing.step.values.get("access")
-    registering = doing.stage.machines[doing.span("what").host].registering
-    registering.register(doing.held("what"), names)
+def _register(context: StepContext) -> None:
+    names: Any = context.step.values.get("access")
+    registering = context.testbed.machines[context.span("what").host].registering
+    registering.register(context.buffer("what"), names)
 
 
-def _deregister(doing: StepContext) -> None:
-    registering = doing.stage.machines[doing.span("what").host].registering
-    registering.deregister(doing.held("what"))
+def _deregister(context: StepContext) -> None:
+    registering = context.testbed.machines[context.span("what").host].registering
+    registering.deregister(context.buffer("what"))
 
 
-def _free(doing: StepContext) -> None:
-    held = doing.held("what")
-    if held.gpu is None:
-        raise VerbsError(f"{held.name} is no GPU's", EINVAL)
-    held.gpu.free(held.start)
+def _free(context: StepContext) -> None:
+    buffer = context.buffer("what")
+    if buffer.gpu is None:
+        raise VerbsError(f"{buffer.name} is no GPU's", EINVAL)
+    buffer.gpu.free(buffer.start)
 
 
-def _fill(doing: StepContext) -> None:
-    content = doing.value("content", Content)
-    span = doing.span("what")
-    doing.stage.machines[span.host].fill(doing.held("what"), span, content)
+def _fill(context: StepContext) -> None:
+    content = context.value("content", Content)
+    span = context.span("what")
+    context.testbed.machines[span.host].fill(context.buffer("what"), span, content)
 
 
-def _modify(doing: StepContext) -> None:
-    values = doing.step.values
+def _modify(context: StepContext) -> None:
+    values = context.step.values
     attributes: Any = values.get("attributes", {})
     state = values.get("state")
-    doing.end().modify(dict(attributes), None if state is None else QPState[str(state)])
+    context.end().modify(dict(attributes), None if state is None else QPState[str(state)])
 
 
-def _migrate(doing: StepContext) -> None:
-    lane = doing.end()
+def _migrate(context: StepContext) -> None:
+    endpoint = context.end()
     wanted = QPAttributes(path_mig_state=MigrationState.MIGRATED)
-    lane.machine.host.nic.modify_qp(lane.qp, wanted, QPAttrMask.PATH_MIG_STATE)
+    endpoint.machine.host.nic.modify_qp(endpoint.qp, wanted, QPAttrMask.PATH_MIG_STATE)
 
 
-def _disconnect(doing: StepContext) -> None:
-    doing.introductions.disconnect(doing.end(), doing.now)
+def _disconnect(context: StepContext) -> None:
+    context.setup.disconnect(context.end(), context.now)
 
 
 OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
@@ -253,10 +258,10 @@ OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
 """What is done at once, and posted to no queue."""
 
 
-def do(doing: StepContext) -> None:
+def do(context: StepContext) -> None:
     """What an owner does."""
     try:
-        OWNERS[doing.step.verb](doing)
+        OWNERS[context.step.verb](context)
     except MemoryFault as fault:
         raise VerbsError(str(fault), EFAULT) from fault
 
@@ -267,103 +272,103 @@ _NUMBER_BITS: Final = 32
 Begin: TypeAlias = Callable[[StepPlan, QueuePairRuntime | None], StepContext]
 """Begins a step at a queue pair, where it is of one."""
 
-Post: TypeAlias = Callable[[Job, int, StepContext], None]
+Post: TypeAlias = Callable[[PostedWork, int, StepContext], None]
 """Posts one piece of a job's work, with a number; a ``VerbsError`` where that is refused."""
 
 
-def post_send(job: Job, number: int, doing: StepContext) -> None:
+def post_send(job: PostedWork, number: int, context: StepContext) -> None:
     """Post to the send queue. Of work without completions the last that fits has one.
 
     So it is known when there is room again.
     """
-    lane, work = job.lane, job.work
+    endpoint, work = job.endpoint, job.work
     if work is None or job.run.step.verb in RENEWED:
-        work = job.work = send_work(doing)
+        work = job.work = send_work(context)
     assert isinstance(work, SendWR), "a receive in the send queue"
     flags = work.flags
-    if not job.run.waited_for and send_room(lane) <= 1:
+    if not job.run.waited_for and send_room(endpoint) <= 1:
         flags |= SIGNALED
     posted = (work._replace(wr_id=number, flags=flags),)
-    lane.machine.host.nic.post_send(lane.qp, posted)
+    endpoint.machine.host.nic.post_send(endpoint.qp, posted)
 
 
-def post_receive(job: Job, number: int, doing: StepContext) -> None:
+def post_receive(job: PostedWork, number: int, context: StepContext) -> None:
     """Post to the receive queue, or to the shared one."""
-    lane, nic = job.lane, job.lane.machine.host.nic
+    endpoint, nic = job.endpoint, job.endpoint.machine.host.nic
     if job.work is None:
-        job.work = receive_work(doing)
+        job.work = receive_work(context)
     work = job.work._replace(wr_id=number)
     assert isinstance(work, RecvWR), "a send in the receive queue"
-    if lane.srq is not None:
-        nic.post_srq_recv(lane.srq, (work,))
+    if endpoint.srq is not None:
+        nic.post_srq_recv(endpoint.srq, (work,))
     else:
-        nic.post_recv(lane.qp, (work,))
+        nic.post_recv(endpoint.qp, (work,))
 
 
-def send_room(lane: QueuePairRuntime) -> int:
+def send_room(endpoint: QueuePairRuntime) -> int:
     """How many sends may be posted, so that none is refused and no completion is lost."""
-    if not (lane.ready or lane.left):
+    if not (endpoint.ready or endpoint.left):
         return 0
-    return min(lane.qp.free_sends, lane.cq.cqe - len(lane.cq))
+    return min(endpoint.qp.free_sends, endpoint.cq.cqe - len(endpoint.cq))
 
 
-def _send_room_for(job: Job) -> int:
+def _send_room_for(job: PostedWork) -> int:
     """As above. Where there never was a connection, only what is to fail is tried."""
-    lane = job.lane
-    return 0 if lane.left and not (lane.ready or job.run.is_to_fail) else send_room(lane)
+    endpoint = job.endpoint
+    return 0 if endpoint.left and not (endpoint.ready or job.run.must_fail) else send_room(endpoint)
 
 
-def receive_room(lane: QueuePairRuntime) -> int:
+def receive_room(endpoint: QueuePairRuntime) -> int:
     """How many receives may be posted."""
-    if lane.srq is not None:
-        return lane.srq.free
-    return min(lane.qp.free_receives, lane.cq.cqe - len(lane.cq))
+    if endpoint.srq is not None:
+        return endpoint.srq.free
+    return min(endpoint.qp.free_receives, endpoint.cq.cqe - len(endpoint.cq))
 
 
-class Posting:
+class WorkPoster:
     """The queues of all queue pairs, and the jobs that stand in them."""
 
-    def __init__(self, stage: Testbed, begin: Begin, endings: CompletionTracker) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed, begin: Begin, endings: CompletionTracker) -> None:
+        self._testbed = testbed
         self._begin = begin
         self._endings = endings
-        self._jobs: list[Job] = []
-        self._queues = {lane: self._new_queues() for lane in stage.all_lanes()}
+        self._jobs: list[PostedWork] = []
+        self._queues = {endpoint: self._new_queues() for endpoint in testbed.all_endpoints()}
 
-    def _new_queues(self) -> tuple[Queue, Queue]:
+    def _new_queues(self) -> tuple[WorkQueue, WorkQueue]:
         return (
-            Queue(_send_room_for, partial(self._post, post_send)),
-            Queue(lambda job: receive_room(job.lane), partial(self._post, post_receive)),
+            WorkQueue(_send_room_for, partial(self._post, post_send)),
+            WorkQueue(lambda job: receive_room(job.endpoint), partial(self._post, post_receive)),
         )
 
-    def add(self, run: Run) -> list[QueuePairRuntime]:
+    def add(self, run: StepRun) -> list[QueuePairRuntime]:
         """Have a job for a step in the queue of each of its queue pairs, which it gives."""
-        lanes = self._stage.lanes_of(run.step)
+        endpoints = self._testbed.endpoints_of(run.step)
         receives = run.step.verb == "receive"
-        for lane in lanes:
-            job = Job(run, lane, len(self._jobs))
+        for endpoint in endpoints:
+            job = PostedWork(run, endpoint, len(self._jobs))
             self._jobs.append(job)
             run.jobs.append(job)
-            self._queues[lane][receives].jobs.append(job)
-        return lanes
+            self._queues[endpoint][receives].jobs.append(job)
+        return endpoints
 
-    def pump(self, lane: QueuePairRuntime) -> None:
+    def pump(self, endpoint: QueuePairRuntime) -> None:
         """Post all that a queue pair may post now."""
-        for queue in self._queues[lane]:
+        for queue in self._queues[endpoint]:
             queue.pump()
-        self._stage.wake(lane.machine)
+        self._testbed.wake(endpoint.machine)
 
-    def job(self, number: int) -> Job:
+    def job(self, number: int) -> PostedWork:
         """The one that a work request is of, by its number."""
         return self._jobs[number % (1 << _NUMBER_BITS)]
 
-    def _post(self, post: Post, job: Job) -> None:
+    def _post(self, post: Post, job: PostedWork) -> None:
         """Post one piece of a job's work."""
         number = job.posted << _NUMBER_BITS | job.number
         job.posted += 1
         job.run.posted += 1
         try:
-            post(job, number, self._begin(job.run.step, job.lane))
+            post(job, number, self._begin(job.run.step, job.endpoint))
         except VerbsError as error:
             self._endings.refused(job, error)
         else:
@@ -373,25 +378,27 @@ class Posting:
 class ControlActions:
     """The owner of all hosts."""
 
-    def __init__(self, stage: Testbed, begin: Begin, endings: CompletionTracker) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed, begin: Begin, endings: CompletionTracker) -> None:
+        self._testbed = testbed
         self._begin = begin
         self._endings = endings
 
-    def act(self, run: Run) -> None:
+    def act(self, run: StepRun) -> None:
         """Do what a step says. What is refused has ended, too."""
-        lanes: list[QueuePairRuntime] | list[None] = self._stage.lanes_of(run.step) or [None]
-        for lane in lanes:
-            doing = self._begin(run.step, lane)
+        endpoints: list[QueuePairRuntime] | list[None] = self._testbed.endpoints_of(run.step) or [
+            None
+        ]
+        for endpoint in endpoints:
+            context = self._begin(run.step, endpoint)
             for _ in range(run.step.times):
-                self._endings.done(run, lane, _refused(doing))
-            if lane is not None:
-                self._stage.wake(lane.machine)
+                self._endings.done(run, endpoint, _refused(context))
+            if endpoint is not None:
+                self._testbed.wake(endpoint.machine)
 
 
-def _refused(doing: StepContext) -> VerbsError | None:
+def _refused(context: StepContext) -> VerbsError | None:
     try:
-        do(doing)
+        do(context)
     except VerbsError as error:
         return error
     return None

@@ -24,7 +24,7 @@ PIECE: Final = 1 << 20
 """Bytes that are written or compared at a time."""
 
 
-class Held:
+class NamedBuffer:
     """Bytes with a name, and how adapters find them.
 
     ``memory`` has them at ``start`` for applications; by ``key`` they are at ``iova``, as was said
@@ -103,7 +103,7 @@ def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
     return access
 
 
-class Registering:
+class MemoryRegistrar:
     """How the memory of one host is registered: one way for each ``via``."""
 
     def __init__(self, host: Host) -> None:
@@ -111,64 +111,70 @@ class Registering:
         self.driver = GpuDriver(host.space)
         self.files = DmaBufFiles()
 
-    def register(self, held: Held, access: tuple[str, ...] | None) -> None:
+    def register(self, buffer: NamedBuffer, access: tuple[str, ...] | None) -> None:
         """Register all of it; ``VerbsError`` where an adapter refuses."""
-        plan = held.plan
+        plan = buffer.plan
         if plan is None:
-            raise VerbsError(f"{held.name} is no memory", EINVAL)
+            raise VerbsError(f"{buffer.name} is no memory", EINVAL)
         if plan.fast:
-            pages = -(-held.length // plan.page)
-            held.take(self.host.nic.memory.alloc_mr(self.host.pd, pages), held.start)
+            pages = -(-buffer.length // plan.page)
+            buffer.take(self.host.nic.memory.alloc_mr(self.host.pd, pages), buffer.start)
             return
-        way = _plain if held.gpu is None else WAYS[plan.via]
-        region = way(self, held, access)
-        held.take(region, region.iova)
+        way = _plain if buffer.gpu is None else WAYS[plan.via]
+        region = way(self, buffer, access)
+        buffer.take(region, region.iova)
 
-    def deregister(self, held: Held) -> None:
+    def deregister(self, buffer: NamedBuffer) -> None:
         """Take the registration back; the key is remembered, as peers do."""
-        if held.region is None:
-            raise VerbsError(f"{held.name} is not registered", EINVAL)
-        self.host.nic.memory.dereg_mr(held.region)
-        held.region = None
+        if buffer.region is None:
+            raise VerbsError(f"{buffer.name} is not registered", EINVAL)
+        self.host.nic.memory.dereg_mr(buffer.region)
+        buffer.region = None
 
 
-def _plain(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
-    on_demand = held.plan is not None and held.plan.on_demand
+def _plain(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
+    on_demand = buffer.plan is not None and buffer.plan.on_demand
     flags = access_of(access) | (Access.ON_DEMAND.value if on_demand else 0)
-    return of.host.nic.memory.reg_mr(of.host.pd, held.start, held.length, flags)
+    return of.host.nic.memory.reg_mr(of.host.pd, buffer.start, buffer.length, flags)
 
 
 def _by_peermem(
-    of: Registering, held: Held, access: tuple[str, ...] | None, *, persistent: bool = True
+    of: MemoryRegistrar,
+    buffer: NamedBuffer,
+    access: tuple[str, ...] | None,
+    *,
+    persistent: bool = True,
 ) -> Region:
     clients = of.host.nic.memory.clients
     clients[:] = [Peermem(of.driver, persistent=persistent)]
     try:
-        return _plain(of, held, access)
+        return _plain(of, buffer, access)
     finally:
         clients.clear()
 
 
-def _by_legacy_peermem(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
-    return _by_peermem(of, held, access, persistent=False)
+def _by_legacy_peermem(
+    of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None
+) -> Region:
+    return _by_peermem(of, buffer, access, persistent=False)
 
 
-def _by_dmabuf(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
-    descriptor = of.files.open(export_dmabuf(of.driver, held.start, held.length))
-    wanted = DmaBufRange(0, held.length, held.start, descriptor)
+def _by_dmabuf(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
+    descriptor = of.files.open(export_dmabuf(of.driver, buffer.start, buffer.length))
+    wanted = DmaBufRange(0, buffer.length, buffer.start, descriptor)
     flags = access_of(access, DMABUF_FLAGS)
     return reg_dmabuf_mr(of.host.nic.memory, of.files, of.host.pd, wanted, flags)
 
 
-def _by_bounce(of: Registering, held: Held, access: tuple[str, ...] | None) -> Region:
-    extent = Extent(held.start, held.start, held.length)
+def _by_bounce(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
+    extent = Extent(buffer.start, buffer.start, buffer.length)
     registrar = of.host.nic.memory
-    if held.gpu is None:
-        raise VerbsError(f"{held.name} is no GPU's", EINVAL)
-    return reg_bounce_mr(registrar, held.gpu, of.host.pd, extent, access_of(access))
+    if buffer.gpu is None:
+        raise VerbsError(f"{buffer.name} is no GPU's", EINVAL)
+    return reg_bounce_mr(registrar, buffer.gpu, of.host.pd, extent, access_of(access))
 
 
-_Way = Callable[[Registering, Held, tuple[str, ...] | None], Region]
+_Way = Callable[[MemoryRegistrar, NamedBuffer, tuple[str, ...] | None], Region]
 
 WAYS: Final[dict[str, _Way]] = {
     "peermem": _by_peermem,

@@ -46,12 +46,12 @@ def manager_of(machine: HostRuntime) -> ConnectionManager:
     return managed.manager
 
 
-def _service(lane: QueuePairRuntime, order: int) -> int:
-    space = PortSpace.UDP if lane.type is QPType.UD else PortSpace.TCP
+def _service(endpoint: QueuePairRuntime, order: int) -> int:
+    space = PortSpace.UDP if endpoint.type is QPType.UD else PortSpace.TCP
     return service_id(space, FIRST_PORT + order)
 
 
-class Introductions:
+class ConnectionSetup:
     """Connections that managers make. ``on_settled`` is told of each queue pair that is connected.
 
     And of each that never will be. The first end asks, the second one listens, and refuses where
@@ -62,83 +62,83 @@ class Introductions:
         self._on_settled = on_settled
         self._askers: dict[tuple[bytes, int], QueuePairRuntime] = {}
         self._datagrams: dict[tuple[bytes, int], deque[QueuePairRuntime]] = {}
-        self._lanes: dict[tuple[str, int], QueuePairRuntime] = {}
+        self._endpoints: dict[tuple[str, int], QueuePairRuntime] = {}
 
-    def prepare(self, lanes: list[QueuePairRuntime], order: int) -> None:
+    def prepare(self, endpoints: list[QueuePairRuntime], order: int) -> None:
         """Have the second ends of a connection's lanes wait, and all take receives."""
-        first = lanes[0]
+        first = endpoints[0]
         service = _service(first, order)
         manager_of(first.peer.machine).listen(service, datagrams=first.type is QPType.UD)
-        for lane in lanes:
-            for end in (lane, lane.peer):
+        for endpoint in endpoints:
+            for end in (endpoint, endpoint.peer):
                 needed = QPAttrMask.STATE | QPAttrMask.PKEY_INDEX | QPAttrMask.PORT
                 needed |= QPAttrMask.QKEY if end.type is QPType.UD else QPAttrMask.ACCESS_FLAGS
                 wanted = end.attributes._replace(qp_state=QPState.INIT)
                 end.machine.host.nic.modify_qp(end.qp, wanted, needed)
 
-    def ask(self, lane: QueuePairRuntime, order: int) -> None:
+    def ask(self, endpoint: QueuePairRuntime, order: int) -> None:
         """Have the first end of a pair ask for the connection."""
-        manager = manager_of(lane.machine)
-        service = _service(lane, order)
-        self._askers[lane.gid, lane.qp.number] = lane
-        self._datagrams.setdefault((lane.gid, service), deque()).append(lane)
-        lane.managed = manager.connect(lane.qp, lane.path, service, 0, _offer(lane))
-        self._lanes[lane.machine.name, lane.managed] = lane
+        manager = manager_of(endpoint.machine)
+        service = _service(endpoint, order)
+        self._askers[endpoint.gid, endpoint.qp.number] = endpoint
+        self._datagrams.setdefault((endpoint.gid, service), deque()).append(endpoint)
+        endpoint.managed = manager.connect(endpoint.qp, endpoint.path, service, 0, _offer(endpoint))
+        self._endpoints[endpoint.machine.name, endpoint.managed] = endpoint
 
-    def disconnect(self, lane: QueuePairRuntime, now: int) -> None:
+    def disconnect(self, endpoint: QueuePairRuntime, now: int) -> None:
         """Have an end ask for the end of its connection."""
-        if not lane.managed:
-            raise VerbsError(f"{lane.name} was not connected by a manager", EINVAL)
-        manager_of(lane.machine).disconnect(lane.managed, now)
-        lane.leaves("disconnected")
+        if not endpoint.managed:
+            raise VerbsError(f"{endpoint.name} was not connected by a manager", EINVAL)
+        manager_of(endpoint.machine).disconnect(endpoint.managed, now)
+        endpoint.mark_gone("disconnected")
 
-    def hear(self, machine: HostRuntime, event: CMEvent, now: int) -> None:
+    def on_event(self, machine: HostRuntime, event: CMEvent, now: int) -> None:
         """Do what an application does about an event of its manager."""
         if isinstance(event, ConnectRequest | DatagramRequest):
-            lane = self._wanted(event)
-            if lane is None:
+            endpoint = self._wanted(event)
+            if endpoint is None:
                 manager_of(machine).reject(event.id, now)
         else:
-            lane = self._lanes.get((machine.name, event.id))
-        if lane is None:
+            endpoint = self._endpoints.get((machine.name, event.id))
+        if endpoint is None:
             return
         try:
-            self._react(lane, event, now)
+            self._react(endpoint, event, now)
         except VerbsError as error:  # its owner did something else with the queue pair meanwhile
-            self._give_up(lane, error.reason)
+            self._give_up(endpoint, error.reason)
 
-    def _react(self, lane: QueuePairRuntime, event: CMEvent, now: int) -> None:
+    def _react(self, endpoint: QueuePairRuntime, event: CMEvent, now: int) -> None:
         if isinstance(event, ConnectRequest | DatagramRequest):
-            self._accept(lane, event, now)
+            self._accept(endpoint, event, now)
         elif isinstance(event, Established | Resolved):
-            self._established(lane)
+            self._established(endpoint)
         elif isinstance(event, Disconnected):
-            self._agree(lane, event, now)
+            self._agree(endpoint, event, now)
         elif isinstance(event, _TROUBLE):
-            self._give_up(lane, _said(event))
+            self._give_up(endpoint, _said(event))
 
-    def _give_up(self, lane: QueuePairRuntime, why: str) -> None:
-        lane.leaves(f"no connection: {why}")
-        self._on_settled(lane)
+    def _give_up(self, endpoint: QueuePairRuntime, why: str) -> None:
+        endpoint.mark_gone(f"no connection: {why}")
+        self._on_settled(endpoint)
 
     def _accept(
-        self, lane: QueuePairRuntime, event: ConnectRequest | DatagramRequest, now: int
+        self, endpoint: QueuePairRuntime, event: ConnectRequest | DatagramRequest, now: int
     ) -> None:
-        lane.managed = event.id
-        self._lanes[lane.machine.name, event.id] = lane
-        manager = manager_of(lane.machine)
-        if lane.plan.reject is not None:
-            manager.reject(event.id, now, reason=RejectReason[lane.plan.reject])
-            self._give_up(lane, f"refused ({lane.plan.reject})")
+        endpoint.managed = event.id
+        self._endpoints[endpoint.machine.name, event.id] = endpoint
+        manager = manager_of(endpoint.machine)
+        if endpoint.plan.reject is not None:
+            manager.reject(event.id, now, reason=RejectReason[endpoint.plan.reject])
+            self._give_up(endpoint, f"refused ({endpoint.plan.reject})")
             return
         try:
-            manager.accept(event.id, lane.qp, now, _offer(lane))
+            manager.accept(event.id, endpoint.qp, now, _offer(endpoint))
         except VerbsError:
             manager.reject(event.id, now)
             raise
-        _adapt(lane)
+        _adapt(endpoint)
         if isinstance(event, DatagramRequest):
-            self._begin(lane)
+            self._begin(endpoint)
 
     def _wanted(self, event: ConnectRequest | DatagramRequest) -> QueuePairRuntime | None:
         """The end that a request is for: that of the queue pair which asked, if one did."""
@@ -152,28 +152,28 @@ class Introductions:
         asking = self._datagrams.get((event.path.dgid, event.service_id))
         return asking.popleft().peer if asking else None
 
-    def _established(self, lane: QueuePairRuntime) -> None:
-        if not lane.side:
-            _adapt(lane)
-        self._begin(lane)
+    def _established(self, endpoint: QueuePairRuntime) -> None:
+        if not endpoint.side:
+            _adapt(endpoint)
+        self._begin(endpoint)
 
-    def _begin(self, lane: QueuePairRuntime) -> None:
-        lane.ready = True
-        self._on_settled(lane)
+    def _begin(self, endpoint: QueuePairRuntime) -> None:
+        endpoint.ready = True
+        self._on_settled(endpoint)
 
     @staticmethod
-    def _agree(lane: QueuePairRuntime, event: Disconnected, now: int) -> None:
-        if not lane.left:
-            manager_of(lane.machine).disconnect(event.id, now)
-            lane.leaves("disconnected by the peer")
+    def _agree(endpoint: QueuePairRuntime, event: Disconnected, now: int) -> None:
+        if not endpoint.left:
+            manager_of(endpoint.machine).disconnect(event.id, now)
+            endpoint.mark_gone("disconnected by the peer")
 
 
-def _adapt(lane: QueuePairRuntime) -> None:
+def _adapt(endpoint: QueuePairRuntime) -> None:
     """Have the plan's attributes where the manager had its own, before any work comes."""
-    given = {"min_rnr_timer": lane.attributes.min_rnr_timer, **lane.given}
-    own = {name: given[name] for name in _OWN[lane.type] if name in given}
+    given = {"min_rnr_timer": endpoint.attributes.min_rnr_timer, **endpoint.given}
+    own = {name: given[name] for name in _OWN[endpoint.type] if name in given}
     if own:
-        lane.modify(own)
+        endpoint.modify(own)
 
 
 _TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
@@ -187,9 +187,9 @@ def _said(event: CMEvent) -> str:
     return f"{name} ({event.reason})" if isinstance(event, ConnectError) else name
 
 
-def _offer(lane: QueuePairRuntime) -> ConnParam:
+def _offer(endpoint: QueuePairRuntime) -> ConnParam:
     """What an end says of itself: it expects what the other's requests begin with."""
-    own = lane.attributes
+    own = endpoint.attributes
     return ConnParam(
         responder_resources=own.max_dest_rd_atomic,
         initiator_depth=own.max_rd_atomic,
@@ -198,15 +198,15 @@ def _offer(lane: QueuePairRuntime) -> ConnParam:
         path_mtu=MTU(own.path_mtu),
         qkey=own.qkey,
         psn=own.rq_psn,
-        timeout=lane.given.get("timeout"),
+        timeout=endpoint.given.get("timeout"),
     )
 
 
-Act: TypeAlias = Callable[[Introductions, list[QueuePairRuntime], int], None]
+Act: TypeAlias = Callable[[ConnectionSetup, list[QueuePairRuntime], int], None]
 """Does something for a connection's lanes; connections are numbered in their order."""
 
 
-class Way(NamedTuple):
+class ConnectMethod(NamedTuple):
     """``prepare`` comes before receives are posted, ``ask`` after that.
 
     ``managed`` says that both hosts have connection managers.
@@ -217,23 +217,23 @@ class Way(NamedTuple):
     ask: Act
 
 
-def _bring_up(_: Introductions, lanes: list[QueuePairRuntime], __: int) -> None:
-    for lane in lanes:
-        lane.bring_up()
-        lane.peer.bring_up()
+def _bring_up(_: ConnectionSetup, endpoints: list[QueuePairRuntime], __: int) -> None:
+    for endpoint in endpoints:
+        endpoint.bring_up()
+        endpoint.peer.bring_up()
 
 
-def _rest(_: Introductions, __: list[QueuePairRuntime], ___: int) -> None:
+def _rest(_: ConnectionSetup, __: list[QueuePairRuntime], ___: int) -> None:
     """All is done."""
 
 
-def _ask(introductions: Introductions, lanes: list[QueuePairRuntime], order: int) -> None:
-    for lane in lanes:
-        introductions.ask(lane, order)
+def _ask(setup: ConnectionSetup, endpoints: list[QueuePairRuntime], order: int) -> None:
+    for endpoint in endpoints:
+        setup.ask(endpoint, order)
 
 
 WAYS: Final = {
-    "at once": Way(managed=False, prepare=_bring_up, ask=_rest),
-    "cm": Way(managed=True, prepare=Introductions.prepare, ask=_ask),
+    "at once": ConnectMethod(managed=False, prepare=_bring_up, ask=_rest),
+    "cm": ConnectMethod(managed=True, prepare=ConnectionSetup.prepare, ask=_ask),
 }
 """By what a plan says for ``connect``."""

@@ -17,7 +17,7 @@ from rdmawire.traffic.scenario.runner.observer import Observer
 from rdmawire.traffic.scenario.runner.testbed import LinkFaults, Testbed
 
 
-class HostTally(NamedTuple):
+class HostCounts(NamedTuple):
     """What a host counts: its adapter, what it sent, and its way out."""
 
     nic: Verbs
@@ -25,30 +25,30 @@ class HostTally(NamedTuple):
     mac: Mac
 
 
-class LinkTally(NamedTuple):
+class LinkCounts(NamedTuple):
     """What a link counts, and what befell its frames."""
 
     link: Link
     faults: LinkFaults
 
 
-def _sent(name: str, host: HostTally) -> int:
+def _sent(name: str, host: HostCounts) -> int:
     return host.sent.get(name, 0)
 
 
-def _dropped(reason: Drop, host: HostTally) -> int:
+def _dropped(reason: Drop, host: HostCounts) -> int:
     return host.nic.drops[reason]
 
 
-def _hardware(name: str, host: HostTally) -> int:
+def _hardware(name: str, host: HostCounts) -> int:
     return adapter_counter(host.nic.device, name)
 
 
-def _moved(path: Path, what: str, host: HostTally) -> int:
+def _moved(path: Path, what: str, host: HostCounts) -> int:
     return int(getattr(host.nic.memory.counter[path], what))
 
 
-OF_HOST: Final[dict[str, Callable[[HostTally], int]]] = {
+OF_HOST: Final[dict[str, Callable[[HostCounts], int]]] = {
     **{name: partial(_sent, name) for name in SENT},
     "dropped": lambda host: sum(host.nic.drops.values()),
     **{name: partial(_dropped, reason) for name, reason in DROPPED.items()},
@@ -59,15 +59,15 @@ OF_HOST: Final[dict[str, Callable[[HostTally], int]]] = {
 }
 
 
-def _befallen(do: str, link: LinkTally) -> int:
+def _fault_hits(do: str, link: LinkCounts) -> int:
     return link.faults.hits(do)
 
 
-OF_LINK: Final[dict[str, Callable[[LinkTally], int]]] = {
+OF_LINK: Final[dict[str, Callable[[LinkCounts], int]]] = {
     "frames": lambda link: link.link.frames,
     "lost": lambda link: link.faults.lost,
     "oversized": lambda link: link.link.oversized,
-    **{name: partial(_befallen, do) for name, do in FAULTS.items()},
+    **{name: partial(_fault_hits, do) for name, do in FAULTS.items()},
 }
 
 _ByPriority = Callable[[SwitchPort, int], int]
@@ -107,10 +107,10 @@ OF_SWITCH: Final[dict[str, Callable[[Switch], int]]] = {
 _Readers = dict[str, Callable[[Any], int]]
 
 
-class Counting(NamedTuple):
+class CounterReader(NamedTuple):
     """The counters of a scenario as they are now."""
 
-    stage: Testbed
+    testbed: Testbed
     observer: Observer
 
     def read(self, of: str, counter: str) -> int:
@@ -133,20 +133,20 @@ class Counting(NamedTuple):
 
     def _subjects(self) -> Iterator[str]:
         """Everything that counts; a host that is on no link has sent nothing."""
-        network = self.stage.network
+        network = self.testbed.network
         yield from self.observer.hosts
         for things in (network.links, network.switches, network.ports):
             yield from things
 
     def _counted(self, of: str) -> tuple[object, _Readers]:
         """What a subject has counted, and how its counters are read from that."""
-        stage, network = self.stage, self.stage.network
-        if of in stage.machines:
-            nic = stage.machines[of].host.nic
-            tally = HostTally(nic, self.observer.hosts[of].sent, network.macs[of])
+        testbed, network = self.testbed, self.testbed.network
+        if of in testbed.machines:
+            nic = testbed.machines[of].host.nic
+            tally = HostCounts(nic, self.observer.hosts[of].sent, network.macs[of])
             return tally, OF_HOST
         if of in network.links:
-            return LinkTally(network.links[of], stage.faults[of]), OF_LINK
+            return LinkCounts(network.links[of], testbed.faults[of]), OF_LINK
         if of in network.ports:
             return network.ports[of], OF_PORT
         return network.switches[of], OF_SWITCH

@@ -15,9 +15,9 @@ from rdmawire.traffic.scenario.model import (
     EventExpectation,
     StateExpectation,
 )
-from rdmawire.traffic.scenario.runner.counting import Counting
+from rdmawire.traffic.scenario.runner.counting import CounterReader
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
-from rdmawire.traffic.scenario.runner.observer import Observer, Seen, Sight, Sightings
+from rdmawire.traffic.scenario.runner.observer import FrameOrId, FrameRef, Observer, Occurrences
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.verbs.enums import QPState
 
@@ -31,27 +31,27 @@ _NO_FRAME: Final = Envelope(b"")
 _PAUSES: Final = tuple(name for name in COUNTERS[Of.PORT] if name.startswith("pauses"))
 
 
-class Watch(Protocol):
+class Probe(Protocol):
     """Something that frames change."""
 
-    def look(self, where: "Where", frame: Envelope) -> None:
+    def look(self, where: "Locate", frame: Envelope) -> None:
         """See whether it has changed, which is this frame's doing, or none's."""
 
 
-class Amount:
+class CounterProbe:
     """Something that is counted; ``read`` says how much there is by now."""
 
     def __init__(self, read: Callable[[], int], most: int | None) -> None:
-        self._sightings = Sightings[Seen | int](most)
+        self._sightings = Occurrences[FrameRef | int](most)
         self._read = read
-        self._arrived: Sight = None
+        self._arrived: FrameOrId = None
 
-    def look(self, where: "Where", frame: Envelope) -> None:
+    def look(self, where: "Locate", frame: Envelope) -> None:
         more = self._read() - self._sightings.count
         if more:
-            self._sightings.note(where(frame), more)
+            self._sightings.record(where(frame), more)
 
-    def arrives(self, seen: Seen) -> None:
+    def arrives(self, seen: FrameRef) -> None:
         """A frame is about to be taken in; what changed up to now, the one before it did."""
         self._end()
         self._arrived = seen
@@ -60,128 +60,128 @@ class Amount:
         self.look(lambda _: self._arrived, _NO_FRAME)
 
     @property
-    def shown(self) -> Sight:
+    def shown(self) -> FrameOrId:
         """The frame that shows how much there is."""
         self._end()
         return self._sightings.shown
 
 
-class Flow:
+class FrameProbe:
     """Frames that pass a place."""
 
     def __init__(self, most: int | None) -> None:
-        self._sightings = Sightings[Seen | int](most)
+        self._sightings = Occurrences[FrameRef | int](most)
 
-    def look(self, where: "Where", frame: Envelope) -> None:
-        self._sightings.note(where(frame))
+    def look(self, where: "Locate", frame: Envelope) -> None:
+        self._sightings.record(where(frame))
 
     @property
-    def shown(self) -> Sight:
+    def shown(self) -> FrameOrId:
         """The frame that shows how many there are."""
         return self._sightings.shown
 
 
-class Standing:
+class StateProbe:
     """The state of a queue pair."""
 
-    def __init__(self, lane: QueuePairRuntime) -> None:
-        self._lane = lane
-        self._state: QPState = lane.qp.state
-        self._seen: Sight = None
+    def __init__(self, endpoint: QueuePairRuntime) -> None:
+        self._lane = endpoint
+        self._state: QPState = endpoint.qp.state
+        self._seen: FrameOrId = None
 
-    def look(self, where: "Where", frame: Envelope) -> None:
+    def look(self, where: "Locate", frame: Envelope) -> None:
         state = self._lane.qp.state
         if state is not self._state:
             self._state, self._seen = state, where(frame)
 
     @property
-    def shown(self) -> Sight:
+    def shown(self) -> FrameOrId:
         """The frame with which the state was entered."""
         self.look(_nothing, _NO_FRAME)
         return self._seen
 
 
-Where = Callable[[Envelope], Sight]
+Locate = Callable[[Envelope], FrameOrId]
 """Tells which frame of the capture, or of its place, one is."""
 
 
-def _look(watches: Iterable[Watch], where: Where, frame: Envelope) -> None:
-    for watch in watches:
-        watch.look(where, frame)
+def _look(probes: Iterable[Probe], where: Locate, frame: Envelope) -> None:
+    for probe in probes:
+        probe.look(where, frame)
 
 
-class Watching:
+class ExpectationWatcher:
     """Watches of all that a scenario expects of counters, events and states."""
 
-    def __init__(self, stage: Testbed, observer: Observer) -> None:
-        self._stage = stage
-        self._network = stage.network
+    def __init__(self, testbed: Testbed, observer: Observer) -> None:
+        self._testbed = testbed
+        self._network = testbed.network
         self._observer = observer
-        self._counting = Counting(stage, observer)
-        self._amounts: dict[int, Amount | Flow] = {}
-        self._standings: dict[QueuePairRuntime, Standing] = {}
+        self._counting = CounterReader(testbed, observer)
+        self._probes: dict[int, CounterProbe | FrameProbe] = {}
+        self._state_probes: dict[QueuePairRuntime, StateProbe] = {}
         for name in observer.hosts:
-            self._watch_host(name)
-        for name in stage.network.links:
-            self._watch_link(name)
-        for name in (*observer.hosts, *stage.network.ports):
-            self._watch_pauses(name)
-        for name in stage.network.switches:
-            self._watch_switch(name)
+            self._probe_host(name)
+        for name in testbed.network.links:
+            self._probe_link(name)
+        for name in (*observer.hosts, *testbed.network.ports):
+            self._probe_pauses(name)
+        for name in testbed.network.switches:
+            self._probe_switch(name)
 
-    def counted(self, plan: CounterExpectation | EventExpectation) -> Seen | None:
+    def counted(self, plan: CounterExpectation | EventExpectation) -> FrameRef | None:
         """The frame that shows what was counted; ``None`` where none does."""
-        amount = self._amounts.get(id(plan))
-        return None if amount is None else self._seen(amount.shown)
+        probe = self._probes.get(id(plan))
+        return None if probe is None else self._seen(probe.shown)
 
-    def entered(self, lane: QueuePairRuntime) -> Seen | None:
+    def entered(self, endpoint: QueuePairRuntime) -> FrameRef | None:
         """The frame with which a queue pair entered its state, if it was one."""
-        standing = self._standings.get(lane)
-        return None if standing is None else self._seen(standing.shown)
+        probe = self._state_probes.get(endpoint)
+        return None if probe is None else self._seen(probe.shown)
 
-    def _seen(self, sight: Sight) -> Seen | None:
+    def _seen(self, sight: FrameOrId) -> FrameRef | None:
         """A frame as it is known in the end."""
-        return self._observer.known(sight) if isinstance(sight, int) else sight
+        return self._observer.captured(sight) if isinstance(sight, int) else sight
 
     # What there is to watch.
 
-    def _counters(self, of: str, names: Iterable[str]) -> Iterator[Amount]:
+    def _counters(self, of: str, names: Iterable[str]) -> Iterator[CounterProbe]:
         wanted = set(names)
-        for plan in self._stage.scenario.expectations:
+        for plan in self._testbed.scenario.expectations:
             if isinstance(plan, CounterExpectation) and plan.of == of and plan.counter in wanted:
                 read = self._counting.reader(of, plan.counter)
-                self._amounts[id(plan)] = amount = Amount(read, plan.range.most)
-                yield amount
+                self._probes[id(plan)] = probe = CounterProbe(read, plan.range.most)
+                yield probe
 
-    def _flows(self, link: str) -> Iterator[Flow]:
+    def _flows(self, link: str) -> Iterator[FrameProbe]:
         """A link counts a frame after taps have seen it."""
-        for plan in self._stage.scenario.expectations:
+        for plan in self._testbed.scenario.expectations:
             if isinstance(plan, CounterExpectation) and (plan.of, plan.counter) == (link, "frames"):
-                self._amounts[id(plan)] = flow = Flow(plan.range.most)
+                self._probes[id(plan)] = flow = FrameProbe(plan.range.most)
                 yield flow
 
-    def _events(self, host: str) -> Iterator[Amount]:
-        told = self._stage.machines[host].events
-        for plan in self._stage.scenario.expectations:
+    def _events(self, host: str) -> Iterator[CounterProbe]:
+        told = self._testbed.machines[host].events
+        for plan in self._testbed.scenario.expectations:
             if isinstance(plan, EventExpectation) and plan.host == host:
                 read = partial(told.__getitem__, plan.event)
-                self._amounts[id(plan)] = amount = Amount(read, plan.range.most)
-                yield amount
+                self._probes[id(plan)] = probe = CounterProbe(read, plan.range.most)
+                yield probe
 
-    def _states(self, host: str) -> Iterator[Standing]:
-        for plan in self._stage.scenario.expectations:
+    def _states(self, host: str) -> Iterator[StateProbe]:
+        for plan in self._testbed.scenario.expectations:
             if isinstance(plan, StateExpectation) and plan.end.host == host:
-                for lane in self._stage.lanes_at(plan.end):
-                    self._standings[lane] = standing = Standing(lane)
-                    yield standing
+                for endpoint in self._testbed.endpoints_at(plan.end):
+                    self._state_probes[endpoint] = probe = StateProbe(endpoint)
+                    yield probe
 
     # Where it is watched.
 
-    def _watch_host(self, name: str) -> None:
+    def _probe_host(self, name: str) -> None:
         sent = tuple(self._counters(name, SENT))
         if sent:
             self._tap(name, sent, self._observer.where(name))
-        taken: list[Watch] = [
+        taken: list[Probe] = [
             *self._counters(name, _TAKEN),
             *self._events(name),
             *self._states(name),
@@ -189,9 +189,9 @@ class Watching:
         if taken:
             arrival = _Arrival(taken, self._observer.where(name, arrived=True))
             self._network.tap(name, arrival.before, arrivals=True)
-            self._stage.machines[name].port.on_taken.append(arrival.after)
+            self._testbed.machines[name].port.on_taken.append(arrival.after)
 
-    def _watch_pauses(self, name: str) -> None:
+    def _probe_pauses(self, name: str) -> None:
         """Nothing but a frame that comes in stops a host or a port."""
         paused = tuple(self._counters(name, _PAUSES))
         if not paused:
@@ -200,12 +200,12 @@ class Watching:
 
         def look(frame: Envelope, _: int) -> None:
             seen = where(frame)
-            for amount in paused:
-                amount.arrives(seen)
+            for probe in paused:
+                probe.arrives(seen)
 
         self._network.tap(name, look, arrivals=True)
 
-    def _watch_link(self, name: str) -> None:
+    def _probe_link(self, name: str) -> None:
         flows, carried = tuple(self._flows(name)), tuple(self._counters(name, _CARRIED))
         if not flows and not carried:
             return
@@ -218,26 +218,26 @@ class Watching:
 
     def _stations_on(self, name: str) -> Iterator[str]:
         """The hosts and the ports at both ends of a link, whose taps see a frame last."""
-        link = next(link for link in self._stage.scenario.links if link.name == name)
+        link = next(link for link in self._testbed.scenario.links if link.name == name)
         for end, peer in (link.ends, reversed(link.ends)):
             yield f"{end}:{peer}" if end in self._network.switches else end
 
-    def _watch_switch(self, name: str) -> None:
+    def _probe_switch(self, name: str) -> None:
         switch, observer = self._network.switches[name], self._observer
         ports = [port for port in self._network.ports if port.partition(":")[0] == name]
-        watched = [amount for of in (name, *ports) for amount in self._counters(of, _SWITCHED)]
+        watched = [probe for of in (name, *ports) for probe in self._counters(of, _SWITCHED)]
 
         def look(frame: Envelope) -> None:
-            _look(watched, lambda _: observer.known(frame.id) or frame.id, frame)
+            _look(watched, lambda _: observer.captured(frame.id) or frame.id, frame)
 
         if watched:
-            observer.numbers.needed = True
+            observer.frame_index.needed = True
             switch.on_counted.append(look)
 
     def _tap(
-        self, name: str, watches: Sequence[Watch], where: Where, *, arrivals: bool = False
+        self, name: str, probes: Sequence[Probe], where: Locate, *, arrivals: bool = False
     ) -> None:
-        tap = lambda frame, _: _look(watches, where, frame)  # noqa: E731
+        tap = lambda frame, _: _look(probes, where, frame)  # noqa: E731
         self._network.tap(name, tap, arrivals=arrivals)
 
 
@@ -248,16 +248,16 @@ def _nothing(_: Envelope) -> None:
 class _Arrival:
     """Watches what a host's frames change between arrival and the end of their processing."""
 
-    def __init__(self, watches: Sequence[Watch], where: Where) -> None:
-        self._watches = watches
+    def __init__(self, probes: Sequence[Probe], where: Locate) -> None:
+        self._probes = probes
         self._where = where
         self._frame = _NO_FRAME
 
     def before(self, frame: Envelope, _: int) -> None:
         """A frame is about to be taken in: what changed up to now is no frame's doing."""
-        _look(self._watches, _nothing, frame)
+        _look(self._probes, _nothing, frame)
         self._frame = frame
 
     def after(self, _: bytes, __: int) -> None:
         """The host has taken that frame in."""
-        _look(self._watches, self._where, self._frame)
+        _look(self._probes, self._where, self._frame)

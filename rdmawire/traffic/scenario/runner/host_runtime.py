@@ -28,7 +28,7 @@ from rdmawire.traffic.scenario.model import (
     Span,
     SrqPlan,
 )
-from rdmawire.traffic.scenario.runner.buffers import Held, Registering, bytes_of
+from rdmawire.traffic.scenario.runner.buffers import MemoryRegistrar, NamedBuffer, bytes_of
 from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.tables import MODELS, QUEUE, SCHEMES, TYPES
 from rdmawire.verbs.ah import AddressHandle
@@ -67,7 +67,7 @@ def refusal(error: VerbsError | None) -> str:
 
 
 class HostRuntime:
-    """One host. ``held`` has memory and windows by name, ``events`` counts what was told unasked.
+    """One host. ``buffers`` has memory and windows by name, ``events`` counts its events.
 
     ``gids`` are all its addresses. ``random`` is for what its memory holds, if that is left to
     chance.
@@ -80,9 +80,9 @@ class HostRuntime:
         self.gids = (place.gid, *(Place.of(_ANY_MAC, other).gid for other in plan.further))
         self._take_gids()
         self.port = NotifyingPort(self.host.nic)
-        self.registering = Registering(self.host)
+        self.registering = MemoryRegistrar(self.host)
         self.gpus: dict[str, Gpu] = {gpu.name: self._gpu(gpu) for gpu in plan.gpus}
-        self.held: dict[str, Held] = {}
+        self.buffers: dict[str, NamedBuffer] = {}
         self.srqs: dict[str, SharedReceiveQueue] = {}
         self.events: Counter[str] = Counter()
         self._random = random
@@ -115,12 +115,12 @@ class HostRuntime:
             profile if plan.bar1 is None else profile._replace(bar1=plan.bar1)
         )
 
-    def furnish(self) -> Iterator[Failure]:
+    def allocate(self) -> Iterator[Failure]:
         """Make what the plan has of memory and queues; what does not go as it says."""
         for window in self.plan.windows:
-            self.held[window.name] = held = Held(f"{self.name}.{window.name}")
-            held.window = self.host.nic.memory.alloc_mw(self.host.pd, 2)
-            held.key = held.window.rkey
+            self.buffers[window.name] = buffer = NamedBuffer(f"{self.name}.{window.name}")
+            buffer.window = self.host.nic.memory.alloc_mw(self.host.pd, 2)
+            buffer.key = buffer.window.rkey
         for srq in self.plan.srqs:
             self.srqs[srq.name] = self._srq(srq)
         for memory in self.plan.memory:
@@ -136,43 +136,43 @@ class HostRuntime:
         return srq
 
     def _memory(self, plan: MemoryPlan) -> Iterator[Failure]:
-        self.held[plan.name] = held = Held(f"{self.name}.{plan.name}", plan)
-        held.length = plan.size
+        self.buffers[plan.name] = buffer = NamedBuffer(f"{self.name}.{plan.name}", plan)
+        buffer.length = plan.size
         try:
-            self._allocate(held, plan)
+            self._allocate(buffer, plan)
         except VerbsError as error:
-            yield Failure(plan.mark, f"memory {held.name}", "to be there", refusal(error))
+            yield Failure(plan.mark, f"memory {buffer.name}", "to be there", refusal(error))
             return
         if plan.content.fill is not Fill.ZEROS:
-            self.fill(held, Span(self.name, plan.name), plan.content)
+            self.fill(buffer, Span(self.name, plan.name), plan.content)
         if plan.registered:
-            yield from self._register(held, plan)
+            yield from self._register(buffer, plan)
 
-    def _allocate(self, held: Held, plan: MemoryPlan) -> None:
+    def _allocate(self, buffer: NamedBuffer, plan: MemoryPlan) -> None:
         if plan.gpu is None:
             window = self.host.space.allocate(plan.size, plan.page)
-            held.memory, held.start = window, window.base
+            buffer.memory, buffer.start = window, window.base
         else:
             gpu = self.gpus[plan.gpu]
-            held.start = gpu.allocate(plan.size).address
-            held.memory = held.gpu = gpu
-        held.iova = held.start
+            buffer.start = gpu.allocate(plan.size).address
+            buffer.memory = buffer.gpu = gpu
+        buffer.iova = buffer.start
 
-    def _register(self, held: Held, plan: MemoryPlan) -> Iterator[Failure]:
+    def _register(self, buffer: NamedBuffer, plan: MemoryPlan) -> Iterator[Failure]:
         refused: VerbsError | None = None
         try:
-            self.registering.register(held, plan.access)
+            self.registering.register(buffer, plan.access)
         except VerbsError as error:
             refused = error
         if plan.refused != (refused and errno_name(refused)):
             expected = plan.refused or "no refusal"
-            what = f"registration of {held.name}"
+            what = f"registration of {buffer.name}"
             yield Failure(plan.mark, what, expected, refusal(refused))
 
-    def fill(self, held: Held, span: Span, content: Content) -> None:
+    def fill(self, buffer: NamedBuffer, span: Span, content: Content) -> None:
         """Put bytes into memory."""
-        _, length = held.extent(span)
-        held.put(span, bytes_of(content, length, self._random))
+        _, length = buffer.extent(span)
+        buffer.put(span, bytes_of(content, length, self._random))
 
     def flush(self) -> None:
         """Let all kernels see what was written to the GPUs."""
@@ -290,7 +290,7 @@ class QueuePairRuntime:
             self._rearm()
         self.ready = True
 
-    def leaves(self, why: str) -> None:
+    def mark_gone(self, why: str) -> None:
         """There is no connection, or none any more."""
         self.left = True
         self.trouble = why

@@ -85,7 +85,7 @@ MAX_FRAMES: Final = 1 << 19
 """Frames that are remembered, the last ones: more than what is under way mostly has."""
 
 
-class Numbers:
+class FrameIndex:
     """Which number a frame has in the capture, wherever else it comes by later.
 
     A frame is known by the id of its envelope, which switches and faults keep. ``needed`` says that
@@ -112,7 +112,7 @@ class UnknownPoint(FabricError):
     """A capture was asked for of a place that there is not."""
 
 
-class Place(NamedTuple):
+class TapPoint(NamedTuple):
     """A link, a host or a switch's port, and which end of the way: where frames arrive, or go."""
 
     name: str
@@ -140,14 +140,14 @@ class Recording(FrameCount):
 
     It has everything that is sent, once; or what passes ``points``: links, hosts or switches'
     ports, whose names interfaces have then. With ``arrived`` it has them where they arrive.
-    ``places`` are those all of whose frames are among them, ``numbers`` knows the frames.
+    ``places`` are those all of whose frames are among them, ``frame_index`` knows the frames.
     """
 
-    def __init__(self, stage: Testbed, keep: Tap | None, points: Iterable[str], *, arrived: bool):
+    def __init__(self, testbed: Testbed, keep: Tap | None, points: Iterable[str], *, arrived: bool):
         super().__init__()
-        self._stage = stage
-        self._network = stage.network
-        self.numbers = Numbers()
+        self._testbed = testbed
+        self._network = testbed.network
+        self.frame_index = FrameIndex()
         self._link = ""
         named = list(dict.fromkeys(map(self._named, points)))
         names = named or list(self._everywhere())
@@ -155,8 +155,8 @@ class Recording(FrameCount):
             own = keep.point(name) if named and isinstance(keep, CaptureTap) else keep
             self._network.tap(name, self._tap(name, own), arrivals=arrived)
         if isinstance(keep, CaptureTap) and not arrived:
-            self._hear(keep)
-        self.places = {Place(name, arrived) for name in (*names, *self._ends_of(names))}
+            self._notify_tap(keep)
+        self.places = {TapPoint(name, arrived) for name in (*names, *self._ends_of(names))}
 
     def _named(self, point: str) -> str:
         """The point that a word names; a link is named from either end."""
@@ -168,9 +168,9 @@ class Recording(FrameCount):
 
     def _everywhere(self) -> Iterator[str]:
         """Links between two hosts, and all other hosts that are on a link."""
-        hosts = self._stage.machines
+        hosts = self._testbed.machines
         covered: set[str] = set()
-        for link in self._stage.scenario.links:
+        for link in self._testbed.scenario.links:
             if all(end in hosts for end in link.ends):
                 covered.update(link.ends)
                 yield link.name
@@ -180,7 +180,7 @@ class Recording(FrameCount):
 
     def _ends_of(self, points: list[str]) -> Iterator[str]:
         """Hosts all of whose frames a link shows before any tap of their own."""
-        for link in self._stage.scenario.links:
+        for link in self._testbed.scenario.links:
             if link.name in points:
                 yield from link.ends
 
@@ -190,8 +190,8 @@ class Recording(FrameCount):
 
         def take(frame: Envelope, now: int) -> None:
             self.frames += 1
-            if self.numbers.needed:
-                self.numbers.add(frame, self.frames)
+            if self.frame_index.needed:
+                self.frame_index.add(frame, self.frames)
             self._link = link
             if keep is not None:
                 keep(frame, now)
@@ -204,9 +204,9 @@ class Recording(FrameCount):
             return name
         one, _, other = name.partition(":")
         ends = {one, other} if other else {one}
-        return next(link.name for link in self._stage.scenario.links if ends <= {*link.ends})
+        return next(link.name for link in self._testbed.scenario.links if ends <= {*link.ends})
 
-    def _hear(self, keep: CaptureTap) -> None:
+    def _notify_tap(self, keep: CaptureTap) -> None:
         """Have it told what befell the frames that it has from the very link."""
         for name, link in self._network.links.items():
             link.on_carried.append(partial(self._carried, keep, name))
@@ -218,26 +218,26 @@ class Recording(FrameCount):
             keep.carried(frame, words)
 
 
-class Seen(NamedTuple):
+class FrameRef(NamedTuple):
     """A frame: its number in the capture, or at ``point`` where the capture does not have it."""
 
     number: int
     point: str = ""
 
 
-Sight = Seen | int | None
+FrameOrId = FrameRef | int | None
 """A frame that was seen, or the id of one whose number in the capture is not known yet."""
 
 
-S = TypeVar("S", bound=Seen | int)
+S = TypeVar("S", bound=FrameRef | int)
 
 
-def pointed(seen: Seen | None) -> tuple[int | None, str]:
+def pointed(seen: FrameRef | None) -> tuple[int | None, str]:
     """The number and the point of a frame, as failures have them; or that there is none."""
     return (None, "") if seen is None else seen
 
 
-class Sightings(Generic[S]):
+class Occurrences(Generic[S]):
     """How much there was of something of which there should be ``most``, if that is bounded."""
 
     __slots__ = ("_last", "_most", "_surplus", "count")
@@ -248,7 +248,7 @@ class Sightings(Generic[S]):
         self._last: S | None = None
         self._surplus: S | None = None
 
-    def note(self, seen: S | None, by: int = 1) -> None:
+    def record(self, seen: S | None, by: int = 1) -> None:
         """There is more of it, because of this frame, or of none."""
         fitted, self.count, self._last = not self.is_over, self.count + by, seen
         if fitted and self.is_over:
@@ -265,13 +265,15 @@ class Sightings(Generic[S]):
         return self._surplus if self.is_over else self._last
 
 
-class HostWatch:
+class HostCounters:
     """What one host sends: ``sent`` counts it by name.
 
     ``total`` counts for all hosts: what answers to a READ look like the peer's frames say.
     """
 
-    def __init__(self, total: FrameCounter, where: Callable[[], Seen], last: "LastWords") -> None:
+    def __init__(
+        self, total: FrameCounter, where: Callable[[], FrameRef], last: "LastErrors"
+    ) -> None:
         self.sent: Counter[str] = Counter()
         self._total = total
         self._where = where
@@ -289,20 +291,20 @@ class HostWatch:
 
     def _note(self, sign: str, frame: bytes) -> None:
         self.sent[sign] += 1
-        self._last.note(sign, frame, self._where())
+        self._last.record(sign, frame, self._where())
 
 
 _NAKS: Final = ("naks", "rnr_naks")
 
 
-class LastWords:
+class LastErrors:
     """The last frames that may explain how work ended: of each queue pair, by its host's MAC."""
 
     def __init__(self) -> None:
-        self._refusals: dict[tuple[bytes, int], Seen] = {}
-        self._repeats: dict[tuple[bytes, bytes, int], Seen] = {}
+        self._refusals: dict[tuple[bytes, int], FrameRef] = {}
+        self._repeats: dict[tuple[bytes, bytes, int], FrameRef] = {}
 
-    def note(self, counter: str, frame: bytes, seen: Seen) -> None:
+    def record(self, counter: str, frame: bytes, seen: FrameRef) -> None:
         """A frame was counted so."""
         offset = bth_offset(frame, 0, len(frame))
         destqp = int.from_bytes(frame[offset + 5 : offset + 8], "big")
@@ -312,14 +314,14 @@ class LastWords:
         elif counter in _NAKS:
             self._refusals[receiver, destqp] = seen
 
-    def refusal(self, lane: QueuePairRuntime) -> Seen | None:
+    def refusal(self, endpoint: QueuePairRuntime) -> FrameRef | None:
         """The last NAK to a queue pair."""
-        return self._refusals.get((lane.machine.mac, lane.qp.number))
+        return self._refusals.get((endpoint.machine.mac, endpoint.qp.number))
 
-    def repeat(self, lane: QueuePairRuntime) -> Seen | None:
+    def repeat(self, endpoint: QueuePairRuntime) -> FrameRef | None:
         """The last packet that a queue pair sent again."""
-        peer = lane.peer
-        return self._repeats.get((lane.machine.mac, peer.machine.mac, peer.qp.number))
+        peer = endpoint.peer
+        return self._repeats.get((endpoint.machine.mac, peer.machine.mac, peer.qp.number))
 
 
 _REFUSED: Final = (
@@ -345,8 +347,8 @@ class PacketWatch:
         self,
         plan: PacketExpectation,
         sender: bytes | None,
-        where: Callable[[], Seen],
-        sightings: Sightings[Seen],
+        where: Callable[[], FrameRef],
+        sightings: Occurrences[FrameRef],
     ) -> None:
         self._sightings = sightings
         self._fits = Matcher(plan.where)
@@ -359,74 +361,81 @@ class PacketWatch:
             return
         seen = self._where()
         if self._fits(frame.data, seen.number):
-            self._sightings.note(seen)
+            self._sightings.record(seen)
 
 
 class Observer:
     """All taps of one scenario. ``points`` and ``arrived`` are those of its :class:`Recording`."""
 
     def __init__(
-        self, stage: Testbed, keep: Tap | None, points: Iterable[str] = (), *, arrived: bool = False
+        self,
+        testbed: Testbed,
+        keep: Tap | None,
+        points: Iterable[str] = (),
+        *,
+        arrived: bool = False,
     ) -> None:
-        self._stage = stage
-        self._network = stage.network
-        self.recording = Recording(stage, keep, points, arrived=arrived)
-        self._counts: dict[Place, FrameCount] = {}
-        self.last = LastWords()
+        self._testbed = testbed
+        self._network = testbed.network
+        self.recording = Recording(testbed, keep, points, arrived=arrived)
+        self._counts: dict[TapPoint, FrameCount] = {}
+        self.last = LastErrors()
         self.total = FrameCounter()
         self.hosts = {
             name: self._watch_host(name)
             for name in self._network.attachments
-            if name in stage.machines
+            if name in testbed.machines
         }
         self.packets = {
-            id(plan): self._watch_packets(plan) for plan in _packet_expectations(stage.scenario)
+            id(plan): self._watch_packets(plan) for plan in _packet_expectations(testbed.scenario)
         }
 
     @property
-    def numbers(self) -> Numbers:
+    def frame_index(self) -> FrameIndex:
         """Knows the frames of the capture."""
-        return self.recording.numbers
+        return self.recording.frame_index
 
-    def known(self, id_: int) -> Seen | None:
+    def captured(self, id_: int) -> FrameRef | None:
         """The frame with an id as the capture has it, if it does."""
-        number = self.numbers.of(id_)
-        return None if number is None else Seen(number)
+        number = self.frame_index.of(id_)
+        return None if number is None else FrameRef(number)
 
-    def where(self, name: str, *, arrived: bool = False) -> Callable[[Envelope], Seen]:
+    def where(self, name: str, *, arrived: bool = False) -> Callable[[Envelope], FrameRef]:
         """What tells of a frame at a place: as the capture has it, or else of that place."""
         there = self._where(name, arrived=arrived)
-        if Place(name, arrived) in self.recording.places:
+        if TapPoint(name, arrived) in self.recording.places:
             return lambda _: there()
-        self.numbers.needed = True
-        return lambda frame: self.known(frame.id) or there()
+        self.frame_index.needed = True
+        return lambda frame: self.captured(frame.id) or there()
 
-    def _where(self, name: str, *, arrived: bool = False) -> Callable[[], Seen]:
+    def _where(self, name: str, *, arrived: bool = False) -> Callable[[], FrameRef]:
         """What tells the number of the frame that passes a place now."""
-        place = Place(name, arrived)
+        place = TapPoint(name, arrived)
         if place in self.recording.places:
-            return lambda: Seen(self.recording.frames)
+            return lambda: FrameRef(self.recording.frames)
         if place not in self._counts:
             self._counts[place] = FrameCount()
             self._network.tap(name, self._counts[place], arrivals=arrived)
         counting = self._counts[place]
-        return lambda: Seen(counting.frames, place.title)
+        return lambda: FrameRef(counting.frames, place.title)
 
-    def _watch_host(self, name: str) -> HostWatch:
-        watch = HostWatch(self.total, self._where(name), self.last)
+    def _watch_host(self, name: str) -> HostCounters:
+        watch = HostCounters(self.total, self._where(name), self.last)
         self._network.tap(name, watch)
         return watch
 
-    def _watch_packets(self, plan: PacketExpectation) -> Sightings[Seen]:
-        sender, sightings = self.sender_of(plan), Sightings[Seen](plan.range.most)
+    def _watch_packets(self, plan: PacketExpectation) -> Occurrences[FrameRef]:
+        sender, sightings = self.sender_of(plan), Occurrences[FrameRef](plan.range.most)
         self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings))
         return sightings
 
     def sender_of(self, plan: PacketExpectation) -> bytes | None:
         """The address that frames are to come from, if it matters."""
-        return None if plan.sent_by is None else self._stage.machines[plan.sent_by].mac
+        return None if plan.sent_by is None else self._testbed.machines[plan.sent_by].mac
 
-    def watch(self, plan: PacketExpectation, tap_of: Callable[[Callable[[], Seen]], Tap]) -> None:
+    def watch(
+        self, plan: PacketExpectation, tap_of: Callable[[Callable[[], FrameRef]], Tap]
+    ) -> None:
         """Tap the places that an expectation is of: its link, or where hosts send or receive."""
         names = list(self.hosts) if plan.link is None else [plan.link]
         if plan.link is None and plan.sent_by is not None and not plan.arrived:
@@ -435,13 +444,13 @@ class Observer:
             tap = tap_of(self._where(name, arrived=plan.arrived))
             self._network.tap(name, tap, arrivals=plan.arrived)
 
-    def explain(self, lane: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]:
+    def explain(self, endpoint: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]:
         """The frame that explains how work of a queue pair ended, if one does."""
         seen = None
         if status in _REFUSED:
-            seen = self.last.refusal(lane)
+            seen = self.last.refusal(endpoint)
         elif status is WCStatus.RETRY_EXC_ERR:
-            seen = self.last.repeat(lane)
+            seen = self.last.repeat(endpoint)
         return pointed(seen)
 
 

@@ -11,15 +11,15 @@ from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import SimulationLimit, Tap
 from rdmawire.traffic.scenario.hints import Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
-from rdmawire.traffic.scenario.runner.counting import Counting
-from rdmawire.traffic.scenario.runner.expectations import Watching
+from rdmawire.traffic.scenario.runner.counting import CounterReader
+from rdmawire.traffic.scenario.runner.expectations import ExpectationWatcher
 from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.runner.observer import Observer
-from rdmawire.traffic.scenario.runner.player import Player
-from rdmawire.traffic.scenario.runner.posted_work import Clock, Progress, Run
+from rdmawire.traffic.scenario.runner.player import Runner
+from rdmawire.traffic.scenario.runner.posted_work import Progress, RestClock, StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.tracing import Tracer
-from rdmawire.traffic.scenario.runner.verdict import Played, idle_faults, verdict
+from rdmawire.traffic.scenario.runner.verdict import FinishedRun, unused_faults, verdict
 from rdmawire.traffic.summary import Summary, summarise
 
 
@@ -73,7 +73,7 @@ class Outcome:
     ``ports`` has what switches' ports counted, by their names (``leaf:server``); ``counters`` has
     every counter of which a scenario may expect something (``client.retransmits``).
 
-    ``stage`` has its network, hosts and queue pairs as they are in the end.
+    ``testbed`` has its network, hosts and queue pairs as they are in the end.
     """
 
     scenario: Scenario
@@ -84,7 +84,7 @@ class Outcome:
     hints: tuple[Hint, ...]
     ports: Mapping[str, PortCounts]
     counters: Mapping[str, int]
-    stage: Testbed
+    testbed: Testbed
 
     @property
     def passed(self) -> bool:
@@ -114,14 +114,14 @@ def play(
     written.
     """
     wanted = tuple(points)
-    stage = Testbed(scenario)
+    testbed = Testbed(scenario)
     with _tap(capture) as keep:
-        observer = Observer(stage, keep, wanted, arrived=arrived)
-        player, watching, rest, unsettled = _happen(stage, observer, progress)
-    for machine in stage.machines.values():
+        observer = Observer(testbed, keep, wanted, arrived=arrived)
+        player, watching, rest, unsettled = _happen(testbed, observer, progress)
+    for machine in testbed.machines.values():
         machine.flush()
     tracer = Tracer(scenario, observer.recording.frames, wanted, arrived=arrived)
-    played = Played(stage, player, observer, watching, tracer.trace, rest)
+    played = FinishedRun(testbed, player, observer, watching, tracer.trace, rest)
     return _outcome(played, unsettled)
 
 
@@ -134,73 +134,73 @@ def _tap(capture: AnyPath | None) -> Iterator[Tap | None]:
             yield tap
 
 
-class _Happened(NamedTuple):
+class _Ran(NamedTuple):
     """Who played, who watched, when the last of it was done (ns), and whether it had no end."""
 
-    player: Player
-    watching: Watching
+    player: Runner
+    watching: ExpectationWatcher
     rest: int
     unsettled: tuple[Failure, ...]
 
 
-def _happen(stage: Testbed, observer: Observer, progress: Progress | None) -> _Happened:
+def _happen(testbed: Testbed, observer: Observer, progress: Progress | None) -> _Ran:
     """Let all happen that the scenario says, and have it watched."""
-    stage.install_faults()
-    watching = Watching(stage, observer)
-    clock = Clock(stage.network.simulator, progress)
-    player = Player(stage, observer, clock.hear)
-    unsettled = _run(stage, player)
-    return _Happened(player, watching, clock.rest(observer.total), unsettled)
+    testbed.install_faults()
+    watching = ExpectationWatcher(testbed, observer)
+    clock = RestClock(testbed.network.simulator, progress)
+    player = Runner(testbed, observer, clock.report)
+    unsettled = _run(testbed, player)
+    return _Ran(player, watching, clock.rest(observer.total), unsettled)
 
 
-def _run(stage: Testbed, player: Player) -> tuple[Failure, ...]:
+def _run(testbed: Testbed, player: Runner) -> tuple[Failure, ...]:
     """Start, and go on to the end; a run that does not come to rest is a failure of its own."""
     player.start()
     try:
-        stage.network.simulator.run()
+        testbed.network.simulator.run()
     except SimulationLimit as error:
         return (Failure(_WHOLE_FILE, "the run", "an end", str(error)),)
     return ()
 
 
-def _outcome(played: Played, unsettled: tuple[Failure, ...]) -> Outcome:
-    stage, observer = played.stage, played.observer
+def _outcome(played: FinishedRun, unsettled: tuple[Failure, ...]) -> Outcome:
+    testbed, observer = played.testbed, played.observer
     return Outcome(
-        scenario=stage.scenario,
+        scenario=testbed.scenario,
         failures=(*unsettled, *verdict(played)),
         steps=tuple(_step(run) for run in played.player.runs),
         summary=_summary(played),
         frames=observer.recording.frames,
-        hints=tuple(idle_faults(stage)),
-        ports=ports_of(stage.network),
-        counters=Counting(stage, observer).all(),
-        stage=stage,
+        hints=tuple(unused_faults(testbed)),
+        ports=ports_of(testbed.network),
+        counters=CounterReader(testbed, observer).all(),
+        testbed=testbed,
     )
 
 
-def _step(run: Run) -> StepOutcome:
+def _step(run: StepRun) -> StepOutcome:
     step = run.step
     endings = dict(sorted(run.endings.items()))
     return StepOutcome(step.name, step.verb, step.mark, run.begun, run.posted, endings)
 
 
-def _summary(played: Played) -> Summary:
-    stage, network = played.stage, played.stage.network
-    lost = sum(faults.lost for faults in stage.faults.values())
+def _summary(played: FinishedRun) -> Summary:
+    testbed, network = played.testbed, played.testbed.network
+    lost = sum(faults.lost for faults in testbed.faults.values())
     lost += sum(link.oversized for link in network.links.values())
     lost += sum(sum(port.drops.values()) for port in network.ports.values())
     lost += sum(switch.stranded for switch in network.switches.values())
     summary = summarise(
         played.observer.total,
-        [machine.host.nic for machine in stage.machines.values()],
+        [machine.host.nic for machine in testbed.machines.values()],
         played.rest,
         lost=lost,
         failed=played.player.endings.failed,
     )
-    return summary._replace(marks=summary.marks + _marks(stage))
+    return summary._replace(marks=summary.marks + _marks(testbed))
 
 
-def _marks(stage: Testbed) -> int:
+def _marks(testbed: Testbed) -> int:
     """How often frames were marked on their way, by switches and by faults."""
-    marks = sum(port.marks.total() for port in stage.network.ports.values())
-    return marks + sum(faults.hits("mark") for faults in stage.faults.values())
+    marks = sum(port.marks.total() for port in testbed.network.ports.values())
+    return marks + sum(faults.hits("mark") for faults in testbed.faults.values())

@@ -10,15 +10,15 @@ from typing import Final
 
 from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.traffic.scenario.model import ReceivePlan, StepPlan
-from rdmawire.traffic.scenario.runner.actions import OWNERS, ControlActions, Posting, StepContext
-from rdmawire.traffic.scenario.runner.connect import WAYS, Introductions
+from rdmawire.traffic.scenario.runner.actions import OWNERS, ControlActions, StepContext, WorkPoster
+from rdmawire.traffic.scenario.runner.connect import WAYS, ConnectionSetup
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
 from rdmawire.traffic.scenario.runner.posted_work import (
     CompletionTracker,
+    FrameSource,
     Progress,
-    Run,
     Schedule,
-    Witness,
+    StepRun,
 )
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.tables import reason_of
@@ -42,27 +42,27 @@ class EventDispatcher:
 
     def __init__(
         self,
-        stage: Testbed,
+        testbed: Testbed,
         schedule: Schedule,
         endings: CompletionTracker,
-        posting: Posting,
-        introductions: Introductions,
+        posting: WorkPoster,
+        setup: ConnectionSetup,
     ) -> None:
-        self._stage = stage
+        self._testbed = testbed
         self._schedule = schedule
         self._endings = endings
         self._posting = posting
-        self._introductions = introductions
-        self._fellows: dict[SharedReceiveQueue, list[QueuePairRuntime]] = {}
+        self._setup = setup
+        self._sharing: dict[SharedReceiveQueue, list[QueuePairRuntime]] = {}
 
     def begin(self) -> None:
         """Be told of events, and of the first completion of each queue."""
-        for machine in self._stage.machines.values():
+        for machine in self._testbed.machines.values():
             machine.port.on_event = partial(self._hear, machine)
-        for lane in self._stage.all_lanes():
-            lane.cq.req_notify()
-            if lane.srq is not None:
-                self._fellows.setdefault(lane.srq, []).append(lane)
+        for endpoint in self._testbed.all_endpoints():
+            endpoint.cq.req_notify()
+            if endpoint.srq is not None:
+                self._sharing.setdefault(endpoint.srq, []).append(endpoint)
 
     def _hear(self, machine: HostRuntime, event: Event | CMEvent) -> None:
         if isinstance(event, CompletionEvent):
@@ -70,7 +70,7 @@ class EventDispatcher:
             return
         machine.events.update(_names_of(event))
         if isinstance(event, CMEvent):
-            self._introductions.hear(machine, event, self._stage.network.simulator.now)
+            self._setup.on_event(machine, event, self._testbed.network.simulator.now)
 
     def _poll(self, machine: HostRuntime, number: int) -> None:
         """Take all completions, and ask to be told of the next."""
@@ -79,72 +79,76 @@ class EventDispatcher:
             for completion in done:
                 self._complete(completion)
         cq.req_notify()
-        self._schedule.settle()
+        self._schedule.run_pending()
 
     def _complete(self, completion: WorkCompletion) -> None:
         """There is room again: at the queue pair, and for all who share its receives."""
         job = self._posting.job(completion.wr_id)
         self._endings.completed(job, WCStatus(completion.status))
-        self._schedule.stir((job.lane,))
-        if job.lane.srq is not None:
-            self._schedule.stir(self._fellows[job.lane.srq])
+        self._schedule.mark_dirty((job.endpoint,))
+        if job.endpoint.srq is not None:
+            self._schedule.mark_dirty(self._sharing[job.endpoint.srq])
 
 
-class Player:
+class Runner:
     """Plays the steps of a scenario on its stage. ``runs`` are the steps, in order."""
 
-    def __init__(self, stage: Testbed, witness: Witness, progress: Progress | None = None) -> None:
-        self.stage = stage
-        self.runs = _runs(stage)
-        self._introductions = talks = Introductions(self._settled)
-        self._schedule = Schedule(self.runs, stage.network.simulator, self._begin, self._pump)
+    def __init__(
+        self, testbed: Testbed, witness: FrameSource, progress: Progress | None = None
+    ) -> None:
+        self.testbed = testbed
+        self.runs = _runs(testbed)
+        self._setup = talks = ConnectionSetup(self._on_settled)
+        self._schedule = Schedule(self.runs, testbed.network.simulator, self._begin, self._pump)
         self.endings = CompletionTracker(self._schedule, witness, progress)
-        self._owner = ControlActions(stage, self._doing, self.endings)
-        self._posting = Posting(stage, self._doing, self.endings)
-        self._hearing = EventDispatcher(stage, self._schedule, self.endings, self._posting, talks)
+        self._owner = ControlActions(testbed, self._doing, self.endings)
+        self._posting = WorkPoster(testbed, self._doing, self.endings)
+        self._dispatcher = EventDispatcher(
+            testbed, self._schedule, self.endings, self._posting, talks
+        )
 
     def start(self) -> None:
         """Connect, post the receives that connections have, and begin the first steps."""
-        self._hearing.begin()
-        connections = self.stage.scenario.connections
+        self._dispatcher.begin()
+        connections = self.testbed.scenario.connections
         for order, plan in enumerate(connections):
-            WAYS[plan.connect].prepare(self._introductions, self.stage.lanes[plan.name], order)
+            WAYS[plan.connect].prepare(self._setup, self.testbed.endpoints[plan.name], order)
         for plan in connections:
             for receive in plan.receives:
-                self._begin_jobs(Run(_step_of(receive), -1))
-        self._schedule.settle()
+                self._begin_jobs(StepRun(_step_of(receive), -1))
+        self._schedule.run_pending()
         for order, plan in enumerate(connections):
-            WAYS[plan.connect].ask(self._introductions, self.stage.lanes[plan.name], order)
+            WAYS[plan.connect].ask(self._setup, self.testbed.endpoints[plan.name], order)
         self._schedule.start()
 
-    def _begin(self, run: Run) -> None:
+    def _begin(self, run: StepRun) -> None:
         run.begun = True
         if run.step.verb in OWNERS:
             self._owner.act(run)
         else:
             self._begin_jobs(run)
 
-    def _begin_jobs(self, run: Run) -> None:
-        self._schedule.stir(self._posting.add(run))
+    def _begin_jobs(self, run: StepRun) -> None:
+        self._schedule.mark_dirty(self._posting.add(run))
 
-    def _doing(self, step: StepPlan, lane: QueuePairRuntime | None) -> StepContext:
+    def _doing(self, step: StepPlan, endpoint: QueuePairRuntime | None) -> StepContext:
         return StepContext(
-            self.stage, self._introductions, step, lane, self.stage.network.simulator.now
+            self.testbed, self._setup, step, endpoint, self.testbed.network.simulator.now
         )
 
-    def _pump(self, lane: QueuePairRuntime) -> None:
-        self._posting.pump(lane)
+    def _pump(self, endpoint: QueuePairRuntime) -> None:
+        self._posting.pump(endpoint)
 
-    def _settled(self, lane: QueuePairRuntime) -> None:
-        self._schedule.stir((lane,))
-        self._schedule.settle()
+    def _on_settled(self, endpoint: QueuePairRuntime) -> None:
+        self._schedule.mark_dirty((endpoint,))
+        self._schedule.run_pending()
 
 
-def _runs(stage: Testbed) -> list[Run]:
+def _runs(testbed: Testbed) -> list[StepRun]:
     """All steps, and how often each is to be done."""
-    runs = [Run(step, number) for number, step in enumerate(stage.scenario.steps)]
+    runs = [StepRun(step, number) for number, step in enumerate(testbed.scenario.steps)]
     for run in runs:
-        run.total = run.step.times * max(1, len(stage.lanes_of(run.step)))
+        run.total = run.step.times * max(1, len(testbed.endpoints_of(run.step)))
     return runs
 
 

@@ -23,17 +23,17 @@ from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.wr import RecvWR, SendWR
 
 
-class Wrong(NamedTuple):
+class Deviation(NamedTuple):
     """How a step first ended otherwise than it should: what was expected, what came, and where."""
 
     expected: str
     found: str
-    lane: QueuePairRuntime | None
+    endpoint: QueuePairRuntime | None
     frame: int | None
     point: str
 
 
-class Run:
+class StepRun:
     """One step. ``endings`` counts how it ended, by status or errno.
 
     ``waits`` counts the steps that must be complete first; ``followers`` wait for this one.
@@ -43,14 +43,14 @@ class Run:
     def __init__(self, step: StepPlan, number: int) -> None:
         self.step = step
         self.number = number
-        self.jobs: list[Job] = []
+        self.jobs: list[PostedWork] = []
         self.begun = False
         self.waits = 0
-        self.followers: list[Run] = []
+        self.followers: list[StepRun] = []
         self.posted = self.ended = 0
         self.total = 0
         self.endings: Counter[str] = Counter()
-        self.wrong: Wrong | None = None
+        self.deviation: Deviation | None = None
         self.round = (step.depth or 1) if step.barrier else step.times
         self.limit = self.round
         self._arrived = 0
@@ -71,16 +71,16 @@ class Run:
         )
 
     @property
-    def is_to_fail(self) -> bool:
+    def must_fail(self) -> bool:
         """Whether its work is to be refused, or to end in an error."""
         return self.step.refused is not None or self.step.status not in (None, SUCCESS)
 
     @property
-    def over(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all of it has ended."""
         return self.begun and self.ended == self.total
 
-    def arrive(self, job: "Job") -> bool:
+    def arrive(self, job: "PostedWork") -> bool:
         """A job may have finished the round; whether all have, so that the next one begins."""
         if job.ended < self.limit or self.limit >= self.step.times:
             return False
@@ -92,21 +92,21 @@ class Run:
         return True
 
 
-class Job:
+class PostedWork:
     """A step at one queue pair. ``work`` is what it posts each time, but for the number."""
 
-    __slots__ = ("ended", "lane", "number", "posted", "run", "work")
+    __slots__ = ("ended", "endpoint", "number", "posted", "run", "work")
 
-    def __init__(self, run: Run, lane: QueuePairRuntime, number: int) -> None:
+    def __init__(self, run: StepRun, endpoint: QueuePairRuntime, number: int) -> None:
         self.run = run
-        self.lane = lane
+        self.endpoint = endpoint
         self.number = number
         self.posted = 0
         self.ended = 0
         self.work: SendWR | RecvWR | None = None
 
     @property
-    def all_posted(self) -> bool:
+    def is_posted(self) -> bool:
         """Whether nothing is left to post."""
         return self.posted >= self.run.step.times
 
@@ -119,14 +119,16 @@ class Job:
         return depth is None or self.posted - self.ended < depth
 
 
-class Queue:
+class WorkQueue:
     """A work queue of a queue pair, as its application sees it.
 
     ``room`` says for how much more of a job there is room, ``post`` posts one piece of its work.
     """
 
-    def __init__(self, room: Callable[[Job], int], post: Callable[[Job], None]) -> None:
-        self.jobs: deque[Job] = deque()
+    def __init__(
+        self, room: Callable[[PostedWork], int], post: Callable[[PostedWork], None]
+    ) -> None:
+        self.jobs: deque[PostedWork] = deque()
         self._room = room
         self._post = post
 
@@ -137,7 +139,7 @@ class Queue:
             job = jobs[0]
             while job.may_post and self._room(job) > 0:
                 self._post(job)
-            if not job.all_posted:
+            if not job.is_posted:
                 return
             jobs.popleft()
 
@@ -147,18 +149,18 @@ class Schedule:
 
     def __init__(
         self,
-        runs: list[Run],
+        runs: list[StepRun],
         simulator: Simulator,
-        begin: Callable[[Run], None],
+        begin: Callable[[StepRun], None],
         pump: Callable[[QueuePairRuntime], None],
     ) -> None:
         self.runs = runs
         self._simulator = simulator
         self._begin = begin
         self._pump = pump
-        self._due: deque[Run] = deque()
-        self._stirred: dict[QueuePairRuntime, None] = {}
-        self._settling = False
+        self._due: deque[StepRun] = deque()
+        self._dirty: dict[QueuePairRuntime, None] = {}
+        self._running = False
         self._link()
 
     def _link(self) -> None:
@@ -173,50 +175,50 @@ class Schedule:
         """Begin the first steps, and have the world remember those that have a time."""
         for run in self.runs:
             self._plan(run)
-        self.settle()
+        self.run_pending()
 
-    def _plan(self, run: Run) -> None:
+    def _plan(self, run: StepRun) -> None:
         """A step that waits for nothing has its time; the first one that says none begins now."""
         if run.step.at is not None and not run.waits:
             self._simulator.call_at(run.step.at, partial(self._begin_now, run))
         elif not run.number and _says_nothing(run):
             self._due.extend(self._with(run))
 
-    def _begin_now(self, run: Run) -> None:
+    def _begin_now(self, run: StepRun) -> None:
         self._due.extend(self._with(run))
-        self.settle()
+        self.run_pending()
 
-    def _with(self, run: Run) -> Iterator[Run]:
+    def _with(self, run: StepRun) -> Iterator[StepRun]:
         """A step, and those behind it that say nothing of when."""
         yield run
         yield from takewhile(_says_nothing, self.runs[run.number + 1 :])
 
-    def stir(self, lanes: Iterable[QueuePairRuntime]) -> None:
+    def mark_dirty(self, endpoints: Iterable[QueuePairRuntime]) -> None:
         """Look at these queue pairs: there may be something to post."""
-        self._stirred.update(dict.fromkeys(lanes))
+        self._dirty.update(dict.fromkeys(endpoints))
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Begin what is due and post what may be posted, until neither leads to more."""
-        if self._settling:
+        if self._running:
             return
-        self._settling = True
-        while self._stirred or self._due:
-            if self._stirred:
-                lane = next(iter(self._stirred))
-                del self._stirred[lane]
-                self._pump(lane)
+        self._running = True
+        while self._dirty or self._due:
+            if self._dirty:
+                endpoint = next(iter(self._dirty))
+                del self._dirty[endpoint]
+                self._pump(endpoint)
             else:
                 self._begin(self._due.popleft())
-        self._settling = False
+        self._running = False
 
-    def follow(self, run: Run) -> None:
+    def follow(self, run: StepRun) -> None:
         """A step is over: who waits for that alone begins."""
         for follower in run.followers:
             follower.waits -= 1
             if not follower.waits:
                 self._begin_later(follower)
 
-    def _begin_later(self, run: Run) -> None:
+    def _begin_later(self, run: StepRun) -> None:
         at = run.step.at
         if at is not None and at > self._simulator.now:
             self._simulator.call_at(at, partial(self._begin_now, run))
@@ -224,7 +226,7 @@ class Schedule:
             self._due.extend(self._with(run))
 
 
-def _says_nothing(run: Run) -> bool:
+def _says_nothing(run: StepRun) -> bool:
     """Whether a step begins with the one before it."""
     return run.step.at is None and not run.step.after
 
@@ -237,10 +239,10 @@ NO_REFUSAL: Final = refusal(None)
 _NO_FAILURE: Final = (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR)
 
 
-class Witness(Protocol):
+class FrameSource(Protocol):
     """Who knows the frames that were seen: the one that explains an ending, and where it is."""
 
-    def explain(self, lane: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]: ...
+    def explain(self, endpoint: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]: ...
 
 
 class CompletionTracker:
@@ -249,7 +251,7 @@ class CompletionTracker:
     Work that was flushed behind another, or that sends nothing, is none of them.
     """
 
-    def __init__(self, schedule: Schedule, witness: Witness, progress: Progress | None) -> None:
+    def __init__(self, schedule: Schedule, witness: FrameSource, progress: Progress | None) -> None:
         self.failed = 0
         self._schedule = schedule
         self._witness = witness
@@ -257,7 +259,7 @@ class CompletionTracker:
         self._done = 0
         self._all = sum(run.total for run in schedule.runs)
 
-    def completed(self, job: Job, status: WCStatus) -> None:
+    def completed(self, job: PostedWork, status: WCStatus) -> None:
         """A piece of work completed."""
         run = job.run
         self.failed += status not in _NO_FAILURE and VERBS[run.step.verb].sends
@@ -270,42 +272,44 @@ class CompletionTracker:
             run.endings[status.name] += 1
             self._judge(job, status, "no completion")
 
-    def posted(self, job: Job) -> None:
+    def posted(self, job: PostedWork) -> None:
         """A piece of work was taken; what is not waited for has ended then."""
         if job.run.step.refused is not None:
-            _blame(job.run, job.lane, None)
+            _blame(job.run, job.endpoint, None)
         if not job.run.waited_for:
             self.end_job(job)
 
-    def refused(self, job: Job, error: VerbsError) -> None:
+    def refused(self, job: PostedWork, error: VerbsError) -> None:
         """A piece of work was refused, and has ended."""
         job.run.endings[errno_name(error)] += 1
         if errno_name(error) != job.run.step.refused:
-            _blame(job.run, job.lane, error)
+            _blame(job.run, job.endpoint, error)
         self.end_job(job)
 
-    def done(self, run: Run, lane: QueuePairRuntime | None, error: VerbsError | None) -> None:
+    def done(
+        self, run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | None
+    ) -> None:
         """An owner did something, or was refused."""
         refused = None if error is None else errno_name(error)
         run.endings[refused or SUCCESS] += 1
         if refused != run.step.refused:
-            _blame(run, lane, error)
+            _blame(run, endpoint, error)
         self._end(run)
 
-    def _judge(self, job: Job, status: WCStatus, expected: str) -> None:
+    def _judge(self, job: PostedWork, status: WCStatus, expected: str) -> None:
         """A completion is not what it should be."""
-        if job.run.wrong is None:
-            frame, point = self._witness.explain(job.lane, status)
-            job.run.wrong = Wrong(expected, status.name, job.lane, frame, point)
+        if job.run.deviation is None:
+            frame, point = self._witness.explain(job.endpoint, status)
+            job.run.deviation = Deviation(expected, status.name, job.endpoint, frame, point)
 
-    def end_job(self, job: Job) -> None:
+    def end_job(self, job: PostedWork) -> None:
         """One more time is over at a queue pair."""
         job.ended += 1
         if job.run.arrive(job):
-            self._schedule.stir(other.lane for other in job.run.jobs)
+            self._schedule.mark_dirty(other.endpoint for other in job.run.jobs)
         self._end(job.run)
 
-    def _end(self, run: Run) -> None:
+    def _end(self, run: StepRun) -> None:
         """One more time is over; who waits for all of it begins then."""
         run.ended += 1
         if run.number < 0:
@@ -313,17 +317,19 @@ class CompletionTracker:
         self._done += 1
         if self._progress is not None:
             self._progress(self._done, self._all)
-        if run.over:
+        if run.is_complete:
             self._schedule.follow(run)
 
 
-def _blame(run: Run, lane: QueuePairRuntime | None, error: VerbsError | None) -> None:
+def _blame(run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | None) -> None:
     """A refusal, or that there was none, is not what it should be."""
-    if run.wrong is None:
-        run.wrong = Wrong(run.step.refused or NO_REFUSAL, refusal(error), lane, None, "")
+    if run.deviation is None:
+        run.deviation = Deviation(
+            run.step.refused or NO_REFUSAL, refusal(error), endpoint, None, ""
+        )
 
 
-class Clock:
+class RestClock:
     """Hears how work goes on, and passes that on to ``progress``."""
 
     def __init__(self, simulator: Simulator, progress: Progress | None) -> None:
@@ -331,7 +337,7 @@ class Clock:
         self._progress = progress
         self._last_work = 0
 
-    def hear(self, done: int, total: int) -> None:
+    def report(self, done: int, total: int) -> None:
         """A piece of work, or what an owner did, has ended now."""
         self._last_work = self._simulator.now
         if self._progress is not None:

@@ -20,7 +20,7 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     SwitchPlan,
 )
-from rdmawire.traffic.scenario.runner.buffers import Held
+from rdmawire.traffic.scenario.runner.buffers import NamedBuffer
 from rdmawire.traffic.scenario.runner.connect import WAYS
 from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
@@ -80,7 +80,7 @@ EVENTS_PER_PACKET: Final = 256
 class Testbed:
     """All that a scenario names. ``failures`` are what did not go as it says while it was made.
 
-    ``lanes`` has the queue pairs of each connection's first end, in order.
+    ``endpoints`` has the queue pairs of each connection's first end, in order.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -90,19 +90,19 @@ class Testbed:
             seed=scenario.seed,
         )
         self.machines: dict[str, HostRuntime] = {}
-        self.lanes: dict[str, list[QueuePairRuntime]] = {}
+        self.endpoints: dict[str, list[QueuePairRuntime]] = {}
         self.faults: dict[str, LinkFaults] = {}
         self.failures: list[Failure] = []
-        self._add_machines()
-        self._lay_links()
+        self._add_hosts()
+        self._add_links()
         for machine in self.machines.values():
-            self.failures.extend(machine.furnish())
+            self.failures.extend(machine.allocate())
         for plan in scenario.connections:
-            self.lanes[plan.name] = self._lanes_of(plan)
+            self.endpoints[plan.name] = self._endpoints_of(plan)
 
     # The network.
 
-    def _add_machines(self) -> None:
+    def _add_hosts(self) -> None:
         scenario, network = self.scenario, self.network
         managed = {
             host
@@ -121,7 +121,7 @@ class Testbed:
             self.machines[plan.name] = machine
             network.add_host(plan.name, machine)
 
-    def _lay_links(self) -> None:
+    def _add_links(self) -> None:
         for switch in self.scenario.switches:
             room = headroom_of(switch.name, self.scenario.links, self.scenario.connections)
             self.network.add_switch(switch.name, _settings(switch, room))
@@ -142,27 +142,27 @@ class Testbed:
     def _sender(self, plan: FaultPlan) -> Sender | None:
         if plan.sent_by is None:
             return None
-        lanes = self.lanes_at(plan.sent_by)
-        first = lanes[0]
-        numbers = tuple(lane.peer.qp.number for lane in lanes)
+        endpoints = self.endpoints_at(plan.sent_by)
+        first = endpoints[0]
+        numbers = tuple(endpoint.peer.qp.number for endpoint in endpoints)
         return Sender(first.machine.mac, numbers, first.attributes.sq_psn)
 
     # Queue pairs.
 
-    def _lanes_of(self, plan: ConnectionPlan) -> list[QueuePairRuntime]:
+    def _endpoints_of(self, plan: ConnectionPlan) -> list[QueuePairRuntime]:
         depth = self._depth(plan.name)
-        lanes = []
+        endpoints = []
         for number in range(1, plan.count + 1):
             one, other = (
                 QueuePairRuntime(self.machines[host], plan, side, number, depth)
                 for side, host in enumerate(plan.ends)
             )
             one.peer, other.peer = other, one
-            for lane in (one, other):
-                lane.agree()
-                lane.control(self.network.macs[lane.machine.name].egress.rate)
-            lanes.append(one)
-        return lanes
+            for endpoint in (one, other):
+                endpoint.agree()
+                endpoint.control(self.network.macs[endpoint.machine.name].egress.rate)
+            endpoints.append(one)
+        return endpoints
 
     def _depth(self, connection: str) -> int:
         """The most that a connection's ends are to have under way, as far as steps say it."""
@@ -179,32 +179,32 @@ class Testbed:
         ]
         return max((*wanted, sum(posted)))
 
-    def lanes_at(self, end: End) -> list[QueuePairRuntime]:
+    def endpoints_at(self, end: End) -> list[QueuePairRuntime]:
         """The queue pairs that an end names."""
-        lanes = self.lanes[end.connection]
-        chosen = lanes if end.number is None else lanes[end.number - 1 : end.number]
-        first = lanes[0].machine.name == end.host
-        return chosen if first else [lane.peer for lane in chosen]
+        endpoints = self.endpoints[end.connection]
+        chosen = endpoints if end.number is None else endpoints[end.number - 1 : end.number]
+        first = endpoints[0].machine.name == end.host
+        return chosen if first else [endpoint.peer for endpoint in chosen]
 
-    def lanes_of(self, step: StepPlan) -> list[QueuePairRuntime]:
+    def endpoints_of(self, step: StepPlan) -> list[QueuePairRuntime]:
         """The queue pairs at which a step is done; none where it is of none."""
-        return [] if step.end is None else self.lanes_at(step.end)
+        return [] if step.end is None else self.endpoints_at(step.end)
 
-    def all_lanes(self) -> Iterator[QueuePairRuntime]:
+    def all_endpoints(self) -> Iterator[QueuePairRuntime]:
         """Every queue pair of every connection."""
-        for lanes in self.lanes.values():
-            for lane in lanes:
-                yield lane
-                yield lane.peer
+        for endpoints in self.endpoints.values():
+            for endpoint in endpoints:
+                yield endpoint
+                yield endpoint.peer
 
     def wake(self, machine: HostRuntime) -> None:
         """Have the network take what a host has to send."""
         if machine.name in self.network.attachments:
             self.network.wake(machine.name)
 
-    def held(self, span: Span) -> Held:
+    def buffer(self, span: Span) -> NamedBuffer:
         """The memory or window that a span is of."""
-        return self.machines[span.host].held[span.memory]
+        return self.machines[span.host].buffers[span.memory]
 
 
 def _event_limit(scenario: Scenario) -> int:

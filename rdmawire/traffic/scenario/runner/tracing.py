@@ -13,15 +13,15 @@ from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import SimulationLimit, Tap
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, Span
 from rdmawire.traffic.scenario.runner.failure import value_text
-from rdmawire.traffic.scenario.runner.observer import Numbers, Observer, Seen, among, is_from
-from rdmawire.traffic.scenario.runner.player import Player
+from rdmawire.traffic.scenario.runner.observer import FrameIndex, FrameRef, Observer, among, is_from
+from rdmawire.traffic.scenario.runner.player import Runner
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 
 FEWEST_FIELDS = 2
 """With fewer, any frame has all but one."""
 
 
-class NearMiss:
+class ClosestMatch:
     """Looks for the first frame that has every field, and all but one as ``plan`` wants them."""
 
     def __init__(self, plan: PacketExpectation, sender: bytes | None) -> None:
@@ -29,7 +29,7 @@ class NearMiss:
         self._wanted = {name: among(value) for name, value in plan.where.items()}
         self._sender = sender
 
-    def at(self, where: Callable[[], Seen]) -> Tap:
+    def at(self, where: Callable[[], FrameRef]) -> Tap:
         """A tap of a place; ``where`` numbers its frames."""
 
         def look(frame: Envelope, now: int) -> None:  # noqa: ARG001 - a tap
@@ -38,7 +38,7 @@ class NearMiss:
 
         return look
 
-    def _compare(self, frame: bytes, seen: Seen) -> None:
+    def _compare(self, frame: bytes, seen: FrameRef) -> None:
         fields = Fields(frame, seen.number)
         found = {name: fields.get(name) for name in self._wanted}
         wrong = [name for name, values in self._wanted.items() if not fields.has(name, values)]
@@ -46,7 +46,7 @@ class NearMiss:
             self.text = _text(seen, wrong[0], found)
 
 
-def _text(seen: Seen, name: str, found: Mapping[str, object]) -> str:
+def _text(seen: FrameRef, name: str, found: Mapping[str, object]) -> str:
     place = f" of {seen.point}" if seen.point else ""
     return f"frame {seen.number}{place}, {name} {value_text(name, found[name], found)}"
 
@@ -58,16 +58,16 @@ MAX_PROBES: Final = 64
 """Bytes, and packets, that are looked after; of more it is not said which frame it was."""
 
 
-class Probe:
+class ByteProbe:
     """Looks at one byte before and after each frame that its host takes in.
 
     ``writer`` is the number of the frame that changed it last, if a frame of the capture did. What
     was written to a GPU shows only when it is flushed: that is the last frame's that arrived.
     """
 
-    def __init__(self, stage: Testbed, numbers: Numbers, span: Span) -> None:
+    def __init__(self, testbed: Testbed, numbers: FrameIndex, span: Span) -> None:
         self.writer: int | None = None
-        self._held = stage.held(span)
+        self._buffer = testbed.buffer(span)
         self._offset = span.offset
         self._numbers = numbers
         self._arrived: int | None = None
@@ -84,7 +84,7 @@ class Probe:
 
     def rest(self) -> None:
         """Nothing arrives."""
-        self._compare(None if self._held.gpu is None else self._arrived)
+        self._compare(None if self._buffer.gpu is None else self._arrived)
 
     def _compare(self, writer: int | None) -> None:
         value = self._look()
@@ -94,12 +94,12 @@ class Probe:
 
     def _look(self) -> bytes:
         try:
-            return self._held.read(self._offset, 1)
+            return self._buffer.read(self._offset, 1)
         except MemoryFault:
             return b""
 
 
-class Traced(NamedTuple):
+class TraceResult(NamedTuple):
     """``writers`` are numbers of frames by bytes, ``nearest`` tells of one by the expectation."""
 
     writers: Mapping[Span, int | None]
@@ -120,42 +120,42 @@ class Tracer:
         self._arrived = arrived
         self._able = frames <= MAX_FRAMES
 
-    def trace(self, data: Iterable[Span], packets: Iterable[PacketExpectation]) -> Traced:
+    def trace(self, data: Iterable[Span], packets: Iterable[PacketExpectation]) -> TraceResult:
         """Who changed each of these bytes last, and which frames are nearest to these packets."""
         spans = tuple(data)[:MAX_PROBES]
         plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MAX_PROBES]
         if not self._able or not (spans or plans):
-            return Traced({}, {})
+            return TraceResult({}, {})
         return self._play(spans, plans)
 
-    def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> Traced:
+    def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> TraceResult:
         """Play it once more."""
-        stage = Testbed(self._scenario)
-        observer = Observer(stage, None, self._points, arrived=self._arrived)
-        stage.install_faults()
-        probes = {span: _probe(stage, observer, span) for span in spans}
+        testbed = Testbed(self._scenario)
+        observer = Observer(testbed, None, self._points, arrived=self._arrived)
+        testbed.install_faults()
+        probes = {span: _probe(testbed, observer, span) for span in spans}
         misses = {id(plan): _near_miss(observer, plan) for plan in plans}
-        Player(stage, observer).start()
+        Runner(testbed, observer).start()
         with suppress(SimulationLimit):
-            stage.network.simulator.run()
-        for machine in stage.machines.values():
+            testbed.network.simulator.run()
+        for machine in testbed.machines.values():
             machine.flush()
         for probe in probes.values():
             probe.rest()
         writers = {span: probe.writer for span, probe in probes.items()}
-        return Traced(writers, {key: miss.text for key, miss in misses.items()})
+        return TraceResult(writers, {key: miss.text for key, miss in misses.items()})
 
 
-def _probe(stage: Testbed, observer: Observer, span: Span) -> Probe:
-    observer.numbers.needed = True
-    probe = Probe(stage, observer.numbers, span)
+def _probe(testbed: Testbed, observer: Observer, span: Span) -> ByteProbe:
+    observer.frame_index.needed = True
+    probe = ByteProbe(testbed, observer.frame_index, span)
     if span.host in observer.hosts:
-        stage.network.tap(span.host, probe.before, arrivals=True)
-        stage.machines[span.host].port.on_taken.append(probe.after)
+        testbed.network.tap(span.host, probe.before, arrivals=True)
+        testbed.machines[span.host].port.on_taken.append(probe.after)
     return probe
 
 
-def _near_miss(observer: Observer, plan: PacketExpectation) -> NearMiss:
-    miss = NearMiss(plan, observer.sender_of(plan))
+def _near_miss(observer: Observer, plan: PacketExpectation) -> ClosestMatch:
+    miss = ClosestMatch(plan, observer.sender_of(plan))
     observer.watch(plan, miss.at)
     return miss

@@ -18,8 +18,8 @@ from rdmawire.traffic.scenario.model import (
     TimeExpectation,
 )
 from rdmawire.traffic.scenario.runner.buffers import PIECE, bytes_of
-from rdmawire.traffic.scenario.runner.counting import Counting
-from rdmawire.traffic.scenario.runner.expectations import Watching
+from rdmawire.traffic.scenario.runner.counting import CounterReader
+from rdmawire.traffic.scenario.runner.expectations import ExpectationWatcher
 from rdmawire.traffic.scenario.runner.failure import (
     Failure,
     fields_text,
@@ -28,37 +28,37 @@ from rdmawire.traffic.scenario.runner.failure import (
     time_text,
 )
 from rdmawire.traffic.scenario.runner.observer import Observer, pointed
-from rdmawire.traffic.scenario.runner.player import Player
-from rdmawire.traffic.scenario.runner.posted_work import Run
+from rdmawire.traffic.scenario.runner.player import Runner
+from rdmawire.traffic.scenario.runner.posted_work import StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
-from rdmawire.traffic.scenario.runner.tracing import Traced
+from rdmawire.traffic.scenario.runner.tracing import TraceResult
 
 SHOWN: Final = 8
 """Bytes of memory that a failure shows."""
 
 
-class Played(NamedTuple):
+class FinishedRun(NamedTuple):
     """A scenario after its end.
 
     ``trace`` tells which frames changed bytes last, and of those that were almost wanted.
     ``rest`` is when the last frame arrived or the last work was done (ns).
     """
 
-    stage: Testbed
-    player: Player
+    testbed: Testbed
+    player: Runner
     observer: Observer
-    watching: Watching
-    trace: Callable[[Iterable[Span], Iterable[PacketExpectation]], Traced]
+    watching: ExpectationWatcher
+    trace: Callable[[Iterable[Span], Iterable[PacketExpectation]], TraceResult]
     rest: int
 
 
-def verdict(played: Played) -> Iterator[Failure]:
+def verdict(played: FinishedRun) -> Iterator[Failure]:
     """All that did not come as it should: steps first, then expectations, in their order."""
-    yield from played.stage.failures
+    yield from played.testbed.failures
     for run in played.player.runs:
         yield from _step(run)
     evidence = _evidence(played)
-    for expectation in played.stage.scenario.expectations:
+    for expectation in played.testbed.scenario.expectations:
         yield from _CHECKS[type(expectation)](evidence, expectation)
 
 
@@ -76,13 +76,13 @@ class _Evidence(NamedTuple):
     ``traced`` is what a second run has shown.
     """
 
-    played: Played
+    played: FinishedRun
     differences: dict[int, _Difference]
-    traced: Traced
+    traced: TraceResult
 
 
-def _evidence(played: Played) -> _Evidence:
-    differences = dict(_differences(played.stage))
+def _evidence(played: FinishedRun) -> _Evidence:
+    differences = dict(_differences(played.testbed))
     data = (found.byte for found in differences.values() if found.byte is not None)
     return _Evidence(played, differences, played.trace(data, _too_few(played)))
 
@@ -90,10 +90,10 @@ def _evidence(played: Played) -> _Evidence:
 # Steps.
 
 
-def _step(run: Run) -> Iterator[Failure]:
-    mark, wrong = run.step.mark, run.wrong
+def _step(run: StepRun) -> Iterator[Failure]:
+    mark, wrong = run.step.mark, run.deviation
     if wrong is not None:
-        what = run.title if wrong.lane is None else f"{run.title} on {wrong.lane.name}"
+        what = run.title if wrong.endpoint is None else f"{run.title} on {wrong.endpoint.name}"
         yield Failure(mark, what, wrong.expected, wrong.found, wrong.frame, wrong.point)
     elif not run.begun:
         yield Failure(mark, run.title, "to be done", f"it never began{_why(run)}")
@@ -101,21 +101,21 @@ def _step(run: Run) -> Iterator[Failure]:
         yield _unfinished(run)
 
 
-def _why(run: Run) -> str:
+def _why(run: StepRun) -> str:
     waits = ", ".join(run.step.after)
     return f": it waits for {waits}" if run.waits else ""
 
 
-def _unfinished(run: Run) -> Failure:
+def _unfinished(run: StepRun) -> Failure:
     """A step of which something has not ended: the first queue pair where that is so."""
-    lane = next(job.lane for job in run.jobs if job.ended < run.step.times)
+    endpoint = next(job.endpoint for job in run.jobs if job.ended < run.step.times)
     expected = run.step.refused or run.step.status or "to be posted"
     found = f"{run.ended} of {run.total}" if run.ended else "no completion"
     if run.total > 1:
         expected = f"{expected} {run.total} times"
-    if lane.trouble or not lane.ready:
-        found = f"{found}: {lane.trouble or 'it was never connected'}"
-    return Failure(run.step.mark, f"{run.title} on {lane.name}", expected, found)
+    if endpoint.trouble or not endpoint.ready:
+        found = f"{found}: {endpoint.trouble or 'it was never connected'}"
+    return Failure(run.step.mark, f"{run.title} on {endpoint.name}", expected, found)
 
 
 # Memory.
@@ -129,24 +129,24 @@ def _memory(evidence: _Evidence, plan: MemoryExpectation) -> Iterator[Failure]:
         yield Failure(plan.mark, what, found.expected, found.found, frame)
 
 
-def _differences(stage: Testbed) -> Iterator[tuple[int, _Difference]]:
-    for plan in stage.scenario.expectations:
+def _differences(testbed: Testbed) -> Iterator[tuple[int, _Difference]]:
+    for plan in testbed.scenario.expectations:
         if isinstance(plan, MemoryExpectation):
             try:
-                found = _difference(stage, plan)
+                found = _difference(testbed, plan)
             except MemoryFault as fault:
                 found = _Difference(_wanted(plan), f"no memory: {fault}")
             if found is not None:
                 yield id(plan), found
 
 
-def _difference(stage: Testbed, plan: MemoryExpectation) -> _Difference | None:
+def _difference(testbed: Testbed, plan: MemoryExpectation) -> _Difference | None:
     """What should stand where the memory first differs, what does, and at which byte."""
-    held = stage.held(plan.span)
-    offset, length = held.extent(plan.span)
+    buffer = testbed.buffer(plan.span)
+    offset, length = buffer.extent(plan.span)
     of = f" (of {_span(plan.same_as)})" if plan.same_as else ""
-    for wanted in _pieces(stage, plan, length):
-        found = held.read(offset, len(wanted))
+    for wanted in _pieces(testbed, plan, length):
+        found = buffer.read(offset, len(wanted))
         if found != wanted:
             at = next(i for i, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b)
             said = f"{_hex(found, at)} at byte {offset + at}"
@@ -156,15 +156,15 @@ def _difference(stage: Testbed, plan: MemoryExpectation) -> _Difference | None:
     return None
 
 
-def _pieces(stage: Testbed, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
+def _pieces(testbed: Testbed, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
     if plan.same_as is None:
         assert plan.content is not None  # there is no such expectation
-        yield from bytes_of(plan.content, length, stage.network.random("expected"))
+        yield from bytes_of(plan.content, length, testbed.network.random("expected"))
         return
-    held = stage.held(plan.same_as)
-    start, _ = held.extent(plan.same_as)
+    buffer = testbed.buffer(plan.same_as)
+    start, _ = buffer.extent(plan.same_as)
     for offset in range(0, length, PIECE):
-        yield held.read(start + offset, min(PIECE, length - offset))
+        yield buffer.read(start + offset, min(PIECE, length - offset))
 
 
 def _wanted(plan: MemoryExpectation) -> str:
@@ -190,7 +190,7 @@ def _span(span: Span) -> str:
 
 def _counter(evidence: _Evidence, plan: CounterExpectation) -> Iterator[Failure]:
     played = evidence.played
-    found = Counting(played.stage, played.observer).read(plan.of, plan.counter)
+    found = CounterReader(played.testbed, played.observer).read(plan.of, plan.counter)
     if not plan.range.holds(found):
         what = f"counter {plan.of}.{plan.counter}"
         seen = pointed(played.watching.counted(plan))
@@ -215,9 +215,9 @@ def _packets(evidence: _Evidence, plan: PacketExpectation) -> Iterator[Failure]:
         )
 
 
-def _too_few(played: Played) -> Iterator[PacketExpectation]:
+def _too_few(played: FinishedRun) -> Iterator[PacketExpectation]:
     """Expectations of packets of which there are not enough."""
-    for plan in played.stage.scenario.expectations:
+    for plan in played.testbed.scenario.expectations:
         sightings = played.observer.packets.get(id(plan))
         if isinstance(plan, PacketExpectation) and sightings is not None:
             yield from [plan] if sightings.count < plan.range.least else ()
@@ -225,16 +225,16 @@ def _too_few(played: Played) -> Iterator[PacketExpectation]:
 
 def _state(evidence: _Evidence, plan: StateExpectation) -> Iterator[Failure]:
     played = evidence.played
-    for lane in played.stage.lanes_at(plan.end):
-        found = lane.qp.state.name
+    for endpoint in played.testbed.endpoints_at(plan.end):
+        found = endpoint.qp.state.name
         if found != plan.state:
-            seen = pointed(played.watching.entered(lane))
-            yield Failure(plan.mark, f"state of {lane.name}", plan.state, found, *seen)
+            seen = pointed(played.watching.entered(endpoint))
+            yield Failure(plan.mark, f"state of {endpoint.name}", plan.state, found, *seen)
 
 
 def _event(evidence: _Evidence, plan: EventExpectation) -> Iterator[Failure]:
     played = evidence.played
-    found = played.stage.machines[plan.host].events[plan.event]
+    found = played.testbed.machines[plan.host].events[plan.event]
     if not plan.range.holds(found):
         what = f"events {plan.host}.{plan.event}"
         seen = pointed(played.watching.counted(plan))
@@ -270,13 +270,13 @@ _UNCHANGED: Final = {
 """Why nothing comes of some faults."""
 
 
-def idle_faults(stage: Testbed) -> Iterator[Hint]:
+def unused_faults(testbed: Testbed) -> Iterator[Hint]:
     """A hint for each of them, in the order of the file's links."""
-    for link in stage.scenario.links:
-        rules = stage.faults[link.name].rules
+    for link in testbed.scenario.links:
+        rules = testbed.faults[link.name].rules
         for plan, rule in zip(link.faults, rules, strict=True):
             if not rule.hits:
-                frames = stage.network.links[link.name].frames
+                frames = testbed.network.links[link.name].frames
                 why = _why_unused(plan, rule, f"{frames} on {link.name}")
                 yield Hint(plan.mark, f"this '{plan.do}' befell no frame: {why}")
 
