@@ -217,9 +217,11 @@ def _name(text: str) -> str:
     try:
         return usual_name(text)
     except FabricError as error:
-        near = [] if find(text) else nearest_names(text)
-        expected = "" if near else f"{FIELD.description} ({error})"
-        raise TextError(expected, word=text, known=near) from None
+        if find(text):
+            raise TextError(f"{FIELD.description} ({error})", word=text) from None
+        near = nearest_names(text)
+        shorter = (one.name for name in near for one in find(name))
+        raise TextError(word=text, known=[*near, *shorter]) from None
 
 
 def _read_where(node: Node, context: ParseContext) -> Mapping[str, Wanted]:
