@@ -16,8 +16,12 @@ except ImportError as error:
 
 
 def table(columns: Columns) -> pa.Table:
-    """Return an Arrow table with null where a row has no value."""
-    arrays = {name: _FORMS[column.kind.form](column) for name, column in columns.items()}
+    """Return an Arrow table with null where a row has no value.
+
+    Numbers keep their width, flags are ``bool``, addresses dictionaries of text, times
+    ``timestamp[ns, UTC]``, durations ``duration[ns]``, bytes ``binary`` and text ``string``.
+    """
+    arrays = {name: _FORMS[column.type.form](column) for name, column in columns.items()}
     return pa.table(arrays)
 
 
@@ -25,25 +29,25 @@ def _plain(column: Column) -> pa.Array:
     return pa.array(column.values, mask=~column.valid)
 
 
-def _of_type(kind: pa.DataType) -> Callable[[Column], pa.Array]:
-    return lambda column: _plain(column).cast(kind)
+def _cast(to: pa.DataType) -> Callable[[Column], pa.Array]:
+    return lambda column: _plain(column).cast(to)
 
 
-def _typed(kind: pa.DataType) -> Callable[[Column], pa.Array]:
-    return lambda column: pa.array(column.values, kind, mask=~column.valid)
+def _typed(type_: pa.DataType) -> Callable[[Column], pa.Array]:
+    return lambda column: pa.array(column.values, type_, mask=~column.valid)
 
 
 def _addresses(column: Column) -> pa.Array:
-    words, places = distinct_addresses(column.kind.form, column.values)
-    indices = pa.array(places.astype(np.int32), mask=~column.valid)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
+    words, indices = distinct_addresses(column.type.form, column.values)
+    found = pa.array(indices.astype(np.int32), mask=~column.valid)
+    return pa.DictionaryArray.from_arrays(found, pa.array(words, pa.string()))
 
 
 _FORMS: dict[Form, Callable[[Column], pa.Array]] = {
     Form.NUMBER: _plain,
     Form.FLAG: _plain,
-    Form.TIME: _of_type(pa.timestamp("ns", "UTC")),
-    Form.DURATION: _of_type(pa.duration("ns")),
+    Form.TIME: _cast(pa.timestamp("ns", "UTC")),
+    Form.DURATION: _cast(pa.duration("ns")),
     **dict.fromkeys(ADDRESSES, _addresses),
     Form.BYTES: _typed(pa.binary()),
     Form.TEXT: _typed(pa.string()),
@@ -51,15 +55,16 @@ _FORMS: dict[Form, Callable[[Column], pa.Array]] = {
 
 
 class ByteSink(Protocol):
-    """Where the bytes of a file are written."""
+    """A writable binary stream."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 class TableFile(Protocol):
-    """A file of columns being written; ``close`` writes its end, but does not close its sink.
+    """A file of columns that is being written.
 
-    After ``abandon`` nothing more is written, not even when the object is deleted.
+    ``close`` writes the end of the file and leaves its sink open. After ``abandon`` nothing more is
+    written, not even when the object is deleted.
     """
 
     def write(self, columns: Columns) -> None: ...
@@ -69,8 +74,8 @@ class TableFile(Protocol):
     def abandon(self) -> None: ...
 
 
-class _Outlet(io.RawIOBase):
-    """ByteSink as the file object that pyarrow writes to."""
+class _SinkFile(io.RawIOBase):
+    """A sink as the file object that pyarrow writes to."""
 
     def __init__(self, sink: ByteSink) -> None:
         super().__init__()
@@ -100,8 +105,8 @@ class _ArrowWriter:
     def __init__(
         self, sink: ByteSink, make: Callable[[Any, pa.Schema], Any], columns: Columns
     ) -> None:
-        self._outlet = _Outlet(sink)
-        self._writer = make(pa.PythonFile(self._outlet, "w"), self._table(columns).schema)
+        self._file = _SinkFile(sink)
+        self._writer = make(pa.PythonFile(self._file, "w"), self._table(columns).schema)
 
     def _table(self, columns: Columns) -> pa.Table:
         return _decoded(columns.arrow())
@@ -113,7 +118,7 @@ class _ArrowWriter:
         self._writer.close()
 
     def abandon(self) -> None:
-        self._outlet.abandon()
+        self._file.abandon()
 
 
 class _CSV(_ArrowWriter):
@@ -129,7 +134,7 @@ class _CSV(_ArrowWriter):
 
 
 def _as_seconds(column: pa.ChunkedArray) -> pa.Array:
-    """Nanoseconds as seconds with nine decimals, exactly."""
+    """Write nanoseconds as seconds with nine decimals, exactly."""
     return _as_text(column.cast(pa.int64()), seconds)
 
 
@@ -145,7 +150,7 @@ _FOR_CSV = {"duration[ns]": _as_seconds, "binary": _as_digits}
 
 
 def _decoded(table: pa.Table) -> pa.Table:
-    """The table with plain text in place of dictionaries, which change from block to block."""
+    """Return the table with plain text in place of dictionaries, which differ between blocks."""
     for number, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             plain = table[number].cast(field.type.value_type)
@@ -153,16 +158,16 @@ def _decoded(table: pa.Table) -> pa.Table:
     return table
 
 
-def _csv(outlet: Any, schema: pa.Schema) -> Any:
+def _csv(file: Any, schema: pa.Schema) -> Any:
     from pyarrow import csv
 
-    return csv.CSVWriter(outlet, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+    return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed"))
 
 
-def _parquet(outlet: Any, schema: pa.Schema) -> Any:
+def _parquet(file: Any, schema: pa.Schema) -> Any:
     from pyarrow import parquet
 
-    return parquet.ParquetWriter(outlet, schema, compression="zstd")
+    return parquet.ParquetWriter(file, schema, compression="zstd")
 
 
 _WRITERS: dict[str, tuple[type[_ArrowWriter], Callable[[Any, pa.Schema], Any]]] = {
@@ -173,9 +178,9 @@ _WRITERS: dict[str, tuple[type[_ArrowWriter], Callable[[Any, pa.Schema], Any]]] 
 
 
 def table_file(form: str, sink: ByteSink, columns: Columns) -> TableFile:
-    """A file in one of the forms ``csv``, ``parquet`` and ``arrow`` (an IPC stream).
+    """Begin a file of the form ``csv``, ``parquet`` or ``arrow`` (an IPC stream).
 
-    ``columns`` may be of no rows: they say what the columns are.
+    ``columns`` give the names and types of the columns; their rows are not written.
     """
-    kind, make = _WRITERS[form]
-    return kind(sink, make, columns)
+    writer, make = _WRITERS[form]
+    return writer(sink, make, columns)

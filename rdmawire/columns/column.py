@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Form(Enum):
-    """How the values of a column are represented."""
+    """What the elements of a column are, as far as the dtype does not say it."""
 
     NUMBER = "number"
     FLAG = "flag"
@@ -54,9 +54,12 @@ ADDRESSES: dict[Form, Callable[[Any], str]] = {
 
 
 def distinct_addresses(form: Form, values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct addresses as text, and for each row the index of its address."""
-    known, places = np.unique(values, return_inverse=True)
-    return list(map(ADDRESSES[form], known)), places
+    """Return the distinct addresses as text, and the index of each row's address among them.
+
+    ``values`` are those of an address column, of shape ``(rows,)``; so are the indices, as int64.
+    """
+    known, indices = np.unique(values, return_inverse=True)
+    return list(map(ADDRESSES[form], known)), indices
 
 
 OBJECT = np.dtype(object)
@@ -90,13 +93,16 @@ def column_type(show: Show, width: int) -> ColumnType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """The values of one field, one for each row.
+    """The values of one field: arrays of shape ``(rows,)``.
 
-    Where ``valid`` is false, the row does not have the field and the element of ``values`` is
-    meaningless. Of a field that a frame has several times, this is the first value.
+    ``values`` has the dtype of ``type``: unsigned integers for numbers, Ethernet and IPv4
+    addresses, ``bool`` for flags, ``int64`` ns for times, ``V16`` for IPv6 addresses, ``object``
+    for bytes and text. Where ``valid`` (``bool``) is false, the row does not have the field and the
+    element of ``values`` is meaningless. Of a field that a frame has several times, this is the
+    first value.
     """
 
-    kind: ColumnType
+    type: ColumnType
     values: NDArray[Any]
     valid: NDArray[np.bool_]
 
@@ -121,15 +127,15 @@ class Columns(Mapping[str, Column]):
         return f"<{self.rows} rows of {', '.join(self._columns)}>"
 
     def at(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> "Columns":
-        """Return some of the rows: a mask, row numbers, or a slice."""
+        """Return some rows: of a mask of shape ``(rows,)``, of row numbers, or of a slice."""
         some = {
-            name: Column(column.kind, column.values[rows], column.valid[rows])
+            name: Column(column.type, column.values[rows], column.valid[rows])
             for name, column in self.items()
         }
         return Columns(len(np.arange(self.rows)[rows]), some)
 
     def without(self, names: Collection[str]) -> "Columns":
-        """Return all columns except these."""
+        """Return all columns but those with these names."""
         return Columns(self.rows, {n: c for n, c in self.items() if n not in names})
 
     def arrow(self) -> "pa.Table":
@@ -149,7 +155,7 @@ def joined(parts: list[Columns]) -> Columns:
     first = parts[0]
     columns = {
         name: Column(
-            first[name].kind,
+            first[name].type,
             np.concatenate([part[name].values for part in parts]),
             np.concatenate([part[name].valid for part in parts]),
         )

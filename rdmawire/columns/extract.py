@@ -1,4 +1,4 @@
-"""Extraction of field values from fast-path frames: a class for each kind of location."""
+"""Extraction of field values from fast-path frames: a class for each type of location."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -27,11 +27,13 @@ from rdmawire.wire.opcode import Opcode
 
 
 class Extracted(NamedTuple):
-    """A value for each frame; where ``valid`` is false, the frame does not have the field."""
+    """A value for each frame, in arrays of shape ``(frames,)``.
+
+    Where ``valid`` is false, the frame does not have the field; ``None`` if all frames have it.
+    """
 
     values: NDArray[Any]
     valid: NDArray[np.bool_] | None = None
-    """``None`` if all frames have the field."""
 
 
 class Extractor(Protocol):
@@ -40,7 +42,7 @@ class Extractor(Protocol):
     def width(self, path: Path) -> int:
         """Return the bytes from the start of a frame that the extraction needs on this path."""
 
-    def read(self, plain: FastFrames) -> Extracted | None:
+    def read(self, fast: FastFrames) -> Extracted | None:
         """Return the values; ``None`` if no frame on this path has the field."""
 
 
@@ -50,8 +52,8 @@ class _Condition(NamedTuple):
     by: Bits
     values: NDArray[np.bool_]
 
-    def holds(self, plain: FastFrames, base: int) -> NDArray[np.bool_]:
-        held: NDArray[np.bool_] = self.values[self.by.read(plain.frames, base)]
+    def holds(self, fast: FastFrames, base: int) -> NDArray[np.bool_]:
+        held: NDArray[np.bool_] = self.values[self.by.read(fast.frames, base)]
         return held
 
 
@@ -62,41 +64,41 @@ class RowExtractor:
         self._table, row = field.table, field.row
         self._bits = None if row.width > 64 else bits(row.bit, row.width)
         self._location = row.bit // 8, row.width // 8
-        self._places = header_offsets(field.table)
+        self._offsets = header_offsets(field.table)
         self._condition = _condition(field)
 
     def width(self, path: Path) -> int:
-        behind = path.bth + int(self._places.max())
-        base = behind if self._places.max() > 0 else self._base(path)
+        after_bth = int(self._offsets.max())
+        base = path.bth + after_bth if after_bth > 0 else self._base(path)
         return base + self._table.SIZE
 
     def _base(self, path: Path) -> int:
         return path.bth if self._table is BTH else path.bases.get(self._table, 0)
 
-    def read(self, plain: FastFrames) -> Extracted | None:
-        return first_of(self._part(plain, base, where) for base, where in self._bases(plain))
+    def read(self, fast: FastFrames) -> Extracted | None:
+        return first_of(self._part(fast, base, where) for base, where in self._bases(fast))
 
-    def _bases(self, plain: FastFrames) -> Iterator[tuple[int, NDArray[np.bool_] | None]]:
+    def _bases(self, fast: FastFrames) -> Iterator[tuple[int, NDArray[np.bool_] | None]]:
         """Yield each offset of the header, and the frames that have it there; ``None`` for all."""
         if self._table is BTH:
-            yield plain.path.bth, None
-        elif self._table in plain.path.bases:
-            yield plain.path.bases[self._table], None
+            yield fast.path.bth, None
+        elif self._table in fast.path.bases:
+            yield fast.path.bases[self._table], None
         else:
-            found = self._places[plain.packets.opcodes]
-            distinct = set(self._places[plain.packets.present].tolist())
-            for place in sorted(distinct - {-1}):
-                where = None if len(distinct) == 1 else found == place
-                yield plain.path.bth + place, where
+            found = self._offsets[fast.packets.opcodes]
+            distinct = set(self._offsets[fast.packets.present].tolist())
+            for offset in sorted(distinct - {-1}):
+                where = None if len(distinct) == 1 else found == offset
+                yield fast.path.bth + offset, where
 
-    def _part(self, plain: FastFrames, base: int, where: NDArray[np.bool_] | None) -> Extracted:
+    def _part(self, fast: FastFrames, base: int, where: NDArray[np.bool_] | None) -> Extracted:
         if self._bits is None:
             first, length = self._location
-            values: NDArray[Any] = bytes_at(plain.frames, base + first, length)
+            values: NDArray[Any] = bytes_at(fast.frames, base + first, length)
         else:
-            values = self._bits.read(plain.frames, base)
+            values = self._bits.read(fast.frames, base)
         if self._condition is not None:
-            meant = self._condition.holds(plain, base)
+            meant = self._condition.holds(fast, base)
             where = meant if where is None else where & meant
         return Extracted(values, where)
 
@@ -107,8 +109,8 @@ class ICRCExtractor:
     def width(self, path: Path) -> int:
         return path.width
 
-    def read(self, plain: FastFrames) -> Extracted | None:
-        return Extracted(plain.records.numbers(plain.icrc, ">u4"))
+    def read(self, fast: FastFrames) -> Extracted | None:
+        return Extracted(fast.records.numbers(fast.icrc, ">u4"))
 
 
 def first_of(found: Iterable[Extracted | None]) -> Extracted | None:
@@ -133,15 +135,18 @@ def _condition(field: HeaderField) -> _Condition | None:
     return _Condition(bits(by.bit, by.width), meant)
 
 
-def expected_icrc(plain: FastFrames) -> NDArray[np.uint32]:
-    """Compute the ICRC of each frame: a CRC of the masked headers, continued over the rest."""
-    path = plain.path
+def expected_icrc(fast: FastFrames) -> NDArray[np.uint32]:
+    """Compute the ICRC of each frame: a CRC of the masked headers, continued over the rest.
+
+    The result has the shape ``(frames,)``.
+    """
+    path = fast.path
     start, end = LEAD + path.network_base, LEAD + path.width
     ones = np.frombuffer(mask(path.network, UDP, BTH), np.uint8)
-    heads = (plain.frames[:, start:end] | ones).view(f"V{len(ones)}").ravel().tolist()
-    data = plain.records.data
-    begins = (plain.records.places + end).tolist()
-    ends = (plain.records.places + plain.icrc).tolist()
+    heads = (fast.frames[:, start:end] | ones).view(f"V{len(ones)}").ravel().tolist()
+    data = fast.records.data
+    begins = (fast.records.offsets + end).tolist()
+    ends = (fast.records.offsets + fast.icrc).tolist()
     crcs = [
         crc32(data[begin:end], crc32(head, ONES_FOR_LRH))
         for head, begin, end in zip(heads, begins, ends, strict=True)
@@ -149,20 +154,20 @@ def expected_icrc(plain: FastFrames) -> NDArray[np.uint32]:
     return np.array(crcs, np.uint32).byteswap()
 
 
-def _icrc_is_good(plain: FastFrames) -> tuple[NDArray[np.bool_], NDArray[np.uint32]]:
-    expected = expected_icrc(plain)
-    found = plain.records.numbers(plain.icrc, ">u4")
+def _icrc_is_good(fast: FastFrames) -> tuple[NDArray[np.bool_], NDArray[np.uint32]]:
+    expected = expected_icrc(fast)
+    found = fast.records.numbers(fast.icrc, ">u4")
     good = expected == found
-    for row in np.flatnonzero(~good & (plain.packets.opcodes == Opcode.RC_FLUSH)).tolist():
-        good[row] = found[row] == _icrc_of_linux(plain, row, int(expected[row]))
+    for row in np.flatnonzero(~good & (fast.packets.opcodes == Opcode.RC_FLUSH)).tolist():
+        good[row] = found[row] == _icrc_of_linux(fast, row, int(expected[row]))
     return good, expected
 
 
-def _icrc_of_linux(plain: FastFrames, row: int, standard: int) -> int:
+def _icrc_of_linux(fast: FastFrames, row: int, standard: int) -> int:
     """Return the ICRC that soft-RoCE gives a FLUSH whose ICRC by IBA 7.8.1 is ``standard``."""
-    place = int(plain.records.places[row])
-    bth = place + LEAD + plain.path.width - BTH.SIZE
-    return icrc_headers_twice(standard, plain.records.data[bth : place + int(plain.icrc[row])])
+    offset = int(fast.records.offsets[row])
+    bth = offset + LEAD + fast.path.width - BTH.SIZE
+    return icrc_headers_twice(standard, fast.records.data[bth : offset + int(fast.icrc[row])])
 
 
 class ICRCStatus:
@@ -171,8 +176,8 @@ class ICRCStatus:
     def width(self, path: Path) -> int:
         return path.width
 
-    def read(self, plain: FastFrames) -> Extracted | None:
-        good, _ = _icrc_is_good(plain)
+    def read(self, fast: FastFrames) -> Extracted | None:
+        good, _ = _icrc_is_good(fast)
         return Extracted(_WORDS[good.astype(np.uint8)])
 
 
@@ -182,8 +187,8 @@ class ICRCExpected:
     def width(self, path: Path) -> int:
         return path.width
 
-    def read(self, plain: FastFrames) -> Extracted | None:
-        good, expected = _icrc_is_good(plain)
+    def read(self, fast: FastFrames) -> Extracted | None:
+        good, expected = _icrc_is_good(fast)
         return Extracted(expected, ~good)
 
 
@@ -196,13 +201,13 @@ class IPChecksumStatus:
     def width(self, path: Path) -> int:
         return path.width
 
-    def read(self, plain: FastFrames) -> Extracted | None:
-        if plain.path.network is IPv6:
+    def read(self, fast: FastFrames) -> Extracted | None:
+        if fast.path.network is IPv6:
             return None
-        base = plain.path.network_base
-        total = np.zeros(len(plain.frames), np.uint32)
+        base = fast.path.network_base
+        total = np.zeros(len(fast.frames), np.uint32)
         for word in range(IPv4.SIZE // 2):
-            total += bits(16 * word, 16).read(plain.frames, base)
+            total += bits(16 * word, 16).read(fast.frames, base)
         total = (total & 0xFFFF) + (total >> 16)
         # RFC 791: the sum over a correct header, with its checksum, is all ones.
         good = (total & 0xFFFF) + (total >> 16) == 0xFFFF
@@ -226,7 +231,7 @@ class Frames(NamedTuple):
 
     def numbers(self) -> NDArray[np.int64]:
         """Return the frame numbers."""
-        return np.arange(self.first, self.first + len(self.records.places), dtype=np.int64)
+        return np.arange(self.first, self.first + len(self.records.offsets), dtype=np.int64)
 
     def times(self) -> NDArray[np.int64]:
         """Return the capture times, in ns since the epoch."""
@@ -264,6 +269,6 @@ FRAME_COLUMNS: dict[str, Callable[[Frames], NDArray[Any]]] = {
     "frame.len": lambda frames: frames.records.heads["length"],
     "frame.length": lambda frames: frames.records.heads["length"],
     "frame.cap_len": lambda frames: frames.records.heads["captured"],
-    "rdmawire.file": lambda frames: np.full(len(frames.records.places), frames.file, object),
+    "rdmawire.file": lambda frames: np.full(len(frames.records.offsets), frames.file, object),
 }
 """Fields of records, with the functions that read them from many frames."""

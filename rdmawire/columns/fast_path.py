@@ -46,8 +46,10 @@ class Bits(NamedTuple):
     def read(self, frames: Matrix, base: int = 0) -> NDArray[Any]:
         """Return the value in each frame, for a header at byte ``base``."""
         width = frames.shape[1]
-        place = LEAD + base + self.start
-        words = np.ndarray((len(frames),), f">u{self.size}", frames, offset=place, strides=(width,))
+        offset = LEAD + base + self.start
+        words = np.ndarray(
+            (len(frames),), f">u{self.size}", frames, offset=offset, strides=(width,)
+        )
         if self.shift:
             words = words >> self.shift
         return words if self.mask == (1 << 8 * self.size) - 1 else words & self.mask
@@ -62,9 +64,9 @@ def bits(first: int, width: int) -> Bits:
 
 def bytes_at(frames: Matrix, start: int, length: int) -> NDArray[np.void]:
     """Return ``length`` bytes of each frame from byte ``start``, as void values."""
-    place = LEAD + start
+    offset = LEAD + start
     return np.ndarray(
-        (len(frames),), f"V{length}", frames, offset=place, strides=(frames.shape[1],)
+        (len(frames),), f"V{length}", frames, offset=offset, strides=(frames.shape[1],)
     )
 
 
@@ -266,30 +268,32 @@ class Records:
     The headers are read at their first use.
     """
 
-    __slots__ = ("_heads", "data", "order", "places")
+    __slots__ = ("_heads", "data", "offsets", "order")
 
     def __init__(
-        self, data: memoryview, places: Places, order: str, heads: NDArray[Any] | None = None
+        self, data: memoryview, offsets: Places, order: str, heads: NDArray[Any] | None = None
     ) -> None:
         self.data = data
-        self.places = places
+        self.offsets = offsets
         self.order = order
         self._heads = heads
 
     def first_bytes(self, width: int) -> Matrix:
-        """Return ``width`` bytes from the start of each record header, a row for each record."""
+        """Return ``width`` bytes from the start of each record header: ``(records, width)``."""
         every = self._everywhere(f"V{width}")
-        return every[self.places].view(np.uint8).reshape(len(self.places), width)
+        return every[self.offsets].view(np.uint8).reshape(len(self.offsets), width)
 
-    def numbers(self, offset: NDArray[np.int64], kind: str) -> NDArray[Any]:
-        """Return a number of each record, ``offset`` bytes after the start of its header."""
-        found: NDArray[Any] = self._everywhere(kind)[self.places + offset]
+    def numbers(self, offset: NDArray[np.int64], dtype: str) -> NDArray[Any]:
+        """Return a number of each record, ``offset`` bytes after the start of its header.
+
+        ``offset`` and the result have the shape ``(records,)``.
+        """
+        found: NDArray[Any] = self._everywhere(dtype)[self.offsets + offset]
         return found
 
-    def _everywhere(self, kind: str) -> NDArray[Any]:
+    def _everywhere(self, dtype: str) -> NDArray[Any]:
         """View the file as overlapping values of this dtype, one at each byte."""
-        dtype = np.dtype(kind)
-        rows = max(len(self.data) - dtype.itemsize + 1, 0)
+        rows = max(len(self.data) - np.dtype(dtype).itemsize + 1, 0)
         return np.ndarray((rows,), dtype, self.data, strides=(1,))
 
     @property
@@ -297,12 +301,12 @@ class Records:
         """The record headers: ``seconds``, ``fraction``, ``captured`` and ``length``."""
         if self._heads is None:
             names = ("seconds", "fraction", "captured", "length")
-            kinds = np.dtype([(name, f"{self.order}u4") for name in names])
-            self._heads = self._everywhere(f"V{kinds.itemsize}")[self.places].view(kinds)
+            dtype = np.dtype([(name, f"{self.order}u4") for name in names])
+            self._heads = self._everywhere(f"V{dtype.itemsize}")[self.offsets].view(dtype)
         return self._heads
 
     def times(self, resolution: int) -> NDArray[np.int64]:
-        """Return the capture times, in ns since the epoch; ``resolution`` is in units a second."""
+        """Return the capture times, in ns since the epoch, of records in ``1 / resolution`` s."""
         seconds = self.heads["seconds"].astype(np.int64)
         fractions = self.heads["fraction"].astype(np.int64)
         return seconds * SECOND + fractions * (SECOND // resolution)
@@ -310,7 +314,7 @@ class Records:
     def at(self, chosen: Chosen) -> "Records":
         """Return the records of these rows."""
         heads = None if self._heads is None else self._heads[chosen]
-        return Records(self.data, self.places[chosen], self.order, heads)
+        return Records(self.data, self.offsets[chosen], self.order, heads)
 
 
 class FastFrames(NamedTuple):
@@ -339,15 +343,15 @@ class FastFilter:
 
     def fast_frames(self, records: Records) -> Iterator[tuple[Chosen, FastFrames]]:
         """Yield the frames on each path, with their row numbers among the records."""
-        rows = np.arange(len(records.places))
+        rows = np.arange(len(records.offsets))
         for path, width in self._widths.items():
-            last = np.searchsorted(records.places[rows], len(records.data) - width, "right")
+            last = np.searchsorted(records.offsets[rows], len(records.data) - width, "right")
             near = rows[:last]
             if not len(near):
                 continue
-            every = len(near) == len(records.places)
+            every = len(near) == len(records.offsets)
             which, found = self._on(path, records if every else records.at(near), width)
-            if len(which) == len(records.places):
+            if len(which) == len(records.offsets):
                 yield slice(None), found
                 return
             if len(which):

@@ -23,18 +23,17 @@ from rdmawire.dissect.fields import derived_fields, frame_fields
 from rdmawire.dissect.node import Derived, Dissection
 from rdmawire.dissect.select import Bound, BoundKind, Selection, Window, sources
 from rdmawire.filter import Filter, evaluate_columns
-from rdmawire.wire.header import Group, Header, Row
+from rdmawire.wire.field_registry import HeaderField
+from rdmawire.wire.header import Header, Row
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.show import Kind, Show
 
-_EXTENDED = {header for layout in LAYOUTS.values() for header in layout.headers}
-_TABLES: list[type[Header]] = [
-    *{table for path in PATHS for table in path.bases},
-    BTH,
-    *_EXTENDED,
-    ICRC,
-]
+_TABLES: set[type[Header]] = {
+    *(table for path in PATHS for table in path.bases),
+    *(header for layout in LAYOUTS.values() for header in layout.headers),
+    *(BTH, ICRC),
+}
 """The headers of fast-path frames."""
 
 _COMPUTED: dict[Derived, Extractor] = {
@@ -61,14 +60,14 @@ _MAX_TIME = 1 << 63
 
 
 class RequestedField(NamedTuple):
-    """One field: its column type, and its extractors; ``None`` if the fast path has none.
+    """A field: its column type, and its extractors; ``None`` if the fast path has none.
 
-    ``first`` is the index of the wanted value: a few headers with a single row have the same name
-    as that row, and their bytes precede the number.
+    ``first`` is the index of the wanted value in a dissection: a few headers with a single row have
+    the same name as that row, and their bytes precede the number.
     """
 
     name: str
-    kind: ColumnType
+    type: ColumnType
     first: int
     extractors: list[Extractor] | None
 
@@ -76,7 +75,7 @@ class RequestedField(NamedTuple):
 class Query:
     """Fields by name, each once; a single name may be given as a string.
 
-    Raises :class:`~rdmawire.dissect.select.FieldError` for an unknown field.
+    Raises :class:`~rdmawire.dissect.select.FieldError` for an unknown name.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -115,17 +114,12 @@ def _element(field: RequestedField, frame: Dissection, values: list[Any]) -> Any
     if field.name in _TIMES:
         time_ns = _TIMES[field.name][1](frame)
         return time_ns if -_MAX_TIME <= time_ns < _MAX_TIME else None
-    return field.kind.element(values[field.first]) if len(values) > field.first else None
+    return field.type.element(values[field.first]) if len(values) > field.first else None
 
 
 def _first(name: str) -> int:
-    return int(any(_is_both(name, table) for table, _ in sources(name)))
-
-
-def _is_both(name: str, table: type[Header]) -> bool:
-    """Whether a header and one of its rows have the same name."""
-    of_table = [source for other, source in sources(name) if other is table]
-    return table.wireshark == name and any(source.field for source in of_table)
+    of_rows = {table for table, source in sources(name) if source.field}
+    return int(any(table in of_rows and not source.field for table, source in sources(name)))
 
 
 def notations(name: str) -> list[tuple[Show, int]]:
@@ -138,29 +132,38 @@ def notations(name: str) -> list[tuple[Show, int]]:
 def _type_of(name: str) -> ColumnType:
     if name in _TIMES:
         return _TIMES[name][0]
-    kinds = [column_type(show, width) for show, width in notations(name)]
-    return max(kinds, key=lambda kind: kind.dtype.itemsize)
+    types = [column_type(show, width) for show, width in notations(name)]
+    return max(types, key=lambda each: each.dtype.itemsize)
 
 
 def _extractors(name: str) -> list[Extractor] | None:
     """Return the extractors of a field; ``None`` if it needs the slow path."""
-    if any(field.name == name for field in _DISSECTED_ONLY):
+    if any(field in _DISSECTED_ONLY for field in derived_fields(name)):
         return None
-    found: list[Extractor] = [source for field, source in _COMPUTED.items() if field.name == name]
-    for table in _TABLES:
-        own = _in_table(name, table)
-        if own is None:
-            return None
-        found += own
-    return found
+    fast = [(table, source.field) for table, source in sources(name) if table in _TABLES]
+    fields = [field for _, field in fast if field is not None]
+    of_rows = {field.table for field in fields}
+    if any(table not in of_rows for table, _ in fast) or any(map(_is_wide, fields)):
+        return None
+    computed = [_COMPUTED[field] for field in derived_fields(name) if field in _COMPUTED]
+    return computed + [
+        ICRCExtractor() if field.table is ICRC else RowExtractor(field) for field in fields
+    ]
+
+
+def _is_wide(field: HeaderField) -> bool:
+    """Whether a field does not fit an array of numbers."""
+    row, notation = field.row, field.show.kind
+    if isinstance(row, Row) and row.times > 1:
+        return True
+    return notation in (Kind.BYTES, Kind.TEXT) or (row.width > 64 and notation is not Kind.IPV6)
 
 
 @cache
 def occurs_once(name: str) -> bool:
-    """Whether every fast-path frame has a field at most once."""
-    own = [table for table, source in sources(name) if source.field and table in _TABLES]
-    apart = len(own) == len(set(own)) and not any(_is_both(name, table) for table in own)
-    return apart and all(len(set(own) & stacked) < 2 for stacked in _stacks())
+    """Return whether every fast-path frame has a field at most once."""
+    own = [table for table, _ in sources(name) if table in _TABLES]
+    return len(own) == len(set(own)) and all(len(set(own) & stack) < 2 for stack in _stacks())
 
 
 def _stacks() -> Iterator[set[type[Header]]]:
@@ -168,24 +171,6 @@ def _stacks() -> Iterator[set[type[Header]]]:
     for path in PATHS:
         for layout in LAYOUTS.values():
             yield {*path.bases, BTH, *layout.headers, ICRC}
-
-
-def _in_table(name: str, table: type[Header]) -> list[Extractor] | None:
-    if table.wireshark == name and not _is_both(name, table):
-        return None
-    fields = [source.field for t, source in sources(name) if t is table and source.field]
-    if any(_is_wide(field.row, field.show.kind) for field in fields):
-        return None
-    if table is ICRC:
-        return [ICRCExtractor() for _ in fields]
-    return [RowExtractor(field) for field in fields]
-
-
-def _is_wide(row: Row | Group, kind: Kind) -> bool:
-    """Whether a row does not fit an array of numbers."""
-    if isinstance(row, Row) and row.times > 1:
-        return True
-    return kind in (Kind.BYTES, Kind.TEXT) or (row.width > 64 and kind is not Kind.IPV6)
 
 
 _COLUMNS = {
@@ -221,7 +206,7 @@ class FrameSelection(NamedTuple):
         yield from filter(None, (self.window.start, self.window.end))
 
     def rows(self, columns: Columns) -> NDArray[np.bool_]:
-        """Return which rows are selected."""
+        """Return which rows are selected: a mask of shape ``(rows,)``."""
         wanted = np.ones(columns.rows, np.bool_)
         start, end = self.window.start, self.window.end
         if start is not None:
@@ -237,28 +222,31 @@ EVERY_FRAME = FrameSelection()
 
 
 def select_frames(where: str | Filter | None) -> FrameSelection:
-    """Return the selection of frames that pass a filter; of all frames for ``None``."""
+    """Return the selection of frames that pass a filter; of all frames for ``None``.
+
+    Raises :class:`~rdmawire.filter.FilterError` for an invalid filter.
+    """
     if where is None:
         return EVERY_FRAME
     return FrameSelection(where=Filter(where) if isinstance(where, str) else where)
 
 
 class ColumnBuilder:
-    """Builds columns of ``rows`` rows; what is not put in is absent."""
+    """Builds columns of ``rows`` rows; a value that is not stored is absent."""
 
     def __init__(self, fields: list[RequestedField], rows: int) -> None:
         self._fields = fields
         self._rows = rows
-        self._values: list[NDArray[Any]] = [np.zeros(rows, field.kind.dtype) for field in fields]
+        self._values: list[NDArray[Any]] = [np.zeros(rows, field.type.dtype) for field in fields]
         self._valid = [np.zeros(rows, np.bool_) for _ in fields]
 
-    def put(self, column: int, stretch: slice, rows: Chosen, found: Extracted) -> None:
-        """Put in extracted values for some rows of a stretch of the block."""
-        self._values[column][stretch][rows] = _elements(found.values, self._fields[column].kind)
-        self._valid[column][stretch][rows] = True if found.valid is None else found.valid
+    def put(self, column: int, chunk: slice, rows: Chosen, found: Extracted) -> None:
+        """Store the values of a column for some rows of a chunk of the block."""
+        self._values[column][chunk][rows] = _elements(found.values, self._fields[column].type)
+        self._valid[column][chunk][rows] = True if found.valid is None else found.valid
 
     def put_row(self, row: int, elements: list[Any]) -> None:
-        """Put in one row: an element of each column, ``None`` if absent."""
+        """Store one row: an element of each column, ``None`` if absent."""
         for column, element in enumerate(elements):
             if element is not None:
                 self._values[column][row] = element
@@ -269,13 +257,13 @@ class ColumnBuilder:
         triples = zip(self._fields, self._values, self._valid, strict=True)
         return Columns(
             self._rows,
-            {field.name: Column(field.kind, values, valid) for field, values, valid in triples},
+            {field.name: Column(field.type, values, valid) for field, values, valid in triples},
         )
 
 
-def _elements(values: NDArray[Any], kind: ColumnType) -> NDArray[Any]:
-    if kind.form is Form.FLAG:
+def _elements(values: NDArray[Any], to: ColumnType) -> NDArray[Any]:
+    if to.form is Form.FLAG:
         return np.asarray(values != 0)
-    if kind.scale == 1:
+    if to.scale == 1:
         return values
-    return np.asarray(values.astype(kind.dtype) * kind.dtype.type(kind.scale))
+    return np.asarray(values.astype(to.dtype) * to.dtype.type(to.scale))

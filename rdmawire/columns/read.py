@@ -27,14 +27,14 @@ from rdmawire.filter import Filter
 from rdmawire.wire.inet import ROCE_PORT
 
 _ALL = slice(None)
-_STRETCH = 8192
+_CHUNK = 8192
 """Frames that are read at once, so that their first bytes stay in the processor's cache."""
 
 
 class MixedReader:
     """Reads a pcap whose link type has fast paths; dissects the frames that take none.
 
-    ``on_walk`` is called for each dissected frame, with its row in the block and the dissection.
+    ``on_dissected`` is called for each dissected frame, with its row in the block.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class MixedReader:
         pcap: PcapFile,
         query: Query,
         ports: Ports,
-        on_walk: Callable[[int, Dissection], None] | None = None,
+        on_dissected: Callable[[int, Dissection], None] | None = None,
     ) -> None:
         self._pcap = pcap
         self._query = query
         paths = [path for path in PATHS if path.link_type == pcap.link_type]
         self._fast_filter = FastFilter({path: LEAD + query.width(path) for path in paths}, ports)
         self._dissector = Dissector(int(port) for port in ports)
-        self._on_walk = on_walk
+        self._on_dissected = on_dissected
         self._first_ns: int | None = None
         self._previous_ns = 0
 
@@ -62,8 +62,8 @@ class MixedReader:
         records = Records(block.data, block.places, self._pcap.form.order)
         builder = ColumnBuilder(self._query.fields, len(block.places))
         frames = self._frames(records, block.first)
-        for start in range(0, len(block.places), _STRETCH):
-            self._stretch(frames, start, builder)
+        for start in range(0, len(block.places), _CHUNK):
+            self._read_chunk(frames, start, builder)
         return builder.columns()
 
     def _frames(self, records: Records, first: int) -> Frames:
@@ -75,27 +75,27 @@ class MixedReader:
         self._previous_ns = int(ends[1])
         return frames
 
-    def _stretch(self, frames: Frames, start: int, builder: ColumnBuilder) -> None:
-        stretch = slice(start, min(start + _STRETCH, len(frames.records.places)))
-        part = frames.at(stretch)
-        left = np.ones(len(part.records.places), np.bool_)
+    def _read_chunk(self, frames: Frames, start: int, builder: ColumnBuilder) -> None:
+        chunk = slice(start, min(start + _CHUNK, len(frames.records.offsets)))
+        part = frames.at(chunk)
+        left = np.ones(len(part.records.offsets), np.bool_)
         for rows, fast in self._fast_filter.fast_frames(part.records):
             left[rows] = False
             for column, field in enumerate(self._query.fields):
                 if found := first_of(extractor.read(fast) for extractor in field.extractors or ()):
-                    builder.put(column, stretch, rows, found)
+                    builder.put(column, chunk, rows, found)
         for column, name in enumerate(self._query.names):
             if name in FRAME_COLUMNS:
-                builder.put(column, stretch, _ALL, Extracted(FRAME_COLUMNS[name](part)))
+                builder.put(column, chunk, _ALL, Extracted(FRAME_COLUMNS[name](part)))
         for row in np.flatnonzero(left):
-            self._walk(frames, start + int(row), builder)
+            self._dissect(frames, start + int(row), builder)
 
-    def _walk(self, frames: Frames, row: int, builder: ColumnBuilder) -> None:
+    def _dissect(self, frames: Frames, row: int, builder: ColumnBuilder) -> None:
         """Dissect one frame that is not on the fast path."""
         record = frames.records.at(slice(row, row + 1))
-        place, captured = int(record.places[0]) + LEAD, int(record.heads["captured"][0])
+        offset, captured = int(record.offsets[0]) + LEAD, int(record.heads["captured"][0])
         frame = self._dissector.dissect(
-            bytes(record.data[place : place + captured]),
+            bytes(record.data[offset : offset + captured]),
             link_type=self._pcap.link_type,
             time_ns=int(record.times(frames.resolution)[0]),
             length=int(record.heads["length"][0]),
@@ -103,8 +103,8 @@ class MixedReader:
         frame.number, frame.file = frames.first + row, self._pcap.name
         frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)
         builder.put_row(row, self._query.values(frame))
-        if self._on_walk is not None:
-            self._on_walk(row, frame)
+        if self._on_dissected is not None:
+            self._on_dissected(row, frame)
 
 
 class Row(Enum):
@@ -121,14 +121,14 @@ class Request:
     """A request for fields of selected frames, with a row for each frame or each FPDU."""
 
     def __init__(
-        self, query: Query, row: Row, ports: Iterable[int], choice: FrameSelection = EVERY_FRAME
+        self, query: Query, row: Row, ports: Iterable[int], selection: FrameSelection = EVERY_FRAME
     ) -> None:
         row = Row(row)
         self._query = query
-        self._with_choice = with_selection_fields(self._query, choice) if row is Row.FRAME else None
+        self._fast_query = with_selection_fields(query, selection) if row is Row.FRAME else None
         self._row = row
         self._ports = as_array(ports)
-        self._choice = choice
+        self._selection = selection
 
     def nothing(self) -> Columns:
         """Return the columns without rows."""
@@ -139,7 +139,7 @@ class Request:
 
         A capture that is still growing is read only as far as the ``first`` rows need.
         """
-        query = self._with_choice
+        query = self._fast_query
         pcap = open_fast_path(path) if query is not None else None
         if pcap is not None and query is not None:
             yield from self._at_once(pcap, query)
@@ -148,11 +148,11 @@ class Request:
             yield from iter_dissected(path, self._query, ports, self._rows, first)
 
     def _rows(self, query: Query, frame: Dissection) -> Iterable[list[Any]]:
-        return _ROWS[self._row](query, frame) if self._choice.takes(frame) else ()
+        return _ROWS[self._row](query, frame) if self._selection.takes(frame) else ()
 
     def _at_once(self, pcap: PcapFile, query: Query) -> Iterator[Columns]:
         hidden = set(query.names) - set(self._query.names)
-        for block, rows in iter_selected(pcap, query, self._ports, self._choice):
+        for block, rows in iter_selected(pcap, query, self._ports, self._selection):
             yield block if rows is None else block.at(rows).without(hidden)
 
 
@@ -160,29 +160,30 @@ def iter_selected(
     pcap: PcapFile,
     query: Query,
     ports: NDArray[np.uint16],
-    choice: FrameSelection,
-    on_walk: Callable[[int, Dissection], None] = lambda _row, _frame: None,
+    selection: FrameSelection,
+    on_dissected: Callable[[int, Dissection], None] = lambda _row, _frame: None,
 ) -> Iterator[tuple[Columns, NDArray[np.bool_] | None]]:
     """Yield blocks of columns, each with a mask of the selected rows; ``None`` for all rows.
 
-    ``on_walk`` is called for each selected frame that is dissected, with its row in the next block
-    and the dissection.
+    ``on_dissected`` is called for each selected frame that is dissected, with its row in the next
+    block and the dissection.
     """
-    walks: dict[int, bool] = {}
+    dissected: dict[int, bool] = {}
 
     def note(row: int, frame: Dissection) -> None:
-        walks[row] = choice.takes(frame)
-        if walks[row]:
-            on_walk(row, frame)
+        dissected[row] = selection.takes(frame)
+        if dissected[row]:
+            on_dissected(row, frame)
 
     for block in MixedReader(pcap, query, ports, note).blocks():
-        yield block, None if choice is EVERY_FRAME else _corrected(choice.rows(block), walks)
-        walks.clear()
+        every = selection is EVERY_FRAME
+        yield block, None if every else _corrected(selection.rows(block), dissected)
+        dissected.clear()
 
 
-def _corrected(rows: NDArray[np.bool_], walks: dict[int, bool]) -> NDArray[np.bool_]:
+def _corrected(rows: NDArray[np.bool_], dissected: dict[int, bool]) -> NDArray[np.bool_]:
     """Replace the rows of dissected frames with what the dissection says."""
-    for row, wanted in walks.items():
+    for row, wanted in dissected.items():
         rows[row] = wanted
     return rows
 
@@ -196,10 +197,10 @@ def open_fast_path(path: str | os.PathLike[str]) -> PcapFile | None:
     return None
 
 
-def with_selection_fields(query: Query, choice: FrameSelection) -> Query | None:
+def with_selection_fields(query: Query, selection: FrameSelection) -> Query | None:
     """Add the fields that select frames to a query; ``None`` if the slow path is needed."""
-    names = list(choice.names)
-    if not choice.is_simple:
+    names = list(selection.names)
+    if not selection.is_simple:
         return None
     both = query.also(names)
     return both if both.is_fast and all(map(occurs_once, names)) else None
@@ -238,9 +239,10 @@ def iter_columns(
 ) -> Iterator[Columns]:
     """Yield the columns of a capture in blocks, in bounded memory whatever its size.
 
-    ``fields`` are names that ``rdmawire fields`` lists. ``row`` is a frame, or an FPDU of iWARP
-    with the fields of its own headers. ``ports`` are the UDP ports of RoCEv2. ``where`` is a
-    display filter that frames must pass.
+    ``fields`` are fields, each by any of its names; the columns go by the names that are given.
+    ``row`` is a frame, or an FPDU of iWARP with the fields of its own headers. ``ports`` are the
+    UDP ports of RoCEv2. ``where`` is a display filter that frames must pass. The arrays of a
+    :class:`~rdmawire.columns.Column` have the shape ``(rows,)``.
 
     Raises :class:`~rdmawire.dissect.select.FieldError` for an unknown field and
     :class:`~rdmawire.filter.FilterError` for an invalid filter, both at the call, and

@@ -29,18 +29,18 @@ class FieldLines:
     def __init__(
         self,
         names: Iterable[str],
-        choice: FrameSelection,
+        selection: FrameSelection,
         line: Callable[[Dissection], str],
         separator: str,
         quote: str = "",
     ) -> None:
         self._names = list(names)
-        self._choice = choice
-        self._query = _written_from(self._names, choice)
+        self._selection = selection
+        self._query = _written_from(self._names, selection)
         self._line = line
         self._separator = separator
         self._quote = quote
-        self._walked: dict[int, str] = {}
+        self._dissected: dict[int, str] = {}
 
     def lines(self, path: str | os.PathLike[str], ports: Iterable[int]) -> Iterator[str] | None:
         """Return the lines of a capture; ``None`` if every frame must be dissected."""
@@ -50,21 +50,21 @@ class FieldLines:
         if pcap is None:
             return None
         return self._written(
-            iter_selected(pcap, self._query, as_array(ports), self._choice, self._keep)
+            iter_selected(pcap, self._query, as_array(ports), self._selection, self._keep)
         )
 
     def _keep(self, row: int, frame: Dissection) -> None:
-        self._walked[row] = self._line(frame)
+        self._dissected[row] = self._line(frame)
 
     def _written(self, blocks: Iterator[tuple[Columns, NDArray[np.bool_] | None]]) -> Iterator[str]:
         for block, rows in blocks:
             cells = self._cells(block if rows is None else block.at(rows))
             lines = [f"{self._separator.join(row)}\n" for row in zip(*cells, strict=True)]
-            walked = np.array(list(self._walked), np.int64)
-            places = walked if rows is None else np.cumsum(rows)[walked] - 1
-            for place, line in zip(places, self._walked.values(), strict=True):
-                lines[place] = line
-            self._walked.clear()
+            dissected = np.array(list(self._dissected), np.int64)
+            offsets = dissected if rows is None else np.cumsum(rows)[dissected] - 1
+            for offset, line in zip(offsets, self._dissected.values(), strict=True):
+                lines[offset] = line
+            self._dissected.clear()
             yield from lines
 
     def _cells(self, block: Columns) -> list[list[str]]:
@@ -72,7 +72,7 @@ class FieldLines:
         return [texts[name] for name in self._names]
 
     def _texts(self, name: str, column: Column) -> list[str]:
-        texts = _WRITERS[column.kind.form](column.values, notations(name)[0])
+        texts = _WRITERS[column.type.form](column.values, notations(name)[0])
         if self._quote:
             texts = [f"{self._quote}{text}{self._quote}" for text in texts]
         if column.valid.all():
@@ -84,11 +84,11 @@ _CALENDAR = "frame.time"
 """A date in the local time zone as text, but a number in columns."""
 
 
-def _written_from(names: list[str], choice: FrameSelection) -> Query | None:
+def _written_from(names: list[str], selection: FrameSelection) -> Query | None:
     """Return a query for these fields; ``None`` if columns do not hold all their values."""
     if _CALENDAR in names or not all(map(occurs_once, names)):
         return None
-    return with_selection_fields(Query(names), choice)
+    return with_selection_fields(Query(names), selection)
 
 
 Notation = tuple[Show, int]
@@ -118,8 +118,8 @@ def _texts(values: NDArray[Any], _: Notation) -> list[str]:
 
 def _addresses(form: Form) -> Callable[[NDArray[Any], Notation], list[str]]:
     def written(values: NDArray[Any], _: Notation) -> list[str]:
-        words, places = distinct_addresses(form, values)
-        return list(np.array(words, object)[places])
+        words, offsets = distinct_addresses(form, values)
+        return list(np.array(words, object)[offsets])
 
     return written
 

@@ -56,8 +56,11 @@ class Lines:
     def frame(self, frame: Dissection) -> Iterator[str]:
         if self._trees:
             for mood, line, name in tree(frame):
-                label = f"{' ' * max(_NAMES_AT - len(line), 2)}[{name}]" if name else ""
-                yield f"{self._paint(mood, line)}{self._paint(Mood.DIM, label)}\n"
+                text = self._paint(mood, line)
+                if name:
+                    gap = " " * max(_NAMES_AT - len(line), 2)
+                    text += self._paint(Mood.DIM, f"{gap}[{name}]")
+                yield f"{text}\n"
         else:
             found = summary(frame)
             yield f"{self._paint(found.mood, found.line())}\n"

@@ -43,7 +43,7 @@ class StatisticsQuery(Query):
         self.names = [*self.names, FACTS]
         self.fields = [
             *self.fields,
-            self.fields[0]._replace(name=FACTS, kind=_OBJECT_COLUMN, extractors=[]),
+            self.fields[0]._replace(name=FACTS, type=_OBJECT_COLUMN, extractors=[]),
         ]
 
     def also(self, names: Iterable[str]) -> "StatisticsQuery":

@@ -67,7 +67,7 @@ def test_what_chooses_is_not_shown() -> None:
 
 def test_simple_choices_dissect_no_plain_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     dissected = []
-    monkeypatch.setattr(MixedReader, "_walk", lambda *words: dissected.append(words[2]))
+    monkeypatch.setattr(MixedReader, "_dissect", lambda *words: dissected.append(words[2]))
     read_columns(RNR, ["frame.number"], where="infiniband.aeth.syndrome.timer == 14")
     assert len(dissected) == 152 - 137
 

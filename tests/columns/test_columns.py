@@ -79,16 +79,16 @@ def test_values_are_those_of_a_selection() -> None:
 
 def test_plain_frames_are_not_dissected() -> None:
     path = CAPTURES / "generated" / "roce_v2_ipv4.pcap"
-    walk = MixedReader._walk
-    with patch.object(MixedReader, "_walk", autospec=True, side_effect=walk) as walks:
+    dissect = MixedReader._dissect
+    with patch.object(MixedReader, "_dissect", autospec=True, side_effect=dissect) as dissections:
         rows = read_columns(path, ["infiniband.bth.psn"]).rows
-    assert walks.call_count < rows / 4
+    assert dissections.call_count < rows / 4
 
 
 def test_forms_and_their_arrays() -> None:
     path = CAPTURES / "generated" / "roce_v2_ipv6.pcap"
     columns = read_columns(path, ["ipv6.src", "eth.src", "infiniband.bth.a", "ip.hdr_len"])
-    forms = {name: column.kind.form for name, column in columns.items()}
+    forms = {name: column.type.form for name, column in columns.items()}
     assert forms == {
         "ipv6.src": Form.IPV6,
         "eth.src": Form.MAC,
@@ -103,7 +103,7 @@ def test_every_field_makes_a_column_of_one_form() -> None:
     for field in Query(info.name for info in fields()).fields:
         places = sources(field.name)[field.first :]
         forms = {column_type(source.show, source.width).form for _, source in places}
-        assert forms <= {field.kind.form}, field.name
+        assert forms <= {field.type.form}, field.name
 
 
 def test_a_header_of_one_row_is_that_row() -> None:
@@ -150,7 +150,7 @@ def test_a_capture_of_no_frames(tmp_path: Path) -> None:
 
 
 def test_an_unknown_field_is_said_at_once() -> None:
-    with pytest.raises(FieldError, match=r"nearest are infiniband.bth.psn"):
+    with pytest.raises(FieldError, match=r"nearest is infiniband.bth.psn"):
         iter_columns("nowhere", ["infiniband.bth.psm"])
 
 

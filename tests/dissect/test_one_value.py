@@ -62,7 +62,7 @@ _IN_COLUMNS: dict[Form, Callable[[Any], object]] = {
 
 def in_columns(query: Query, column: int, value: Any) -> object:
     """What an element of a column means."""
-    name, form = query.names[column], query.fields[column].kind.form
+    name, form = query.names[column], query.fields[column].type.form
     return meant(name, value) if form is Form.TEXT else _IN_COLUMNS.get(form, int)(value)
 
 

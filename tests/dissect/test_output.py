@@ -65,8 +65,8 @@ def test_a_tree_has_a_line_for_each_header_and_field() -> None:
     assert lines[0].startswith("Frame 1: 20 bytes, ")
     assert lines[0].endswith(" (+0.500000000)")
     assert "     2  BTH, 12 bytes: Base Transport Header" in lines
-    assert "     2    opcode: 4  RC_SEND_ONLY" in lines
-    assert "    11    psn: 7" in lines
+    assert f"{'     2    opcode: 4  RC_SEND_ONLY':<50}[infiniband.bth.opcode]" in lines
+    assert f"{'    11    psn: 7':<50}[infiniband.bth.psn]" in lines
     data = f"{bytes(range(64)).hex()}.. (70 bytes)"
     assert f"          rdmawire.payload: {data}" in lines
     assert lines[-1] == ""
