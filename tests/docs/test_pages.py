@@ -35,8 +35,9 @@ def exists(path: str) -> bool:
 def is_made(page: Path, link: str) -> bool:
     """Whether a link leads to a page of the reference, which the site's build makes."""
     target = (page.parent / link).resolve()
-    made = target.parent == (DOCS / "reference").resolve() and DOCS in page.parents
-    return made and f"reference/{target.name}\n" in (ROOT / "mkdocs.yml").read_text()
+    if DOCS not in page.parents or DOCS / "reference" not in target.parents:
+        return False
+    return f": {target.relative_to(DOCS)}\n" in (ROOT / "mkdocs.yml").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

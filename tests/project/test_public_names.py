@@ -46,7 +46,6 @@ INTERNAL = {
     "tools/fuzz": (
         "rdmawire.capture",
         "rdmawire.cli.edit",
-        "rdmawire.decode",
         "rdmawire.dissect.output",
         "rdmawire.traffic",
     ),

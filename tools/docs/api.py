@@ -32,6 +32,7 @@ PAGES = (
     Page("gpu", "GPU memory", ("rdmawire.memory.gpu",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),
     Page("capture", "Capture files", ("rdmawire.capture",)),
+    Page("decode", "Walk through a frame", ("rdmawire.decode",)),
     Page("dissect", "Dissection", ("rdmawire.dissect",)),
     Page("filter", "Display filters", ("rdmawire.filter",)),
     Page("columns", "Columns", ("rdmawire.columns",)),
