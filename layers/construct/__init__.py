@@ -21,12 +21,14 @@ except ModuleNotFoundError as error:
         name="construct",
     ) from None
 
-from rdmawire.layers.construct.frame import RoCEFrame
+from rdmawire.layers.construct.frame import (
+    ManagementDatagram,
+    NativePacket,
+    RoCEFrame,
+    TransportPacket,
+)
 from rdmawire.layers.construct.header import struct
 from rdmawire.layers.construct.iwarp import FPDU, Segment, StartUpReply, StartUpRequest
-from rdmawire.layers.construct.management import ManagementDatagram
-from rdmawire.layers.construct.native import NativePacket
-from rdmawire.layers.construct.packet import TransportPacket
 from rdmawire.wire.tables import tables as _tables
 
 globals().update({table.__name__: struct(table) for table in _tables()})

@@ -1,10 +1,13 @@
-"""Frames that carry a transport packet: RoCEv2 over IPv4 and IPv6, and RoCE with a GRH."""
+"""Transport packets, and what carries them: RoCEv2, RoCE, and InfiniBand's own links."""
 
 from collections.abc import Callable
 from typing import Any
 
 from construct import (
+    Adapter,
     Bytes,
+    Construct,
+    Container,
     Default,
     FixedSized,
     GreedyBytes,
@@ -12,15 +15,15 @@ from construct import (
     RepeatUntil,
     Struct,
     Switch,
+    ValidationError,
 )
 
-from rdmawire.layers.construct.completed import Completed
-from rdmawire.layers.construct.header import number, struct
-from rdmawire.layers.construct.packet import TransportPacket
-from rdmawire.layers.construct.refused import Refused
+from rdmawire.layers.construct.header import Completed, Pieces, Refused, number, struct
+from rdmawire.wire import mad
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import GRH, ICRC
+from rdmawire.wire.ib import BTH, GRH, ICRC, LNH, LRH, VCRC
+from rdmawire.wire.icrc import icrc_lrh, vcrc
 from rdmawire.wire.inet import (
     ROCE_PORT,
     UDP,
@@ -31,7 +34,66 @@ from rdmawire.wire.inet import (
     IPv4,
     IPv6,
 )
+from rdmawire.wire.opcode import Opcode, is_vendor
+from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.roce import icrc_of
+from rdmawire.wire.tables import tables_of
+
+
+def _opcode(bth: Any) -> int:
+    return number(bth["opcode"], Opcode)
+
+
+class _Padded(Adapter):
+    """Parts what follows the headers into payload and pad, by the pad count of the BTH."""
+
+    def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
+        rest, padcnt = obj.pop("rest"), obj.bth.padcnt
+        if padcnt > len(rest):
+            left = f"{len(rest)} bytes follow the headers"
+            raise ValidationError(f"BTH.padcnt is {padcnt}, {left}", path=path)
+        obj.payload, obj.pad = rest[: len(rest) - padcnt], rest[len(rest) - padcnt :]
+        return obj
+
+    def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ARG002
+        payload = obj.get("payload", b"")
+        padcnt = 0 if is_vendor(_opcode(obj["bth"])) else -len(payload) % 4
+        pad = obj.get("pad", bytes(padcnt))
+        bth = {"padcnt": len(pad), **obj["bth"]}
+        return {**obj, "bth": bth, "rest": payload + pad}
+
+
+def _extended(tables: tuple[type[Header], ...]) -> Construct:
+    return Struct(*(table.label / struct(table) for table in tables))
+
+
+_EXTENDED = {opcode: _extended(layout.headers) for opcode, layout in LAYOUTS.items()}
+_RESERVED = Refused(lambda packet: f"opcode 0x{_opcode(packet['bth']):02x} is reserved (IBA 9.2.1)")
+
+TransportPacket = "TransportPacket" / _Padded(
+    Struct(
+        "bth" / struct(BTH),
+        "extended"
+        / Default(Switch(lambda ctx: _opcode(ctx.bth), _EXTENDED, default=_RESERVED), {}),
+        "rest" / GreedyBytes,
+    )
+)
+"""``bth``, ``extended`` (the headers of the opcode, by label), ``payload`` and ``pad``.
+
+Pad and pad count are worked out where they are left out. Reserved opcodes are an error.
+"""
+
+
+_MODULES = (
+    *("management", "mad", "rmpp", "smp", "node_info", "port_info", "forwarding", "notice"),
+    *("sa", "sa_record", "perf", "cm", "cm_request", "ip_cm"),
+)
+
+ManagementDatagram = "ManagementDatagram" / Pieces(
+    mad.layout, *(table for module in _MODULES for table in tables_of(module))
+)
+"""A management datagram: the common header, and what its class and attribute put behind it."""
+
 
 _ANNOUNCES: dict[int, str] = {EtherType.IPV4: "protocol", EtherType.IPV6: "next_header"}
 _TAGS = (EtherType.VLAN, EtherType.QINQ, EtherType.QINQ_OLD)
@@ -145,4 +207,49 @@ RoCEFrame = "RoCEFrame" / Completed(_FRAME, _sealed)
 
 ``network`` is IPv4, IPv6 or a GRH, as the EtherType says; behind a GRH ``udp`` is ``None``.
 Building works out lengths, the IPv4 checksum and the ICRC where they are left out.
+"""
+
+
+def _is_global(packet: Any) -> bool:
+    return number(packet["lrh"].get("lnh", LNH.IBA_LOCAL), LNH) == LNH.IBA_GLOBAL
+
+
+def _native_transport_size(packet: Any) -> int:
+    before = LRH.SIZE + (GRH.SIZE if _is_global(packet) else 0)
+    return int(packet["lrh"]["pktlen"]) * 4 - before - ICRC.SIZE
+
+
+_PACKET = Struct(
+    "lrh" / struct(LRH),
+    "grh" / If(_is_global, struct(GRH)),
+    "transport" / FixedSized(_native_transport_size, TransportPacket),
+    "icrc" / struct(ICRC),
+    "vcrc" / struct(VCRC),
+    "trailer" / Default(GreedyBytes, b""),
+)
+
+
+def _native_sealed(given: Any) -> dict[str, Any]:
+    """The packet with lengths and both CRCs where they are left out."""
+    transport = TransportPacket.build(given["transport"])
+    size = len(transport) + ICRC.SIZE
+    packet = {"lrh": {}, **given}
+    grh = {"paylen": size, **(given.get("grh") or {})} if _is_global(packet) else None
+    size += LRH.SIZE + (GRH.SIZE if grh else 0)
+    lrh = {"lnh": LNH.IBA_LOCAL, "pktlen": size // 4, **packet["lrh"]}
+    data = struct(LRH).build(lrh) + (struct(GRH).build(grh) if grh else b"") + transport
+    return _with_crcs(data, {**packet, "lrh": lrh, "grh": grh})
+
+
+def _with_crcs(data: bytes, packet: dict[str, Any]) -> dict[str, Any]:
+    """The packet with the CRCs of its bytes, but for those that it has."""
+    packet = {"icrc": {"crc": icrc_lrh(data)}, **packet}
+    covered = data + struct(ICRC).build(packet["icrc"])
+    return {"vcrc": {"crc": vcrc(covered)}, **packet}
+
+
+NativePacket = "NativePacket" / Completed(_PACKET, _native_sealed)
+"""``lrh``, ``grh`` (where ``lrh.lnh`` says so), ``transport``, ``icrc``, ``vcrc``, ``trailer``.
+
+Building works out lengths and both CRCs where they are left out.
 """

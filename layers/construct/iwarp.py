@@ -4,9 +4,7 @@ from typing import Any
 
 from construct import Bytes, Construct, FixedSized, If, Struct, this
 
-from rdmawire.layers.construct.completed import Completed
-from rdmawire.layers.construct.header import struct
-from rdmawire.layers.construct.layout import Pieces
+from rdmawire.layers.construct.header import Completed, Pieces, struct
 from rdmawire.wire import rdmap
 from rdmawire.wire.header import Header
 from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAEnhanced, MPAReply, MPARequest, crc_of

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rows of the header tables as fields: the table's widths, words and notations."""
+"""Rows of the header tables as fields, and groups of rows as attributes, of Scapy's layers."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv6Address
 from operator import index
@@ -13,9 +13,26 @@ from scapy.packet import Packet
 from scapy.volatile import RandBin, RandField, RandNum
 
 from rdmawire.errors import WireError
-from rdmawire.layers.scapy.renamed import WORDS
-from rdmawire.wire.header import Meaning, Row
+from rdmawire.wire import ib
+from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import Kind, writer
+
+_SINCE = "rdmawire 0.1"
+
+FIELDS: dict[type[Header], dict[str, tuple[str, str]]] = {
+    ib.BTH: {
+        "dqpn": ("destqp", _SINCE),
+        "padcount": ("padcnt", _SINCE),
+        "solicited": ("se", _SINCE),
+        "version": ("tver", _SINCE),
+    },
+    ib.GRH: {"nexthdr": ("nxthdr", _SINCE)},
+}
+"""By table, in the form of Scapy's ``deprecated_fields``: Scapy's name to ours and a version."""
+
+WORDS = {"RC_COMPARE_SWAP": "RC_CMP_SWAP", "RD_COMPARE_SWAP": "RD_CMP_SWAP"}
+"""Scapy's names of opcodes to ours."""
+
 
 _ADDRESSES: dict[Kind, Callable[[str], bytes]] = {
     Kind.MAC: lambda text: bytes.fromhex(text.replace(":", "")),
@@ -211,3 +228,39 @@ def field(table: str, row: Row, default: Any) -> Field:
     """The field of a row, of the kind that the row asks for."""
     kind = BytesField if row.is_bytes else NumbersField if row.times > 1 else NumberField
     return kind(table, row, list(default) if isinstance(default, tuple) else default)
+
+
+def grouped(group: Group) -> property:
+    """The group as an attribute that can be read and set."""
+
+    def put(pkt: Any, value: int) -> None:
+        for name, number in _members(pkt.table, group, value):
+            setattr(pkt, name, number)
+
+    return property(group.value_in, put)
+
+
+def ungrouped(table: type[Header], fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with each group among them given as its rows."""
+    if not fields:
+        return fields
+    for group in table.groups:
+        if group.name in fields:
+            given = _members(table, group, fields.pop(group.name))
+            fields |= {name: number for name, number in given if name not in fields}
+    return fields
+
+
+def _members(table: type[Header], group: Group, value: int) -> Iterator[tuple[str, int]]:
+    """The rows of the group with their numbers; :class:`WireError` for no number that fits."""
+    name = f"{table.__name__}.{group.name}"
+    if not isinstance(value, int):
+        rows = ", ".join(row.name for row in table.rows if row.name in group.members)
+        raise WireError(f"{name} is a number, not {value!r}; words go to {rows}")
+    if not 0 <= value < 1 << group.width:
+        raise WireError(f"{name} {value} does not fit in {group.width} bits")
+    left = group.width
+    for row in table.rows:
+        if row.name in group.members:
+            left -= row.width
+            yield row.name, value >> left & (1 << row.width) - 1

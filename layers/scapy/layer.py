@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Header tables as layers.
+"""Header tables as layers of Scapy.
 
-A layer's fields are its table's rows. What follows a layer is its *plan*: the tables that the
-bytes behind it hold, found once where a message begins and handed on from layer to layer. Where
-no plan says what follows, Scapy's own bindings do.
+A layer's fields are its table's rows. What follows a layer is its *plan*: the tables of the bytes
+after it, found once where a message begins and passed from layer to layer. Where no plan says what
+follows, Scapy's own bindings do.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,30 @@ from scapy.fields import StrLenField
 from scapy.layers.inet import TCP, UDP
 from scapy.packet import Packet
 
-from rdmawire.layers.scapy.field import field
-from rdmawire.layers.scapy.grouped import grouped, ungrouped
-from rdmawire.layers.scapy.renamed import FIELDS
-from rdmawire.layers.scapy.summary import SUMMARIES
+from rdmawire.layers.scapy.field import FIELDS, field, grouped, ungrouped
+from rdmawire.wire import ib, mad, mpa
+from rdmawire.wire.ddp import TaggedHeader, UntaggedHeader
 from rdmawire.wire.header import Header
+from rdmawire.wire.rdmap import RDMAPControl, RDMAPControlInvalidate, RDMAPControlReserved
 from rdmawire.wire.tables import tables
+
+_OPCODE = "RDMAP %opcode%"
+
+SUMMARIES: dict[type[Header], str] = {
+    ib.LRH: "LRH %slid% > %dlid%",
+    ib.GRH: "GRH %sgid% > %dgid%",
+    ib.BTH: "BTH %opcode% qp %destqp% psn %psn%",
+    ib.RETH: "RETH va %va% rkey %rkey% dmalen %dmalen%",
+    ib.AETH: "AETH %ack% %value% msn %msn%",
+    ib.DETH: "DETH srcqp %srcqp%",
+    mad.MAD: "MAD class %mgmt_class% %method% %attribute_id%",
+    mpa.FPDULength: "FPDU %ulpdu_length% bytes",
+    RDMAPControl: _OPCODE,
+    RDMAPControlReserved: _OPCODE,
+    RDMAPControlInvalidate: _OPCODE,
+    TaggedHeader: "stag %stag% offset %to%",
+    UntaggedHeader: "queue %qn% msn %msn% offset %mo%",
+}
 
 
 class Step(NamedTuple):

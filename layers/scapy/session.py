@@ -13,7 +13,7 @@ from scapy.sessions import IPSession
 from rdmawire.dissect.mpa_event import Event, Fpdu, StartUp, Torn
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.layers.scapy.iwarp import FPDU, MPA, frame_layer
-from rdmawire.layers.scapy.routing import underlayers
+from rdmawire.layers.scapy.transport import underlayers
 from rdmawire.wire import inet
 from rdmawire.wire.mpa import FPDUCRC, FPDULength
 

@@ -1,19 +1,84 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The InfiniBand transport: a BTH with its headers, its payload and pad, and the ICRC behind."""
+"""The InfiniBand transport: a BTH with its headers, its payload and pad, and the ICRC after it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
+
+from scapy.packet import Packet
 
 from rdmawire.errors import WireError
-from rdmawire.layers.scapy.field import BehindField
+from rdmawire.layers.scapy.field import WORDS, BehindField
 from rdmawire.layers.scapy.layer import Plan, Step, TableLayer, define
-from rdmawire.layers.scapy.routing import icrc, is_cut
-from rdmawire.wire import ib, mad
+from rdmawire.wire import ib, mad, roce
+from rdmawire.wire.icrc import icrc_grh, icrc_lrh
 from rdmawire.wire.layout import Placed, size
 from rdmawire.wire.mad import MANAGEMENT_QPS
 from rdmawire.wire.mad import SIZE as DATAGRAM
-from rdmawire.wire.opcode import SHAPES, Service, is_vendor
+from rdmawire.wire.opcode import SHAPES, Opcode, Service, is_vendor
 from rdmawire.wire.packet import LAYOUTS
+
+_LENGTHS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "IP": ("len", lambda own, behind: own + behind),
+    "IPv6": ("plen", lambda _, behind: behind),
+    "UDP": ("len", lambda own, behind: own + behind),
+    "GRH": ("paylen", lambda _, behind: behind),
+    "LRH": ("pktlen", lambda own, behind: (own + behind) // 4),
+}
+"""The field that says how long a packet is, from the bytes of the header and those behind it."""
+
+_ICRCS: dict[str, Callable[[bytes, int], int]] = {
+    "IP": lambda data, bth: roce.icrc_of(data, 0, bth, len(data)),
+    "IPv6": lambda data, bth: roce.icrc_of(data, 0, bth, len(data)),
+    "GRH": lambda data, _: icrc_grh(data),
+    "LRH": lambda data, _: icrc_lrh(data),
+}
+"""How the ICRC is computed, by the header that it begins with."""
+
+
+def icrc(bth: Packet, transport: bytes) -> int | None:
+    """The ICRC behind these bytes, from the BTH to the pad; ``None`` if no network is below.
+
+    What stands there may also be no header that an ICRC could begin with, as when it is fuzzed.
+    """
+    before, behind = b"", len(transport) + ib.ICRC.SIZE
+    for pkt in underlayers(bth):
+        data = head(pkt, behind + len(before))
+        before = data + before
+        kind = type(pkt).__name__
+        if kind in _ICRCS:
+            with suppress(WireError):
+                return _ICRCS[kind](before + transport, len(before))
+            return None
+    return None
+
+
+def underlayers(pkt: Packet) -> Iterator[Packet]:
+    """The layers below, the nearest first."""
+    below = pkt.underlayer
+    while below is not None:
+        yield below
+        below = below.underlayer
+
+
+def head(pkt: Packet, behind: int) -> bytes:
+    """The bytes of one header with so many ``behind`` it, though those are not built yet."""
+    if pkt.raw_packet_cache is not None:
+        return bytes(pkt.raw_packet_cache)
+    given = {field.name: pkt.getfieldval(field.name) for field in pkt.fields_desc}
+    behind_it = {field.name: b"" for field in pkt.fields_desc if isinstance(field, BehindField)}
+    alone = type(pkt)(**given | behind_it)
+    name, count = _LENGTHS.get(type(pkt).__name__, ("", None))
+    if count is not None and given[name] is None:
+        alone.setfieldval(name, count(len(bytes(alone)), behind))
+    return bytes(alone)
+
+
+def is_cut(pkt: Packet, size: int) -> bool:
+    """Whether the layer below says that the packet has more than these bytes."""
+    below = pkt.underlayer
+    name, count = _LENGTHS.get(type(below).__name__, ("", None))
+    return count is not None and count(len(head(below, 0)), size) < below.getfieldval(name)
 
 
 def planned(pieces: Iterator[Placed]) -> Plan:
@@ -117,3 +182,51 @@ BTH = define(
 )
 MAD = define(mad.MAD, DatagramLayer, more=(BehindField("MAD", "fill"),))
 DirectedMAD = define(mad.DirectedMAD, DatagramLayer, more=(BehindField("DirectedMAD", "fill"),))
+
+
+CNP_OPCODE = int(Opcode.CNP)
+
+_HALVES = {"reserved1": slice(0, 8), "reserved2": slice(8, 16)}
+
+
+def _half(name: str) -> property:
+    """Eight of the reserved bytes of a CNP, as a number."""
+
+    def put(pkt: Any, value: int) -> None:
+        data = bytearray(pkt.resv128)
+        data[_HALVES[name]] = value.to_bytes(8, "big")
+        pkt.resv128 = bytes(data)
+
+    return property(lambda pkt: int.from_bytes(pkt.resv128[_HALVES[name]], "big"), put)
+
+
+class CongestionLayer(TableLayer):
+    """The reserved bytes of a CNP, whole or as the two numbers that ``CNPPadding`` has."""
+
+    reserved1 = _half("reserved1")
+    reserved2 = _half("reserved2")
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        halves = {name: fields.pop(name) for name in _HALVES if name in fields}
+        super().__init__(*args, **fields)
+        for name, value in halves.items():
+            setattr(self, name, value)
+
+
+CNPPadding = define(ib.CNP, CongestionLayer)
+
+
+def cnp(dqpn: int) -> TableLayer:
+    """A congestion notification packet to a queue pair: a BTH and its reserved bytes."""
+    return BTH(opcode=CNP_OPCODE, becn=1, destqp=dqpn) / CNPPadding()
+
+
+def opcode(transport: str, op: str) -> tuple[int, str]:
+    """Number and name of an opcode: ``opcode("RC", "SEND_ONLY")``.
+
+    As in ``scapy.contrib.roce``, any operation goes with any transport. ``KeyError`` for unknown
+    words.
+    """
+    name = f"RC_{op}"
+    number = Opcode[WORDS.get(name, name)]
+    return Service[transport] << 5 | number, f"{transport}_{op}"
