@@ -6,12 +6,12 @@
         for record in reader:
             writer.write(record._replace(options=()))
 
-Files of any size stream through in constant memory. Damage, whatever it is, is a
+Files of any size stream through in constant memory. Any damage raises
 :class:`~rdmawire.errors.CaptureError` after the last complete record before it.
 """
 
 from rdmawire.capture.reader import Reader, open_capture
-from rdmawire.capture.record import COMMENT, MAX_RECORD, Interface, LinkType, Record, Span
+from rdmawire.capture.record import COMMENT, MAX_RECORD, Interface, LinkType, Record, RecordSpan
 from rdmawire.capture.writer import Writer, create_capture
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "LinkType",
     "Reader",
     "Record",
-    "Span",
+    "RecordSpan",
     "Writer",
     "create_capture",
     "open_capture",

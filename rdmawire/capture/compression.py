@@ -1,16 +1,16 @@
-"""Compressed files: recognised by their first bytes, unpacked and packed as they stream.
+"""Compressed files: recognised by their first bytes, decompressed and compressed as they stream.
 
-Bytes go into a decoder in slices, so that what comes out at once stays bounded whatever they
-claim (zstd, the worst, makes 32768 of one), and that little of what stands before damage is
-lost with it. The last bytes go in one by one: the checksum stands there, and what it is of
-is good to have even if it does not match.
+A decoder gets its input in small slices, so that its output stays bounded whatever a file claims
+(zstd, the worst, makes 32768 bytes of one), and that little is lost before damage. The last bytes
+go in singly: they hold the checksum, and the data that it covers are of use even if it is wrong.
 """
 
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rdmawire.errors import CaptureError
 
@@ -19,11 +19,12 @@ CHUNK = 1 << 18
 
 _SLICE = 1 << 9
 _TAIL = 64
-_DICTIONARY = 1 << 28  # bytes of memory that xz may ask for: four times what xz -9 needs
+_XZ_MEMORY = 1 << 28
+"""Bytes of memory that an xz file may make its decoder use: four times what ``xz -9`` needs."""
 
 
 class Decoder(Protocol):
-    """Unpacks one member of a compressed file."""
+    """Decompresses one member of a compressed file."""
 
     def decompress(self, data: bytes, /) -> bytes: ...
 
@@ -35,86 +36,53 @@ class Decoder(Protocol):
 
 
 class Encoder(Protocol):
-    """Packs a compressed file."""
+    """Compresses a file."""
 
     def compress(self, data: bytes, /) -> bytes: ...
 
     def flush(self) -> bytes: ...
 
 
-class Codec(Protocol):
-    """One way to compress. Its library is imported when an instance is made."""
+class Codec(NamedTuple):
+    """What a library has for one format: decoders, encoders, and the errors of its decoders."""
 
-    @property
-    def errors(self) -> tuple[type[Exception], ...]: ...
-
-    def decoder(self) -> Decoder: ...
-
-    def encoder(self) -> Encoder: ...
+    decoder: Callable[[], Decoder]
+    encoder: Callable[[], Encoder]
+    error: type[Exception]
 
 
-class Gzip:
+def _gzip() -> Codec:
     """RFC 1952."""
-
-    errors = (zlib.error,)
-
-    def decoder(self) -> Decoder:
-        return zlib.decompressobj(wbits=31)
-
-    def encoder(self) -> Encoder:
-        return zlib.compressobj(wbits=31)
+    return Codec(
+        partial(zlib.decompressobj, wbits=31), partial(zlib.compressobj, wbits=31), zlib.error
+    )
 
 
-class Xz:
+def _xz() -> Codec:
     """The .xz file format, https://tukaani.org/xz/xz-file-format.txt."""
+    import lzma
 
-    def __init__(self) -> None:
-        import lzma
-
-        self._lzma = lzma
-        self.errors = (lzma.LZMAError,)
-
-    def decoder(self) -> Decoder:
-        return self._lzma.LZMADecompressor(self._lzma.FORMAT_XZ, memlimit=_DICTIONARY)
-
-    def encoder(self) -> Encoder:
-        return self._lzma.LZMACompressor()
+    decoder = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+    return Codec(decoder, lzma.LZMACompressor, lzma.LZMAError)
 
 
-class Zstd:
+def _zstd() -> Codec:
     """RFC 8878. The library takes windows of up to 128 MiB, as ``zstd --long`` makes."""
+    import zstandard
 
-    def __init__(self) -> None:
-        import zstandard
-
-        self._zstandard = zstandard
-        self.errors = (zstandard.ZstdError,)
-        self._decompressor = zstandard.ZstdDecompressor()
-
-    def decoder(self) -> Decoder:
-        return self._decompressor.decompressobj()
-
-    def encoder(self) -> Encoder:
-        return self._zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    encoder = zstandard.ZstdCompressor(write_checksum=True).compressobj
+    return Codec(zstandard.ZstdDecompressor().decompressobj, encoder, zstandard.ZstdError)
 
 
-class Lz4:
+def _lz4() -> Codec:
     """The LZ4 frame format, lz4_Frame_format.md in https://github.com/lz4/lz4."""
+    from lz4.frame import LZ4FrameDecompressor
 
-    errors = (RuntimeError,)
-
-    def decoder(self) -> Decoder:
-        from lz4.frame import LZ4FrameDecompressor
-
-        decoder: Decoder = LZ4FrameDecompressor()
-        return decoder
-
-    def encoder(self) -> Encoder:
-        return Lz4Encoder()
+    return Codec(LZ4FrameDecompressor, _Lz4Encoder, RuntimeError)
 
 
-class Lz4Encoder:
-    """The library's encoder, with the frame header put before what comes first."""
+class _Lz4Encoder:
+    """The library's encoder, with the frame header before its first output."""
 
     def __init__(self) -> None:
         from lz4.frame import LZ4FrameCompressor
@@ -123,21 +91,22 @@ class Lz4Encoder:
         self._header: bytes = self._encoder.begin()
 
     def compress(self, data: bytes) -> bytes:
-        return self._begun(self._encoder.compress(data))
+        return self._with_header(self._encoder.compress(data))
 
     def flush(self) -> bytes:
-        return self._begun(self._encoder.flush())
+        return self._with_header(self._encoder.flush())
 
-    def _begun(self, packed: bytes) -> bytes:
+    def _with_header(self, compressed: bytes) -> bytes:
         header, self._header = self._header, b""
-        return header + packed
+        return header + compressed
 
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """A way to compress: how its files begin and are named.
+    """A compression: the first bytes and the suffix of its files, and its codec.
 
-    ``pad``: bytes that may stand between the members of a file.
+    ``codec`` imports the library when it is called. ``pad`` is the byte that may fill the space
+    between the members of a file.
     """
 
     name: str
@@ -152,49 +121,56 @@ _SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x6
 COMPRESSIONS = {
     compression.name: compression
     for compression in (
-        Compression("gzip", (b"\x1f\x8b",), ".gz", Gzip, b"\0"),
-        Compression("xz", (b"\xfd7zXZ\0",), ".xz", Xz, b"\0"),
-        # A skippable frame may stand first, as pzstd writes; the lz4 tools write none.
-        Compression("zstd", (b"\x28\xb5\x2f\xfd", *_SKIPPABLE), ".zst", Zstd),
-        Compression("lz4", (b"\x04\x22\x4d\x18",), ".lz4", Lz4),
+        Compression("gzip", (b"\x1f\x8b",), ".gz", _gzip, b"\0"),
+        Compression("xz", (b"\xfd7zXZ\0",), ".xz", _xz, b"\0"),
+        # A file may begin with a skippable frame, as pzstd writes it; the lz4 tools write none.
+        Compression("zstd", (b"\x28\xb5\x2f\xfd", *_SKIPPABLE), ".zst", _zstd),
+        Compression("lz4", (b"\x04\x22\x4d\x18",), ".lz4", _lz4),
     )
 }
 
 
-def recognised(chunks: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]]:
-    """How these bytes are compressed, ``""`` if not, and the uncompressed ones in chunks."""
-    head = b""
-    while len(head) < 6 and (chunk := next(chunks, b"")):
-        head += chunk
-    chunks = chain([head] if head else [], chunks)
+def recognise(chunks: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]]:
+    """Return the compression of a file, ``""`` for none, and its decompressed bytes in chunks.
+
+    ``name`` is the file's name in errors. The chunks raise :class:`CaptureError` at damage, after
+    all bytes that can be decompressed.
+    """
+    first = b""
+    while len(first) < 6 and (chunk := next(chunks, b"")):
+        first += chunk
+    chunks = chain([first] if first else [], chunks)
     for compression in COMPRESSIONS.values():
-        if head.startswith(compression.magics):
-            return compression.name, decompressed(chunks, compression, name)
+        if first.startswith(compression.magics):
+            return compression.name, _decompressed(chunks, compression, name)
     return "", chunks
 
 
-def decompressed(chunks: Iterator[bytes], compression: Compression, name: str) -> Iterator[bytes]:
-    """The uncompressed bytes in chunks; all that stand before damage come before its error."""
-    unpacker = Unpacker(compression, name)
-    gathered = bytearray()
+def _decompressed(chunks: Iterator[bytes], compression: Compression, name: str) -> Iterator[bytes]:
+    """Yield the decompressed bytes in chunks; all before damage come before its error."""
+    decompressor = _Decompressor(compression, name)
+    pending = bytearray()
     try:
-        for piece in _sliced(chunks):
-            for unpacked in unpacker.unpack(piece):
-                gathered += unpacked
-            if len(gathered) >= CHUNK or (gathered and not piece):
-                yield bytes(gathered)
-                gathered.clear()
-        unpacker.end()
+        for part in _sliced(chunks):
+            for data in decompressor.add(part):
+                pending += data
+            if len(pending) >= CHUNK or (pending and not part):
+                yield bytes(pending)
+                pending.clear()
+        decompressor.end()
     except CaptureError:
-        if gathered:
-            yield bytes(gathered)
+        if pending:
+            yield bytes(pending)
         raise
-    if gathered:
-        yield bytes(gathered)
+    if pending:
+        yield bytes(pending)
 
 
 def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes in slices, the last ones singly; an empty slice where one has to be waited for."""
+    """Yield the input in slices, its last bytes singly, and an empty slice after each chunk.
+
+    The next chunk of a pipe may not be there yet: the caller passes on its output before.
+    """
     held = b""
     for chunk in chunks:
         data = held + chunk
@@ -207,44 +183,41 @@ def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield held[at : at + 1]
 
 
-class Unpacker:
-    """Unpacks the members of a compressed file one after the other."""
+class _Decompressor:
+    """Decompresses the members of a file one after the other."""
 
     def __init__(self, compression: Compression, name: str) -> None:
         self._compression = compression
         self._codec = compression.codec()
         self._decoder: Decoder | None = None
         self._name = name
-        self._given = 0
+        self._size = 0  # of the output so far
 
-    def unpack(self, packed: bytes) -> Iterator[bytes]:
-        """What comes out of these bytes, member by member."""
-        while packed:
+    def add(self, compressed: bytes) -> Iterator[bytes]:
+        """Yield the output for more input, member by member; raises ``CaptureError`` at damage."""
+        while compressed:
             if self._decoder is None:
-                packed = packed.lstrip(self._compression.pad)
-                if not packed:
+                compressed = compressed.lstrip(self._compression.pad)
+                if not compressed:
                     return
                 self._decoder = self._codec.decoder()
-            yield self._decompressed(self._decoder, packed)
-            packed = b""
+            try:
+                data = self._decoder.decompress(compressed)
+            except self._codec.error as error:
+                raise self._damage(f"damaged: {error}") from error
+            self._size += len(data)
+            yield data
+            compressed = b""
             if self._decoder.eof:
-                packed, self._decoder = self._decoder.unused_data or b"", None
-
-    def _decompressed(self, decoder: Decoder, packed: bytes) -> bytes:
-        try:
-            unpacked = decoder.decompress(packed)
-        except self._codec.errors as error:
-            raise self._damage(f"damaged: {error}") from error
-        self._given += len(unpacked)
-        return unpacked
+                compressed, self._decoder = self._decoder.unused_data or b"", None
 
     def end(self) -> None:
-        """Nothing follows; :class:`CaptureError` if a member is not at its end."""
+        """Raise :class:`CaptureError` if the input ended within a member."""
         if self._decoder is not None:
-            raise self._damage("cut: they end before their end mark")
+            raise self._damage("truncated: they end before their end mark")
 
     def _damage(self, reason: str) -> CaptureError:
-        """The error, at the place in the uncompressed file."""
+        """Return the error, with its offset in the decompressed file."""
         return CaptureError(
-            f"{self._name}: its {self._compression.name} data are {reason}", self._given
+            f"{self._name}: its {self._compression.name} data are {reason}", self._size
         )

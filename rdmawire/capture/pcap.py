@@ -1,7 +1,7 @@
 """The pcap format: a header of 24 bytes, then records with headers of 16.
 
-https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/. The first four bytes tell the byte
-order and whether fractions of a second count in micro- or nanoseconds.
+https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/. The first four bytes show the byte order
+and whether fractions of a second are in micro- or nanoseconds.
 """
 
 import struct
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NoReturn
 
+from rdmawire.capture.io import ChunkBuffer
 from rdmawire.capture.record import (
-    SECOND,
     Interface,
     Record,
     RecordLayout,
-    Span,
-    check_record,
+    RecordSpan,
     longest_record,
     max_bytes,
+    refuse,
 )
-from rdmawire.capture.source import BytesLike
 from rdmawire.errors import CaptureError, UnrepresentableError
+from rdmawire.units import SECOND
 from rdmawire.validate import check_int
 
 MICRO, NANO = 1_000_000, SECOND
@@ -37,35 +37,35 @@ HEADER, RECORD = 24, 16
 
 
 class PcapParser:
-    """Reads a pcap file, of which the first byte stands at the place of ``bytes``."""
+    """Reads a pcap file, from its first byte on."""
 
     format = "pcap"
 
-    def __init__(self, data: BytesLike) -> None:
-        left = data.need(HEADER)
+    def __init__(self, file: ChunkBuffer) -> None:
+        left = file.need(HEADER)
         if left < HEADER:
-            raise data.damage(f"a pcap header takes {HEADER} bytes, {left} are there")
-        self._order, self._resolution = MAGICS[data.buffer[:4]]
+            raise file.damage(f"a pcap header takes {HEADER} bytes, {left} are there")
+        self._order, self._resolution = MAGICS[file.buffer[:4]]
         major, minor, snap_length, link_type = struct.unpack_from(
-            f"{self._order}4xHH8xII", data.buffer
+            f"{self._order}4xHH8xII", file.buffer
         )
         if major != 2:
-            raise data.damage(f"pcap version {major}.{minor}, known is 2", 4)
-        data.at += HEADER
+            raise file.damage(f"pcap version {major}.{minor}, known is 2", 4)
+        file.at += HEADER
         # The upper half says whether and how long a frame checksum follows.
         interface = Interface(link_type & 0xFFFF, snap_length, resolution=self._resolution)
         self.interfaces = [interface]
-        self._bytes = data
+        self._file = file
         self._longest = longest_record(interface.link_type)
         self.spans = self._spans()
         self.records = self._records()
 
-    def _spans(self) -> Iterator[Span]:
-        """One generator frame and no call but ``unpack``: 10 million records pass here."""
+    def _spans(self) -> Iterator[RecordSpan]:
+        """One generator frame and no call but ``unpack``: files have 10 million records."""
         unpack = Struct(f"{self._order}8xI4x").unpack_from
         longest = self._longest
-        while self._bring_record(unpack):
-            buffer, at = self._bytes.buffer, self._bytes.at
+        while self._load_record(unpack):
+            buffer, at = self._file.buffer, self._file.at
             size = len(buffer)
             last = size - RECORD
             while at <= last:
@@ -76,23 +76,23 @@ class PcapParser:
                     break
                 yield buffer, start, end
                 at = end
-            self._bytes.at = at
+            self._file.at = at
 
-    def _bring_record(self, unpack: Callable[[bytes, int], tuple[int]]) -> bool:
-        """Have the next record stand whole in the buffer; false where the file ends."""
-        data = self._bytes
-        left = data.need(RECORD)
+    def _load_record(self, unpack: Callable[[bytes, int], tuple[int]]) -> bool:
+        """Load the next record into the buffer; return false at the end of the file."""
+        file = self._file
+        left = file.need(RECORD)
         if left == 0:
             return False
-        captured = unpack(data.buffer, data.at)[0] if left >= RECORD else 0
+        captured = unpack(file.buffer, file.at)[0] if left >= RECORD else 0
         if captured <= self._longest:
-            left = data.need(RECORD + captured)
-        if reason := misfit(captured, left, self._longest):
-            raise data.damage(reason)
+            left = file.need(RECORD + captured)
+        if reason := record_damage(captured, left, self._longest):
+            raise file.damage(reason)
         return True
 
     def _records(self) -> Iterator[Record]:
-        """The spans, with what their headers say."""
+        """Yield the spans with the other fields of their headers."""
         unpack = Struct(f"{self._order}II4xI").unpack_from
         new = tuple.__new__
         unit = SECOND // self._resolution
@@ -103,22 +103,23 @@ class PcapParser:
             yield new(Record, (buffer[start:end], time_ns, length, link_type, 0, ()))
 
 
-def misfit(captured: int, left: int, longest: int) -> str:
-    """Why no whole record begins where ``left`` bytes are left; nothing if one does.
+def record_damage(captured: int, left: int, longest: int) -> str:
+    """Return why the last ``left`` bytes of a file begin with no complete record; "" if they do.
 
-    ``captured`` is what its header says, if that is there, and ``longest`` the most allowed.
+    ``captured`` is the length that the record's header claims, if that is complete, and
+    ``longest`` the greatest length allowed, both in bytes.
     """
     if left < RECORD:
         return f"a record header takes {RECORD} bytes, {left} are there"
     if captured > longest:
         return f"a record claims {captured} bytes, {longest} are allowed"
     if left < RECORD + captured:
-        return f"a record promises {captured} bytes, {left - RECORD} are there"
+        return f"a record claims {captured} bytes, {left - RECORD} are there"
     return ""
 
 
 class PcapBuilder:
-    """Builds the bytes of a pcap file; those not taken away yet are ``pending``."""
+    """Builds a pcap file; ``pending`` are the bytes that have not been taken away yet."""
 
     format = "pcap"
 
@@ -127,25 +128,26 @@ class PcapBuilder:
         check_int("snap_length", interface.snap_length, 0, 0xFFFF_FFFF, UnrepresentableError)
         self.interfaces = [interface]
         self._link_type = interface.link_type
-        self._most = max_bytes(interface.link_type, interface.snap_length)
+        self._max_bytes = max_bytes(interface.link_type, interface.snap_length)
         self._unit = SECOND // interface.resolution
         self._pack = Struct(f"{order}IIII").pack
         self.record_layout = RecordLayout(f"{order}u4", 0, interface.resolution, RECORD)
         magic = _MAGICS[interface.resolution]
-        header = Struct(f"{order}IHHIIII")
         self.pending = bytearray(
-            header.pack(magic, 2, 4, 0, 0, interface.snap_length, interface.link_type)
+            struct.pack(
+                f"{order}IHHIIII", magic, 2, 4, 0, 0, interface.snap_length, interface.link_type
+            )
         )
 
     def add(self, _: Interface) -> int:
-        """A pcap file says nothing of interfaces but one link type."""
-        raise CaptureError("interfaces: a pcap cannot name any, a pcapng can")
+        """Raise :class:`CaptureError`: a pcap has a link type, but no interfaces."""
+        raise CaptureError("interfaces: a pcap cannot have any; write a pcapng")
 
     def record(self, record: Record) -> None:
-        """Build a record; :class:`CaptureError` naming what does not fit."""
+        """Build a record; raises :class:`CaptureError` naming what does not fit."""
         data, time_ns, length, link_type, _, options = record
         captured = len(data)
-        if link_type != self._link_type or options or captured > self._most:
+        if link_type != self._link_type or options or captured > self._max_bytes:
             self._refuse(record)
         try:
             seconds, rest = divmod(time_ns, 1_000_000_000)
@@ -154,14 +156,12 @@ class PcapBuilder:
             self._refuse(record)
 
     def _refuse(self, record: Record) -> NoReturn:
-        """Say what does not fit."""
         check_int("Record.link_type", record.link_type, 0, 0xFFFF, UnrepresentableError)
         if record.link_type != self._link_type:
             raise UnrepresentableError(
                 f"Record.link_type: {record.link_type} in a pcap of link type {self._link_type};"
-                " a file of several is a pcapng"
+                " write a pcapng for several"
             )
         if record.options:
-            raise UnrepresentableError("Record.options: a pcap has no place for them, a pcapng has")
-        check_record(record, self._most, 0, (SECOND << 32) - 1)
-        raise AssertionError(f"{record!r} fits, yet was refused")
+            raise UnrepresentableError("Record.options: a pcap cannot have any; write a pcapng")
+        refuse(record, self._max_bytes, 0, (SECOND << 32) - 1)

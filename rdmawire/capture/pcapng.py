@@ -1,55 +1,46 @@
-"""Reading pcapng: sections of blocks, each section with a byte order and interfaces of its own.
+"""The pcapng format: sections of blocks, each section with its byte order and interfaces.
 
-What the fast loop in ``_spans`` does not take is taken by ``_block``, a block at a time: other
-blocks than enhanced packets, packets with options, packets that the buffer cuts, damage. Such
-a packet is left in ``_packet`` while its span is the current one; ``_records`` looks there.
+https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; sections below are those of the draft.
+
+The parser's fast loop takes enhanced packets without options; ``_block`` takes one block of
+another kind: other block types, packets with options, packets across two buffers, damage. Such a
+packet is left in ``_packet`` while its span is the current one; ``_records`` looks there.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum
+from math import gcd
 from struct import Struct
 from typing import NamedTuple, NoReturn
 
+from rdmawire.capture.io import ChunkBuffer
 from rdmawire.capture.record import (
-    INTERFACE_NUMBERS,
-    LENGTHS,
-    MAX_OPTIONS,
     MAX_RECORD,
-    PACKET_NUMBERS,
-    PADS,
-    SECOND,
-    Clock,
     Interface,
     Options,
     Record,
     RecordLayout,
-    Span,
-    build_options,
-    check_record,
-    clock,
-    described,
-    description,
+    RecordSpan,
+    longest_record,
     max_bytes,
-    parse_options,
+    refuse,
 )
-from rdmawire.capture.source import BytesLike
 from rdmawire.errors import CaptureError, UnrepresentableError
-from rdmawire.validate import check_int, check_type
-
-BYTE_ORDER = 0x1A2B3C4D
-"""The number by which a section header tells its byte order."""
+from rdmawire.units import SECOND
+from rdmawire.validate import byte_count, check_int, check_type
 
 MAGIC = b"\n\r\r\n"
-"""First four bytes of a file: the type of a section header, the same in both orders."""
+"""First four bytes of a file: the type of a section header, the same in both byte orders."""
+_BYTE_ORDER = 0x1A2B3C4D
+"""The number that shows the byte order of a section. Section 4.1."""
+_MIN_BLOCK = 12
+"""Bytes of an empty block: type, total length, total length. Section 3.1."""
 
-LEAST = 12
-"""Bytes of an empty block: type, total length, total length."""
 
-
-class Block(IntEnum):
-    """The types of block that matter here; all others are passed over."""
+class BlockType(IntEnum):
+    """The types of block that are read; all others are skipped."""
 
     SECTION = 0x0A0D0D0A
     INTERFACE = 1
@@ -58,49 +49,232 @@ class Block(IntEnum):
     ENHANCED = 6
 
 
-MIN_OF: dict[int, int] = {
-    Block.SECTION: 28,
-    Block.INTERFACE: 20,
-    Block.PACKET: 32,
-    Block.SIMPLE: 16,
-    Block.ENHANCED: 32,
+_MIN_BYTES: dict[int, int] = {
+    BlockType.SECTION: 28,
+    BlockType.INTERFACE: 20,
+    BlockType.PACKET: 32,
+    BlockType.SIMPLE: 16,
+    BlockType.ENHANCED: 32,
 }
 """Bytes of a block of this type without data and options."""
 
-MAX_INTERFACES = 16 << 20
-"""The most bytes that the interface descriptions of a file may take: they are all kept."""
-
-# Of packet and enhanced blocks, bytes from the start to the data; of simple ones the same.
-DATA = 28
-SIMPLE_DATA = 12
+_MAX_INTERFACES = 16 << 20
+"""Bytes that all interface descriptions of a file may have together: they are kept."""
+_DATA, _SIMPLE_DATA = 28, 12
+"""Offset of the data in packet and enhanced blocks, and in simple ones."""
 
 
-class Layout:
-    """The layouts in one byte order, ``<`` or ``>``; whole ones begin with type and length."""
+class _Structs:
+    """The fixed parts of blocks, with type and length, in one byte order, ``<`` or ``>``."""
 
     def __init__(self, order: str) -> None:
         self.order = order
         self.word = Struct(f"{order}I")
-        self.head = Struct(f"{order}II")
+        self.start = Struct(f"{order}II")
         self.section = Struct(f"{order}IIIHHq")  # byte order, major, minor, section length
         self.interface = Struct(f"{order}IIHHI")  # link type, reserved, snap length
         # interface, time (upper and lower half), captured length, length
         self.enhanced = Struct(f"{order}IIIIIII")
         self.packet = Struct(f"{order}IIHHIIII")  # after the interface: packets dropped
         self.simple = Struct(f"{order}III")  # length
-        # Parts of an enhanced block: what is needed to pass it, and what to know it. The
-        # second begins at the interface.
+        # Parts of an enhanced block, for spans and, from its interface on, for records.
         self.span = Struct(f"{order}III8xI")
-        self.known = Struct(f"{order}III4xI")
+        self.record = Struct(f"{order}III4xI")
 
 
-LAYOUTS = {order: Layout(order) for order in "<>"}
-ORDERS = {LAYOUTS[order].word.pack(BYTE_ORDER): order for order in "<>"}
-"""The byte order by the four bytes that tell it."""
+_STRUCTS = {order: _Structs(order) for order in "<>"}
+_ORDERS = {_STRUCTS[order].word.pack(_BYTE_ORDER): order for order in "<>"}
 
 
-class Packet(NamedTuple):
-    """A packet that the fast loop left: where its data are, and the rest of its record."""
+# Options. Section 3.5.
+
+_END = 0
+_MAX_OPTIONS = 1 << 20
+"""Bytes that the options of one block may have."""
+_PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
+"""Padding to a multiple of four bytes, by the length of the data modulo four."""
+
+# Numbers in option values: by option code, their offset and size in bytes. A custom option begins
+# with the number of the enterprise that defines it.
+_CUSTOM = dict.fromkeys((2988, 2989, 19372, 19373), (0, 4))
+PACKET_NUMBERS = {
+    2: (0, 4),  # flags
+    4: (0, 8),  # dropped packets
+    5: (0, 8),  # packet identifier
+    6: (0, 4),  # queue
+    7: (1, 8),  # verdict, after the byte with its type
+    **_CUSTOM,
+}
+INTERFACE_NUMBERS = {
+    8: (0, 8),  # speed
+    14: (0, 8),  # seconds to add to times
+    **_CUSTOM,
+}
+_OPTION = {"<": Struct("<HH"), ">": Struct(">HH")}
+
+
+def parse_options(
+    file: ChunkBuffer, start: int, end: int, order: str, numbers: Mapping[int, tuple[int, int]]
+) -> Options:
+    """Return the options between two indexes of the buffer, a multiple of four bytes apart.
+
+    Numbers in their values are converted to little-endian. Raises :class:`CaptureError` if an
+    option is longer than its block.
+    """
+    unpack = _OPTION[order].unpack_from
+    options = []
+    while start < end:
+        code, length = unpack(file.buffer, start)
+        if code == _END:
+            break
+        left = end - start - 4
+        if length > left:
+            raise file.damage(
+                f"option {code} claims {length} bytes, its block has {left} left", start
+            )
+        value = file.buffer[start + 4 : start + 4 + length]
+        options.append((code, _swap(value, code, order, numbers)))
+        start += 4 + (length + 3 & ~3)
+    return tuple(options)
+
+
+def build_options(
+    options: Iterable[tuple[int, bytes]], order: str, numbers: Mapping[int, tuple[int, int]]
+) -> bytes:
+    """Build a list of options with its end mark; no bytes for no options.
+
+    Raises :class:`CaptureError` for an option that cannot be written.
+    """
+    parts = [_option(code, value, order, numbers) for code, value in options]
+    if not parts:
+        return b""
+    size = sum(map(len, parts)) + 4
+    if size > _MAX_OPTIONS:
+        raise CaptureError(f"options: {size} bytes in one block, {_MAX_OPTIONS} are allowed")
+    return b"".join([*parts, bytes(4)])
+
+
+def _option(code: int, value: bytes, order: str, numbers: Mapping[int, tuple[int, int]]) -> bytes:
+    check_int("options: the code", code, 1, 0xFFFF, CaptureError)
+    size = byte_count(value, f"options: the value of option {code}", CaptureError)
+    check_int(f"options: the length of option {code}", size, 0, 0xFFFF, CaptureError)
+    swapped = _swap(value, code, order, numbers)
+    return _OPTION[order].pack(code, size) + swapped + _PADS[size % 4]
+
+
+def _swap(value: bytes, code: int, order: str, numbers: Mapping[int, tuple[int, int]]) -> bytes:
+    """Convert the number in a value between this byte order and little-endian."""
+    if order == "<" or code not in numbers:
+        return value
+    at, width = numbers[code]
+    end = at + width
+    if len(value) < end:
+        return value
+    return value[:at] + value[at:end][::-1] + value[end:]
+
+
+# Interface descriptions. Section 4.2.
+
+_NAME, _DESCRIPTION, _RESOLUTION, _OFFSET = 2, 3, 9, 14
+_ATTRIBUTES = {
+    _NAME: "name",
+    _DESCRIPTION: "description",
+    _RESOLUTION: "resolution",
+    _OFFSET: "offset_seconds",
+}
+_SIZES = {_RESOLUTION: 1, _OFFSET: 8}
+"""Bytes of options of fixed size."""
+_MAX_OFFSET = (1 << 63) - 1
+
+
+class InterfaceClock(NamedTuple):
+    """What records need of their interface.
+
+    A time in ns since 1970 is ``ticks * multiplier // divisor + offset_ns``. ``longest`` is the
+    number of bytes that a record may have.
+    """
+
+    link_type: int
+    interface: int
+    multiplier: int
+    divisor: int
+    offset_ns: int
+    longest: int
+
+
+def interface_clock(interface: Interface, index: int) -> InterfaceClock:
+    """Return the clock of an interface with this index."""
+    common = gcd(SECOND, interface.resolution)
+    return InterfaceClock(
+        interface.link_type,
+        index,
+        SECOND // common,
+        interface.resolution // common,
+        interface.offset_seconds * SECOND,
+        longest_record(interface.link_type),
+    )
+
+
+def parse_interface(link_type: int, snap_length: int, options: Options) -> Interface:
+    """Return the interface that a block describes."""
+    values = dict(options)
+    resolution = values.get(_RESOLUTION, b"\x06")[0]
+    return Interface(
+        link_type,
+        snap_length,
+        values.get(_NAME, b"").decode(errors="replace"),
+        values.get(_DESCRIPTION, b"").decode(errors="replace"),
+        (2 if resolution & 0x80 else 10) ** (resolution & 0x7F),
+        int.from_bytes(values.get(_OFFSET, b""), "little", signed=True),
+        tuple(option for option in options if option[0] not in _ATTRIBUTES),
+    )
+
+
+def interface_options(interface: Interface) -> Options:
+    """Return the options that describe an interface.
+
+    Raises :class:`CaptureError` for an attribute that cannot be written.
+    """
+    for code, _ in interface.options:
+        if code in _ATTRIBUTES:
+            raise CaptureError(f"Interface.options: {code} is what {_ATTRIBUTES[code]} is for")
+    offset = interface.offset_seconds
+    name = "Interface.offset_seconds"
+    check_int(name, offset, -_MAX_OFFSET, _MAX_OFFSET, UnrepresentableError)
+    options = (
+        (_NAME, _encoded("name", interface.name)),
+        (_DESCRIPTION, _encoded("description", interface.description)),
+        (_RESOLUTION, bytes([_resolution_byte(interface.resolution)])),
+        (_OFFSET, offset.to_bytes(8, "little", signed=True) if offset else b""),
+    )
+    return tuple(option for option in options if option[1]) + interface.options
+
+
+def _encoded(name: str, text: str) -> bytes:
+    check_type(f"Interface.{name}", text, str, CaptureError)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise CaptureError(f"Interface.{name}: {text!r} cannot be UTF-8") from error
+
+
+def _resolution_byte(resolution: int) -> int:
+    """Return the value of if_tsresol: an exponent of ten, or of two with the upper bit set."""
+    for base, mark in ((10, 0), (2, 0x80)):
+        for exponent in range(128):
+            if isinstance(resolution, int) and base**exponent == resolution:
+                return mark | exponent
+    raise CaptureError(
+        f"Interface.resolution: {resolution!r} units per second, powers of ten and of two"
+        " with exponents up to 127 are allowed"
+    )
+
+
+# Reading.
+
+
+class _Packet(NamedTuple):
+    """A packet that the fast loop does not take: where its data are, and the rest of its record."""
 
     start: int
     end: int
@@ -112,47 +286,47 @@ class Packet(NamedTuple):
 
 
 class PcapngParser:
-    """Reads a pcapng file, of which the first byte stands at the place of ``bytes``."""
+    """Reads a pcapng file, from its first byte on."""
 
     format = "pcapng"
 
-    def __init__(self, data: BytesLike) -> None:
+    def __init__(self, file: ChunkBuffer) -> None:
         self.interfaces: list[Interface] = []
-        self._bytes = data
-        self._layout = LAYOUTS["<"]
-        self._clocks: list[Clock] = []  # of this section's interfaces
+        self._file = file
+        self._structs = _STRUCTS["<"]
+        self._clocks: list[InterfaceClock] = []  # of this section's interfaces
         self._described = 0  # bytes of all interface descriptions
-        self._bound = 0  # bytes that a block of this section may claim
-        self._packet: Packet | None = None
-        self._takers: dict[int, Callable[[int, int], Packet | None]] = {
-            Block.INTERFACE: self._interface,
-            Block.PACKET: self._obsolete,
-            Block.SIMPLE: self._simple,
-            Block.ENHANCED: self._enhanced,
+        self._max_block = 0  # bytes that a block of this section may claim
+        self._packet: _Packet | None = None
+        self._parsers: dict[int, Callable[[int, int], _Packet | None]] = {
+            BlockType.INTERFACE: self._interface,
+            BlockType.PACKET: self._obsolete,
+            BlockType.SIMPLE: self._simple,
+            BlockType.ENHANCED: self._enhanced,
         }
         self._block()
         self.spans = self._spans()
         self.records = self._records()
 
-    def _spans(self) -> Iterator[Span]:
+    def _spans(self) -> Iterator[RecordSpan]:
         """One generator frame and no call but ``unpack`` for packets without options."""
-        data = self._bytes
-        while data.need(1):
+        file = self._file
+        while file.need(1):
             self._packet = self._block()
             if self._packet is not None:
-                yield data.buffer, self._packet.start, self._packet.end
+                yield file.buffer, self._packet.start, self._packet.end
                 self._packet = None
-            buffer, at = data.buffer, data.at
+            buffer, at = file.buffer, file.at
             size = len(buffer)
             last = size - 32
             declared = len(self._clocks)
-            fields = self._layout.span.unpack_from
-            word = self._layout.word.unpack_from
+            fields = self._structs.span.unpack_from
+            word = self._structs.word.unpack_from
             while at <= last:
-                kind, total, interface, captured = fields(buffer, at)
+                block_type, total, interface, captured = fields(buffer, at)
                 after = at + total
                 if (
-                    kind != 6
+                    block_type != 6
                     or total != captured + 35 & ~3
                     or after > size
                     or captured > MAX_RECORD
@@ -163,285 +337,276 @@ class PcapngParser:
                 start = at + 28
                 yield buffer, start, start + captured
                 at = after
-            data.at = at
+            file.at = at
 
     def _records(self) -> Iterator[Record]:
-        """The spans, with what their blocks say."""
+        """Yield the spans with the other fields of their blocks."""
         new = tuple.__new__
         for buffer, start, end in self.spans:
             packet = self._packet
             if packet is not None:
                 yield new(Record, (buffer[start:end], *packet[2:]))
                 continue
-            number, high, low, length = self._layout.known.unpack_from(buffer, start - 20)
+            number, high, low, length = self._structs.record.unpack_from(buffer, start - 20)
             link_type, interface, multiplier, divisor, offset_ns, _ = self._clocks[number]
             time_ns = (high << 32 | low) * multiplier // divisor + offset_ns
             yield new(Record, (buffer[start:end], time_ns, length, link_type, interface, ()))
 
-    def _block(self) -> Packet | None:
-        """Take the next block; the packet, if it is one."""
-        kind, total = self._head()
-        if kind == Block.SECTION:
+    def _block(self) -> _Packet | None:
+        """Read the next block; return its packet if it has one."""
+        block_type, total = self._block_start()
+        if block_type == BlockType.SECTION:
             self._section()
-        taker = self._takers.get(kind)
-        if taker is None:
-            self._pass(kind, total)
+        parse = self._parsers.get(block_type)
+        if parse is None:
+            self._skip(block_type, total)
             return None
-        self._hold(kind, total)
-        at = self._bytes.at
-        packet = taker(at, at + total - 4)
-        self._bytes.at = at + total
+        self._load(block_type, total)
+        at = self._file.at
+        packet = parse(at, at + total - 4)
+        self._file.at = at + total
         return packet
 
-    def _head(self) -> tuple[int, int]:
-        """Type and total length of the block that follows."""
-        data = self._bytes
-        if (left := data.need(LEAST)) < LEAST:
-            raise data.damage(f"a pcapng block takes at least {LEAST} bytes, {left} are there")
-        at = data.at
-        if data.buffer[at : at + 4] == MAGIC:
-            self._turn(data.buffer[at + 8 : at + 12])
-        kind, total = self._layout.head.unpack_from(data.buffer, at)
-        least = MIN_OF.get(kind, LEAST)
+    def _block_start(self) -> tuple[int, int]:
+        """Return the type and the total length of the next block."""
+        file = self._file
+        if (left := file.need(_MIN_BLOCK)) < _MIN_BLOCK:
+            raise file.damage(f"a pcapng block takes at least {_MIN_BLOCK} bytes, {left} are there")
+        at = file.at
+        if file.buffer[at : at + 4] == MAGIC:
+            self._set_byte_order(file.buffer[at + 8 : at + 12])
+        block_type, total = self._structs.start.unpack_from(file.buffer, at)
+        least = _MIN_BYTES.get(block_type, _MIN_BLOCK)
         if total % 4 or total < least:
-            raise data.damage(
-                f"{_name(kind)} claims a length of {total} bytes,"
+            raise file.damage(
+                f"{_name(block_type)} claims a length of {total} bytes,"
                 f" multiples of 4 from {least} on are allowed"
             )
-        return kind, total
+        return block_type, total
 
-    def _turn(self, magic: bytes) -> None:
-        """Read on in the byte order that a section header tells."""
-        order = ORDERS.get(magic)
+    def _set_byte_order(self, magic: bytes) -> None:
+        """Continue in the byte order that a section header shows."""
+        order = _ORDERS.get(magic)
         if order is None:
-            known = " and ".join(known.hex(" ") for known in ORDERS)
-            raise self._bytes.damage(
-                f"a section header tells its byte order by {magic.hex(' ')}, known are {known}",
-                self._bytes.at + 8,
+            known = " and ".join(known.hex(" ") for known in _ORDERS)
+            raise self._file.damage(
+                f"a section header shows its byte order by {magic.hex(' ')}, known are {known}",
+                self._file.at + 8,
             )
-        self._layout = LAYOUTS[order]
+        self._structs = _STRUCTS[order]
 
-    def _pass(self, kind: int, total: int) -> None:
-        """Pass over a block without keeping it."""
-        data, offset = self._bytes, self._bytes.offset
-        passed = data.skip(total - 4)
-        passed += min(data.need(4), 4) if passed == total - 4 else 0
-        if passed < total:
-            raise CaptureError(f"{data.name}: {_cut(kind, total, passed)}", offset)
-        self._check_end(kind, total, data.at)
-        data.at += 4
+    def _skip(self, block_type: int, total: int) -> None:
+        """Skip a block without keeping it."""
+        file, offset = self._file, self._file.offset
+        skipped = file.skip(total - 4)
+        skipped += min(file.need(4), 4) if skipped == total - 4 else 0
+        if skipped < total:
+            raise CaptureError(f"{file.name}: {_truncated(block_type, total, skipped)}", offset)
+        self._check_end(block_type, total, file.at)
+        file.at += 4
 
-    def _hold(self, kind: int, total: int) -> None:
-        """Have the block that follows stand whole in the buffer."""
-        data = self._bytes
-        bound = MAX_OPTIONS if kind == Block.INTERFACE else self._bound
-        if total > bound:
-            raise data.damage(f"{_name(kind)} claims {total} bytes, {bound} are allowed")
-        left = data.need(total)
+    def _load(self, block_type: int, total: int) -> None:
+        """Load the next block into the buffer."""
+        file = self._file
+        allowed = _MAX_OPTIONS if block_type == BlockType.INTERFACE else self._max_block
+        if total > allowed:
+            raise file.damage(f"{_name(block_type)} claims {total} bytes, {allowed} are allowed")
+        left = file.need(total)
         if left < total:
-            raise data.damage(_cut(kind, total, left))
-        self._check_end(kind, total, data.at + total - 4)
+            raise file.damage(_truncated(block_type, total, left))
+        self._check_end(block_type, total, file.at + total - 4)
 
-    def _check_end(self, kind: int, total: int, at: int) -> None:
-        """A block's total length stands at its end, too."""
-        (again,) = self._layout.word.unpack_from(self._bytes.buffer, at)
+    def _check_end(self, block_type: int, total: int, at: int) -> None:
+        """Check the total length at the end of a block."""
+        (again,) = self._structs.word.unpack_from(self._file.buffer, at)
         if again != total:
-            raise self._bytes.damage(
-                f"{_name(kind)} of {total} bytes claims {again} at its end", at
+            raise self._file.damage(
+                f"{_name(block_type)} of {total} bytes claims {again} at its end", at
             )
 
     def _section(self) -> None:
         """Begin a section: its interfaces are counted from 0 again."""
-        data = self._bytes
-        least = MIN_OF[Block.SECTION]
-        if (left := data.need(least)) < least:
-            raise data.damage(f"a section header takes {least} bytes, {left} are there")
-        values = self._layout.section.unpack_from(data.buffer, data.at)
+        file = self._file
+        least = _MIN_BYTES[BlockType.SECTION]
+        if (left := file.need(least)) < least:
+            raise file.damage(f"a section header takes {least} bytes, {left} are there")
+        values = self._structs.section.unpack_from(file.buffer, file.at)
         major, minor = values[3:5]
         if major != 1:
-            raise data.damage(f"pcapng version {major}.{minor}, known is 1", data.at + 12)
+            raise file.damage(f"pcapng version {major}.{minor}, known is 1", file.at + 12)
         self._clocks = []
-        self._bound = MAX_OPTIONS
+        self._max_block = _MAX_OPTIONS
 
     def _interface(self, start: int, end: int) -> None:
-        """Take an interface description."""
+        """Parse an interface description."""
         self._described += end + 4 - start
-        if self._described > MAX_INTERFACES:
-            raise self._bytes.damage(
-                f"interface descriptions of more than {MAX_INTERFACES} bytes in all"
+        if self._described > _MAX_INTERFACES:
+            raise self._file.damage(
+                f"interface descriptions of more than {_MAX_INTERFACES} bytes in all"
             )
-        layout = self._layout
-        _, _, link_type, _, snap_length = layout.interface.unpack_from(self._bytes.buffer, start)
-        options = parse_options(self._bytes, start + 16, end, layout.order, INTERFACE_NUMBERS)
+        structs = self._structs
+        _, _, link_type, _, snap_length = structs.interface.unpack_from(self._file.buffer, start)
+        options = parse_options(self._file, start + 16, end, structs.order, INTERFACE_NUMBERS)
         for code, value in options:
-            if len(value) != LENGTHS.get(code, len(value)):
-                raise self._bytes.damage(
+            if len(value) != _SIZES.get(code, len(value)):
+                raise self._file.damage(
                     f"option {code} of an interface has {len(value)} bytes,"
-                    f" {LENGTHS[code]} are allowed"
+                    f" {_SIZES[code]} are allowed"
                 )
-        interface = described(link_type, snap_length, options)
-        self._clocks.append(clock(interface, len(self.interfaces)))
+        interface = parse_interface(link_type, snap_length, options)
+        self._clocks.append(interface_clock(interface, len(self.interfaces)))
         self.interfaces.append(interface)
-        self._bound = max(self._bound, DATA + self._clocks[-1].longest + MAX_OPTIONS)
+        self._max_block = max(self._max_block, _DATA + self._clocks[-1].longest + _MAX_OPTIONS)
 
-    def _enhanced(self, start: int, end: int) -> Packet:
-        """Take an enhanced packet."""
-        fields = self._layout.enhanced.unpack_from(self._bytes.buffer, start)
+    def _enhanced(self, start: int, end: int) -> _Packet:
+        """Parse an enhanced packet block. Section 4.3."""
+        fields = self._structs.enhanced.unpack_from(self._file.buffer, start)
         return self._packet_of(start, end, fields[2], fields[3:])
 
-    def _obsolete(self, start: int, end: int) -> Packet:
-        """Take a packet block, which counts dropped packets beside the interface."""
-        fields = self._layout.packet.unpack_from(self._bytes.buffer, start)
+    def _obsolete(self, start: int, end: int) -> _Packet:
+        """Parse a packet block, which has a count of dropped packets beside the interface."""
+        fields = self._structs.packet.unpack_from(self._file.buffer, start)
         return self._packet_of(start, end, fields[2], fields[4:])
 
-    def _packet_of(self, start: int, end: int, number: int, fields: tuple[int, ...]) -> Packet:
-        """The packet of this interface; ``fields`` are time, captured length and length."""
+    def _packet_of(self, start: int, end: int, number: int, fields: tuple[int, ...]) -> _Packet:
+        """Return a packet; ``fields`` are its time (two halves), captured length and length."""
         high, low, captured, length = fields
         clock = self._clock(number, start + 8)
-        data = start + DATA
+        data = start + _DATA
         self._check_captured(captured, min(clock.longest, end - data), start + 20)
         after = data + (captured + 3 & ~3)
-        options = parse_options(self._bytes, after, end, self._layout.order, PACKET_NUMBERS)
+        options = parse_options(self._file, after, end, self._structs.order, PACKET_NUMBERS)
         time_ns = (high << 32 | low) * clock.multiplier // clock.divisor + clock.offset_ns
-        return Packet(data, data + captured, time_ns, length, *clock[:2], options)
+        return _Packet(data, data + captured, time_ns, length, *clock[:2], options)
 
-    def _simple(self, start: int, end: int) -> Packet:
-        """Take a simple packet: of the section's first interface, cut at its snap length."""
-        (_, _, length) = self._layout.simple.unpack_from(self._bytes.buffer, start)
+    def _simple(self, start: int, end: int) -> _Packet:
+        """Parse a simple packet: of the section's first interface, cut at its snap length."""
+        (_, _, length) = self._structs.simple.unpack_from(self._file.buffer, start)
         clock = self._clock(0, start)
         snap_length = self.interfaces[clock.interface].snap_length
         captured = min(length, snap_length) if snap_length else length
-        data = start + SIMPLE_DATA
+        data = start + _SIMPLE_DATA
         self._check_captured(captured, min(clock.longest, end - data), start + 8)
-        return Packet(data, data + captured, 0, length, *clock[:2], ())
+        return _Packet(data, data + captured, 0, length, *clock[:2], ())
 
-    def _clock(self, number: int, at: int) -> Clock:
-        """The clock of an interface of this section."""
+    def _clock(self, number: int, at: int) -> InterfaceClock:
+        """Return the clock of an interface of this section."""
         if number < len(self._clocks):
             return self._clocks[number]
-        raise self._bytes.damage(
+        raise self._file.damage(
             f"a packet of interface {number}, {len(self._clocks)} are declared in its section", at
         )
 
     def _check_captured(self, captured: int, allowed: int, at: int) -> None:
         if captured > allowed:
-            raise self._bytes.damage(
+            raise self._file.damage(
                 f"a packet claims {captured} captured bytes, {allowed} are allowed here", at
             )
 
 
-def _name(kind: int) -> str:
-    """A block in words."""
+def _name(block_type: int) -> str:
+    """Return the name of a block in errors."""
     try:
-        return f"{Block(kind).name.lower()} block"
+        return f"{BlockType(block_type).name.lower()} block"
     except ValueError:
-        return f"block of type {kind:#x}"
+        return f"block of type {block_type:#x}"
 
 
-def _cut(kind: int, total: int, left: int) -> str:
-    return f"{_name(kind)} promises {total} bytes, {left} are there"
+def _truncated(block_type: int, total: int, left: int) -> str:
+    return f"{_name(block_type)} claims {total} bytes, {left} are there"
 
 
-class Route(NamedTuple):
-    """Where a record goes: the number of an interface of the file, and what it takes.
+# Writing.
 
-    ``plain``: its times are nanoseconds since 1970 as they are.
+
+class _Target(NamedTuple):
+    """An interface of the file that records go to: its number, and its limit of bytes.
+
+    ``is_plain``: its times are ns since 1970.
     """
 
     number: int
-    most: int
-    plain: bool
+    max_bytes: int
+    is_plain: bool
     interface: Interface
 
 
 class PcapngBuilder:
-    """Builds the bytes of a pcapng file; those not taken away yet are ``pending``.
+    """Builds a pcapng file; ``pending`` are the bytes that have not been taken away yet.
 
-    A record goes to the interface that it names, if that has been added and is of its link
-    type. For others an interface is added, one for each pair of interface and link type that
-    the records name: like ``usual``, with their link type.
+    A record goes to the interface that it names, if that has been added and has its link type.
+    For other records an interface is added, one for each pair of interface and link type that they
+    name: like ``default``, with their link type.
     """
 
     format = "pcapng"
 
-    def __init__(self, order: str, usual: Interface) -> None:
+    def __init__(self, order: str, default: Interface) -> None:
         self.pending = bytearray()
         self.interfaces: list[Interface] = []
-        self._layout = LAYOUTS[order]
-        self._enhanced = self._layout.enhanced.pack
-        self._word = self._layout.word.pack
-        self._usual = usual
-        self.record_layout = RecordLayout(f"{order}u4", 12, 1 << 32, 28)
+        self._structs = _STRUCTS[order]
+        self._enhanced = self._structs.enhanced.pack
+        self._word = self._structs.word.pack
+        self._default = default
+        self.record_layout = RecordLayout(f"{order}u4", 12, 1 << 32, _DATA)
         self._described = 0
-        self._routes: dict[tuple[int, int], Route] = {}
-        size = MIN_OF[Block.SECTION]
-        head = self._layout.section.pack(Block.SECTION, size, BYTE_ORDER, 1, 0, -1)
-        self.pending += head + self._word(size)
+        self._targets: dict[tuple[int, int], _Target] = {}
+        size = _MIN_BYTES[BlockType.SECTION]
+        start = self._structs.section.pack(BlockType.SECTION, size, _BYTE_ORDER, 1, 0, -1)
+        self.pending += start + self._word(size)
 
     def add(self, interface: Interface) -> int:
-        """Declare an interface; its number."""
+        """Declare an interface and return its number; raises :class:`CaptureError`."""
         check_type("interfaces", interface, Interface, CaptureError)
         number = len(self.interfaces)
-        self._declare(interface, (number, interface.link_type))
-        return number
+        return self._declare(interface, (number, interface.link_type)).number
 
-    def _declare(self, interface: Interface, key: tuple[int, int]) -> Route:
-        """Declare an interface, and have the records of this interface and link type go there."""
+    def _declare(self, interface: Interface, key: tuple[int, int]) -> _Target:
+        """Declare an interface for records that name this interface and link type."""
         block = self._description(interface)
-        most = max_bytes(interface.link_type, interface.snap_length)
-        plain = interface.resolution == SECOND and interface.offset_seconds == 0
         described = self._described + len(block)
-        check_int(
-            "interfaces: bytes of their descriptions",
-            described,
-            0,
-            MAX_INTERFACES,
-            UnrepresentableError,
-        )
-        route = Route(len(self.interfaces), most, plain, interface)
+        name = "interfaces: bytes of their descriptions"
+        check_int(name, described, 0, _MAX_INTERFACES, UnrepresentableError)
+        limit = max_bytes(interface.link_type, interface.snap_length)
+        is_plain = interface.resolution == SECOND and interface.offset_seconds == 0
+        target = _Target(len(self.interfaces), limit, is_plain, interface)
         self._described = described
         self.pending += block
         self.interfaces.append(interface)
-        self._routes[key] = route
-        return route
+        self._targets[key] = target
+        return target
 
     def _description(self, interface: Interface) -> bytes:
-        """The block that declares the interface."""
-        check_int("Interface.link_type", interface.link_type, 0, 0xFFFF, UnrepresentableError)
-        check_int(
-            "Interface.snap_length", interface.snap_length, 0, 0xFFFF_FFFF, UnrepresentableError
-        )
-        layout = self._layout
-        options = build_options(description(interface), layout.order, INTERFACE_NUMBERS)
-        size = MIN_OF[Block.INTERFACE] + len(options)
-        fields = (Block.INTERFACE, size, interface.link_type, 0, interface.snap_length)
-        return layout.interface.pack(*fields) + options + self._word(size)
+        """Build the block that declares an interface."""
+        link_type, snap_length = interface.link_type, interface.snap_length
+        check_int("Interface.link_type", link_type, 0, 0xFFFF, UnrepresentableError)
+        check_int("Interface.snap_length", snap_length, 0, 0xFFFF_FFFF, UnrepresentableError)
+        structs = self._structs
+        options = build_options(interface_options(interface), structs.order, INTERFACE_NUMBERS)
+        size = _MIN_BYTES[BlockType.INTERFACE] + len(options)
+        fields = (BlockType.INTERFACE, size, link_type, 0, snap_length)
+        return structs.interface.pack(*fields) + options + self._word(size)
 
     def record(self, record: Record) -> None:
-        """Build a record; :class:`CaptureError` naming what does not fit."""
+        """Build a record; raises :class:`CaptureError` naming what does not fit."""
         data, time_ns, length, link_type, interface, options = record
-        route = self._routes.get((interface, link_type)) or self._new_route(record)
+        target = self._targets.get((interface, link_type)) or self._declare(
+            replace(self._default, link_type=link_type), (interface, link_type)
+        )
         captured = len(data)
-        if captured > route.most:
-            self._refuse(record, route)
-        list_ = build_options(options, self._layout.order, PACKET_NUMBERS) if options else b""
+        if captured > target.max_bytes:
+            self._refuse(record, target)
+        list_ = build_options(options, self._structs.order, PACKET_NUMBERS) if options else b""
         size = 32 + (captured + 3 & ~3) + len(list_)
         try:
-            ticks = time_ns if route.plain else route.interface.ticks(time_ns)
-            head = self._enhanced(
-                6, size, route.number, ticks >> 32, ticks & 0xFFFF_FFFF, captured, length
+            ticks = time_ns if target.is_plain else target.interface.ticks(time_ns)
+            start = self._enhanced(
+                6, size, target.number, ticks >> 32, ticks & 0xFFFF_FFFF, captured, length
             )
-            self.pending += b"".join((head, data, PADS[captured & 3], list_, self._word(size)))
+            self.pending += b"".join((start, data, _PADS[captured & 3], list_, self._word(size)))
         except (struct.error, TypeError):
-            self._refuse(record, route)
+            self._refuse(record, target)
 
-    def _new_route(self, record: Record) -> Route:
-        """An interface for records like this."""
-        interface = replace(self._usual, link_type=record.link_type)
-        return self._declare(interface, (record.interface, record.link_type))
-
-    def _refuse(self, record: Record, route: Route) -> NoReturn:
-        """Say what does not fit."""
-        clock = route.interface
-        check_record(record, route.most, clock.time_ns(0), clock.time_ns((1 << 64) - 1))
-        raise AssertionError(f"{record!r} fits, yet was refused")
+    def _refuse(self, record: Record, target: _Target) -> NoReturn:
+        first, last = target.interface.time_ns(0), target.interface.time_ns((1 << 64) - 1)
+        refuse(record, target.max_bytes, first, last)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from rdmawire.capture import Reader, open_capture
-from rdmawire.capture.sink import Sink, open_sink
-from rdmawire.capture.source import STREAM, shown, write_refusal
+from rdmawire.capture.io import STREAM, OutputFile, display_path, open_output, write_error
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, Integer, option, use_color
 from rdmawire.cli.progress import dissected
@@ -92,7 +91,7 @@ class Run:
     """Writes the frames of files, and counts them.
 
     ``count`` limits the frames of all files together; ``ports`` are the UDP destination ports of
-    RoCEv2. Frames that do not match the filter ``passes`` are neither shown nor counted.
+    RoCEv2. Frames that do not match the filter ``passes`` are neither display_path nor counted.
     """
 
     def __init__(
@@ -266,18 +265,18 @@ class Export:
         """
         _check_output(paths, output)
         request = self._request()
-        sink, name = open_sink(output)
+        sink = open_output(output)
         try:
             filled = self._fill(request, self._stream(sink, output), paths)
             sink.commit() if filled.read else sink.discard()
         except BaseException as error:
             sink.discard()
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-                raise write_refusal(error, name) from error
+                raise write_error(error, sink.name) from error
             raise
         return filled.status
 
-    def _stream(self, sink: Sink, output: str) -> ByteWriter:
+    def _stream(self, sink: OutputFile, output: str) -> ByteWriter:
         """Return the stream to write to; on a terminal it escapes control characters."""
         on_terminal = self.form == "csv" and output == STREAM and sys.stdout.isatty()
         return EscapingTerminal(sink) if on_terminal else sink
@@ -309,7 +308,9 @@ class Export:
 
 def _check_output(paths: Collection[str], output: str) -> None:
     if output != STREAM and any(_is_same(path, output) for path in paths):
-        raise click.UsageError(f"{shown(output)} is a capture to read; name another file with -w")
+        raise click.UsageError(
+            f"{display_path(output)} is a capture to read; name another file with -w"
+        )
 
 
 def _is_same(path: str, output: str) -> bool:
@@ -522,7 +523,7 @@ def command(
     """Show the frames of each FILE: pcap or pcapng, also compressed; - is standard input.
 
     Every checksum is verified: ICRC, VCRC, the CRC of MPA, and those of IPv4, UDP and TCP. A
-    malformed frame is shown up to the error, with the reason.
+    malformed frame is display_path up to the error, with the reason.
     """
     if options.json_is_asked(form, as_json=as_json):
         form = "json"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from rdmawire.capture import Reader, Record
-from rdmawire.capture.source import STANDARD_INPUT, STREAM, shown
+from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, F, option
 from rdmawire.cli.progress import file_bar
@@ -398,7 +398,9 @@ def command(
     repeated. Times, interfaces and comments are kept. Without FILE, standard input is read.
     """
     if file is not None and read is not None:
-        raise click.UsageError(f"{shown(file)} and -r {shown(read)} are two files: give one")
+        raise click.UsageError(
+            f"{display_path(file)} and -r {display_path(read)} are two files: give one"
+        )
     source = _source(file if read is None else read)
     asked = chosen(by_name)
     editor = Editor([each.rule for each in asked], sealing=Sealing(sealing), ports=ports)
@@ -441,7 +443,7 @@ def _find_peers(editor: Editor, source: str, ports: Sequence[int]) -> None:
 def _report(source: str, editor: Editor, asked: Sequence[GivenRule], *, quiet: bool) -> None:
     """Write the summary to standard error, and which options had no effect."""
     if not quiet:
-        name = STANDARD_INPUT if source == STREAM else shown(source)
+        name = STANDARD_INPUT if source == STREAM else display_path(source)
         click.echo(f"{name}: {', '.join(_done(editor.tally))}", err=True)
     for option_name, rule in asked:
         for unused in rule.unused():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rdmawire.capture import LinkType, create_capture
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, Integer, option
 from rdmawire.cli.progress import late_bar

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Final
 
 from rdmawire.capture import Reader
-from rdmawire.capture.source import shown
+from rdmawire.capture.io import display_path
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Dissection
 
@@ -44,7 +44,7 @@ def file_bar(path: str, least: int, *, wanted: bool) -> Iterator[Callable[[int],
     if size < least:
         yield lambda _: None
         return
-    with bar(shown(path), size) as report:
+    with bar(display_path(path), size) as report:
         yield report
 
 

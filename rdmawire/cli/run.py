@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from rdmawire.capture.source import STANDARD_INPUT, STREAM
+from rdmawire.capture.io import STANDARD_INPUT, STREAM
 from rdmawire.capture.writer import format_named
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, Integer, option, use_color

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmawire.capture.source import STANDARD_INPUT, STREAM, shown, write_refusal
+from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path, write_error
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, Integer, option
 from rdmawire.cli.progress import file_bar
@@ -103,7 +103,7 @@ class Counting:
 
 
 def _name(file: str) -> str:
-    return STANDARD_INPUT if file == STREAM else shown(file)
+    return STANDARD_INPUT if file == STREAM else display_path(file)
 
 
 _SHOWN = 20
@@ -208,7 +208,7 @@ def _check_installed(*, drawing: bool) -> None:
 def _check_folder(picture: Path | None) -> None:
     """Raise ``CaptureError`` if the folder does not exist, before a long capture is counted."""
     if picture is not None and not picture.parent.is_dir():
-        raise write_refusal(FileNotFoundError(errno.ENOENT, ""), shown(str(picture)))
+        raise write_error(FileNotFoundError(errno.ENOENT, ""), display_path(str(picture)))
 
 
 def _write_json(found: Iterator[Counted]) -> Counted | None:

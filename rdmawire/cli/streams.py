@@ -13,7 +13,7 @@ from typing import Protocol, TextIO
 
 import click
 
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.io import STREAM
 from rdmawire.capture.writer import format_named
 from rdmawire.terminal import escape, escape_lines
 

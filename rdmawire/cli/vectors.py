@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rdmawire.capture import Record
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, option
 from rdmawire.cli.streams import complain

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture.pcap import RECORD
-from rdmawire.capture.record import SECOND, LinkType
-from rdmawire.capture.record_index import Places
+from rdmawire.capture.record import LinkType
+from rdmawire.capture.record_index import Offsets
+from rdmawire.units import SECOND
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPProtocol, IPv4, IPv6
@@ -271,7 +272,7 @@ class Records:
     __slots__ = ("_heads", "data", "offsets", "order")
 
     def __init__(
-        self, data: memoryview, offsets: Places, order: str, heads: NDArray[Any] | None = None
+        self, data: memoryview, offsets: Offsets, order: str, heads: NDArray[Any] | None = None
     ) -> None:
         self.data = data
         self.offsets = offsets

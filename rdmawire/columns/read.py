@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.capture.record_index import Block, PcapFile, open_pcap
+from rdmawire.capture.record_index import PcapFile, RecordBlock, open_pcap
 from rdmawire.columns.column import Columns, joined
 from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
 from rdmawire.columns.fast_path import LEAD, LINK_TYPES, PATHS, FastFilter, Ports, Records
@@ -58,11 +58,11 @@ class MixedReader:
         for block in self._pcap.blocks():
             yield self._block(block)
 
-    def _block(self, block: Block) -> Columns:
-        records = Records(block.data, block.places, self._pcap.form.order)
-        builder = ColumnBuilder(self._query.fields, len(block.places))
+    def _block(self, block: RecordBlock) -> Columns:
+        records = Records(block.data, block.offsets, self._pcap.form.order)
+        builder = ColumnBuilder(self._query.fields, len(block.offsets))
         frames = self._frames(records, block.first)
-        for start in range(0, len(block.places), _CHUNK):
+        for start in range(0, len(block.offsets), _CHUNK):
             self._read_chunk(frames, start, builder)
         return builder.columns()
 

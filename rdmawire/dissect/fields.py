@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from rdmawire.capture.record import SECOND
 from rdmawire.dissect import generated
 from rdmawire.dissect.node import Derived, Dissection
+from rdmawire.units import SECOND
 from rdmawire.wire.field_registry import shown_fields
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.show import DEC, TEXT, Kind, Show, Value

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from rdmawire.capture import Interface, LinkType, Record, create_capture
+from rdmawire.capture.io import STREAM, AnyPath
 from rdmawire.capture.record import COMMENT, Options
-from rdmawire.capture.source import STREAM, AnyPath
 from rdmawire.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Simulator, Tap

@@ -14,7 +14,7 @@ from errno import EINVAL
 from functools import partial
 from typing import Final, NamedTuple
 
-from rdmawire.capture.source import AnyPath
+from rdmawire.capture.io import AnyPath
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, Place, Registered

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.capture.record import SECOND
-from rdmawire.capture.sink import open_sink
-from rdmawire.capture.source import write_refusal
+from rdmawire.capture.io import output_file
 from rdmawire.stats.packets import IntArray
 from rdmawire.stats.psn_sequence import REACH
 from rdmawire.stats.report import Flow, Report, Throughput
 from rdmawire.stats.throughput import PsnPoints
-from rdmawire.units import RATE_UNITS, Units, format_duration, unit_of
+from rdmawire.units import RATE_UNITS, SECOND, Units, format_duration, unit_of
 from rdmawire.wire.serial import MODULUS
 
 try:
@@ -53,20 +51,12 @@ _STYLE: dict[Any, Any] = {
 def draw(report: Report, points: PsnPoints, path: Path) -> None:
     """Draw into a file whose name ends in ``.svg`` or ``.png``.
 
-    It is written beside and then renamed; :class:`~rdmawire.errors.CaptureError` says why it
-    cannot be.
+    Raises :class:`~rdmawire.errors.CaptureError` if the file cannot be written.
     """
     with mpl.rc_context(_STYLE):
         picture = _encoded(_figure(report, points), path.suffix.lower().lstrip("."))
-    sink, name = open_sink(path)
-    try:
-        sink.write(picture)
-        sink.commit()
-    except BaseException as error:
-        sink.discard()
-        if isinstance(error, OSError):
-            raise write_refusal(error, name) from error
-        raise
+    with output_file(path) as output:
+        output.write(picture)
 
 
 def _encoded(figure: Figure, form: str) -> bytes:

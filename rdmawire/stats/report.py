@@ -6,7 +6,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rdmawire.capture.record import SECOND
+from rdmawire.units import SECOND
 
 
 @dataclass(frozen=True, slots=True)

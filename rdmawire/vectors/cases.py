@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rdmawire.capture import Record, create_capture, open_capture
-from rdmawire.capture.source import STREAM
+from rdmawire.capture.io import STREAM
 from rdmawire.dissect.summary import summary
 from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape

@@ -7,7 +7,7 @@ from io import BytesIO
 from hypothesis import strategies as st
 
 from rdmawire.capture import Reader, Record
-from rdmawire.capture.source import Source
+from rdmawire.capture.io import InputFile
 from rdmawire.errors import CaptureError
 
 SECOND = 1_000_000_000
@@ -139,7 +139,7 @@ def motley(order: str = "<") -> bytes:
 
 
 def opened(data: bytes, chunk: int = 1 << 20) -> Reader:
-    return Reader(Source(BytesIO(data), "sample", len(data), chunk))
+    return Reader(InputFile(BytesIO(data), "sample", len(data), chunk))
 
 
 def read(data: bytes, chunk: int = 1 << 20) -> tuple[list[Record], CaptureError | None]:

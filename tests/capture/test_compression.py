@@ -12,7 +12,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from rdmawire.capture.compression import COMPRESSIONS, recognised
+from rdmawire.capture.compression import COMPRESSIONS, recognise
 from rdmawire.errors import CaptureError
 
 from .samples import RECORDS, opened, pcap, pcap_header, read
@@ -34,7 +34,7 @@ def unpacked(data: bytes, chunk: int = 1 << 20) -> tuple[bytes, CaptureError | N
     chunks = iter([data[at : at + chunk] for at in range(0, len(data), chunk)])
     found = bytearray()
     try:
-        for piece in recognised(chunks, "sample")[1]:
+        for piece in recognise(chunks, "sample")[1]:
             assert piece
             found += piece
     except CaptureError as error:
@@ -70,7 +70,10 @@ def test_a_file_cut_anywhere_gives_what_can_be_had_and_then_says_so(name: str) -
     for length in range(7, len(whole)):
         found, damage = unpacked(whole[:length])
         assert damage is not None
-        assert damage.reason == f"sample: its {name} data are cut: they end before their end mark"
+        assert (
+            damage.reason
+            == f"sample: its {name} data are truncated: they end before their end mark"
+        )
         assert damage.offset == len(found)
         assert PLAIN.startswith(found)
         lengths.append(len(found))
@@ -173,7 +176,7 @@ def test_little_that_becomes_much_stays_bounded(name: str) -> None:
     largest = 0
     total = 0
     tracemalloc.start()
-    for piece in recognised(iter([packed]), "sample")[1]:
+    for piece in recognise(iter([packed]), "sample")[1]:
         largest = max(largest, len(piece))
         total += len(piece)
     peak = tracemalloc.get_traced_memory()[1]

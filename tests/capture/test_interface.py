@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.capture.record import Interface, clock, described, description
+from rdmawire.capture.pcapng import interface_clock, interface_options, parse_interface
+from rdmawire.capture.record import Interface
 from rdmawire.errors import CaptureError
 
 from .samples import SECOND
@@ -44,7 +45,7 @@ def test_the_clock_of_an_interface_counts_as_the_interface(
     units: int, offset: int, count: int
 ) -> None:
     interface = Interface(resolution=units, offset_seconds=offset)
-    fast = clock(interface, 0)
+    fast = interface_clock(interface, 0)
     assert count * fast.multiplier // fast.divisor + fast.offset_ns == interface.time_ns(count)
 
 
@@ -61,8 +62,8 @@ def test_the_clock_of_an_interface_counts_as_the_interface(
     )
 )
 def test_an_interface_is_what_its_options_describe(interface: Interface) -> None:
-    said = description(interface)
-    assert described(interface.link_type, interface.snap_length, said) == interface
+    said = interface_options(interface)
+    assert parse_interface(interface.link_type, interface.snap_length, said) == interface
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,10 @@ def test_an_interface_is_what_its_options_describe(interface: Interface) -> None
         (Interface(offset_seconds=1 << 63), "Interface.offset_seconds: 9223372036854775808 "),
         (Interface(name="\ud800"), "Interface.name: '\\ud800' cannot"),
         (Interface(name=None), "Interface.name: None (NoneType) is not of type str"),  # type: ignore[arg-type]
-        (Interface(offset_seconds=None), "Interface.offset_seconds: None (NoneType) an integer"),  # type: ignore[arg-type]
+        (
+            Interface(offset_seconds=None),  # type: ignore[arg-type]
+            "Interface.offset_seconds: None (NoneType) is not an integer",
+        ),
         (Interface(resolution="\udcff"), r"Interface.resolution: '\udcff' units"),  # type: ignore[arg-type]
         (Interface(resolution=10.0), "Interface.resolution: 10.0 units"),  # type: ignore[arg-type]
         (Interface(description="\ud800"), "Interface.description: "),
@@ -84,9 +88,9 @@ def test_an_interface_is_what_its_options_describe(interface: Interface) -> None
 )
 def test_what_cannot_be_described_is_refused_by_name(interface: Interface, reason: str) -> None:
     with pytest.raises(CaptureError) as caught:
-        description(interface)
+        interface_options(interface)
     assert caught.value.reason.startswith(reason)
 
 
 def test_an_interface_that_says_nothing_counts_microseconds() -> None:
-    assert described(1, 0, ()).resolution == 1_000_000
+    assert parse_interface(1, 0, ()).resolution == 1_000_000

@@ -79,8 +79,8 @@ def test_a_file_cut_anywhere_gives_what_is_whole_and_then_says_so(order: str) ->
         (2, "sample: is no capture: its only bytes are 4d 3c", 0),
         (23, "sample: a pcap header takes 24 bytes, 23 are there", 0),
         (24 + 15, "sample: a record header takes 16 bytes, 15 are there", 24),
-        (24 + 16 + 59, "sample: a record promises 60 bytes, 59 are there", 24),
-        (24 + 16, "sample: a record promises 60 bytes, 0 are there", 24),
+        (24 + 16 + 59, "sample: a record claims 60 bytes, 59 are there", 24),
+        (24 + 16, "sample: a record claims 60 bytes, 0 are there", 24),
     ],
 )
 def test_a_cut_is_told_by_what_is_missing(length: int, reason: str, offset: int) -> None:
@@ -140,7 +140,7 @@ def test_another_version_is_refused() -> None:
         (Record("text", 0, 4, 1), "Record.data: 'text' .* is not bytes"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, "\udcff"), r"Record.link_type: '\\udcff' .* is not an integer"),  # type: ignore[arg-type]
         (Record(b"", 0, 0, 247), "Record.link_type: 247 in a pcap of link type 1; .* pcapng"),
-        (Record(b"", 0, 0, 1, 0, ((1, b"c"),)), "Record.options: .* a pcapng has"),
+        (Record(b"", 0, 0, 1, 0, ((1, b"c"),)), "Record.options: a pcap cannot have any"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name_and_leaves_no_trace(

@@ -158,10 +158,10 @@ PACKET = enhanced(b"data", 0)
 OPTION = enhanced(b"data", 0, 4, 0, (1, b"text"))
 DAMAGE = {
     "head": (b"\6\0\0\0\4", "a pcapng block takes at least 12 bytes, 5 are there", 0),
-    "cut": (PACKET[:-1], "enhanced block promises 36 bytes, 35 are there", 0),
+    "cut": (PACKET[:-1], "enhanced block claims 36 bytes, 35 are there", 0),
     "cut unknown": (
         block(0xBAD, bytes(8))[:-1],
-        "block of type 0xbad promises 20 bytes, 19 are there",
+        "block of type 0xbad claims 20 bytes, 19 are there",
         0,
     ),
     "cut in the section": (section()[:20], "a section header takes 28 bytes, 20 are there", 0),
@@ -238,7 +238,7 @@ DAMAGE = {
     "byte order": (
         changed(section(), 8, 0x1A2B3C4E),
         (
-            "a section header tells its byte order by 4e 3c 2b 1a,"
+            "a section header shows its byte order by 4e 3c 2b 1a,"
             " known are 4d 3c 2b 1a and 1a 2b 3c 4d"
         ),
         8,

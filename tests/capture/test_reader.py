@@ -134,12 +134,13 @@ def test_what_is_no_capture_is_told_by_its_first_bytes(data: bytes, reason: str)
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
-def test_what_is_packed_twice_is_told_so(name: str) -> None:
+def test_a_file_that_is_compressed_twice_is_refused(name: str) -> None:
     encoder = COMPRESSIONS[name].codec().encoder()
     packed = encoder.compress(pcap()) + encoder.flush()
     with pytest.raises(CaptureError) as caught:
         opened(gzip.compress(packed))
-    assert caught.value.reason == f"sample: is packed twice, inside with {name}; unpack it once"
+    reason = f"sample: is compressed twice, inside with {name}; decompress it once"
+    assert caught.value.reason == reason
 
 
 def test_the_name_of_a_file_does_not_matter(tmp_path: Path) -> None:

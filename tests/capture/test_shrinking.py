@@ -152,16 +152,16 @@ COMMANDS = [
 
 CUTTING = """
 import os
-from rdmawire.capture.source import Source
+from rdmawire.capture.io import InputFile
 
 def cut_behind(name):
-    read = getattr(Source, name)
+    read = getattr(InputFile, name)
     def cutting(source, *arguments):
         found = read(source, *arguments)
         if source.position > 1000 and source.name == {!r}:
             os.truncate(source.name, source.position // 2)
         return found
-    setattr(Source, name, cutting)
+    setattr(InputFile, name, cutting)
 
 cut_behind("_read")
 cut_behind("fill")
@@ -197,6 +197,6 @@ def test_a_block_holds_records_that_straddle_reads(tmp_path: Path) -> None:
 
 def frames_of(pcap: PcapFile, size: int) -> Iterator[bytes]:
     for block in pcap.blocks(size):
-        for place in block.places.tolist():
+        for place in block.offsets.tolist():
             length = int.from_bytes(block.data[place + 8 : place + 12], "little")
             yield bytes(block.data[place + 16 : place + 16 + length])

@@ -183,7 +183,7 @@ def test_a_file_cut_in_a_record_shows_all_before_it(tmp_path: Path) -> None:
     done = rdmawire("dissect", path)
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 151
-    assert "promises" in refused("dissect", path, status=1)
+    assert "claims" in refused("dissect", path, status=1)
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_a_damaged_capture_is_written_up_to_the_damage(tmp_path: Path) -> None:
     done = edit("--psn-offset", "1", "-w", str(out), str(source))
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == f"{source}: 42 frames, 40 changed"
-    assert "a record promises" in done.stderr.splitlines()[1]
+    assert "a record claims" in done.stderr.splitlines()[1]
     done = edit("--psn-offset", "1", "-w", str(source), str(source))
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert source.read_bytes() == Path(RPING).read_bytes()[:-1]

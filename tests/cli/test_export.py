@@ -51,7 +51,7 @@ def test_what_stands_before_damage_is_written(tmp_path: Path) -> None:
     cut, path = tmp_path / "cut.pcap", tmp_path / "out.parquet"
     cut.write_bytes(Path(RNR).read_bytes()[:-3])
     line = refused("dissect", "-T", "parquet", "-o", str(path), str(cut), RNR, status=1)
-    assert "promises" in line
+    assert "claims" in line
     assert parquet.read_table(path).num_rows == 151 + 152
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import Reader, open_capture
-from rdmawire.capture.source import Source
+from rdmawire.capture.io import InputFile
 from rdmawire.cli import progress as source
 from rdmawire.cli.progress import dissected
 
@@ -56,7 +56,7 @@ def test_a_pipe_has_no_bar(
 ) -> None:
     monkeypatch.setattr(source, "_LONG", 1)
     data = CAPTURE.read_bytes()
-    piped = Reader(Source(BytesIO(data), "pipe", None))
+    piped = Reader(InputFile(BytesIO(data), "pipe", None))
     assert sum(1 for _ in dissected(piped, [4791], progress=True)) == FRAMES
     assert capsys.readouterr().err == ""
 

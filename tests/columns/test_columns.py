@@ -137,8 +137,8 @@ def test_of_a_damaged_file_blocks_come_before_the_error(tmp_path: Path) -> None:
     path.write_bytes((CAPTURES / "linux" / "rxe61_rnr.pcap").read_bytes()[:-3])
     found, said = until_damage(iter_columns(path, PLAIN))
     assert len(found["frame.number"]) == 151
-    assert "promises" in said
-    with pytest.raises(CaptureError, match="promises"):
+    assert "claims" in said
+    with pytest.raises(CaptureError, match="claims"):
         read_columns(path)
 
 

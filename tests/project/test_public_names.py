@@ -50,7 +50,7 @@ INTERNAL = {
         "rdmawire.traffic",
     ),
     # The ceiling of what a generator can write: the same sink, and nothing else.
-    "tools/bench/gen.py": ("rdmawire.capture.sink",),
+    "tools/bench/gen.py": ("rdmawire.capture.io",),
     # Answers of a scripted peer need the headers that a device would send.
     "tools/make_captures/golden/stage.py": ("rdmawire.ib.encapsulation",),
     # The index that `rdmawire vectors` reads is written here.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rdmawire.capture import LinkType, create_capture
-from rdmawire.capture.sink import open_sink
+from rdmawire.capture.io import output_file
 from rdmawire.traffic.generate import Order, Sizes, Verb, generate
 from tools.bench import peer
 from tools.bench.rate import Figure, best_rate
@@ -82,12 +82,11 @@ def _measured(job: Job, folder: Path, scapy: float) -> Figure:
 
 
 def _plain(path: Path, size: int) -> int:
-    """Write so many bytes to a file, through the same sink."""
+    """Write ``size`` bytes to a file, by the same calls."""
     block = bytes(range(256)) * (_BLOCK // 256)
-    sink, _ = open_sink(path)
-    for _ in range(size // _BLOCK):
-        sink.write(block)
-    sink.commit()
+    with output_file(path) as output:
+        for _ in range(size // _BLOCK):
+            output.write(block)
     return size
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from rdmawire import ScenarioError, read_scenario_text
-from rdmawire.capture.compression import recognised
+from rdmawire.capture.compression import recognise
+from rdmawire.capture.io import ChunkBuffer
 from rdmawire.capture.reader import _parser
-from rdmawire.capture.source import BytesLike
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.decode import LINK_TYPES
 from rdmawire.dissect import Dissector, Selection, fields
@@ -127,8 +127,8 @@ def edits(data: bytes) -> None:
 def captures(data: bytes) -> None:
     """A capture file, packed or not: records, then perhaps the reason why there are no more."""
     with suppress(CaptureError):
-        _, chunks = recognised(iter((data,)), "fuzz")
-        for record in _parser(BytesLike(chunks, "fuzz")).records:
+        _, chunks = recognise(iter((data,)), "fuzz")
+        for record in _parser(ChunkBuffer(chunks, "fuzz")).records:
             assert len(record.data) <= len(data) << 12
 
 

@@ -11,12 +11,13 @@ from pathlib import PurePath
 from typing import Final
 
 from rdmawire.capture import LinkType, Reader, Record, Writer, create_capture, open_capture
-from rdmawire.capture.record import SECOND, Interface
-from rdmawire.capture.source import AnyPath
+from rdmawire.capture.io import AnyPath
+from rdmawire.capture.record import Interface
 from rdmawire.errors import CaptureError, UnrepresentableError
 from rdmawire.traffic.edit.editor import Editor, Tally
 from rdmawire.traffic.edit.iwarp import Finder, StreamEditor, has_business_inside
 from rdmawire.traffic.edit.rules import EditError
+from rdmawire.units import SECOND
 from rdmawire.wire.erf import ERF
 from rdmawire.wire.inet import VLAN, EtherType
 from rdmawire.wire.serial import BITS_64

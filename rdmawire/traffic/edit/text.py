@@ -12,7 +12,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Final
 
-from rdmawire.capture.source import shown
+from rdmawire.capture.io import display_path
 from rdmawire.decode import host as host_of
 from rdmawire.terminal import quote, shorten
 from rdmawire.traffic.edit.copy import Change, tagged
@@ -353,7 +353,7 @@ def read_maps(path: Path) -> Maps:
                     raise EditError(f"line {lines[section, source]} maps the same")
             maps[section].append(said)
         except EditError as error:
-            raise EditError(f"{shown(str(path))}, line {line_number}: {error}") from None
+            raise EditError(f"{display_path(str(path))}, line {line_number}: {error}") from None
     return maps
 
 
@@ -370,13 +370,13 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise EditError(f"{shown(str(path))}: more than {MAX_BYTES} bytes")
+            raise EditError(f"{display_path(str(path))}: more than {MAX_BYTES} bytes")
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise EditError(f"{shown(str(path))}: {error.strerror or error}") from None
+        raise EditError(f"{display_path(str(path))}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise EditError(f"{shown(str(path))}, line {line}: no UTF-8") from None
+        raise EditError(f"{display_path(str(path))}, line {line}: no UTF-8") from None
 
 
 def _section(name: str) -> str:

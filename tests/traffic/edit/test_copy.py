@@ -171,7 +171,7 @@ def damaged(tmp_path: Path) -> Path:
 def test_what_stands_before_damage_is_written_and_then_the_damage_is_told(tmp_path: Path) -> None:
     path = damaged(tmp_path)
     one = editor()
-    with pytest.raises(CaptureError, match="a record promises"):
+    with pytest.raises(CaptureError, match="a record claims"):
         edit_capture(path, tmp_path / "out.pcap", one)
     assert psns(tmp_path / "out.pcap") == [6, 6]
     assert one.tally.written == 2
@@ -180,7 +180,7 @@ def test_what_stands_before_damage_is_written_and_then_the_damage_is_told(tmp_pa
 def test_a_damaged_capture_does_not_lose_its_place(tmp_path: Path) -> None:
     path = damaged(tmp_path)
     before = path.read_bytes()
-    with pytest.raises(CaptureError, match="a record promises"):
+    with pytest.raises(CaptureError, match="a record claims"):
         edit_capture(path, path, editor())
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

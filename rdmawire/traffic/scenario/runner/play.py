@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rdmawire.capture.source import AnyPath
+from rdmawire.capture.io import AnyPath
 from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import SimulationLimit, Tap

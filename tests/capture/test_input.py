@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.capture.source import Source, open_source
+from rdmawire.capture.io import InputFile, open_input
 from rdmawire.errors import CaptureError
 from tests.waiting import HANG
 
@@ -41,7 +41,7 @@ class Device:
 
 
 def test_chunks_are_what_is_there() -> None:
-    source = Source(Device(b"ab", b"c", b""), "device", None)
+    source = InputFile(Device(b"ab", b"c", b""), "device", None)
     assert list(source.chunks()) == [b"ab", b"c"]
     assert source.position == 3
 
@@ -50,11 +50,11 @@ def test_chunks_are_what_is_there() -> None:
     ("gives", "reason"),
     [
         (OSError(5, "Input/output error"), "device: the device failed; check it"),
-        (None, "device: is set not to wait, and gives no bytes yet"),
+        (None, "device: is in non-blocking mode and has no data yet"),
     ],
 )
 def test_what_cannot_be_read_is_an_error(gives: OSError | None, reason: str) -> None:
-    chunks = Source(Device(b"ab", gives), "device", None).chunks()
+    chunks = InputFile(Device(b"ab", gives), "device", None).chunks()
     assert next(chunks) == b"ab"
     with pytest.raises(CaptureError, match=reason):
         next(chunks)
@@ -62,7 +62,7 @@ def test_what_cannot_be_read_is_an_error(gives: OSError | None, reason: str) -> 
 
 @pytest.mark.parametrize("gives", [OSError(5, "Input/output error"), None])
 def test_what_fails_midway_leaves_what_was_read(gives: OSError | None) -> None:
-    source = Source(Device(b"ab", b"c", gives), "device", None)
+    source = InputFile(Device(b"ab", b"c", gives), "device", None)
     buffer = bytearray(9)
     assert source.fill(memoryview(buffer)) == 3
     assert buffer == b"abc" + bytes(6)
@@ -71,7 +71,7 @@ def test_what_fails_midway_leaves_what_was_read(gives: OSError | None) -> None:
 
 
 def test_a_buffer_is_filled_to_its_end_or_that_of_the_file() -> None:
-    source = Source(io.BytesIO(b"abcdef"), "file", 6)
+    source = InputFile(io.BytesIO(b"abcdef"), "file", 6)
     buffer = bytearray(4)
     assert source.fill(memoryview(buffer)) == 4
     with pytest.raises(CaptureError, match="4 of 6 bytes could be read; read it again when"):
@@ -83,7 +83,7 @@ def test_a_buffer_is_filled_to_its_end_or_that_of_the_file() -> None:
 
 def test_a_closed_source_says_so() -> None:
     device = Device(b"ab")
-    source = Source(device, "device", None)
+    source = InputFile(device, "device", None)
     source.close()
     assert device.closed
     with pytest.raises(CaptureError, match="device: is closed; open it again"):
@@ -93,13 +93,13 @@ def test_a_closed_source_says_so() -> None:
 def test_a_file_has_a_size_and_a_pipe_has_none(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(bytes(77))
-    source = open_source(file)
+    source = open_input(file)
     assert source.size == 77
     source.close()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     threading.Thread(target=pipe.write_bytes, args=(b"abc",)).start()
-    source = open_source(pipe)
+    source = open_input(pipe)
     assert source.size is None
     assert b"".join(source.chunks()) == b"abc"
     source.close()
@@ -111,7 +111,7 @@ def test_a_file_has_a_size_and_a_pipe_has_none(tmp_path: Path) -> None:
         ("missing", "there is no such file; check its name"),
         (".", "is a folder; name a capture file in it"),
         ("file/below", "a part of its path is no folder; check its name"),
-        ("link", "lead round in a circle; mend them, or name the file itself"),
+        ("link", "form a loop; correct them, or name the file itself"),
         ("n" * 300, "longer than names of files may be; check it, or shorten it"),
         ("e\0", "is no name of a file: embedded null byte"),
         ("e\udcff", "there is no such file; check its name"),
@@ -149,7 +149,7 @@ def test_permission_refused_by_the_system_is_told(
 
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(CaptureError, match="x: there is no permission to read it; have it granted"):
-        open_source("x")
+        open_input("x")
 
 
 def test_a_file_that_is_no_capture_is_closed_again(
@@ -157,7 +157,7 @@ def test_a_file_that_is_no_capture_is_closed_again(
 ) -> None:
     (tmp_path / "text").write_text("no capture")
     closed: list[str] = []
-    monkeypatch.setattr(Source, "close", lambda source: closed.append(source.name))
+    monkeypatch.setattr(InputFile, "close", lambda source: closed.append(source.name))
     with pytest.raises(CaptureError):
         open_capture(tmp_path / "text")
     assert closed == [str(tmp_path / "text")]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.capture import sink as module
-from rdmawire.capture.sink import FileSink, StreamSink, open_sink
+from rdmawire.capture import io as module
+from rdmawire.capture.io import AtomicFile, OutputFile, open_output
 from rdmawire.errors import CaptureError
 from tests.writing import has_unnamed_files, unfinished
 
@@ -32,23 +32,23 @@ class Device:
 
 def test_bytes_are_written_until_all_are_taken() -> None:
     device = Device(1, 3, 2)
-    StreamSink(device).write(b"abcdef")
+    OutputFile(device, "device").write(b"abcdef")
     assert device.taken == b"abcdef"
 
 
 def test_a_file_that_takes_nothing_now_is_an_error() -> None:
     with pytest.raises(OSError, match="takes no bytes now"):
-        StreamSink(Device(2, None)).write(b"abcdef")
+        OutputFile(Device(2, None), "device").write(b"abcdef")
 
 
 @pytest.mark.usefixtures("flag")
 def test_the_name_appears_when_all_is_written(tmp_path: Path) -> None:
     target = tmp_path / "x"
-    sink, name = open_sink(target)
-    sink.write(b"abc")
-    assert name == str(target)
+    output = open_output(target)
+    output.write(b"abc")
+    assert output.name == str(target)
     assert not target.exists()
-    sink.commit()
+    output.commit()
     assert target.read_bytes() == b"abc"
     assert os.listdir(tmp_path) == ["x"]
 
@@ -57,10 +57,10 @@ def test_the_name_appears_when_all_is_written(tmp_path: Path) -> None:
 def test_what_was_there_stays_until_then_and_if_it_is_given_up(tmp_path: Path) -> None:
     target = tmp_path / "x"
     target.write_bytes(b"old")
-    sink, _ = open_sink(target)
-    sink.write(b"new")
+    output = open_output(target)
+    output.write(b"new")
     assert target.read_bytes() == b"old"
-    sink.discard()
+    output.discard()
     assert target.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["x"]
 
@@ -70,10 +70,10 @@ def test_what_was_there_stays_until_then_and_if_it_is_given_up(tmp_path: Path) -
 def test_permissions_are_those_of_any_new_file(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
-        sink, _ = open_sink(tmp_path / "x")
+        output = open_output(tmp_path / "x")
     finally:
         os.umask(before)
-    sink.commit()
+    output.commit()
     assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
@@ -90,10 +90,10 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int
     target = tmp_path / "x"
     target.touch()
     target.chmod(mode | 0o200)
-    sink, _ = open_sink(target)
+    output = open_output(target)
     (part,) = unfinished(tmp_path)
     assert part.st_mode & 0o777 == mode | 0o200
-    sink.commit()
+    output.commit()
     assert target.stat().st_mode & 0o777 == mode | 0o200
 
 
@@ -107,7 +107,7 @@ def test_permissions_that_cannot_be_kept_leave_what_was_there(
     (tmp_path / "x").touch()
     monkeypatch.setattr(os, "fchmod", refuse)
     with pytest.raises(CaptureError, match="no permission"):
-        open_sink(tmp_path / "x")
+        open_output(tmp_path / "x")
     assert os.listdir(tmp_path) == ["x"]
 
 
@@ -117,18 +117,18 @@ def test_what_a_link_points_at_is_replaced_and_not_the_link(tmp_path: Path) -> N
     folder.mkdir()
     link = tmp_path / "link"
     link.symlink_to(folder / "file")
-    sink, _ = open_sink(link)
-    sink.write(b"abc")
-    sink.commit()
+    output = open_output(link)
+    output.write(b"abc")
+    output.commit()
     assert link.is_symlink()
     assert (folder / "file").read_bytes() == b"abc"
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:
-    sink, _ = open_sink("/dev/null")
-    assert isinstance(sink, StreamSink)
-    sink.write(b"abc")
-    sink.commit()
+    output = open_output("/dev/null")
+    assert type(output) is OutputFile
+    output.write(b"abc")
+    output.commit()
     assert Path("/dev/null").is_char_device()
 
 
@@ -136,19 +136,19 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reading:
-        sink, _ = open_sink(pipe)
-        sink.write(b"abc")
-        sink.commit()
+        output = open_output(pipe)
+        output.write(b"abc")
+        output.commit()
         assert reading.communicate()[0] == b"abc"
     assert pipe.is_fifo()
 
 
 def test_a_pipe_that_only_its_descriptor_names_is_written_to() -> None:
     reading, writing = os.pipe()
-    sink, _ = open_sink(f"/dev/fd/{writing}")
+    output = open_output(f"/dev/fd/{writing}")
     os.close(writing)
-    sink.write(b"abc")
-    sink.commit()
+    output.write(b"abc")
+    output.commit()
     with open(reading, "rb") as file:
         assert file.read() == b"abc"
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_created_is_told_in_a_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(CaptureError) as caught:
-        open_sink(path)
+        open_output(path)
     assert caught.value.reason == reason
     assert os.listdir(tmp_path) == ["file"]
 
@@ -185,7 +185,7 @@ def test_a_file_that_may_not_be_written_is_not_replaced(
     target.write_bytes(b"old")
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
     with pytest.raises(CaptureError, match="there is no permission to write it or in its folder"):
-        open_sink(target)
+        open_output(target)
     assert os.listdir(tmp_path) == ["x"]
 
 
@@ -194,19 +194,19 @@ def test_a_file_has_no_name_before_it_is_whole(tmp_path: Path) -> None:
         pytest.skip("this file system has no O_TMPFILE")
     (tmp_path / "x").write_bytes(b"old")
     for name in ("x", "y"):
-        sink, _ = open_sink(tmp_path / name)
-        sink.write(b"new")
+        output = open_output(tmp_path / name)
+        output.write(b"new")
         assert os.listdir(tmp_path) == ["x"]
-        sink.discard()
+        output.discard()
     assert os.listdir(tmp_path) == ["x"]
 
 
 def test_a_file_that_appears_meanwhile_is_replaced(tmp_path: Path, flag: int) -> None:
-    sink = FileSink(tmp_path / "x")
+    output = AtomicFile(tmp_path / "x", "x")
     assert len(os.listdir(tmp_path)) == (0 if flag and has_unnamed_files(tmp_path) else 1)
-    sink.write(b"new")
+    output.write(b"new")
     (tmp_path / "x").write_bytes(b"old")
-    sink.commit()
+    output.commit()
     assert (tmp_path / "x").read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["x"]
 
@@ -219,11 +219,11 @@ def test_what_cannot_take_its_place_leaves_nothing(
         raise OSError(5, "Input/output error")
 
     (tmp_path / "x").write_bytes(b"old")
-    sink, _ = open_sink(tmp_path / "x")
+    output = open_output(tmp_path / "x")
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(OSError, match="Input/output"):
-        sink.commit()
-    sink.discard()
+        output.commit()
+    output.discard()
     assert os.listdir(tmp_path) == ["x"]
     assert (tmp_path / "x").read_bytes() == b"old"
 
@@ -232,26 +232,26 @@ def test_where_proc_is_missing_files_have_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_descriptor", lambda _: "/nowhere/1")
-    sink, _ = open_sink(tmp_path / "x")
-    sink.write(b"abc")
+    output = open_output(tmp_path / "x")
+    output.write(b"abc")
     assert len(os.listdir(tmp_path)) == 1
-    sink.commit()
+    output.commit()
     assert os.listdir(tmp_path) == ["x"]
 
 
 def test_giving_up_is_never_an_error(tmp_path: Path, flag: int) -> None:
-    sink = FileSink(tmp_path / "x")
+    output = AtomicFile(tmp_path / "x", "x")
     for part in tmp_path.iterdir():
         part.unlink()
-    sink.discard()
-    sink.discard()
+    output.discard()
+    output.discard()
     with pytest.raises(ValueError, match="closed file"):
-        sink.write(b"abc")
+        output.write(b"abc")
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("close", ["sys.stdout = None", "import os; os.close(1)"])
 def test_standard_output_that_is_closed_is_told(close: str) -> None:
-    script = f"import sys\n{close}\nfrom rdmawire.capture.sink import open_sink\nopen_sink('-')"
+    script = f"import sys\n{close}\nfrom rdmawire.capture.io import open_output\nopen_output('-')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert b"CaptureError: standard output: " in done.stderr

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.capture.source import BytesLike
+from rdmawire.capture.io import ChunkBuffer
 
 FILE = bytes(range(200))
 steps = st.lists(st.tuples(st.sampled_from(("need", "skip", "take")), st.integers(0, 90)))
@@ -22,7 +22,7 @@ def chunks_of(sizes: list[int]) -> list[bytes]:
 
 @given(st.lists(st.integers(1, 70)), steps)
 def test_it_stands_where_a_plain_file_would(sizes: list[int], moves: list[tuple[str, int]]) -> None:
-    data = BytesLike(iter(chunks_of(sizes)), "sample")
+    data = ChunkBuffer(iter(chunks_of(sizes)), "sample")
     place = 0
     for move, count in moves:
         left = min(count, len(FILE) - place)
@@ -38,7 +38,7 @@ def test_it_stands_where_a_plain_file_would(sizes: list[int], moves: list[tuple[
 
 
 def test_buffers_are_not_changed_under_their_holder() -> None:
-    data = BytesLike(iter([b"abcd", b"efgh"]), "sample")
+    data = ChunkBuffer(iter([b"abcd", b"efgh"]), "sample")
     data.need(4)
     held = data.buffer
     data.at = 3
@@ -48,13 +48,13 @@ def test_buffers_are_not_changed_under_their_holder() -> None:
 
 
 def test_what_was_passed_is_not_kept() -> None:
-    data = BytesLike(iter([bytes(1000)] * 100), "sample")
+    data = ChunkBuffer(iter([bytes(1000)] * 100), "sample")
     assert data.skip(99_500) == 99_500
     assert len(data.buffer) == 1000
 
 
 def test_damage_is_told_by_its_place_in_the_file() -> None:
-    data = BytesLike(iter([bytes(10), bytes(10)]), "sample")
+    data = ChunkBuffer(iter([bytes(10), bytes(10)]), "sample")
     data.skip(12)
     assert data.damage("wrong").offset == 12
     assert str(data.damage("wrong", data.at + 1)) == "sample: wrong (at byte 13)"

@@ -4,21 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.capture.record import (
+from rdmawire.capture.io import ChunkBuffer
+from rdmawire.capture.pcapng import (
     INTERFACE_NUMBERS,
     PACKET_NUMBERS,
-    Options,
     build_options,
     parse_options,
 )
-from rdmawire.capture.source import BytesLike
+from rdmawire.capture.record import Options
 from rdmawire.errors import CaptureError
 
 pairs = st.tuples(st.integers(1, 65535) | st.sampled_from(sorted(PACKET_NUMBERS)), st.binary())
 
 
 def parsed(built: bytes, order: str = "<") -> Options:
-    data = BytesLike(iter([built]), "sample")
+    data = ChunkBuffer(iter([built]), "sample")
     data.need(len(built))
     return parse_options(data, 0, len(built), order, PACKET_NUMBERS)
 
