@@ -6,23 +6,21 @@ Names are those of the wire's tables, such as ``bth.psn``, and of filters, such 
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from rdmawire.decode import Checksum, outline, walk_frame
 from rdmawire.decode.checksum import HeaderSum, InvariantCRC, TransportSum
 from rdmawire.errors import FabricError, WireError
 from rdmawire.validate import Integer
-from rdmawire.wire import roce
 from rdmawire.wire.field_registry import HeaderField, Value, both, find, unknown
 from rdmawire.wire.field_registry import names as field_names
 from rdmawire.wire.header import Group, Header
-from rdmawire.wire.ib import BTH
+from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.inet import PFC, Ethernet, MACControlOpcode, Pause
-from rdmawire.wire.layout import Piece, size
+from rdmawire.wire.layout import Piece
+from rdmawire.wire.packet import LAYOUTS, Packet
 from rdmawire.wire.roce import Frame
 from rdmawire.wire.tables import tables_of
-
-PieceT = TypeVar("PieceT", bound=Piece)
 
 _OF_FRAME: Final = ("frame.number", "frame.len", "frame.length")
 """Not of a header: the number of the frame on its link, from 1 on, and its bytes."""
@@ -171,13 +169,13 @@ class Fields:
 
     def _sealed(self, changed: bytes) -> bytes:
         """Other bytes in the same layout, with lengths, checksums and ICRC recomputed."""
-        if all(table in _LINK for _, table in self._headers):
+        frame = self._frame(changed)
+        if frame is None and all(table in _LINK for _, table in self._headers):
             return changed
-        frame = self._roce()
         if frame is None:
-            return self._recomputed(changed, (HeaderSum, TransportSum, InvariantCRC))
+            return self._recomputed(changed, (HeaderSum, TransportSum))
         try:
-            return _reread(frame, changed).seal().build()
+            return frame.seal().build()
         except WireError:
             return changed
 
@@ -198,8 +196,8 @@ class Fields:
         return bytes(new)
 
     def shortened(self, by: int) -> bytes:
-        """The frame with ``by`` bytes less of payload, and all that fits; or as it is."""
-        frame = self._roce()
+        """The frame with ``by`` bytes less of payload, sealed; or as it is."""
+        frame = self._frame(self.data)
         if frame is None:
             return self.data
         payload = frame.packet.payload
@@ -213,28 +211,30 @@ class Fields:
         except WireError:
             return shorter.build()
 
-    def _roce(self) -> Frame | None:
-        """The frame taken apart to be built anew, if it carries RoCE."""
+    def _frame(self, data: bytes) -> Frame | None:
+        """Take apart the bytes of the frame, or others in the same layout, to build them anew.
+
+        ``None`` if it has no transport packet.
+        """
         if self.packet is None:
             return None
-        try:
-            return roce.parse(self.data)
-        except WireError:  # in a tunnel
-            return None
-
-
-def _reread(frame: Frame, data: bytes) -> Frame:
-    """The frame with all values from other bytes that are laid out like it."""
-    at = 0
-
-    def read(piece: PieceT) -> PieceT:
-        nonlocal at
-        start, at = at, at + size(piece)
-        new = data[start:at] if isinstance(piece, bytes) else type(piece).parse(data, start)
-        return cast(PieceT, new)
-
-    packet = frame.packet
-    headers = tuple(read(piece) for piece in frame.headers)
-    bth, extended = read(packet.bth), tuple(read(piece) for piece in packet.extended)
-    parts = packet._replace(bth=bth, extended=extended, payload=read(packet.payload))
-    return frame._replace(headers=headers, packet=parts)
+        start, stop = self.packet.start, self.packet.stop
+        padcnt = self.data[start + 1] >> 4 & 3  # of the layout, whatever other bytes say
+        pad = stop - padcnt
+        pieces: list[Piece] = []
+        at = 0
+        for offset, table in self._headers:
+            if offset > start:
+                break
+            if offset > at:
+                pieces.append(data[at:offset])
+            pieces.append(table.parse(data, offset))
+            at = offset + table.SIZE
+        extended = []
+        for table in LAYOUTS[self.data[start]].headers:
+            extended.append(table.parse(data, at))
+            at += table.SIZE
+        packet = Packet(cast(BTH, pieces.pop()), tuple(extended), data[at:pad], data[pad:stop])
+        end = stop + ICRC.SIZE
+        icrc = int.from_bytes(data[stop:end], "big")
+        return Frame(tuple(pieces), packet, icrc, data[end:])
