@@ -1,29 +1,89 @@
-"""What all queue pairs of one adapter share."""
+"""What all queue pairs of one adapter share, and the timers of each.
+
+Times are ns. Local ACK Timeout: IBA 9.7.6.1.3; RNR NAKs: 9.7.5.2.8.
+"""
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from rdmawire.ib.hw_counters import QPCounters
+from rdmawire.ib.hw_counters import (
+    ADAPTER_COUNTERS,
+    DATA_UNIT,
+    QP_COUNTERS,
+    AdapterCounters,
+    QPCounters,
+)
 from rdmawire.ib.rules import Rules
-from rdmawire.ib.rx_parser import Drop
+from rdmawire.ib.rx_parser import DAMAGED, NO_PACKET, Drop
+from rdmawire.ib.send_queue import SendQueue
 from rdmawire.identifier import Randomness
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
 from rdmawire.validate import check_time
 from rdmawire.verbs.async_event import AsyncChannel, Event, PortEvent
+from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.engine import Clock
 from rdmawire.verbs.profile import Profile
-from rdmawire.verbs.srq import XRCDomains
+from rdmawire.verbs.qp_attr import QPAttributes
+from rdmawire.verbs.srq import SharedReceiveQueue, XRCDomains
 from rdmawire.verbs.timers import Timers
 from rdmawire.wire.roce import Medium
 
-if TYPE_CHECKING:
-    from rdmawire.ib.congestion.pacer import Governor
-    from rdmawire.ib.qp import QueuePair
-    from rdmawire.ib.retransmit_timer import PageWait, RetryState
-    from rdmawire.verbs.cq import CompletionQueue
-    from rdmawire.verbs.srq import SharedReceiveQueue
+
+class HasCounters(Protocol):
+    """A queue pair, as far as its device knows it."""
+
+    counters: QPCounters
+
+
+Q = TypeVar("Q", bound=HasCounters)
+
+
+class RateControl(Protocol):
+    """The congestion control of one queue pair, as the engine and the queue pair use it.
+
+    ``deadline`` and ``place`` are those of :class:`rdmawire.verbs.timers.Waiter`. Times are ns.
+    """
+
+    deadline: int | None
+    place: int | None
+
+    @property
+    def scheme(self) -> object:
+        """The congestion controller, or the one for a plain rate limit."""
+
+    def transmit(self, frames: list[bytes], room: int) -> None:
+        """Append frames that may be sent now, until there are ``room``."""
+
+    def acknowledged(self) -> None:
+        """The send queue advanced."""
+
+    def went_back(self) -> None:
+        """Packets that were sent are sent again."""
+
+    def notified(self) -> None:
+        """A CNP arrived."""
+
+    def obey_limit(self) -> None:
+        """Apply the queue pair's ``rate_limit``."""
+
+    def due(self, now: int) -> None:
+        """The deadline has come."""
+
+    def stop(self) -> None:
+        """Remove the deadline."""
+
+
+class Notifier(Protocol):
+    """Sends CNPs for packets with the mark Congestion Experienced. IBA A17.9."""
+
+    def marked(self) -> None:
+        """A marked packet arrived."""
+
+    def frame(self) -> bytes:
+        """Return the CNP that is due."""
 
 
 DEFAULT_PKEY = 0xFFFF
@@ -48,8 +108,8 @@ def pkeys_match(own: int, other: int) -> bool:
     return same and bool((own | other) & FULL_MEMBER)
 
 
-class Device:
-    """Keys, queue pairs by number, those ready to send, and timers.
+class Device(Generic[Q]):
+    """State that the queue pairs of one adapter share.
 
     - ``now`` is the time (ns) of the call in progress: of the frame or timer, or from ``clock``.
     - ``ready`` has queue pairs in the order in which they had something to send.
@@ -95,7 +155,7 @@ class Device:
         )
         self.memory = MemoryRegionTable(space, limits, clients, initiator=self, random=random)
         self.keys = self.memory.keys
-        self.qps: dict[int, QueuePair] = {}
+        self.qps: dict[int, Q] = {}
         self.cqs: dict[int, CompletionQueue] = {}
         self.moderated: dict[int, CompletionQueue] = {}
         self.srqs: dict[int, SharedReceiveQueue] = {}
@@ -111,10 +171,10 @@ class Device:
         self.xmit_bytes: int = 0
         self.xmit_discards: int = 0
         self.link_downed: int = 0
-        self.ready: dict[QueuePair, None] = {}
-        self.timers: Timers[RetryState] = Timers()
-        self.governors: Timers[Governor] = Timers()
-        self.page_waits: Timers[PageWait] = Timers()
+        self.ready: dict[Q, None] = {}
+        self.timers: Timers[RetryState[Q]] = Timers()
+        self.governors: Timers[RateControl] = Timers()
+        self.page_waits: Timers[PageWait[Q]] = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
 
     def read_clock(self) -> None:
@@ -135,6 +195,17 @@ class Device:
         for channel in self.async_channels:
             channel.events.append(event)
 
+    def counter(self, name: str) -> int:
+        """Return one of :data:`ADAPTER_COUNTERS`. ``KeyError`` for other names."""
+        if name not in QP_COUNTERS:
+            return _OF_PORT[name](self)
+        counted = (self.retired, *(qp.counters for qp in self.qps.values()))
+        return sum(int(getattr(counters, name)) for counters in counted)
+
+    def counters(self) -> AdapterCounters:
+        """Return the present values of all counters."""
+        return AdapterCounters(**{name: self.counter(name) for name in ADAPTER_COUNTERS})
+
     def pkey_index_of(self, pkey: int) -> int | None:
         """Index in the port's table of a P_Key that ``pkey`` matches, or ``None``.
 
@@ -146,9 +217,138 @@ class Device:
         return next(matching, None)
 
     def pkey_at(self, index: int) -> int:
-        """The P_Key at this place of the port's table; 0, which is invalid, where none was put."""
+        """Return the P_Key at ``index`` of the port's table; 0, invalid, beyond its end."""
         return self.pkeys[index] if index < len(self.pkeys) else INVALID_PKEY
 
 
 def _nothing_to_forget() -> None:
     """No frame has come yet."""
+
+
+_OF_PORT: Final[Mapping[str, Callable[[Device[Any]], int]]] = MappingProxyType(
+    {
+        "rx_icrc_encapsulated": lambda device: device.drops[Drop.ICRC],
+        "rcvd_pkts": lambda device: (
+            device.rcv_packets - device.rcv_raw - _dropped(device, NO_PACKET)
+        ),
+        "port_rcv_packets": lambda device: device.rcv_packets,
+        "port_rcv_data": lambda device: device.rcv_bytes // DATA_UNIT,
+        "port_rcv_errors": lambda device: _dropped(device, DAMAGED),
+        "port_xmit_packets": lambda device: device.xmit_packets,
+        "port_xmit_data": lambda device: device.xmit_bytes // DATA_UNIT,
+        "port_xmit_discards": lambda device: device.xmit_discards,
+        "link_downed": lambda device: device.link_downed,
+    }
+)
+"""How the port's counters are computed, by their names."""
+
+
+def _dropped(device: Device[Any], reasons: tuple[Drop, ...]) -> int:
+    return sum(device.drops[reason] for reason in reasons)
+
+
+# Timers of one queue pair.
+
+ACK_TIMEOUT_UNIT = 4_096
+"""Nanoseconds that a Local ACK Timeout counts, two to its power times. IBA 9.7.6.1.3."""
+
+
+class RetryState(Generic[Q]):
+    """The retransmit timer of one queue pair, and the retries that are left.
+
+    ``deadline`` is when the running timer expires (ns); with ``in_rnr_wait`` it is the RNR timer,
+    else the ACK timer. ``retrying`` is set from a retransmission until the queue advances.
+    """
+
+    __slots__ = (
+        "_device",
+        "_sq",
+        "deadline",
+        "in_rnr_wait",
+        "place",
+        "qp",
+        "retries",
+        "retry_cnt",
+        "retrying",
+        "rnr_retries",
+        "rnr_retry",
+        "timeout",
+    )
+
+    def __init__(self, device: Device[Q], qp: Q, sq: SendQueue) -> None:
+        self._device = device
+        self._sq = sq
+        self.qp = qp
+        self.deadline: int | None = None
+        self.place: int | None = None
+        self.in_rnr_wait = self.retrying = False
+        self.agree(QPAttributes())
+        self.reset_retries()
+
+    def agree(self, attributes: QPAttributes) -> None:
+        """Set the timeout and retry limits from the attributes; used retries stay used."""
+        exponent = attributes.timeout
+        self.timeout = ACK_TIMEOUT_UNIT << exponent if exponent else 0
+        self.retry_cnt = attributes.retry_cnt
+        self.rnr_retry = attributes.rnr_retry
+
+    def reset_retries(self) -> None:
+        """Restore all retries."""
+        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
+
+    def wait(self) -> None:
+        """Start the ACK timer, unless a timer runs or nothing is outstanding."""
+        if self.deadline is None and self.timeout and self._sq.in_flight:
+            self._device.timers.arm(self, self._device.now + self.timeout)
+
+    def restart(self) -> None:
+        """Restore all retries and restart the ACK timer: a response advanced the queue."""
+        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
+        self.retrying = False
+        if self.in_rnr_wait:
+            return
+        if self.timeout and self._sq.in_flight:
+            self._device.timers.arm(self, self._device.now + self.timeout)
+        else:
+            self._device.timers.disarm(self)
+
+    def start_rnr_timer(self, time: int) -> None:
+        """Send nothing for ``time`` ns: the peer was not ready."""
+        self.in_rnr_wait = True
+        self._device.timers.arm(self, self._device.now + time)
+
+    def stop(self) -> None:
+        """Stop the timer."""
+        self._device.timers.disarm(self)
+        self.in_rnr_wait = False
+
+    def clear(self) -> None:
+        """Stop the timer and forget retransmission: the queue pair is reset."""
+        self.stop()
+        self.retrying = False
+
+
+class PageWait(Generic[Q]):
+    """The wait of one queue pair for its own pages. ``deadline`` is when they are present (ns).
+
+    ``resend`` says that responses were discarded.
+    """
+
+    __slots__ = ("_device", "deadline", "place", "qp", "resend")
+
+    def __init__(self, device: Device[Q], qp: Q) -> None:
+        self._device = device
+        self.qp = qp
+        self.deadline: int | None = None
+        self.place: int | None = None
+        self.resend = False
+
+    def wait(self, ready: int, *, resend: bool = False) -> None:
+        """Wait until ``ready`` (ns), or until a later deadline set before."""
+        self.resend |= resend
+        self._device.page_waits.arm(self, max(ready, self.deadline or 0))
+
+    def stop(self) -> None:
+        """End the wait."""
+        self.resend = False
+        self._device.page_waits.disarm(self)

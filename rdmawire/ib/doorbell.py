@@ -42,7 +42,12 @@ _INVALID = Verb(WCOpcode.SEND, local=Local.INVALID, answer=Answer.NOTHING)
 
 
 def queue_memory(  # noqa: PLR0917
-    device: Device, pd: ProtectionDomain | None, name: str, sge: Sge, access: int, align: int
+    device: Device[QueuePair],
+    pd: ProtectionDomain | None,
+    name: str,
+    sge: Sge,
+    access: int,
+    align: int,
 ) -> Piece:
     """Memory of a queue, which its key gives access to. ``pd`` ``None`` takes that of the key.
 
@@ -65,7 +70,7 @@ def queue_memory(  # noqa: PLR0917
 
 
 def work_rings(
-    device: Device,
+    device: Device[QueuePair],
     init: QPInit,
     sq_buffer: Sge | None,
     rq_buffer: Sge | None,
@@ -102,7 +107,7 @@ def work_rings(
     return send, receive
 
 
-def _record(device: Device, pd: ProtectionDomain | None, sge: Sge) -> Piece:
+def _record(device: Device[QueuePair], pd: ProtectionDomain | None, sge: Sge) -> Piece:
     size = DoorbellRecord.SIZE
     record = queue_memory(device, pd, "doorbell_record", sge, LOCAL_WRITE, size)
     if record.length != size:
@@ -111,7 +116,7 @@ def _record(device: Device, pd: ProtectionDomain | None, sge: Sge) -> Piece:
 
 
 def completion_memory(
-    device: Device, cqe: int, buffer: Sge | None, record: Sge | None
+    device: Device[QueuePair], cqe: int, buffer: Sge | None, record: Sge | None
 ) -> tuple[Piece, Piece]:
     """The ring and the doorbell record of a completion queue for ``cqe`` completions.
 
@@ -133,7 +138,7 @@ class Doorbells:
     ``discarded`` counts the doorbells that named nothing which takes work.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device[QueuePair]) -> None:
         self.discarded = 0
         self._device = device
         self._sends: dict[int, QueueRing] = {}

@@ -370,4 +370,4 @@ def _marked(qp: QueuePair) -> None:
     """Count a packet marked Congestion Experienced, and have a CNP sent."""
     qp.counters.np_ecn_marked_roce_packets += 1
     if qp.notifier is not None:
-        qp.notifier.marked(qp)
+        qp.notifier.marked()

@@ -10,17 +10,13 @@ Linux Counters and Status Parameters"), ``rxe`` that of soft-RoCE
 Rare events are counted where they happen; frames and bytes once per call.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rdmawire.ib.rx_parser import DAMAGED, NO_PACKET, Drop
 from rdmawire.ib.service import Fault
 from rdmawire.verbs.enums import WCStatus
-
-if TYPE_CHECKING:
-    from rdmawire.ib.device import Device
 
 DATA_UNIT: Final = 4
 """Bytes that a port's counters of data count as one. IBA 16.1.3.5."""
@@ -243,38 +239,3 @@ BY_SEND_STATUS: Final[Mapping[WCStatus, str]] = MappingProxyType(
     }
 )
 """The counter that the requester increments besides ``req_cqe_error``, by completion status."""
-
-
-_OF_PORT: Final[Mapping[str, Callable[["Device"], int]]] = MappingProxyType(
-    {
-        "rx_icrc_encapsulated": lambda device: device.drops[Drop.ICRC],
-        "rcvd_pkts": lambda device: (
-            device.rcv_packets - device.rcv_raw - _dropped(device, NO_PACKET)
-        ),
-        "port_rcv_packets": lambda device: device.rcv_packets,
-        "port_rcv_data": lambda device: device.rcv_bytes // DATA_UNIT,
-        "port_rcv_errors": lambda device: _dropped(device, DAMAGED),
-        "port_xmit_packets": lambda device: device.xmit_packets,
-        "port_xmit_data": lambda device: device.xmit_bytes // DATA_UNIT,
-        "port_xmit_discards": lambda device: device.xmit_discards,
-        "link_downed": lambda device: device.link_downed,
-    }
-)
-"""How the port's counters are computed, by their names."""
-
-
-def _dropped(device: "Device", reasons: tuple[Drop, ...]) -> int:
-    return sum(device.drops[reason] for reason in reasons)
-
-
-def adapter_counter(device: "Device", name: str) -> int:
-    """The present value of one of :data:`ADAPTER_COUNTERS`. ``KeyError`` for other names."""
-    if name not in QP_COUNTERS:
-        return _OF_PORT[name](device)
-    counted = (device.retired, *(qp.counters for qp in device.qps.values()))
-    return sum(int(getattr(counters, name)) for counters in counted)
-
-
-def adapter_counters(device: "Device") -> AdapterCounters:
-    """The present values of all counters of an adapter."""
-    return AdapterCounters(**{name: adapter_counter(device, name) for name in ADAPTER_COUNTERS})

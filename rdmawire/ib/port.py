@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rdmawire.ib.device import Device
+from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import RxParser
 from rdmawire.validate import check_bytes, check_int, check_type, iterate
 from rdmawire.verbs.ah import GID_BYTES
@@ -21,7 +22,7 @@ _LAST_PKEY: Final = 0xFFFF
 class Port:
     """What an adapter has one of; whoever changes it is told by an event."""
 
-    device: Device
+    device: Device[QueuePair]
     _unsealer: RxParser
     _gids: tuple[bytes, ...]
     _up = True

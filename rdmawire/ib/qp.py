@@ -9,13 +9,20 @@ asks of it with ibv_modify_qp(3) is done in :mod:`rdmawire.ib.modify_qp`.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from rdmawire.ib.device import GSI_QPN, Device, pkeys_match
+from rdmawire.ib.device import (
+    GSI_QPN,
+    Device,
+    Notifier,
+    PageWait,
+    RateControl,
+    RetryState,
+    pkeys_match,
+)
 from rdmawire.ib.encapsulation import PLAIN, Encapsulation, encapsulation_for, headers_to
 from rdmawire.ib.hw_counters import BY_SEND_STATUS, QPCounters
 from rdmawire.ib.responder_state import NO_RECEIVE, ResponderContext
-from rdmawire.ib.retransmit_timer import PageWait, RetryState
 from rdmawire.ib.send_queue import SendQueue, Wqe
 from rdmawire.ib.service import Fault
 from rdmawire.ib.tx_template import ACKREQ, MAX_HEADS, TxTemplate
@@ -48,10 +55,6 @@ from rdmawire.verbs.wr import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import serial
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.management import MTU
-
-if TYPE_CHECKING:
-    from rdmawire.ib.congestion.notification import NotificationPoint
-    from rdmawire.ib.congestion.pacer import Governor
 
 _new = tuple.__new__
 
@@ -163,7 +166,7 @@ class QueuePair:
     )
 
     def __init__(
-        self, verbs: QPVerbs, device: Device, number: int, kind: QPType, init: QPInit
+        self, verbs: QPVerbs, device: "Device[QueuePair]", number: int, kind: QPType, init: QPInit
     ) -> None:
         self.verbs = verbs
         self.device = device
@@ -189,10 +192,10 @@ class QueuePair:
         self.send_slots = Slots(device.profile)
         self.recv_slots = Slots(device.profile)
         self.seal = self.response_seal = TxTemplate((), BTH())
-        self.retry_state = RetryState(device, self)
+        self.retry_state = RetryState(device, self, self.sq)
         self.page_wait = PageWait(device, self)
-        self.governor: Governor | None = None
-        self.notifier: NotificationPoint | None = None
+        self.governor: RateControl | None = None
+        self.notifier: Notifier | None = None
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.halted = self.established = self.drained = False
@@ -233,7 +236,7 @@ class QueuePair:
         for queue in self._queues():
             queue.qps.discard(self.number)
 
-    def govern(self, governor: "Governor | None") -> None:
+    def govern(self, governor: RateControl | None) -> None:
         """Replace the rate control; with ``None`` the queue pair sends at the rate of the link."""
         if self.governor is not None:
             self.governor.stop()

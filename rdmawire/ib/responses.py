@@ -46,7 +46,7 @@ def _notify(qp: QueuePair, frames: list[bytes], room: int) -> None:
     """The CNPs that are owed, before all else: the sooner the peer hears, the better."""
     while qp.inbound.cnps_due and qp.notifier is not None and len(frames) < room:
         qp.inbound.cnps_due -= 1
-        frames.append(qp.notifier.frame(qp))
+        frames.append(qp.notifier.frame())
 
 
 def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> bool:

@@ -7,8 +7,10 @@ adapters have unless they are given another. :class:`RequestRule` is the row of 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.service import Fault, Reaction, ServiceType
 from rdmawire.snapshot import shared
 from rdmawire.verbs.enums import QPType, WCOpcode
@@ -17,16 +19,12 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, IETH, ImmDt
 from rdmawire.wire.packet import OpcodeTable
 
-if TYPE_CHECKING:
-    from rdmawire.ib.qp import QueuePair
-    from rdmawire.ib.rx_parser import Arrival
-    from rdmawire.ib.send_queue import Wqe
-
-Step = Callable[["QueuePair", "RequestRule", "Arrival"], Fault | None]
-Response = Callable[["QueuePair", "Arrival"], None]
-Refusal = Callable[["QueuePair", int], None]
-PostCheck = Callable[["QueuePair", SendWR], None]
-HeaderMaker = Callable[["QueuePair", "Wqe"], Header]
+# The first argument is the QueuePair: queue pairs have rules, so its class is defined above.
+Step = Callable[[Any, "RequestRule", Arrival], Fault | None]
+Response = Callable[[Any, Arrival], None]
+Refusal = Callable[[Any, int], None]
+PostCheck = Callable[[Any, SendWR], None]
+HeaderMaker = Callable[[Any, Wqe], Header]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +52,7 @@ class ExtendedHeader:
         read = attrgetter(*sources.values())
         alone = len(sources) == 1
 
-        def make(_: "QueuePair", wqe: "Wqe") -> Header:
+        def make(_: object, wqe: Wqe) -> Header:
             values = (read(wqe.wr),) if alone else read(wqe.wr)
             return table(**dict(zip(sources, values, strict=True)))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from isal.isal_zlib import crc32
 
@@ -35,10 +35,6 @@ from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.packet import LAYOUTS, OpcodeTable
 from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MODULUS
-
-if TYPE_CHECKING:
-    from rdmawire.ib.qp import QueuePair
-    from rdmawire.ib.rules import RequestRule
 
 
 class Drop(Enum):
@@ -92,7 +88,7 @@ class Flow:
     payload. ``origin`` are the link's fields of a datagram's completion (:func:`origin_of`).
     ``special`` ones are marked, tagged or RoCE: the path of each is looked at.
     ``headers_twice`` says that the ICRC covers the headers twice.
-    ``ways`` is for the engine: who takes them, by which row.
+    ``ways`` is the engine's: queue pairs that take such packets, each with its rule.
     """
 
     __slots__ = (
@@ -134,7 +130,7 @@ class Flow:
         )
         self.special = self.marked or self.encapsulation is not PLAIN
         self.runs = self.shape.part is Part.MIDDLE and not self.marked
-        self.ways: tuple[tuple[QueuePair, RequestRule | None], ...] = ()
+        self.ways: tuple[tuple[Any, Any], ...] = ()
 
 
 _MALFORMED = {

@@ -11,12 +11,12 @@ from functools import partial
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.congestion.base import SCHEME, CongestionController
-from rdmawire.ib.congestion.notification import CNP_INTERVAL, NotificationPoint
+from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, NotificationPoint
 from rdmawire.ib.congestion.pacer import govern
 from rdmawire.ib.device import GSI_QPN, Device
 from rdmawire.ib.doorbell import Doorbells, completion_memory, work_rings
 from rdmawire.ib.encapsulation import check_medium, gids_of, init_ah_from_wc
-from rdmawire.ib.hw_counters import AdapterCounters, adapter_counters
+from rdmawire.ib.hw_counters import AdapterCounters
 from rdmawire.ib.modify_qp import modify
 from rdmawire.ib.port import PORT, Port, checked_gids
 from rdmawire.ib.post_checks import check_recv, check_send
@@ -64,25 +64,25 @@ from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MAX_IN_FLIGHT
 
 
-def check_qp(device: Device, qp: QueuePair) -> None:
+def check_qp(device: Device[QueuePair], qp: QueuePair) -> None:
     """A queue pair that was not destroyed."""
     if not isinstance(qp, QueuePair) or device.qps.get(qp.number) is not qp:
         raise _foreign("QP", qp)
 
 
-def check_cq(device: Device, cq: CompletionQueue) -> None:
+def check_cq(device: Device[QueuePair], cq: CompletionQueue) -> None:
     """A completion queue that was not destroyed."""
     if not isinstance(cq, CompletionQueue) or device.cqs.get(cq.number) is not cq:
         raise _foreign("CQ", cq)
 
 
-def check_srq(device: Device, srq: SharedReceiveQueue) -> None:
+def check_srq(device: Device[QueuePair], srq: SharedReceiveQueue) -> None:
     """A shared receive queue that was not destroyed."""
     if not isinstance(srq, SharedReceiveQueue) or device.srqs.get(srq.number) is not srq:
         raise _foreign("SRQ", srq)
 
 
-def check_receiver(device: Device, xrc: XRCReceiver | None) -> None:
+def check_receiver(device: Device[QueuePair], xrc: XRCReceiver | None) -> None:
     """Where an XRC shared receive queue completes, if it is one."""
     if xrc is not None:
         check_type("xrc", xrc, XRCReceiver)
@@ -90,7 +90,7 @@ def check_receiver(device: Device, xrc: XRCReceiver | None) -> None:
         check_cq(device, xrc.cq)
 
 
-def check_init(device: Device, kind: QPType, wants: QPInit) -> None:
+def check_init(device: Device[QueuePair], kind: QPType, wants: QPInit) -> None:
     """All that a queue pair of this type is made of."""
     check_type("qp_init_attr", wants, QPInit)
     check_type("cap", wants.cap, QPCap)
@@ -110,7 +110,7 @@ _NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}
 """What is ignored where a queue pair has no receive queue of its own. ibv_create_qp(3)."""
 
 
-def _check_shared(device: Device, kind: QPType, srq: SharedReceiveQueue) -> None:
+def _check_shared(device: Device[QueuePair], kind: QPType, srq: SharedReceiveQueue) -> None:
     """Whether a queue pair of this type may receive from it. IBA 10.2.9, A14; ibv_create_qp(3)."""
     check_srq(device, srq)
     if not device.rules.services[kind].receives:
@@ -231,7 +231,7 @@ class Verbs(Port):
     @property
     def counters(self) -> AdapterCounters:
         """A copy of the present counters, with those of destroyed queue pairs."""
-        return adapter_counters(self.device)
+        return self.device.counters()
 
     # The device and its port.
 
@@ -593,7 +593,7 @@ class Verbs(Port):
             check_int("traffic_class", traffic_class, 0, 0xFF)
         if interval is not None and not qp.service.connected:
             raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
-        qp.notifier = None if interval is None else NotificationPoint(interval, traffic_class)
+        qp.notifier = None if interval is None else NotificationPoint(qp, interval, traffic_class)
 
     # Work.
 

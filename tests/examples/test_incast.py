@@ -27,8 +27,7 @@ from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.switch_config import Marking
 from rdmawire.ib.congestion.base import GIGABIT
-from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
 from rdmawire.traffic.summary import FrameCounter
 from rdmawire.units import gbps, ms, seconds, us
 from rdmawire.wire import roce

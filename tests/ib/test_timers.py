@@ -6,8 +6,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
 from rdmawire.ib.congestion.dcqcn import Dcqcn
-from rdmawire.ib.qp import QPInit
-from rdmawire.ib.retransmit_timer import RetryState
+from rdmawire.ib.device import RetryState
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.timers import SLACK, Timers
 from rdmawire.verbs.wr import SendOpcode, SendWR
@@ -21,26 +21,26 @@ class Waiting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.host = Host()
-        self.timers: Timers[RetryState] = Timers()
-        self.model: dict[RetryState, int] = {}
+        self.timers: Timers[RetryState[QueuePair]] = Timers()
+        self.model: dict[RetryState[QueuePair], int] = {}
         self.now = 0
 
     @rule(target=waits)
-    def make(self) -> RetryState:
+    def make(self) -> RetryState[QueuePair]:
         return patience_of(self.host)
 
     @rule(patience=waits, wait=st.integers(0, 50))
-    def start(self, patience: RetryState, wait: int) -> None:
+    def start(self, patience: RetryState[QueuePair], wait: int) -> None:
         self.model[patience] = self.now + wait
         self.timers.arm(patience, self.now + wait)
 
     @rule(patience=waits)
-    def stop(self, patience: RetryState) -> None:
+    def stop(self, patience: RetryState[QueuePair]) -> None:
         self.timers.disarm(patience)
         self.model.pop(patience, None)
 
     @rule(patience=waits, wait=st.integers(1, 50))
-    def put_off(self, patience: RetryState, wait: int) -> None:
+    def put_off(self, patience: RetryState[QueuePair], wait: int) -> None:
         if patience in self.model:
             self.model[patience] += wait
             self.timers.arm(patience, self.model[patience])
@@ -65,7 +65,7 @@ class Waiting(RuleBasedStateMachine):
         assert len(self.timers) <= 2 * len(self.model) + SLACK
 
 
-def patience_of(host: Host) -> RetryState:
+def patience_of(host: Host) -> RetryState[QueuePair]:
     """That of a new queue pair."""
     cq = host.nic.create_cq(4)
     return host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP)).retry_state
@@ -76,7 +76,7 @@ test_timers = Waiting.TestCase
 
 def test_a_deadline_that_moves_with_every_ack_costs_no_place_each_time() -> None:
     patience = patience_of(Host())
-    timers: Timers[RetryState] = Timers()
+    timers: Timers[RetryState[QueuePair]] = Timers()
     for time in range(1, 1000):
         timers.arm(patience, time)
     assert len(timers) == 1
@@ -86,7 +86,7 @@ def test_a_deadline_that_moves_with_every_ack_costs_no_place_each_time() -> None
 def test_deadlines_that_move_earlier_leave_nothing_behind() -> None:
     """As when long timeouts and short RNR waits take turns."""
     patience = patience_of(Host())
-    timers: Timers[RetryState] = Timers()
+    timers: Timers[RetryState[QueuePair]] = Timers()
     for now in range(1000):
         timers.arm(patience, 10**9 - now)
         timers.arm(patience, now)
@@ -98,7 +98,7 @@ def test_deadlines_that_move_earlier_leave_nothing_behind() -> None:
 def test_what_was_stopped_leaves_nothing_behind() -> None:
     host = Host()
     waiting = [patience_of(host) for _ in range(200)]
-    timers: Timers[RetryState] = Timers()
+    timers: Timers[RetryState[QueuePair]] = Timers()
     for time, patience in enumerate(waiting):
         timers.arm(patience, 10**9 + time)
     for left, patience in enumerate(reversed(waiting)):
@@ -109,7 +109,7 @@ def test_what_was_stopped_leaves_nothing_behind() -> None:
 def test_what_is_needed_survives_a_cleaning_in_its_order() -> None:
     host = Host()
     waiting = [patience_of(host) for _ in range(100)]
-    timers: Timers[RetryState] = Timers()
+    timers: Timers[RetryState[QueuePair]] = Timers()
     for patience in waiting:
         timers.arm(patience, 1)
     for patience in waiting[::2]:

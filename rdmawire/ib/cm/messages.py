@@ -7,6 +7,7 @@ from rdmawire.ib.cm.connection import CMSettings, Connection, ack_timeout
 from rdmawire.ib.cm.gsi import Datagram
 from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.device import Device
+from rdmawire.ib.qp import QueuePair
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.wire import cm, mad
 from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
@@ -175,7 +176,7 @@ def room_in_request(*, datagrams: bool, ip_header: bool) -> int:
     return _ROOM[(_SIDR_DATA if datagrams else _REQUEST_DATA)[ip_header]]
 
 
-def guid_of(device: Device) -> int:
+def guid_of(device: Device[QueuePair]) -> int:
     """The node GUID that goes with an Ethernet address: its EUI-64. IBA 4.1.1."""
     mac = device.mac
     return int.from_bytes(bytes((mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:])), "big")
@@ -185,7 +186,7 @@ def _padded(table: type[Header], data: bytes) -> bytes:
     return data.ljust(_ROOM[table], b"\0")
 
 
-def req(conn: Connection, device: Device, settings: CMSettings) -> bytes:
+def req(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> bytes:
     """Ask for a connection. IBA 12.6.5."""
     offer, terms = conn.offer, conn.terms
     transport = TransportService.UC if conn.uc else TransportService.RC
@@ -217,7 +218,7 @@ def req(conn: Connection, device: Device, settings: CMSettings) -> bytes:
     return of(CMAttribute.REQ, conn.tid, head, path, AlternatePath(), *ip, data)
 
 
-def _path(conn: Connection, device: Device, settings: CMSettings) -> PrimaryPath:
+def _path(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> PrimaryPath:
     """LIDs mean nothing here; those of rdma_cm say whether a router may be between."""
     handle = conn.path
     routed = handle.hop_limit >= _SHOULD_ROUTE
@@ -236,7 +237,7 @@ def _path(conn: Connection, device: Device, settings: CMSettings) -> PrimaryPath
     )
 
 
-def rep(conn: Connection, device: Device) -> bytes:
+def rep(conn: Connection, device: Device[QueuePair]) -> bytes:
     """Accept a connection. IBA 12.6.8."""
     offer, terms = conn.offer, conn.terms
     failover = FailoverAccepted.NOT_SUPPORTED if conn.has_alternate else FailoverAccepted.ACCEPTED
@@ -280,7 +281,9 @@ def mra(conn: Connection, settings: CMSettings) -> bytes:
     return of(CMAttribute.MRA, conn.answered, message)
 
 
-def rej(conn: Connection, reason: RejectReason, device: Device, last_words: bytes = b"") -> bytes:
+def rej(
+    conn: Connection, reason: RejectReason, device: Device[QueuePair], last_words: bytes = b""
+) -> bytes:
     """Refuse, or give up; who waited in vain says with its GUID who that is. IBA 12.6.7.2."""
     late = reason is RejectReason.TIMEOUT
     about = _ABOUT.get(conn.state, Which.OTHER)
@@ -320,7 +323,7 @@ def drep_of(heard: Heard) -> bytes:
     return of(CMAttribute.DREP, heard.tid, DREP(*heard.ids))
 
 
-def sidr_req(conn: Connection, device: Device) -> bytes:
+def sidr_req(conn: Connection, device: Device[QueuePair]) -> bytes:
     """Ask which queue pair serves. IBA 12.11.1."""
     head = SIDRREQ(conn.id, device.pkey_at(conn.pkey_index), service_id=conn.service_id)
     table = _SIDR_DATA[conn.endpoints is not None]

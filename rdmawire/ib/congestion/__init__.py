@@ -5,8 +5,7 @@ has no clock and sends nothing: time (ns) is an argument, and the engine paces b
 """
 
 from rdmawire.ib.congestion.base import CongestionController, Unscheduled
-from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 
 __all__ = [

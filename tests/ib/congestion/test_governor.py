@@ -11,8 +11,7 @@ from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib.congestion.base import GIGABIT, SECOND
-from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
 from rdmawire.units import ms, us
 from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.wire import roce

@@ -5,7 +5,7 @@ import pytest
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.link import SECOND, Link
 from rdmawire.fabric.pair import Pair
-from rdmawire.ib.congestion.notification import MAX_OWED
+from rdmawire.ib.congestion.dcqcn import MAX_OWED
 from rdmawire.ib.engine import Nic
 from rdmawire.units import us
 from rdmawire.wire.inet import ECN
@@ -50,7 +50,7 @@ def test_what_is_owed_is_bounded() -> None:
     qp = pair.server.qp
     assert qp.notifier is not None
     for _ in range(MAX_OWED + 10):
-        qp.notifier.marked(qp)
+        qp.notifier.marked()
     assert qp.inbound.cnps_due == MAX_OWED
     assert sent(pair.server.nic) == MAX_OWED
 

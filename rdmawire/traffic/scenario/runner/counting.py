@@ -8,7 +8,6 @@ from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.port_queue import Mac
 from rdmawire.fabric.switch import Switch, SwitchPort
-from rdmawire.ib.hw_counters import adapter_counter
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.ib.verbs import Verbs
 from rdmawire.memory.page import Path
@@ -41,7 +40,7 @@ def _dropped(reason: Drop, host: HostCounts) -> int:
 
 
 def _hardware(name: str, host: HostCounts) -> int:
-    return adapter_counter(host.nic.device, name)
+    return host.nic.device.counter(name)
 
 
 def _moved(path: Path, what: str, host: HostCounts) -> int:

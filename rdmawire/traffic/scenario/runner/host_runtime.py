@@ -13,8 +13,7 @@ from rdmawire.ib.cm.connection import CMSettings
 from rdmawire.ib.cm.machine import Neighbours
 from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.congestion.base import CongestionController
-from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.notification import CNP_INTERVAL
+from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.gpu.device import Gpu
