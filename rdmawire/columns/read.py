@@ -54,7 +54,7 @@ class MixedReader:
         self._previous_ns = 0
 
     def blocks(self) -> Iterator[Columns]:
-        """Yield columns in blocks; raises :class:`CaptureError` at damage, after all before it."""
+        """Yield columns in blocks; raises :class:`CaptureError` where the file is damaged."""
         for block in self._pcap.blocks():
             yield self._block(block)
 

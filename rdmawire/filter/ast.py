@@ -268,36 +268,17 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
-    """Tests that must all pass."""
+class Logic:
+    """Tests of which all must pass (``and``), at least one (``or``), or an odd number (``xor``)."""
 
+    operator: str
     tests: tuple["Test", ...]
 
     def __str__(self) -> str:
-        return " and ".join(map(_parenthesized, self.tests))
+        return f" {self.operator} ".join(map(_parenthesized, self.tests))
 
 
-@dataclass(frozen=True, slots=True)
-class Xor:
-    """Tests of which an odd number must pass."""
-
-    tests: tuple["Test", ...]
-
-    def __str__(self) -> str:
-        return " xor ".join(map(_parenthesized, self.tests))
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """Tests of which at least one must pass."""
-
-    tests: tuple["Test", ...]
-
-    def __str__(self) -> str:
-        return " or ".join(map(_parenthesized, self.tests))
-
-
-Test = Present | Comparison | Membership | Contains | Matches | Not | And | Xor | Or
+Test = Present | Comparison | Membership | Contains | Matches | Not | Logic
 
 _EQUALITIES = {
     (CompareOp.EQ, Quantifier.ANY): "==",
@@ -332,7 +313,7 @@ def _with_quantifier(quantifier: Quantifier, text: str) -> str:
 
 
 def _parenthesized(test: Test) -> str:
-    return f"({test})" if isinstance(test, And | Or | Xor) else str(test)
+    return f"({test})" if isinstance(test, Logic) else str(test)
 
 
 def quote(data: bytes) -> str:

@@ -137,22 +137,22 @@ def _encoded(text: str, token: Token) -> bytes:
 
 
 def _escaped(escape: "re.Match[str]", token: Token) -> bytes:
-    kind, digits = escape.lastgroup, escape[escape.lastgroup or 0]
+    form, digits = escape.lastgroup, escape[escape.lastgroup or 0]
     at = token.offset + 1 + escape.start()
-    if kind in ("short", "long"):
+    if form in ("short", "long"):
         number = int(digits, 16)
         if number > 0x10FFFF or 0xD800 <= number < 0xE000:
             raise FilterError(f"{escape[0]} is not a character", at)
         return chr(number).encode()
-    number = _escape_value(kind, digits)
+    number = _escape_value(form, digits)
     if number > 255:
-        hint = ', or write r"..."' if kind == "mark" else ""
+        hint = ', or write r"..."' if form == "mark" else ""
         raise FilterError(f"{escape[0]} is not an escape; double the backslash{hint}", at)
     return bytes([number])
 
 
-def _escape_value(kind: str | None, digits: str) -> int:
+def _escape_value(form: str | None, digits: str) -> int:
     """Return the byte that an escape stands for; more than 255 for an invalid one."""
-    if kind == "mark":
+    if form == "mark":
         return _ESCAPES.get(digits, 256)
-    return int(digits, 16 if kind == "hex" else 8)
+    return int(digits, 16 if form == "hex" else 8)

@@ -5,27 +5,26 @@ units that Wireshark shows; Ethernet and IPv4 addresses as one big-endian number
 addresses are 16 bytes (``V16``).
 """
 
+import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rdmawire.filter.ast import (
-    And,
     Arithmetic,
     CompareOp,
     Comparison,
     Constant,
     Field,
+    Logic,
     Membership,
     Not,
-    Or,
     Prefix,
     Present,
     Range,
     Test,
     Value,
     ValueType,
-    Xor,
     nodes,
 )
 from rdmawire.filter.lexer import FilterError
@@ -75,11 +74,11 @@ def _is_simple(part: Any) -> bool:
         return part.type in _NUMERIC_TYPES and (
             part.type not in _TIMES or abs(part.value) < _MAX_TIME
         )
-    return isinstance(part, Present | Comparison | Membership | Range | Not | And | Or | Xor)
+    return isinstance(part, Present | Comparison | Membership | Range | Not | Logic)
 
 
 class ColumnLike(Protocol):
-    """Any column: ``valid`` is false where the frame does not have the field."""
+    """A column: arrays of shape ``(rows,)``; ``valid`` is false where a frame has no such field."""
 
     @property
     def values(self) -> "NDArray[Any]": ...
@@ -89,7 +88,11 @@ class ColumnLike(Protocol):
 
 
 class Column(NamedTuple):
-    """The values of one field in many frames."""
+    """The values of one field in many frames, in arrays of shape ``(rows,)``.
+
+    Numbers, flags, Ethernet and IPv4 addresses are of any unsigned dtype, times ``int64`` ns, IPv6
+    addresses ``V16``.
+    """
 
     values: "NDArray[Any]"
     valid: "BoolArray"
@@ -99,13 +102,14 @@ Columns = Mapping[str, ColumnLike]
 
 
 def evaluate_columns(test: Test, columns: Columns) -> "BoolArray":
-    """Return for each frame whether it passes.
+    """Return for each frame whether it passes: a bool array of shape ``(rows,)``.
 
-    ``columns`` has a column for each of the test's :func:`~rdmawire.filter.field_names`. Raises
-    :class:`FilterError` for a test that is not simple.
+    ``columns`` has a column of as many rows for each of the test's
+    :func:`~rdmawire.filter.field_names`. Raises :class:`FilterError` for a test that is not
+    :func:`simple <is_simple>`.
     """
     if not is_simple(test):
-        raise FilterError("this filter needs whole frames, not columns", 0)
+        raise FilterError("this filter needs complete frames, not columns", 0)
     return _evaluated(test, columns)
 
 
@@ -239,10 +243,15 @@ def _not(test: Not, columns: Columns) -> "BoolArray":
     return ~_evaluated(test.of, columns)
 
 
-def _joined(
-    combine: Callable[["BoolArray", "BoolArray"], "BoolArray"],
-) -> Callable[[Any, Columns], "BoolArray"]:
-    return lambda test, columns: reduce(combine, (_evaluated(part, columns) for part in test.tests))
+_COMBINED: dict[str, Callable[["BoolArray", "BoolArray"], "BoolArray"]] = {
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+
+
+def _logic(test: Logic, columns: Columns) -> "BoolArray":
+    return reduce(_COMBINED[test.operator], (_evaluated(part, columns) for part in test.tests))
 
 
 _EVALUATED: dict[type, Callable[[Any, Columns], "BoolArray"]] = {
@@ -250,7 +259,5 @@ _EVALUATED: dict[type, Callable[[Any, Columns], "BoolArray"]] = {
     Comparison: _comparison,
     Membership: _membership,
     Not: _not,
-    And: _joined(lambda one, other: one & other),
-    Or: _joined(lambda one, other: one | other),
-    Xor: _joined(lambda one, other: one ^ other),
+    Logic: _logic,
 }

@@ -8,7 +8,6 @@ from typing import Any, TypeGuard, cast
 from rdmawire.dissect.generated import TCP_LENGTH
 from rdmawire.dissect.node import Dissection, Node
 from rdmawire.filter.ast import (
-    And,
     Arithmetic,
     Call,
     CompareOp,
@@ -16,12 +15,12 @@ from rdmawire.filter.ast import (
     Constant,
     Contains,
     Field,
+    Logic,
     Matches,
     Member,
     Membership,
     Negative,
     Not,
-    Or,
     Prefix,
     Present,
     Quantifier,
@@ -31,7 +30,6 @@ from rdmawire.filter.ast import (
     Test,
     Value,
     ValueType,
-    Xor,
 )
 from rdmawire.filter.names import FilterField, lookup
 from rdmawire.filter.regex import compile_pattern
@@ -413,19 +411,16 @@ def _not(test: Not) -> Predicate:
     return lambda frame: not of(frame)
 
 
-def _and(test: And) -> Predicate:
-    parts = [compile_test(part) for part in test.tests]
-    return lambda frame: all(part(frame) for part in parts)
+_COMBINED: dict[str, Callable[[Iterable[bool]], bool]] = {
+    "and": all,
+    "or": any,
+    "xor": lambda passed: sum(passed) % 2 == 1,
+}
 
 
-def _or(test: Or) -> Predicate:
-    parts = [compile_test(part) for part in test.tests]
-    return lambda frame: any(part(frame) for part in parts)
-
-
-def _xor(test: Xor) -> Predicate:
-    parts = [compile_test(part) for part in test.tests]
-    return lambda frame: sum(part(frame) for part in parts) % 2 == 1
+def _logic(test: Logic) -> Predicate:
+    parts, combine = [compile_test(part) for part in test.tests], _COMBINED[test.operator]
+    return lambda frame: combine(part(frame) for part in parts)
 
 
 _TEST_COMPILERS: dict[type, Callable[[Any], Predicate]] = {
@@ -435,7 +430,5 @@ _TEST_COMPILERS: dict[type, Callable[[Any], Predicate]] = {
     Contains: _contains,
     Matches: _matches,
     Not: _not,
-    And: _and,
-    Or: _or,
-    Xor: _xor,
+    Logic: _logic,
 }

@@ -5,21 +5,11 @@ signs. Parentheses group tests, braces group arithmetic.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rdmawire.filter import typecheck as check
-from rdmawire.filter.ast import (
-    And,
-    CompareOp,
-    Field,
-    Not,
-    Or,
-    Quantifier,
-    Span,
-    Test,
-    Xor,
-)
+from rdmawire.filter.ast import CompareOp, Field, Logic, Not, Quantifier, Span, Test
 from rdmawire.filter.lexer import FilterError, Token, TokenType, excerpt, tokenize
 from rdmawire.filter.literals import Literal, parse_integer
 from rdmawire.filter.names import find_field, unknown_field
@@ -60,11 +50,7 @@ _SPELLINGS = {
     "bitwise_and": "&",
 }
 """Other spellings of operators."""
-_LOGIC: dict[str, tuple[int, Callable[[tuple[Test, ...]], Test]]] = {
-    "or": (0, Or),
-    "xor": (1, Xor),
-    "and": (2, And),
-}
+_LOGIC = {"or": 0, "xor": 1, "and": 2}
 _ARITHMETIC = {"&": 0, "+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
 _OPERATORS = {*_COMPARES, *_SPELLINGS, *_LOGIC, *_ARITHMETIC, "not", "in", "contains", "matches"}
 _WORD_OPERATORS = {word for word in _OPERATORS if word.isalpha()}
@@ -146,13 +132,12 @@ class _Parser:
 
     def _tests(self, weakest: int) -> Test:
         test = self._negation()
-        while (word := self._operator) in _LOGIC and _LOGIC[word][0] >= weakest:
-            level, kind = _LOGIC[word]
+        while (word := self._operator) in _LOGIC and _LOGIC[word] >= weakest:
             tests = [test]
             while self._operator == word:
                 self._take()
-                tests.append(self._tests(level + 1))
-            test = kind(tuple(tests))
+                tests.append(self._tests(_LOGIC[word] + 1))
+            test = Logic(word, tuple(tests))
         return test
 
     def _negation(self) -> Test:
@@ -196,7 +181,7 @@ class _Parser:
             right = self._operand(0)
             tests.append(check.comparison(compare, left, right, quantifier or usual))
             left = right
-        return tests[0] if len(tests) == 1 else And(tuple(tests))
+        return tests[0] if len(tests) == 1 else Logic("and", tuple(tests))
 
     def _membership(self, left: Operand, quantifier: Quantifier | None) -> Test:
         negated = self._operator == "not"

@@ -26,7 +26,7 @@ def compile_pattern(pattern: bytes) -> Callable[[bytes], bool]:
     """Return a function that says whether the pattern is found in a subject.
 
     ASCII letters match in both cases unless the pattern says ``(?-i)``. Raises
-    :class:`PatternError`, one line without the place of the pattern in the filter.
+    :class:`PatternError`, whose line does not say where in the filter the pattern is.
     """
     import re2
 

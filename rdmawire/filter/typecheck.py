@@ -240,7 +240,7 @@ def _fold(operator: str, one: Literal, other: Literal) -> Literal:
         )
         result = OPERATIONS[operator](first, second)
     except ValueError:
-        raise FilterError(f"{operator} needs a field or whole numbers", one.token.offset) from None
+        raise FilterError(f"{operator} needs a field or integers", one.token.offset) from None
     except ZeroDivisionError:
         raise FilterError("division by zero", other.token.offset) from None
     token = one.token._replace(type=TokenType.WORD, text=str(abs(result)))

@@ -121,7 +121,7 @@ def test_the_table_has_simple_filters_of_every_kind() -> None:
 )  # fmt: skip
 def test_what_is_not_simple_is_refused(text: str) -> None:
     assert not Filter(text).simple
-    with pytest.raises(FilterError, match="needs whole frames"):
+    with pytest.raises(FilterError, match="needs complete frames"):
         evaluate_columns(parse(text), {})
 
 

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from rdmawire.filter import Filter, FilterError, field_names, parse
 from rdmawire.filter.ast import (
-    And,
     CompareOp,
     Comparison,
     Constant,
     Field,
+    Logic,
     Not,
-    Or,
     Prefix,
     Present,
     Quantifier,
@@ -50,10 +49,10 @@ def test_numbers_and_words_for_them(text: str, number: int) -> None:
 
 def test_and_binds_closer_than_xor_and_xor_closer_than_or() -> None:
     ip, udp, tcp = (Present(Field(name, ValueType.PROTOCOL)) for name in ("ip", "udp", "tcp"))
-    assert parse("ip or udp and tcp") == Or((ip, And((udp, tcp))))
-    assert parse("not ip and udp") == And((Not(ip), udp))
+    assert parse("ip or udp and tcp") == Logic("or", (ip, Logic("and", (udp, tcp))))
+    assert parse("not ip and udp") == Logic("and", (Not(ip), udp))
     assert parse("ip || udp ^^ tcp && arp") == parse("ip or (udp xor (tcp and arp))")
-    assert parse("(ip or udp) and tcp") == And((Or((ip, udp)), tcp))
+    assert parse("(ip or udp) and tcp") == Logic("and", (Logic("or", (ip, udp)), tcp))
 
 
 def test_equalities_say_how_many_values_they_mean() -> None:
