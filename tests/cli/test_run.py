@@ -161,7 +161,7 @@ def test_several_points_are_interfaces_of_one_pcapng(tmp_path: Path) -> None:
     assert found["leaf-sink"] == alone["counters"]["leaf-sink.frames"]
 
 
-def test_what_befell_frames_is_a_comment_that_a_filter_finds(tmp_path: Path) -> None:
+def test_what_faults_did_is_a_comment_that_a_filter_finds(tmp_path: Path) -> None:
     path = str(tmp_path / "out.pcapng")
     assert rdmawire("run", "-q", "lost-first", "-w", path).returncode == 0
     words = ("-Y", 'frame.comment == "lost on the link"', "-T", "fields", "-e", "frame.number")
@@ -289,14 +289,14 @@ def test_marks_that_nobody_is_told_of_are_pointed_out(tmp_path: Path) -> None:
     path.write_text(f"{capable}links: {{client-server: {{faults: [mark: {{}}]}}}}\n")
     done = rdmawire("run", "-q", str(path))
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith(f"rdmawire: {path}:11:34: nobody is told of these marks")
+    assert done.stderr.startswith(f"rdmawire: {path}:11:34: no CNP reports these marks")
 
 
-def test_faults_that_befell_no_frame_are_pointed_out(tmp_path: Path) -> None:
+def test_faults_that_changed_no_frame_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "idle.yaml"
     path.write_text(f"{WRITE}links: {{client-server: {{faults: [drop: {{nth: 99}}]}}}}\n")
     done = rdmawire("run", "-q", str(path))
-    said = "this 'drop' befell no frame: of the 9 on client-server 9 could be meant"
+    said = "the fault 'drop' changed no frame: of the 9 on client-server 9 could be meant"
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith(f"rdmawire: {path}:11:34: {said}")
     (found,) = json.loads(rdmawire("run", "--json", str(path)).stdout)["scenarios"]

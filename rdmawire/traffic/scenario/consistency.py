@@ -1,4 +1,7 @@
-"""What a scenario leaves out: the addresses of its hosts, and the headroom of its switches."""
+"""Checks of a scenario as a whole: names, addresses, paths, limits; and its derived defaults.
+
+Derived are the addresses of hosts that give none, and the headroom of switches.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from ipaddress import IPv4Address
@@ -36,7 +39,7 @@ _IPV4_BYTES: Final = 4
 
 
 def places_of(hosts: Sequence[HostPlan]) -> list[Place]:
-    """The place of each, numbered from 1 on: 10.0.0.1, or fd00::1 if some host has IPv6."""
+    """Return the addresses of hosts, from 10.0.0.1 on, or fd00::1 on if some host has IPv6."""
     ipv6 = any(":" in (host.address or "") for host in hosts)
     return [_place(host, number, ipv6=ipv6) for number, host in enumerate(hosts, 1)]
 
@@ -50,18 +53,18 @@ def _place(plan: HostPlan, number: int, *, ipv6: bool) -> Place:
 _AROUND: Final = sum(
     header.SIZE for header in (Ethernet, IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC)
 )
-"""Bytes round a payload, at the most. IBA 9.2, A17."""
+"""Largest size of all headers and checksums of a frame. IBA 9.2, A17."""
 
 
 def longest_frame(connections: Iterable[ConnectionPlan]) -> int:
-    """Bytes of the longest frame that connections send."""
+    """Return the size of the longest frame that connections send (bytes)."""
     return _AROUND + max((plan.mtu for plan in connections), default=0)
 
 
 def headroom_of(
     switch: str, links: Iterable[LinkPlan], connections: Iterable[ConnectionPlan]
 ) -> int:
-    """Bytes that each port of a switch must take in beyond ``xoff`` so that nothing is lost."""
+    """Return the headroom beyond ``xoff`` that each port of a switch needs (bytes)."""
     frame = longest_frame(connections)
     needed = (
         headroom(link.rate, link.latency, frame)
@@ -71,7 +74,7 @@ def headroom_of(
     return max(needed, default=0)
 
 
-# How much all work of a scenario comes to: what a run takes of time and memory is bounded.
+# Limits: the time and the memory that a run takes are bounded.
 
 MAX_FILLED_TOGETHER: Final = 1 << 30
 MAX_MESSAGES: Final = 10**7
@@ -82,7 +85,7 @@ in flight is in memory."""
 
 
 class Volume(NamedTuple):
-    """What a part of a scenario adds up to. ``posted`` are bytes that may be posted at once."""
+    """The messages and bytes of a part of a scenario. ``posted`` may be outstanding at once."""
 
     mark: Mark
     messages: int = 0
@@ -92,7 +95,7 @@ class Volume(NamedTuple):
 
 
 class _Limit(NamedTuple):
-    """What may not be more, all together, and what to do where it is."""
+    """The limit of a sum, and what to do if it is exceeded."""
 
     of: str
     most: int
@@ -122,7 +125,7 @@ _LIMITS: Final = (
 
 
 def check_amounts(context: ParseContext, links: Sequence[LinkPlan]) -> Iterator[NodeError]:
-    """Of each bound, where it is first not kept."""
+    """Report each exceeded limit, at the part that exceeds it."""
     amounts = [*_amounts(context)]
     unpaced = any(link.rate is None for link in links)
     for bound in (*_LIMITS, *((_POSTED,) if unpaced else ())):
@@ -135,7 +138,7 @@ def check_amounts(context: ParseContext, links: Sequence[LinkPlan]) -> Iterator[
 
 
 def _amounts(context: ParseContext) -> Iterator[Volume]:
-    """All that comes to something, as far as it can be read."""
+    """Yield the volume of each part that could be read."""
     for memory in context.memory.values():
         if memory.content.fill is not Fill.ZEROS:
             yield Volume(memory.mark, filled=memory.size)
@@ -160,13 +163,13 @@ def _of_step(step: StepPlan, context: ParseContext) -> Volume:
 
 
 def _pairs(end: End | None, context: ParseContext) -> int:
-    """The queue pairs that an end names."""
+    """Count the queue pairs that an end names."""
     plan = None if end is None else context.connections.get(end.connection)
     return 1 if plan is None or end is None or end.number is not None else plan.count
 
 
 def message_size(plan: StepPlan, context: ParseContext) -> int | None:
-    """The bytes of local memory, or inline, if all of that is known."""
+    """Return the bytes of local memory, or inline, if all sizes are known."""
     if plan.inline is not None:
         return len(plan.inline)
     total = 0
@@ -178,7 +181,7 @@ def message_size(plan: StepPlan, context: ParseContext) -> int | None:
     return total
 
 
-# What must hold of a scenario as a whole: ways between hosts, addresses, amounts.
+# Checks.
 
 MAX_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""
@@ -189,7 +192,7 @@ ScenarioRule = Callable[[ParseContext], Iterator[NodeError]]
 
 
 def links_of(context: ParseContext) -> tuple[LinkPlan, ...]:
-    """The links of a file; two hosts alone get one between them."""
+    """Return the links of a file; two hosts without links get one between them."""
     links: tuple[LinkPlan, ...] = tuple(context.links.values())
     if not context.names.implied:
         return links
@@ -198,14 +201,14 @@ def links_of(context: ParseContext) -> tuple[LinkPlan, ...]:
 
 
 def _names(context: ParseContext) -> Iterator[NodeError]:
-    """No switch is called as a host is."""
+    """No switch has the name of a host."""
     for name, switch in context.switches.items():
         if name in context.names.hosts:
             yield NodeError(switch.mark, f"switch {quote(name)}", "a name that no host has")
 
 
 def _places(context: ParseContext) -> Iterator[NodeError]:
-    """No two hosts have one address, and none has addresses of two kinds."""
+    """Addresses are unique, and those of a host are all IPv4 or all IPv6."""
     if len(context.hosts) < len(context.names.hosts):
         return
     seen: dict[bytes, str] = {}
@@ -225,14 +228,14 @@ _ANY_MAC: Final = "02:00:00:00:00:01"
 
 
 def _connections(context: ParseContext) -> Iterator[NodeError]:
-    """Ends have addresses of one kind, and a way between them; there are not too many."""
-    ways = _Ways(links_of(context), context.names.switches)
+    """Ends have a path and the same IP version; the number of queue pairs is limited."""
+    paths = _Paths(links_of(context), context.names.switches)
     kinds = {host.name: place.gid for host, place in _placed(context)}
     complete = context.once(_all_links)
     for plan in context.connections.values():
         one, other = plan.ends
-        if complete and not ways.lead(one, other):
-            found_ = f"no way from {one} to {other}"
+        if complete and not paths.exists(one, other):
+            found_ = f"no path from {one} to {other}"
             yield NodeError(plan.mark, found_, "links that join them, by switches if need be")
         if len({is_ipv4(kinds[end]) for end in plan.ends if end in kinds}) > 1:
             found_ = f"IPv4 and IPv6 at the ends of {plan.name}"
@@ -246,9 +249,9 @@ def _connections(context: ParseContext) -> Iterator[NodeError]:
 
 
 def _all_links(context: ParseContext) -> bool:
-    """Whether all links are in order, so that what is not there is missing.
+    """Whether all links could be read, so that a path that is not there is missing.
 
-    A file with other mistakes and without links may be one whose hosts are not to be so many.
+    In a file with other mistakes and without links, the number of hosts may be the mistake.
     """
     names = context.names
     if not names.hosts_known or (not names.links and context.diagnostics):
@@ -261,10 +264,10 @@ def _placed(context: ParseContext) -> Iterator[tuple[HostPlan, Place]]:
     return zip(hosts, places_of(hosts), strict=True)
 
 
-class _Ways:
-    """Who is joined to whom. Hosts pass nothing on.
+class _Paths:
+    """Which hosts have a path between them. Hosts do not forward.
 
-    Switches that are joined are one island, called by one of them.
+    Connected switches are one island, identified by one of them (union-find).
     """
 
     def __init__(self, links: Iterable[LinkPlan], switches: Collection[str]) -> None:
@@ -281,8 +284,8 @@ class _Ways:
             self._above[switch] = switch = self._above[above]
         return switch
 
-    def lead(self, one: str, other: str) -> bool:
-        """Whether there is a way between two hosts, each of which has one link."""
+    def exists(self, one: str, other: str) -> bool:
+        """Whether there is a path between two hosts, each of which has one link."""
         near, far = self._on.get(one), self._on.get(other)
         if near in self._above and far in self._above:
             return self._island(near) == self._island(far)
@@ -306,7 +309,7 @@ def _links(context: ParseContext) -> Iterator[NodeError]:
 
 
 def _copies(context: ParseContext) -> Iterator[NodeError]:
-    """The faults of a link together make so many copies of a frame, and no more."""
+    """The number of copies that the faults of a link make of a frame is limited."""
     for link in links_of(context):
         copies = prod(copies_by(fault.do, fault.options) for fault in link.faults)
         if copies > MAX_COPIES:
@@ -319,7 +322,7 @@ def _pauses(name: str, context: ParseContext) -> bool:
 
 
 def _pauses_in_time(context: ParseContext) -> Iterator[NodeError]:
-    """A queue that pauses takes in the frame that makes it pause."""
+    """The headroom of a queue holds at least the frame that makes it pause."""
     frame = longest_frame(context.connections.values())
     for switch in context.switches.values():
         for queue in switch.queues:
@@ -330,7 +333,7 @@ def _pauses_in_time(context: ParseContext) -> Iterator[NodeError]:
 
 
 def _expectations(context: ParseContext) -> Iterator[NodeError]:
-    """Memory is compared with as much memory, and with no more than can be."""
+    """Compared spans have the same length, up to a limit."""
     for plan in context.expectations:
         if not isinstance(plan, MemoryExpectation):
             continue
@@ -343,7 +346,7 @@ def _expectations(context: ParseContext) -> Iterator[NodeError]:
 
 
 def _all_work(context: ParseContext) -> Iterator[NodeError]:
-    """All work together is not too much."""
+    """The work of all steps is limited."""
     return check_amounts(context, links_of(context))
 
 

@@ -1,4 +1,4 @@
-"""What a scenario may have been meant to say: no mistakes, but worth a line."""
+"""Hints on scenarios: what is no mistake, but probably not intended."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -8,27 +8,27 @@ from rdmawire.wire.inet import ECN
 
 
 class Hint(NamedTuple):
-    """What is odd, and where it stands."""
+    """A hint, and its position in the file."""
 
     mark: Mark
     said: str
 
     def text(self, source: str) -> str:
-        """One line, with its place in the file."""
+        """Write one line that begins with the position in the file."""
         return f"{source}:{self.mark.line}:{self.mark.column}: {self.said}"
 
 
 SENDS_CNPS = "dcqcn"
-"""The scheme whose receivers send CNPs without an interval of their own."""
+"""The scheme whose receivers send CNPs without a given interval."""
 
 
 def hints(scenario: Scenario) -> Iterator[Hint]:
-    """All of them, in the order of the file's parts."""
+    """Yield all hints, in the order of the file's sections."""
     yield from _unheard(scenario)
     yield from _unseen(scenario)
 
 
-# Marks that no sender learns of.
+# Marks without CNPs.
 
 
 def _unheard(scenario: Scenario) -> Iterator[Hint]:
@@ -40,28 +40,28 @@ def _unheard(scenario: Scenario) -> Iterator[Hint]:
     for mark, connections in _marks(scenario):
         if connections and not notified & connections:
             which = ", ".join(sorted(connections))
-            said = f"nobody is told of these marks; give a 'cnp interval' to connection {which}"
+            said = f"no CNP reports these marks; give a 'cnp interval' to connection {which}"
             yield Hint(mark, said)
 
 
 def _marks(scenario: Scenario) -> Iterator[tuple[Mark, set[str]]]:
-    """Where frames are marked, and the ECN-capable connections whose frames they may be."""
-    everybody = {plan.name for plan in scenario.connections if plan.ecn}
+    """Yield where frames are marked, and the ECN-capable connections they may belong to."""
+    every = {plan.name for plan in scenario.connections if plan.ecn}
     for switch in scenario.switches:
         for queue in switch.queues:
             if queue.kmin is not None:
-                yield queue.mark, everybody
+                yield queue.mark, every
     for link in scenario.links:
         for fault in link.faults:
             if fault.do == "mark":
-                yield fault.mark, _of(fault, everybody)
+                yield fault.mark, _of(fault, every)
 
 
 def _of(fault: FaultPlan, connections: set[str]) -> set[str]:
     return connections if fault.sent_by is None else connections & {fault.sent_by.connection}
 
 
-# Frames that cannot be where they are counted.
+# Frames that are not where they are counted.
 
 _OF_PAUSES: Final = ("macc", "pause", "pfc")
 _MARKED: Final = {"ip.ecn": ECN.CE, "ipv6.ecn": ECN.CE}
@@ -80,7 +80,7 @@ def _unseen(scenario: Scenario) -> Iterator[Hint]:
 
 
 def _unseen_by(scenario: Scenario, plan: PacketExpectation) -> str:
-    """Why there is no such frame where this expectation looks, if that is so."""
+    """Say why no such frame can be at the point of an expectation; empty if one can."""
     if plan.link is None and any(name.partition(".")[0] in _OF_PAUSES for name in plan.where):
         return _NO_PAUSES
     if not any(_only(plan.where.get(name), ce) for name, ce in _MARKED.items()):
@@ -91,13 +91,13 @@ def _unseen_by(scenario: Scenario, plan: PacketExpectation) -> str:
 
 
 def _only(wanted: object, value: int) -> bool:
-    """Whether a field may have this value alone."""
+    """Whether this is the only expected value of a field."""
     values = wanted if isinstance(wanted, tuple | range) else (wanted,)
     return len(values) == 1 and value in values
 
 
 def _markers(scenario: Scenario) -> set[str]:
-    """What marks frames: links by their faults, and switches."""
+    """Return what marks frames: links with such faults, and switches."""
     links = {link.name for link in scenario.links for fault in link.faults if fault.do == "mark"}
     switches = {
         switch.name

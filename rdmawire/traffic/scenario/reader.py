@@ -43,12 +43,12 @@ RULES: Final[Mapping[type, Callable[..., Any]]] = {
 
 
 def read_scenario(path: str | os.PathLike[str]) -> Scenario:
-    """The scenario of a file; :class:`ScenarioError` with all its mistakes."""
+    """Read a scenario file; raise :class:`ScenarioError` with all its mistakes."""
     return read_scenario_text(read_bytes(path), os.fspath(path))
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """A file's bytes, one more than a scenario may have at the most; :class:`ScenarioError`."""
+    """Read a file up to one byte beyond the limit; raise :class:`ScenarioError` if that fails."""
     try:
         with open(path, "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -60,7 +60,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def text_of_bytes(data: bytes, source: str) -> str:
-    """The text that a file of a scenario has; :class:`ScenarioError` if it cannot be one."""
+    """Decode a scenario file; raise :class:`ScenarioError` if it is not UTF-8 or too large."""
     diagnostics = Diagnostics(source)
     try:
         return decode(data)
@@ -70,7 +70,7 @@ def text_of_bytes(data: bytes, source: str) -> str:
 
 
 def read_scenario_text(text: str | bytes, source: str = "scenario") -> Scenario:
-    """The scenario that a text says; ``source`` is what messages call it."""
+    """Read a scenario from text; ``source`` is its name in messages."""
     diagnostics = Diagnostics(source)
     try:
         return read_tree(parse_document(text, diagnostics), diagnostics)
@@ -118,7 +118,7 @@ SUFFIX: Final = ".yaml"
 
 
 def shipped() -> Mapping[str, Traversable]:
-    """The file of each, by name, in the order of the alphabet."""
+    """Return the file of each shipped scenario, by name in alphabetical order."""
     folder = files("rdmawire.traffic") / FOLDER
     found = {
         file.name.removesuffix(SUFFIX): file
@@ -129,25 +129,25 @@ def shipped() -> Mapping[str, Traversable]:
 
 
 def text_of(name: str) -> str:
-    """What stands in one of them; ``KeyError`` for other names."""
+    """Return the text of a shipped scenario; raise ``KeyError`` for other names."""
     return shipped()[name].read_text(encoding="utf-8")
 
 
 def read_shipped(name: str) -> Scenario:
-    """One of them; messages call it by its name."""
+    """Read a shipped scenario; messages call it by its name."""
     return read_scenario_text(text_of(name), name)
 
 
 # Everything that a scenario may say, as rows: keys, counters, events and endings.
 
 MUST_BE_THERE: Final = "must be there"
-"""What is said of a key that may not be left out."""
+"""Text for a key without a default."""
 
 
 class Listed(NamedTuple):
-    """What something is of, its name, what it says, what may stand there, and what if it does not.
+    """A row of the listing: the section ``of`` a name, its help, its type of value.
 
-    ``left_out`` is the value that it has then, or that it must be there.
+    ``left_out`` is its default, or :data:`MUST_BE_THERE`.
     """
 
     of: str
@@ -158,7 +158,7 @@ class Listed(NamedTuple):
 
     @property
     def line(self) -> str:
-        """All that is said after its name."""
+        """The text after its name."""
         value = f"[{self.value}]" if self.value else ""
         usual = self.left_out
         if usual and usual != MUST_BE_THERE:
@@ -166,12 +166,12 @@ class Listed(NamedTuple):
         return " ".join(filter(None, (self.help, value, usual and f"({usual})")))
 
     def has(self, word: str) -> bool:
-        """Whether a word is part of its name, or of what it is of."""
+        """Whether a word is part of its name or of its section's."""
         return any(word.lower() in text.lower() for text in (self.of, self.name))
 
 
 def listed_rows() -> Iterator[Listed]:
-    """All rows. What several sections have in common, the first of them has."""
+    """Yield all rows. A key that several sections have is listed once, with the first."""
     seen: set[tuple[object, ...]] = set()
     for section in sections_in(Scenario):
         for name, row in (*section.keys().items(), *_prefixed(section)):
@@ -186,7 +186,7 @@ def listed_rows() -> Iterator[Listed]:
 
 
 def _reasons(event: str) -> str:
-    """With which reason an event may be named, if it has one."""
+    """Describe how an event with a reason is named."""
     first = next(iter(REASONS[event])).name if event in REASONS else ""
     return f"{event}, or with why it came: {event}.{first} and so on" if first else ""
 

@@ -1,4 +1,4 @@
-"""What must hold of a connection: its ends, their attributes, and what its type allows."""
+"""Checks of connections and steps beyond their keys: types, ends, memory and how work may end."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -178,7 +178,7 @@ _CONNECTION_RULES: Final[tuple[ConnectionRule, ...]] = (
 )
 
 
-# What must hold of a step: who may do it, with whose memory, and how it may end.
+# Steps.
 
 
 def check_step(plan: StepPlan, found: Found, context: ParseContext) -> StepPlan:
@@ -371,7 +371,7 @@ _DEMANDS: Final = {
     ("register", "what"): _Demand("memory"),
     ("deregister", "what"): _Demand("memory"),
 }
-"""What some verbs want of memory."""
+"""Requirements of verbs on memory."""
 
 
 def _bytes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:

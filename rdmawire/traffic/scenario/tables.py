@@ -1,4 +1,4 @@
-"""Words of scenarios that stand for something in other rooms, for who reads them and who plays."""
+"""Words of scenario files for things of other packages, for the reader and the runner."""
 
 from enum import IntEnum
 from typing import Final
@@ -38,14 +38,14 @@ REASONS: Final[dict[str, type[IntEnum]]] = {
 
 
 def reason_of(event: Rejected | Unresolved) -> str:
-    """Why something was refused, by the standard's word, or the number where there is none."""
+    """Return the reason of a rejection by the standard's word, or its number without one."""
     number = event.reason if isinstance(event, Rejected) else event.status
     words = REASONS[type(event).__name__]
     return next((word.name for word in words if word == number), str(number))
 
 
 SUCCESS: Final = WCStatus.SUCCESS.name
-"""How work ends that went well."""
+"""The status of successful work."""
 
 SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
     "dcqcn": DcqcnParameters(),
@@ -54,7 +54,7 @@ SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
 """Schemes of congestion control, with the parameters that they have by themselves."""
 
 QUEUE: Final = 1024
-"""Work that a queue of a queue pair holds, unless a step wants more outstanding."""
+"""Work requests that a queue of a queue pair holds, unless a step needs more."""
 
 
 TYPE: Final = Word(tuple(TYPES))

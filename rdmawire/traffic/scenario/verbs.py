@@ -139,8 +139,8 @@ VERBS: Final[dict[str, Verb]] = {
         | _INTO
         | _TO
         | {
-            "compare": Parameter(Takes.BITS_64, "What must stand there."),
-            "swap": Parameter(Takes.BITS_64, "What stands there then."),
+            "compare": Parameter(Takes.BITS_64, "The value that must be there."),
+            "swap": Parameter(Takes.BITS_64, "The value that replaces it."),
         },
     ),
     "fetch_add": Verb(
@@ -217,9 +217,9 @@ VERBS: Final[dict[str, Verb]] = {
         help="The application writes bytes to memory.",
         parameters=_what("The memory.")
         | {
-            "fill": Parameter(Takes.FILL, "What stands there then, by a word.", needed=False),
-            "text": Parameter(Takes.TEXT, "What stands there then, as text.", needed=False),
-            "hex": Parameter(Takes.HEX, "What stands there then, as hex digits.", needed=False),
+            "fill": Parameter(Takes.FILL, "The new content, by a word.", needed=False),
+            "text": Parameter(Takes.TEXT, "The new content, as text.", needed=False),
+            "hex": Parameter(Takes.HEX, "The new content, as hexadecimal digits.", needed=False),
         },
     ),
     "modify": Verb(

@@ -21,7 +21,7 @@ work:
 SWITCH = "queues: {0: {dscp: 0, kmin: 4 KiB, kmax: 8 KiB}}"
 OF_A = "mark: {sent by: client/a}"
 LINKS = ("client-leaf", "leaf-server")
-NOBODY = "nobody is told of these marks; give a 'cnp interval' to connection"
+NOBODY = "no CNP reports these marks; give a 'cnp interval' to connection"
 
 
 def filled(*, queues: str = "", fault: str = "drop: {nth: 99}", a: str = "", b: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Faults that befell no frame are told, and why."""
+"""Faults that changed no frame give a hint, with the reason."""
 
 import pytest
 
@@ -58,11 +58,11 @@ def hints(plan: FaultPlan, *steps: StepPlan) -> list[str]:
         ),
     ],
 )
-def test_a_fault_that_befell_no_frame_is_told(plan: FaultPlan, why: str) -> None:
-    said = f"x.yaml:7:5: this '{plan.do}' befell no frame: {COUNTED} {why}"
+def test_a_fault_that_changed_no_frame_gives_a_hint(plan: FaultPlan, why: str) -> None:
+    said = f"x.yaml:7:5: the fault '{plan.do}' changed no frame: {COUNTED} {why}"
     assert hints(plan) == [said]
 
 
 @pytest.mark.parametrize("more", [{}, {"nth": (8,)}, {"sent_by": CLIENT, "packet": (1, 300)}])
-def test_one_that_befell_a_frame_is_not(more: dict[str, object]) -> None:
+def test_one_that_changed_a_frame_gives_none(more: dict[str, object]) -> None:
     assert hints(fault("delay", **more)) == []

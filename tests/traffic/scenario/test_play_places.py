@@ -136,7 +136,7 @@ def comments(path: Path) -> dict[tuple[str, int], tuple[str, ...]]:
         }
 
 
-def test_comments_say_what_befell_frames(tmp_path: Path) -> None:
+def test_comments_say_what_faults_did(tmp_path: Path) -> None:
     path, scenario = tmp_path / "out.pcapng", scenario_of(MARKED, "ip.ecn: CE", "")
     marked, doubled = "marked on the link", "duplicated on the link"
     play(scenario, capture=path)

@@ -456,4 +456,4 @@ def test_who_is_on_another_island_has_no_way() -> None:
     cut = head.replace("  s7-s8: {}\n", "")
     ways = "".join(f"  h{n}-s{n}: {{}}\n" for n in range(MANY))
     (mistake,) = mistakes_of(f"{cut}{ways}connections: {{near: [h0, h7], far: [h7, h8]}}\n")
-    assert mistake.found == "no way from h7 to h8"
+    assert mistake.found == "no path from h7 to h8"

@@ -60,7 +60,7 @@ class StepContext(NamedTuple):
         return value
 
     def lacks(self, what: str) -> VerbsError:
-        """What is said of a step that lacks something; no scenario from a file does."""
+        """Return the error of a step without a needed value, which no scenario from a file is."""
         return VerbsError(f"{self.step.verb} without {what!r}", EINVAL)
 
     def access(self, usual: int) -> int:
@@ -100,7 +100,7 @@ def _flags(step: StepPlan) -> int:
 
 
 def _addressed(endpoint: QueuePairRuntime, wr: SendWR) -> SendWR:
-    """With the way to the peer, or to its shared receive queue, where the type needs that."""
+    """Add the path to the peer, or its shared receive queue, if the QP type needs it."""
     peer = endpoint.peer
     if not endpoint.qp.service.connected:
         return wr._replace(ah=endpoint.path, remote_qpn=peer.qp.number, remote_qkey=peer.qp.qkey)
@@ -144,7 +144,7 @@ def _flush(context: StepContext, wr: SendWR) -> SendWR:
 
 
 def _bind(context: StepContext, wr: SendWR) -> SendWR:
-    """The window is known by its new key, and has the memory's bytes, from now on."""
+    """Bind a window; its buffer has the new key and the range of the memory from now on."""
     buffer, target = context.buffer("what"), context.buffer("to")
     if buffer.window is None or target.region is None:
         raise VerbsError(f"{buffer.name} and {target.name}: no window, or no region", EINVAL)
@@ -159,7 +159,7 @@ def _bind(context: StepContext, wr: SendWR) -> SendWR:
 
 
 def _register_fast(context: StepContext, wr: SendWR) -> SendWR:
-    """The region is known by its new key from now on."""
+    """Register a region; its buffer has the new key from now on."""
     buffer = context.buffer("what")
     if buffer.region is None or buffer.plan is None:
         raise VerbsError(f"{buffer.name} has no region", EINVAL)
@@ -187,10 +187,10 @@ _ADDITIONS: Final[dict[str, Callable[[StepContext, SendWR], SendWR]]] = {
     "reg_mr": _register_fast,
     "local_inv": _invalidate_own,
 }
-"""What verbs say beyond local and remote memory."""
+"""Fields of work requests beyond local and remote memory, by verb."""
 
 RENEWED: Final = ("bind_mw", "reg_mr")
-"""Work that is another each time it is posted: its key changes."""
+"""Work requests that are made anew each time, because their key changes."""
 
 
 # Receives.
@@ -202,7 +202,7 @@ def receive_work(context: StepContext) -> RecvWR:
     return RecvWR(tuple(buffer(span).sge(span) for span in context.step.local))
 
 
-# What owners do.
+# Control actions.
 
 
 def _register(context: StepContext) -> None:
@@ -255,11 +255,11 @@ OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
     "migrate": _migrate,
     "disconnect": _disconnect,
 }
-"""What is done at once, and posted to no queue."""
+"""Actions that take effect at once, and are posted to no queue."""
 
 
 def do(context: StepContext) -> None:
-    """What an owner does."""
+    """Do a control action."""
     try:
         OWNERS[context.step.verb](context)
     except MemoryFault as fault:
@@ -267,19 +267,19 @@ def do(context: StepContext) -> None:
 
 
 _NUMBER_BITS: Final = 32
-"""A work request's number has its job's in the lower bits, and above them how often."""
+"""Bits of a work request's number for its :class:`PostedWork`; above them is a counter."""
 
 Begin: TypeAlias = Callable[[StepPlan, QueuePairRuntime | None], StepContext]
 """Begins a step at a queue pair, where it is of one."""
 
 Post: TypeAlias = Callable[[PostedWork, int, StepContext], None]
-"""Posts one piece of a job's work, with a number; a ``VerbsError`` where that is refused."""
+"""Posts a work request with a number; raises ``VerbsError`` if it is refused."""
 
 
 def post_send(job: PostedWork, number: int, context: StepContext) -> None:
-    """Post to the send queue. Of work without completions the last that fits has one.
+    """Post to the send queue. Of unsignaled work the last that fits is signaled.
 
-    So it is known when there is room again.
+    Its completion says when there is room again.
     """
     endpoint, work = job.endpoint, job.work
     if work is None or job.run.step.verb in RENEWED:
@@ -306,27 +306,27 @@ def post_receive(job: PostedWork, number: int, context: StepContext) -> None:
 
 
 def send_room(endpoint: QueuePairRuntime) -> int:
-    """How many sends may be posted, so that none is refused and no completion is lost."""
+    """Return how many sends fit the send queue and the CQ."""
     if not (endpoint.ready or endpoint.left):
         return 0
     return min(endpoint.qp.free_sends, endpoint.cq.cqe - len(endpoint.cq))
 
 
 def _send_room_for(job: PostedWork) -> int:
-    """As above. Where there never was a connection, only what is to fail is tried."""
+    """As :func:`send_room`; without a connection, only work that must fail is posted."""
     endpoint = job.endpoint
     return 0 if endpoint.left and not (endpoint.ready or job.run.must_fail) else send_room(endpoint)
 
 
 def receive_room(endpoint: QueuePairRuntime) -> int:
-    """How many receives may be posted."""
+    """Return how many receives may be posted."""
     if endpoint.srq is not None:
         return endpoint.srq.free
     return min(endpoint.qp.free_receives, endpoint.cq.cqe - len(endpoint.cq))
 
 
 class WorkPoster:
-    """The queues of all queue pairs, and the jobs that stand in them."""
+    """The work queues of all queue pairs."""
 
     def __init__(self, testbed: Testbed, begin: Begin, endings: CompletionTracker) -> None:
         self._testbed = testbed
@@ -342,7 +342,7 @@ class WorkPoster:
         )
 
     def add(self, run: StepRun) -> list[QueuePairRuntime]:
-        """Have a job for a step in the queue of each of its queue pairs, which it gives."""
+        """Queue the work of a step at each of its queue pairs, and return these."""
         endpoints = self._testbed.endpoints_of(run.step)
         receives = run.step.verb == "receive"
         for endpoint in endpoints:
@@ -359,11 +359,11 @@ class WorkPoster:
         self._testbed.wake(endpoint.machine)
 
     def job(self, number: int) -> PostedWork:
-        """The one that a work request is of, by its number."""
+        """Return the work that a work request belongs to, by its number."""
         return self._jobs[number % (1 << _NUMBER_BITS)]
 
     def _post(self, post: Post, job: PostedWork) -> None:
-        """Post one piece of a job's work."""
+        """Post one work request."""
         number = job.posted << _NUMBER_BITS | job.number
         job.posted += 1
         job.run.posted += 1
@@ -376,7 +376,7 @@ class WorkPoster:
 
 
 class ControlActions:
-    """The owner of all hosts."""
+    """Does the control actions of steps."""
 
     def __init__(self, testbed: Testbed, begin: Begin, endings: CompletionTracker) -> None:
         self._testbed = testbed
@@ -384,7 +384,7 @@ class ControlActions:
         self._endings = endings
 
     def act(self, run: StepRun) -> None:
-        """Do what a step says. What is refused has ended, too."""
+        """Do the action of a step at each of its queue pairs."""
         endpoints: list[QueuePairRuntime] | list[None] = self._testbed.endpoints_of(run.step) or [
             None
         ]

@@ -1,4 +1,4 @@
-"""Memory by the names of a scenario: a host's or a GPU's, registered in one way or another."""
+"""Memory of a scenario by name, of a host or a GPU, and how it is registered."""
 
 from collections.abc import Callable, Iterator
 from errno import EINVAL
@@ -25,11 +25,10 @@ PIECE: Final = 1 << 20
 
 
 class NamedBuffer:
-    """Bytes with a name, and how adapters find them.
+    """Memory or a window with a name.
 
-    ``memory`` has them at ``start`` for applications; by ``key`` they are at ``iova``, as was said
-    when they were registered last, even if they are not any more. A window has no memory before it
-    is bound.
+    Applications find it in ``memory`` at ``start``, adapters by ``key`` at ``iova`` of the last
+    registration, even if that was taken back. A window has no memory before it is bound.
     """
 
     def __init__(self, name: str, plan: MemoryPlan | None = None) -> None:
@@ -45,27 +44,27 @@ class NamedBuffer:
         self.gpu: Gpu | None = None
 
     def take(self, region: Region, iova: int) -> None:
-        """Be found by this region's key from now on."""
+        """Set the region by whose key adapters find the buffer."""
         self.region = region
         self.key = region.rkey
         self.iova = iova
 
     def extent(self, span: Span) -> tuple[int, int]:
-        """Offset and length of a span of it."""
+        """Return offset and length of a span (bytes)."""
         length = self.length - span.offset if span.length is None else span.length
         return span.offset, length
 
     def sge(self, span: Span) -> Sge:
-        """A span as work requests name local memory."""
+        """Return the SGE of a span."""
         offset, length = self.extent(span)
         return Sge(self.iova + offset, length, self.key)
 
     def read(self, offset: int, length: int) -> bytes:
-        """What an application reads there; ``MemoryFault`` where there is nothing."""
+        """Read as an application does; raise ``MemoryFault`` outside the buffer."""
         return self._readable(offset, length).read(self.start + offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Put bytes there, as an application does."""
+        """Write as an application does; raise ``MemoryFault`` outside the buffer."""
         self._readable(offset, len(data)).write(self.start + offset, data)
 
     def _readable(self, offset: int, length: int) -> Memory:
@@ -82,7 +81,7 @@ class NamedBuffer:
 
 
 def bytes_of(content: Content, length: int, random: Random) -> Iterator[bytes]:
-    """So many bytes as a file says them, in pieces."""
+    """Yield ``length`` bytes of a content in pieces."""
     unit = _UNITS.get(content.fill, content.data) or bytes(1)
     piece = unit * max(1, PIECE // len(unit))
     for start in range(0, length, len(piece)):
@@ -94,7 +93,7 @@ _UNITS: Final = {Fill.ZEROS: bytes(1), Fill.COUNT: bytes(range(256)), Fill.RANDO
 
 
 def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
-    """Rights by their names; all that are allowed if nothing is said."""
+    """Return access flags by name; without names, all that are allowed."""
     if names is None:
         return ALL_ACCESS & allowed
     access = 0
@@ -104,7 +103,7 @@ def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
 
 
 class MemoryRegistrar:
-    """How the memory of one host is registered: one way for each ``via``."""
+    """Registers the memory of one host, by the method in ``via``."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -112,7 +111,7 @@ class MemoryRegistrar:
         self.files = DmaBufFiles()
 
     def register(self, buffer: NamedBuffer, access: tuple[str, ...] | None) -> None:
-        """Register all of it; ``VerbsError`` where an adapter refuses."""
+        """Register a buffer; raise ``VerbsError`` if the adapter refuses."""
         plan = buffer.plan
         if plan is None:
             raise VerbsError(f"{buffer.name} is no memory", EINVAL)
@@ -125,7 +124,7 @@ class MemoryRegistrar:
         buffer.take(region, region.iova)
 
     def deregister(self, buffer: NamedBuffer) -> None:
-        """Take the registration back; the key is remembered, as peers do."""
+        """Deregister a buffer; its key is remembered, as peers do."""
         if buffer.region is None:
             raise VerbsError(f"{buffer.name} is not registered", EINVAL)
         self.host.nic.memory.dereg_mr(buffer.region)
@@ -182,4 +181,4 @@ WAYS: Final[dict[str, _Way]] = {
     "dmabuf": _by_dmabuf,
     "bounce": _by_bounce,
 }
-"""How an adapter gets to the memory of a GPU."""
+"""Registration of GPU memory by the value of ``via``."""

@@ -28,14 +28,14 @@ from rdmawire.wire.cm_code import RejectReason
 from rdmawire.wire.management import MTU
 
 FIRST_PORT: Final = 7174
-"""The port at which the first connection of a scenario is listened for, as rping's."""
+"""The port of the first connection of a scenario, as rping's."""
 
 _OWN: Final = {
     QPType.RC: ("min_rnr_timer", "qp_access_flags"),
     QPType.UC: ("qp_access_flags",),
     QPType.UD: (),
 }
-"""Attributes of which managers say nothing to one another."""
+"""Attributes that connection managers do not exchange."""
 
 
 def manager_of(machine: HostRuntime) -> ConnectionManager:
@@ -52,10 +52,10 @@ def _service(endpoint: QueuePairRuntime, order: int) -> int:
 
 
 class ConnectionSetup:
-    """Connections that managers make. ``on_settled`` is told of each queue pair that is connected.
+    """Connections by connection managers. The first end requests, the second one listens.
 
-    And of each that never will be. The first end asks, the second one listens, and refuses where
-    the plan says so; who is asked for the end agrees to it.
+    ``on_settled`` is called for each queue pair that is connected, or never will be. The second end
+    rejects if the plan says so; an end that receives a DREQ answers it.
     """
 
     def __init__(self, on_settled: Callable[[QueuePairRuntime], None]) -> None:
@@ -65,7 +65,7 @@ class ConnectionSetup:
         self._endpoints: dict[tuple[str, int], QueuePairRuntime] = {}
 
     def prepare(self, endpoints: list[QueuePairRuntime], order: int) -> None:
-        """Have the second ends of a connection's lanes wait, and all take receives."""
+        """Have the second ends listen, and move all queue pairs to INIT for receives."""
         first = endpoints[0]
         service = _service(first, order)
         manager_of(first.peer.machine).listen(service, datagrams=first.type is QPType.UD)
@@ -77,7 +77,7 @@ class ConnectionSetup:
                 end.machine.host.nic.modify_qp(end.qp, wanted, needed)
 
     def ask(self, endpoint: QueuePairRuntime, order: int) -> None:
-        """Have the first end of a pair ask for the connection."""
+        """Send the request of a queue pair at the first end."""
         manager = manager_of(endpoint.machine)
         service = _service(endpoint, order)
         self._askers[endpoint.gid, endpoint.qp.number] = endpoint
@@ -86,14 +86,14 @@ class ConnectionSetup:
         self._endpoints[endpoint.machine.name, endpoint.managed] = endpoint
 
     def disconnect(self, endpoint: QueuePairRuntime, now: int) -> None:
-        """Have an end ask for the end of its connection."""
+        """Disconnect an endpoint."""
         if not endpoint.managed:
             raise VerbsError(f"{endpoint.name} was not connected by a manager", EINVAL)
         manager_of(endpoint.machine).disconnect(endpoint.managed, now)
         endpoint.mark_gone("disconnected")
 
     def on_event(self, machine: HostRuntime, event: CMEvent, now: int) -> None:
-        """Do what an application does about an event of its manager."""
+        """Handle an event of a connection manager."""
         if isinstance(event, ConnectRequest | DatagramRequest):
             endpoint = self._wanted(event)
             if endpoint is None:
@@ -141,14 +141,14 @@ class ConnectionSetup:
             self._begin(endpoint)
 
     def _wanted(self, event: ConnectRequest | DatagramRequest) -> QueuePairRuntime | None:
-        """The end that a request is for: that of the queue pair which asked, if one did."""
+        """Return the endpoint that a request is for, if there is one."""
         if isinstance(event, DatagramRequest):
             return self._next_of(event)
         asker = self._askers.get((event.path.dgid, event.remote_qpn))
         return None if asker is None or asker.peer.managed else asker.peer
 
     def _next_of(self, event: DatagramRequest) -> QueuePairRuntime | None:
-        """A datagram request does not say which queue pair asks: the next one at that address."""
+        """Return the next endpoint at that address: a SIDR REQ does not name a queue pair."""
         asking = self._datagrams.get((event.path.dgid, event.service_id))
         return asking.popleft().peer if asking else None
 
@@ -169,7 +169,7 @@ class ConnectionSetup:
 
 
 def _adapt(endpoint: QueuePairRuntime) -> None:
-    """Have the plan's attributes where the manager had its own, before any work comes."""
+    """Set the plan's attributes that the manager does not exchange."""
     given = {"min_rnr_timer": endpoint.attributes.min_rnr_timer, **endpoint.given}
     own = {name: given[name] for name in _OWN[endpoint.type] if name in given}
     if own:
@@ -180,7 +180,7 @@ _TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
 
 
 def _said(event: CMEvent) -> str:
-    """What an event of trouble says, but for its id."""
+    """Describe an event that ends a connection."""
     name = type(event).__name__
     if isinstance(event, Rejected | Unresolved):
         return f"{name} ({reason_of(event)})"
@@ -188,7 +188,7 @@ def _said(event: CMEvent) -> str:
 
 
 def _offer(endpoint: QueuePairRuntime) -> ConnParam:
-    """What an end says of itself: it expects what the other's requests begin with."""
+    """Return an end's connection parameters."""
     own = endpoint.attributes
     return ConnParam(
         responder_resources=own.max_dest_rd_atomic,
@@ -203,13 +203,13 @@ def _offer(endpoint: QueuePairRuntime) -> ConnParam:
 
 
 Act: TypeAlias = Callable[[ConnectionSetup, list[QueuePairRuntime], int], None]
-"""Does something for a connection's lanes; connections are numbered in their order."""
+"""Prepares or requests the connection of some endpoints, with the connection's number."""
 
 
 class ConnectMethod(NamedTuple):
-    """``prepare`` comes before receives are posted, ``ask`` after that.
+    """How ends are connected: ``prepare`` runs before receives are posted, ``ask`` after that.
 
-    ``managed`` says that both hosts have connection managers.
+    ``managed``: whether both hosts need connection managers.
     """
 
     managed: bool
@@ -224,7 +224,7 @@ def _bring_up(_: ConnectionSetup, endpoints: list[QueuePairRuntime], __: int) ->
 
 
 def _rest(_: ConnectionSetup, __: list[QueuePairRuntime], ___: int) -> None:
-    """All is done."""
+    """Do nothing: :func:`_bring_up` did all."""
 
 
 def _ask(setup: ConnectionSetup, endpoints: list[QueuePairRuntime], order: int) -> None:
@@ -236,4 +236,4 @@ WAYS: Final = {
     "at once": ConnectMethod(managed=False, prepare=_bring_up, ask=_rest),
     "cm": ConnectMethod(managed=True, prepare=ConnectionSetup.prepare, ask=_ask),
 }
-"""By what a plan says for ``connect``."""
+"""Methods by the value of ``connect``."""

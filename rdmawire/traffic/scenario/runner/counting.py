@@ -17,7 +17,7 @@ from rdmawire.traffic.scenario.runner.testbed import LinkFaults, Testbed
 
 
 class HostCounts(NamedTuple):
-    """What a host counts: its adapter, what it sent, and its way out."""
+    """The sources of a host's counters: its adapter, its sent frames and its MAC."""
 
     nic: Verbs
     sent: Mapping[str, int]
@@ -25,7 +25,7 @@ class HostCounts(NamedTuple):
 
 
 class LinkCounts(NamedTuple):
-    """What a link counts, and what befell its frames."""
+    """The sources of a link's counters: the link and its faults."""
 
     link: Link
     faults: LinkFaults
@@ -107,22 +107,22 @@ _Readers = dict[str, Callable[[Any], int]]
 
 
 class CounterReader(NamedTuple):
-    """The counters of a scenario as they are now."""
+    """Reads the counters of a scenario."""
 
     testbed: Testbed
     observer: Observer
 
     def read(self, of: str, counter: str) -> int:
-        """One counter of a host, a link, a port or a switch."""
+        """Return a counter of a host, a link, a port or a switch."""
         return self.reader(of, counter)()
 
     def reader(self, of: str, counter: str) -> Callable[[], int]:
-        """What reads one counter, again and again."""
+        """Return a function that reads one counter."""
         counted, readers = self._counted(of)
         return partial(readers[counter], counted)
 
     def all(self) -> dict[str, int]:
-        """Every counter, as files name them: ``client.retransmits``, ``leaf:server.marks``."""
+        """Return every counter by its name: ``client.retransmits``, ``leaf:server.marks``."""
         return {
             f"{of}.{name}": read(counted)
             for of in self._subjects()
@@ -131,14 +131,14 @@ class CounterReader(NamedTuple):
         }
 
     def _subjects(self) -> Iterator[str]:
-        """Everything that counts; a host that is on no link has sent nothing."""
+        """Yield the names of all that has counters; a host that is on no link has none."""
         network = self.testbed.network
         yield from self.observer.hosts
         for things in (network.links, network.switches, network.ports):
             yield from things
 
     def _counted(self, of: str) -> tuple[object, _Readers]:
-        """What a subject has counted, and how its counters are read from that."""
+        """Return the source of a subject's counters, and the function that reads each."""
         testbed, network = self.testbed, self.testbed.network
         if of in testbed.machines:
             nic = testbed.machines[of].host.nic

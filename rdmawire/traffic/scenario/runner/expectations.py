@@ -1,7 +1,7 @@
-"""Which frame shows what a counter counted, an event told, or how a queue pair came to its state.
+"""Find the frame that changed a counter, caused an event, or moved a queue pair to its state.
 
-What is expected is looked at again whenever a frame may have changed it: what is different then is
-that frame's doing. What changed in between is no frame's.
+Probes read the expected values whenever a frame may have changed them, and attribute a change to
+that frame. Changes in between are attributed to no frame.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,14 +32,14 @@ _PAUSES: Final = tuple(name for name in COUNTERS[Of.PORT] if name.startswith("pa
 
 
 class Probe(Protocol):
-    """Something that frames change."""
+    """A value that frames may change."""
 
     def look(self, where: "Locate", frame: Envelope) -> None:
-        """See whether it has changed, which is this frame's doing, or none's."""
+        """Attribute a change, if there is one, to this frame."""
 
 
 class CounterProbe:
-    """Something that is counted; ``read`` says how much there is by now."""
+    """Watches a counter, which ``read`` returns."""
 
     def __init__(self, read: Callable[[], int], most: int | None) -> None:
         self._sightings = Occurrences[FrameRef | int](most)
@@ -52,7 +52,7 @@ class CounterProbe:
             self._sightings.record(where(frame), more)
 
     def arrives(self, seen: FrameRef) -> None:
-        """A frame is about to be taken in; what changed up to now, the one before it did."""
+        """Note a frame about to be received; earlier changes belong to the preceding one."""
         self._end()
         self._arrived = seen
 
@@ -61,13 +61,13 @@ class CounterProbe:
 
     @property
     def shown(self) -> FrameOrId:
-        """The frame that shows how much there is."""
+        """The frame that explains the count."""
         self._end()
         return self._sightings.shown
 
 
 class FrameProbe:
-    """Frames that pass a place."""
+    """Counts frames that pass a point."""
 
     def __init__(self, most: int | None) -> None:
         self._sightings = Occurrences[FrameRef | int](most)
@@ -77,12 +77,12 @@ class FrameProbe:
 
     @property
     def shown(self) -> FrameOrId:
-        """The frame that shows how many there are."""
+        """The frame that explains the count."""
         return self._sightings.shown
 
 
 class StateProbe:
-    """The state of a queue pair."""
+    """Watches the state of a queue pair."""
 
     def __init__(self, endpoint: QueuePairRuntime) -> None:
         self._lane = endpoint
@@ -96,13 +96,13 @@ class StateProbe:
 
     @property
     def shown(self) -> FrameOrId:
-        """The frame with which the state was entered."""
+        """The frame that led to the state."""
         self.look(_nothing, _NO_FRAME)
         return self._seen
 
 
 Locate = Callable[[Envelope], FrameOrId]
-"""Tells which frame of the capture, or of its place, one is."""
+"""Returns the reference of a frame."""
 
 
 def _look(probes: Iterable[Probe], where: Locate, frame: Envelope) -> None:
@@ -111,7 +111,7 @@ def _look(probes: Iterable[Probe], where: Locate, frame: Envelope) -> None:
 
 
 class ExpectationWatcher:
-    """Watches of all that a scenario expects of counters, events and states."""
+    """Probes of all counters, events and states that a scenario expects."""
 
     def __init__(self, testbed: Testbed, observer: Observer) -> None:
         self._testbed = testbed
@@ -130,20 +130,20 @@ class ExpectationWatcher:
             self._probe_switch(name)
 
     def counted(self, plan: CounterExpectation | EventExpectation) -> FrameRef | None:
-        """The frame that shows what was counted; ``None`` where none does."""
+        """Return the frame that explains a count, if there is one."""
         probe = self._probes.get(id(plan))
         return None if probe is None else self._seen(probe.shown)
 
     def entered(self, endpoint: QueuePairRuntime) -> FrameRef | None:
-        """The frame with which a queue pair entered its state, if it was one."""
+        """Return the frame that led a queue pair to its state, if there is one."""
         probe = self._state_probes.get(endpoint)
         return None if probe is None else self._seen(probe.shown)
 
     def _seen(self, sight: FrameOrId) -> FrameRef | None:
-        """A frame as it is known in the end."""
+        """Return the final reference of a frame."""
         return self._observer.captured(sight) if isinstance(sight, int) else sight
 
-    # What there is to watch.
+    # Probes.
 
     def _counters(self, of: str, names: Iterable[str]) -> Iterator[CounterProbe]:
         wanted = set(names)
@@ -154,17 +154,17 @@ class ExpectationWatcher:
                 yield probe
 
     def _flows(self, link: str) -> Iterator[FrameProbe]:
-        """A link counts a frame after taps have seen it."""
+        """Make probes of a link's frames, which it counts after its taps have seen them."""
         for plan in self._testbed.scenario.expectations:
             if isinstance(plan, CounterExpectation) and (plan.of, plan.counter) == (link, "frames"):
                 self._probes[id(plan)] = flow = FrameProbe(plan.range.most)
                 yield flow
 
     def _events(self, host: str) -> Iterator[CounterProbe]:
-        told = self._testbed.machines[host].events
+        events = self._testbed.machines[host].events
         for plan in self._testbed.scenario.expectations:
             if isinstance(plan, EventExpectation) and plan.host == host:
-                read = partial(told.__getitem__, plan.event)
+                read = partial(events.__getitem__, plan.event)
                 self._probes[id(plan)] = probe = CounterProbe(read, plan.range.most)
                 yield probe
 
@@ -175,7 +175,7 @@ class ExpectationWatcher:
                     self._state_probes[endpoint] = probe = StateProbe(endpoint)
                     yield probe
 
-    # Where it is watched.
+    # Taps.
 
     def _probe_host(self, name: str) -> None:
         sent = tuple(self._counters(name, SENT))
@@ -192,7 +192,7 @@ class ExpectationWatcher:
             self._testbed.machines[name].port.on_taken.append(arrival.after)
 
     def _probe_pauses(self, name: str) -> None:
-        """Nothing but a frame that comes in stops a host or a port."""
+        """Probe pauses of a host or a port at each frame that it receives."""
         paused = tuple(self._counters(name, _PAUSES))
         if not paused:
             return
@@ -217,7 +217,7 @@ class ExpectationWatcher:
             link.on_carried.append(lambda frame, _: _look(carried, where, frame))
 
     def _stations_on(self, name: str) -> Iterator[str]:
-        """The hosts and the ports at both ends of a link, whose taps see a frame last."""
+        """Yield the hosts or ports at both ends of a link."""
         link = next(link for link in self._testbed.scenario.links if link.name == name)
         for end, peer in (link.ends, reversed(link.ends)):
             yield f"{end}:{peer}" if end in self._network.switches else end
@@ -242,11 +242,11 @@ class ExpectationWatcher:
 
 
 def _nothing(_: Envelope) -> None:
-    """What changed up to now is no frame's doing."""
+    """Attribute a change to no frame."""
 
 
 class _Arrival:
-    """Watches what a host's frames change between arrival and the end of their processing."""
+    """Attributes changes between arrival and processing of a frame to that frame."""
 
     def __init__(self, probes: Sequence[Probe], where: Locate) -> None:
         self._probes = probes
@@ -254,10 +254,10 @@ class _Arrival:
         self._frame = _NO_FRAME
 
     def before(self, frame: Envelope, _: int) -> None:
-        """A frame is about to be taken in: what changed up to now is no frame's doing."""
+        """Note a frame that is about to be received; earlier changes belong to no frame."""
         _look(self._probes, _nothing, frame)
         self._frame = frame
 
     def after(self, _: bytes, __: int) -> None:
-        """The host has taken that frame in."""
+        """Attribute changes to the received frame."""
         _look(self._probes, self._where, self._frame)

@@ -1,4 +1,4 @@
-"""An expectation that did not hold: a value."""
+"""Failed expectations, and how values are written in them."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -11,11 +11,12 @@ from rdmawire.wire.show import writer
 
 
 class Failure(NamedTuple):
-    """An expectation that did not hold: which, and what was found instead.
+    """An expectation that does not hold.
 
-    ``frame`` is the number of the frame that shows it: in the capture, or on the link or port
-    ``point`` where the capture does not have it. ``None`` where no single frame does. ``nearest``
-    tells of a frame that has all fields but one of those that none has.
+    - ``what``: its subject; ``expected`` and ``found`` say what differs.
+    - ``frame``: number of the frame that shows it, in the capture or, if that does not have it, at
+      ``point``; ``None`` if no single frame shows it.
+    - ``nearest``: a frame that has all expected fields but one.
     """
 
     mark: Mark
@@ -27,7 +28,7 @@ class Failure(NamedTuple):
     nearest: str = ""
 
     def text(self, source: str) -> str:
-        """One line, with its place in the file."""
+        """Write one line that begins with the position in the file."""
         line, column = self.mark
         said = f"{self.what}: expected {self.expected}, found {self.found}"
         near = f"; nearest: {self.nearest}" if self.nearest else ""
@@ -41,7 +42,7 @@ class Failure(NamedTuple):
 
 _UNITS: Final = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 _DIGITS: Final = 4
-"""Of a time that was found, where no more are needed to tell it from what was expected."""
+"""Digits of a measured time, unless more are needed to distinguish it from the expected one."""
 
 
 def range_text(range_: Range, say: Callable[[int], str] = str) -> str:
@@ -56,7 +57,7 @@ def range_text(range_: Range, say: Callable[[int], str] = str) -> str:
 
 
 def time_text(time: int) -> str:
-    """A time (ns) in the greatest unit that it has one of: ``2 ms``, ``1.0245 us``."""
+    """Write a time (ns) in its largest unit: ``2 ms``, ``1.0245 us``."""
     name, unit = next((row for row in _UNITS if time >= row[1]), _UNITS[-1])
     whole, rest = divmod(time, unit)
     digits = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0") if rest else ""
@@ -64,19 +65,19 @@ def time_text(time: int) -> str:
 
 
 def found_time(time: int, wanted: Range) -> str:
-    """A time (ns) rounded to a few digits; with all of them, where that would seem to be wanted."""
+    """Write a time (ns) rounded, or exactly if the rounded value would be an expected one."""
     step = 10 ** max(len(str(time)) - _DIGITS, 0)
     rounded = (time + step // 2) // step * step
     return time_text(time if wanted.holds(rounded) else rounded)
 
 
 def fields_text(where: Mapping[str, object]) -> str:
-    """Fields with their values: ``aeth.ack NAK, bth.psn 100..107``."""
+    """Write fields with their values: ``aeth.ack NAK, bth.psn 100..107``."""
     return ", ".join(f"{name} {value_text(name, value, where)}" for name, value in where.items())
 
 
 def value_text(name: str, value: object, beside: Mapping[str, object]) -> str:
-    """The value of a field in the standard's words. ``beside`` may say what gives it a meaning."""
+    """Write a field's value in the standard's words; fields ``beside`` it may decide them."""
     if isinstance(value, range):
         return f"{value.start}..{value.stop - 1}"
     if isinstance(value, tuple):

@@ -49,19 +49,19 @@ from rdmawire.wire.management import MTU
 SRQ_SGES: Final = 16
 
 NEARBY: Final = CMSettings(response_timeout=14, packet_life=8)
-"""Hosts of a scenario are near one another: answers take milliseconds at the most, not seconds."""
+"""Response timeouts of milliseconds: hosts of a scenario are near one another."""
 
 _ANY_MAC: Final = "00:00:00:00:00:00"
 _ERRNOS: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
 
 
 def errno_name(error: VerbsError) -> str:
-    """What a refusal's errno is called."""
+    """Return the name of an error's errno."""
     return _ERRNOS.get(error.errno, str(error.errno))
 
 
 def refusal(error: VerbsError | None) -> str:
-    """How a refusal is told, or that there was none."""
+    """Describe an error, or that there was none."""
     return "no refusal" if error is None else f"{errno_name(error)} ({error.reason})"
 
 
@@ -94,17 +94,17 @@ class HostRuntime:
 
     @property
     def nic(self) -> NotifyingPort:
-        """What a network sees of it."""
+        """The port that the network attaches."""
         return self.port
 
     def _take_gids(self) -> None:
-        """Have all its addresses. That they changed is told to nobody: nothing has happened yet."""
+        """Set all addresses, and discard the event that they changed."""
         if self.plan.further:
             self.host.nic.gids = self.gids
             self.host.events()
 
     def manage(self, neighbours: Neighbours, random: Random) -> None:
-        """Have connections made by a manager."""
+        """Add a connection manager."""
         managed = ManagedPort(self.host.nic, neighbours, random, NEARBY)
         self.port = NotifyingPort(self.host.nic, managed)
 
@@ -115,7 +115,7 @@ class HostRuntime:
         )
 
     def allocate(self) -> Iterator[Failure]:
-        """Make what the plan has of memory and queues; what does not go as it says."""
+        """Make the memory and the queues of the plan; yield failures."""
         for window in self.plan.windows:
             self.buffers[window.name] = buffer = NamedBuffer(f"{self.name}.{window.name}")
             buffer.window = self.host.nic.memory.alloc_mw(self.host.pd, 2)
@@ -169,12 +169,12 @@ class HostRuntime:
             yield Failure(plan.mark, what, expected, refusal(refused))
 
     def fill(self, buffer: NamedBuffer, span: Span, content: Content) -> None:
-        """Put bytes into memory."""
+        """Write content to a span of memory."""
         _, length = buffer.extent(span)
         buffer.put(span, bytes_of(content, length, self._random))
 
     def flush(self) -> None:
-        """Let all kernels see what was written to the GPUs."""
+        """Make writes to all GPUs visible to kernels."""
         for gpu in self.gpus.values():
             gpu.flush()
 
@@ -215,7 +215,7 @@ class QueuePairRuntime:
 
     @property
     def name(self) -> str:
-        """As scenarios call it."""
+        """Its name in scenarios."""
         own = f"{self.machine.name}/{self.plan.name}"
         return own if self.plan.count == 1 else f"{own}#{self.number}"
 
@@ -238,7 +238,7 @@ class QueuePairRuntime:
         return None if name is None else self.machine.srqs[name]
 
     def _cq(self) -> CompletionQueue:
-        """Room for all that may complete at once; what an XRC queue receives completes there."""
+        """Return a CQ with room for all work; for receives of an XRC queue, that queue's CQ."""
         if self.srq is not None and self.srq.xrc is not None:
             return self.srq.xrc.cq
         shared = 0 if self.srq is None else self.srq.max_wr
@@ -263,23 +263,23 @@ class QueuePairRuntime:
 
     @property
     def traffic_class(self) -> int:
-        """DSCP and ECN of what is sent."""
+        """Traffic class of sent packets."""
         return self.plan.dscp << 2 | (ECN.ECT_0 if self.plan.ecn else 0)
 
     @property
     def path(self) -> AddressHandle:
-        """The way to the peer. Where a host has several addresses, queue pairs take turns."""
+        """The path to the peer. Queue pairs use the addresses of a host in turn."""
         way = self.machine.host.path_to(self.peer.machine.host)
         return way._replace(sgid=self.gid, dgid=self.peer.gid, traffic_class=self.traffic_class)
 
     @property
     def gid(self) -> bytes:
-        """The address at which it is found."""
+        """The address of this queue pair."""
         gids = self.machine.gids
         return gids[(self.number - 1) % len(gids)]
 
     def agree(self) -> None:
-        """Complete the attributes by what only the peer knows."""
+        """Complete the attributes with those of the peer."""
         self.attributes = self.attributes._replace(ah=self.path, dest_qp_num=self.peer.qp.number)
 
     def bring_up(self) -> None:
@@ -290,7 +290,7 @@ class QueuePairRuntime:
         self.ready = True
 
     def mark_gone(self, why: str) -> None:
-        """There is no connection, or none any more."""
+        """Record that there is no connection, and why."""
         self.left = True
         self.trouble = why
 
@@ -308,7 +308,7 @@ class QueuePairRuntime:
         )
 
     def modify(self, given: dict[str, Any], state: QPState | None = None) -> None:
-        """Change attributes, the state, or both; what the way there needs besides is known."""
+        """Change attributes, the state, or both; add those that the transition requires."""
         mask = QPAttrMask(0)
         for name in given:
             mask |= _MASKS[name]
@@ -320,7 +320,7 @@ class QueuePairRuntime:
         self.machine.host.nic.modify_qp(self.qp, wanted, mask)
 
     def control(self, line_rate: int | None) -> None:
-        """Congestion control, and what is told of marks, as the plan says."""
+        """Set up congestion control and CNPs as the plan says."""
         nic, plan = self.machine.host.nic, self.plan
         interval = plan.cnp_interval
         if plan.congestion is not None:
@@ -332,7 +332,7 @@ class QueuePairRuntime:
 
 
 def _traffic_class(plan: ConnectionPlan) -> int | None:
-    """That of CNPs, which are never marked themselves; ``None`` for the path's."""
+    """Return the traffic class of CNPs, which are not ECN-capable; ``None`` for the path's."""
     return None if plan.cnp_dscp is None else plan.cnp_dscp << _ECN_BITS
 
 
@@ -350,18 +350,18 @@ def _timely(parameters: dict[str, Any]) -> CongestionController:
 
 
 class Control(NamedTuple):
-    """What makes congestion control, and how often marks are told (ns), if it needs that."""
+    """A congestion control scheme, and the interval of its CNPs (ns) if it needs them."""
 
     make: Callable[[dict[str, Any]], CongestionController]
     cnp_interval: int | None = None
 
 
 CONTROLS: Final = {"dcqcn": Control(_dcqcn, CNP_INTERVAL), "timely": Control(_timely)}
-"""Congestion control by the names of its schemes."""
+"""Congestion control by name."""
 
 
 def _parameters(plan: ConnectionPlan, line_rate: int | None) -> dict[str, Any]:
-    """Flows begin with the rate of their link, unless told otherwise; none is cut to a higher."""
+    """Return the parameters; ``line_rate`` is the link's unless given, and bounds ``min_rate``."""
     usual = SCHEMES[plan.congestion or ""]
     given = dict(plan.parameters)
     if line_rate is not None:

@@ -1,7 +1,7 @@
-"""Taps that number frames as a capture gets them, and keep what a failure may have to point at.
+"""Taps that number frames as in the capture, and remember the frames that failures refer to.
 
-Memory is bounded: two frames are kept of each expectation, the last NAK and the last repeat of each
-queue pair, and of frames that are looked up as many as :mod:`.numbers` has room for.
+Memory is bounded: two frames for each expectation, the last NAK and the last retransmission of each
+queue pair, and :data:`MAX_FRAMES` numbers of frames.
 """
 
 from collections import Counter, OrderedDict
@@ -29,9 +29,9 @@ _BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")
 
 
 class Matcher:
-    """Whether a frame has fields as they are wanted.
+    """Tests whether a frame has the expected fields.
 
-    What the bytes up to the PSN say is found out once for each such head and length.
+    The result for the bytes up to the PSN is cached for each such head and frame length.
     """
 
     def __init__(self, where: Mapping[str, object]) -> None:
@@ -41,7 +41,7 @@ class Matcher:
         self._known: dict[tuple[int, bytes], bool] = {}
 
     def __call__(self, frame: bytes, number: int) -> bool:
-        """``number`` is the one that the frame has where it was seen."""
+        """``number`` is the frame's number at the tap."""
         key = len(frame), frame[: head_size(frame)]
         fits = self._known.get(key)
         if fits is None:
@@ -67,7 +67,7 @@ _Wanted = frozenset[object] | range
 
 
 def among(value: object) -> _Wanted:
-    """What may stand in a field."""
+    """Return the set or range of expected values."""
     if isinstance(value, range):
         return value
     return frozenset(value if isinstance(value, tuple) else (value,))
@@ -82,14 +82,13 @@ def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
 
 
 MAX_FRAMES: Final = 1 << 19
-"""Frames that are remembered, the last ones: more than what is under way mostly has."""
+"""Frames whose numbers are remembered, the latest ones."""
 
 
 class FrameIndex:
-    """Which number a frame has in the capture, wherever else it comes by later.
+    """Numbers of frames in the capture, by the ids that their envelopes keep everywhere.
 
-    A frame is known by the id of its envelope, which switches and faults keep. ``needed`` says that
-    somebody is going to ask.
+    ``needed``: whether numbers have to be remembered.
     """
 
     def __init__(self) -> None:
@@ -97,50 +96,50 @@ class FrameIndex:
         self._known: OrderedDict[int, int] = OrderedDict()
 
     def add(self, frame: Envelope, number: int) -> None:
-        """A frame has this number, and no other any more."""
+        """Record the number of a frame."""
         self._known[frame.id] = number
         self._known.move_to_end(frame.id)
         if len(self._known) > MAX_FRAMES:
             self._known.popitem(last=False)
 
     def of(self, id_: int) -> int | None:
-        """The number of the frame with an id; ``None`` where the capture does not have it."""
+        """Return the number of a frame by its id; ``None`` if the capture does not have it."""
         return self._known.get(id_)
 
 
 class UnknownPoint(FabricError):
-    """A capture was asked for of a place that there is not."""
+    """A capture was requested at a point that does not exist."""
 
 
 class TapPoint(NamedTuple):
-    """A link, a host or a switch's port, and which end of the way: where frames arrive, or go."""
+    """A link, a host or a switch port, and whether frames are seen arriving or leaving."""
 
     name: str
     arrived: bool
 
     @property
     def title(self) -> str:
-        """As a capture of it is asked for."""
+        """The options of a capture at this point."""
         return f"{self.name} --arrived" if self.arrived else self.name
 
 
 class FrameCount:
-    """Counts the frames that pass a place."""
+    """Counts the frames that pass a point."""
 
     def __init__(self) -> None:
         self.frames = 0
 
     def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
-        """A frame passes."""
+        """Handle a frame."""
         self.frames += 1
 
 
 class Recording(FrameCount):
-    """Counts the frames of the capture, which ``keep`` writes if there is to be one.
+    """Counts the frames of the capture, which ``keep`` writes if there is one.
 
-    It has everything that is sent, once; or what passes ``points``: links, hosts or switches'
-    ports, whose names interfaces have then. With ``arrived`` it has them where they arrive.
-    ``places`` are those all of whose frames are among them, ``frame_index`` knows the frames.
+    The capture has each sent frame once, or the frames at ``points``: links, hosts or switch ports,
+    which name its interfaces. With ``arrived`` frames are captured where they arrive. ``places``
+    are the points all of whose frames are captured, ``frame_index`` has the frames' numbers.
     """
 
     def __init__(self, testbed: Testbed, keep: Tap | None, points: Iterable[str], *, arrived: bool):
@@ -159,7 +158,7 @@ class Recording(FrameCount):
         self.places = {TapPoint(name, arrived) for name in (*names, *self._ends_of(names))}
 
     def _named(self, point: str) -> str:
-        """The point that a word names; a link is named from either end."""
+        """Return the point that a word names; a link may be named from either end."""
         known = [*self._network.links, *self._network.attachments]
         name = link_called(point, known)
         if name not in known:
@@ -167,7 +166,7 @@ class Recording(FrameCount):
         return name
 
     def _everywhere(self) -> Iterator[str]:
-        """Links between two hosts, and all other hosts that are on a link."""
+        """Yield links between two hosts, and all other hosts on a link."""
         hosts = self._testbed.machines
         covered: set[str] = set()
         for link in self._testbed.scenario.links:
@@ -179,13 +178,13 @@ class Recording(FrameCount):
         )
 
     def _ends_of(self, points: list[str]) -> Iterator[str]:
-        """Hosts all of whose frames a link shows before any tap of their own."""
+        """Yield hosts whose frames are all seen on a captured link."""
         for link in self._testbed.scenario.links:
             if link.name in points:
                 yield from link.ends
 
     def _tap(self, name: str, keep: Tap | None) -> Tap:
-        """What numbers the frames of a place, and has them written."""
+        """Return a tap that numbers the frames of a point and writes them."""
         link = self._link_of(name)
 
         def take(frame: Envelope, now: int) -> None:
@@ -199,7 +198,7 @@ class Recording(FrameCount):
         return take
 
     def _link_of(self, name: str) -> str:
-        """The link that a place is on: itself, or that of a host or a port."""
+        """Return the link of a point: itself, or that of a host or a port."""
         if name in self._network.links:
             return name
         one, _, other = name.partition(":")
@@ -207,7 +206,7 @@ class Recording(FrameCount):
         return next(link.name for link in self._testbed.scenario.links if ends <= {*link.ends})
 
     def _notify_tap(self, keep: CaptureTap) -> None:
-        """Have it told what befell the frames that it has from the very link."""
+        """Report faults of a link to the capture, for the frames captured on that link."""
         for name, link in self._network.links.items():
             link.on_carried.append(partial(self._carried, keep, name))
 
@@ -219,26 +218,26 @@ class Recording(FrameCount):
 
 
 class FrameRef(NamedTuple):
-    """A frame: its number in the capture, or at ``point`` where the capture does not have it."""
+    """Reference to a frame: its number in the capture, or at ``point`` if that does not have it."""
 
     number: int
     point: str = ""
 
 
 FrameOrId = FrameRef | int | None
-"""A frame that was seen, or the id of one whose number in the capture is not known yet."""
+"""A frame reference, or the id of a frame whose number in the capture is not known yet."""
 
 
 S = TypeVar("S", bound=FrameRef | int)
 
 
 def pointed(seen: FrameRef | None) -> tuple[int | None, str]:
-    """The number and the point of a frame, as failures have them; or that there is none."""
+    """Return number and point of a frame for a failure; ``(None, "")`` without a frame."""
     return (None, "") if seen is None else seen
 
 
 class Occurrences(Generic[S]):
-    """How much there was of something of which there should be ``most``, if that is bounded."""
+    """Counts occurrences, and remembers the last one, or the first beyond ``most``."""
 
     __slots__ = ("_last", "_most", "_surplus", "count")
 
@@ -249,26 +248,26 @@ class Occurrences(Generic[S]):
         self._surplus: S | None = None
 
     def record(self, seen: S | None, by: int = 1) -> None:
-        """There is more of it, because of this frame, or of none."""
+        """Add ``by`` occurrences, caused by this frame, or by none."""
         fitted, self.count, self._last = not self.is_over, self.count + by, seen
         if fitted and self.is_over:
             self._surplus = seen
 
     @property
     def is_over(self) -> bool:
-        """Whether there is too much of it."""
+        """Whether there are more than expected."""
         return self._most is not None and self.count > self._most
 
     @property
     def shown(self) -> S | None:
-        """The first frame that there should not be; else the last one that there is."""
+        """The first surplus frame; without surplus, the last one."""
         return self._surplus if self.is_over else self._last
 
 
 class HostCounters:
-    """What one host sends: ``sent`` counts it by name.
+    """Counts what one host sends, by name in ``sent``.
 
-    ``total`` counts for all hosts: what answers to a READ look like the peer's frames say.
+    ``total`` counts for all hosts: the peer's frames determine how READ responses count.
     """
 
     def __init__(
@@ -280,7 +279,7 @@ class HostCounters:
         self._last = last
 
     def __call__(self, frame: Envelope, now: int) -> None:
-        """The host sends a frame."""
+        """Count a frame that the host sends."""
         counted = self._total.count(frame.data, now)
         self.sent["frames"] += 1
         self.sent["frame_bytes"] += len(frame.data)
@@ -298,14 +297,14 @@ _NAKS: Final = ("naks", "rnr_naks")
 
 
 class LastErrors:
-    """The last frames that may explain how work ended: of each queue pair, by its host's MAC."""
+    """The last NAK and retransmission of each queue pair, which explain completion errors."""
 
     def __init__(self) -> None:
         self._refusals: dict[tuple[bytes, int], FrameRef] = {}
         self._repeats: dict[tuple[bytes, bytes, int], FrameRef] = {}
 
     def record(self, counter: str, frame: bytes, seen: FrameRef) -> None:
-        """A frame was counted so."""
+        """Remember a frame by the counter that it increased."""
         offset = bth_offset(frame, 0, len(frame))
         destqp = int.from_bytes(frame[offset + 5 : offset + 8], "big")
         receiver, sender = frame[:MAC_BYTES], frame[MAC_BYTES : 2 * MAC_BYTES]
@@ -315,11 +314,11 @@ class LastErrors:
             self._refusals[receiver, destqp] = seen
 
     def refusal(self, endpoint: QueuePairRuntime) -> FrameRef | None:
-        """The last NAK to a queue pair."""
+        """Return the last NAK to a queue pair."""
         return self._refusals.get((endpoint.machine.mac, endpoint.qp.number))
 
     def repeat(self, endpoint: QueuePairRuntime) -> FrameRef | None:
-        """The last packet that a queue pair sent again."""
+        """Return the last packet that a queue pair retransmitted."""
         peer = endpoint.peer
         return self._repeats.get((endpoint.machine.mac, peer.machine.mac, peer.qp.number))
 
@@ -332,16 +331,16 @@ _REFUSED: Final = (
     WCStatus.RNR_RETRY_EXC_ERR,
     WCStatus.BAD_RESP_ERR,
 )
-"""Endings that a NAK explains."""
+"""Completion statuses that a NAK explains."""
 
 
 def is_from(sender: bytes | None, frame: bytes) -> bool:
-    """Whether a frame is of the sender that is wanted, if one is."""
+    """Whether a frame comes from ``sender``, if one is given."""
     return sender is None or frame[MAC_BYTES : 2 * MAC_BYTES] == sender
 
 
 class PacketWatch:
-    """Looks for the frames of one expectation at one place; ``sightings`` may be of several."""
+    """Counts the frames of one expectation at one point; several points may share ``sightings``."""
 
     def __init__(
         self,
@@ -356,7 +355,7 @@ class PacketWatch:
         self._where = where
 
     def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
-        """A frame passes."""
+        """Handle a frame."""
         if not is_from(self._sender, frame.data):
             return
         seen = self._where()
@@ -392,16 +391,16 @@ class Observer:
 
     @property
     def frame_index(self) -> FrameIndex:
-        """Knows the frames of the capture."""
+        """The numbers of frames in the capture."""
         return self.recording.frame_index
 
     def captured(self, id_: int) -> FrameRef | None:
-        """The frame with an id as the capture has it, if it does."""
+        """Return the reference of a captured frame by its id; ``None`` if it was not captured."""
         number = self.frame_index.of(id_)
         return None if number is None else FrameRef(number)
 
     def where(self, name: str, *, arrived: bool = False) -> Callable[[Envelope], FrameRef]:
-        """What tells of a frame at a place: as the capture has it, or else of that place."""
+        """Return what gives a frame's reference: in the capture, or else at this point."""
         there = self._where(name, arrived=arrived)
         if TapPoint(name, arrived) in self.recording.places:
             return lambda _: there()
@@ -409,7 +408,7 @@ class Observer:
         return lambda frame: self.captured(frame.id) or there()
 
     def _where(self, name: str, *, arrived: bool = False) -> Callable[[], FrameRef]:
-        """What tells the number of the frame that passes a place now."""
+        """Return a function that gives the reference of the frame passing a point now."""
         place = TapPoint(name, arrived)
         if place in self.recording.places:
             return lambda: FrameRef(self.recording.frames)
@@ -430,13 +429,13 @@ class Observer:
         return sightings
 
     def sender_of(self, plan: PacketExpectation) -> bytes | None:
-        """The address that frames are to come from, if it matters."""
+        """Return the MAC address of the expected sender, if one is given."""
         return None if plan.sent_by is None else self._testbed.machines[plan.sent_by].mac
 
     def watch(
         self, plan: PacketExpectation, tap_of: Callable[[Callable[[], FrameRef]], Tap]
     ) -> None:
-        """Tap the places that an expectation is of: its link, or where hosts send or receive."""
+        """Tap the points of an expectation: its link, or where hosts send or receive."""
         names = list(self.hosts) if plan.link is None else [plan.link]
         if plan.link is None and plan.sent_by is not None and not plan.arrived:
             names = [plan.sent_by]
@@ -445,7 +444,7 @@ class Observer:
             self._network.tap(name, tap, arrivals=plan.arrived)
 
     def explain(self, endpoint: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]:
-        """The frame that explains how work of a queue pair ended, if one does."""
+        """Return the frame that explains a completion status, if there is one."""
         seen = None
         if status in _REFUSED:
             seen = self.last.refusal(endpoint)

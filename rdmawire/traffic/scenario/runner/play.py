@@ -1,4 +1,11 @@
-"""What playing a scenario came to: a value."""
+"""Run a scenario and check what it expects.
+
+::
+
+    outcome = play(scenario, capture="out.pcapng")
+    for failure in outcome.failures:
+        print(failure.text(scenario.source))
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,10 +31,12 @@ from rdmawire.traffic.summary import Summary, summarise
 
 
 class PortCounts(NamedTuple):
-    """One port, all priorities together.
+    """Counters of a switch port, summed over its priorities.
 
-    ``marks`` are frames that it marked with CE, ``drops`` those it had no room for. ``stops`` are
-    pauses that it asked for, ``pauses`` how often it was stopped itself, for ``paused_ns`` in all.
+    - ``marks``: frames marked with CE.
+    - ``drops``: frames discarded for lack of room.
+    - ``stops``: pauses that the port requested.
+    - ``pauses``: how often the port was paused, ``paused_ns`` for how long in all.
     """
 
     marks: int
@@ -38,7 +47,7 @@ class PortCounts(NamedTuple):
 
 
 def ports_of(network: Network) -> dict[str, PortCounts]:
-    """Every port of every switch, by its name (``leaf:server``)."""
+    """Return the counters of every switch port, by its name (``leaf:server``)."""
     return {
         name: PortCounts(
             port.marks.total(),
@@ -52,9 +61,9 @@ def ports_of(network: Network) -> dict[str, PortCounts]:
 
 
 class StepOutcome(NamedTuple):
-    """What became of a step: how often it was done, and how that ended, by status.
+    """The result of a step: how often its work was posted, and the count of each completion status.
 
-    ``begun`` says whether its time ever came. Verbs that were refused count by their errno.
+    ``begun``: whether the step was started. A refused verb counts under its errno.
     """
 
     name: str
@@ -67,13 +76,13 @@ class StepOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One scenario, played. ``frames`` is how many the capture has, or would have.
+    """The result of a scenario.
 
-    ``hints`` are what was odd about it, though no failure: faults that befell no frame.
-    ``ports`` has what switches' ports counted, by their names (``leaf:server``); ``counters`` has
-    every counter of which a scenario may expect something (``client.retransmits``).
-
-    ``testbed`` has its network, hosts and queue pairs as they are in the end.
+    - ``frames``: number of frames that the capture has, or would have.
+    - ``hints``: what is odd but no failure, such as faults that matched no frame.
+    - ``ports``: counters of switch ports by name (``leaf:server``).
+    - ``counters``: every counter that a scenario can expect (``client.retransmits``).
+    - ``testbed``: network, hosts and queue pairs in their final state.
     """
 
     scenario: Scenario
@@ -88,11 +97,11 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether all came as it was expected."""
+        """Whether all expectations hold."""
         return not self.failures
 
 
-# Play a scenario: what happens is what it says, and what it expects is checked.
+# Running.
 
 _WHOLE_FILE = Mark(1, 1)
 
@@ -105,13 +114,16 @@ def play(
     arrived: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
-    """What becomes of a scenario. The same one gives the same bytes, always.
+    """Run a scenario. The same scenario always gives the same bytes.
 
-    ``capture`` is written with all frames that hosts send, each once; or with those of ``points``:
-    links, hosts or switches' ports by their names, each an interface of a pcapng. With ``arrived``
-    it has what arrives there. ``progress`` is told how much work has ended, of how much.
-    ``UnknownPoint`` for a point that there is not, ``CaptureError`` for a file that cannot be
-    written.
+    - ``capture``: file for all frames that hosts send, each once.
+    - ``points``: names of links, hosts or switch ports; the capture has their frames instead, each
+      point as an interface of a pcapng.
+    - ``arrived``: capture frames where they arrive, not where they are sent.
+    - ``progress``: called with the number of completed work requests, and of all.
+
+    Raises ``UnknownPoint`` for a point that does not exist, ``CaptureError`` for a file that cannot
+    be written.
     """
     wanted = tuple(points)
     testbed = Testbed(scenario)
@@ -135,7 +147,7 @@ def _tap(capture: AnyPath | None) -> Iterator[Tap | None]:
 
 
 class _Ran(NamedTuple):
-    """Who played, who watched, when the last of it was done (ns), and whether it had no end."""
+    """The runner, the watcher, the time of the last activity (ns), and failures of the run."""
 
     player: Runner
     watching: ExpectationWatcher
@@ -144,7 +156,7 @@ class _Ran(NamedTuple):
 
 
 def _happen(testbed: Testbed, observer: Observer, progress: Progress | None) -> _Ran:
-    """Let all happen that the scenario says, and have it watched."""
+    """Run all steps under observation."""
     testbed.install_faults()
     watching = ExpectationWatcher(testbed, observer)
     clock = RestClock(testbed.network.simulator, progress)
@@ -154,7 +166,7 @@ def _happen(testbed: Testbed, observer: Observer, progress: Progress | None) -> 
 
 
 def _run(testbed: Testbed, player: Runner) -> tuple[Failure, ...]:
-    """Start, and go on to the end; a run that does not come to rest is a failure of its own."""
+    """Run to the end; a run that does not end within its limits is a failure."""
     player.start()
     try:
         testbed.network.simulator.run()
@@ -201,6 +213,6 @@ def _summary(played: FinishedRun) -> Summary:
 
 
 def _marks(testbed: Testbed) -> int:
-    """How often frames were marked on their way, by switches and by faults."""
+    """Count the marks that switches and faults set."""
     marks = sum(port.marks.total() for port in testbed.network.ports.values())
     return marks + sum(faults.hits("mark") for faults in testbed.faults.values())

@@ -1,7 +1,7 @@
-"""The application of all hosts: it connects, starts steps, and reacts to their completions.
+"""The application on all hosts: it connects, starts steps, and handles completions.
 
-Nothing here waits: everything happens when the simulator is about to run, when a port reports an
-event, or when a time is reached.
+Nothing here blocks: all is done before the simulator runs, when a port reports an event, or at a
+scheduled time.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _POLL: Final = 1 << 12
 
 
 def _names_of(event: Event | CMEvent) -> Iterator[str]:
-    """By what names an event is counted: with why it came, too, if it says so."""
+    """Yield the names under which an event counts: its class, and with its reason if it has one."""
     name = type(event).__name__
     yield name
     if isinstance(event, Rejected | Unresolved):
@@ -38,7 +38,7 @@ def _names_of(event: Event | CMEvent) -> Iterator[str]:
 
 
 class EventDispatcher:
-    """Hears of all hosts, from :meth:`begin` on."""
+    """Handles the events of all hosts after :meth:`begin`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class EventDispatcher:
         self._sharing: dict[SharedReceiveQueue, list[QueuePairRuntime]] = {}
 
     def begin(self) -> None:
-        """Be told of events, and of the first completion of each queue."""
+        """Subscribe to events, and request notification of each queue's first completion."""
         for machine in self._testbed.machines.values():
             machine.port.on_event = partial(self._hear, machine)
         for endpoint in self._testbed.all_endpoints():
@@ -73,7 +73,7 @@ class EventDispatcher:
             self._setup.on_event(machine, event, self._testbed.network.simulator.now)
 
     def _poll(self, machine: HostRuntime, number: int) -> None:
-        """Take all completions, and ask to be told of the next."""
+        """Poll all completions, and request notification of the next."""
         cq = machine.host.nic.device.cqs[number]
         while done := cq.poll(_POLL):
             for completion in done:
@@ -82,7 +82,7 @@ class EventDispatcher:
         self._schedule.run_pending()
 
     def _complete(self, completion: WorkCompletion) -> None:
-        """There is room again: at the queue pair, and for all who share its receives."""
+        """Handle a completion: its queue pair, and all with the same SRQ, have room again."""
         job = self._posting.job(completion.wr_id)
         self._endings.completed(job, WCStatus(completion.status))
         self._schedule.mark_dirty((job.endpoint,))
@@ -91,7 +91,7 @@ class EventDispatcher:
 
 
 class Runner:
-    """Plays the steps of a scenario on its stage. ``runs`` are the steps, in order."""
+    """Runs the steps of a scenario on its test bed. ``runs`` has one entry for each step."""
 
     def __init__(
         self, testbed: Testbed, witness: FrameSource, progress: Progress | None = None
@@ -145,7 +145,7 @@ class Runner:
 
 
 def _runs(testbed: Testbed) -> list[StepRun]:
-    """All steps, and how often each is to be done."""
+    """Make an entry for each step, with the number of completions it needs."""
     runs = [StepRun(step, number) for number, step in enumerate(testbed.scenario.steps)]
     for run in runs:
         run.total = run.step.times * max(1, len(testbed.endpoints_of(run.step)))
@@ -153,7 +153,7 @@ def _runs(testbed: Testbed) -> list[StepRun]:
 
 
 def _step_of(plan: ReceivePlan) -> StepPlan:
-    """The receives of a connection, as a step would have them."""
+    """Return a step that posts the receives of a connection."""
     return StepPlan(
         verb="receive",
         mark=plan.mark,

@@ -1,9 +1,8 @@
-"""The steps of a scenario while they are done: what is posted where, how often, and what ended.
+"""The running steps of a scenario: what each queue pair has posted and completed.
 
-A step is done by one job for each queue pair of its end. A queue of a queue pair has its jobs in
-the order in which they began; the first one posts until nothing of it is left to post, then the
-next. What bounds a job is its depth, the room in the queue, and a round that others have to finish
-first.
+A step has one :class:`PostedWork` for each queue pair of its end. A work queue posts the oldest
+one completely, then the next. Its depth, the room in the queue, and a barrier limit how much is
+posted at a time.
 """
 
 from collections import Counter, deque
@@ -24,7 +23,7 @@ from rdmawire.verbs.wr import RecvWR, SendWR
 
 
 class Deviation(NamedTuple):
-    """How a step first ended otherwise than it should: what was expected, what came, and where."""
+    """The first deviation of a step: what was expected, what was found, and where."""
 
     expected: str
     found: str
@@ -34,10 +33,11 @@ class Deviation(NamedTuple):
 
 
 class StepRun:
-    """One step. ``endings`` counts how it ended, by status or errno.
+    """A running step.
 
-    ``waits`` counts the steps that must be complete first; ``followers`` wait for this one.
-    ``limit`` is how often each queue pair may post by now: no more than a round, with a barrier.
+    - ``endings``: number of completions by status, and of errors by errno.
+    - ``waits``: number of steps that must complete first; ``followers`` wait for this one.
+    - ``limit``: how often each queue pair may post by now; with a barrier, no more than a round.
     """
 
     def __init__(self, step: StepPlan, number: int) -> None:
@@ -57,12 +57,12 @@ class StepRun:
 
     @property
     def title(self) -> str:
-        """As messages call it."""
+        """Its name in messages."""
         return f"{self.step.name} ({self.step.verb})" if self.step.name else self.step.verb
 
     @property
     def waited_for(self) -> bool:
-        """Whether each time it is done ends with a completion."""
+        """Whether each work request ends with a completion."""
         step = self.step
         if VERBS[step.verb].work is None:
             return step.status is not None
@@ -72,16 +72,16 @@ class StepRun:
 
     @property
     def must_fail(self) -> bool:
-        """Whether its work is to be refused, or to end in an error."""
+        """Whether its work must be refused or complete with an error."""
         return self.step.refused is not None or self.step.status not in (None, SUCCESS)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it has ended."""
+        """Whether all its work has ended."""
         return self.begun and self.ended == self.total
 
     def arrive(self, job: "PostedWork") -> bool:
-        """A job may have finished the round; whether all have, so that the next one begins."""
+        """Record that a queue pair finished the round; return whether all have."""
         if job.ended < self.limit or self.limit >= self.step.times:
             return False
         self._arrived += 1
@@ -93,7 +93,7 @@ class StepRun:
 
 
 class PostedWork:
-    """A step at one queue pair. ``work`` is what it posts each time, but for the number."""
+    """A step at one queue pair. ``work`` is the work request that it posts, but for its number."""
 
     __slots__ = ("ended", "endpoint", "number", "posted", "run", "work")
 
@@ -107,12 +107,12 @@ class PostedWork:
 
     @property
     def is_posted(self) -> bool:
-        """Whether nothing is left to post."""
+        """Whether all is posted."""
         return self.posted >= self.run.step.times
 
     @property
     def may_post(self) -> bool:
-        """Whether depth and round allow one more."""
+        """Whether depth and barrier allow one more."""
         depth = self.run.step.depth
         if self.posted >= self.run.limit:
             return False
@@ -122,7 +122,7 @@ class PostedWork:
 class WorkQueue:
     """A work queue of a queue pair, as its application sees it.
 
-    ``room`` says for how much more of a job there is room, ``post`` posts one piece of its work.
+    ``room`` returns for how many more work requests there is room, ``post`` posts one.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class WorkQueue:
 
 
 class Schedule:
-    """Steps in their order. ``begin`` begins one, ``pump`` has a queue pair post what it may."""
+    """Starts steps in their order with ``begin``, and has queue pairs post with ``pump``."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Schedule:
         self._link()
 
     def _link(self) -> None:
-        """Let steps wait for those that they come after."""
+        """Count the steps that each step waits for."""
         named = {run.step.name: run for run in self.runs if run.step.name}
         for run in self.runs:
             for name in run.step.after:
@@ -172,13 +172,13 @@ class Schedule:
                 run.waits += 1
 
     def start(self) -> None:
-        """Begin the first steps, and have the world remember those that have a time."""
+        """Start the first steps, and schedule those that have a time."""
         for run in self.runs:
             self._plan(run)
         self.run_pending()
 
     def _plan(self, run: StepRun) -> None:
-        """A step that waits for nothing has its time; the first one that says none begins now."""
+        """Schedule a step that has a time; start the first step if it has none."""
         if run.step.at is not None and not run.waits:
             self._simulator.call_at(run.step.at, partial(self._begin_now, run))
         elif not run.number and _says_nothing(run):
@@ -189,16 +189,16 @@ class Schedule:
         self.run_pending()
 
     def _with(self, run: StepRun) -> Iterator[StepRun]:
-        """A step, and those behind it that say nothing of when."""
+        """Yield a step and the steps after it that start with it."""
         yield run
         yield from takewhile(_says_nothing, self.runs[run.number + 1 :])
 
     def mark_dirty(self, endpoints: Iterable[QueuePairRuntime]) -> None:
-        """Look at these queue pairs: there may be something to post."""
+        """Mark queue pairs that may be able to post."""
         self._dirty.update(dict.fromkeys(endpoints))
 
     def run_pending(self) -> None:
-        """Begin what is due and post what may be posted, until neither leads to more."""
+        """Start steps that are due and post what is possible, until nothing changes."""
         if self._running:
             return
         self._running = True
@@ -212,7 +212,7 @@ class Schedule:
         self._running = False
 
     def follow(self, run: StepRun) -> None:
-        """A step is over: who waits for that alone begins."""
+        """Start the steps that waited only for this one."""
         for follower in run.followers:
             follower.waits -= 1
             if not follower.waits:
@@ -227,12 +227,12 @@ class Schedule:
 
 
 def _says_nothing(run: StepRun) -> bool:
-    """Whether a step begins with the one before it."""
+    """Whether a step starts with the preceding one."""
     return run.step.at is None and not run.step.after
 
 
 Progress = Callable[[int, int], object]
-"""Told how many pieces of work have ended, of how many."""
+"""Called with the number of ended work requests, and of all."""
 
 NO_REFUSAL: Final = refusal(None)
 
@@ -240,15 +240,15 @@ _NO_FAILURE: Final = (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR)
 
 
 class FrameSource(Protocol):
-    """Who knows the frames that were seen: the one that explains an ending, and where it is."""
+    """Finds the frame that explains a completion status."""
 
     def explain(self, endpoint: QueuePairRuntime, status: WCStatus) -> tuple[int | None, str]: ...
 
 
 class CompletionTracker:
-    """``failed`` counts messages that ended with an error of their own.
+    """Tracks completions. ``failed`` counts messages that completed with an error of their own.
 
-    Work that was flushed behind another, or that sends nothing, is none of them.
+    Flushed work, and work that sends nothing, does not count.
     """
 
     def __init__(self, schedule: Schedule, witness: FrameSource, progress: Progress | None) -> None:
@@ -260,7 +260,7 @@ class CompletionTracker:
         self._all = sum(run.total for run in schedule.runs)
 
     def completed(self, job: PostedWork, status: WCStatus) -> None:
-        """A piece of work completed."""
+        """Handle a completion."""
         run = job.run
         self.failed += status not in _NO_FAILURE and VERBS[run.step.verb].sends
         if run.waited_for:
@@ -273,14 +273,14 @@ class CompletionTracker:
             self._judge(job, status, "no completion")
 
     def posted(self, job: PostedWork) -> None:
-        """A piece of work was taken; what is not waited for has ended then."""
+        """Handle a posted work request; without a completion to wait for, it has ended."""
         if job.run.step.refused is not None:
             _blame(job.run, job.endpoint, None)
         if not job.run.waited_for:
             self.end_job(job)
 
     def refused(self, job: PostedWork, error: VerbsError) -> None:
-        """A piece of work was refused, and has ended."""
+        """Handle a refused work request, which has ended."""
         job.run.endings[errno_name(error)] += 1
         if errno_name(error) != job.run.step.refused:
             _blame(job.run, job.endpoint, error)
@@ -289,7 +289,7 @@ class CompletionTracker:
     def done(
         self, run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | None
     ) -> None:
-        """An owner did something, or was refused."""
+        """Handle the result of a control action."""
         refused = None if error is None else errno_name(error)
         run.endings[refused or SUCCESS] += 1
         if refused != run.step.refused:
@@ -297,20 +297,20 @@ class CompletionTracker:
         self._end(run)
 
     def _judge(self, job: PostedWork, status: WCStatus, expected: str) -> None:
-        """A completion is not what it should be."""
+        """Record a completion with an unexpected status."""
         if job.run.deviation is None:
             frame, point = self._witness.explain(job.endpoint, status)
             job.run.deviation = Deviation(expected, status.name, job.endpoint, frame, point)
 
     def end_job(self, job: PostedWork) -> None:
-        """One more time is over at a queue pair."""
+        """Count an ended work request of a queue pair."""
         job.ended += 1
         if job.run.arrive(job):
             self._schedule.mark_dirty(other.endpoint for other in job.run.jobs)
         self._end(job.run)
 
     def _end(self, run: StepRun) -> None:
-        """One more time is over; who waits for all of it begins then."""
+        """Count an ended work request of a step, and start its followers after the last."""
         run.ended += 1
         if run.number < 0:
             return
@@ -322,7 +322,7 @@ class CompletionTracker:
 
 
 def _blame(run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | None) -> None:
-    """A refusal, or that there was none, is not what it should be."""
+    """Record an unexpected error, or that an expected one is missing."""
     if run.deviation is None:
         run.deviation = Deviation(
             run.step.refused or NO_REFUSAL, refusal(error), endpoint, None, ""
@@ -330,7 +330,7 @@ def _blame(run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | 
 
 
 class RestClock:
-    """Hears how work goes on, and passes that on to ``progress``."""
+    """Remembers when work last ended, and reports it to ``progress``."""
 
     def __init__(self, simulator: Simulator, progress: Progress | None) -> None:
         self._simulator = simulator
@@ -338,11 +338,11 @@ class RestClock:
         self._last_work = 0
 
     def report(self, done: int, total: int) -> None:
-        """A piece of work, or what an owner did, has ended now."""
+        """Record that work ended now."""
         self._last_work = self._simulator.now
         if self._progress is not None:
             self._progress(done, total)
 
     def rest(self, sent: FrameCounter) -> int:
-        """When the last frame was sent or arrived, or the last work was done (ns)."""
+        """Return when the last frame was sent or arrived, or the last work ended (ns)."""
         return max(self._last_work, self._simulator.last_arrival, sent.last)

@@ -29,11 +29,11 @@ from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.opcode import SHAPES
 
 REQUESTS: Final = frozenset(opcode for opcode, shape in SHAPES.items() if not shape.response)
-"""What ends send unasked; answers have the PSNs of the other side."""
+"""Opcodes of requests; responses have the PSNs of the other side."""
 
 
 class Sender(NamedTuple):
-    """Who sends, as frames show it: a MAC address, the queue pairs to which, the first PSN."""
+    """A sender as frames show it: MAC address, destination queue pairs, first PSN."""
 
     mac: bytes
     destqps: tuple[int, ...]
@@ -41,7 +41,7 @@ class Sender(NamedTuple):
 
 
 def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
-    """The rule of one fault. What ``where`` says itself goes before what follows from the rest."""
+    """Return the rule of a fault. Its own ``where`` overrides fields derived from ``sender``."""
     where: dict[str, object] = {}
     per: tuple[str, ...] = ()
     if sender is not None:
@@ -55,32 +55,33 @@ def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
 
 
 class LinkFaults(Faults):
-    """Faults that count what they do."""
+    """Faults that count the frames they lose."""
 
     def __init__(self, rules: Iterable[Rule], random: Random) -> None:
         super().__init__(rules, random)
         self.lost = 0
 
     def apply(self, frame: Envelope, number: int) -> list[Delivery]:
-        """What becomes of the frame with this number on its link."""
+        """Apply all rules to the frame with this number on its link."""
         deliveries = super().apply(frame, number)
         self.lost += not deliveries
         return deliveries
 
     def hits(self, do: str) -> int:
-        """How many frames one kind of fault befell."""
+        """Return how many frames one type of fault changed."""
         return sum(rule.hits for rule in self.rules if rule.do == do)
 
 
 EVENTS: Final = 1_000_000
 EVENTS_PER_PACKET: Final = 256
-"""Frames and timers after which a scenario is ended: so many, and so many for each packet."""
+"""Frames and timers after which a run is stopped: ``EVENTS``, and more for each packet."""
 
 
 class Testbed:
-    """All that a scenario names. ``failures`` are what did not go as it says while it was made.
+    """The network, hosts and queue pairs of a scenario.
 
-    ``endpoints`` has the queue pairs of each connection's first end, in order.
+    ``failures`` are those met while it was built. ``endpoints`` has the queue pairs of each
+    connection's first end, in order.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -131,7 +132,7 @@ class Testbed:
         self.network.find_routes()
 
     def install_faults(self) -> None:
-        """Let the faults of all links happen."""
+        """Install the faults of all links."""
         for link in self.scenario.links:
             rules = [rule_of(plan, self._sender(plan)) for plan in link.faults]
             random = self.network.random(f"faults of {link.name}")
@@ -165,7 +166,7 @@ class Testbed:
         return endpoints
 
     def _depth(self, connection: str) -> int:
-        """The most that a connection's ends are to have under way, as far as steps say it."""
+        """Return the largest number of outstanding work requests that steps ask of a connection."""
         wanted = [
             step.depth or 0
             for step in self.scenario.steps
@@ -180,35 +181,35 @@ class Testbed:
         return max((*wanted, sum(posted)))
 
     def endpoints_at(self, end: End) -> list[QueuePairRuntime]:
-        """The queue pairs that an end names."""
+        """Return the queue pairs that an end names."""
         endpoints = self.endpoints[end.connection]
         chosen = endpoints if end.number is None else endpoints[end.number - 1 : end.number]
         first = endpoints[0].machine.name == end.host
         return chosen if first else [endpoint.peer for endpoint in chosen]
 
     def endpoints_of(self, step: StepPlan) -> list[QueuePairRuntime]:
-        """The queue pairs at which a step is done; none where it is of none."""
+        """Return the queue pairs of a step; none for a step that has no end."""
         return [] if step.end is None else self.endpoints_at(step.end)
 
     def all_endpoints(self) -> Iterator[QueuePairRuntime]:
-        """Every queue pair of every connection."""
+        """Yield every queue pair of every connection."""
         for endpoints in self.endpoints.values():
             for endpoint in endpoints:
                 yield endpoint
                 yield endpoint.peer
 
     def wake(self, machine: HostRuntime) -> None:
-        """Have the network take what a host has to send."""
+        """Have the network transmit what a host has queued."""
         if machine.name in self.network.attachments:
             self.network.wake(machine.name)
 
     def buffer(self, span: Span) -> NamedBuffer:
-        """The memory or window that a span is of."""
+        """Return the memory or window of a span."""
         return self.machines[span.host].buffers[span.memory]
 
 
 def _event_limit(scenario: Scenario) -> int:
-    """Enough for what is asked for, however small its packets."""
+    """Return an event limit that is enough for all work with the smallest MTU."""
     sizes = {
         (host.name, memory.name): memory.size for host in scenario.hosts for memory in host.memory
     }
@@ -225,9 +226,9 @@ def _event_limit(scenario: Scenario) -> int:
 
 
 def _settings(plan: SwitchPlan, headroom: int) -> SwitchSettings:
-    """A switch's settings; without queues of its own, DSCPs have their usual priorities.
+    """Return a switch's settings; without queues of its own, DSCPs have their default priorities.
 
-    ``headroom`` is what queues have that do not say it.
+    ``headroom`` (bytes) is for queues that give none.
     """
     if not plan.queues:
         return SwitchSettings(plan.buffer, plan.queue, scheduling=plan.scheduling)

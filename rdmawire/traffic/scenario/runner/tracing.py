@@ -1,6 +1,6 @@
-"""Which frame changed a byte last, or was almost wanted: a scenario is played again, and watched.
+"""Find the frame that wrote a byte last, or nearly matched: run the scenario again with probes.
 
-The same scenario gives the same frames, so their numbers are those of the first time.
+The same scenario gives the same frames, so their numbers are those of the first run.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +18,11 @@ from rdmawire.traffic.scenario.runner.player import Runner
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 
 FEWEST_FIELDS = 2
-"""With fewer, any frame has all but one."""
+"""With fewer expected fields, any frame would be a near match."""
 
 
 class ClosestMatch:
-    """Looks for the first frame that has every field, and all but one as ``plan`` wants them."""
+    """Finds the first frame with all fields of ``plan`` and all values but one."""
 
     def __init__(self, plan: PacketExpectation, sender: bytes | None) -> None:
         self.text = ""
@@ -30,7 +30,7 @@ class ClosestMatch:
         self._sender = sender
 
     def at(self, where: Callable[[], FrameRef]) -> Tap:
-        """A tap of a place; ``where`` numbers its frames."""
+        """Return a tap; ``where`` gives the reference of the frame that passes it."""
 
         def look(frame: Envelope, now: int) -> None:  # noqa: ARG001 - a tap
             if not self.text and is_from(self._sender, frame.data):
@@ -52,17 +52,17 @@ def _text(seen: FrameRef, name: str, found: Mapping[str, object]) -> str:
 
 
 MAX_FRAMES: Final = 1 << 16
-"""A run with more is not played again."""
+"""A run with more frames is not repeated."""
 
 MAX_PROBES: Final = 64
-"""Bytes, and packets, that are looked after; of more it is not said which frame it was."""
+"""Bytes, and packet expectations, that are traced."""
 
 
 class ByteProbe:
-    """Looks at one byte before and after each frame that its host takes in.
+    """Reads one byte before and after each frame that its host receives.
 
-    ``writer`` is the number of the frame that changed it last, if a frame of the capture did. What
-    was written to a GPU shows only when it is flushed: that is the last frame's that arrived.
+    ``writer`` is the number of the captured frame that changed it last, if one did. A write to a
+    GPU is seen only when it is flushed, and is attributed to the last frame that arrived.
     """
 
     def __init__(self, testbed: Testbed, numbers: FrameIndex, span: Span) -> None:
@@ -74,16 +74,16 @@ class ByteProbe:
         self._value = self._look()
 
     def before(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
-        """A frame is about to be taken in by the host: what changed up to now, others did."""
+        """Note a frame that the host is about to receive; earlier changes are not its own."""
         self.rest()
         self._arrived = self._numbers.of(frame.id)
 
     def after(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
-        """The host has taken it in."""
+        """Compare after the host received the frame."""
         self._compare(self._arrived)
 
     def rest(self) -> None:
-        """Nothing arrives."""
+        """Compare when no frame is being received."""
         self._compare(None if self._buffer.gpu is None else self._arrived)
 
     def _compare(self, writer: int | None) -> None:
@@ -100,16 +100,16 @@ class ByteProbe:
 
 
 class TraceResult(NamedTuple):
-    """``writers`` are numbers of frames by bytes, ``nearest`` tells of one by the expectation."""
+    """``writers``: frame number of each byte; ``nearest``: near match by id of expectation."""
 
     writers: Mapping[Span, int | None]
     nearest: Mapping[int, str]
 
 
 class Tracer:
-    """Finds who wrote what, and what was almost wanted: by one more run, if there is a question.
+    """Finds writers of bytes and near matches by a second run, if there are any to find.
 
-    ``frames`` is how many the capture has, ``points`` and ``arrived`` say what it is of.
+    ``frames`` is the number of captured frames; ``points`` and ``arrived`` are the capture's.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Tracer:
         self._able = frames <= MAX_FRAMES
 
     def trace(self, data: Iterable[Span], packets: Iterable[PacketExpectation]) -> TraceResult:
-        """Who changed each of these bytes last, and which frames are nearest to these packets."""
+        """Return the last writer of each byte, and the frame nearest to each packet expectation."""
         spans = tuple(data)[:MAX_PROBES]
         plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MAX_PROBES]
         if not self._able or not (spans or plans):
@@ -129,7 +129,7 @@ class Tracer:
         return self._play(spans, plans)
 
     def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> TraceResult:
-        """Play it once more."""
+        """Run the scenario with probes."""
         testbed = Testbed(self._scenario)
         observer = Observer(testbed, None, self._points, arrived=self._arrived)
         testbed.install_faults()

@@ -40,8 +40,8 @@ SHOWN: Final = 8
 class FinishedRun(NamedTuple):
     """A scenario after its end.
 
-    ``trace`` tells which frames changed bytes last, and of those that were almost wanted.
-    ``rest`` is when the last frame arrived or the last work was done (ns).
+    ``trace`` finds the frames that wrote bytes last, and near matches. ``rest`` is the time of the
+    last arrival or the last completed work (ns).
     """
 
     testbed: Testbed
@@ -53,7 +53,7 @@ class FinishedRun(NamedTuple):
 
 
 def verdict(played: FinishedRun) -> Iterator[Failure]:
-    """All that did not come as it should: steps first, then expectations, in their order."""
+    """Yield all failures: of steps first, then of expectations, in their order."""
     yield from played.testbed.failures
     for run in played.player.runs:
         yield from _step(run)
@@ -63,7 +63,7 @@ def verdict(played: FinishedRun) -> Iterator[Failure]:
 
 
 class _Difference(NamedTuple):
-    """Where memory is not as it should be; ``byte`` is the first, if there is any memory."""
+    """A difference between expected and found memory; ``byte`` is the first that differs."""
 
     expected: str
     found: str
@@ -71,9 +71,9 @@ class _Difference(NamedTuple):
 
 
 class _Evidence(NamedTuple):
-    """What there is to say. ``differences`` has one for each plan of memory that is not as it says.
+    """What failures refer to.
 
-    ``traced`` is what a second run has shown.
+    ``differences`` of memory by id of the expectation, and the traces of a second run.
     """
 
     played: FinishedRun
@@ -107,7 +107,7 @@ def _why(run: StepRun) -> str:
 
 
 def _unfinished(run: StepRun) -> Failure:
-    """A step of which something has not ended: the first queue pair where that is so."""
+    """Report a step with incomplete work, by the first queue pair that has some."""
     endpoint = next(job.endpoint for job in run.jobs if job.ended < run.step.times)
     expected = run.step.refused or run.step.status or "to be posted"
     found = f"{run.ended} of {run.total}" if run.ended else "no completion"
@@ -141,7 +141,7 @@ def _differences(testbed: Testbed) -> Iterator[tuple[int, _Difference]]:
 
 
 def _difference(testbed: Testbed, plan: MemoryExpectation) -> _Difference | None:
-    """What should stand where the memory first differs, what does, and at which byte."""
+    """Return the first difference between expected and found memory, if there is one."""
     buffer = testbed.buffer(plan.span)
     offset, length = buffer.extent(plan.span)
     of = f" (of {_span(plan.same_as)})" if plan.same_as else ""
@@ -216,7 +216,7 @@ def _packets(evidence: _Evidence, plan: PacketExpectation) -> Iterator[Failure]:
 
 
 def _too_few(played: FinishedRun) -> Iterator[PacketExpectation]:
-    """Expectations of packets of which there are not enough."""
+    """Yield the packet expectations that matched too few frames."""
     for plan in played.testbed.scenario.expectations:
         sightings = played.observer.packets.get(id(plan))
         if isinstance(plan, PacketExpectation) and sightings is not None:
@@ -260,29 +260,29 @@ _CHECKS: Final[dict[type[Expectation], _Check]] = {
     EventExpectation: _event,
     TimeExpectation: _time,
 }
-"""What each kind of expectation is held against."""
+"""The check of each type of expectation."""
 
 
 _SAME: Final = "it leaves them as they were"
 _UNCHANGED: Final = {
     "mark": "none is ECN-capable, or all have a mark already; give 'ecn: true' to their connection"
 }
-"""Why nothing comes of some faults."""
+"""Why some faults change no frame."""
 
 
 def unused_faults(testbed: Testbed) -> Iterator[Hint]:
-    """A hint for each of them, in the order of the file's links."""
+    """Yield a hint for each fault that changed no frame, in the order of the links."""
     for link in testbed.scenario.links:
         rules = testbed.faults[link.name].rules
         for plan, rule in zip(link.faults, rules, strict=True):
             if not rule.hits:
                 frames = testbed.network.links[link.name].frames
                 why = _why_unused(plan, rule, f"{frames} on {link.name}")
-                yield Hint(plan.mark, f"this '{plan.do}' befell no frame: {why}")
+                yield Hint(plan.mark, f"the fault '{plan.do}' changed no frame: {why}")
 
 
 def _why_unused(plan: FaultPlan, rule: Rule, all_: str) -> str:
-    """At what it came to nothing: what frames are, their turn, or chance."""
+    """Say which condition no frame met: fields, occurrence, or chance."""
     if not rule.fits:
         return f"of the {all_} none {_named(plan)}"
     met = f"of the {all_} {rule.turns or rule.fits} could be meant"
@@ -294,7 +294,7 @@ def _why_unused(plan: FaultPlan, rule: Rule, all_: str) -> str:
 
 
 def _named(plan: FaultPlan) -> str:
-    """Which frames a fault names."""
+    """Describe the frames that a fault selects."""
     said = []
     if plan.packet:
         said.append(f"is packet {_numbers(plan.packet)} of what {_sender(plan)} requests")
@@ -313,6 +313,6 @@ def _sender(plan: FaultPlan) -> str:
 
 
 def _numbers(places: tuple[int, ...], shown: int = 4) -> str:
-    """The first few of them."""
+    """Write the first few numbers."""
     more = ", .." if len(places) > shown else ""
     return ", ".join(map(str, places[:shown])) + more
