@@ -13,11 +13,11 @@ from rdmawire.terminal import escape
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rdmawire.stats.table import Table
+    from rdmawire.stats.table import ReportTable
     from rdmawire.traffic.summary import Summary
 
 
-def show(table: "Table") -> None:
+def show(table: "ReportTable") -> None:
     """Print a table and the number of rows it leaves out."""
     click.echo()
     if sys.stdout.isatty():
@@ -28,16 +28,16 @@ def show(table: "Table") -> None:
         click.echo(f"... and {table.left_out} more; --top 0 shows all")
 
 
-def _plain(table: "Table") -> list[str]:
-    rows = [[head.name for head in table.heads], *table.rows]
+def _plain(table: "ReportTable") -> list[str]:
+    rows = [[column.name for column in table.columns], *table.rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [table.title, *(_line(table, row, widths) for row in rows)]
 
 
-def _line(table: "Table", row: list[str], widths: list[int]) -> str:
+def _line(table: "ReportTable", row: list[str], widths: list[int]) -> str:
     cells = [
-        cell.rjust(width) if head.is_number else cell.ljust(width)
-        for head, cell, width in zip(table.heads, map(escape, row), widths, strict=True)
+        cell.rjust(width) if column.is_number else cell.ljust(width)
+        for column, cell, width in zip(table.columns, map(escape, row), widths, strict=True)
     ]
     return "  ".join(cells).rstrip()
 
@@ -46,23 +46,23 @@ _GAP = 3
 """Characters that rich puts between two columns."""
 
 
-def parts(table: "Table", width: int) -> "Iterator[Table]":
+def parts(table: "ReportTable", width: int) -> "Iterator[ReportTable]":
     """Split a table between columns to fit ``width``; each part repeats the key columns."""
     widths = [
         max(map(len, column)) + _GAP
-        for column in zip([head.name for head in table.heads], *table.rows, strict=True)
+        for column in zip([column.name for column in table.columns], *table.rows, strict=True)
     ]
     keys = list(range(table.keys))
     chosen = list(keys)
     for at in range(table.keys, len(widths)):
         if len(chosen) > len(keys) and sum(widths[each] for each in [*chosen, at]) > width:
-            yield table.columns(chosen)
+            yield table.select(chosen)
             chosen = list(keys)
         chosen.append(at)
-    yield table.columns(chosen)
+    yield table.select(chosen)
 
 
-def _rich(table: "Table") -> None:
+def _rich(table: "ReportTable") -> None:
     from rich.console import Console
 
     console = Console()
@@ -70,15 +70,15 @@ def _rich(table: "Table") -> None:
         _draw_table(part, console)
 
 
-def _draw_table(table: "Table", console: "Console") -> None:
+def _draw_table(table: "ReportTable", console: "Console") -> None:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
     drawn = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
-    for head in table.heads:
-        justify: Literal["left", "right"] = "right" if head.is_number else "left"
-        drawn.add_column(head.name, justify=justify, overflow="fold")
+    for column in table.columns:
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        drawn.add_column(column.name, justify=justify, overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(escape(cell)) for cell in row))
     console.print(drawn)

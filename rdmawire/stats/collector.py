@@ -3,6 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from rdmawire.columns.query import select_frames
 from rdmawire.filter import Filter
 from rdmawire.stats import report
 from rdmawire.stats.flows import REST, VALUE_BITS, CmPairs, Flows, Grouped, Pairing
-from rdmawire.stats.iwarp import Direction, FrameFacts, StreamCounts, Streams
+from rdmawire.stats.iwarp import FrameFacts, StreamCounts, Streams, TcpDirection
 from rdmawire.stats.packets import (
     EE_CONTEXT,
     FACTS,
@@ -66,30 +67,31 @@ class Statistics:
     ) -> None:
         """Count the frames of a capture, or those that pass a filter.
 
-        ``progress`` is called with the number of bytes that have been counted.
+        ``ports`` are UDP destination ports of RoCEv2, ``where`` is a display filter. ``progress``
+        is called with the number of bytes that have been counted.
 
         Raises :class:`~rdmawire.errors.CaptureError` at damage, after all before it is counted, and
         :class:`~.throughput.IntervalError` if there are too many intervals.
         """
         read = 0
         for block in blocks(path, ports, select_frames(where)):
-            for piece in _parts(block):
-                self.add(piece)
+            for part in _parts(block):
+                self.add(part)
             read += int(block["frame.cap_len"].values.sum()) + RECORD * block.rows
             progress(read)
 
     def add(self, block: Columns) -> None:
         """Count a block."""
         times = block["frame.time_epoch"].values
-        data = block["frame.len"].values.astype(np.int64)
-        self._span(times, int(data.sum()))
+        sizes = block["frame.len"].values.astype(np.int64)
+        self._span(times, int(sizes.sum()))
         is_rdma = block["infiniband.bth.opcode"].valid.copy()
         payload = np.zeros(block.rows, np.int64)
         found = packets(block, self.addresses)
         payload[is_rdma] = found.payload
-        self._dissected(block, times, data, payload, is_rdma)
-        other = np.where(is_rdma, 0, data)
-        passed = {"frames": is_rdma.astype(np.int64), "bytes": data - other}
+        self._dissected(block, times, sizes, payload, is_rdma)
+        other = np.where(is_rdma, 0, sizes)
+        passed = {"frames": is_rdma.astype(np.int64), "bytes": sizes - other}
         self.bins.add(times, {**passed, "payload": payload, "other_bytes": other})
         if len(found):
             self._transport(found)
@@ -106,7 +108,7 @@ class Statistics:
         self,
         block: Columns,
         times: IntArray,
-        data: IntArray,
+        sizes: IntArray,
         payload: IntArray,
         is_rdma: NDArray[np.bool_],
     ) -> None:
@@ -117,16 +119,16 @@ class Statistics:
             self._cm_pairs.add(fact)
             if fact.is_iwarp:
                 is_rdma[at] = True
-                payload[at] = self.streams.add(fact, int(data[at]), int(times[at]))
+                payload[at] = self.streams.add(fact, int(sizes[at]), int(times[at]))
 
     def _transport(self, found: Packets) -> None:
         self._count_opcodes(found)
         sorted_ = self.flows.add(found)
-        asking = sorted_.of(IS_REQUEST[sorted_.packets.opcode])
-        self.requests.add(asking)
+        requests = sorted_.of(IS_REQUEST[sorted_.packets.opcode])
+        self.requests.add(requests)
         self.pairing.add(sorted_)
         if self.points is not None:
-            self._keep(asking)
+            self._keep(requests)
 
     def _count_opcodes(self, found: Packets) -> None:
         counted = {"frames": np.ones(len(found)), "bytes": found.bytes, "payload": found.payload}
@@ -134,11 +136,11 @@ class Statistics:
             sums = np.bincount(found.opcode, weights=each, minlength=256)
             self.opcodes[name] += sums.astype(np.int64)
 
-    def _keep(self, asking: Grouped) -> None:
+    def _keep(self, requests: Grouped) -> None:
         assert self.points is not None
-        order = np.argsort(asking.rows)
-        own = asking.packets
-        self.points.add(own.times[order], own.psn[order], asking.flow[order])
+        order = np.argsort(requests.rows)
+        own = requests.packets
+        self.points.add(own.times[order], own.psn[order], requests.flow[order])
 
 
 def _parts(block: Columns) -> Iterator[Columns]:
@@ -149,25 +151,27 @@ def _parts(block: Columns) -> Iterator[Columns]:
 MAX_INTERVALS = 120
 """Intervals of throughput; at least half as many unless the capture is very short."""
 OTHER = "other"
-"""The name that stands for all others."""
+"""The address of the flow that counts all others."""
 
 
 def report_of(statistics: Statistics, files: Iterable[str]) -> report.Report:
-    """Return the report of all that has been counted."""
+    """Return the report of all that has been counted; ``files`` are the names in it."""
     transport, iwarp = _transport(statistics), _iwarp(statistics)
     flows = list(_flows(statistics))
-    streams = [_stream(way, stream) for way, stream in statistics.streams.streams.items()]
-    frames, data = statistics.frames, statistics.bytes
+    streams = [
+        _stream(direction, counts) for direction, counts in statistics.streams.streams.items()
+    ]
+    frames, size = statistics.frames, statistics.bytes
     return report.Report(
         files=list(files),
         frames=frames,
-        bytes=data,
+        bytes=size,
         first_ns=statistics.first_ns,
         last_ns=statistics.last_ns,
         transport=transport,
         iwarp=iwarp,
         other=report.Total(
-            frames - transport.frames - iwarp.frames, data - transport.bytes - iwarp.bytes, 0
+            frames - transport.frames - iwarp.frames, size - transport.bytes - iwarp.bytes, 0
         ),
         opcodes=list(_opcodes(statistics)),
         rdmap_opcodes=list(_rdmap_opcodes(statistics)),
@@ -178,9 +182,9 @@ def report_of(statistics: Statistics, files: Iterable[str]) -> report.Report:
     )
 
 
-def throughput_of(statistics: Statistics, most: int) -> report.Throughput:
-    """Return the throughput in at most ``most`` intervals."""
-    found = statistics.bins.throughput(most)
+def throughput_of(statistics: Statistics, max_intervals: int) -> report.Throughput:
+    """Return the throughput in at most ``max_intervals`` intervals."""
+    found = statistics.bins.throughput(max_intervals)
     sums = {name: each.tolist() for name, each in found.sums.items()}
     return report.Throughput(found.start_ns, found.width, **sums)
 
@@ -202,9 +206,9 @@ def _opcodes(statistics: Statistics) -> Iterator[report.OpcodeCount]:
     frames = counts["frames"].tolist()
     for code in sorted(range(256), key=lambda code: -frames[code]):
         if frames[code]:
-            data, payload = int(counts["bytes"][code]), int(counts["payload"][code])
+            size, payload = int(counts["bytes"][code]), int(counts["payload"][code])
             name = opcode.opcode_word(code)
-            yield report.OpcodeCount(frames[code], data, payload, code, name)
+            yield report.OpcodeCount(frames[code], size, payload, code, name)
 
 
 def _rdmap_opcodes(statistics: Statistics) -> Iterator[report.RDMAPCount]:
@@ -220,7 +224,7 @@ def _rdmap_word(code: int) -> str:
     return rdmap.opcode_word(code) if code >= 0 else "NONE"
 
 
-def _flows(statistics: Statistics) -> Iterator[report.Flow]:
+def _flows(statistics: Statistics) -> Iterator[report.FlowReport]:
     back = statistics.pairing.pairs(statistics.flows)
     syndromes: dict[int, dict[int, int]] = defaultdict(dict)
     for (flow, syndrome), count in statistics.flows.syndromes.items():
@@ -231,12 +235,14 @@ def _flows(statistics: Statistics) -> Iterator[report.Flow]:
         yield _flow(statistics, number, back.get(number, -1), syndromes[number])
 
 
-def _flow(statistics: Statistics, number: int, back: int, syndromes: dict[int, int]) -> report.Flow:
+def _flow(
+    statistics: Statistics, number: int, back: int, syndromes: dict[int, int]
+) -> report.FlowReport:
     flows = statistics.flows
     counts = {name: int(each[number]) for name, each in flows.counts.items()}
     mtu = path_mtu(flows, number, back)
     ends = _ends(statistics, number, back)
-    return report.Flow(
+    return report.FlowReport(
         frames=counts["frames"],
         bytes=counts["bytes"],
         payload=counts["payload"],
@@ -273,11 +279,11 @@ def _ends(statistics: Statistics, number: int, back: int) -> _Ends:
     key = statistics.flows.keys[number]
     pair = statistics.addresses.pairs[key.pair]
     is_context = key.destination >= EE_CONTEXT
-    where = key.destination % EE_CONTEXT
-    turned = statistics.flows.keys[back].destination % EE_CONTEXT if back >= 0 else None
+    destination = key.destination % EE_CONTEXT
+    back_qp = statistics.flows.keys[back].destination % EE_CONTEXT if back >= 0 else None
     if is_context:
-        return _Ends(*pair, None, where, key.source or None)
-    return _Ends(*pair, where, None, key.source or turned)
+        return _Ends(*pair, None, destination, key.source or None)
+    return _Ends(*pair, destination, None, key.source or back_qp)
 
 
 def _services(mask: int) -> list[str]:
@@ -299,44 +305,36 @@ def _requests(statistics: Statistics, number: int, mtu: int, back: int) -> repor
 def _responses(flows: Flows, number: int, syndromes: dict[int, int]) -> report.Responses:
     first, last = (int(flows.psns[f"{end}_response"][number]) for end in ("first", "last"))
     naks: dict[str, int] = {}
-    waits = []
+    rnr_naks = []
     for syndrome, count in sorted(syndromes.items()):
-        kind, value = divmod(syndrome, 1 << VALUE_BITS)
-        if kind == Ack.RNR_NAK:
-            waits.append(report.RNR(value, RNR_TIMER_NS[value], count))
+        type_, value = divmod(syndrome, 1 << VALUE_BITS)
+        if type_ == Ack.RNR_NAK:
+            rnr_naks.append(report.RNR(value, RNR_TIMER_NS[value], count))
         else:
-            naks[_nak_word(kind, value)] = count
+            naks[_nak_word(type_, value)] = count
     frames, acks = int(flows.counts["responses"][number]), int(flows.counts["acks"][number])
-    return report.Responses(frames, _psn(first), _psn(last), acks, naks, waits)
+    return report.Responses(frames, _psn(first), _psn(last), acks, naks, rnr_naks)
 
 
-def _nak_word(kind: int, code: int) -> str:
-    if kind == Ack.NAK and code in list(Nak):
+def _nak_word(type_: int, code: int) -> str:
+    if type_ == Ack.NAK and code in list(Nak):
         return Nak(code).name
-    return f"RESERVED syndrome 0x{kind << VALUE_BITS | code:02x}"
+    return f"RESERVED syndrome 0x{type_ << VALUE_BITS | code:02x}"
 
 
-def _stream(way: Direction, stream: StreamCounts) -> report.Stream:
-    opcodes = {_rdmap_word(code): count for code, count in stream.opcodes.most_common()}
-    return report.Stream(
-        **way._asdict(),
-        frames=stream.frames,
-        bytes=stream.bytes,
-        fpdus=stream.fpdus,
-        fpdu_bytes=stream.fpdu_bytes,
-        payload=stream.payload,
-        opcodes=opcodes,
-        crc=dict(stream.crc),
-        terminates=dict(stream.terminates),
-        first_ns=stream.first_ns,
-        last_ns=stream.last_ns,
-    )
+def _stream(direction: TcpDirection, counts: StreamCounts) -> report.StreamReport:
+    values = {each.name: getattr(counts, each.name) for each in fields(counts)}
+    values["opcodes"] = {_rdmap_word(code): n for code, n in counts.opcodes.most_common()}
+    values |= {"crc": dict(counts.crc), "terminates": dict(counts.terminates)}
+    return report.StreamReport(**direction._asdict(), **values)
 
 
-def _endpoints(flows: list[report.Flow], streams: list[report.Stream]) -> list[report.Endpoint]:
+def _endpoints(
+    flows: list[report.FlowReport], streams: list[report.StreamReport]
+) -> list[report.Endpoint]:
     sent: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     received: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    both: list[report.Flow | report.Stream] = [*flows, *streams]
+    both: list[report.FlowReport | report.StreamReport] = [*flows, *streams]
     for each in both:
         for counts in (sent[each.source], received[each.destination]):
             for at, value in enumerate((each.frames, each.bytes, each.payload)):

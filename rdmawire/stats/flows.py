@@ -35,7 +35,7 @@ FLOW_BITS = 16
 FLOWS = 1 << FLOW_BITS
 """Flows that are counted separately, to bound memory; all later ones are counted as one."""
 REST = FLOWS - 1
-"""The number of the flow that stands for all others."""
+"""The number of the flow that counts all others."""
 
 _SUMS = (
     *("frames", "bytes", "payload", "requests", "responses", "datagrams"),
@@ -51,7 +51,7 @@ _SYNDROME_BITS = 7
 """Bits of a syndrome without the reserved uppermost bit."""
 
 
-class Key(NamedTuple):
+class FlowKey(NamedTuple):
     """Key of a flow: its address pair, its destination QP and, of UD, its source QP."""
 
     pair: int
@@ -87,7 +87,7 @@ class Flows:
     """All flows and their counts: arrays by flow number."""
 
     def __init__(self, addresses: Addresses) -> None:
-        self.keys: list[Key] = []
+        self.keys: list[FlowKey] = []
         self.counts: dict[str, IntArray] = {name: np.zeros(FLOWS, np.int64) for name in _SUMS}
         self.psns: dict[str, IntArray] = {name: np.full(FLOWS, -1, np.int64) for name in _ENDS}
         self.first_ns = np.full(FLOWS, -1, np.int64)
@@ -97,16 +97,16 @@ class Flows:
         self.services = np.zeros(FLOWS, np.uint8)
         self.syndromes: Counter[tuple[int, int]] = Counter()
         self._addresses = addresses
-        self._numbers: dict[Key, int] = {}
+        self._numbers: dict[FlowKey, int] = {}
         self._interned = HashIndex(self._number)
 
-    def find(self, key: Key) -> int:
+    def find(self, key: FlowKey) -> int:
         """Return the number of a flow; -1 if there is none."""
         return self._numbers.get(key, -1)
 
     def _number(self, packed: int) -> int:
         rest, source = divmod(packed, 1 << _SOURCE_BITS)
-        key = Key(*divmod(rest, 1 << _DESTINATION_BITS), source)
+        key = FlowKey(*divmod(rest, 1 << _DESTINATION_BITS), source)
         if key.pair == OTHER or len(self.keys) == REST:
             return REST
         number = self._numbers[key] = len(self.keys)
@@ -209,9 +209,9 @@ class Pairing:
         self._nearest: Counter[tuple[int, int]] = Counter()
         self._settled = np.zeros(FLOWS, np.bool_)
         self._settled[REST] = True
-        self._cm_pairs: dict[Key, Key] = {}
+        self._cm_pairs: dict[FlowKey, FlowKey] = {}
 
-    def pair_by_cm(self, one: Key, other: Key) -> None:
+    def pair_by_cm(self, one: FlowKey, other: FlowKey) -> None:
         """Record two flows that CM messages assign to one connection."""
         if len(self._cm_pairs) < FLOWS:
             self._cm_pairs[one] = other
@@ -289,7 +289,7 @@ class Pairing:
     def _by_source(self, flows: Flows) -> Iterator[tuple[int, int]]:
         for flow, key in enumerate(flows.keys):
             if key.source:
-                back = Key(self._addresses.reverse(key.pair), key.source, key.destination)
+                back = FlowKey(self._addresses.reverse(key.pair), key.source, key.destination)
                 other = flows.find(back)
                 if other >= 0:
                     yield flow, other
@@ -306,9 +306,9 @@ def _cast(flow: IntArray, key: IntArray, answering: NDArray[np.bool_], distance:
 
     A vote is two flow numbers in one: that of the response, then that of the request.
     """
-    behind, ahead = slice(distance, None), slice(None, -distance)
-    hit = answering[behind] & ~answering[ahead] & (key[behind] == key[ahead])
-    votes: IntArray = flow[behind][hit] << FLOW_BITS | flow[ahead][hit]
+    later, earlier = slice(distance, None), slice(None, -distance)
+    hit = answering[later] & ~answering[earlier] & (key[later] == key[earlier])
+    votes: IntArray = flow[later][hit] << FLOW_BITS | flow[earlier][hit]
     return votes
 
 
@@ -333,21 +333,21 @@ class CmPairs:
 
     def add(self, facts: FrameFacts) -> None:
         """Process the facts of one frame."""
-        if facts.hello is None:
+        if facts.cm_qp is None:
             return
-        if facts.hello.answers:
-            self._answer(facts.pair, facts.hello)
+        if facts.cm_qp.answers:
+            self._answer(facts.pair, facts.cm_qp)
         else:
-            self._ask(facts.pair, facts.hello)
+            self._ask(facts.pair, facts.cm_qp)
 
-    def _ask(self, pair: AddressPair, hello: CmQueuePair) -> None:
-        self._pending[pair, hello.comm_id] = hello.qpn
+    def _ask(self, pair: AddressPair, cm_qp: CmQueuePair) -> None:
+        self._pending[pair, cm_qp.comm_id] = cm_qp.qpn
         if len(self._pending) > _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
 
-    def _answer(self, pair: AddressPair, hello: CmQueuePair) -> None:
+    def _answer(self, pair: AddressPair, cm_qp: CmQueuePair) -> None:
         asked = AddressPair(pair.destination, pair.source)
-        qpn = self._pending.pop((asked, hello.comm_id), None)
+        qpn = self._pending.pop((asked, cm_qp.comm_id), None)
         there, back = self._addresses.number(asked), self._addresses.number(pair)
         if qpn is not None and OTHER not in (there, back):
-            self._pairing.pair_by_cm(Key(there, hello.qpn, 0), Key(back, qpn, 0))
+            self._pairing.pair_by_cm(FlowKey(there, cm_qp.qpn, 0), FlowKey(back, qpn, 0))

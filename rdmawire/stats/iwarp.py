@@ -26,7 +26,7 @@ class AddressPair(NamedTuple):
     destination: str
 
 
-class Direction(NamedTuple):
+class TcpDirection(NamedTuple):
     """One direction of a TCP connection."""
 
     source: str
@@ -42,7 +42,7 @@ class Fpdu(NamedTuple):
     torn if the end was not captured. ``terminate`` is the reason in a Terminate.
     """
 
-    data: int
+    bytes: int
     payload: int
     opcode: int
     crc: str
@@ -63,10 +63,10 @@ class FrameFacts(NamedTuple):
     pair: AddressPair
     length: int
     ecn: int
-    way: Direction | None
+    direction: TcpDirection | None
     fpdus: tuple[Fpdu, ...]
     is_iwarp: bool
-    hello: CmQueuePair | None
+    cm_qp: CmQueuePair | None
 
 
 def facts(frame: Dissection) -> FrameFacts | None:
@@ -83,7 +83,7 @@ def _of_transport(before: list[Header], frame: Dissection) -> FrameFacts:
     network = next((h for h in reversed(before) if isinstance(h, IPv4 | IPv6 | GRH | LRH)), None)
     length = _length(before[-1]) if before else 0
     ecn = network.ecn if isinstance(network, IPv4 | IPv6) else 0
-    return FrameFacts(_pair(network), length, ecn, None, (), False, _hello(frame))
+    return FrameFacts(_pair(network), length, ecn, None, (), False, _cm_queue_pair(frame))
 
 
 def _length(carrier: Header) -> int:
@@ -107,7 +107,7 @@ def _pair(network: Header | None) -> AddressPair:
     return AddressPair("?", "?")
 
 
-def _hello(frame: Dissection) -> CmQueuePair | None:
+def _cm_queue_pair(frame: Dissection) -> CmQueuePair | None:
     for header in frame.headers():
         if isinstance(header, REQ):
             return CmQueuePair(header.local_comm_id, header.local_qpn, answers=False)
@@ -126,11 +126,11 @@ def _of_iwarp(frame: Dissection) -> FrameFacts:
     headers = list(frame.headers())
     tcp = next((at for at, header in enumerate(headers) if isinstance(header, TCP)), len(headers))
     ip = next((h for h in reversed(headers[:tcp]) if isinstance(h, IPv4 | IPv6)), None)
-    pair, way = _pair(ip), None
+    pair, direction = _pair(ip), None
     if tcp < len(headers) and isinstance(found := headers[tcp], TCP):
-        way = Direction(pair.source, found.srcport, pair.destination, found.dstport)
+        direction = TcpDirection(pair.source, found.srcport, pair.destination, found.dstport)
     _, fpdus = split_fpdus(frame.nodes)
-    return FrameFacts(pair, 0, 0, way, tuple(map(_fpdu, fpdus)), True, None)
+    return FrameFacts(pair, 0, 0, direction, tuple(map(_fpdu, fpdus)), True, None)
 
 
 def _fpdu(nodes: list[Node]) -> Fpdu:
@@ -139,8 +139,10 @@ def _fpdu(nodes: list[Node]) -> Fpdu:
     lengths = [node.extra(generated.DATA_LENGTH) for node in nodes]  # noqa: S610 - not Django's
     payload = sum(length for length in lengths if isinstance(length, int))
     opcode = next((n.header.opcode for n in nodes if isinstance(n.header, Control)), -1)
-    said = next((n.header for n in nodes if isinstance(n.header, TerminateControl)), None)
-    return Fpdu(fpdu_size(ulpdu), payload, opcode, _crc(nodes), _terminate(said) if said else "")
+    terminate = next((n.header for n in nodes if isinstance(n.header, TerminateControl)), None)
+    return Fpdu(
+        fpdu_size(ulpdu), payload, opcode, _crc(nodes), _terminate(terminate) if terminate else ""
+    )
 
 
 def _crc(nodes: list[Node]) -> str:
@@ -158,7 +160,7 @@ def _terminate(control: TerminateControl) -> str:
 
 MAX_DIRECTIONS = 1 << 14
 """Directions that are counted separately; all later ones are counted as one."""
-REST = Direction("other", 0, "other", 0)
+REST = TcpDirection("other", 0, "other", 0)
 _MAX_TERMINATES = 64
 """Different Terminates of a direction that are counted separately."""
 
@@ -185,7 +187,7 @@ class StreamCounts:
     def add(self, fpdu: Fpdu) -> None:
         """Count an FPDU."""
         self.fpdus += 1
-        self.fpdu_bytes += fpdu.data
+        self.fpdu_bytes += fpdu.bytes
         self.payload += fpdu.payload
         self.opcodes[fpdu.opcode] += 1
         self.crc[fpdu.crc] += 1
@@ -198,13 +200,13 @@ class Streams:
     """Counts of all directions."""
 
     def __init__(self) -> None:
-        self.streams: dict[Direction, StreamCounts] = {}
+        self.streams: dict[TcpDirection, StreamCounts] = {}
         self.frames = 0
         self.bytes = 0
 
     def add(self, facts: FrameFacts, size: int, time_ns: int) -> int:
         """Count a frame of ``bytes`` bytes; return its payload in bytes."""
-        stream = self._of(facts.way or REST, time_ns)
+        stream = self._of(facts.direction or REST, time_ns)
         for count in (self, stream):
             count.frames += 1
             count.bytes += size
@@ -213,7 +215,7 @@ class Streams:
             stream.add(fpdu)
         return sum(fpdu.payload for fpdu in facts.fpdus)
 
-    def _of(self, way: Direction, time_ns: int) -> StreamCounts:
-        if way not in self.streams and len(self.streams) >= MAX_DIRECTIONS:
-            way = REST
-        return self.streams.setdefault(way, StreamCounts(first_ns=time_ns))
+    def _of(self, direction: TcpDirection, time_ns: int) -> StreamCounts:
+        if direction not in self.streams and len(self.streams) >= MAX_DIRECTIONS:
+            direction = REST
+        return self.streams.setdefault(direction, StreamCounts(first_ns=time_ns))

@@ -124,19 +124,19 @@ class HashIndex:
 
     def __call__(self, keys: NDArray[np.uint64]) -> IntArray:
         """Return the numbers of keys."""
-        places = (keys * _GOLDEN) >> np.uint64(64 - _BITS)
-        numbers: IntArray = self._numbers[places]
-        missed = np.flatnonzero((self._keys[places] != keys) | (numbers < 0))
+        slots = (keys * _GOLDEN) >> np.uint64(64 - _BITS)
+        numbers: IntArray = self._numbers[slots]
+        missed = np.flatnonzero((self._keys[slots] != keys) | (numbers < 0))
         if len(missed):
-            numbers[missed] = self._learn(keys[missed], places[missed])
+            numbers[missed] = self._learn(keys[missed], slots[missed])
         return numbers
 
-    def _learn(self, keys: NDArray[np.uint64], places: NDArray[Any]) -> IntArray:
+    def _learn(self, keys: NDArray[np.uint64], slots: NDArray[Any]) -> IntArray:
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         numbers = np.empty(len(distinct), np.int64)
         for at in np.argsort(first):
             numbers[at] = self._number(int(distinct[at]))
-        self._keys[places[first]], self._numbers[places[first]] = distinct, numbers
+        self._keys[slots[first]], self._numbers[slots[first]] = distinct, numbers
         found: IntArray = numbers[inverse]
         return found
 
@@ -144,7 +144,7 @@ class HashIndex:
 MAX_PAIRS = 1 << 14
 """Address pairs that are counted separately; all later ones are counted as one."""
 OTHER = MAX_PAIRS - 1
-"""The number of the pair that stands for all others."""
+"""The number of the pair that counts all others."""
 
 
 class Addresses:
@@ -202,8 +202,8 @@ def _ipv4_keys(sources: NDArray[Any], destinations: NDArray[Any]) -> NDArray[np.
 
 
 def _ipv4_pair(key: int) -> AddressPair:
-    data = key.to_bytes(8, "big")
-    return AddressPair(ipv4(data[:4]), ipv4(data[4:]))
+    both = key.to_bytes(8, "big")
+    return AddressPair(ipv4(both[:4]), ipv4(both[4:]))
 
 
 def _ipv6_pair(key: bytes) -> AddressPair:

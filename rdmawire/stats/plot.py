@@ -1,4 +1,4 @@
-"""A report as a picture: throughput, PSNs over time, opcodes."""
+"""A report as a figure of Matplotlib: throughput, PSNs over time, opcodes."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rdmawire.capture.io import output_file
 from rdmawire.stats.packets import IntArray
 from rdmawire.stats.psn_sequence import REACH
-from rdmawire.stats.report import Flow, Report, Throughput
+from rdmawire.stats.report import FlowReport, Report, Throughput
 from rdmawire.stats.throughput import PsnPoints
 from rdmawire.units import RATE_UNITS, SECOND, Units, format_duration, unit_of
 from rdmawire.wire.serial import MODULUS
@@ -33,7 +33,7 @@ _COLOURED = 20
 """Flows that have a colour, those with the most requests."""
 _GREY = "#9A9A9A"
 _DRAWN = 40_000
-"""Points that are drawn at most."""
+"""Points that are drawn; of more, every n-th."""
 _OPCODES = 14
 """Opcodes that have a bar of their own."""
 _TIMES: Units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -93,15 +93,15 @@ def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
         ("RDMA, payload", found.payload, _COLOURS[1], "-"),
         ("other, on the wire", found.other_bytes, _GREY, "--"),
     )
-    most = max((max(data, default=0) for _, data, _, _ in lines), default=0) * 8 / seconds
-    size, unit = unit_of(most, RATE_UNITS)
-    for label, data, colour, style in lines:
-        if any(data):
-            heights = np.array(data) * 8 / seconds / size
+    largest = max(max(sizes, default=0) for _, sizes, _, _ in lines) * 8 / seconds
+    scale_bps, unit = unit_of(largest, RATE_UNITS)
+    for label, sizes, colour, style in lines:
+        if any(sizes):
+            heights = np.array(sizes) * 8 / seconds / scale_bps
             axes.stairs(heights, edges, color=colour, label=label, linewidth=1.8, linestyle=style)
     axes.set_ylabel(f"throughput ({unit})")
     axes.set_ylim(bottom=0)
-    axes.set_title(f"Throughput, in stretches of {format_duration(found.interval_ns)}", loc="left")
+    axes.set_title(f"Throughput, in intervals of {format_duration(found.interval_ns)}", loc="left")
     _legend(axes)
 
 
@@ -128,7 +128,7 @@ class _Look(NamedTuple):
 
 
 def _looks(report: Report, flows: IntArray) -> Iterator[tuple[NDArray[np.bool_], _Look]]:
-    """Which points look how: grey ones first, then flow by flow."""
+    """Yield groups of points and their look: grey ones first, then flow by flow."""
     ranked = _ranked(report, flows)
     rest = ~np.isin(flows, ranked)
     if rest.any():
@@ -145,23 +145,23 @@ def _scatter(axes: Axes, times: NDArray[Any], heights: IntArray, look: _Look) ->
 
 
 def _heights(report: Report, psns: IntArray, flows: IntArray) -> IntArray:
-    """How far each PSN is from its flow's first."""
+    """Return how far each PSN is from its flow's first."""
     first = np.zeros(int(flows.max()) + 1, np.int64)
     for number in np.unique(flows):
         if number < len(report.flows):
             first[number] = report.flows[number].requests.first_psn or 0
     ahead = (psns - first[flows]) % MODULUS
-    # What is shortly before the first is a repetition of what the capture does not hold.
+    # A PSN shortly before the first is that of a retransmit, whose first copy was not captured.
     return np.where(ahead > MODULUS - REACH, ahead - MODULUS, ahead)
 
 
 def _ranked(report: Report, flows: IntArray) -> list[int]:
-    """The flows with the most requests."""
+    """Return the flows with the most requests."""
     numbers = [n for n in np.unique(flows).tolist() if n < len(report.flows)]
     return sorted(numbers, key=lambda n: -report.flows[n].requests.frames)[:_COLOURED]
 
 
-def _name(flow: Flow) -> str:
+def _name(flow: FlowReport) -> str:
     number = flow.qp if flow.ee_context is None else flow.ee_context
     where = "?" if number is None else f"0x{number:x}"
     return f"{flow.source} → {flow.destination} QP {where}"
@@ -175,9 +175,9 @@ def _opcodes(axes: Axes, report: Report) -> None:
         _say(axes, "no RDMA")
         return
     names, frames = zip(*reversed(counts), strict=True)
-    places = range(len(names))
-    bars = axes.barh(places, frames, color=_COLOURS[0], height=0.72)
-    axes.set_yticks(places, names, fontsize=9)
+    rows = range(len(names))
+    bars = axes.barh(rows, frames, color=_COLOURS[0], height=0.72)
+    axes.set_yticks(rows, names, fontsize=9)
     total = sum(frames)
     axes.bar_label(bars, [f"{n:,} ({n / total:.1%})" for n in frames], padding=3, fontsize=9)
     axes.margins(x=0.14)
@@ -185,7 +185,7 @@ def _opcodes(axes: Axes, report: Report) -> None:
 
 
 def _opcode_counts(report: Report) -> list[tuple[str, int]]:
-    """The most frequent opcodes, and the others together."""
+    """Return the most frequent opcodes, and the others together."""
     counts = [(each.name, each.frames) for each in report.opcodes]
     counts += [(f"iWARP {each.name}", each.fpdus) for each in report.rdmap_opcodes]
     counts.sort(key=lambda count: -count[1])

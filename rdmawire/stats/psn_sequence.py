@@ -42,21 +42,21 @@ _MAX_PSNS = (MODULUS >> 1) - 1
 class RequestRun(NamedTuple):
     """At least one request of a block, sorted by flow.
 
-    ``place`` is the position of each request, ``read`` the bytes that it reads, ``fresh`` whether
-    the sequence begins anew with it, ``first`` whether it is the first of its flow in this block.
+    ``position`` is that of each request, ``read`` the bytes that it reads, ``fresh`` whether the
+    sequence begins anew with it, ``first`` whether it is the first of its flow in this block.
     """
 
     flow: IntArray
     read: IntArray
-    place: IntArray
+    position: IntArray
     run: IntArray
     fresh: NDArray[np.bool_]
     first: NDArray[np.bool_]
 
     def of(self, which: NDArray[np.bool_]) -> "RequestRun":
         """Return the requests of this mask."""
-        flow, read, place, run, fresh, first = self
-        chosen = flow[which], read[which], place[which], run[which]
+        flow, read, position, run, fresh, first = self
+        chosen = flow[which], read[which], position[which], run[which]
         return RequestRun(*chosen, fresh[which], first[which])
 
 
@@ -107,8 +107,8 @@ def _placed(
     run = np.cumsum(begins) - 1
     total = np.cumsum(step)
     at = np.flatnonzero(begins)
-    place = total - (total - step)[at][run] + run * STRETCH
-    return RequestRun(flow, read, place, run, fresh, first)
+    position = total - (total - step)[at][run] + run * STRETCH
+    return RequestRun(flow, read, position, run, fresh, first)
 
 
 _MAX_GAPS = 1 << 17
@@ -137,12 +137,12 @@ class Gaps(NamedTuple):
         """Return the gaps sorted by their start."""
         return self.of(np.argsort(self.start, kind="stable"))
 
-    def around(self, places: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
+    def around(self, positions: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
         """Return which positions are in a gap, and for those the end of the gap."""
         if not len(self.start):
-            return np.zeros(len(places), np.bool_), np.empty(0, np.int64)
-        gap = np.searchsorted(self.start, places, "right") - 1
-        inside = (gap >= 0) & (places < self.end[gap])
+            return np.zeros(len(positions), np.bool_), np.empty(0, np.int64)
+        gap = np.searchsorted(self.start, positions, "right") - 1
+        inside = (gap >= 0) & (positions < self.end[gap])
         return inside, self.end[gap[inside]]
 
     def on_line(self, run: RequestRun) -> "Gaps":
@@ -165,7 +165,7 @@ class Gaps(NamedTuple):
         ``last`` are the last requests of the flows, ``expected`` the position expected after each.
         """
         zero, reached = np.zeros(FLOWS, np.int64), np.zeros(FLOWS, np.int64)
-        zero[run.flow[last]] = run.place[last]
+        zero[run.flow[last]] = run.position[last]
         nearest = np.maximum(expected[last] - REACH, run.run[last] * STRETCH - STRETCH // 4)
         reached[run.flow[last]] = nearest
         here = self.of(self.end > reached[self.flow])
@@ -207,17 +207,17 @@ class Sequence:
 
     def add(self, run: RequestRun) -> None:
         """Count the requests of a block."""
-        ends = run.place + psn_counts(run.read, self.mtu)
+        ends = run.position + psn_counts(run.read, self.mtu)
         expected = self._expectations(run, ends)
-        ahead = run.place > expected
-        new = Gaps(run.flow[ahead], expected[ahead], run.place[ahead])
+        ahead = run.position > expected
+        new = Gaps(run.flow[ahead], expected[ahead], run.position[ahead])
         gaps = self._gaps.on_line(run).with_(new).in_order()
         late, filled = self._late_ones(run, expected, ends, gaps)
         self._count("gaps", new.flow)
         self._count("missing", new.flow, new.end - new.start)
         self._count("late", run.flow[late])
         self._count("filled", run.flow[late], filled)
-        self._count("duplicates", run.flow[run.place < expected])
+        self._count("duplicates", run.flow[run.position < expected])
         self._count("duplicates", run.flow[late], np.full(len(late), -1))
         self._remember(run, np.maximum(expected, ends), gaps, late)
 
@@ -226,29 +226,29 @@ class Sequence:
         before = np.roll(ends, 1)
         begins = run.run * STRETCH + self._expected[run.flow]
         before[run.first] = begins[run.first]
-        before[run.fresh] = run.place[run.fresh]
+        before[run.fresh] = run.position[run.fresh]
         return np.maximum.accumulate(before)
 
     def _late_ones(
         self, run: RequestRun, expected: IntArray, ends: IntArray, gaps: Gaps
     ) -> tuple[IntArray, IntArray]:
         """Return the late requests, and how many missing PSNs each fills."""
-        behind = np.flatnonzero((run.place < expected) & (expected - run.place <= REACH))
-        inside, until = gaps.around(run.place[behind])
+        behind = np.flatnonzero((run.position < expected) & (expected - run.position <= REACH))
+        inside, until = gaps.around(run.position[behind])
         behind = behind[inside]
         known = self._late.on_line(run).start
-        _, first = np.unique(np.append(known, run.place[behind]), return_index=True)
+        _, first = np.unique(np.append(known, run.position[behind]), return_index=True)
         new = np.sort(first[first >= len(known)]) - len(known)
         late = behind[new]
-        return late, np.minimum(ends[late], until[new]) - run.place[late]
+        return late, np.minimum(ends[late], until[new]) - run.position[late]
 
     def _count(self, name: str, flow: IntArray, each: IntArray | None = None) -> None:
         np.add.at(self.counts[name], flow, 1 if each is None else each)
 
     def _remember(self, run: RequestRun, expected: IntArray, gaps: Gaps, late: IntArray) -> None:
         last = np.append(np.flatnonzero(run.first)[1:], len(run.flow)) - 1
-        self._expected[run.flow[last]] = np.minimum(expected[last] - run.place[last], _MAX_LEAD)
-        filled = Gaps(run.flow[late], run.place[late], run.place[late] + 1)
+        self._expected[run.flow[last]] = np.minimum(expected[last] - run.position[last], _MAX_LEAD)
+        filled = Gaps(run.flow[late], run.position[late], run.position[late] + 1)
         known = self._late.on_line(run).with_(filled)
         self._gaps = self._gaps.elsewhere(run).with_(gaps.kept(run, expected, last)).latest()
         self._late = self._late.elsewhere(run).with_(known.kept(run, expected, last)).latest()

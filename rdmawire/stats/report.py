@@ -1,6 +1,6 @@
 """The report of statistics: values for tables, JSON and pictures.
 
-``frames`` and ``bytes`` (bytes) are counted as on the wire. Times are in ns since the epoch.
+``frames`` and ``bytes`` are counted as on the wire. Times are in ns since the epoch.
 """
 
 from dataclasses import dataclass, fields
@@ -85,11 +85,11 @@ class Responses:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow(Total):
+class FlowReport(Total):
     """One direction of a connection, identified by its destination queue pair.
 
     ``qp`` is that queue pair; RD has an ``ee_context`` instead; both are ``None`` in the flow that
-    stands for all others. ``source_qp`` is the sender's queue pair if it is known; ``back`` is the
+    counts all others. ``source_qp`` is the sender's queue pair if it is known; ``back`` is the
     index of the reverse flow in the report.
     """
 
@@ -110,7 +110,7 @@ class Flow(Total):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamReport:
     """One direction of a TCP connection that carries iWARP.
 
     ``bytes`` is the bytes of frames that carry iWARP, ``fpdu_bytes`` those of FPDUs from length
@@ -160,8 +160,8 @@ class Report:
     opcodes: list[OpcodeCount]
     rdmap_opcodes: list[RDMAPCount]
     endpoints: list[Endpoint]
-    flows: list[Flow]
-    streams: list[Stream]
+    flows: list[FlowReport]
+    streams: list[StreamReport]
     throughput: Throughput
 
     @property

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from rdmawire.stats.report import (
     Endpoint,
-    Flow,
+    FlowReport,
     OpcodeCount,
     RDMAPCount,
     Report,
-    Stream,
+    StreamReport,
     Throughput,
     Total,
 )
@@ -18,49 +18,52 @@ from rdmawire.terminal import escape
 from rdmawire.units import format_duration, format_rate, format_seconds
 
 
-class Head(NamedTuple):
-    """The head of a column; numbers stand to the right."""
+class ReportColumn(NamedTuple):
+    """A column of a table; numbers are aligned right."""
 
     name: str
     is_number: bool = True
 
 
-class Table(NamedTuple):
-    """A table: its title, the heads of its columns, the rows, and how many rows are left out.
+class ReportTable(NamedTuple):
+    """A table: its title, columns and rows, and the number of rows that are left out.
 
-    The first ``keys`` columns say what a row is about.
+    The first ``keys`` columns identify a row.
     """
 
     title: str
-    heads: list[Head]
+    columns: list[ReportColumn]
     rows: list[list[str]]
     left_out: int
     keys: int
 
-    def columns(self, chosen: list[int]) -> "Table":
-        """Some of the columns."""
+    def select(self, chosen: list[int]) -> "ReportTable":
+        """Return the table with some of its columns, by index."""
         rows = [[row[at] for at in chosen] for row in self.rows]
-        return self._replace(heads=[self.heads[at] for at in chosen], rows=rows)
+        return self._replace(columns=[self.columns[at] for at in chosen], rows=rows)
 
 
-_TOTAL = [Head("frames"), Head("bytes"), Head("payload")]
+_TOTAL = [ReportColumn("frames"), ReportColumn("bytes"), ReportColumn("payload")]
 
 
 def heading(report: Report) -> str:
-    """What a capture is, in one line."""
+    """Return one line on a capture: its files, frames, bytes and duration."""
     parts = ((report.transport, "RoCE or InfiniBand"), (report.iwarp, "iWARP"))
-    said = [f"{total.frames} {name}" for total, name in parts if total.frames]
-    said += [f"{report.other.frames} other"]
+    counts = [f"{total.frames} {name}" for total, name in parts if total.frames]
+    counts += [f"{report.other.frames} other"]
     length = format_duration(report.last_ns - report.first_ns)
     names = ", ".join(escape(name) for name in report.files)
-    return f"{names}: {report.frames} frames, {report.bytes} bytes in {length}: {', '.join(said)}"
+    return f"{names}: {report.frames} frames, {report.bytes} bytes in {length}: {', '.join(counts)}"
 
 
-def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
-    """All tables that have rows; ``top`` rows at most of each, but of throughput; 0 for all."""
+def tables(report: Report, throughput: Throughput, top: int) -> Iterator[ReportTable]:
+    """Yield all tables that have rows, each with at most ``top``, 0 for all.
+
+    The table of ``throughput`` has all of its intervals.
+    """
     flows = _largest(report.flows)
     streams = sorted(report.streams, key=lambda each: -each.bytes)
-    for keys, title, heads, rows in (
+    for keys, title, columns, rows in (
         (1, "opcodes", _OPCODES, map(_opcode, report.opcodes)),
         (1, "RDMAP opcodes", _RDMAP, map(_rdmap, report.rdmap_opcodes)),
         (1, "endpoints", _ENDPOINTS, map(_endpoint, report.endpoints)),
@@ -70,14 +73,14 @@ def tables(report: Report, throughput: Throughput, top: int) -> Iterator[Table]:
         (2, "Terminates", _TERMINATES, chain.from_iterable(map(_terminates, streams))),
     ):
         if shown := list(islice(rows, top or None)):
-            yield Table(title, heads, shown, sum(1 for _ in rows), keys)
+            yield ReportTable(title, columns, shown, sum(1 for _ in rows), keys)
     if rates := list(_throughput(throughput)):
         title = f"throughput, each {format_duration(throughput.interval_ns)}"
-        yield Table(title, _THROUGHPUT, rates, 0, 1)
+        yield ReportTable(title, _THROUGHPUT, rates, 0, 1)
 
 
-def _largest(flows: list[Flow]) -> list[Flow]:
-    """The largest first; each is followed by the flow back."""
+def _largest(flows: list[FlowReport]) -> list[FlowReport]:
+    """Return the largest first; each is followed by its reverse flow."""
     seen: set[int] = set()
     found = []
     for number in sorted(range(len(flows)), key=lambda number: -flows[number].bytes):
@@ -88,7 +91,7 @@ def _largest(flows: list[Flow]) -> list[Flow]:
     return found
 
 
-_OPCODES = [Head("opcode", False), *_TOTAL]
+_OPCODES = [ReportColumn("opcode", False), *_TOTAL]
 
 
 def _opcode(each: OpcodeCount) -> list[str]:
@@ -100,7 +103,7 @@ def _total(each: Total) -> list[str]:
     return [str(each.frames), str(each.bytes), str(each.payload)]
 
 
-_RDMAP = [Head("opcode", False), Head("FPDUs")]
+_RDMAP = [ReportColumn("opcode", False), ReportColumn("FPDUs")]
 
 
 def _rdmap(each: RDMAPCount) -> list[str]:
@@ -108,8 +111,12 @@ def _rdmap(each: RDMAPCount) -> list[str]:
 
 
 _ENDPOINTS = [
-    Head("address", False),
-    *(Head(f"{way} {head.name}") for way in ("sent", "received") for head in _TOTAL),
+    ReportColumn("address", False),
+    *(
+        ReportColumn(f"{direction} {column.name}")
+        for direction in ("sent", "received")
+        for column in _TOTAL
+    ),
 ]
 
 
@@ -121,98 +128,111 @@ def _number(qp: int | None) -> str:
     return "?" if qp is None else f"0x{qp:06x}"
 
 
-def _queue(flow: Flow) -> str:
+def _queue(flow: FlowReport) -> str:
     if flow.ee_context is not None:
         return f"EE 0x{flow.ee_context:06x}"
     return _number(flow.qp)
 
 
-_FLOW: list[tuple[Head, Callable[[Flow], str]]] = [
-    (Head("source", False), lambda flow: flow.source),
-    (Head("QP", False), lambda flow: _number(flow.source_qp)),
-    (Head("destination", False), lambda flow: flow.destination),
-    (Head("QP", False), _queue),
-    (Head("service", False), lambda flow: " ".join(flow.services)),
-    (Head("frames"), lambda flow: str(flow.frames)),
-    (Head("bytes"), lambda flow: str(flow.bytes)),
-    (Head("payload"), lambda flow: str(flow.payload)),
-    (Head("first PSN"), lambda flow: _psn(flow.requests.first_psn, flow.responses.first_psn)),
-    (Head("last PSN"), lambda flow: _psn(flow.requests.last_psn, flow.responses.last_psn)),
-    (Head("dup"), lambda flow: str(flow.requests.duplicates)),
-    (Head("gaps"), lambda flow: str(flow.requests.gaps)),
-    (Head("missing"), lambda flow: str(flow.requests.missing)),
-    (Head("late"), lambda flow: str(flow.requests.late)),
-    (Head("NAK"), lambda flow: str(sum(flow.responses.naks.values()))),
-    (Head("RNR"), lambda flow: str(sum(rnr.count for rnr in flow.responses.rnr_naks))),
-    (Head("CNP"), lambda flow: str(flow.cnps)),
-    (Head("CE"), lambda flow: str(flow.ecn_ce)),
+_FLOW: list[tuple[ReportColumn, Callable[[FlowReport], str]]] = [
+    (ReportColumn("source", False), lambda flow: flow.source),
+    (ReportColumn("QP", False), lambda flow: _number(flow.source_qp)),
+    (ReportColumn("destination", False), lambda flow: flow.destination),
+    (ReportColumn("QP", False), _queue),
+    (ReportColumn("service", False), lambda flow: " ".join(flow.services)),
+    (ReportColumn("frames"), lambda flow: str(flow.frames)),
+    (ReportColumn("bytes"), lambda flow: str(flow.bytes)),
+    (ReportColumn("payload"), lambda flow: str(flow.payload)),
+    (
+        ReportColumn("first PSN"),
+        lambda flow: _psn(flow.requests.first_psn, flow.responses.first_psn),
+    ),
+    (ReportColumn("last PSN"), lambda flow: _psn(flow.requests.last_psn, flow.responses.last_psn)),
+    (ReportColumn("dup"), lambda flow: str(flow.requests.duplicates)),
+    (ReportColumn("gaps"), lambda flow: str(flow.requests.gaps)),
+    (ReportColumn("missing"), lambda flow: str(flow.requests.missing)),
+    (ReportColumn("late"), lambda flow: str(flow.requests.late)),
+    (ReportColumn("NAK"), lambda flow: str(sum(flow.responses.naks.values()))),
+    (ReportColumn("RNR"), lambda flow: str(sum(rnr.count for rnr in flow.responses.rnr_naks))),
+    (ReportColumn("CNP"), lambda flow: str(flow.cnps)),
+    (ReportColumn("CE"), lambda flow: str(flow.ecn_ce)),
 ]
-"""The columns of the table of queue pairs, and what stands in them."""
+"""The columns of the table of queue pairs, and the functions for their cells."""
 
-_QUEUE_PAIRS = [head for head, _ in _FLOW]
+_QUEUE_PAIRS = [column for column, _ in _FLOW]
 
 
-def _flow(each: Flow) -> list[str]:
+def _flow(each: FlowReport) -> list[str]:
     return [write(each) for _, write in _FLOW]
 
 
 def _psn(request: int | None, response: int | None) -> str:
-    """The PSN of the requests; in brackets that of the responses, if there is nothing else."""
+    """Return the PSN of requests; without requests, that of responses in brackets."""
     if request is not None:
         return str(request)
     return "" if response is None else f"({response})"
 
 
 _NAKS = [
-    *(Head("from", False), Head("to", False), Head("QP", False)),
-    *(Head("NAK", False), Head("count")),
+    *(ReportColumn("from", False), ReportColumn("to", False), ReportColumn("QP", False)),
+    *(ReportColumn("NAK", False), ReportColumn("count")),
 ]
 
 
-def _naks(flow: Flow) -> Iterator[list[str]]:
-    where = [flow.source, flow.destination, _queue(flow)]
+def _naks(flow: FlowReport) -> Iterator[list[str]]:
+    ends = [flow.source, flow.destination, _queue(flow)]
     for name, count in flow.responses.naks.items():
-        yield [*where, name, str(count)]
+        yield [*ends, name, str(count)]
     for rnr in flow.responses.rnr_naks:
-        said = f"RNR, timer {rnr.timer}, {format_duration(rnr.wait_ns)}"
-        yield [*where, said, str(rnr.count)]
+        name = f"RNR, timer {rnr.timer}, {format_duration(rnr.wait_ns)}"
+        yield [*ends, name, str(rnr.count)]
 
 
 _CRCS = ("good", "bad", "absent", "torn")
 _STREAMS = [
-    *(Head("source", False), Head("destination", False), *_TOTAL, Head("FPDUs")),
-    *(Head(f"CRC {state}" if state != "torn" else state) for state in _CRCS),
-    Head("Terminates"),
+    *(
+        ReportColumn("source", False),
+        ReportColumn("destination", False),
+        *_TOTAL,
+        ReportColumn("FPDUs"),
+    ),
+    *(ReportColumn(f"CRC {state}" if state != "torn" else state) for state in _CRCS),
+    ReportColumn("Terminates"),
 ]
 
 
-def _stream(each: Stream) -> list[str]:
+def _stream(each: StreamReport) -> list[str]:
     crc = [str(each.crc.get(state, 0)) for state in _CRCS]
     counts = [str(n) for n in (each.frames, each.bytes, each.payload, each.fpdus)]
     return [*_sockets(each), *counts, *crc, str(sum(each.terminates.values()))]
 
 
-def _sockets(each: Stream) -> list[str]:
+def _sockets(each: StreamReport) -> list[str]:
     ends = ((each.source, each.source_port), (each.destination, each.destination_port))
     return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in ends]
 
 
 _TERMINATES = [
-    Head("source", False),
-    Head("destination", False),
-    Head("says", False),
-    Head("count"),
+    ReportColumn("source", False),
+    ReportColumn("destination", False),
+    ReportColumn("reason", False),
+    ReportColumn("count"),
 ]
 
 
-def _terminates(each: Stream) -> Iterator[list[str]]:
-    for said, count in each.terminates.items():
-        yield [*_sockets(each), said, str(count)]
+def _terminates(each: StreamReport) -> Iterator[list[str]]:
+    for reason, count in each.terminates.items():
+        yield [*_sockets(each), reason, str(count)]
 
 
 _THROUGHPUT = [
-    *(Head("from"), Head("RDMA frames"), Head("RDMA bytes"), Head("payload")),
-    *(Head("RDMA rate"), Head("other bytes")),
+    *(
+        ReportColumn("from"),
+        ReportColumn("RDMA frames"),
+        ReportColumn("RDMA bytes"),
+        ReportColumn("payload"),
+    ),
+    *(ReportColumn("RDMA rate"), ReportColumn("other bytes")),
 ]
 
 

@@ -49,16 +49,16 @@ class Bins:
             self._start = int(times[0])
         since = np.maximum(times - self._start, 0)
         self._make_room(int(since.max()))
-        places = since // self._width
+        intervals = since // self._width
         for name, value in values.items():
-            self._sums[name] += _summed(places, value, len(self._sums[name]))
+            self._sums[name] += _summed(intervals, value, len(self._sums[name]))
 
     def _make_room(self, latest: int) -> None:
         while latest // self._width >= (_FIXED if self._asked else _FINE):
             if self._asked:
                 raise IntervalError(
                     f"the capture has more than {_FIXED} intervals of "
-                    f"{format_duration(self._asked)}; ask for longer ones"
+                    f"{format_duration(self._asked)}; choose longer ones"
                 )
             self._widen()
         needed = latest // self._width + 1
@@ -70,19 +70,19 @@ class Bins:
         self._sums = {name: _merged(sums, 10) for name, sums in self._sums.items()}
         self._width *= 10
 
-    def throughput(self, most: int) -> ThroughputSeries:
-        """Return at most ``most`` intervals; of a long capture, at least half as many."""
+    def throughput(self, max_intervals: int) -> ThroughputSeries:
+        """Return at most ``max_intervals`` intervals; of a long capture, at least half as many."""
         width, count = self._width, len(self._sums["frames"])
-        if self._asked or count <= most:
+        if self._asked or count <= max_intervals:
             return ThroughputSeries(self._start or 0, width, dict(self._sums))
-        times = next(t for t in _ladder() if -(-count // t) <= most)
+        times = next(t for t in _ladder() if -(-count // t) <= max_intervals)
         sums = {name: _merged(each, times) for name, each in self._sums.items()}
         return ThroughputSeries(self._start or 0, width * times, sums)
 
 
-def _summed(places: IntArray, values: IntArray, length: int) -> IntArray:
+def _summed(intervals: IntArray, values: IntArray, length: int) -> IntArray:
     # Sums of one block are far below 2**53, so that weights as floats are exact.
-    return np.bincount(places, weights=values, minlength=length).astype(np.int64)
+    return np.bincount(intervals, weights=values, minlength=length).astype(np.int64)
 
 
 def _ladder() -> list[int]:

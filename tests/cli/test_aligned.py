@@ -3,10 +3,10 @@
 import pytest
 
 from rdmawire.cli import table as aligned
-from rdmawire.stats.table import Head, Table
+from rdmawire.stats.table import ReportColumn, ReportTable
 
-HEADS = [Head("who", False), *(Head(name) for name in ("one", "two", "three"))]
-TABLE = Table("a table", HEADS, [["somebody", "1", "22", "333"]], 0, 1)
+HEADS = [ReportColumn("who", False), *(ReportColumn(name) for name in ("one", "two", "three"))]
+TABLE = ReportTable("a table", HEADS, [["a", "1", "22", "333"]], 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_each_part_fits_and_says_what_its_rows_are_about(
     width: int, wanted: list[list[str]]
 ) -> None:
     parts = list(aligned.parts(TABLE, width))
-    assert [[head.name for head in part.heads] for part in parts] == wanted
-    assert {part.rows[0][0] for part in parts} == {"somebody"}
+    assert [[column.name for column in part.columns] for part in parts] == wanted
+    assert {part.rows[0][0] for part in parts} == {"a"}
     assert sum(len(part.rows[0]) - 1 for part in parts) == 3
 
 

@@ -74,13 +74,13 @@ def test_standard_input_and_other_formats_give_the_same(tmp_path: Path) -> None:
     assert found == wanted
 
 
-def test_the_width_of_stretches_is_as_asked_for_or_refused() -> None:
+def test_the_width_of_intervals_is_as_given_or_refused() -> None:
     rows = table(stats("--interval", "100ms", RNR).stdout, "throughput, each 100 ms")
     assert len(rows) == 1 + 7
     assert stats("--interval", "soon", RNR).returncode == 2
     done = stats("--interval", "1ns", RNR)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "ask for longer ones" in done.stderr
+    assert "choose longer ones" in done.stderr
 
 
 def test_too_many_intervals_cost_one_capture_only() -> None:
@@ -209,7 +209,7 @@ def test_tables_need_no_matplotlib() -> None:
 def test_help_needs_no_numpy() -> None:
     done = stats("--help", before=without("numpy"))
     assert done.returncode == 0
-    assert "who acknowledges whose PSNs" in " ".join(done.stdout.split())
+    assert "which one acknowledges the PSNs" in " ".join(done.stdout.split())
 
 
 def test_times_beyond_all_measure(tmp_path: Path) -> None:

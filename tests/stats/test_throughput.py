@@ -1,4 +1,4 @@
-"""Throughput: sums over stretches of time, whatever comes and in whatever pieces."""
+"""Throughput: sums over intervals of time, for any frames in any blocks."""
 
 import numpy as np
 import pytest
@@ -36,20 +36,20 @@ def test_each_frame_is_in_the_stretch_of_its_time(times: list[int], piece: int, 
 
 
 @pytest.mark.parametrize("length", [10**3, 12_345, 10**9, 7 * 10**9, 3 * 10**12])
-def test_long_captures_have_half_as_many_stretches_at_least(length: int) -> None:
+def test_long_captures_have_at_least_half_as_many_intervals(length: int) -> None:
     found: ThroughputSeries = filled([0, length], 1).throughput(120)
     assert 60 <= len(found.sums["frames"]) <= 120
     assert str(found.width).rstrip("0") in {"1", "2", "4", "5"}
 
 
-def test_stretches_of_the_width_that_is_asked_for() -> None:
+def test_intervals_of_a_given_width() -> None:
     found = filled([0, 5, 10, 12, 39], 2, interval=10).throughput(2)
     assert found.width == 10
     assert found.sums["bytes"].tolist() == [2, 2, 0, 1]
 
 
-def test_too_many_stretches_are_refused() -> None:
+def test_too_many_intervals_are_refused() -> None:
     with pytest.raises(IntervalError, match="more than 100000 intervals of 10 ns"):
         filled([0, 10**9], 1, interval=10)
-    with pytest.raises(IntervalError, match="intervals of 1 us; ask for longer ones"):
+    with pytest.raises(IntervalError, match="intervals of 1 us; choose longer ones"):
         filled([0, 10**9], 1, interval=1000)
