@@ -13,9 +13,9 @@ from rdmawire.errors import MemoryFault
 from rdmawire.ib.completer import complete
 from rdmawire.ib.encapsulation import Encapsulation, gids_of
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.read_snapshot import keep
 from rdmawire.ib.responder import respond
 from rdmawire.ib.responder_state import InboundMessage
+from rdmawire.ib.responses import keep
 from rdmawire.ib.retransmit import heard, paged_in, timed_out
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop, Flow

@@ -10,7 +10,6 @@ from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.ib.checks import access_fault
 from rdmawire.ib.encapsulation import grh_of
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.read_snapshot import keep, keep_all
 from rdmawire.ib.responder_state import (
     NO_MESSAGE,
     NO_RECEIVE,
@@ -19,6 +18,7 @@ from rdmawire.ib.responder_state import (
     ReadResponse,
     Resource,
 )
+from rdmawire.ib.responses import keep, keep_all
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault

@@ -6,9 +6,9 @@ The way into an error that nobody asked for is the queue pair's own.
 
 from collections.abc import Callable
 
-from rdmawire.ib.congestion.pacer import limit_rate
 from rdmawire.ib.encapsulation import PLAIN
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.scheduler import limit_rate
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, merged

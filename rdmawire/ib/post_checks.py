@@ -1,6 +1,7 @@
-"""What is checked when work is posted, before anything changes. ibv_post_send(3), ibv_post_recv(3).
+"""Checks of the arguments of verbs, before anything changes: posted work, and objects.
 
-Keys and addresses are not: an adapter finds out when it comes to them, and the work ends in error.
+Keys and addresses in posted work are not checked: the adapter finds out when it uses them, and
+the work completes with an error. ibv_post_send(3), ibv_post_recv(3).
 """
 
 from collections.abc import Mapping
@@ -9,9 +10,9 @@ from operator import itemgetter
 from typing import Final, cast
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.ib.device import GSI_QPN
+from rdmawire.ib.device import GSI_QPN, Device
 from rdmawire.ib.encapsulation import check_medium
-from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.qp import IN_XRC_DOMAINS, QPInit, QueuePair
 from rdmawire.ib.requester import EXTENDED_HEADERS
 from rdmawire.ib.rules import ExtendedHeader, PostCheck
 from rdmawire.ib.service import SERVICES, ServiceType
@@ -19,9 +20,15 @@ from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.terminal import describe
-from rdmawire.validate import check_int, check_type
+from rdmawire.validate import (
+    check_int,
+    check_type,
+)
 from rdmawire.verbs.ah import check_address
+from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPCap, check_cap
+from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.verbs.wr import (
     ATOMIC_SIZE,
     FENCE,
@@ -327,3 +334,67 @@ POST_CHECKS: dict[QPType, dict[SendOpcode, tuple[PostCheck, ...]]] = {
     for kind, service in SERVICES.items()
 }
 """What send work must pass, by queue pair type and opcode; what is not here is refused."""
+
+
+# Objects that verbs are given.
+
+
+def check_qp(device: Device[QueuePair], qp: QueuePair) -> None:
+    """A queue pair that was not destroyed."""
+    if not isinstance(qp, QueuePair) or device.qps.get(qp.number) is not qp:
+        raise _foreign("QP", qp)
+
+
+def check_cq(device: Device[QueuePair], cq: CompletionQueue) -> None:
+    """A completion queue that was not destroyed."""
+    if not isinstance(cq, CompletionQueue) or device.cqs.get(cq.number) is not cq:
+        raise _foreign("CQ", cq)
+
+
+def check_srq(device: Device[QueuePair], srq: SharedReceiveQueue) -> None:
+    """A shared receive queue that was not destroyed."""
+    if not isinstance(srq, SharedReceiveQueue) or device.srqs.get(srq.number) is not srq:
+        raise _foreign("SRQ", srq)
+
+
+def check_receiver(device: Device[QueuePair], xrc: XRCReceiver | None) -> None:
+    """Where an XRC shared receive queue completes, if it is one."""
+    if xrc is not None:
+        check_type("xrc", xrc, XRCReceiver)
+        device.xrcds.check(xrc.domain)
+        check_cq(device, xrc.cq)
+
+
+def check_init(device: Device[QueuePair], kind: QPType, wants: QPInit) -> None:
+    """All that a queue pair of this type is made of."""
+    check_type("qp_init_attr", wants, QPInit)
+    check_type("cap", wants.cap, QPCap)
+    own = wants.srq is None and device.rules.services[kind].receives
+    check_cap(wants.cap if own else wants.cap._replace(**_NO_RECEIVES), device.profile)
+    device.memory.check_domain(wants.pd)
+    check_cq(device, wants.send_cq)
+    check_cq(device, wants.recv_cq)
+    if wants.srq is not None:
+        _check_shared(device, kind, wants.srq)
+    check_int("xrc_domain", wants.xrc_domain)
+    if kind in IN_XRC_DOMAINS:
+        device.xrcds.check(wants.xrc_domain)
+
+
+_NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}
+"""What is ignored where a queue pair has no receive queue of its own. ibv_create_qp(3)."""
+
+
+def _check_shared(device: Device[QueuePair], kind: QPType, srq: SharedReceiveQueue) -> None:
+    """Whether a queue pair of this type may receive from it. IBA 10.2.9, A14; ibv_create_qp(3)."""
+    check_srq(device, srq)
+    if not device.rules.services[kind].receives:
+        raise VerbsError(f"{kind.name} queue pairs receive nothing, and have no SRQ", EINVAL)
+    if srq.type is SRQType.XRC:
+        raise VerbsError(f"SRQ {srq.number} is for XRC: messages name it, not queue pairs", EINVAL)
+
+
+def _foreign(label: str, found: object) -> VerbsError:
+    number = getattr(found, "number", None)
+    name = describe(found) if number is None else f"{label} {number:#x}"
+    return VerbsError(f"{name} is no {label} of this adapter, or was destroyed", EINVAL)

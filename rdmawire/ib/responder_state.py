@@ -72,7 +72,7 @@ class ReadResponse:
     began in the middle of an earlier one; one that is ``replayed`` was answered in full before.
     ``kept`` has the payloads, by PSN, of responses whose memory changed since; ``all_kept`` says
     that no response lacks one. ``whole`` is the payload of all responses, kept when the peer
-    invalidated the key (:mod:`rdmawire.ib.read_snapshot`).
+    invalidated the key (:mod:`rdmawire.ib.responses`).
     """
 
     __slots__ = (

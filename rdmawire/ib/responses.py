@@ -1,9 +1,13 @@
-"""The answers that a responder owes become frames, in order. IBA 9.7.5.
+"""Pending responses of a responder become frames, in order. IBA 9.7.5.
 
-READ responses are read from memory when they are sent, unless a later request changed it: then
-they are the bytes that were kept (:mod:`rdmawire.ib.read_snapshot`). If the key no longer allows
-that, or the pages are missing, a NAK takes their place and the connection ends; but what the peer
-had in full before is forgotten.
+READ responses are read from memory when they are sent. If the key no longer allows that, or the
+pages are missing, a NAK is sent instead and the connection ends, but for bytes that the peer had
+before.
+
+Requests after a READ are executed at once. Before one of them changes memory of a pending READ,
+the old bytes are copied to the responses concerned, also to those already sent: the peer may
+request them again. So a READ sees memory as it was in its turn, however late its responses are
+sent; IBA 10.8.3.3 requires that only after a fence.
 """
 
 from bisect import bisect_right
@@ -15,8 +19,9 @@ from rdmawire.ib.responder_state import Acknowledge, AtomicResponse, ReadRespons
 from rdmawire.ib.rules import REQUEST, RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ
+from rdmawire.memory.grant import Footprint, Grant
 from rdmawire.verbs.profile import Bug
-from rdmawire.verbs.sge import NOTHING
+from rdmawire.verbs.sge import NOTHING, Gather, Piece
 from rdmawire.wire import serial
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
 from rdmawire.wire.opcode import Operation, operation_of
@@ -265,3 +270,65 @@ def _allowed(qp: QueuePair, role: RequestRule, request: Arrival) -> bool:
     allowed = not any(step(qp, role, request) for step in role.again)
     qp.srq, qp.recv_cq, qp.pd, qp.recv_pd = named
     return allowed
+
+
+# Copies of memory for pending READs.
+
+MAX_KEPT = 16 << 20
+"""Most bytes that the pending READs of one queue pair keep. Responses beyond it have the memory as
+it is when they are sent, as the standard allows."""
+
+
+def keep(qp: QueuePair, memory: Piece | Gather, offset: int, length: int) -> None:
+    """Keep for pending READs ``length`` bytes of ``memory`` at ``offset``, before they change."""
+    room = _room(qp)
+    for change in memory.footprints(offset, length):
+        for read in _pending(qp):
+            room -= _keep(read, change, qp.mtu, room)
+
+
+def keep_all(qp: QueuePair, grant: Grant) -> None:
+    """Keep for pending READs all memory that they read by this key, before it is invalidated."""
+    room = _room(qp) * qp.mtu
+    for read in _pending(qp):
+        target = read.target
+        if target.memory is grant and target.length <= room and read.whole is None:
+            room -= target.length
+            try:
+                read.whole = bytes(target.read(0, target.length))
+            except MemoryFault:
+                continue  # it is gone already: the response finds the same, and ends in a NAK
+
+
+def _pending(qp: QueuePair) -> list[ReadResponse]:
+    """The READs whose responses are not all sent."""
+    return [answer for answer in qp.inbound.pending if isinstance(answer, ReadResponse)]
+
+
+def _room(qp: QueuePair) -> int:
+    """How many more responses may be kept."""
+    return MAX_KEPT // qp.mtu - sum(read.packets_kept(qp.mtu) for read in _pending(qp))
+
+
+def _keep(read: ReadResponse, change: Footprint, mtu: int, room: int) -> int:
+    """Keep at most ``room`` responses that ``change`` overwrites. Return how many were kept."""
+    touched = _touched(read, change, mtu)
+    taken = 0
+    for index in touched:
+        if taken >= room:
+            return taken
+        taken += read.keep(index, mtu)
+    read.all_kept |= touched == range(read.packets)
+    return taken
+
+
+def _touched(read: ReadResponse, change: Footprint, mtu: int) -> range:
+    """Indices of the responses of a READ that ``change`` overwrites."""
+    target = read.target
+    if read.all_kept or read.whole is not None:
+        return range(0)
+    own = target.memory.footprint(target.address, target.length)
+    start, end = own.shared(change)
+    if start >= end:
+        return range(0)
+    return range((start - own.start) // mtu, -(-(end - own.start) // mtu))

@@ -12,19 +12,26 @@ from functools import partial
 from rdmawire.errors import VerbsError
 from rdmawire.ib.congestion.base import SCHEME, CongestionController
 from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, NotificationPoint
-from rdmawire.ib.congestion.pacer import govern
 from rdmawire.ib.device import GSI_QPN, Device
 from rdmawire.ib.doorbell import Doorbells, completion_memory, work_rings
 from rdmawire.ib.encapsulation import check_medium, gids_of, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters
 from rdmawire.ib.modify_qp import modify
-from rdmawire.ib.port import PORT, Port, checked_gids
-from rdmawire.ib.post_checks import check_recv, check_send
-from rdmawire.ib.qp import IN_XRC_DOMAINS, QPInit, QueuePair
-from rdmawire.ib.raw_packet import FlowRule, deliver
+from rdmawire.ib.port import PORT, FlowRule, Port, checked_gids, deliver
+from rdmawire.ib.post_checks import (
+    check_cq,
+    check_init,
+    check_qp,
+    check_receiver,
+    check_recv,
+    check_send,
+    check_srq,
+)
+from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.retransmit import goes_over, migrate
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop, RxParser
+from rdmawire.ib.scheduler import govern
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.address_space import AddressSpace, DoorbellPage
@@ -53,8 +60,8 @@ from rdmawire.verbs.engine import Clock, one_thread_at_a_time
 from rdmawire.verbs.enums import PortState, QPState, QPType, WorkCompletion
 from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.verbs.profile import IBTA, PortAttr, Profile
-from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap, check_cap, check_modify
-from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, check_modify
+from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.verbs.work_ring import MemoryCompletionQueue
 from rdmawire.verbs.wqe import Doorbell
 from rdmawire.verbs.wr import RecvWR, SendWR, Sge
@@ -62,68 +69,6 @@ from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MAX_IN_FLIGHT
-
-
-def check_qp(device: Device[QueuePair], qp: QueuePair) -> None:
-    """A queue pair that was not destroyed."""
-    if not isinstance(qp, QueuePair) or device.qps.get(qp.number) is not qp:
-        raise _foreign("QP", qp)
-
-
-def check_cq(device: Device[QueuePair], cq: CompletionQueue) -> None:
-    """A completion queue that was not destroyed."""
-    if not isinstance(cq, CompletionQueue) or device.cqs.get(cq.number) is not cq:
-        raise _foreign("CQ", cq)
-
-
-def check_srq(device: Device[QueuePair], srq: SharedReceiveQueue) -> None:
-    """A shared receive queue that was not destroyed."""
-    if not isinstance(srq, SharedReceiveQueue) or device.srqs.get(srq.number) is not srq:
-        raise _foreign("SRQ", srq)
-
-
-def check_receiver(device: Device[QueuePair], xrc: XRCReceiver | None) -> None:
-    """Where an XRC shared receive queue completes, if it is one."""
-    if xrc is not None:
-        check_type("xrc", xrc, XRCReceiver)
-        device.xrcds.check(xrc.domain)
-        check_cq(device, xrc.cq)
-
-
-def check_init(device: Device[QueuePair], kind: QPType, wants: QPInit) -> None:
-    """All that a queue pair of this type is made of."""
-    check_type("qp_init_attr", wants, QPInit)
-    check_type("cap", wants.cap, QPCap)
-    own = wants.srq is None and device.rules.services[kind].receives
-    check_cap(wants.cap if own else wants.cap._replace(**_NO_RECEIVES), device.profile)
-    device.memory.check_domain(wants.pd)
-    check_cq(device, wants.send_cq)
-    check_cq(device, wants.recv_cq)
-    if wants.srq is not None:
-        _check_shared(device, kind, wants.srq)
-    check_int("xrc_domain", wants.xrc_domain)
-    if kind in IN_XRC_DOMAINS:
-        device.xrcds.check(wants.xrc_domain)
-
-
-_NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}
-"""What is ignored where a queue pair has no receive queue of its own. ibv_create_qp(3)."""
-
-
-def _check_shared(device: Device[QueuePair], kind: QPType, srq: SharedReceiveQueue) -> None:
-    """Whether a queue pair of this type may receive from it. IBA 10.2.9, A14; ibv_create_qp(3)."""
-    check_srq(device, srq)
-    if not device.rules.services[kind].receives:
-        raise VerbsError(f"{kind.name} queue pairs receive nothing, and have no SRQ", EINVAL)
-    if srq.type is SRQType.XRC:
-        raise VerbsError(f"SRQ {srq.number} is for XRC: messages name it, not queue pairs", EINVAL)
-
-
-def _foreign(label: str, found: object) -> VerbsError:
-    number = getattr(found, "number", None)
-    name = describe(found) if number is None else f"{label} {number:#x}"
-    return VerbsError(f"{name} is no {label} of this adapter, or was destroyed", EINVAL)
-
 
 _MAX_PORT = 0xFFFF
 FIRST_QPN = 0x11

@@ -10,8 +10,8 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair
 from rdmawire.ib.engine import Nic
+from rdmawire.ib.port import FlowRule
 from rdmawire.ib.qp import QPInit
-from rdmawire.ib.raw_packet import FlowRule
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.mw import Bind

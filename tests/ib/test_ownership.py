@@ -7,8 +7,8 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
+from rdmawire.ib.port import FlowRule
 from rdmawire.ib.qp import QPInit
-from rdmawire.ib.raw_packet import FlowRule
 from rdmawire.ib.service import SERVICES
 from rdmawire.memory.mw import Bind
 from rdmawire.verbs.cq import CompletionQueue

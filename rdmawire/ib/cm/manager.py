@@ -34,8 +34,8 @@ from rdmawire.ib.cm.messages import Heard, read, room_in, room_in_request
 from rdmawire.ib.cm.receive import Ignored, hear, is_understood
 from rdmawire.ib.cm.state_machine import CMState, Input
 from rdmawire.ib.engine import Nic
+from rdmawire.ib.post_checks import check_qp
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.verbs import check_qp
 from rdmawire.identifier import Randomness
 from rdmawire.validate import as_bytes, check_int, check_time, check_type
 from rdmawire.verbs.ah import AddressHandle, check_address
