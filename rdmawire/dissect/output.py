@@ -26,8 +26,8 @@ class Output(Protocol):
     def tail(self) -> str: ...
 
 
-_NAMES_AT = 50
-"""Column of a tree in which the names of fields stand, where their values leave room."""
+_NAMES_AT = 48
+"""Characters of a tree's line before the gap that precedes the name of a field."""
 
 
 def plain(mood: Mood, text: str) -> str:  # noqa: ARG001 - a painter with one colour
@@ -56,11 +56,11 @@ class Lines:
     def frame(self, frame: Dissection) -> Iterator[str]:
         if self._trees:
             for mood, line, name in tree(frame):
-                text = self._paint(mood, line)
                 if name:
-                    gap = " " * max(_NAMES_AT - len(line), 2)
-                    text += self._paint(Mood.DIM, f"{gap}[{name}]")
-                yield f"{text}\n"
+                    label = self._paint(Mood.DIM, f"[{name}]")
+                    yield f"{self._paint(mood, f'{line:<{_NAMES_AT}}')}  {label}\n"
+                else:
+                    yield f"{self._paint(mood, line)}\n"
         else:
             found = summary(frame)
             yield f"{self._paint(found.mood, found.line())}\n"

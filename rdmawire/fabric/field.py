@@ -122,36 +122,41 @@ class Fields:
 
     def get(self, name: str) -> Value | None:
         """The value of a field in the innermost header that has it; ``None`` if none has."""
-        return next(iter(self._values(name)), None)
+        if name in _OF_FRAME:
+            return self._of_frame(name)
+        found = self._find(name)
+        return None if found is None else found[2][0].value_in(found[1])
+
+    def _of_frame(self, name: str) -> int:
+        return self.number if name == "frame.number" else len(self.data)
 
     def has(self, name: str, wanted: Container[object]) -> bool:
         """Whether the field exists and has one of these values; ``ip.addr`` is either of two.
 
         Only numbers are looked up in a range: it would be walked for anything else.
         """
-        return any(
-            one in wanted
-            for found in self._values(name)
-            for one in (found if isinstance(found, tuple) else (found,))
-            if isinstance(one, int) or not isinstance(wanted, range)
-        )
-
-    def _values(self, name: str) -> Sequence[Value]:
-        """The values of the fields with this name in the innermost header that has one."""
         if name in _OF_FRAME:
-            return (self.number if name == "frame.number" else len(self.data),)
-        return [one.value_in(header) for _, one, header in self._find(name)]
+            return self._of_frame(name) in wanted
+        found = self._find(name)
+        if found is None:
+            return False
+        _, header, fields = found
+        for field in fields:
+            value = field.value_in(header)
+            for one in value if isinstance(value, tuple) else (value,):
+                if (isinstance(one, int) or not isinstance(wanted, range)) and one in wanted:
+                    return True
+        return False
 
-    def _find(self, name: str) -> list[tuple[int, HeaderField, Header]]:
-        """The fields with this name in the innermost header that has one, with its offset."""
+    def _find(self, name: str) -> tuple[int, Header, list[HeaderField]] | None:
+        """The innermost header that has a field with this name, its offset, and these fields."""
         fields = _by_table(name)
         for offset, table in reversed(self._headers):
             if table in fields:
                 header = table.parse(self.data, offset)
-                found = [(offset, one, header) for one in fields[table] if one.is_in(header)]
-                if found:
-                    return found
-        return []
+                if here := [one for one in fields[table] if one.is_in(header)]:
+                    return offset, header, here
+        return None
 
     def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
         """The frame with another value in the innermost header with this field, if one has it.
@@ -160,9 +165,9 @@ class Fields:
         the value, as in an IPv4 header with less than 20 bytes, they stay as they are.
         """
         found = self._find(name)
-        if not found:
+        if found is None:
             return self.data
-        offset, one, header = found[0]
+        offset, header, (one, *_) = found
         new = one.replaced(header, value).build()
         changed = self.data[:offset] + new + self.data[offset + len(new) :]
         return self._sealed(changed) if seal else changed
