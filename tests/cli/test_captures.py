@@ -30,5 +30,5 @@ def test_a_file_that_takes_too_much_memory_is_named_and_the_next_one_read(
     )
     out, err = capsys.readouterr()
     assert status == 1
-    assert err == f"rdmawire: {RNR}: a frame takes more memory than there is\n"
+    assert err == f"rdmawire: {RNR}: out of memory for a frame\n"
     assert out.startswith(f"{WRITE}: ")
