@@ -19,13 +19,13 @@ from rdmawire.terminal import escape, quote, suggest
 from rdmawire.vectors.cases import (
     Case,
     PackError,
-    Search,
     Vector,
+    VectorSearch,
     cases,
-    found,
+    default_folders,
+    find_pack,
     generated,
     golden,
-    places,
     records,
     row_names,
     vocabulary,
@@ -104,7 +104,7 @@ def command(
 def _pack(folder: Path | None) -> Path:
     """Return the folder of vectors; raise ``PackError`` with the folders that were searched."""
     try:
-        return found(places() if folder is None else (folder,))
+        return find_pack(default_folders() if folder is None else (folder,))
     except PackError as error:
         raise PackError(f"{error}; {_ABOUT}") from None
 
@@ -134,21 +134,21 @@ def _shown(
 
 def _having(pack: Path, words: Sequence[str]) -> list[Vector]:
     """Return the golden cases with all words, else generated frames; report if none matches."""
-    search = Search(golden(pack))
-    having = search.having(words)
+    search = VectorSearch(golden(pack))
+    having = search.find(words)
     if not having:
-        further = Search(generated(pack))
-        having = further.having(words)
+        further = VectorSearch(generated(pack))
+        having = further.find(words)
         if not having:
             _report_none(words, (search, further))
     return having
 
 
-def _report_none(words: Sequence[str], searches: Sequence[Search]) -> None:
+def _report_none(words: Sequence[str], searches: Sequence[VectorSearch]) -> None:
     """Report the first word that matches nothing, with a suggestion."""
     known = [one for search in searches for one in search.vectors]
     for word in words:
-        if not any(search.having([word]) for search in searches):
+        if not any(search.find([word]) for search in searches):
             complain(f"no test vector has {quote(word)}{suggest(word, vocabulary(known))}")
             return
     complain(f"no test vector has all of {', '.join(map(quote, words))}; each alone is found")

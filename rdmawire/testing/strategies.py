@@ -49,7 +49,7 @@ _H = TypeVar("_H", bound=Header)
 
 
 def values(row: Row) -> st.SearchStrategy[Any]:
-    """Every value that a row can hold."""
+    """Return a strategy for every value that a row can hold."""
     if row.is_bytes:
         return st.binary(min_size=row.width // 8, max_size=row.width // 8)
     number = st.integers(0, (1 << row.width) - 1)
@@ -59,30 +59,31 @@ def values(row: Row) -> st.SearchStrategy[Any]:
 
 
 def headers(table: type[_H], **fixed: Any) -> st.SearchStrategy[_H]:
-    """Headers of one table with any bit pattern, but for the rows ``fixed``.
+    """Return a strategy for headers of one table: any bit pattern but the rows ``fixed``.
 
-    :class:`WireError` for a value that its row cannot hold, ``TypeError`` for no row's name.
+    Raises :class:`WireError` for a value that its row cannot hold, ``TypeError`` for a name that
+    is no row's.
     """
     table(**fixed).build()
     free = {row.name: values(row) for row in table.rows if row.name not in fixed}
     return st.builds(table, **free, **{name: st.just(value) for name, value in fixed.items()})
 
 
-def payloads(kind: Payload, longest: int) -> st.SearchStrategy[bytes]:
-    """Payloads that an opcode with this rule may carry."""
-    if kind is Payload.ANY:
+def payloads(rule: Payload, longest: int) -> st.SearchStrategy[bytes]:
+    """Return a strategy for payloads that an opcode with this rule may carry, in bytes."""
+    if rule is Payload.ANY:
         return st.binary(max_size=longest)
-    length = 8 if kind is Payload.EIGHT else 0
+    length = 8 if rule is Payload.EIGHT else 0
     return st.binary(min_size=length, max_size=length)
 
 
 def packets(
     longest: int = 64, opcodes: Collection[int] = tuple(SHAPES)
 ) -> st.SearchStrategy[Packet]:
-    """Legal transport packets of these opcodes, with up to ``longest`` bytes of payload.
+    """Return a strategy for legal transport packets with up to ``longest`` bytes of payload.
 
-    Every opcode that the standard allows, where none are named. :class:`WireError` for an
-    opcode whose shape is not known, such as a vendor's, and for no opcodes at all.
+    ``opcodes`` are by default all that the standard allows. Raises :class:`WireError` for an
+    opcode that it does not define, such as a vendor's, and for an empty collection.
     """
     if unknown := sorted(set(opcodes) - set(SHAPES)):
         raise WireError(f"opcode {unknown[0]:#04x} has no shape to build a packet by")
@@ -161,7 +162,7 @@ def native_packets(draw: st.DrawFn, longest: int = 64) -> NativePacket:
     return NativePacket(draw(headers(ib.LRH)), grh, draw(packets(longest))).seal()
 
 
-_KINDS = [
+_ATTRIBUTES = [
     (mgmt_class, attribute.value)
     for row in MAD.rows
     if row.name == "attribute_id"
@@ -174,12 +175,12 @@ _KINDS = [
 @st.composite
 def mads(draw: st.DrawFn) -> bytes:
     """Management datagrams of every class and attribute that has a table, with any contents."""
-    mgmt_class, attribute_id = draw(st.sampled_from(_KINDS))
+    mgmt_class, attribute_id = draw(st.sampled_from(_ATTRIBUTES))
     method = draw(st.sampled_from(Method))
     table = DirectedMAD if mgmt_class == ManagementClass.SUBN_DIRECTED_ROUTE else MAD
-    kind = {"mgmt_class": mgmt_class, "attribute_id": attribute_id, "method": method}
+    fields = {"mgmt_class": mgmt_class, "attribute_id": attribute_id, "method": method}
     rest = DATAGRAM - table.SIZE
-    return draw(headers(table, **kind)).build() + draw(st.binary(min_size=rest, max_size=rest))
+    return draw(headers(table, **fields)).build() + draw(st.binary(min_size=rest, max_size=rest))
 
 
 @st.composite
@@ -207,7 +208,7 @@ def segments(draw: st.DrawFn, longest: int = 64) -> bytes:
 
 
 def fpdus(longest: int = 64) -> st.SearchStrategy[bytes]:
-    """FPDUs with right CRCs and without Markers, a segment in each."""
+    """Return a strategy for FPDUs with valid CRCs and without Markers, a segment in each."""
     return segments(longest).map(build_fpdu)
 
 

@@ -1,7 +1,7 @@
-"""What frames show: every opcode, syndrome, message, code and carriage, as rows of tables.
+"""The index of vectors: every opcode, syndrome, message, code and encapsulation, in tables.
 
-A table lists the rows that there are, from the tables of the wire and of the dissection, and
-finds those that a frame shows.
+The rows of a table come from the tables of the wire and of the walk; the table finds those that a
+frame shows.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -34,38 +34,38 @@ from rdmawire.wire.management import ManagementClass
 from rdmawire.wire.opcode import SHAPES, opcode_word
 
 
-class Seen(NamedTuple):
-    """A frame: what was found in it, and by which steps."""
+class IndexedFrame(NamedTuple):
+    """A frame: its dissection, and the steps of the walk."""
 
     dissection: Dissection
     steps: tuple[Selected, ...]
 
     def headers(self, table: type[Header]) -> Iterator[Any]:
-        """The headers of a table."""
+        """Return the headers of one table."""
         return (header for header in self.dissection.headers() if isinstance(header, table))
 
 
-class Table(NamedTuple):
-    """Rows that there must be, and which of them a frame shows."""
+class IndexTable(NamedTuple):
+    """Rows that must each have a vector, and a function for those that a frame shows."""
 
     title: str
     rows: tuple[str, ...]
-    shows: Callable[[Seen], Iterable[str]]
+    shows: Callable[[IndexedFrame], Iterable[str]]
 
 
 # The transport.
 
 
-def _opcodes(seen: Seen) -> Iterator[str]:
-    return (opcode_word(bth.opcode) for bth in seen.headers(BTH))
+def _opcodes(frame: IndexedFrame) -> Iterator[str]:
+    return (opcode_word(bth.opcode) for bth in frame.headers(BTH))
 
 
 def _syndrome(aeth: ib.AETH) -> str:
-    """A syndrome, as a row calls it."""
-    kind = Ack(aeth.ack)
-    if kind is Ack.RESERVED:
+    """Return the row of a syndrome."""
+    type_ = Ack(aeth.ack)
+    if type_ is Ack.RESERVED:
         return "reserved kind"
-    return f"{kind.name} {aeth.value}: {_WORDS[kind](aeth.value)}"
+    return f"{type_.name} {aeth.value}: {_WORDS[type_](aeth.value)}"
 
 
 def _nak_words(value: int) -> str:
@@ -90,16 +90,16 @@ _FLAGS = {
 _PADS = tuple(f"pad of {pad}" for pad in range(4))
 
 
-def _of_bth(seen: Seen) -> Iterator[str]:
-    for bth in seen.headers(BTH):
+def _of_bth(frame: IndexedFrame) -> Iterator[str]:
+    for bth in frame.headers(BTH):
         yield from (f"{name} {getattr(bth, field)}" for name, field in _FLAGS.items())
         yield _PADS[bth.padcnt]
-        for ip in (*seen.headers(IPv4), *seen.headers(IPv6)):
+        for ip in (*frame.headers(IPv4), *frame.headers(IPv6)):
             yield f"ECN {ECN(ip.ecn).name}"
 
 
-def _flushes(seen: Seen) -> Iterator[str]:
-    return (_flush(feth) for feth in seen.headers(ib.FETH))
+def _flushes(frame: IndexedFrame) -> Iterator[str]:
+    return (_flush(feth) for feth in frame.headers(ib.FETH))
 
 
 def _flush(feth: ib.FETH) -> str:
@@ -112,8 +112,8 @@ _FLUSHES = tuple(_flush(ib.FETH(0, s, p)) for s, p in product(ib.Selectivity, ib
 # Connection management.
 
 
-def _messages(seen: Seen) -> Iterator[str]:
-    for mad in seen.headers(MAD):
+def _messages(frame: IndexedFrame) -> Iterator[str]:
+    for mad in frame.headers(MAD):
         if mad.mgmt_class == ManagementClass.COM_MGT and mad.attribute_id in set(CMAttribute):
             yield CMAttribute(mad.attribute_id).name
 
@@ -132,20 +132,20 @@ def _code(table: type[Header], field: str, word: str) -> str:
     return f"{table.__name__}.{field} {word}"
 
 
-def _codes(seen: Seen) -> Iterator[str]:
+def _codes(frame: IndexedFrame) -> Iterator[str]:
     for table, field, _ in _CODES:
-        yield from (_code(table, field, found.word(field)) for found in seen.headers(table))
+        yield from (_code(table, field, found.word(field)) for found in frame.headers(table))
 
 
 # iWARP.
 
 
-def _rdmap(seen: Seen) -> Iterator[str]:
-    return (rdmap.opcode_word(found.opcode) for found in seen.headers(rdmap.Control))
+def _rdmap(frame: IndexedFrame) -> Iterator[str]:
+    return (rdmap.opcode_word(found.opcode) for found in frame.headers(rdmap.Control))
 
 
-def _atomics(seen: Seen) -> Iterator[str]:
-    return (found.word("aopcode") for found in seen.headers(rdmap.AtomicRequestHeader))
+def _atomics(frame: IndexedFrame) -> Iterator[str]:
+    return (found.word("aopcode") for found in frame.headers(rdmap.AtomicRequestHeader))
 
 
 def _terminated(control: terminate.TerminateControl) -> str:
@@ -166,8 +166,8 @@ _TERMINATES = tuple(
 )
 
 
-def _terminates(seen: Seen) -> Iterator[str]:
-    return map(_terminated, seen.headers(terminate.TerminateControl))
+def _terminates(frame: IndexedFrame) -> Iterator[str]:
+    return map(_terminated, frame.headers(terminate.TerminateControl))
 
 
 _START_UPS = (mpa.MPARequest, mpa.MPAReply)
@@ -178,9 +178,9 @@ def _start_up(table: type[Header], revision: int, what: str) -> str:
     return f"{table.__name__} of revision {revision}{what}"
 
 
-def _start_ups(seen: Seen) -> Iterator[str]:
+def _start_ups(frame: IndexedFrame) -> Iterator[str]:
     for table in _START_UPS:
-        for found in seen.headers(table):
+        for found in frame.headers(table):
             make = partial(_start_up, table, found.rev)
             yield make("")
             yield from (
@@ -224,22 +224,22 @@ _SELECTED = dict.fromkeys(
 _CARRIAGES = tuple(map(_carriage, _SELECTED))
 
 
-def _carriages(seen: Seen) -> Iterator[str]:
-    return (_carriage(step) for step in seen.steps if step in _SELECTED)
+def _carriages(frame: IndexedFrame) -> Iterator[str]:
+    return (_carriage(step) for step in frame.steps if step in _SELECTED)
 
 
-TABLES: Mapping[str, Table] = {
-    "opcodes": Table(
+TABLES: Mapping[str, IndexTable] = {
+    "opcodes": IndexTable(
         "Opcodes of the InfiniBand transport",
         tuple(shape.name for _, shape in sorted(SHAPES.items())),
         _opcodes,
     ),
-    "syndromes": Table(
+    "syndromes": IndexTable(
         "AETH syndromes: credits, RNR timers, NAK codes",
         _SYNDROMES,
-        lambda seen: map(_syndrome, seen.headers(ib.AETH)),
+        lambda frame: map(_syndrome, frame.headers(ib.AETH)),
     ),
-    "bth": Table(
+    "bth": IndexTable(
         "Bits of the BTH, pads, and ECN around it",
         (
             *(f"{name} {value}" for name in _FLAGS for value in (0, 1)),
@@ -248,47 +248,49 @@ TABLES: Mapping[str, Table] = {
         ),
         _of_bth,
     ),
-    "flushes": Table("FLUSH: placements and selectivity", _FLUSHES, _flushes),
-    "connections": Table(
+    "flushes": IndexTable("FLUSH: placements and selectivity", _FLUSHES, _flushes),
+    "connections": IndexTable(
         "Messages of connection management",
         tuple(attribute.name for attribute in CMAttribute),
         _messages,
     ),
-    "connection_codes": Table(
+    "connection_codes": IndexTable(
         "Reasons and statuses of connection management",
         tuple(_code(table, field, v.name) for table, field, values in _CODES for v in values),
         _codes,
     ),
-    "rdmap": Table("Opcodes of RDMAP", tuple(opcode.name for opcode in rdmap.RDMAPOpcode), _rdmap),
-    "rdmap_atomics": Table(
+    "rdmap": IndexTable(
+        "Opcodes of RDMAP", tuple(opcode.name for opcode in rdmap.RDMAPOpcode), _rdmap
+    ),
+    "rdmap_atomics": IndexTable(
         "Atomic operations of RDMAP", tuple(one.name for one in rdmap.AtomicOpcode), _atomics
     ),
-    "terminates": Table("Errors that a Terminate tells", _TERMINATES, _terminates),
-    "start_ups": Table("MPA start-up", tuple(_every_start_up()), _start_ups),
-    "carriages": Table("Carriages", _CARRIAGES, _carriages),
+    "terminates": IndexTable("Errors that a Terminate tells", _TERMINATES, _terminates),
+    "start_ups": IndexTable("MPA start-up", tuple(_every_start_up()), _start_ups),
+    "carriages": IndexTable("Carriages", _CARRIAGES, _carriages),
 }
-"""Everything that must have a vector, by what the index of the shipped captures calls it."""
+"""Everything that must have a vector, by its name in the index of the shipped captures."""
 
 
 class _Steps(dict[Selected, Step]):
-    """The steps of a walk, which remembers those that it was asked for."""
+    """The steps of a walk; records those that are looked up."""
 
     def __init__(self) -> None:
         super().__init__(PROTOCOLS)
         self.taken: list[Selected] = []
 
     def get(self, selected: Selected, default: Any = None) -> Any:
-        """The next step."""
+        """Return the next step."""
         self.taken.append(selected)
         return super().get(selected, default)
 
 
-def frames(path: Path) -> Generator[Seen, None, None]:
-    """Each frame of a capture."""
+def frames(path: Path) -> Generator[IndexedFrame, None, None]:
+    """Yield each frame of a capture."""
     session = Session()
     with open_capture(path) as reader:
         for number, record in enumerate(reader, 1):
             dissection = Dissection(number, record.data, record.length, record.time_ns)
             steps = _Steps()
             FrameWalk(dissection, session).run((By.LINK, record.link_type), steps)
-            yield Seen(dissection, tuple(steps.taken))
+            yield IndexedFrame(dissection, tuple(steps.taken))

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from rdmawire.capture import LinkType, Record, create_capture, open_capture
 from rdmawire.vectors import cases as packs
-from rdmawire.vectors.cases import Case, PackError, cases, found, listed, places, records
+from rdmawire.vectors.cases import (
+    Case,
+    PackError,
+    captures,
+    cases,
+    default_folders,
+    find_pack,
+    records,
+)
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 FRAMES = [bytes([number]) * 60 for number in range(6)]
@@ -49,7 +57,7 @@ def refusal(pack: Path) -> str:
 def test_the_shipped_cases_cover_every_frame_of_every_golden_capture_once() -> None:
     every = list(cases(CAPTURES))
     assert len(every) == len({case.name for case in every}) > 0
-    for capture in listed(CAPTURES, "golden"):
+    for capture in captures(CAPTURES, "golden"):
         own = [case for case in every if case.file == capture.file]
         numbers = [n for case in own for n in range(case.first, case.last + 1)]
         with open_capture(CAPTURES / capture.file) as reader:
@@ -83,7 +91,7 @@ def test_a_case_of_any_shape_is_read_or_refused(
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ([FIRST, FIRST], "case 'one' has frames 1 to 2 behind 2"),
+        ([FIRST, FIRST], "case 'one' has frames 1 to 2 after 2"),
         ([{**FIRST, "frames": [0, 2]}], "has frames 0 to 2"),
         ([{**FIRST, "frames": [2, 1]}], "has frames 2 to 1"),
         ([{**FIRST, "frames": [1, 1 << 60]}], "has frames 1 to "),
@@ -99,7 +107,7 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path, told: list[object], 
 @pytest.mark.parametrize("file", ["../x.pcap", "/etc/passwd", "a/x.pcap", "", ".", "a\nb"])
 def test_a_manifest_names_no_file_but_its_neighbours(tmp_path: Path, file: str) -> None:
     text = f"[[capture]]\nfile = {json.dumps(file)}\nshows = 'x'\n"
-    assert "needs a file beside it" in refusal(made(tmp_path, FIRST, manifest=text))
+    assert "needs a file beside the manifest" in refusal(made(tmp_path, FIRST, manifest=text))
 
 
 @pytest.mark.parametrize("text", ["", "capture = 1", "capture = [1]", "[[capture]]"])
@@ -126,18 +134,18 @@ def test_a_pipe_in_the_place_of_a_file_makes_nobody_wait(tmp_path: Path) -> None
     pack = made(tmp_path, FIRST)
     (pack / "golden" / "x.json").unlink()
     os.mkfifo(pack / "golden" / "x.json")
-    assert "x.json: is no file" in refusal(pack)
+    assert "x.json: is not a file" in refusal(pack)
 
 
 def test_the_working_directory_comes_before_the_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert found(places()) == CAPTURES
+    assert find_pack(default_folders()) == CAPTURES
     shutil.copytree(CAPTURES / "golden", tmp_path / "captures" / "golden")
-    assert found(places()) == Path("captures")
+    assert find_pack(default_folders()) == Path("captures")
 
 
 def test_it_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(PackError, match=r"no test vectors in .*/a, nor in .*/b: "):
-        found((tmp_path / "a", tmp_path / "b"))
+        find_pack((tmp_path / "a", tmp_path / "b"))

@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 from rdmawire.terminal import closest_names
-from rdmawire.vectors.cases import Search, cases, generated, golden, row_names, vocabulary
+from rdmawire.vectors.cases import VectorSearch, cases, generated, golden, row_names, vocabulary
 from rdmawire.vectors.index import TABLES
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 
 
 @cache
-def of_golden() -> Search:
-    return Search(golden(CAPTURES))
+def of_golden() -> VectorSearch:
+    return VectorSearch(golden(CAPTURES))
 
 
 @cache
-def of_generated() -> Search:
-    return Search(generated(CAPTURES))
+def of_generated() -> VectorSearch:
+    return VectorSearch(generated(CAPTURES))
 
 
 def names(*words: str) -> list[str]:
-    return [one.case.name for one in of_golden().having(words)]
+    return [one.case.name for one in of_golden().find(words)]
 
 
 def test_no_word_is_every_case() -> None:
@@ -67,7 +67,7 @@ def test_every_row_finds_the_captures_that_the_index_names(table: str) -> None:
     index = tomllib.loads((CAPTURES / "index.toml").read_text())[table]
     for row, places in index.items():
         for search, folder in ((of_golden(), "golden/"), (of_generated(), "generated/")):
-            having = search.having([row])
+            having = search.find([row])
             shown = {one.case.file: one.case for one in reversed(having) if row in one.rows}
             named = {file: number for file, number in places if file.startswith(folder)}
             assert set(shown) == set(named)
@@ -75,7 +75,7 @@ def test_every_row_finds_the_captures_that_the_index_names(table: str) -> None:
 
 
 def test_generated_frames_are_found_one_by_one() -> None:
-    having = of_generated().having(["RD_CMP_SWAP"])
+    having = of_generated().find(["RD_CMP_SWAP"])
     assert {one.case.name for one in having} >= {"roce_v2_ipv4:57", "native:57"}
     assert all("RD_CMP_SWAP" in one.case.shows for one in having)
 
@@ -92,5 +92,5 @@ def test_every_word_that_is_offered_finds_something() -> None:
     rows = set(row_names())
     offered = [word for word in vocabulary(of_golden().vectors) if word in rows or word.isalpha()]
     assert len(offered) > 300
-    lost = [word for word in offered if not any(search.having([word]) for search in searches)]
+    lost = [word for word in offered if not any(search.find([word]) for search in searches)]
     assert lost == []
