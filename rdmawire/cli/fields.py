@@ -6,7 +6,7 @@ from rdmawire.cli import options
 from rdmawire.cli.command import Command
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.fields import FieldInfo, fields
-from rdmawire.dissect.json import dumped
+from rdmawire.dissect.output import dumped
 
 
 @click.command(

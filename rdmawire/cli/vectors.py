@@ -14,7 +14,7 @@ from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, option
 from rdmawire.cli.streams import complain
-from rdmawire.dissect.json import dumped
+from rdmawire.dissect.output import dumped
 from rdmawire.terminal import escape, quote, suggest
 from rdmawire.vectors.cases import (
     Case,

@@ -2,8 +2,8 @@
 
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import FieldInfo, fields
-from rdmawire.dissect.json import as_object
 from rdmawire.dissect.node import Check, Derived, Dissection, Extra, Node
+from rdmawire.dissect.output import as_object
 from rdmawire.dissect.select import FieldError, Selection
 from rdmawire.dissect.summary import Mood, Summary, summary
 from rdmawire.dissect.tree import hex_dump, items, tree

@@ -54,7 +54,7 @@ def _is_alone(headers: Mapping[type, Piece]) -> bool:
 
 
 _NAMELESS = "unknown"
-"""What Wireshark calls an interface that a pcapng tells nothing of."""
+"""What Wireshark calls an interface that a pcapng does not describe."""
 
 
 class Dissector:

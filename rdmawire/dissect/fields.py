@@ -36,7 +36,7 @@ def calendar(time_ns: int) -> str:
 
 
 class FrameField(NamedTuple):
-    """A field of the frame as a whole, and how its values are found."""
+    """A field of the complete frame, and how its values are found."""
 
     field: Derived
     values: Callable[[Dissection], list[Value]]

@@ -1,4 +1,4 @@
-"""The derived fields: checks, reassembly, and what is known of a frame as a whole."""
+"""The derived fields: checks, reassembly, and what is known of a complete frame."""
 
 from dataclasses import dataclass
 
@@ -127,7 +127,7 @@ class ChecksumFields:
     absent: Value = "absent"
 
     def judge(self, node: Node, found: int, expected: int) -> Check:
-        """Hold what stands in a node against what should, and say so beside it."""
+        """Compare the checksum in a node with the expected one, and note the result beside it."""
         if found == expected:
             node.add(self.status, self.good)
         else:

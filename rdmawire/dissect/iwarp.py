@@ -71,7 +71,7 @@ def _header(header: Header, offset: int) -> Node:
 
 
 def _placed(event: StartUp | Fpdu | Torn, base: int, nodes: Iterator[Node]) -> Iterator[Node]:
-    """Nodes whose offsets count from the event's start, put where it stands in the frame."""
+    """Move nodes whose offsets count from the event's start to their offsets in the frame."""
     where = _where(event, base)
     for node in nodes:
         node.reassembled = event.begin is None
@@ -115,7 +115,7 @@ def _fpdu(walk: NodeWalk, event: Fpdu, base: int) -> Iterator[Node]:
 
 
 def _rest(fpdu: FPDU, done: int) -> Iterator[Node]:
-    """What stands behind so many bytes of the ULPDU, which do not parse to its end."""
+    """The bytes of the ULPDU after the first ``done``, which do not parse."""
     if done < len(fpdu.ulpdu):
         yield _bytes("rest", fpdu.offset_of(FPDULength.SIZE + done), fpdu.ulpdu[done:])
 
@@ -203,12 +203,12 @@ def _torn(walk: NodeWalk, event: Torn, base: int) -> Iterator[Node]:
     if done < len(ulpdu):
         pieces.append(_bytes("torn", fpdu.offset_of(FPDULength.SIZE + done), ulpdu[done:]))
     length.add(generated.MPA_NOTE, _kept(event, len(fpdu.ulpdu), pieces))
-    nodes = [length, *markers, *pieces, *_behind(event, len(ulpdu), markers)]
+    nodes = [length, *markers, *pieces, *_after(event, len(ulpdu), markers)]
     return _placed(event, base, iter(sorted(nodes, key=_offset)))
 
 
-def _behind(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
-    """Bytes behind so much of the ULPDU that are no Marker: pad, CRC, a Marker cut in two."""
+def _after(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
+    """Bytes after ``ulpdu`` bytes of the ULPDU that are no Marker: pad, CRC, part of a Marker."""
     start = event.fpdu.offset_of(FPDULength.SIZE + ulpdu - 1) + 1
     for end in [*(node.offset for node in markers if node.offset >= start), len(event.data)]:
         if start < end:
@@ -217,7 +217,7 @@ def _behind(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
 
 
 def _so_far(walk: NodeWalk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
-    """What is whole of the DDP segment in a torn FPDU, and the beginning of its payload."""
+    """The complete headers of the DDP segment in a torn FPDU, and the beginning of its payload."""
     nodes: list[Node] = []
     try:
         nodes.extend(_segment(fpdu, ulpdu, "torn"))
@@ -290,7 +290,7 @@ def add_segment(walk: NodeWalk, tcp: TCP) -> Following:
 
 
 def _number(node: Node, result: Result, length: int) -> None:
-    """The connection and the place in it, in Wireshark's numbers."""
+    """Number the connection and the position in it as Wireshark does."""
     arrival = result.arrival
     node.add(generated.TCP_STREAM, arrival.connection.stream)
     node.add(generated.TCP_LENGTH, length)

@@ -16,7 +16,7 @@ class Derived:
     """A field that no row of a table holds: it follows from elsewhere in the capture.
 
     ``width`` is its size in bits where it is a number. Trees leave out ``hidden`` fields: what
-    they say stands in the tree already.
+    they say is in the tree already.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Derived:
         return escape(value) if isinstance(value, str) else writer(self.show, self.width)(value)
 
     def word(self, value: Value) -> str:
-        """What a number says, where it stands for something."""
+        """The word for a number that has one."""
         known = isinstance(value, int) and value < len(self.words)
         return self.words[value] if known else ""  # type: ignore[index]
 

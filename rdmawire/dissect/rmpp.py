@@ -1,9 +1,9 @@
 """Transfers of subnet administration, put together from their segments. IBA 13.6.
 
 A transfer is open from the first of its segments that is seen, whichever that is, until it is
-whole, stopped or dropped; then it is closed, and what still comes of it is late. A closed key is
-opened again by a first segment that differs from the one the key had. Memory is bounded: there
-are only so many open transfers, each of only so many bytes, and as many closed ones.
+complete, stopped or dropped; then it is closed, and segments that still arrive are late. A closed
+key is opened again by a first segment that differs from the one the key had. Memory is bounded:
+there is a maximum of open transfers, of bytes in each, and of closed ones.
 """
 
 from collections.abc import Hashable
@@ -30,7 +30,7 @@ class Transfer:
         self.first = b""
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether every segment is there."""
         return self.last is not None and len(self.segments) == self.last
 
@@ -41,9 +41,9 @@ class Transfer:
     def takes(self, rmpp: RMPP) -> bool:
         """Whether the segment is new and agrees with what came before."""
         number = rmpp.data1
-        behind = self.last is not None and (rmpp.last or number > self.last)
-        before = bool(rmpp.last) and any(number < other for other in self.segments)
-        return number not in self.segments and not behind and not before
+        after_last = self.last is not None and (rmpp.last or number > self.last)
+        before_others = bool(rmpp.last) and any(number < other for other in self.segments)
+        return number not in self.segments and not after_last and not before_others
 
     def add(self, rmpp: RMPP, datagram: bytes) -> None:
         """Keep a segment."""
@@ -74,9 +74,9 @@ class RMPPReassembly:
         return len(self._open)
 
     def feed(self, key: Hashable, datagram: bytes) -> bytes | None:
-        """Take one datagram; the transfer's data without SA headers once it is whole.
+        """Take one datagram; the transfer's data without SA headers once it is complete.
 
-        ``key`` tells transfers apart: addresses and transaction id. Datagrams that are no part
+        ``key`` distinguishes transfers: addresses and transaction id. Datagrams that are no part
         of a transfer give ``None``; :class:`WireError` if one has not its 256 bytes.
         """
         if len(datagram) < mad.SIZE:
@@ -107,7 +107,7 @@ class RMPPReassembly:
         if transfer.data > self.data:
             self._drop(key)
             return None
-        if not transfer.whole:
+        if not transfer.complete:
             return None
         self._close(key)
         return transfer.joined()

@@ -32,7 +32,7 @@ class Source(NamedTuple):
     field: HeaderField | None = None
 
 
-class _Place(NamedTuple):
+class _ColumnReader(NamedTuple):
     """A column, and how a node of one table gives its values."""
 
     column: int
@@ -45,7 +45,7 @@ Form = Callable[[list[Any], Callable[[Any], str]], list[Any]]
 
 
 class FieldError(RdmaError):
-    """A field name that nobody knows; the text offers the nearest ones."""
+    """An unknown field name; the text offers the nearest ones."""
 
 
 def _reading(field: HeaderField) -> Reading:
@@ -91,10 +91,10 @@ class Selection:
         self.names = list(names)
         self._frame: list[tuple[int, FrameField]] = []
         self._derived: dict[Derived, list[int]] = {}
-        self._headers: dict[type[Header], list[_Place]] = {}
+        self._headers: dict[type[Header], list[_ColumnReader]] = {}
         for column, name in enumerate(self.names):
-            places = (self._from_frame, self._from_derived, self._from_headers)
-            found = [place(column, name) for place in places]
+            searches = (self._from_frame, self._from_derived, self._from_headers)
+            found = [search(column, name) for search in searches]
             if not any(found):
                 raise FieldError(_unknown(name))
 
@@ -112,8 +112,8 @@ class Selection:
     def _from_headers(self, column: int, name: str) -> bool:
         found = sources(name)
         for table, source in found:
-            place = _Place(column, source.read, writer(source.show, source.width))
-            self._headers.setdefault(table, []).append(place)
+            reader = _ColumnReader(column, source.read, writer(source.show, source.width))
+            self._headers.setdefault(table, []).append(reader)
         return bool(found)
 
     def values(self, frame: Dissection) -> list[list[str]]:
@@ -248,7 +248,7 @@ class Window:
     def is_over(self, frame: Dissection) -> bool:
         """Whether no later frame is in the window.
 
-        Numbers only go up; times may go back, so they never tell.
+        Numbers only go up; times may go back, so they decide nothing.
         """
         end = self.end
         return end is not None and end.kind is BoundKind.NUMBER and end.compare(frame) >= 0

@@ -1,4 +1,4 @@
-"""A dissection in one line: who, to whom, what, and what is wrong with it."""
+"""A dissection in one line: source, destination, what it is, and what is wrong with it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
@@ -216,7 +216,7 @@ PROTOCOLS: dict[type[Header], str] = {
     ib.LRH: "IB",
     ib.FlowControl: "IB link",
 }
-"""What a frame is called by its innermost header that stands here."""
+"""What a frame is called, by its innermost header that is listed."""
 
 CARRIERS: dict[type[Header], str] = {inet.UDP: "RoCEv2", ib.LRH: "IB", inet.Ethernet: "RoCE"}
 """What a frame with a BTH is called, by the innermost of these before it."""
@@ -287,7 +287,7 @@ def _length(frame: Dissection, node: Node) -> str:
 
 
 def _notes(frame: Dissection) -> Iterator[str]:
-    """What is missing, and what a peer does its own way."""
+    """What is missing, and where a peer differs from the standard."""
     for node in frame.nodes:
         for field, value in node.extras:
             if field in (CUT, ICRC_NOTE, MPA_NOTE, TERMINATE_NOTE):

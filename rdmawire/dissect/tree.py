@@ -17,7 +17,7 @@ class Item(NamedTuple):
     """One field of a node. ``offset`` counts bytes like the node's; -1 for derived fields.
 
     ``text`` is for people: where Wireshark pads a number to a wider type, or shows one unit for
-    another, it says what stands in the header.
+    another, it is the number in the header.
     """
 
     name: str
@@ -35,8 +35,8 @@ def items(node: Node) -> Iterator[Item]:
     """The rows of the node's header, groups before their members, then the derived fields."""
     header = node.header
     if header is not None:
-        for place in _layout(type(header)):
-            yield place.item(header, node.offset)
+        for each in _layout(type(header)):
+            yield each.item(header, node.offset)
     for field, value in node.extras:
         if not field.hidden:
             text, word = field.text(value), field.word(value)
@@ -52,11 +52,11 @@ class _Said(NamedTuple):
     word: Callable[[Any], str]
 
 
-class _Place(NamedTuple):
+class _ItemLayout(NamedTuple):
     """A row or group of a table, with all that does not change from header to header."""
 
     row: Row | Group
-    place: int
+    column: int
     depth: int
     byte: int
     said: dict[Meaning, _Said]
@@ -67,7 +67,7 @@ class _Place(NamedTuple):
         if isinstance(row, Group):
             value: Any = row.value_in(header)
         else:
-            value = header[self.place]  # type: ignore[index]
+            value = header[self.column]  # type: ignore[index]
             if row.cases is not None:
                 said = self.said[row.meaning_in(header)]
         name, show, write, word = said
@@ -76,10 +76,10 @@ class _Place(NamedTuple):
         return Item(name, row.name, value, show, row.width, text, word(value), at, self.depth)
 
 
-def _place(table: type[Header], row: Row | Group, place: int, depth: int) -> _Place:
+def _item_layout(table: type[Header], row: Row | Group, index: int, depth: int) -> _ItemLayout:
     meanings = list(row.meanings()) if isinstance(row, Row) else [row.meaning]
     said = {meaning: _say(table, row, meaning) for meaning in meanings}
-    return _Place(row, place, depth, row.bit // 8, said, said[row.meaning])
+    return _ItemLayout(row, index, depth, row.bit // 8, said, said[row.meaning])
 
 
 def _say(table: type[Header], row: Row | Group, meaning: Meaning) -> _Said:
@@ -103,15 +103,15 @@ def _for_people(meaning: Meaning, width: int) -> Callable[[Any], str]:
 
 
 @cache
-def _layout(table: type[Header]) -> tuple[_Place, ...]:
+def _layout(table: type[Header]) -> tuple[_ItemLayout, ...]:
     """Rows and groups in order, a group before its members."""
     grouped = {name for group in table.groups for name in group.members}
-    places: list[_Place] = []
+    items_: list[_ItemLayout] = []
     for index, row in enumerate(table.rows):
         begun = (group for group in table.groups if group.members[0] == row.name)
-        places += [_place(table, group, -1, 0) for group in begun]
-        places.append(_place(table, row, index, int(row.name in grouped)))
-    return tuple(places)
+        items_ += [_item_layout(table, group, -1, 0) for group in begun]
+        items_.append(_item_layout(table, row, index, int(row.name in grouped)))
+    return tuple(items_)
 
 
 _LONGEST = 64
@@ -158,9 +158,9 @@ def _line(item: Item) -> str:
     text = item.text
     if item.show.kind is Kind.BYTES and len(text) > 2 * _LONGEST:
         text = f"{text[: 2 * _LONGEST]}.. ({byte_count(len(text) // 2)})"
-    place = item.offset if item.offset >= 0 else ""
+    offset = item.offset if item.offset >= 0 else ""
     word = f"  {item.word}" if item.word else ""
-    return f"{place:>6}    {'  ' * item.depth}{item.title}: {text}{word}"
+    return f"{offset:>6}    {'  ' * item.depth}{item.title}: {text}{word}"
 
 
 def hex_dump(data: bytes) -> Iterator[str]:

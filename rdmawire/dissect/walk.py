@@ -195,7 +195,7 @@ class NodeWalk(Walk):
         """Verify the checksum in the last node."""
         self.dissection.checks.append(fields.judge(self.nodes[-1], found, expected))
 
-    # What is known of the whole frame, and of others.
+    # What is known of the frame, and of others.
 
     def enter_fragment(self, protocol: int, offset: int, *, more: bool) -> Following:  # noqa: ARG002
         """Fragments are not put together, so a part is data: RDMA is never fragmented."""

@@ -12,8 +12,8 @@ from rdmawire.capture import open_capture
 from rdmawire.columns.column import ADDRESSES, Form
 from rdmawire.columns.query import Query, notations
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.json import as_object
 from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.output import as_object
 from rdmawire.filter import Filter
 from rdmawire.wire.field_registry import shown_fields
 from rdmawire.wire.header import Header

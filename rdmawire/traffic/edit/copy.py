@@ -46,7 +46,7 @@ def with_bytes(record: Record, new: bytes) -> Record:
 
 
 def later(shift_ns: int) -> Change:
-    """Has the records of a capture come so many nanoseconds later; earlier, if that is negative.
+    """Move the records of a capture ``shift_ns`` nanoseconds later, or earlier if it is negative.
 
     :class:`EditError` for one that would come before 1970, where times begin.
     """
@@ -150,9 +150,9 @@ def edit_capture(
 
     The new file has the format that its suffix asks for, or else that of the old one. It appears
     when it is complete, so it may take the old one's place. All records are edited unless the
-    ``chooser`` gives something that decides otherwise, and FPDUs where a ``finder`` tells of them.
+    ``chooser`` gives something that decides otherwise, and FPDUs that a ``finder`` reports.
     ``changes`` are made in the end to all records; by how many bytes these may grow at most,
-    snap lengths do as well. ``progress`` is told how many bytes of the source have been read.
+    snap lengths do as well. ``progress`` is called with how many bytes of the source were read.
 
     A damaged capture is written up to the damage, unless it would take its own place; then comes
     the :class:`CaptureError` that says where it is damaged.
@@ -178,7 +178,7 @@ def _same(source: AnyPath, target: AnyPath) -> bool:
 
 
 class _Copy:
-    """One capture on its way into another. ``damage`` is why it ended early."""
+    """The copy of one capture into another. ``damage`` is why the capture ended early."""
 
     def __init__(
         self,
@@ -292,13 +292,13 @@ class _Copy:
 
 
 def _grown(interface: Interface, growth: int) -> Interface:
-    """The same interface, with a snap length that is longer; 0 stands for none."""
+    """The same interface, with a snap length that is longer; 0 means none."""
     most = interface.snap_length
     return replace(interface, snap_length=min(most + growth, _MAX_SNAP)) if most else interface
 
 
 def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
-    """The record without what the new file has no place for."""
+    """The record without what the new format cannot hold."""
     if writer.format != "pcap":
         return record
     tally.plain += 1

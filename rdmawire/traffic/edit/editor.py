@@ -30,7 +30,7 @@ class Tally:
 
     ``changed`` came out other than they were. ``bad``: with an ICRC that was wrong before, and
     still is unless all are sealed. ``cut``: with an ICRC that the capture did not keep. ``plain``:
-    with comments that a pcap has no place for.
+    with comments that a pcap cannot hold.
     ``written``: those in the new capture, ``None`` where there is none.
     """
 

@@ -1,7 +1,7 @@
 """Flows: frames that begin alike are edited alike.
 
 What an edit does up to the PSN is the same for all frames of a flow, so it is worked out once, and
-kept as the bits to turn over. What stands behind is read anew in each frame.
+kept as the bits to flip. What follows is read anew in each frame.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +111,7 @@ class Head:
                     self.mask &= ~self.bits(cut)
 
     def bits(self, cut: Cut) -> int:
-        """The bits of a field that stands in the head, in it as one number."""
+        """The bits of a field in the head, taken as one number."""
         return cut.mask << cut.shift << 8 * (self.size - cut.end)
 
     def shares(self, cut: Cut) -> bool:
@@ -123,7 +123,7 @@ class HeadICRC:
     """Computes the ICRC of frames from the number that their first bytes are.
 
     Of the ``size`` bytes of the head, the last ``covered`` count. ``low`` are their bits, ``ones``
-    those that may change on the way (IBA 7.8.1), and ``start`` is what the CRC begins with.
+    those that may change in transit (IBA 7.8.1), and ``start`` is what the CRC begins with.
     """
 
     __slots__ = ("_covered", "_low", "_ones", "_size", "_start")
@@ -212,8 +212,8 @@ class FlowSeal:
             if now != expected:
                 new[at:end] = (found ^ expected ^ now).to_bytes(4, "little")
             was_right = found == expected
-        for place, change in self._steady:
-            new[place : place + 2] = less(old, place, change).to_bytes(2, "big")
+        for at, change in self._steady:
+            new[at : at + 2] = less(old, at, change).to_bytes(2, "big")
         for each in self._others:
             each.adjust(old, new, self._reach, end)
         return was_right

@@ -1,7 +1,7 @@
 """The edit of iWARP: FPDUs lie across TCP segments, and segments may come twice.
 
 A frame waits until all is known of the FPDUs that have bytes in it; then it goes on, in its turn.
-Whoever puts streams together tells of them through a :data:`Finder`.
+A :data:`Finder` puts streams together and reports the FPDUs.
 """
 
 from bisect import bisect_right
@@ -43,14 +43,14 @@ class Found(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """Bits of a stream that turn over, from byte ``position`` on."""
+    """Bits of a stream to flip, from byte ``position`` on."""
 
     position: int
     change: bytes
 
     @property
     def end(self) -> int:
-        """The byte behind them."""
+        """The offset after them."""
         return self.position + len(self.change)
 
 
@@ -102,7 +102,7 @@ class FPDUEditor:
         fpdu = found.fpdu
         old = fpdu.ulpdu_before(len(found.data))
         headers: list[Located] = []
-        with suppress(WireError):  # what stands before is known all the same
+        with suppress(WireError):  # the headers before are known all the same
             headers.extend(
                 Located(at, piece) for at, piece in rdmap.layout(old) if isinstance(piece, Header)
             )
@@ -136,12 +136,12 @@ T = TypeVar("T")
 class Arrived(NamedTuple):
     """What a TCP segment brings to its connection, where that may be iWARP.
 
-    Its payload begins at byte ``position`` of the stream that goes this ``way`` (0 or 1). Up to
-    byte ``known`` of it all FPDUs have been told; ``found`` are those that are new.
+    Its payload begins at byte ``position`` of the stream in this ``direction`` (0 or 1). All FPDUs
+    before byte ``known`` of it have been reported; ``found`` are the new ones.
     """
 
     connection: Hashable
-    way: int
+    direction: int
     position: int
     known: int
     found: Sequence[Found]
@@ -153,7 +153,7 @@ NOT_IWARP: Final = 1 << 62
 Finder = Callable[[Hosts, TCP, bytes, int], Arrived | None]
 """Takes a segment in: between which addresses, its header, its payload, and how long that was.
 
-It tells what that brings, or nothing where nothing is to be expected of the connection.
+It returns what the segment completes, or ``None`` if the connection cannot be iWARP.
 """
 
 
@@ -288,24 +288,24 @@ class StreamEditor(Generic[T]):
         arrived = self._find(layout.hosts, header, data[payload.start : payload.stop], length)
         if arrived is None:
             return None
-        ways = self._ways(arrived.connection)
-        stream = ways[arrived.way]
+        directions = self._directions(arrived.connection)
+        stream = directions[arrived.direction]
         segment = _Segment(draft, payload, stream, arrived.position)
         if payload:
             stream.enter(segment)
         patches = (self._fpdus.patches(found, layout.hosts) for found in arrived.found)
         stream.add(list(chain.from_iterable(patches)))
-        for each in ways if arrived.known == NOT_IWARP else (stream,):
+        for each in directions if arrived.known == NOT_IWARP else (stream,):
             each.known = max(each.known, arrived.known)
         return segment if payload else None
 
-    def _ways(self, connection: Hashable) -> tuple[_Stream, _Stream]:
+    def _directions(self, connection: Hashable) -> tuple[_Stream, _Stream]:
         """Both directions of a connection."""
         if connection not in self._streams and len(self._streams) >= MAX_STREAMS:
             self._streams.popitem(last=False)
-        ways = self._streams.setdefault(connection, (_Stream(), _Stream()))
+        directions = self._streams.setdefault(connection, (_Stream(), _Stream()))
         self._streams.move_to_end(connection)
-        return ways
+        return directions
 
 
 def _tcp(layout: FrameLayout) -> Located | None:
@@ -317,7 +317,7 @@ def _tcp(layout: FrameLayout) -> Located | None:
 
 
 def _payload(data: bytes, layout: FrameLayout, start: int) -> tuple[range, int]:
-    """Where the payload of a TCP segment stands, and how many bytes it had on the wire."""
+    """The offsets of the payload of a TCP segment, and its length on the wire (bytes)."""
     end = next(each.end for each in layout.checksums if each.table is TCP)
     if end > len(data):
         end = layout.lengths[-1].end(data)

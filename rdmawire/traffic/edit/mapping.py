@@ -38,7 +38,7 @@ class Range(NamedTuple):
 
 
 class Mapped(Entry):
-    """An entry of a map: what is in a range becomes what has the same place from a number on.
+    """An entry of a map: a range of numbers becomes the numbers from a new first one on.
 
     There may be several ranges, for fields that write the same in other ways.
     """
@@ -115,7 +115,7 @@ class _Numbers:
 class MapRule(Rule):
     """Maps the fields of a target. Of two ranges with the same number, the smaller one counts.
 
-    ``written`` says how two numbers that became one are told of: those that were to be distinct.
+    ``written`` writes a message about two numbers that became one though they were distinct.
     """
 
     entries: Sequence[Mapped]
@@ -311,7 +311,7 @@ class PsnRule(Rule):
 
 
 class AddressRule(Rule):
-    """Adds to addresses in remote memory, by the key that stands beside them."""
+    """Adds to addresses in remote memory, by the key beside them."""
 
     def __init__(self, entries: Sequence[Added]) -> None:
         self.entries = entries
@@ -342,7 +342,7 @@ class AddressRule(Rule):
 
 
 def _adding(cut: Cut, entry: Added) -> Callable[[bytes, bytearray], None]:
-    """What adds to a field that is whole bytes; this is done to every PSN, so it is one piece."""
+    """What adds to a field of complete bytes. One function, as every PSN goes through it."""
     start, end, _, mask = cut
     size, amount = end - start, entry.amount
 

@@ -22,7 +22,7 @@ from rdmawire.wire.tables import tables
 class EditError(RdmaError):
     """An edit is asked for what makes no sense: a field, a value, a map.
 
-    It says what was found, and what is allowed.
+    The message has what was found, and what is allowed.
     """
 
 
@@ -35,7 +35,7 @@ class Cut(NamedTuple):
     mask: int
 
     def read(self, data: bytes | bytearray) -> int:
-        """The number that stands there."""
+        """The number in these bytes."""
         return int.from_bytes(data[self.start : self.end], "big") >> self.shift & self.mask
 
     def write(self, data: bytearray, value: int) -> None:
@@ -178,7 +178,7 @@ _KEYED: Final[Mapping[type[Header], Sequence[tuple[str, str, Whose]]]] = {
         ("source_to", "source_stag", _TO),
     ),
     rdmap.AtomicRequestHeader: (("remote_to", "remote_stag", _TO),),
-    # A Terminate quotes what came the other way.
+    # A Terminate quotes what its receiver sent.
     terminate.TerminatedTagged: (("to", "stag", _FROM),),
     terminate.TerminatedReadRequest: (
         ("sink_to", "sink_stag", _TO),
@@ -209,8 +209,8 @@ def _vas() -> Target:
 VAS: Final = _vas()
 
 
-MAX_TOLD: Final = 3
-"""Hosts of which it is told that they have a number."""
+MAX_NAMED: Final = 3
+"""Hosts that a message names at most as having a number."""
 
 
 class Owners:
@@ -224,17 +224,17 @@ class Owners:
         return bool(self._hosts)
 
     def note(self, number: int, host: bytes) -> None:
-        """A host has this number; nothing stands for a host that no header names."""
+        """Note that a host has this number; an empty ``host`` is one that no header names."""
         hosts = self._hosts.get(number)
-        if hosts is not None and host and host not in hosts and len(hosts) <= MAX_TOLD:
+        if hosts is not None and host and host not in hosts and len(hosts) <= MAX_NAMED:
             hosts.append(host)
 
     def noting(self, cut: Cut, host: bytes) -> Callable[[bytes, bytearray], None]:
-        """What notes the number that stands in a frame, and changes nothing."""
+        """An operation that notes the number in a frame, and changes nothing."""
         return lambda old, _: self.note(cut.read(old), host)
 
     def of(self, number: int | None) -> tuple[bytes, ...]:
-        """The hosts that have it: one more than is told of stands for all others."""
+        """The hosts that have it; one more than :data:`MAX_NAMED` means that there are others."""
         return () if number is None else tuple(self._hosts.get(number, ()))
 
 
@@ -249,7 +249,7 @@ class Op(NamedTuple):
 
 
 class Unused(NamedTuple):
-    """What was asked for in ``text`` and no frame had, and who has the number instead, if any."""
+    """A part of a rule, by its ``text``, that no frame had, and the hosts that have the number."""
 
     text: str
     owners: tuple[bytes, ...] = ()
@@ -352,14 +352,14 @@ CHECKSUMS: Final[Mapping[type[Header], str]] = {
     FlowControl: "lpcrc",
     FPDUCRC: "crc",
 }
-"""Rows that are checksums: what they are set to stands there in the end."""
+"""Rows that are checksums: a value that they are set to is final."""
 
 
 class AssignRule(Rule):
     """Sets a field in the innermost header that has it.
 
-    ``fields`` are where the one thing that is meant stands in various headers, such as the TTL of
-    IPv4 and the hop limit of IPv6. With ``adds``, the value is added to what stands there.
+    ``fields`` are the same thing in various headers, such as the TTL of IPv4 and the hop limit of
+    IPv6. With ``adds``, the value is added to the one in the frame.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ from rdmawire.traffic.edit.rules import (
     IPS,
     LIDS,
     MACS,
-    MAX_TOLD,
+    MAX_NAMED,
     PKEYS,
     QPNS,
     RKEYS,
@@ -50,7 +50,7 @@ from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 _LONGEST: Final = 120
 """Characters of a rule that an error repeats: two IPv6 prefixes fit."""
 _MAPPED: Final = 0xFFFF << 32
-"""What stands before an IPv4 address that is written as an IPv6 one. RFC 4291, 2.5.5.2."""
+"""Prefix of an IPv4-mapped IPv6 address. RFC 4291, 2.5.5.2."""
 _ASSIGNMENT = re.compile(r"([A-Za-z][\w.]*)(\+=|-=|=)(.*)")
 _AMOUNT = re.compile(r"([-+]?)(\w+)", re.ASCII)
 _ECNS = {"not": ECN.NOT_ECT, "ect0": ECN.ECT_0, "ect1": ECN.ECT_1, "ce": ECN.CE}
@@ -105,14 +105,14 @@ def va_offsets(texts: Sequence[str]) -> AddressRule:
 
 def tag(text: str) -> Change:
     """``VID`` or ``VID:PCP``: a VLAN tag for frames that have none."""
-    with _told(text):
+    with _naming(text):
         vlan, _, priority = text.partition(":")
         return tagged(number(vlan, 12), number(priority or "0", 3))
 
 
 def ecn(text: str) -> AssignRule:
     """Sets the ECN field of IP."""
-    with _told(text):
+    with _naming(text):
         if text not in _ECNS:
             raise EditError(f"one of {', '.join(_ECNS)} is expected")
     return AssignRule(text, [field(IPv4, "ecn"), field(IPv6, "ecn")], _ECNS[text])
@@ -134,13 +134,13 @@ def udp_source(text: str) -> AssignRule:
 
 
 def _assign(text: str, fields: Sequence[Field]) -> AssignRule:
-    with _told(text):
+    with _naming(text):
         return AssignRule(text, fields, number(text, fields[0].width))
 
 
 def assignment(text: str) -> AssignRule:
     """``FIELD=VALUE``, ``FIELD+=N`` or ``FIELD-=N``, by the tables' names or Wireshark's."""
-    with _told(text):
+    with _naming(text):
         found = _ASSIGNMENT.fullmatch(text)
         if found is None:
             raise EditError("FIELD=VALUE or FIELD+=N is expected, such as bth.ackreq=1")
@@ -167,7 +167,7 @@ def _map(
     hosts: bool = False,
     written: Callable[[bytes], str] | None = None,
 ) -> MapRule:
-    """A map; ``written`` is how numbers are that are told of if two become one."""
+    """A map; ``written`` writes the numbers of which two became one."""
     entries = [_mapped(text, ranges, hosts=hosts) for text in texts]
     _check_distinct(entries)
     if written is None:
@@ -176,13 +176,13 @@ def _map(
 
 
 def missed(unused: Unused) -> str:
-    """What is said of what no frame had: who has that number, if others do."""
-    told = [_address(host) for host in unused.owners[:MAX_TOLD]]
-    if not told:
+    """The message about a number that no frame had: which hosts have it, if others do."""
+    named = [_address(host) for host in unused.owners[:MAX_NAMED]]
+    if not named:
         return "no frame has it"
-    if len(unused.owners) > MAX_TOLD:
-        told.append("others")
-    *before, last = told
+    if len(unused.owners) > MAX_NAMED:
+        named.append("others")
+    *before, last = named
     hosts = f"{', '.join(before)} and {last}" if before else last
     return f"no frame has it; {hosts} {'have' if before else 'has'} that number"
 
@@ -211,11 +211,11 @@ _WRITTEN: Final[Mapping[int, Callable[[bytes], str]]] = {
     6: show.mac,
     16: show.ipv6,
 }
-"""How addresses of so many bytes are written."""
+"""How addresses are written, by their length (bytes)."""
 
 
 def _mapped(text: str, ranges: Callable[[str, str], _Ranges], *, hosts: bool) -> Mapped:
-    with _told(text):
+    with _naming(text):
         old, sign, new = text.partition("=")
         if not sign:
             raise EditError("OLD=NEW is expected")
@@ -275,7 +275,7 @@ def _offsets(texts: Sequence[str], key_bits: int, bits: int) -> list[Added]:
 
 
 def _added(text: str, key_bits: int, bits: int) -> Added:
-    with _told(text):
+    with _naming(text):
         key, sign, amount = text.rpartition("=")
         if not sign:
             return Added(text, _amount(amount, bits))
@@ -293,7 +293,7 @@ def _amount(text: str, bits: int) -> int:
 
 
 def _at_host(text: str) -> tuple[str, bytes | None]:
-    """What stands before an ``@``, and the address of the host behind it."""
+    """The text before an ``@``, and the address of the host after it."""
     name, sign, host = text.partition("@")
     if not sign:
         return name, None
@@ -307,7 +307,7 @@ def _at_host(text: str) -> tuple[str, bytes | None]:
 
 
 @contextmanager
-def _told(text: str) -> Iterator[None]:
+def _naming(text: str) -> Iterator[None]:
     """Have an error say in which text it is."""
     try:
         yield
@@ -326,7 +326,7 @@ SECTIONS: Final[Mapping[str, Callable[[Sequence[str]], MapRule]]] = {
     "qpn": qpns,
     "rkey": rkeys,
 }
-"""What a line makes, by the section in which it stands."""
+"""What makes a rule of lines, by the section that has them."""
 
 _HEADING = re.compile(r"\[\s*(.*?)\s*\]")
 
