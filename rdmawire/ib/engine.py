@@ -1,7 +1,8 @@
-"""The software RNIC: frames in, frames out, and nothing of its own but what it was told.
+"""The software RNIC: frames in, frames out, without I/O.
 
-No clock, no randomness, no sockets: time is an argument (ns), and frames are bytes. Whatever the
-bytes, ``receive`` ends in a memory access, an answer, a state or a counter, never in an exception.
+No clock, no randomness, no sockets: its driver passes time (ns) and frames. Whatever the bytes of
+a frame, ``receive`` leads to a memory access, a response, a state or a counter, never to an
+exception.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ from rdmawire.wire.roce import Medium
 
 
 def refused(qp: QueuePair, flow: Flow) -> Drop | None:
-    """Why packets of this flow are not for the queue pair, if so."""
+    """Return why packets of this flow are not for the queue pair, or ``None``."""
     return next((reason for reason, broken in _RULES if broken(qp, flow)), None)
 
 
@@ -66,7 +67,7 @@ def _other_partition(qp: QueuePair, flow: Flow) -> bool:
 
 
 def _other_peer(qp: QueuePair, flow: Flow) -> bool:
-    """A connected queue pair hears its peer alone, on either path. IBA 9.6.1.2.3."""
+    """The packet is not from the peer of a connected queue pair. IBA 9.6.1.2.3."""
     if not qp.service.connected:
         return False
     source, destination = gids_of(flow.headers)
@@ -79,11 +80,11 @@ _RULES: tuple[tuple[Drop, Callable[[QueuePair, Flow], bool]], ...] = (
     (Drop.PKEY, _other_partition),
     (Drop.PEER, _other_peer),
 )
-"""What must not hold, in the standard's order."""
+"""Reasons to drop a packet, each with its test, in the order of the standard."""
 
 
 def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
-    """How many frames from ``start`` on were taken in; the first is known to be of this flow."""
+    """Process frames from ``start`` on as one run; return how many. The first is of this flow."""
     if len(flow.ways) != 1:
         return 0
     qp, role = flow.ways[0]
@@ -100,7 +101,7 @@ def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
 
 
 def _ready(qp: QueuePair, flow: Flow) -> bool:
-    """Whether packets of this flow are taken now, and are full.
+    """Whether packets of this flow are accepted now, and are full.
 
     Headers that are to be read are to be checked: XRC's packets name their queue one by one.
     """
@@ -112,7 +113,7 @@ def _ready(qp: QueuePair, flow: Flow) -> bool:
 def _place(
     flow: Flow, frames: Sequence[bytes], start: int, incoming: InboundMessage, qp: QueuePair
 ) -> int:
-    """Write payloads while frames go on as expected; how many did."""
+    """Write payloads while frames continue the message; return how many did."""
     _, word, payload, pad, end, crc = flow.layout
     head, length = frames[start][:word], pad - payload
     first, last = payload - word, pad - word
@@ -154,7 +155,7 @@ def is_for_group(frame: bytes, medium: Medium) -> bool:
 
 _IPV4, _IPV6 = 4, 6
 GROUP_BIT = 1
-"""Of the first byte of an Ethernet address: for several stations. IEEE 802, 8.2."""
+"""Bit of the first byte of an Ethernet address: multicast. IEEE 802, 8.2."""
 
 
 @one_thread_at_a_time("receive")
@@ -200,7 +201,7 @@ class Nic(Verbs):
                 respond(qp, role, arrival)
 
     def _look_at(self, qp: QueuePair, role: RequestRule | None, flow: Flow) -> None:
-        """Use what a packet says before its transport headers, and that it came at all."""
+        """Use the headers before the transport, and the fact that a packet arrived."""
         if qp.migrating:
             heard(qp, flow)
         if flow.marked:
@@ -282,7 +283,7 @@ class Nic(Verbs):
         return frames
 
     def _hear_own(self, frames: list[bytes]) -> None:
-        """What goes to a group goes to its members here, too. IBA 10.5.2."""
+        """Deliver multicast frames that are sent to members here, too. IBA 10.5.2."""
         for frame in frames:
             if is_for_group(frame, self.device.medium):
                 self.receive(frame, self.device.now)
@@ -306,7 +307,7 @@ class Nic(Verbs):
         return min((time for time in times if time is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due: retries, ends of RNR and page waits, paced frames, moderated events."""
+        """Do what is due: retransmissions, ends of RNR and page waits, paced frames, CQ events."""
         check_time(now)
         self.device.now = now
         for patience in self.device.timers.due(now):

@@ -518,7 +518,7 @@ class QueuePair:
         return self.cap.max_recv_wr - self.recv_slots.reclaim()
 
     def lose(self) -> None:
-        """A completion is lost: end, and tell. IBA 11.6.3.1.
+        """Fail, and report it: a completion is lost. IBA 11.6.3.1.
 
         An overrun does so to the queue pairs of its CQ; a target of XRC names that of each packet.
         """
@@ -536,7 +536,7 @@ class QueuePair:
             self.events.append(InvalidRequest(self.number, psn, fault))
 
     def notice_drained(self) -> None:
-        """In SQD, tell once that nothing is on its way any more. IBA 10.3.1.5."""
+        """In SQD, report once that no packets are in flight. IBA 10.3.1.5."""
         wanted = self.state is QPState.SQD and self.attributes.en_sqd_async_notify
         if wanted and not self.sq.under_way and not self.drained:
             self.drained = True
@@ -585,11 +585,11 @@ class QueuePair:
     # What the responder asks for, and a place in the order of sending.
 
     def take_receive(self) -> RecvWR | None:
-        """The next receive, of its own queue or the shared one."""
+        """Take the next receive, of its own queue or the shared one."""
         if self.rq:
             return self.rq.popleft()
         return None if self.srq is None else self.srq.take()
 
     def wake(self) -> None:
-        """Something may be sent: stand in the order of sending."""
+        """Note that something may be ready to send."""
         self.device.ready[self] = None

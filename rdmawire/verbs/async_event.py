@@ -65,7 +65,7 @@ class CompletionEvent:
 
 @dataclass(frozen=True, slots=True)
 class CQError:
-    """A CQ was full when a completion came; the completion is lost. IBA 11.6.3.1."""
+    """A CQ was full when a completion was added; the completion is lost. IBA 11.6.3.1."""
 
     TYPE: ClassVar = EventType.CQ_ERR
     cq: int
@@ -73,7 +73,7 @@ class CQError:
 
 @dataclass(frozen=True, slots=True)
 class QPFatal:
-    """A queue pair broke so that no completion can say it. IBA 11.6.3.1."""
+    """A queue pair failed and lost a completion. IBA 11.6.3.1."""
 
     TYPE: ClassVar = EventType.QP_FATAL
     qp: int
@@ -81,7 +81,7 @@ class QPFatal:
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """The responder of a queue pair met a request that makes no sense.
+    """The responder of a queue pair received an invalid request.
 
     ``psn`` is the request's, ``fault`` what is wrong with it: a member of the engine's enumeration
     of faults (:class:`rdmawire.ib.service.Fault`).
@@ -109,7 +109,7 @@ class Denied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccessViolation:
-    """The responder of a queue pair met a request for memory that it may not touch.
+    """The responder of a queue pair received a request for memory that the key does not allow.
 
     ``psn`` is the request's, ``denied`` what it asked for and why that is refused.
     """
@@ -122,7 +122,7 @@ class AccessViolation:
 
 @dataclass(frozen=True, slots=True)
 class CommunicationEstablished:
-    """A packet came to a queue pair that is ready to receive but not to send."""
+    """A packet arrived at a queue pair that is ready to receive but not to send."""
 
     TYPE: ClassVar = EventType.COMM_EST
     qp: int
@@ -130,7 +130,7 @@ class CommunicationEstablished:
 
 @dataclass(frozen=True, slots=True)
 class SendQueueDrained:
-    """A queue pair in SQD has nothing on its way any more."""
+    """A queue pair in SQD has no packets in flight."""
 
     TYPE: ClassVar = EventType.SQ_DRAINED
     qp: int
@@ -138,7 +138,7 @@ class SendQueueDrained:
 
 @dataclass(frozen=True, slots=True)
 class PathMigrated:
-    """A connection went over to its alternate path."""
+    """A connection migrated to its alternate path."""
 
     TYPE: ClassVar = EventType.PATH_MIG
     qp: int
@@ -146,7 +146,7 @@ class PathMigrated:
 
 @dataclass(frozen=True, slots=True)
 class PathMigrationFailed:
-    """A peer asked for the alternate path, which does not fit."""
+    """A peer requested migration to an alternate path that does not match."""
 
     TYPE: ClassVar = EventType.PATH_MIG_ERR
     qp: int
@@ -154,7 +154,7 @@ class PathMigrationFailed:
 
 @dataclass(frozen=True, slots=True)
 class LastWQEReached:
-    """A queue pair in ERR takes nothing more from its shared receive queue."""
+    """A queue pair in ERR takes no more receives from its shared receive queue."""
 
     TYPE: ClassVar = EventType.QP_LAST_WQE_REACHED
     qp: int
@@ -162,7 +162,7 @@ class LastWQEReached:
 
 @dataclass(frozen=True, slots=True)
 class SRQLimitReached:
-    """A shared receive queue holds fewer receives than its owner wants. IBA 10.2.9."""
+    """A shared receive queue holds fewer receives than its limit. IBA 10.2.9."""
 
     TYPE: ClassVar = EventType.SRQ_LIMIT_REACHED
     srq: int

@@ -1,11 +1,12 @@
-"""Completion queues, IBA 10.2.4 and 11.2.8: what is done waits here until it is polled.
+"""Completion queues, IBA 10.2.4 and 11.2.8: completions wait here until they are polled.
 
-A queue that is full when a completion comes is broken: the completion is lost, the queue takes
-no more, and its queue pairs with it (IBA 10.10.3.2, 11.6.3.1). What it holds may still be polled.
+A queue that is full when a completion is added is overrun: the completion is lost, the queue
+accepts no more, and its queue pairs fail (IBA 10.10.3.2, 11.6.3.1). What it holds can still be
+polled.
 
-Its owner hears of completions only when it asked to, once each time, and of those alone that came
-after. Moderation (ibv_modify_cq(3)) puts the event off until so many came, or until so long after
-the first one.
+A completion event is reported once per request for notification, for a completion added after the
+request. Moderation (ibv_modify_cq(3)) delays the event until ``count`` completions were added, or
+until ``period`` ns after the first one.
 """
 
 from collections import defaultdict, deque
@@ -160,7 +161,7 @@ class CompletionQueue:
         self._room = cqe
 
     def req_notify(self, solicited_only: bool = False) -> None:
-        """Ask to be told of the next completion that comes. ibv_req_notify_cq(3).
+        """Request an event for the next completion that is added. ibv_req_notify_cq(3).
 
         ``solicited_only`` waits for a solicited one, or for one that failed; it takes nothing
         back where any completion was asked for already (IBA 11.4.2.2).
@@ -169,7 +170,7 @@ class CompletionQueue:
         self._armed = True
 
     def moderate(self, count: int, period: int, now: int) -> None:
-        """Tell after ``count`` completions or ``period`` nanoseconds after the first one.
+        """Delay events until ``count`` completions, or ``period`` ns after the first one.
 
         Zero for either means that it alone never tells; zero for both tells at once.
         What is put off already is told at once if it is enough now, and is waited for anew from
@@ -186,11 +187,11 @@ class CompletionQueue:
             self._tell_or_wait(now)
 
     def next_timer(self) -> int | None:
-        """When :meth:`handle_timer` has something to do."""
+        """When :meth:`handle_timer` is due (ns), if anything is delayed."""
         return self._deadline
 
     def handle_timer(self, now: int) -> None:
-        """Tell of what was put off long enough."""
+        """Report an event that was delayed until ``now`` (ns)."""
         if self._deadline is not None and now >= self._deadline:
             self._fire()
 
