@@ -265,7 +265,7 @@ def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_pat
         (("write", "--arrived", "-w", "x.pcap"), "--arrived needs a --tap POINT"),
         (
             ("write", "--tap", "client", "--tap", "server", "-w", "x.pcap"),
-            "-w x.pcap is a pcap and has one interface, for 2 --tap; write a .pcapng",
+            "-w x.pcap is a pcap with one interface, for 2 --tap; write a .pcapng",
         ),
         (("write", "read", "-w", "x.pcap"), "-w x.pcap is one file, for 2 scenarios"),
         (("write", "-w", "x.foo"), "-w x.foo names no format; end it in .pcap or .pcapng"),
