@@ -94,7 +94,7 @@ def origin_of(
 ) -> tuple[int, int, int, int | None, bytes, NetworkType]:
     """Fields of a datagram's completion, from ``slid`` to ``network_hdr_type``.
 
-    ``headers`` stand before its BTH. Of several tags the innermost counts.
+    ``headers`` precede its BTH. Of several tags the innermost counts.
     """
     sl, vlan, smac, network = 0, None, bytes(MAC_BYTES), NetworkType.IB
     for header in headers:
@@ -124,7 +124,7 @@ def headers_to(
     *,
     medium: Medium = Medium.ETHERNET,
 ) -> tuple[Header, ...]:
-    """What stands before the BTH of a path: Ethernet, tags, and a GRH, or IP and UDP.
+    """The headers before the BTH of a path: Ethernet, tags, and a GRH, or IP and UDP.
 
     ``mac`` (six bytes) is the sender's, ``port`` its UDP port. IP is of the version that the GIDs
     have. The encapsulation is the path's own where none is given; ``medium`` IP has none, and no
@@ -281,7 +281,7 @@ def _own_gid(destination: bytes, gids: Sequence[bytes]) -> bytes:
 
 
 def grh_of(headers: tuple[Piece, ...]) -> bytes:
-    """Forty bytes, from the headers that stood before the BTH."""
+    """The forty bytes before a datagram's payload, from the headers before its BTH."""
     for piece in headers:
         if isinstance(piece, Header) and isinstance(piece, GRH | IPv4 | IPv6):
             return piece.build().rjust(GRH.SIZE, b"\0")

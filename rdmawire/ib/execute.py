@@ -1,4 +1,4 @@
-"""What requests do once they are checked: memory is written, receives complete, answers are owed.
+"""What requests do after the checks: write memory, complete receives, add pending responses.
 
 The last steps of a request. Each moves the expected PSN when its work is done, never before, so
 that a request that failed is the one expected still.
@@ -112,7 +112,7 @@ def advance(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
 
 
 def invalidate(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The peer takes a key of ours back. IBA 9.4.1.1.1."""
+    """Invalidate the key that the peer names. IBA 9.4.1.1.1."""
     rkey: int = request.extended[role.places[IETH]].rkey
     grant = qp.device.keys.find(rkey)
     if qp.inbound.reads and grant is not None:
@@ -130,7 +130,7 @@ def finish_whole(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
 
 def finish(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The message is whole: its receive completes, if it takes one."""
+    """The message is complete: so is its receive, if it takes one."""
     inbound = qp.inbound
     inbound.msn = serial.add(inbound.msn, 1)
     if role.receipt is not None and not _receipt(qp, role, request, inbound.incoming.placed):
@@ -143,7 +143,7 @@ def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) ->
     """Complete the receive in use, with ``length`` bytes in it.
 
     ``False`` where the CQ is full: the completion is lost, and the queue pair has failed, so that
-    nobody may be told that the message arrived.
+    the message is not acknowledged.
     """
     inbound = qp.inbound
     wr_id = inbound.recv.wr_id
@@ -198,26 +198,26 @@ def page_in(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     return None
 
 
-def owe_read(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Owe a READ its responses: its bytes are read when they are sent, or before they change."""
+def queue_read(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+    """Queue the responses of a READ. Its bytes are read when they are sent, or before a change."""
     qp.counters.rx_read_requests += 1
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
     answer = ReadResponse(request.psn, _next_msn(qp), packets, target)
     asked = request.extended[role.places[RETH]]
     opcode = request.flow.bth.opcode
-    return _owe(qp, role, answer, Resource(opcode, request.psn, packets, target.length, asked))
+    return _respond(qp, role, answer, Resource(opcode, request.psn, packets, target.length, asked))
 
 
 def compare_swap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Eight bytes are swapped in where the ones compared stand. IBA 9.4.5.1."""
+    """Swap in eight bytes if those in memory equal the ones compared. IBA 9.4.5.1."""
     eth = request.extended[role.places[AtomicETH]]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
 
 
 def fetch_add(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """A number is added to the one that stands there. IBA 9.4.5.2."""
+    """Add a number to the one in memory. IBA 9.4.5.2."""
     eth = request.extended[role.places[AtomicETH]]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.fetch_add(address, eth.swapdt))
@@ -226,7 +226,7 @@ def fetch_add(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | Non
 def _atomic(
     qp: QueuePair, role: RequestRule, request: Arrival, operation: Callable[[], int]
 ) -> Fault | None:
-    """Do it once; what stood there before is owed, however often it is asked for."""
+    """Do it once. The response has the value before, and a duplicate gets the same."""
     _keep_under_target(qp)
     try:
         original = operation()
@@ -235,18 +235,18 @@ def _atomic(
     qp.counters.rx_atomic_requests += 1
     answer = AtomicResponse(request.psn, _next_msn(qp), original)
     opcode, eth = request.flow.bth.opcode, request.extended[role.places[AtomicETH]]
-    return _owe(qp, role, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
+    return _respond(qp, role, answer, Resource(opcode, request.psn, 1, ATOMIC_SIZE, eth, original))
 
 
 def atomic_write(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Eight bytes written at once; an empty response is owed. IBA A19.3."""
+    """Write eight bytes at once; the response is empty. IBA A19.3."""
     _keep_under_target(qp)
     try:
         qp.inbound.target.write(0, request.payload)
     except MemoryFault as fault:
         return _unless_paged(fault, Fault.OPERATIONAL)
     qp.counters.rx_atomic_requests += 1
-    return _owe_empty(qp, role, request)
+    return _respond_empty(qp, role, request)
 
 
 def _keep_under_target(qp: QueuePair) -> None:
@@ -256,7 +256,7 @@ def _keep_under_target(qp: QueuePair) -> None:
 
 
 def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """What was written before is visible, or persistent; an empty response is owed. IBA A19.4.
+    """Make what was written before visible, or persistent; the response is empty. IBA A19.4.
 
     Host memory always is. Behind a BAR1 a read pushes what was posted before it. Bytes that are
     named must be there; a whole region may have holes.
@@ -269,14 +269,14 @@ def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
             target.read(0, 1)
     except MemoryFault as fault:
         return _unless_paged(fault, Fault.OPERATIONAL)
-    return _owe_empty(qp, role, request)
+    return _respond_empty(qp, role, request)
 
 
-def _owe_empty(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """A response of no bytes; asked for again, nothing is done again."""
+def _respond_empty(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+    """Add a response without payload. A duplicate does nothing again."""
     answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
     asked = request.extended[role.places[RETH]]
-    return _owe(qp, role, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
+    return _respond(qp, role, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
 
 
 def _next_msn(qp: QueuePair) -> int:
@@ -284,7 +284,7 @@ def _next_msn(qp: QueuePair) -> int:
     return serial.add(qp.inbound.msn, 1)
 
 
-def _owe(
+def _respond(
     qp: QueuePair, role: RequestRule, answer: ReadResponse | AtomicResponse, resource: Resource
 ) -> Fault | None:
     """Answer in turn, and remember what was asked, in case it is asked again."""
@@ -301,7 +301,7 @@ def _owe(
 
 
 def place_datagram(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
-    """Forty bytes for the GRH, then the payload. IBA 11.4.1.2; A17.4.4 for what stands there."""
+    """Write forty bytes for the GRH (IBA A17.4.4), then the payload. IBA 11.4.1.2."""
     incoming = qp.inbound.incoming
     data = grh_of(request.flow.headers) + request.payload
     if len(data) > incoming.limit:

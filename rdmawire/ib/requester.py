@@ -2,7 +2,7 @@
 
 It takes the work at the front of ``posted``, gives it PSNs, and sends its packets while nothing
 holds it back. What it cannot do locally ends the work with an error, in its turn. It never sees a
-response: the completer moves the queue, and here is only what stands in it.
+response: the completer moves the queue, and the requester reads it.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
 
 
 def _in_use(qp: QueuePair, wqe: Wqe) -> bool:
-    """Behind a fence, a key is taken back when all work before is done. IBA 10.6.5.1."""
+    """After a fence, a key is invalidated when all work before it is done. IBA 10.6.5.1."""
     fenced = wqe.flags & FENCE or qp.device.profile.local_inv_waits
     return bool(fenced) and any(before.status is None for before in qp.sq.sent)
 
@@ -118,7 +118,7 @@ def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
 
 
 def _prepare_nothing(_: QueuePair, wqe: Wqe) -> WCStatus | None:
-    """A FLUSH is for so many bytes; work that is done here is for none, whatever it says."""
+    """A FLUSH has the length of its work request; work that is done here has none."""
     wqe.length = wqe.wr.length if wqe.verb.only else 0
     return None
 
@@ -185,7 +185,7 @@ _WORK: dict[int, Callable[[QueuePair, SendWR], WCStatus]] = {
 
 
 OWN_QKEY = 1 << 31
-"""A Q_Key with this bit stands for the queue pair's own. IBA 10.2.5."""
+"""A Q_Key with this bit means the queue pair's own. IBA 10.2.5."""
 
 
 def _reth(qp: QueuePair, wqe: Wqe) -> Header:
@@ -213,7 +213,7 @@ _OPERANDS: dict[int, Callable[[SendWR], tuple[int, int]]] = {
     SendOpcode.ATOMIC_CMP_AND_SWP: lambda wr: (wr.swap, wr.compare_add),
     SendOpcode.ATOMIC_FETCH_AND_ADD: lambda wr: (wr.compare_add, 0),
 }
-"""What stands as swap (or add) data and as compare data. IBA 5.2.8."""
+"""Swap (or add) data and compare data. IBA 5.2.8."""
 
 
 def _deth(qp: QueuePair, wqe: Wqe) -> Header:
@@ -265,8 +265,8 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
     """Send packets of one piece of work; whether all are sent, or nothing more can be."""
     try:
-        ways = _WAYS if qp.service.outbound else _RAW_WAYS
-        ways[wqe.verb.answer](qp, wqe, frames, room)
+        senders = _SENDERS if qp.service.outbound else _RAW_SENDERS
+        senders[wqe.verb.answer](qp, wqe, frames, room)
     except PageFault as fault:
         qp.page_wait.wait(fault.ready)
         return False
@@ -315,7 +315,7 @@ def _packets(  # noqa: PLR0917  once a message
 def _middles(
     qp: QueuePair, wqe: Wqe, head: HeaderTemplate, frames: list[bytes], count: int
 ) -> None:
-    """So many full packets that neither begin nor end a message and ask for no ACK."""
+    """``count`` full packets that neither begin nor end a message and ask for no ACK."""
     data, crc = head
     read, mtu, offset = wqe.source.read, qp.mtu, wqe.sent * qp.mtu
     before = len(frames)
@@ -357,15 +357,15 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
 
 
 def _frame(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
-    """A raw packet: the frame as it stands in memory."""
+    """A raw packet: the frame as it is in memory."""
     frames.append(bytes(wqe.source.read(0, wqe.length)))
     qp.sq.advance(wqe, 1)
 
 
-_WAYS: dict[Answer, Callable[[QueuePair, Wqe, list[bytes], int], None]] = {
+_SENDERS: dict[Answer, Callable[[QueuePair, Wqe, list[bytes], int], None]] = {
     Answer.ACK: _message,
     Answer.READ: _request,
     Answer.ATOMIC: _request,
     Answer.NOTHING: lambda qp, wqe, _, __: do_local_work(qp, wqe),
 }
-_RAW_WAYS = {Answer.ACK: _frame}
+_RAW_SENDERS = {Answer.ACK: _frame}

@@ -175,7 +175,7 @@ def _request(access: int, *steps: Step) -> RequestRule:
 
 
 _READ = _request(
-    REMOTE_READ, checks.check_asked, checks.check_rkey, execute.page_in, execute.owe_read
+    REMOTE_READ, checks.check_asked, checks.check_rkey, execute.page_in, execute.queue_read
 )
 
 _REQUESTS = {

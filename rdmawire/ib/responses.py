@@ -28,12 +28,12 @@ from rdmawire.wire.opcode import Operation, operation_of
 
 
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
-    """Append answers, until there are ``room`` frames or none is owed."""
-    owed = qp.inbound.pending
+    """Append responses, until there are ``room`` frames or none is pending."""
+    pending = qp.inbound.pending
     if qp.inbound.cnps_due:
         _notify(qp, frames, room)
-    while owed and len(frames) < room:
-        first = owed[0]
+    while pending and len(frames) < room:
+        first = pending[0]
         if isinstance(first, ReadResponse):
             if not _read(qp, first, frames, room):
                 continue
@@ -42,37 +42,37 @@ def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
             frames.append(_atomic(qp, first))
         else:
             frames.append(_acknowledge(qp, first))
-        owed.popleft()
+        pending.popleft()
     if qp.inbound.ack_due and len(frames) < room:
         frames.append(_acknowledge(qp, qp.inbound.take_ack()))
 
 
 def _notify(qp: QueuePair, frames: list[bytes], room: int) -> None:
-    """The CNPs that are owed, before all else: the sooner the peer hears, the better."""
+    """The CNPs that are due, before all else: the sooner the peer slows down, the better."""
     while qp.inbound.cnps_due and qp.notifier is not None and len(frames) < room:
         qp.inbound.cnps_due -= 1
         frames.append(qp.notifier.frame())
 
 
-def _read(qp: QueuePair, owed: ReadResponse, frames: list[bytes], room: int) -> bool:
-    """Response packets of a READ, as many as there is room for; whether nothing more is owed."""
+def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) -> bool:
+    """Append response packets of a READ, up to ``room`` frames. Return whether it is complete."""
     try:
-        while owed.sent < owed.packets and len(frames) < room:
-            frames.append(_response(qp, owed))
-            owed.sent += 1
+        while pending.sent < pending.packets and len(frames) < room:
+            frames.append(_response(qp, pending))
+            pending.sent += 1
     except MemoryFault as fault:
-        if owed.replayed or isinstance(fault, PageFault):
+        if pending.replayed or isinstance(fault, PageFault):
             qp.device.drops[Drop.FORGOTTEN] += 1
             return True
-        _break_off(qp, owed)
+        _break_off(qp, pending)
         return False
-    return owed.sent == owed.packets
+    return pending.sent == pending.packets
 
 
-def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
+def _break_off(qp: QueuePair, pending: ReadResponse) -> None:
     """The memory cannot be read any more: a NAK takes the response's place, and all else ends."""
-    psn = serial.add(owed.psn, owed.sent)
-    fault = access_fault(qp, owed.target, REMOTE_READ)
+    psn = serial.add(pending.psn, pending.sent)
+    fault = access_fault(qp, pending.target, REMOTE_READ)
     reaction = qp.service.reactions[fault]
     if reaction.notice is not None:
         qp.report_request(reaction.notice, psn, fault)
@@ -83,18 +83,18 @@ def _break_off(qp: QueuePair, owed: ReadResponse) -> None:
         qp.inbound.pending.append(Acknowledge(psn, qp.inbound.msn, Ack.NAK, reaction.nak))
 
 
-def _response(qp: QueuePair, owed: ReadResponse) -> bytes:
+def _response(qp: QueuePair, pending: ReadResponse) -> bytes:
     """The next response packet of a READ."""
-    opcode = _place(qp, owed)
-    data = owed.payload(qp.mtu)
-    more = b"" if opcode is _MIDDLE else _aeth(qp, owed.msn)
-    return _frame(qp, opcode, serial.add(owed.psn, owed.sent), more, data)
+    opcode = _place(qp, pending)
+    data = pending.payload(qp.mtu)
+    more = b"" if opcode is _MIDDLE else _aeth(qp, pending.msn)
+    return _frame(qp, opcode, serial.add(pending.psn, pending.sent), more, data)
 
 
-def _place(qp: QueuePair, owed: ReadResponse) -> Operation:
-    """Where a response stands among those to its READ."""
-    last = owed.sent == owed.packets - 1
-    first = owed.sent == 0 and not (owed.resumed and qp.device.profile.resumed_reads_go_on)
+def _place(qp: QueuePair, pending: ReadResponse) -> Operation:
+    """The position of a response packet among those of its READ."""
+    last = pending.sent == pending.packets - 1
+    first = pending.sent == 0 and not (pending.resumed and qp.device.profile.resumed_reads_go_on)
     return _PLACES[first, last]
 
 
@@ -107,24 +107,24 @@ _PLACES = {
 }
 
 
-def _acknowledge(qp: QueuePair, owed: Acknowledge) -> bytes:
-    value = _credits(qp) if owed.ack is Ack.ACK else _refusal(qp, owed)
-    aeth = AETH(ack=owed.ack, value=value, msn=owed.msn).build()
-    return _frame(qp, Operation.ACKNOWLEDGE, owed.psn, aeth)
+def _acknowledge(qp: QueuePair, pending: Acknowledge) -> bytes:
+    value = _credits(qp) if pending.ack is Ack.ACK else _refusal(qp, pending)
+    aeth = AETH(ack=pending.ack, value=value, msn=pending.msn).build()
+    return _frame(qp, Operation.ACKNOWLEDGE, pending.psn, aeth)
 
 
-def _refusal(qp: QueuePair, owed: Acknowledge) -> int:
+def _refusal(qp: QueuePair, pending: Acknowledge) -> int:
     """The code of a NAK or the timer of an RNR NAK, which is counted."""
-    if owed.ack is Ack.RNR_NAK:
+    if pending.ack is Ack.RNR_NAK:
         qp.counters.send_rnr_err += 1
-    elif owed.value == Nak.PSN_SEQUENCE_ERROR:
+    elif pending.value == Nak.PSN_SEQUENCE_ERROR:
         qp.counters.out_of_seq_request += 1
-    return owed.value
+    return pending.value
 
 
-def _atomic(qp: QueuePair, owed: AtomicResponse) -> bytes:
-    more = _aeth(qp, owed.msn) + AtomicAckETH(owed.original).build()
-    return _frame(qp, Operation.ATOMIC_ACKNOWLEDGE, owed.psn, more)
+def _atomic(qp: QueuePair, pending: AtomicResponse) -> bytes:
+    more = _aeth(qp, pending.msn) + AtomicAckETH(pending.original).build()
+    return _frame(qp, Operation.ATOMIC_ACKNOWLEDGE, pending.psn, more)
 
 
 def _aeth(qp: QueuePair, msn: int) -> bytes:

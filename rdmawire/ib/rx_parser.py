@@ -1,8 +1,8 @@
 """Packets out of frames: what a NIC checks before a packet means anything. IBA 9.6.
 
-All frames of one path, opcode and length begin with the same bytes, up to the PSN. What those
+All frames of one path, opcode and length begin with the same bytes, up to the PSN. What these
 bytes must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is
-checked once for each such head, and kept as a :class:`Flow` with the ICRC's state behind it. A
+checked once for each such head, and kept as a :class:`Flow` with the ICRC's state after it. A
 frame whose head is known costs one look-up and one run of the CRC over the rest. Frames of other
 build (two tags, options, UDP with a checksum) are taken apart each time.
 """
@@ -58,13 +58,13 @@ class Drop(Enum):
     SEQUENCE = "out of sequence, of a service that does not acknowledge"
     ACCESS = "memory refused, of a service that does not acknowledge"
     PORT_DOWN = "the port's link is down"
-    STALE = "a response that nobody waits for"
+    STALE = "a response to no pending request"
     PAGE_FAULT = "behind a page of an on-demand region that is being brought in"
     FORGOTTEN = "asked again, and no longer remembered or allowed"
 
 
 class Layout(NamedTuple):
-    """Where things stand in the frames of a flow, in bytes from their start.
+    """Offsets in the frames of a flow, in bytes from their start.
 
     ``word`` has AckReq and PSN; the ICRC's state there is ``crc``, and the ICRC ends at ``end``.
     ``read`` reads the headers between ``word`` and ``payload``, where there are any.
@@ -81,10 +81,10 @@ class Layout(NamedTuple):
 class Flow:
     """What the head of a frame says.
 
-    ``runs`` of such packets are usual: they stand in the middle of messages; ``marked`` ones met
-    congestion (RFC 3168, 5), CNPs aside, or two ends would tell each other for ever; ``solicited``
+    ``runs`` of such packets are usual: they are in the middle of messages; ``marked`` ones met
+    congestion (RFC 3168, 5), but for CNPs, or both ends would send CNPs for ever; ``solicited``
     ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
-    opcode, or with a payload that their operation does not have; all behind their BTH counts as
+    opcode, or with a payload that their operation does not have; all after their BTH counts as
     payload. ``origin`` are the link's fields of a datagram's completion (:func:`origin_of`).
     ``special`` ones are marked, tagged or RoCE: the path of each is looked at.
     ``headers_twice`` says that the ICRC covers the headers twice.
@@ -149,7 +149,7 @@ def _malformed_shape(opcode: int, opcodes: OpcodeTable) -> Shape | None:
 
 
 class Arrival(NamedTuple):
-    """A packet whose frame was found good. ``extended`` are the headers behind its BTH."""
+    """A packet whose frame was found good. ``extended`` are the headers after its BTH."""
 
     flow: Flow
     psn: int
@@ -326,7 +326,7 @@ def _headers_twice(frame: bytes, start: int, end: int, crc: int) -> int:
 
 
 def _has_checksum(frame: roce.Frame) -> bool:
-    """Whether a UDP checksum covers the payload, so that the head alone does not tell."""
+    """Whether a UDP checksum covers the payload, so that the head alone does not say all."""
     last = frame.headers[-1]
     return isinstance(last, UDP) and last.checksum != 0
 

@@ -39,13 +39,13 @@ HEAD_SIZES: Final = {
         (EtherType.ROCE, (Ethernet, GRH)),
     )
 }
-"""How long the head of a frame of the usual build is, by the two bytes of its EtherType."""
+"""The size of the head of a frame without tags, by the two bytes of its EtherType."""
 
 _TAG: Final = EtherType.VLAN.to_bytes(2, "big")
 
 
 def head_size(frame: bytes) -> int:
-    """How long the head of a frame is, with one tag or none; 0 where the EtherType tells not."""
+    """The size of a frame's head, with one tag or none; 0 for other EtherTypes."""
     return HEAD_SIZES.get(frame[12:14]) or tagged_size(frame)
 
 
@@ -82,7 +82,7 @@ HEADS: Final = {
 
 
 def word_offset(headers: Iterable[Piece]) -> int:
-    """Where the head really ends, and the word with AckReq and PSN stands, behind these headers."""
+    """The offset of the word with AckReq and PSN after these headers, at which the head ends."""
     return sum(map(size, headers)) + HEAD_OF_BTH
 
 
@@ -95,7 +95,7 @@ _NETWORK = (IPv4, IPv6, GRH)
 
 
 class HeaderTemplate(NamedTuple):
-    """The bytes from the link to the BTH's eighth, and the ICRC's state behind them."""
+    """The bytes up to the eighth of the BTH, and the ICRC's state after them."""
 
     data: bytes
     crc: int
@@ -104,8 +104,9 @@ class HeaderTemplate(NamedTuple):
 class TxTemplate:
     """Makes the frames of one path.
 
-    ``headers`` stand before the BTH, from Ethernet on. ``bth`` has what all packets share: the
-    P_Key and the destination QP. ``flush_twice`` has the ICRC of a FLUSH cover its headers twice.
+    ``headers`` precede the BTH, from the first byte of a frame on. ``bth`` has what all packets
+    share: the P_Key and the destination QP. ``flush_twice`` has the ICRC of a FLUSH cover its
+    headers twice.
     """
 
     __slots__ = ("_heads", "bth", "flush_twice", "headers")
@@ -157,7 +158,7 @@ def _covered_twice(frame: bytes, bth: int) -> bytes:
 
 
 PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
-"""The pad behind a length, by the length's two lower bits. IBA 9.2.5."""
+"""The pad after a payload, by the two lower bits of its length. IBA 9.2.5."""
 
 
 def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> HeaderTemplate:
@@ -168,7 +169,7 @@ def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> HeaderTemplat
 
 
 def state_behind(head: bytes, headers: tuple[Piece, ...]) -> int:
-    """The ICRC's state behind a head that begins with these headers."""
+    """The ICRC's state after a head that begins with these headers."""
     covered = [len(piece) if isinstance(piece, bytes) else type(piece) for piece in headers]
     while covered[0] not in _NETWORK:
         covered.pop(0)

@@ -1,7 +1,7 @@
 """The headers of the InfiniBand transport, and of its own links.
 
 Clauses are those of the InfiniBand Architecture Specification, Volume 1. Field names are the
-standard's; where Wireshark 4.0 knows a field, its name for it stands in the row.
+standard's; where Wireshark 4.0 knows a field, the row has its name for it.
 """
 
 from enum import IntEnum
@@ -142,12 +142,12 @@ NO_CREDITS = 31
 """The credit count of a responder that does no end-to-end flow control. IBA 9.7.7.2.2."""
 
 CREDITS = (0, 1, 2, 3, *(base << shift for shift in range(1, 15) for base in (2, 3)))[:31]
-"""Receive WQEs that each credit count 0..30 stands for. IBA 9.7.7.2.2."""
+"""Receive WQEs by credit count 0 to 30. IBA 9.7.7.2.2."""
 
 _RNR_TENS_OF_MICROSECONDS = (65536, 1, 2, 3, *(b << s for s in range(1, 15) for b in (2, 3)))
 
 RNR_TIMER_NS = tuple(10_000 * tens for tens in _RNR_TENS_OF_MICROSECONDS)
-"""Least wait in nanoseconds that each RNR NAK timer 0..31 asks for. IBA 9.7.5.2."""
+"""The minimum wait in nanoseconds, by RNR NAK timer 0 to 31. IBA 9.7.5.2."""
 
 
 def credit_words(count: int) -> str:
@@ -179,7 +179,7 @@ class AETH(Header, clause="IBA 5.2.9, 9.7.5.2", wireshark="infiniband.aeth"):
 
 
 class AtomicAckETH(Header, clause="IBA 5.2.10", wireshark="infiniband.atomicacketh"):
-    """ATOMIC Acknowledge Extended Transport Header: what stood in memory before."""
+    """ATOMIC Acknowledge Extended Transport Header: the value in memory before it."""
 
     origremdt: int = bits(64, "infiniband.atomicacketh.origremdt")
 
@@ -228,7 +228,7 @@ class CNP(Header, clause="IBA A17.9"):
 class ICRC(Header, clause="IBA 5.2.14, 7.8.1"):
     """Invariant CRC: over all that switches and routers leave as it is.
 
-    The number is its four bytes read as they stand on the wire.
+    The number is its four bytes in wire order.
     """
 
     crc: int = bits(32, "infiniband.invariant.crc", HEX)
@@ -237,7 +237,7 @@ class ICRC(Header, clause="IBA 5.2.14, 7.8.1"):
 class VCRC(Header, clause="IBA 7.8.2"):
     """Variant CRC: over the whole packet on a native link.
 
-    The number is its two bytes read as they stand on the wire.
+    The number is its two bytes in wire order.
     """
 
     crc: int = bits(16, "infiniband.variant.crc", HEX)

@@ -1,8 +1,8 @@
-"""The CRCs of InfiniBand and RoCE: ICRC over what stays the same on the way, VCRC over a link.
+"""The CRCs of InfiniBand and RoCE: ICRC over what stays the same in transit, VCRC over a link.
 
 The ICRC (IBA 7.8.1, with annexes A16 for RoCE and A17 for RoCEv2) is Ethernet's CRC-32 over the
 packet from its first routing header to the pad, with every field that switches and routers may
-change replaced by ones. Where there is no LRH, or a router may change it, ones stand for it.
+change replaced by ones. Ones replace the LRH too, where there is none or a router may change it.
 Numbers are the CRC's bytes read in wire order, so 78 F3 53 F3 on the wire is 0x78F353F3.
 """
 
@@ -23,12 +23,12 @@ VARIANT: dict[type[Header], tuple[str, ...]] = {
     UDP: ("checksum",),
     BTH: ("fecn", "becn", "resv6"),
 }
-"""The rows that may change on the way: ones stand for them. IBA 7.8.1, A16.3, A17.5."""
+"""The fields that may change in transit: ones replace them. IBA 7.8.1, A16.3, A17.5."""
 
 ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
-"""What an ICRC begins with where ones stand for the LRH."""
+"""The state of the CRC after ones in place of the LRH."""
 RESIDUE = crc32(crc32(b"").to_bytes(4, "little"))
-"""What a CRC comes to over bytes with their own CRC behind them, whatever they are."""
+"""The CRC of any bytes followed by their own CRC."""
 _BTH_SIZE = BTH.SIZE
 _IPV6_BTH = IPv6.SIZE + UDP.SIZE
 _IBA_GLOBAL = int(LNH.IBA_GLOBAL)
@@ -36,14 +36,14 @@ _number = int.from_bytes
 
 
 def _ones(part: type[Header] | int) -> str:
-    """The bits of a header, ones in the rows that may change; of so many bytes between, zeros."""
+    """The bits of a header, ones in fields that may change; zeros for ``part`` bytes between."""
     if isinstance(part, int):
         return "0" * 8 * part
     return "".join(("1" if row.name in VARIANT[part] else "0") * row.size for row in part.rows)
 
 
 def mask(*parts: type[Header] | int) -> bytes:
-    """The ones over headers, and bytes between them, that stand one behind the other."""
+    """The mask of consecutive headers and bytes between them: ones in fields that may change."""
     digits = "".join(map(_ones, parts))
     return int(digits, 2).to_bytes(len(digits) // 8, "big")
 
@@ -54,7 +54,7 @@ def _mask(*parts: type[Header] | int) -> int:
 
 @lru_cache(maxsize=64)
 def _ipv6_mask(between: int) -> int:
-    """The ones over IPv6 and UDP with so many bytes of extension headers between them."""
+    """The mask of IPv6 and UDP with ``between`` bytes of extension headers between them."""
     return _mask(IPv6, between, UDP, BTH)
 
 
@@ -69,7 +69,7 @@ def icrc_ipv4(
 ) -> int:
     """ICRC of the RoCEv2 packet whose IPv4 header is at ``start`` and whose pad ends at ``end``.
 
-    ``bth`` is where the BTH stands, if not where the header's own length says.
+    ``bth`` is the offset of the BTH, if the header's own length does not say it.
     """
     bth = _behind_ipv4(buffer, start) if bth is None else bth
     ihl = (bth - start - UDP.SIZE) // 4
@@ -79,7 +79,7 @@ def icrc_ipv4(
 
 
 def _behind_ipv4(buffer: bytes | bytearray, start: int) -> int:
-    """Where the BTH stands by the length that an IPv4 header has by itself."""
+    """The offset of the BTH by the length of the IPv4 header."""
     try:
         ihl = buffer[start] & 15
     except IndexError:
@@ -94,7 +94,7 @@ def icrc_ipv6(
 ) -> int:
     """ICRC of the RoCEv2 packet whose IPv6 header is at ``start`` and whose pad ends at ``end``.
 
-    ``bth`` is where the BTH stands, if extension headers come before the UDP header.
+    ``bth`` is the offset of the BTH, if extension headers come before the UDP header.
     """
     least = start + _IPV6_BTH
     bth = least if bth is None else bth
@@ -123,7 +123,7 @@ def icrc_lrh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) 
 
 
 def icrc_local(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
-    """ICRC of the native packet whose LRH is at ``start``, with the BTH right behind it."""
+    """ICRC of the native packet whose LRH is at ``start``, with the BTH right after it."""
     return _icrc(buffer, start, start + LRH.SIZE, end, _LRH_MASK, crc=0)
 
 

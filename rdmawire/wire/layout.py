@@ -1,7 +1,7 @@
-"""Pieces of a buffer, each with its offset: header tables, and plain bytes where none stands.
+"""Pieces of a buffer, each with its offset: header tables, and plain bytes between them.
 
-A reader is a function that finds pieces from an offset on. Readers put together give the layout
-of a whole message; whatever they find, the pieces follow one another without gap or overlap.
+A reader is a function that finds pieces from an offset on. Readers together give the layout of a
+complete message: the pieces follow one another without gap or overlap.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ def size(piece: Piece) -> int:
 
 
 def joined(*pieces: Piece) -> bytes:
-    """The bytes of pieces that stand one behind the other."""
+    """The bytes of consecutive pieces."""
     try:
         return b"".join(piece if isinstance(piece, bytes) else piece.build() for piece in pieces)
     except AttributeError:
@@ -89,7 +89,7 @@ def _parts(part: object, kind: Any) -> Iterator[tuple[object, Any]]:
 
 
 def tables(*kinds: type[Header]) -> Reader:
-    """A reader of these tables, standing one behind the other."""
+    """A reader of consecutive headers of these tables."""
 
     def read(buffer: bytes, offset: int) -> Iterator[Placed]:
         for kind in kinds:
@@ -100,7 +100,7 @@ def tables(*kinds: type[Header]) -> Reader:
 
 
 def chain(*readers: Reader) -> Reader:
-    """A reader of what these find, one behind the other."""
+    """A reader that applies these readers in turn."""
 
     def read(buffer: bytes, offset: int) -> Iterator[Placed]:
         for reader in readers:

@@ -33,7 +33,7 @@ class NativePacket(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The bytes of the packet, with the lengths and CRCs that stand in it."""
+        """The bytes of the packet, with its lengths and CRCs as they are."""
         return self._up_to_icrc() + ICRC(self.icrc).build() + VCRC(self.vcrc).build()
 
     def _up_to_icrc(self) -> bytes:
@@ -43,7 +43,7 @@ class NativePacket(NamedTuple):
     def replace(self, **parts: Unpack[NativeParts]) -> "NativePacket":
         """A copy with other parts, not sealed again.
 
-        :class:`WireError` for what cannot stand there.
+        :class:`WireError` for parts that do not fit.
         """
         packet = replaced(self, parts)
         packet.build()

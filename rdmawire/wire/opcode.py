@@ -55,7 +55,7 @@ class Operation(IntEnum):
 
 
 class Part(Enum):
-    """Where in its message a packet stands."""
+    """The position of a packet in its message."""
 
     FIRST = "first"
     MIDDLE = "middle"

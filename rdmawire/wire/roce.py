@@ -59,7 +59,7 @@ class FrameParts(TypedDict, total=False):
 class Frame(NamedTuple):
     """A frame that carries one transport packet.
 
-    ``headers`` stand before the BTH, outermost first; options of an IPv4 header follow it as
+    ``headers`` precede the BTH, outermost first; options of an IPv4 header follow it as
     plain bytes. ``icrc`` is the CRC's bytes in wire order. ``trailer`` is what the link
     added after the packet, such as the padding of a short Ethernet frame.
     """
@@ -71,14 +71,14 @@ class Frame(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The bytes of the frame, with the lengths and checksums that stand in it."""
+        """The bytes of the frame, with its lengths and checksums as they are."""
         transport = self.packet.build() + ICRC(self.icrc).build()
         return joined(*self.headers) + transport + self.trailer
 
     def replace(self, opcodes: OpcodeTable = LAYOUTS, **parts: Unpack[FrameParts]) -> "Frame":
         """A copy with other parts, not sealed again.
 
-        :class:`WireError` for what cannot stand there.
+        :class:`WireError` for parts that do not fit.
         """
         frame = replaced(self, parts)
         frame.build()
@@ -115,7 +115,7 @@ class Frame(NamedTuple):
 def icrc_of(buffer: bytes, network: int, bth: int, end: int) -> int:
     """ICRC of the packet whose IPv4 header, IPv6 header or GRH is at ``network``.
 
-    ``bth`` is where the BTH stands (right behind a GRH), ``end`` where the pad ends.
+    ``bth`` is the offset of the BTH (right after a GRH), ``end`` that at which the pad ends.
     """
     if buffer[network] >> 4 == 4:
         return icrc_ipv4(buffer, network, end)
