@@ -33,7 +33,7 @@ Object = dict[str, Any]
 
 
 class Told(NamedTuple):
-    """A case as the JSON tells it, with its frames: when each was sent (ns), from whom."""
+    """A case as the JSON describes it, with its frames: when each was sent (ns), from whom."""
 
     capture: str
     told: Object
@@ -90,7 +90,7 @@ def _cases(told: Object, records: list[Record]) -> Iterator[Told]:
 
 
 def played() -> list[str]:
-    """The captures whose cases tell what each end has and does."""
+    """The captures whose cases describe each end and its work."""
     return [name for name in captures() if all(CLIENT in one.told for one in read(name))]
 
 
@@ -162,7 +162,7 @@ def _action(told: Object) -> Action:
 
 
 class Playback:
-    """A port that sends what an end was captured sending, at those times, and hears nothing."""
+    """A port that sends what an end was captured sending, at those times; its input is ignored."""
 
     def __init__(self, frames: list[tuple[int, bytes]]) -> None:
         self.frames = frames[::-1]

@@ -1,4 +1,4 @@
-"""An adapter in the place of either end of a golden case, told no more than the JSON tells.
+"""An adapter in the place of either end of a golden case, given no more than the JSON holds.
 
 It gets the frames that the other end was captured sending, and must send what it was captured
 sending itself, at the same nanosecond, and come to the same end.
@@ -12,7 +12,7 @@ from tools.make_captures.golden.played import outcome
 from tools.make_captures.golden.stage import Stage
 
 CASES = 304
-"""All cases that tell what each end has and does."""
+"""All cases that describe each end and its work."""
 
 
 def replayed(told: Told, who: str) -> Stage:

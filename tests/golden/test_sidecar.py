@@ -1,4 +1,4 @@
-"""What the JSON beside a golden capture says is what stands in its frames."""
+"""What the JSON beside a golden capture says is what its frames hold."""
 
 import json
 import re

@@ -76,14 +76,14 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.*", "data.*"),
         "packets of service RD (opcodes 0x40 to 0x5D)",
-        "read as Mellanox's dynamically connected transport, with its header behind the BTH",
+        "read as Mellanox's dynamically connected transport, with its header after the BTH",
         "roce_v2_ipv4.pcap",
         of_service(Service.RD),
     ),
     BlindSpot(
         ("infiniband.*", "data.*"),
         "packets of service XRC (opcodes 0xA0 to 0xBD)",
-        "no header sequence is known: everything behind the BTH is a vendor's, the CRCs too",
+        "no header sequence is known: everything after the BTH is a vendor's, the CRCs too",
         "roce_v2_ipv4.pcap",
         of_service(Service.XRC),
     ),
@@ -271,7 +271,7 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.*variant.crc",),
         "management datagrams of which tshark knows no more than the class, or the attribute",
-        "the CRCs behind them are not reached",
+        "the CRCs after them are not reached",
         "management_erf.pcap",
         has(MAD),
     ),
@@ -363,7 +363,7 @@ BLIND_SPOTS = (
     BlindSpot(
         _IWARP,
         "FPDUs that the capture has cut, and what follows them in the stream",
-        "no more than their length is shown, also where it is none; nothing is dissected behind",
+        "no more than their length is shown, also where it is none; nothing is dissected after it",
         "iwarp_snapped.pcap",
         captures=("iwarp_snapped.pcap",),
     ),

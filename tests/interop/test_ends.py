@@ -11,7 +11,7 @@ from rdmawire.dissect import generated
 from tests.wire.test_ends import CASES, sealed
 
 NOT_ALLOWED = "no home among hop by hop"
-"""RFC 6275, 6.3: the option stands among destination options alone. tshark takes it here, too."""
+"""RFC 6275, 6.3: the option occurs in destination options alone. tshark takes it here, too."""
 
 
 @pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")

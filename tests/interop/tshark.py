@@ -34,7 +34,7 @@ def theirs(path: Path, infos: list[FieldInfo]) -> Iterator[Values]:
     data = {info.name for info in infos if info.type == "FT_BYTES"}
     presences = {info.name for info in infos if info.type == "FT_NONE"}
     names = {info.name for info in infos}
-    # pyshark wants the thread's event loop, which whoever ran one here before may have taken away.
+    # pyshark wants the thread's event loop, which an earlier run may have removed.
     asyncio.set_event_loop(asyncio.new_event_loop())
     packets = pyshark.FileCapture(str(path), keep_packets=False, custom_parameters=_SETTINGS)
     try:

@@ -1,6 +1,6 @@
 """Memory beside its model: a window of a host, and the bytes that should stand in it.
 
-Regions are cut out of it with bytes between them that nobody may touch. Those are random, not
+Regions are cut out of it with bytes between them that must not be touched. Those are random, not
 zero, and compared with all the rest.
 """
 
@@ -26,14 +26,14 @@ class Arena:
         self._free = GUARD
 
     def area(self, length: int, access: int) -> "Area":
-        """The next so many bytes, registered with these rights."""
+        """Register the next ``length`` bytes with these rights."""
         address = self.memory.base + self._free
         self._free += length - length % -8 + GUARD
         assert self._free <= self.memory.size
         return Area(self, self.host.nic.memory.reg_mr(self.host.pd, address, length, access))
 
     def peek(self, address: int, length: int) -> bytes:
-        """What stands there in the model."""
+        """Return what the model holds there."""
         at = address - self.memory.base
         return bytes(self.model[at : at + length])
 
@@ -44,7 +44,7 @@ class Arena:
         self.model[at : at + len(data)] = data
 
     def found(self) -> bytes:
-        """What stands in memory."""
+        """Return what the memory holds there."""
         return self.host.space.read(self.memory.base, self.memory.size)
 
     def check(self) -> None:
@@ -74,7 +74,7 @@ class Area:
         self._free = 0
 
     def take(self, lengths: Sequence[int], gap: int = 0) -> tuple[Sge, ...]:
-        """Pieces of these lengths that nobody else has, with ``gap`` bytes between them."""
+        """Return new SGEs of these lengths, with ``gap`` bytes between them."""
         pieces = []
         for length in lengths:
             pieces.append(Sge(self.region.iova + self._free, length, self.region.lkey))

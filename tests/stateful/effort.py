@@ -8,7 +8,7 @@ EFFORT = float(os.environ.get("RDMAWIRE_EFFORT", "1"))
 
 
 def searching(examples: int, steps: int = 50) -> settings:
-    """So many examples at the usual effort, of so many steps where there are any."""
+    """Return settings for ``examples`` at the usual effort, each with up to ``steps`` steps."""
     return settings(
         max_examples=max(1, round(examples * EFFORT)),
         stateful_step_count=steps,

@@ -58,7 +58,7 @@ class Way:
 
 
 class Message(NamedTuple):
-    """What a receive should tell. ``data`` is ``None`` where it places nothing."""
+    """What a receive should report. ``data`` is ``None`` if it places nothing."""
 
     opcode: WCOpcode
     length: int
@@ -117,7 +117,7 @@ class Flow:
             self.done.append((wr.wr_id, WCStatus.SUCCESS, VERBS[wr.opcode].completion))
 
     def sending(self, opcode: SendOpcode, sges: tuple[Sge, ...], flags: int) -> SendWR:
-        """Work that sends these pieces, or what stands in them inline if it may.
+        """Return work that sends these SGEs, or their contents inline if that is allowed.
 
         Inline bytes are given as such or as pieces, which are read at once.
         """
@@ -171,7 +171,7 @@ class Flow:
     def compare_swap(
         self, sges: tuple[Sge, ...], flags: int, way: Way, at: int, compare: int | None, swap: int
     ) -> None:
-        """``compare`` with this, or with what stands there if it is ``None``."""
+        """``compare`` with this, or with what the memory holds if it is ``None``."""
         before = int.from_bytes(self.receiver.arena.peek(way.memory + at, 8), "little")
         wanted = before if compare is None else compare
         wr = SendWR(SendOpcode.ATOMIC_CMP_AND_SWP, sges, flags=flags & ~INLINE)

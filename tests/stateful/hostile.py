@@ -1,4 +1,4 @@
-"""A host that is talked to by somebody who keeps to no rule.
+"""A host and a peer that follows no rule.
 
 The victim has a queue pair of each type with work under way. Frames to it are made of numbers that
 mean something to it, or nearly so, and are sealed; some are then damaged, sealed again or not.
@@ -132,14 +132,14 @@ class Victim(Host):
             self.nic.post_srq_recv(self.srq, [recv])
 
     def _sink(self, length: int) -> tuple[Sge, ...]:
-        """One piece that a peer may come to write, or two, with a gap behind each."""
+        """One or two ranges that a peer may write, with a gap after each."""
         second = length // 3 if length > 100 else 0
         sges = self.local.take([length - second, second] if second else [length], 8)
         self.writable += [(address, size) for address, size, _ in sges]
         return sges
 
     def check_memory(self) -> None:
-        """Nothing was written but where somebody may."""
+        """Nothing was written except where a peer may write."""
         base = self.arena.memory.base
         found = bytearray(self.space.read(base, self.arena.memory.size))
         for address, length in self.writable:

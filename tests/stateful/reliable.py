@@ -231,7 +231,7 @@ class Reliable(RuleBasedStateMachine):
 
     @rule(f=FLOWS, spot=SPOTS, length=st.integers(8, 9000), zero=st.booleans(), flags=FLAGS)
     def bind(self, f: int, spot: Spot, length: int, zero: bool, flags: int) -> None:
-        """The receiver binds a window to part of its target, and tells the sender."""
+        """The receiver binds a window to part of its target, and sends its key to the sender."""
         flow = self.flow(f)
         back = self.other_way(flow)
         if back is None:
@@ -326,7 +326,7 @@ class Reliable(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """Give every message a receive, wait until all is at rest, and compare."""
-        self.simulator.run(self.simulator.now + us(2))  # who has no receive yet is told to wait
+        self.simulator.run(self.simulator.now + us(2))  # a peer without a receive gets an RNR NAK
         for flow in self.flows:
             while flow.messages:
                 flow.post_receive([LONGEST.of(self.mtu)], 0)
@@ -363,7 +363,7 @@ class Reliable(RuleBasedStateMachine):
         return wanted
 
     def check_events(self) -> None:
-        """Nothing was told but that the peer talks."""
+        """No event was reported but COMM_EST."""
         for host in self.machines:
             while event := host.nic.next_event():
                 assert isinstance(event, CommunicationEstablished)

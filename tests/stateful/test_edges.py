@@ -1,6 +1,6 @@
 """Sweeps over the edges of memory: every length and every place where a border could matter.
 
-Lengths from 0 to 32 and one MTU and several, more or less one; places 0 to 7 bytes behind a page
+Lengths from 0 to 32 and one MTU and several, more or less one; addresses 0 to 7 bytes after a page
 border, and on both sides of 4 KiB and 64 KiB pages. The bytes round each access are compared too.
 """
 

@@ -1,7 +1,8 @@
-"""Work that fails: in its turn, by the status that the standard names, and all behind it flushed.
+"""Work that fails: in its turn, by the status that the standard names, and all after it flushed.
 
-Good work stands before what fails, and more behind it. What was before is done; what fails is
-told even if it was not signalled; what is behind does nothing. IBA 9.9.2, 9.9.3, 10.3.1, 10.8.3.3.
+Valid work is posted before and after what fails. The earlier work is done; what fails has a
+completion even if it was not signalled; the later work does nothing.
+IBA 9.9.2, 9.9.3, 10.3.1, 10.8.3.3.
 """
 
 from collections.abc import Callable
@@ -76,7 +77,7 @@ class Scene:
         sender.host.nic.post_send(sender.qp, [wr])
 
     def more(self, kinds: list[int]) -> None:
-        """Work behind it, of which nothing is ever done."""
+        """Later work, of which nothing is ever done."""
         for kind in kinds:
             opcode = (_O.RDMA_WRITE, _O.SEND, _O.RDMA_READ, _O.ATOMIC_FETCH_AND_ADD)[kind]
             self.flushed.append(next(NUMBERS))
@@ -286,7 +287,7 @@ def _unbind(flow: Flow) -> None:
 @pytest.mark.parametrize("opcode", [_O.RDMA_WRITE, _O.RDMA_READ])
 @pytest.mark.parametrize("window", [False, True])
 def test_memory_that_goes_away_in_the_middle_of_a_message(opcode: SendOpcode, window: bool) -> None:
-    """The message ends with a NAK, and what lies behind the key is not touched any more."""
+    """The message ends with a NAK, and the memory of the key is not touched any more."""
     scene = Scene(FAILURES["no receive"], IBTA, 0)
     flow, simulator = scene.flow, scene.lan.simulator
     if window:

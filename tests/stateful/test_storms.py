@@ -2,7 +2,7 @@
 
 Each seed is a world of its own: device, path MTU, first PSN, rate, depth, and how bad the weather
 is. READs are long and the depth is small, so answers are half sent when a request comes again and
-when the next one comes. All work ends well, in order, once, and nobody's memory grows meanwhile.
+when the next one comes. All work succeeds, in order, once, and no host's memory grows.
 """
 
 from collections.abc import Callable

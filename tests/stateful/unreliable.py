@@ -1,7 +1,7 @@
 """Random messages on unreliable connections and datagrams, three hosts, whatever the link does.
 
 In calm weather the model is exact. Otherwise messages may be lost, come twice or overtake one
-another; but each that a receive tells of is one that was sent, whole, receives are taken in order,
+another; but each that a receive reports was sent, and is complete; receives are taken in order,
 and memory holds what some WRITE put there, or what was there before.
 """
 
@@ -44,7 +44,7 @@ GAP = 5
 
 
 class Sent(NamedTuple):
-    """A message, and what a receive that it takes should tell; ``source`` is the sender's GID."""
+    """A message, and what its receive should report; ``source`` is the sender's GID."""
 
     source: bytes
     opcode: WCOpcode
@@ -292,7 +292,7 @@ class Unreliable(RuleBasedStateMachine):
             self.adopt(end, recv.sges)
 
     def told(self, end: End, recv: RecvWR, done: WorkCompletion) -> Sent:
-        """What a completion and its receive say; the bytes behind the message are left alone."""
+        """What a completion and its receive say; the bytes after the message are unchanged."""
         assert (done.wr_id, done.status) == (recv.wr_id, WCStatus.SUCCESS)
         raw = end.place.inbox.found(recv.sges)
         length = 0 if done.opcode is WCOpcode.RECV_RDMA_WITH_IMM else done.byte_len
