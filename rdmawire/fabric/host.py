@@ -13,8 +13,8 @@ from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Randomness
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, HostMemory
+from rdmawire.memory.key import Access
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
 from rdmawire.validate import BytesLike, byte_count, check_int, check_type

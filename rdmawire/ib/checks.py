@@ -10,8 +10,7 @@ from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE
 from rdmawire.ib.rules import SEND, RequestRule
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault
-from rdmawire.memory.access import FLUSH_GLOBAL, FLUSH_PERSISTENT, Access
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.key import FLUSH_GLOBAL, FLUSH_PERSISTENT, Access, KeyFault
 from rdmawire.verbs.async_event import Denied
 from rdmawire.verbs.sge import NOTHING, Piece, piece
 from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE

@@ -19,8 +19,7 @@ from rdmawire.errors import MemoryFault, VerbsError, WireError
 from rdmawire.ib.device import Device
 from rdmawire.ib.post_checks import check_recv, check_send
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.memory.access import LOCAL_READ, LOCAL_WRITE, Access
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import LOCAL_READ, LOCAL_WRITE, Access, ProtectionDomain
 from rdmawire.validate import check_type
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.verbs.sge import Piece, gather

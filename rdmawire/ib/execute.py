@@ -23,8 +23,7 @@ from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault
 from rdmawire.memory import fast_reg
-from rdmawire.memory.access import LOCAL_WRITE, REMOTE_READ
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.key import LOCAL_WRITE, REMOTE_READ, KeyFault
 from rdmawire.verbs.enums import SUCCESS, WCFlags, WorkCompletion
 from rdmawire.verbs.sge import NOTHING, Gather, Piece, gather, scatter
 from rdmawire.verbs.wr import ATOMIC_SIZE

@@ -11,8 +11,7 @@ from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.device import Device
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Drop, RxParser
-from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.validate import check_bytes, check_int, check_type, iterate
 from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES
 from rdmawire.verbs.async_event import GIDChanged, PKeyChanged, PortActive, PortError

@@ -26,7 +26,7 @@ from rdmawire.ib.responder_state import NO_RECEIVE, ResponderContext
 from rdmawire.ib.send_queue import SendQueue, Wqe
 from rdmawire.ib.service import Fault
 from rdmawire.ib.tx_template import ACKREQ, MAX_HEADS, TxTemplate
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import ProtectionDomain
 from rdmawire.verbs.ah import AddressHandle, sender_port, udp_source_port
 from rdmawire.verbs.async_event import (
     AccessViolation,

@@ -16,8 +16,7 @@ from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import Outbound
 from rdmawire.ib.tx_template import HeaderTemplate, TxTemplate, pack_word
 from rdmawire.memory import fast_reg, mw
-from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.memory.page import LAST_ADDRESS
 from rdmawire.verbs.enums import SUCCESS, WCStatus
 from rdmawire.verbs.profile import Bug

@@ -15,7 +15,7 @@ from rdmawire.ib.responses import replay
 from rdmawire.ib.rules import REQUEST, SEND, WRITE, RequestRule, Step
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault, Reaction
-from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
+from rdmawire.memory.key import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from rdmawire.verbs.enums import QPType, WCOpcode
 from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack

@@ -18,8 +18,7 @@ from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import Acknowledge, AtomicResponse, ReadResponse, Resource
 from rdmawire.ib.rules import REQUEST, RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop
-from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ
-from rdmawire.memory.grant import Footprint, Grant
+from rdmawire.memory.key import REMOTE_ATOMIC, REMOTE_READ, Footprint, Grant
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.sge import NOTHING, Gather, Piece
 from rdmawire.wire import serial

@@ -35,7 +35,7 @@ from rdmawire.ib.scheduler import govern
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.address_space import AddressSpace, DoorbellPage
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import ProtectionDomain
 from rdmawire.memory.mr_table import AllocatedPD, MemoryRegionTable, PeerMemory
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.terminal import describe, plural

@@ -7,15 +7,13 @@ no IOMMU); GPU memory appears on the bus through an aperture, GPU page by GPU pa
 Nothing here knows packets or queue pairs; a QP number is a number.
 """
 
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, DoorbellPage, HostMemory
 from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.fast_reg import FastRegistration, register_pages
-from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.key import next_variant
+from rdmawire.memory.key import Access, ProtectionDomain, next_variant
 from rdmawire.memory.mr_table import WHOLE_SPACE, Extent, Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.mw import Bind, MemoryWindow, WindowType
-from rdmawire.memory.page import PAGE_4K, Path, Tally
+from rdmawire.memory.page import PAGE_4K, Path, PathCounters
 from rdmawire.memory.region import Region
 
 __all__ = [
@@ -34,10 +32,10 @@ __all__ = [
     "MemoryRegionTable",
     "MemoryWindow",
     "Path",
+    "PathCounters",
     "ProtectionDomain",
     "Region",
     "Rereg",
-    "Tally",
     "WindowType",
     "next_variant",
     "reg_dmabuf_mr",

@@ -1,4 +1,4 @@
-"""An address space: windows that do not overlap, and accesses across them."""
+"""An address space: mappings that do not overlap, and accesses across them."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -29,7 +29,7 @@ class Initiator(Protocol):
     now: int
 
 
-class Window(ABC):
+class Mapping(ABC):
     """``size`` bytes from ``base``; both are multiples of ``page_size``, else EINVAL."""
 
     pinnable = False  # whether a region may be made of it as of host memory
@@ -40,10 +40,10 @@ class Window(ABC):
         check_type("size", size, int)
         if base < 0 or size <= 0 or base + size > LAST_ADDRESS + 1:
             raise VerbsError(
-                f"window of {describe(size)} bytes at {describe(base)} is outside 64 bits", EINVAL
+                f"mapping of {describe(size)} bytes at {describe(base)} is outside 64 bits", EINVAL
             )
         if (base | size) % page_size:
-            raise VerbsError(f"window of {size} at {base:#x} is not of {page_size} pages", EINVAL)
+            raise VerbsError(f"mapping of {size} at {base:#x} is not of {page_size} pages", EINVAL)
         self.base = base
         self.size = size
         self.end = base + size
@@ -51,7 +51,7 @@ class Window(ABC):
 
     @abstractmethod
     def admit(self, address: int, length: int, *, writing: bool) -> None:
-        """``MemoryFault`` if the window refuses this access."""
+        """``MemoryFault`` if the mapping refuses this access."""
 
     @abstractmethod
     def read(self, address: int, length: int) -> bytes: ...
@@ -63,7 +63,7 @@ class Window(ABC):
         self,
         address: int,
         data: BytesLike,
-        initiator: Initiator | None,  # noqa: ARG002  most windows keep no write waiting
+        initiator: Initiator | None,  # noqa: ARG002  most mappings keep no write waiting
         relaxed: bool,  # noqa: ARG002
     ) -> None:
         """Write as ``initiator`` does by DMA; ``relaxed`` may overtake its earlier writes."""
@@ -83,7 +83,7 @@ def check_page_size(page_size: int) -> None:
         raise VerbsError(f"host pages of {describe(page_size)}, not of {HOST_PAGE_SIZES}", EINVAL)
 
 
-class HostMemory(Window):
+class HostMemory(Mapping):
     """Sparse host memory; ``page_size`` is what the host pins and faults in, 4 KiB or 2 MiB."""
 
     pinnable = True
@@ -114,7 +114,7 @@ class HostMemory(Window):
         return None if page is None else page[at : at + length]
 
 
-class DoorbellPage(Window):
+class DoorbellPage(Mapping):
     """MMIO of an adapter: every write rings, nothing can be read.
 
     ``ring(offset, data)`` is called for each write. Without it the last few thousand writes are
@@ -148,9 +148,9 @@ Watcher = Callable[[int, int], None]
 
 
 class Span(NamedTuple):
-    """A range inside one window."""
+    """A range inside one mapping."""
 
-    window: Window
+    mapping: Mapping
     address: int
     length: int
 
@@ -173,43 +173,43 @@ def added(old: bytes | memoryview, value: int) -> tuple[int, bytes]:
 class AddressSpace:
     """Bus addresses, which for host memory are virtual addresses as well.
 
-    Accesses cross window and page borders. One that meets no window, or one that refuses, is a
+    Accesses cross mapping and page borders. One that meets no mapping, or one that refuses, is a
     ``MemoryFault`` that says where, and nothing was written.
     """
 
     def __init__(self) -> None:
         self._bases: list[int] = []
-        self._windows: list[Window] = []
+        self._mappings: list[Mapping] = []
         self._watchers: list[Watcher] = []
         self._next = _FIRST_FREE
 
     @property
-    def windows(self) -> tuple[Window, ...]:
+    def mappings(self) -> tuple[Mapping, ...]:
         """What is mapped, by address."""
-        return tuple(self._windows)
+        return tuple(self._mappings)
 
-    def map(self, window: Window) -> None:
-        """Add a window; ``VerbsError`` EEXIST where it overlaps another."""
-        check_type("window", window, Window)
-        index = bisect_right(self._bases, window.base)
-        for other in self._windows[max(0, index - 1) : index + 1]:
-            if other.base < window.end and window.base < other.end:
-                raise VerbsError(f"{window.base:#x} is in use from {other.base:#x}", EEXIST)
-        self._bases.insert(index, window.base)
-        self._windows.insert(index, window)
+    def map(self, mapping: Mapping) -> None:
+        """Add a mapping; ``VerbsError`` EEXIST where it overlaps another."""
+        check_type("mapping", mapping, Mapping)
+        index = bisect_right(self._bases, mapping.base)
+        for other in self._mappings[max(0, index - 1) : index + 1]:
+            if other.base < mapping.end and mapping.base < other.end:
+                raise VerbsError(f"{mapping.base:#x} is in use from {other.base:#x}", EEXIST)
+        self._bases.insert(index, mapping.base)
+        self._mappings.insert(index, mapping)
 
-    def unmap(self, window: Window) -> None:
-        """Take a window out; ``VerbsError`` EINVAL if it is not mapped.
+    def unmap(self, mapping: Mapping) -> None:
+        """Take a mapping out; ``VerbsError`` EINVAL if it is not mapped.
 
         Regions with pinned pages keep these; regions on demand lose them.
         """
-        check_type("window", window, Window)
-        if window not in self._windows:
-            raise VerbsError(f"no such window at {window.base:#x}", EINVAL)
-        index = self._windows.index(window)
-        del self._bases[index], self._windows[index]
+        check_type("mapping", mapping, Mapping)
+        if mapping not in self._mappings:
+            raise VerbsError(f"no such mapping at {mapping.base:#x}", EINVAL)
+        index = self._mappings.index(mapping)
+        del self._bases[index], self._mappings[index]
         for watcher in tuple(self._watchers):
-            watcher(window.base, window.end)
+            watcher(mapping.base, mapping.end)
 
     def watch(self, watcher: Watcher) -> None:
         """Call ``watcher(start, end)`` when that range is unmapped."""
@@ -228,58 +228,58 @@ class AddressSpace:
         check_page_size(page_size)
         if size > LAST_ADDRESS - self._next - 2 * _GUARD:
             raise VerbsError(f"no {describe(size)} bytes of addresses left", ENOMEM)
-        window = HostMemory(self.free_address(size), size + -size % page_size, page_size)
-        self.map(window)
-        self._next = window.end
-        return window
+        mapping = HostMemory(self.free_address(size), size + -size % page_size, page_size)
+        self.map(mapping)
+        self._next = mapping.end
+        return mapping
 
     def free_address(self, size: int) -> int:
         """An address from which ``size`` bytes are free, 2 MiB or more from what is mapped."""
         base = self._next - self._next % -PAGE_2M + _GUARD
-        for window in self._windows[max(0, bisect_right(self._bases, base) - 1) :]:
-            if window.base < base + size + _GUARD and base < window.end + _GUARD:
-                base = window.end - window.end % -PAGE_2M + _GUARD
+        for mapping in self._mappings[max(0, bisect_right(self._bases, base) - 1) :]:
+            if mapping.base < base + size + _GUARD and base < mapping.end + _GUARD:
+                base = mapping.end - mapping.end % -PAGE_2M + _GUARD
         return base
 
-    def window_at(self, address: int) -> Window | None:
+    def mapping_at(self, address: int) -> Mapping | None:
         """What is mapped there, if anything is."""
         index = bisect_right(self._bases, address) - 1
-        if index < 0 or address >= self._windows[index].end:
+        if index < 0 or address >= self._mappings[index].end:
             return None
-        return self._windows[index]
+        return self._mappings[index]
 
     def spans(self, address: int, length: int) -> Iterator[Span]:
-        """The range, window by window; ``MemoryFault`` at the first byte without one."""
+        """The range, mapping by mapping; ``MemoryFault`` at the first byte without one."""
         end = address + length
         while address < end:
-            window = self.window_at(address)
-            if window is None:
+            mapping = self.mapping_at(address)
+            if mapping is None:
                 raise MemoryFault("unmapped address", address, end - address)
-            size = min(end, window.end) - address
-            yield Span(window, address, size)
+            size = min(end, mapping.end) - address
+            yield Span(mapping, address, size)
             address += size
 
     def _admitted(self, address: int, length: int, *, writing: bool) -> list[Span]:
         spans = list(self.spans(address, length))
-        for window, start, size in spans:
-            window.admit(start, size, writing=writing)
+        for mapping, start, size in spans:
+            mapping.admit(start, size, writing=writing)
         return spans
 
     def read(self, address: int, length: int) -> bytes:
         check_range(address, length)
         spans = self._admitted(address, length, writing=False)
-        return b"".join(window.read(start, size) for window, start, size in spans)
+        return b"".join(mapping.read(start, size) for mapping, start, size in spans)
 
     def write(self, address: int, data: BytesLike) -> None:
         length = byte_count(data)
         check_range(address, length)
         spans = self._admitted(address, length, writing=True)
         if len(spans) == 1:
-            spans[0].window.write(address, data)
+            spans[0].mapping.write(address, data)
             return
         source = memoryview(data)
-        for window, start, size in spans:
-            window.write(start, source[start - address : start - address + size])
+        for mapping, start, size in spans:
+            mapping.write(start, source[start - address : start - address + size])
 
     def fetch_add(self, address: int, value: int) -> int:
         """Add to eight aligned bytes (little-endian); returns what was there."""

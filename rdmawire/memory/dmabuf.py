@@ -5,9 +5,8 @@ from errno import EBADF, EINVAL, EOPNOTSUPP, ETIMEDOUT
 from typing import Final, NamedTuple, NoReturn, Protocol
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
-from rdmawire.memory.access import DMABUF_FLAGS, check_access
 from rdmawire.memory.address_space import AddressSpace, Initiator
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import DMABUF_FLAGS, ProtectionDomain, check_access
 from rdmawire.memory.mr_table import Extent, MemoryRegionTable
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, Path
 from rdmawire.memory.region import Backing, PageList, Region

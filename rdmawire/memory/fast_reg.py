@@ -9,10 +9,8 @@ from errno import EINVAL
 from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.access import check_access
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.key import VARIANTS, KeyTable
+from rdmawire.memory.key import VARIANTS, Grant, KeyFault, KeyTable, ProtectionDomain, check_access
 from rdmawire.memory.mw import MemoryWindow, WindowType
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K
 from rdmawire.memory.region import PageList, Region

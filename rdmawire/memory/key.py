@@ -1,20 +1,221 @@
-"""Keys of regions and windows: 24 bits of index, 8 bits of variant, one table per adapter.
+"""Keys of regions and windows: rights, protection domains, what a key stands for, and the table.
 
-Which index is in use decides the adapter; the variant is for the consumer to change (IBA 10.6.3.3)
-or changes by itself when an index is used again, so that old keys do not fit. Only even indexes
-are given out: the number after a key belongs to the same index with another variant, or to an odd
-index, and is never valid whatever variants are chosen.
+A key has 24 bits of index and 8 bits of variant. The adapter chooses the index; the variant is for
+the consumer to change (IBA 10.6.3.3), or changes by itself when an index is used again, so that old
+keys do not fit. Only even indexes are given out: the number after a key belongs to the same index
+with another variant, or to an odd index, and is never valid whatever variants are chosen.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
+from enum import Enum, IntFlag, auto
 from errno import EBUSY, EINVAL, ENOMEM
-from typing import Final
+from typing import ClassVar, Final, NamedTuple, final
 
 from rdmawire.errors import VerbsError
 from rdmawire.identifier import Drawn, Randomness, Source
-from rdmawire.memory.access import LOCAL_READ
-from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
-from rdmawire.validate import check_int
+from rdmawire.terminal import plural
+from rdmawire.validate import BytesLike, check_int
+
+
+class Access(IntFlag):
+    """What a region or a window allows; local read is always allowed and has no flag."""
+
+    LOCAL_WRITE = 1
+    REMOTE_WRITE = 2
+    REMOTE_READ = 4
+    REMOTE_ATOMIC = 8
+    MW_BIND = 16
+    ZERO_BASED = 32
+    ON_DEMAND = 64
+    HUGETLB = 128
+    FLUSH_GLOBAL = 256
+    FLUSH_PERSISTENT = 512
+    RELAXED_ORDERING = 1 << 20
+
+
+# What a checked access asks for, as plain integers: operations on IntFlag cost a microsecond.
+LOCAL_READ: Final = 1 << 31  # no ibv number; regions always have it, windows never
+LOCAL_WRITE: Final = Access.LOCAL_WRITE.value
+REMOTE_WRITE: Final = Access.REMOTE_WRITE.value
+REMOTE_READ: Final = Access.REMOTE_READ.value
+REMOTE_ATOMIC: Final = Access.REMOTE_ATOMIC.value
+FLUSH_GLOBAL: Final = Access.FLUSH_GLOBAL.value
+FLUSH_PERSISTENT: Final = Access.FLUSH_PERSISTENT.value
+
+REGION_FLAGS: Final = sum(flag.value for flag in Access)
+WINDOW_FLAGS: Final = (
+    REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | FLUSH_GLOBAL | FLUSH_PERSISTENT
+) | Access.ZERO_BASED.value
+DMABUF_FLAGS: Final = (
+    LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | Access.RELAXED_ORDERING.value
+)
+# ibv_reg_mr(3): flags that an adapter may ignore when it does not know them.
+OPTIONAL_FLAGS: Final = 0x3FF00000
+CHANGES_MEMORY: Final = REMOTE_WRITE | REMOTE_ATOMIC
+
+
+def check_access(access: int, allowed: int = REGION_FLAGS | OPTIONAL_FLAGS) -> int:
+    """The rights as a plain integer; ``VerbsError`` EINVAL for rights that make no sense.
+
+    Remote write and remote atomic need local write: ibv_reg_mr(3), IBA 10.6.3.1.
+    """
+    check_int("access", access, 0, 0xFFFF_FFFF)
+    unknown = access & ~allowed
+    if unknown:
+        raise VerbsError(
+            f"access {int(access):#x} has flags {int(unknown):#x}, not allowed", EINVAL
+        )
+    if access & CHANGES_MEMORY and not access & LOCAL_WRITE:
+        raise VerbsError(f"access {int(access):#x} needs LOCAL_WRITE for remote changes", EINVAL)
+    return int(access)
+
+
+class ProtectionDomain:
+    """What keeps one consumer's queues away from another's memory; compared by identity.
+
+    ``users`` counts the regions, windows and queues in it: while it is not zero, a domain may not
+    be deallocated (ibv_dealloc_pd(3): EBUSY). ``adapter`` is the registrar that it belongs to;
+    ``None`` leaves that open.
+    """
+
+    __slots__ = ("adapter", "handle", "users")
+
+    def __init__(self, handle: int, adapter: object = None) -> None:
+        self.handle = handle
+        self.adapter = adapter
+        self.users = 0
+
+    def __repr__(self) -> str:
+        return f"<PD {self.handle}: {plural(self.users, 'user')}>"
+
+    def acquire(self) -> None:
+        """One user more."""
+        self.users += 1
+
+    def release(self) -> None:
+        """One user less."""
+        self.users -= 1
+
+
+_ALL: Final = -1
+
+
+@final
+class KeyFault(Enum):
+    """Why a key does not give access."""
+
+    INVALID_KEY = auto()
+    WRONG_PD = auto()
+    NO_ACCESS = auto()
+    NOT_BOUND = auto()
+    INVALIDATED = auto()
+    WRONG_QP = auto()
+    OUT_OF_RANGE = auto()
+
+
+class Footprint(NamedTuple):
+    """Where a range of a grant lies in memory: the bytes from ``start`` up to ``end``.
+
+    They are bus addresses if ``region`` is ``None``, else addresses in that region, whose bus
+    addresses do not follow from the range.
+    """
+
+    region: object
+    start: int
+    end: int
+
+    def shared(self, other: "Footprint") -> tuple[int, int]:
+        """Start and end of the bytes of this range that may also be in ``other``.
+
+        All of them, if the two cannot be compared. There are none if start is not below end.
+        """
+        if self.region is not other.region:
+            return self.start, self.end
+        return max(self.start, other.start), min(self.end, other.end)
+
+
+class Grant(ABC):
+    """A region or a window: a range of addresses, and who may do what with it.
+
+    ``pd`` is ``None`` where the domain does not matter, ``qpn`` zero where the queue pair does
+    not. ``denied`` has a bit for each right that is missing; while nothing is granted that is
+    every bit, and ``refusal`` says why. ``generation`` counts the changes: what was checked before
+    one holds no longer.
+    """
+
+    __slots__ = ("access", "denied", "end", "generation", "iova", "key", "pd", "qpn", "refusal")
+    label: ClassVar[str]
+
+    def __init__(self, pd: ProtectionDomain) -> None:
+        self.key = 0
+        self.pd: ProtectionDomain | None = pd
+        self.qpn = 0
+        self.iova = 0
+        self.end = 0
+        self.access = 0
+        self.generation = 0
+        self.deny(KeyFault.NOT_BOUND)
+
+    def __repr__(self) -> str:
+        grants = f"{self.length} bytes at {self.iova:#x}" if self.valid else self.refusal.name
+        return f"<{self.label} {self.key:#x}: {grants}>"
+
+    def deny(self, refusal: KeyFault) -> None:
+        """Grant nothing from now on."""
+        self.denied = _ALL
+        self.refusal = refusal
+        self.generation += 1
+
+    def permit(self, iova: int, length: int, access: int, *, local: bool) -> None:
+        """Grant ``access`` to ``length`` bytes at ``iova``; ``local`` adds local read."""
+        self.iova = iova
+        self.end = iova + length
+        self.access = access
+        self.denied = ~(access | LOCAL_READ if local else access)
+        self.refusal = KeyFault.NO_ACCESS
+        self.generation += 1
+
+    @property
+    def length(self) -> int:
+        return self.end - self.iova
+
+    @property
+    def valid(self) -> bool:
+        """Whether the key grants anything at all."""
+        return self.denied != _ALL
+
+    @abstractmethod
+    def read(self, iova: int, length: int) -> bytes | memoryview: ...
+
+    @abstractmethod
+    def write(self, iova: int, data: BytesLike) -> None: ...
+
+    @abstractmethod
+    def place(self, iova: int) -> int:
+        """The region's address that one of the key's stands for."""
+
+    @abstractmethod
+    def footprint(self, iova: int, length: int) -> Footprint:
+        """Where ``length`` bytes from ``iova`` on lie; neither rights nor bounds are checked."""
+
+    @abstractmethod
+    def fault_in(self, iova: int, length: int) -> None:
+        """Have the pages of a range present.
+
+        ``MemoryFault`` where there are none, ``PageFault`` while they are being brought in.
+        """
+
+    @abstractmethod
+    def push(self, iova: int) -> None:
+        """Have what was written before arrive in memory."""
+
+    @abstractmethod
+    def fetch_add(self, iova: int, value: int) -> int: ...
+
+    @abstractmethod
+    def compare_swap(self, iova: int, compare: int, swap: int) -> int: ...
+
 
 VARIANTS: Final = 1 << 8
 _INDEXES: Final = 1 << 24
@@ -129,7 +330,7 @@ class KeyTable:
         """The region or window behind a key, or why not. IBA 9.7.4.1.3, 10.6.
 
         Local and remote keys are checked here alone. ``access`` is the rights that the operation
-        needs, as plain integers of :mod:`rdmawire.memory.access`; zero means local read. An
+        needs, as plain integers of :mod:`rdmawire.memory.key`; zero means local read. An
         operation of no bytes has no address to check: whether its key is looked at is for the
         caller to know.
         """

@@ -7,12 +7,19 @@ from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.identifier import Randomness
-from rdmawire.memory.access import LOCAL_WRITE, Access, check_access
 from rdmawire.memory.address_space import AddressSpace, Initiator
-from rdmawire.memory.grant import Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.key import MAX_KEYS, KeyTable
+from rdmawire.memory.key import (
+    LOCAL_WRITE,
+    MAX_KEYS,
+    Access,
+    Grant,
+    KeyFault,
+    KeyTable,
+    ProtectionDomain,
+    check_access,
+)
 from rdmawire.memory.mw import MemoryWindow, WindowType
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, DmaCounter
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, DmaCounters
 from rdmawire.memory.region import Backing, HostPages, OnDemand, Region
 from rdmawire.validate import check_int, check_methods, check_type, iterate
 
@@ -101,7 +108,7 @@ class MemoryRegionTable:
         self.peer = self if peer is None else peer
         self.initiator = initiator
         self.keys = KeyTable(MAX_KEYS, random)
-        self.counter = DmaCounter()
+        self.counter = DmaCounters()
         self._regions = 0
         self._windows = 0
 

@@ -10,10 +10,20 @@ from errno import EINVAL
 from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.access import CHANGES_MEMORY, LOCAL_WRITE, WINDOW_FLAGS, Access
 from rdmawire.memory.address_space import ATOMIC_SIZE
-from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.key import VARIANTS, KeyTable, next_variant
+from rdmawire.memory.key import (
+    CHANGES_MEMORY,
+    LOCAL_WRITE,
+    VARIANTS,
+    WINDOW_FLAGS,
+    Access,
+    Footprint,
+    Grant,
+    KeyFault,
+    KeyTable,
+    ProtectionDomain,
+    next_variant,
+)
 from rdmawire.memory.page import LAST_ADDRESS
 from rdmawire.memory.region import Region
 from rdmawire.validate import BytesLike, check_int, check_type

@@ -13,7 +13,7 @@ LAST_ADDRESS: Final = (1 << 64) - 1
 
 
 def split(address: int, length: int, page_size: int) -> Iterator[tuple[int, int]]:
-    """The ranges ``(address, length)`` that ``page_size`` borders cut a range into."""
+    """Split a range at the borders of pages of ``page_size`` bytes, into addresses and lengths."""
     end = address + length
     while address < end:
         border = min(end, (address & -page_size) + page_size)
@@ -100,14 +100,14 @@ class SparsePages:
 
 
 class Path(Enum):
-    """The way that bytes take between an adapter and the memory they belong in."""
+    """The path of bytes between an adapter and the memory."""
 
     HOST = auto()
     GPU_DIRECT = auto()
     BOUNCE = auto()
 
 
-class Tally:
+class PathCounters:
     """DMA on one path: bytes, transactions, and copies that a processor or GPU made for them."""
 
     __slots__ = ("bytes", "copies", "transactions")
@@ -118,13 +118,13 @@ class Tally:
         self.copies = 0
 
 
-class DmaCounter:
-    """The tallies of one adapter. A DMA is one access to a region, whatever pages it touches."""
+class DmaCounters:
+    """DMA of one adapter, by path. A DMA is one access to a region, whatever pages it touches."""
 
-    __slots__ = ("_tallies",)
+    __slots__ = ("_paths",)
 
     def __init__(self) -> None:
-        self._tallies = {path: Tally() for path in Path}
+        self._paths = {path: PathCounters() for path in Path}
 
-    def __getitem__(self, path: Path) -> Tally:
-        return self._tallies[path]
+    def __getitem__(self, path: Path) -> PathCounters:
+        return self._paths[path]

@@ -12,19 +12,18 @@ from errno import EFAULT, EINVAL
 from typing import Final, Protocol
 
 from rdmawire.errors import MemoryFault, PageFault, VerbsError
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import (
     ATOMIC_SIZE,
     AddressSpace,
     HostMemory,
     Initiator,
+    Mapping,
     Span,
-    Window,
     added,
     check_aligned,
 )
-from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, DmaCounter, Path, split
+from rdmawire.memory.key import Access, Footprint, Grant, KeyFault, ProtectionDomain
+from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, DmaCounters, Path, split
 from rdmawire.validate import BytesLike
 
 
@@ -82,27 +81,27 @@ class Backing(ABC):
 
 
 class HostPages(Backing):
-    """Pinned host memory: its windows stay, even when the space unmaps them."""
+    """Pinned host memory: its mappings stay, even when the space unmaps them."""
 
     path = Path.HOST
     by_bus_address = True
 
     def __init__(self, space: AddressSpace, address: int, length: int, *, writing: bool) -> None:
         """``VerbsError`` EFAULT for what cannot be pinned: holes, MMIO, read-only memory."""
-        windows = list(_pinned(space, address, length, writing=writing))
+        mappings = list(_pinned(space, address, length, writing=writing))
         self._space = AddressSpace()
-        for window in windows:
-            self._space.map(window)
-        # Most often there is one window, and no need to look for it.
-        self._pages = windows[0].pages if len(windows) == 1 else None
+        for mapping in mappings:
+            self._space.map(mapping)
+        # Most often there is one mapping, and no need to look for it.
+        self._pages = mappings[0].pages if len(mappings) == 1 else None
         self.writable = writing
         self.page_size = self._pages.page_size if self._pages else PAGE_4K
 
     def lend(self, address: int) -> memoryview | None:
         if self._pages and self.writable:
             return self._pages.find(address >> self._pages.shift)
-        window = self._space.window_at(address)
-        return None if window is None else window.lend(address, self.page_size)
+        mapping = self._space.mapping_at(address)
+        return None if mapping is None else mapping.lend(address, self.page_size)
 
     def read(self, address: int, length: int) -> bytes:
         return (self._pages or self._space).read(address, length)
@@ -115,11 +114,11 @@ def _pinned(
     space: AddressSpace, address: int, length: int, *, writing: bool
 ) -> Iterator[HostMemory]:
     try:
-        for window, start, size in space.spans(address, length):
-            window.admit(start, size, writing=writing)
-            if not isinstance(window, HostMemory):
+        for mapping, start, size in space.spans(address, length):
+            mapping.admit(start, size, writing=writing)
+            if not isinstance(mapping, HostMemory):
                 raise MemoryFault("not host memory", start, size)
-            yield window
+            yield mapping
     except MemoryFault as fault:
         raise VerbsError(f"Bad address: {fault}", EFAULT) from fault
 
@@ -162,8 +161,8 @@ class OnDemand(Backing):
     def _bring(self, address: int, length: int, ready: int) -> int:
         """Have missing pages present at ``ready`` (ns). Return when all pages are present."""
         spans = list(self._space.spans(address, length))
-        for window, start, size in spans:
-            if not window.pinnable:
+        for mapping, start, size in spans:
+            if not mapping.pinnable:
                 raise MemoryFault("no memory that can be paged", start, size)
         return max((self._page(page, ready) for page in _pages(spans)), default=0)
 
@@ -177,8 +176,8 @@ class OnDemand(Backing):
         return self._ready[page]
 
     def lend(self, address: int) -> memoryview | None:
-        window = self._space.window_at(address)
-        return None if window is None else window.lend(address, PAGE_4K)
+        mapping = self._space.mapping_at(address)
+        return None if mapping is None else mapping.lend(address, PAGE_4K)
 
     def read(self, address: int, length: int) -> bytes:
         self.fault_in(address, length)
@@ -196,10 +195,10 @@ class OnDemand(Backing):
 
 
 def _pages(spans: Sequence[Span]) -> Iterator[int]:
-    """The first addresses of the pages that ranges touch, as their windows are paged."""
-    for window, address, length in spans:
-        for start, _ in split(address, length, window.page_size):
-            yield start & -window.page_size
+    """The first addresses of the pages that ranges touch, as their mappings are paged."""
+    for mapping, address, length in spans:
+        for start, _ in split(address, length, mapping.page_size):
+            yield start & -mapping.page_size
 
 
 class PageList(Backing):
@@ -218,38 +217,38 @@ class PageList(Backing):
         self.page_size = min(page_size, PAGE_64K)  # of what is lent, which lies in one piece
         self._size = page_size
         self._first = first
-        self._pages = [(_window(space, page, page_size), page) for page in pages]
+        self._pages = [(_mapping(space, page, page_size), page) for page in pages]
         self.path = self._pages[0][0].path
 
-    def _part(self, address: int, length: int, *, writing: bool) -> tuple[Window, int] | None:
-        """Window and bus address of some bytes inside one page, admitted."""
+    def _part(self, address: int, length: int, *, writing: bool) -> tuple[Mapping, int] | None:
+        """Mapping and bus address of some bytes inside one page, admitted."""
         at = address - self._first
         number = at // self._size
         offset = at - number * self._size
         if not length or offset + length > self._size:
             return None
-        window, page = self._pages[number]
-        window.admit(page + offset, length, writing=writing)
-        return window, page + offset
+        mapping, page = self._pages[number]
+        mapping.admit(page + offset, length, writing=writing)
+        return mapping, page + offset
 
-    def _parts(self, address: int, length: int) -> Iterator[tuple[Window, int, int]]:
+    def _parts(self, address: int, length: int) -> Iterator[tuple[Mapping, int, int]]:
         for start, size in split(address - self._first, length, self._size):
-            window, page = self._pages[start // self._size]
-            yield window, page + start % self._size, size
+            mapping, page = self._pages[start // self._size]
+            yield mapping, page + start % self._size, size
 
     def lend(self, address: int) -> memoryview | None:
         at = address - self._first
-        window, page = self._pages[at // self._size]
-        if not (window.pinnable or self.lends_devices):
+        mapping, page = self._pages[at // self._size]
+        if not (mapping.pinnable or self.lends_devices):
             return None
-        return window.lend(page + at % self._size, self.page_size)
+        return mapping.lend(page + at % self._size, self.page_size)
 
     def _admitted(
         self, address: int, length: int, *, writing: bool
-    ) -> list[tuple[Window, int, int]]:
+    ) -> list[tuple[Mapping, int, int]]:
         parts = list(self._parts(address, length))
-        for window, start, size in parts:
-            window.admit(start, size, writing=writing)
+        for mapping, start, size in parts:
+            mapping.admit(start, size, writing=writing)
         return parts
 
     def read(self, address: int, length: int) -> bytes:
@@ -257,7 +256,7 @@ class PageList(Backing):
         if part is not None:
             return part[0].read(part[1], length)
         parts = self._admitted(address, length, writing=False)
-        return b"".join(window.read(start, size) for window, start, size in parts)
+        return b"".join(mapping.read(start, size) for mapping, start, size in parts)
 
     def write(self, address: int, data: BytesLike) -> None:
         part = self._part(address, len(data), writing=True)
@@ -269,18 +268,18 @@ class PageList(Backing):
     def _write_parts(self, address: int, data: BytesLike) -> None:
         source = memoryview(data)
         at = 0
-        for window, start, size in self._admitted(address, len(data), writing=True):
-            window.post(start, source[at : at + size], self.initiator, self.relaxed)
+        for mapping, start, size in self._admitted(address, len(data), writing=True):
+            mapping.post(start, source[at : at + size], self.initiator, self.relaxed)
             at += size
 
 
-def _window(space: AddressSpace, page: int, page_size: int) -> Window:
-    window = space.window_at(page)
+def _mapping(space: AddressSpace, page: int, page_size: int) -> Mapping:
+    mapping = space.mapping_at(page)
     if page % page_size:
         raise VerbsError(f"bus address {page:#x} begins no page of {page_size}", EINVAL)
-    if window is None or page + page_size > window.end:
+    if mapping is None or page + page_size > mapping.end:
         raise VerbsError(f"no page of {page_size} at bus address {page:#x}", EFAULT)
-    return window
+    return mapping
 
 
 _ZERO_BASED: Final = Access.ZERO_BASED.value
@@ -296,8 +295,8 @@ class Region(Grant):
     """
 
     __slots__ = (
-        "_backing", "_copies", "_counter", "_delta", "_initiator", "_mask", "_page_size", "_pages",
-        "_shift", "_tally", "address", "max_pages", "windows",
+        "_backing", "_copies", "_delta", "_dma", "_initiator", "_mask", "_page_size", "_pages",
+        "_path", "_shift", "address", "max_pages", "windows",
     )  # fmt: skip
     pd: ProtectionDomain
     label = "MR"
@@ -305,7 +304,7 @@ class Region(Grant):
     def __init__(
         self,
         pd: ProtectionDomain,
-        counter: DmaCounter,
+        counters: DmaCounters,
         max_pages: int = 0,
         initiator: Initiator | None = None,
     ) -> None:
@@ -317,12 +316,12 @@ class Region(Grant):
         self.address = 0
         self.max_pages = max_pages
         self.windows: set[Grant] = set()  # bound to this region
-        self._counter = counter
+        self._dma = counters
         self._initiator = initiator
         self._pages: dict[int, memoryview] = {}
         self._backing: Backing | None = None
         self._delta = self._shift = self._mask = self._page_size = self._copies = 0
-        self._tally = counter[Path.HOST]
+        self._path = counters[Path.HOST]
 
     def __getstate__(self) -> object:
         """The state of a copy, without cached pages: its own backing lends it those."""
@@ -367,7 +366,7 @@ class Region(Grant):
         self._page_size = backing.page_size
         self._shift = backing.page_size.bit_length() - 1
         self._mask = backing.page_size - 1
-        self._tally = self._counter[backing.path]
+        self._path = self._dma[backing.path]
         self._copies = backing.copies
 
     def allow(self, access: int) -> None:
@@ -401,9 +400,9 @@ class Region(Grant):
         end = at + length
         if page is None or end > self._page_size or iova < self.iova or iova + length > self.end:
             return self._read_pages(iova, length)
-        tally = self._tally
-        tally.bytes += length
-        tally.transactions += 1
+        counters = self._path
+        counters.bytes += length
+        counters.transactions += 1
         return page[at:end]
 
     def write(self, iova: int, data: BytesLike) -> None:
@@ -417,9 +416,9 @@ class Region(Grant):
             self._write_pages(iova, data)
             return
         page[at:end] = data
-        tally = self._tally
-        tally.bytes += length
-        tally.transactions += 1
+        counters = self._path
+        counters.bytes += length
+        counters.transactions += 1
 
     def place(self, iova: int) -> int:
         return iova
@@ -469,9 +468,9 @@ class Region(Grant):
 
     def _count(self, iova: int, length: int) -> None:
         """Count a DMA, and borrow the page it ended in for the next one."""
-        self._tally.bytes += length
-        self._tally.transactions += 1
-        self._tally.copies += self._copies
+        self._path.bytes += length
+        self._path.transactions += 1
+        self._path.copies += self._copies
         number = (iova + length - 1 + self._delta) >> self._shift
         if length and self._backing is not None and number not in self._pages:
             page = self._backing.lend(number << self._shift)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from rdmawire.memory.access import Access
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.key import Access, KeyFault
 from rdmawire.terminal import plural
 
 

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rdmawire.errors import MemoryFault
-from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.grant import Footprint, Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.key import KeyTable
-from rdmawire.memory.page import DmaCounter
+from rdmawire.memory.key import LOCAL_WRITE, Footprint, Grant, KeyFault, KeyTable, ProtectionDomain
+from rdmawire.memory.page import DmaCounters
 from rdmawire.memory.region import Region
 from rdmawire.validate import BytesLike
 from rdmawire.verbs.wr import Sge
@@ -61,7 +59,7 @@ def piece(memory: Grant, address: int, length: int) -> Piece:
     return _new(Piece, (memory, address, length, memory.generation, memory.key))
 
 
-NOTHING = piece(Region(ProtectionDomain(0), DmaCounter()), 0, 0)
+NOTHING = piece(Region(ProtectionDomain(0), DmaCounters()), 0, 0)
 """Memory of no bytes, by no key."""
 
 

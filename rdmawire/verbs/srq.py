@@ -7,7 +7,7 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import ProtectionDomain
 from rdmawire.validate import check_int, iterate
 from rdmawire.verbs.async_event import AsyncChannel, Sink, SRQLimitReached
 from rdmawire.verbs.cq import CompletionQueue, Slots

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from rdmawire.errors import VerbsError, WireError
 from rdmawire.memory.fast_reg import FastRegistration
-from rdmawire.memory.grant import Grant
+from rdmawire.memory.key import Grant
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.page import LAST_ADDRESS
 from rdmawire.memory.region import Region

@@ -23,9 +23,9 @@ from rdmawire.fabric.network import Cable, Network, row, star
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.ib.congestion.dcqcn import Dcqcn
+from rdmawire.memory.gpu.device import H200
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import H200
 from rdmawire.units import gbps, us
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, RXE

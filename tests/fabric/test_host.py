@@ -13,9 +13,9 @@ from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, connect
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.cm.event import CMEvent
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.memory.gpu.device import H200
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import H200
 from rdmawire.memory.page import Path
 from rdmawire.units import us
 from rdmawire.verbs.async_event import AccessViolation, CompletionEvent, Event

@@ -9,8 +9,7 @@ from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import CAP, Pair
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.identifier import Randomness
-from rdmawire.memory.access import Access
-from rdmawire.memory.key import VARIANTS
+from rdmawire.memory.key import VARIANTS, Access
 from rdmawire.verbs.enums import QPType
 
 

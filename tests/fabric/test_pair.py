@@ -17,7 +17,7 @@ from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, Responder
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QPInit
 from rdmawire.ib.rx_parser import Drop
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, QPType, WCOpcode, WCStatus
 from rdmawire.verbs.profile import IBTA, RXE, Profile

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rdmawire.capture import Record, open_capture
 from rdmawire.fabric.host import Place
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.qp_attr import QPAttributes
 from rdmawire.verbs.wr import SendOpcode

@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.pair import End, Pair
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.memory.mr_table import WHOLE_SPACE
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.verbs.async_event import InvalidRequest

@@ -4,7 +4,7 @@ import pytest
 
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.profile import RXE

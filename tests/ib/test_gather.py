@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.fabric.host import ALL_ACCESS, Host
-from rdmawire.memory.access import LOCAL_WRITE
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.verbs.sge import Gather, Inline, Piece, gather
 from rdmawire.verbs.wr import Sge
 

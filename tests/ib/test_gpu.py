@@ -8,10 +8,9 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
-from rdmawire.memory.gpu.device import Gpu
+from rdmawire.memory.gpu.device import MIB, Gpu, GpuProfile
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import MIB, GpuProfile
 from rdmawire.memory.page import PAGE_64K, Path
 from rdmawire.memory.region import Region
 from rdmawire.units import us

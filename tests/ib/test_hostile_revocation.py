@@ -6,8 +6,8 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
 from rdmawire.ib.qp import QPInit
-from rdmawire.memory.access import Access
 from rdmawire.memory.fast_reg import FastRegistration, invalidate, register_pages
+from rdmawire.memory.key import Access
 from rdmawire.memory.mr_table import Rereg
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.verbs.enums import QPType, WCStatus

@@ -8,13 +8,11 @@ import pytest
 from rdmawire.fabric.host import ALL_ACCESS
 from rdmawire.fabric.pair import End, Pair
 from rdmawire.ib.rx_parser import Drop
-from rdmawire.memory.access import Access
 from rdmawire.memory.fast_reg import FastRegistration, invalidate, register_pages
+from rdmawire.memory.gpu.device import H200
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import H200
-from rdmawire.memory.grant import KeyFault
-from rdmawire.memory.key import next_variant
+from rdmawire.memory.key import Access, KeyFault, next_variant
 from rdmawire.memory.mr_table import Rereg
 from rdmawire.memory.mw import Bind, MemoryWindow, bind_window
 from rdmawire.memory.page import PAGE_64K

@@ -5,9 +5,8 @@ import pytest
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import End, Pair
-from rdmawire.memory.access import Access
 from rdmawire.memory.fast_reg import FastRegistration
-from rdmawire.memory.key import next_variant
+from rdmawire.memory.key import Access, next_variant
 from rdmawire.memory.mw import Bind, MemoryWindow, bind_window
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region

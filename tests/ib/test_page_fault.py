@@ -11,8 +11,8 @@ from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
 from rdmawire.ib.rx_parser import Drop
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import HostMemory
+from rdmawire.memory.key import Access
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, QPType, WCStatus

@@ -8,7 +8,7 @@ import pytest
 from rdmawire.fabric.host import Buffer
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib.service import Fault
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.async_event import AccessViolation, Event, InvalidRequest
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.profile import IBTA, RXE, Profile

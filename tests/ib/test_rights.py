@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.pair import Pair, Posted
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.async_event import AccessViolation
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire.ib import Nak, Placement

@@ -14,7 +14,7 @@ from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.service import Fault, Reaction
 from rdmawire.ib.standard_rules import STANDARD
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.verbs.qp_attr import QPAttrMask
 from rdmawire.verbs.wr import SendOpcode, SendWR

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import CAP, Pair, connect
 from rdmawire.ib.qp import QPInit
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import ProtectionDomain
 from rdmawire.verbs.async_event import Event, SRQLimitReached
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import QPState, QPType, WCStatus

@@ -6,7 +6,7 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.ib.responder_state import ReadResponse
 from rdmawire.ib.responses import MAX_KEPT
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.memory.page import Path
 from rdmawire.verbs.enums import QPState, WCStatus

@@ -9,7 +9,7 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair, connect
 from rdmawire.ib.qp import QPInit
 from rdmawire.ib.rx_parser import Drop
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.wr import RecvWR, Sge
 from rdmawire.wire.header import Header

@@ -8,9 +8,7 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import CAP, Pair, connect
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.memory.access import Access
-from rdmawire.memory.grant import KeyFault, ProtectionDomain
-from rdmawire.memory.key import next_variant
+from rdmawire.memory.key import Access, KeyFault, ProtectionDomain, next_variant
 from rdmawire.memory.mw import Bind, WindowType
 from rdmawire.verbs.async_event import AccessViolation
 from rdmawire.verbs.enums import QPType, WCStatus

@@ -1,8 +1,7 @@
 """A host with an adapter, for tests."""
 
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, HostMemory
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import Access, ProtectionDomain
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.grant import ProtectionDomain
-from rdmawire.memory.key import VARIANTS
+from rdmawire.memory.key import VARIANTS, Access, ProtectionDomain
 from rdmawire.memory.mr_table import MemoryRegionTable
 from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import WCStatus

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.fast_reg import FastRegistration, invalidate, register_pages
-from rdmawire.memory.grant import KeyFault, ProtectionDomain
-from rdmawire.memory.key import VARIANTS
+from rdmawire.memory.key import LOCAL_WRITE, VARIANTS, KeyFault, ProtectionDomain
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K
 from rdmawire.memory.region import Region

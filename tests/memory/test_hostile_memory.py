@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import AddressSpace, HostMemory
 from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.fast_reg import FastRegistration, register_pages
-from rdmawire.memory.gpu.bounce import reg_bounce_mr
-from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.export import export_dmabuf
+from rdmawire.memory.gpu.device import MIB, T4
+from rdmawire.memory.gpu.driver import GpuDriver, export_dmabuf
 from rdmawire.memory.gpu.gdrcopy import Gdr
-from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import MIB, T4
+from rdmawire.memory.gpu.peermem import Peermem, reg_bounce_mr
+from rdmawire.memory.key import Access
 from rdmawire.memory.mr_table import Extent, MemoryRegionTable, Rereg
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_64K

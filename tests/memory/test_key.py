@@ -9,16 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.access import (
+from rdmawire.memory.key import (
     LOCAL_READ,
     LOCAL_WRITE,
+    MAX_KEYS,
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
+    VARIANTS,
+    KeyFault,
+    KeyTable,
+    ProtectionDomain,
 )
-from rdmawire.memory.grant import KeyFault, ProtectionDomain
-from rdmawire.memory.key import MAX_KEYS, VARIANTS, KeyTable
-from rdmawire.memory.page import PAGE_4K, DmaCounter
+from rdmawire.memory.page import PAGE_4K, DmaCounters
 from rdmawire.memory.region import Region
 from tests.memory.machine import FULL, Machine
 
@@ -34,7 +37,7 @@ ASKED = {
 
 
 def a_region() -> Region:
-    return Region(ProtectionDomain(1), DmaCounter())
+    return Region(ProtectionDomain(1), DmaCounters())
 
 
 @pytest.mark.parametrize("access", [a for a in range(16) if a & 1 or not a & 10])
@@ -86,7 +89,7 @@ def test_domains_are_compared_by_identity() -> None:
 
 
 def test_a_full_table() -> None:
-    table, counter, pd = KeyTable(3), DmaCounter(), ProtectionDomain(1)
+    table, counter, pd = KeyTable(3), DmaCounters(), ProtectionDomain(1)
     regions = [Region(pd, counter) for _ in range(4)]
     for region in regions[:3]:
         table.add(region)
@@ -98,7 +101,7 @@ def test_a_full_table() -> None:
 
 
 def test_an_index_comes_back_with_each_of_its_variants() -> None:
-    table, region = KeyTable(1), Region(ProtectionDomain(1), DmaCounter())
+    table, region = KeyTable(1), Region(ProtectionDomain(1), DmaCounters())
     keys = []
     for _ in range(VARIANTS):
         keys.append(table.add(region))
@@ -139,7 +142,7 @@ class Keys(RuleBasedStateMachine):
 
     @rule(target=regions)
     def add(self) -> Region:
-        region = Region(ProtectionDomain(1), DmaCounter())
+        region = Region(ProtectionDomain(1), DmaCounters())
         self.model[self.table.add(region)] = region
         return region
 

@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.access import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Access
 from rdmawire.memory.fast_reg import invalidate
-from rdmawire.memory.grant import KeyFault, ProtectionDomain
-from rdmawire.memory.key import VARIANTS
+from rdmawire.memory.key import (
+    REMOTE_ATOMIC,
+    REMOTE_READ,
+    REMOTE_WRITE,
+    VARIANTS,
+    Access,
+    KeyFault,
+    ProtectionDomain,
+)
 from rdmawire.memory.mr_table import Limits
 from rdmawire.memory.mw import Bind, WindowType, bind_window
 from rdmawire.memory.page import PAGE_4K
@@ -305,7 +311,7 @@ def test_a_window_of_a_region_that_lost_its_pages() -> None:
 def test_allocation_of_windows() -> None:
     machine = Machine(Limits(max_mw=1, window_type_2=WindowType.TYPE_2A))
     for wrong in (0, 3):
-        with pytest.raises(VerbsError, match=r"not within 1\.\.2") as caught:
+        with pytest.raises(VerbsError, match=r"integer from 1 to 2") as caught:
             machine.registrar.alloc_mw(machine.pd, wrong)
         assert caught.value.errno == EINVAL
     window = machine.registrar.alloc_mw(machine.pd, 2)

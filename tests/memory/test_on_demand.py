@@ -7,8 +7,8 @@ from errno import EFAULT, EINVAL
 import pytest
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.access import Access
 from rdmawire.memory.address_space import DoorbellPage, HostMemory
+from rdmawire.memory.key import Access
 from rdmawire.memory.mr_table import WHOLE_SPACE
 from rdmawire.memory.page import PAGE_2M, PAGE_4K
 from tests.memory.machine import FULL, Machine

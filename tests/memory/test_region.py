@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.access import LOCAL_WRITE, REMOTE_READ, Access
 from rdmawire.memory.address_space import DoorbellPage, HostMemory
-from rdmawire.memory.grant import KeyFault, ProtectionDomain
+from rdmawire.memory.key import LOCAL_WRITE, REMOTE_READ, Access, KeyFault, ProtectionDomain
 from rdmawire.memory.mr_table import WHOLE_SPACE, Limits, Rereg
 from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K, Path
 from tests.memory.machine import FULL, Machine

@@ -176,7 +176,7 @@ def test_unmapped_memory_is_gone_and_its_place_free() -> None:
     space.unmap(window)
     with pytest.raises(MemoryFault):
         space.read(BASE, 1)
-    with pytest.raises(VerbsError, match="no such window"):
+    with pytest.raises(VerbsError, match="no such mapping"):
         space.unmap(window)
     space.map(HostMemory(BASE, PAGE_4K))
     assert space.read(BASE, 1) == b"\0"

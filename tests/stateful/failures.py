@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rdmawire.memory.access import Access
 from rdmawire.memory.fast_reg import FastRegistration
+from rdmawire.memory.key import Access
 from rdmawire.memory.mw import Bind
 from rdmawire.verbs.async_event import (
     AccessViolation,

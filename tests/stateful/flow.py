@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rdmawire.fabric.host import ALL_ACCESS
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.qp import QueuePair
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.memory.mw import MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import WCFlags, WCOpcode, WCStatus, WorkCompletion

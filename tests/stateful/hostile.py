@@ -15,8 +15,8 @@ from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.memory.access import Access
 from rdmawire.memory.fast_reg import FastRegistration, register_pages
+from rdmawire.memory.key import Access
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import QPType

@@ -11,9 +11,8 @@ from typing import ClassVar, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from rdmawire.memory.access import Access
 from rdmawire.memory.fast_reg import FastRegistration
-from rdmawire.memory.key import VARIANTS
+from rdmawire.memory.key import VARIANTS, Access
 from rdmawire.memory.mw import Bind, MemoryWindow
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.link import Chances
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.memory.mw import Bind, MemoryWindow, bind_window
 from rdmawire.verbs.async_event import (
     CommunicationEstablished,

@@ -110,8 +110,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "rdmawire/memory/region.py",
-        "self._tally = counter[Path.HOST]",
-        "self._tally = counter[Path.HOST]",
+        "self._path = counters[Path.HOST]",
+        "self._path = counters[Path.HOST]",
         "pass",
         "a region without pages counts nothing, and one with pages counts by their path",
     ),

@@ -13,7 +13,7 @@ from rdmawire.ib.cm.messages import Heard
 from rdmawire.ib.cm.state_machine import Do
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.verbs import Verbs
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask, check_values
 from rdmawire.wire.cm import MRA, REJ, REP, SIDRREP

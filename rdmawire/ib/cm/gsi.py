@@ -11,7 +11,7 @@ from rdmawire.ib.device import GSI_QPN
 from rdmawire.ib.encapsulation import way_back
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap

@@ -4,13 +4,10 @@ A kernel on the GPU reads and writes GPU addresses. Everybody else uses the bus 
 BAR1, behind which pages appear while they are pinned.
 """
 
-from rdmawire.memory.gpu.bounce import reg_bounce_mr
-from rdmawire.memory.gpu.device import Gpu
-from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.export import export_dmabuf
+from rdmawire.memory.gpu.device import A100, H200, T4, Gpu, GpuProfile
+from rdmawire.memory.gpu.driver import GpuDriver, export_dmabuf
 from rdmawire.memory.gpu.gdrcopy import Gdr
-from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
+from rdmawire.memory.gpu.peermem import Peermem, reg_bounce_mr
 
 __all__ = [
     "A100",

@@ -1,4 +1,4 @@
-"""BAR1: the window on the bus behind which pinned GPU pages appear."""
+"""BAR1: the range of bus addresses behind which pinned GPU pages appear."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -7,8 +7,7 @@ from random import Random
 from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.address_space import Initiator, Window
-from rdmawire.memory.gpu.profile import GpuProfile
+from rdmawire.memory.address_space import Initiator, Mapping
 from rdmawire.memory.page import Path, SparsePages, split
 from rdmawire.validate import BytesLike
 
@@ -54,14 +53,14 @@ class PostedWrites:
             self._show()
 
     def _insert(self, posted: _Posted) -> None:
-        """Insert a write by its time, behind those of the same time; most often at the end."""
-        waiting, place = self._waiting, len(self._waiting)
-        while place and waiting[place - 1][0] > posted[0]:
-            place -= 1
-        if place == len(waiting):
+        """Insert a write by its time, after those of the same time; most often at the end."""
+        waiting, index = self._waiting, len(self._waiting)
+        while index and waiting[index - 1][0] > posted[0]:
+            index -= 1
+        if index == len(waiting):
             waiting.append(posted)
         else:
-            waiting.insert(place, posted)
+            waiting.insert(index, posted)
 
     def _drawn(self) -> int:
         """Draw the time (ns) at which a write that arrives now becomes visible."""
@@ -94,26 +93,33 @@ class PostedWrites:
         return self._waiting[0][0]
 
 
-class Aperture(Window):
-    """Bus addresses of BAR1, and the page table from them to GPU memory.
+class Aperture(Mapping):
+    """BAR1: ``size`` bytes of bus addresses, and the page table from them to ``memory`` of a GPU.
 
-    A GPU page has one place in the aperture, however often it is pinned. Reads push posted
-    writes ahead of them, as on PCIe. ``random`` draws the delays of posted writes.
+    The first ``reserved`` bytes are not given out. A GPU page has one bus address, however often it
+    is pinned. Reads push posted writes ahead of them, as on PCIe; without ``posted``, writes are
+    visible at once.
     """
 
     path = Path.GPU_DIRECT
 
-    def __init__(self, base: int, profile: GpuProfile, memory: SparsePages, random: Random) -> None:
-        super().__init__(base, profile.bar1, profile.page_size)
+    def __init__(
+        self,
+        base: int,
+        size: int,
+        memory: SparsePages,
+        *,
+        reserved: int = 0,
+        posted: PostedWrites | None = None,
+    ) -> None:
+        super().__init__(base, size, memory.page_size)
         self.lost = False  # the GPU fell off the bus
         self._memory = memory
-        self._posted: PostedWrites | None = None
-        if profile.posts_writes:
-            self._posted = PostedWrites(memory.write, profile.max_visible_ns, random)
-        self._next = base + profile.bar1_reserved
+        self._posted = posted
+        self._next = base + reserved
         self._unused: list[int] = []
         self._pages: dict[int, int] = {}  # bus address of a page -> its GPU address
-        self._places: dict[int, int] = {}  # and back
+        self._bus: dict[int, int] = {}  # the other way round
         self._pins: Counter[int] = Counter()  # by GPU address
 
     @property
@@ -122,21 +128,21 @@ class Aperture(Window):
         return self.end - self._next + len(self._unused) * self.page_size
 
     def pins(self, page: int) -> int:
-        """How often the page at a GPU address is pinned."""
+        """How many times the page at a GPU address is pinned."""
         return self._pins[page]
 
     def pin(self, pages: Sequence[int]) -> tuple[int, ...]:
-        """Bus addresses for these GPU pages; ``VerbsError`` ENOMEM if not all find a place."""
-        needed = sum(page not in self._places for page in pages) * self.page_size
+        """Pin GPU pages. Return their bus addresses; ``VerbsError`` ENOMEM if BAR1 is full."""
+        needed = sum(page not in self._bus for page in pages) * self.page_size
         if needed > self.free:
             raise VerbsError(f"{needed} bytes of BAR1 needed, {self.free} left", ENOMEM)
         return tuple(self._pin(page) for page in pages)
 
     def _pin(self, page: int) -> int:
         self._pins[page] += 1
-        bus = self._places.get(page)
+        bus = self._bus.get(page)
         if bus is None:
-            bus = self._places[page] = self._unused.pop() if self._unused else self._extend()
+            bus = self._bus[page] = self._unused.pop() if self._unused else self._extend()
             self._pages[bus] = page
         return bus
 
@@ -145,12 +151,12 @@ class Aperture(Window):
         return bus
 
     def unpin(self, pages: Sequence[int]) -> None:
-        """Take back one pin of each page; posted writes are flushed before the last goes."""
+        """Undo one pin of each page; posted writes are flushed before the last pin ends."""
         for page in pages:
             self._pins[page] -= 1
             if not self._pins[page]:
                 self.flush()
-                bus = self._places.pop(page)
+                bus = self._bus.pop(page)
                 del self._pins[page], self._pages[bus]
                 self._unused.append(bus)
 

@@ -1,4 +1,4 @@
-"""The kernel driver of a host's GPUs, as other drivers use it: nvidia_p2p_*."""
+"""The kernel driver of a host's GPUs, as other drivers use it: nvidia_p2p_*, and dma-bufs."""
 
 from collections.abc import Callable
 from errno import EBUSY, EINVAL, EIO, ENODEV
@@ -7,11 +7,9 @@ from typing import Final
 
 from rdmawire.errors import ENOTSUPP, VerbsError
 from rdmawire.memory.address_space import AddressSpace
-from rdmawire.memory.gpu.device import Gpu
-from rdmawire.memory.gpu.heap import BLOCK
-from rdmawire.memory.gpu.profile import GpuProfile
-from rdmawire.memory.gpu.table import DmaMapping, PageTable, TableState
-from rdmawire.memory.page import PAGE_4K, PAGE_64K
+from rdmawire.memory.dmabuf import DmaBuf
+from rdmawire.memory.gpu.device import BLOCK, DmaMapping, Gpu, GpuProfile, PageTable, TableState
+from rdmawire.memory.page import PAGE_4K, PAGE_64K, Path
 from rdmawire.terminal import describe
 from rdmawire.validate import check_int, check_type
 
@@ -19,8 +17,8 @@ _FIRST_BUS: Final = 1 << 45
 _FIRST_ADDRESS: Final = 0x7000_0000_0000
 
 
-def _placed(address: int, size: int) -> int:
-    """``address`` or what follows it, on a border of ``size`` bytes rounded to a power of two."""
+def _aligned(address: int, size: int) -> int:
+    """The next address, from ``address`` on, aligned to ``size`` rounded up to a power of two."""
     return address + -address % (1 << (size - 1).bit_length())
 
 
@@ -45,14 +43,14 @@ class GpuDriver:
         check_type("random", random, Random)
         last = self.gpus[-1] if self.gpus else None
         base = last.end if last else _FIRST_ADDRESS
-        bus = _placed(last.aperture.end if last else _FIRST_BUS, profile.bar1)
+        bus = _aligned(last.aperture.end if last else _FIRST_BUS, profile.bar1)
         gpu = Gpu(profile, base + -base % BLOCK, bus, random)
         self.space.map(gpu.aperture)
         self.gpus.append(gpu)
         return gpu
 
     def gpu_at(self, address: int) -> Gpu | None:
-        """Whose memory a GPU address is."""
+        """The GPU that has this GPU address."""
         check_int("address", address)
         return next((gpu for gpu in self.gpus if gpu.base <= address < gpu.end), None)
 
@@ -130,3 +128,42 @@ def check_pages(gpu: Gpu, address: int, length: int, granularity: int) -> None:
         raise VerbsError("the GPU fell off the bus", EIO)
     if address + length > gpu.end or not gpu.resident(address, address + length):
         raise VerbsError(f"{describe(length)} bytes at {address:#x} are not all pinnable", EINVAL)
+
+
+class GpuDmaBuf(DmaBuf):
+    """GPU memory as a dma-buf, which keeps the memory alive after its owner freed it."""
+
+    path = Path.GPU_DIRECT
+
+    def __init__(self, gpu: Gpu, address: int, length: int) -> None:
+        self.page_size = gpu.page_size
+        super().__init__(length, address % gpu.page_size)
+        self.address = address - self.skew
+        self.end = address + length + -(address + length) % gpu.page_size
+        self._gpu = gpu
+        gpu.hold(self)
+
+    def pin(self) -> tuple[int, ...]:
+        return self._gpu.aperture.pin(range(self.address, self.end, self.page_size))
+
+    def unpin(self) -> None:
+        self._gpu.aperture.unpin(range(self.address, self.end, self.page_size))
+
+    def dispose(self) -> None:
+        self._gpu.unhold(self)
+
+
+def export_dmabuf(driver: GpuDriver, address: int, length: int) -> GpuDmaBuf:
+    """Export GPU memory as a dma-buf, as cuMemGetHandleForAddressRange does.
+
+    ``VerbsError`` EINVAL unless it is pages of 4 KiB that peers may pin, ENODEV for no GPU.
+    """
+    check_type("driver", driver, GpuDriver)
+    gpu = driver.gpu_at(address)
+    if gpu is None:
+        raise VerbsError(f"no GPU has address {address:#x}", ENODEV)
+    check_pages(gpu, address, length, PAGE_4K)
+    start = address - address % gpu.page_size
+    end = address + length
+    check_pages(gpu, start, end + -end % gpu.page_size - start, gpu.page_size)
+    return GpuDmaBuf(gpu, address, length)

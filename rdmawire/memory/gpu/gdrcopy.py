@@ -3,8 +3,8 @@
 from errno import EACCES, EINVAL
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.gpu.device import PageTable, TableState
 from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.table import PageTable, TableState
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import PageList
 from rdmawire.validate import BytesLike, check_int, check_time, check_type

@@ -1,12 +1,16 @@
-"""nvidia-peermem: how ibv_reg_mr(3) takes a GPU address."""
+"""Regions of GPU memory: nvidia-peermem for ibv_reg_mr(3), and staging without GPUDirect."""
 
 from errno import EINVAL
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory.address_space import AddressSpace
+from rdmawire.memory.gpu.device import DmaMapping, Gpu, PageTable
 from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.table import DmaMapping, PageTable
-from rdmawire.memory.page import PAGE_64K
-from rdmawire.memory.region import PageList
+from rdmawire.memory.key import ProtectionDomain
+from rdmawire.memory.mr_table import Extent, MemoryRegionTable
+from rdmawire.memory.page import PAGE_64K, Path, split
+from rdmawire.memory.region import Backing, PageList, Region
+from rdmawire.validate import BytesLike, check_type
 
 
 class GpuPages(PageList):
@@ -27,10 +31,10 @@ class GpuPages(PageList):
 
 
 class Peermem:
-    """The client that registrars ask whether an address is a GPU's.
+    """The client of an adapter's region table that pins GPU addresses.
 
-    The default is the persistent client, which hears nothing of cudaFree: the region goes on with
-    the old pages. The legacy client's regions are invalidated.
+    The default is the persistent client, which is not notified of cudaFree: the region keeps the
+    old pages. Regions of the legacy client are invalidated.
     """
 
     def __init__(self, driver: GpuDriver, *, persistent: bool = True) -> None:
@@ -38,9 +42,9 @@ class Peermem:
         self._persistent = persistent
 
     def claim(self, address: int, length: int, peer: object) -> GpuPages | None:
-        """Pages for ``peer``, 64 KiB each; ``None`` for any failure to pin, and so not ours.
+        """Pin pages of 64 KiB for ``peer``; ``None`` if they cannot be pinned.
 
-        Out of BAR1 is such a failure too: the registrar goes on to host memory, and users see
+        So it is when BAR1 is full: the region table then tries host memory, and users see
         "Bad address". ``VerbsError`` EINVAL for a GPU with pages of another size.
         """
         start = address - address % PAGE_64K
@@ -57,7 +61,7 @@ class Peermem:
         return pages.backing
 
     def _is_ours(self, start: int, size: int) -> bool:
-        """A trial: get, and put."""
+        """Whether the pages can be pinned: they are, and unpinned again."""
         try:
             table = self._get(start, size, _Pages())
         except VerbsError:
@@ -72,10 +76,60 @@ class Peermem:
 
 
 class _Pages:
-    """Tells a region that its pages are gone; the table, which comes first, needs to know it."""
+    """The callback of a page table: invalidates the region, which is made after the table."""
 
     backing: GpuPages | None = None
 
     def revoked(self) -> None:
         if self.backing is not None:
             self.backing.owner.invalidate()
+
+
+class BouncePages(Backing):
+    """GPU memory behind a staging buffer of the host; linear addresses are GPU addresses.
+
+    Each DMA takes one more copy, by the GPU's copy engine. Kernels need no flush to see it.
+    """
+
+    path = Path.BOUNCE
+    page_size = PAGE_64K
+    copies = 1
+
+    def __init__(self, space: AddressSpace, gpu: Gpu) -> None:
+        self._space = space
+        self._gpu = gpu
+        self._staging = space.allocate(PAGE_64K)
+
+    def lend(self, address: int) -> None:  # noqa: ARG002
+        """Nothing: every access is staged."""
+        return
+
+    def read(self, address: int, length: int) -> bytes:
+        return b"".join(self._fetch(*part) for part in split(address, length, PAGE_64K))
+
+    def _fetch(self, address: int, length: int) -> bytes:
+        staging = self._staging
+        staging.write(staging.base, self._gpu.read(address, length))
+        return staging.read(staging.base, length)
+
+    def write(self, address: int, data: BytesLike) -> None:
+        self._gpu.check(address, len(data))
+        staging, source = self._staging, memoryview(data)
+        for start, size in split(address, len(data), PAGE_64K):
+            staging.write(staging.base, source[start - address : start - address + size])
+            self._gpu.write(start, staging.read(staging.base, size))
+
+    def release(self) -> None:
+        self._space.unmap(self._staging)
+
+
+def reg_bounce_mr(
+    registrar: MemoryRegionTable, gpu: Gpu, pd: ProtectionDomain, extent: Extent, access: int
+) -> Region:
+    """Register GPU memory that an adapter reaches through a staging buffer of the host.
+
+    ``extent.address`` is a GPU address. Once the memory is freed, accesses raise ``MemoryFault``.
+    """
+    check_type("registrar", registrar, MemoryRegionTable)
+    check_type("gpu", gpu, Gpu)
+    return registrar.register(pd, extent, access, lambda: BouncePages(registrar.space, gpu))

@@ -13,8 +13,8 @@ from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.device import ACK_TIMEOUT_UNIT
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.memory.gpu.device import H200
 from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.profile import H200
 from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import PageList, Region

@@ -6,8 +6,8 @@ from typing import Final
 from rdmawire.ib.cm.event import Rejected, Unresolved
 from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.ib.congestion.timely import TimelyParameters
-from rdmawire.memory.access import Access
-from rdmawire.memory.gpu.profile import A100, H200, T4, GpuProfile
+from rdmawire.memory.gpu.device import A100, H200, T4, GpuProfile
+from rdmawire.memory.key import Access
 from rdmawire.traffic.scenario.types import Many, Word
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.wire.cm_code import RejectReason, SIDRStatus

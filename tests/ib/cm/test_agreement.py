@@ -11,7 +11,7 @@ from rdmawire.ib.cm.event import (
     Established,
 )
 from rdmawire.ib.cm.machine import DEFAULTS
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.cm import REP

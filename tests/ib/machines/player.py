@@ -7,7 +7,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPCap

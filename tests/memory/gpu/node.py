@@ -5,10 +5,10 @@ from random import Random
 
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.dmabuf import DmaBufFiles
+from rdmawire.memory.gpu.device import MIB, GpuProfile
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import MIB, GpuProfile
-from rdmawire.memory.grant import ProtectionDomain
+from rdmawire.memory.key import ProtectionDomain
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
 
 SMALL = GpuProfile("small", 64 * MIB, 16 * MIB, (9, 0))

@@ -5,12 +5,10 @@ from errno import EBADF, EINVAL, ENODEV, ENOMEM, EOPNOTSUPP, ETIMEDOUT
 import pytest
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
-from rdmawire.memory.access import LOCAL_WRITE, Access
 from rdmawire.memory.dmabuf import DmaBufRange, reg_dmabuf_mr
-from rdmawire.memory.gpu.export import GpuDmaBuf, export_dmabuf
-from rdmawire.memory.gpu.heap import Kind
-from rdmawire.memory.gpu.profile import MIB
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.gpu.device import MIB, AllocationType
+from rdmawire.memory.gpu.driver import GpuDmaBuf, export_dmabuf
+from rdmawire.memory.key import LOCAL_WRITE, Access, KeyFault
 from rdmawire.memory.page import PAGE_4K, PAGE_64K, Path
 from rdmawire.memory.region import Region
 from tests.memory.gpu.node import POSTING, SMALL, Node
@@ -180,7 +178,7 @@ def test_closed_descriptors() -> None:
 def test_exports_refused() -> None:
     node = Node()
     memory = node.gpu.allocate(2 * MIB)
-    managed = node.gpu.allocate(2 * MIB, Kind.MANAGED)
+    managed = node.gpu.allocate(2 * MIB, AllocationType.MANAGED)
     for address, length, errno in (
         (memory.address + 512, PAGE_4K, EINVAL),
         (memory.address, 100, EINVAL),

@@ -7,10 +7,8 @@ import pytest
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
 from rdmawire.memory.address_space import AddressSpace
+from rdmawire.memory.gpu.device import A100, H200, MIB, T4, AllocationType, GpuProfile, PageTable
 from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.heap import Kind
-from rdmawire.memory.gpu.profile import A100, H200, MIB, T4, GpuProfile
-from rdmawire.memory.gpu.table import PageTable
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
 from tests.memory.gpu.node import POSTING, SMALL, Node
 
@@ -87,12 +85,12 @@ def test_a_lost_gpu_answers_nobody() -> None:
         node.space.read(table.addresses[0], 1)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_kinds_of_memory(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", AllocationType)
+def test_kinds_of_memory(kind: AllocationType) -> None:
     """Only cudaMalloc's, and cuMemCreate's if it was asked for GPUDirect."""
     node = Node()
     address = node.gpu.allocate(2 * MIB, kind).address
-    if kind in (Kind.DEVICE, Kind.VMM):
+    if kind in (AllocationType.DEVICE, AllocationType.VMM):
         assert node.driver.get_pages(address, 2 * MIB, ignore).length == 2 * MIB
     else:
         assert errno_of(node.driver.get_pages, address, 2 * MIB, ignore) == EINVAL

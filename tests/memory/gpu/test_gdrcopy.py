@@ -5,8 +5,8 @@ from errno import EACCES, EINVAL, ENODEV
 import pytest
 
 from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.gpu.device import MIB
 from rdmawire.memory.gpu.gdrcopy import Gdr
-from rdmawire.memory.gpu.profile import MIB
 from rdmawire.memory.page import PAGE_64K
 from tests.memory.gpu.node import POSTING, Node
 

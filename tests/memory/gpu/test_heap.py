@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.gpu.heap import Allocation, FreeRanges, Heap, Kind
-from rdmawire.memory.gpu.profile import MIB
+from rdmawire.memory.gpu.device import MIB, Allocation, AllocationType, FreeRanges, Heap
 
 BASE = 0x7000_0000_0000
 BLOCK = 2 * MIB
@@ -39,16 +38,16 @@ def test_allocations_between_are_aligned_to_512(lengths: list[int]) -> None:
     assert all(heap.allocate(length).address % 512 == 0 for length in lengths)
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", AllocationType)
 @pytest.mark.parametrize("length", [-1, 0])
-def test_nothing_cannot_be_allocated(kind: Kind, length: int) -> None:
+def test_nothing_cannot_be_allocated(kind: AllocationType, length: int) -> None:
     with pytest.raises(VerbsError) as caught:
         Heap(BASE, 64 * MIB).allocate(length, kind)
     assert caught.value.errno == EINVAL
 
 
-@pytest.mark.parametrize("kind", [Kind.VMM, Kind.VMM_PLAIN])
-def test_granularity_of_virtual_memory_management(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [AllocationType.VMM, AllocationType.VMM_PLAIN])
+def test_granularity_of_virtual_memory_management(kind: AllocationType) -> None:
     heap = Heap(BASE, 64 * MIB)
     with pytest.raises(VerbsError) as caught:
         heap.allocate(MIB, kind)
@@ -130,4 +129,4 @@ def test_free_ranges_are_a_set_of_numbers(steps: list[tuple[bool, int]]) -> None
             given, size = taken.pop(length % len(taken))
             ranges.give(given, size)
             free |= set(range(given, given + size))
-        assert ranges.bytes == len(free)
+        assert ranges.free_bytes == len(free)

@@ -7,13 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.access import LOCAL_WRITE
 from rdmawire.memory.fast_reg import FastRegistration, register_pages
-from rdmawire.memory.gpu.bounce import reg_bounce_mr
-from rdmawire.memory.gpu.heap import Kind
-from rdmawire.memory.gpu.peermem import GpuPages
-from rdmawire.memory.gpu.profile import MIB
-from rdmawire.memory.grant import KeyFault
+from rdmawire.memory.gpu.device import MIB, AllocationType
+from rdmawire.memory.gpu.peermem import GpuPages, reg_bounce_mr
+from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.memory.mr_table import Extent, Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.page import PAGE_4K, PAGE_64K, Path
 from rdmawire.memory.region import Region
@@ -105,7 +102,7 @@ def test_what_peermem_cannot_pin_is_a_bad_address(persistent: bool) -> None:
     """Every failure means "not mine", and pinning it as host memory fails with EFAULT."""
     node = Node(persistent=persistent)
     big = node.gpu.allocate(16 * MIB)
-    managed = node.gpu.allocate(2 * MIB, Kind.MANAGED)
+    managed = node.gpu.allocate(2 * MIB, AllocationType.MANAGED)
     for address, length in (
         (big.address, 16 * MIB),  # more than BAR1 has
         (managed.address, 8),
@@ -180,7 +177,7 @@ def test_zero_copy_is_a_figure() -> None:
 def test_a_bounced_region_needs_no_bar1_and_faults_once_freed() -> None:
     node = Node(POSTING)
     memory = node.gpu.allocate(16 * MIB)
-    windows = node.space.windows
+    windows = node.space.mappings
     region = bounced(node, memory.address, 16 * MIB)
     region.write(region.iova, b"seen")
     assert node.gpu.read(memory.address, 4) == b"seen"
@@ -191,7 +188,7 @@ def test_a_bounced_region_needs_no_bar1_and_faults_once_freed() -> None:
     with pytest.raises(MemoryFault, match="illegal GPU"):
         region.read(region.iova, 1)
     node.registrar.dereg_mr(region)
-    assert node.space.windows == windows
+    assert node.space.mappings == windows
 
 
 def test_a_fast_registration_of_bar1_pages() -> None:

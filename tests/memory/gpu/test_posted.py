@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.access import Access
 from rdmawire.memory.dmabuf import DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.fast_reg import FastRegistration, register_pages
 from rdmawire.memory.gpu.aperture import MAX_POSTED, PostedWrites
-from rdmawire.memory.gpu.export import export_dmabuf
+from rdmawire.memory.gpu.driver import export_dmabuf
 from rdmawire.memory.gpu.gdrcopy import Gdr, GdrMapping, Processor
-from rdmawire.memory.key import next_variant
+from rdmawire.memory.key import Access, next_variant
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import Region
@@ -282,7 +281,7 @@ def test_what_is_no_time_is_refused(now: object) -> None:
 
 
 def test_what_is_no_generator_is_refused() -> None:
-    with pytest.raises(VerbsError, match="random is 7"):
+    with pytest.raises(VerbsError, match="random: 7"):
         Node().driver.add(SMALL, 7)  # type: ignore[arg-type]
 
 

@@ -17,10 +17,8 @@ from hypothesis.stateful import (
 )
 
 from rdmawire.errors import MemoryFault, VerbsError
-from rdmawire.memory.gpu.heap import Allocation
+from rdmawire.memory.gpu.device import MIB, Allocation, PageTable, TableState
 from rdmawire.memory.gpu.peermem import Peermem
-from rdmawire.memory.gpu.profile import MIB
-from rdmawire.memory.gpu.table import PageTable, TableState
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import Region
 from tests.memory.gpu.node import POSTING, SMALL, Node

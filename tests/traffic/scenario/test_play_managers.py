@@ -8,7 +8,7 @@ import pytest
 
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.cm import manager
-from rdmawire.memory.access import Access
+from rdmawire.memory.key import Access
 from rdmawire.traffic.scenario.model import (
     End,
     Fill,

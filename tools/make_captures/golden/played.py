@@ -175,7 +175,7 @@ def outcome(party: Party) -> Object:
 def _changed(party: Party) -> str | None:
     """The digest of the memory that a peer may reach, if it is no more as it was."""
     memory = party.region.memory
-    if party.space.window_at(memory.base) is None:
+    if party.space.mapping_at(memory.base) is None:
         return None
     data = memory.read(memory.base, MEMORY)
     return None if data == text(MEMORY) else sha256(data).hexdigest()

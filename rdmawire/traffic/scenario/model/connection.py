@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from rdmawire.fabric.pair import ATTRIBUTES as USUAL
 from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.ib.congestion.timely import TimelyParameters
-from rdmawire.memory.access import REGION_FLAGS, Access
+from rdmawire.memory.key import REGION_FLAGS, Access
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node, NodeError, Scalar, listed
 from rdmawire.traffic.scenario.references import END, HOST, SPAN, check_known

@@ -7,8 +7,8 @@ from operator import or_
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.access import Access, check_access
 from rdmawire.memory.address_space import HOST_PAGE_SIZES
+from rdmawire.memory.key import Access, check_access
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
@@ -68,7 +68,7 @@ class MemoryPlan(Section):
 
     ``via`` is how an adapter gets to a GPU's memory: ``peermem``, ``peermem-legacy`` (the region
     is lost when the owner frees it), ``dmabuf`` or ``bounce``. ``access`` are names of
-    :class:`rdmawire.memory.access.Access`. ``refused`` is the errno that its registration must
+    :class:`rdmawire.memory.key.Access`. ``refused`` is the errno that its registration must
     fail with. ``fast``: its region is made for fast registration, and grants nothing until the
     verb ``reg_mr``. ``content`` is made of ``fill``, ``text`` or ``hex``.
     """

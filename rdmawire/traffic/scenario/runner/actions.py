@@ -10,9 +10,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.fabric.host import ALL_ACCESS
-from rdmawire.memory.access import WINDOW_FLAGS, Access
 from rdmawire.memory.fast_reg import FastRegistration
-from rdmawire.memory.key import next_variant
+from rdmawire.memory.key import WINDOW_FLAGS, Access, next_variant
 from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.model import Content, Span, StepPlan
 from rdmawire.traffic.scenario.runner.buffers import NamedBuffer, access_of

@@ -7,13 +7,11 @@ from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.fabric.host import ALL_ACCESS, Host, Memory
-from rdmawire.memory.access import DMABUF_FLAGS, Access
 from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
-from rdmawire.memory.gpu.bounce import reg_bounce_mr
 from rdmawire.memory.gpu.device import Gpu
-from rdmawire.memory.gpu.driver import GpuDriver
-from rdmawire.memory.gpu.export import export_dmabuf
-from rdmawire.memory.gpu.peermem import Peermem
+from rdmawire.memory.gpu.driver import GpuDriver, export_dmabuf
+from rdmawire.memory.gpu.peermem import Peermem, reg_bounce_mr
+from rdmawire.memory.key import DMABUF_FLAGS, Access
 from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.mw import MemoryWindow
 from rdmawire.memory.region import Region
