@@ -1,4 +1,4 @@
-"""Frames counted as they pass: a tap that knows requests, answers, and what came again.
+"""Counters of traffic: a tap that counts requests, responses and retransmissions, and summaries.
 
 All frames of one path, opcode and length begin with the same bytes, up to the PSN. What those say
 is worked out once and kept, so a frame costs a look-up and a few additions.
@@ -82,7 +82,7 @@ class Counted(NamedTuple):
 
 
 NO_TRAFFIC: Final = Counted()
-"""A frame that is a frame and no more."""
+"""The counts of a frame without a request or a response."""
 
 _RETRANSMIT: Final = Counted(sign="retransmits")
 _CNP: Final = Counted(sign="cnps")
@@ -277,7 +277,7 @@ def _count_for(bth: BTH) -> _Count | None:
     return FrameCounter._mad if is_mad else count
 
 
-# What a run of traffic amounted to: a value, from frames that were counted and adapters.
+# Summaries of a run, from counted frames and adapters.
 
 
 class Moved(NamedTuple):
@@ -296,7 +296,7 @@ class Moved(NamedTuple):
         return Moved(*map(sub, self, other))
 
     def by(self, times: int) -> "Moved":
-        """The same so many times."""
+        """Return the counters times ``times``."""
         return Moved(*(count * times for count in self))
 
 
@@ -310,7 +310,7 @@ class Summary(NamedTuple):
     frames with Congestion Experienced, ``failed`` messages that ended with an error of their own.
     ``mads`` are management datagrams, and ``refused`` connections that never stood. ``paths`` has
     the DMA of all adapters by way, those that moved something. ``virtual_ns`` is how long it took
-    in the world, ``wall_s`` how long outside, if whoever ran it has measured that.
+    in the world, ``wall_s`` how long outside, if the caller measured it.
     """
 
     messages: int
@@ -401,4 +401,4 @@ def repeated(summary: Summary, times: int) -> Summary:
 
 
 NOTHING: Final = Summary(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {}, 0)
-"""A run in which nothing happened."""
+"""The summary of a run without frames."""

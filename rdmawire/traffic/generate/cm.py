@@ -35,7 +35,7 @@ _UNDONE: Final = event.Unreachable | event.Rejected | event.ConnectError
 
 
 class ManagedEnd(Host):
-    """One adapter with its manager, and somebody who heeds what it tells.
+    """One adapter with its connection manager, and an application that handles its events.
 
     Its ``offer`` is the same for all connections.
     """
@@ -47,7 +47,7 @@ class ManagedEnd(Host):
         managed = ManagedPort(self.nic, neighbours.get, self._random, settings)
         self.manager = managed.manager
         self.port = NotifyingPort(self.nic, managed)
-        self.port.on_event = self.heed
+        self.port.on_event = self.handle
         self._cq = self.nic.create_cq(_CQE)
         self._init = QPInit(self.pd, self._cq, self._cq, _CAP)
         self.offer = ConnParam(psn=order.psn, path_mtu=MTU.of(order.mtu))
@@ -65,26 +65,26 @@ class ManagedEnd(Host):
 
     @property
     def now(self) -> int:
-        """The time (ns) of what is told."""
+        """The time of the event (ns)."""
         return self.nic.device.now
 
-    def heed(self, told: Event | CMEvent) -> None:
+    def handle(self, occurred: Event | CMEvent) -> None:
         """A queue pair goes when its connection is nowhere any more."""
-        if isinstance(told, event.TimewaitExit | _UNDONE) and told.id in self._qps:
-            self.nic.destroy_qp(self._qps.pop(told.id))
+        if isinstance(occurred, event.TimewaitExit | _UNDONE) and occurred.id in self._qps:
+            self.nic.destroy_qp(self._qps.pop(occurred.id))
 
 
 class Server(ManagedEnd):
     """Grants what is asked for, and agrees when it is taken down."""
 
-    def heed(self, told: Event | CMEvent) -> None:
-        if isinstance(told, event.ConnectRequest):
+    def handle(self, occurred: Event | CMEvent) -> None:
+        if isinstance(occurred, event.ConnectRequest):
             qp = self.queue_pair()
-            self.keep(told.id, qp)
-            self.manager.accept(told.id, qp, self.now, self.offer)
-        elif isinstance(told, event.Disconnected):
-            self.manager.disconnect(told.id, self.now)
-        super().heed(told)
+            self.keep(occurred.id, qp)
+            self.manager.accept(occurred.id, qp, self.now, self.offer)
+        elif isinstance(occurred, event.Disconnected):
+            self.manager.disconnect(occurred.id, self.now)
+        super().handle(occurred)
 
 
 class Client(ManagedEnd):
@@ -102,12 +102,12 @@ class Client(ManagedEnd):
         qp = self.queue_pair()
         self.keep(self.manager.connect(qp, path, SERVICE, now, self.offer), qp)
 
-    def heed(self, told: Event | CMEvent) -> None:
-        if isinstance(told, event.Established):
-            self.manager.disconnect(told.id, self.now)
-        self.refused += isinstance(told, _UNDONE)
-        self.over += isinstance(told, event.Disconnected | _UNDONE)
-        super().heed(told)
+    def handle(self, occurred: Event | CMEvent) -> None:
+        if isinstance(occurred, event.Established):
+            self.manager.disconnect(occurred.id, self.now)
+        self.refused += isinstance(occurred, _UNDONE)
+        self.over += isinstance(occurred, event.Disconnected | _UNDONE)
+        super().handle(occurred)
 
 
 class Connecting:

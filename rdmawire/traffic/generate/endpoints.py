@@ -404,10 +404,10 @@ class Ends:
         own.bring_up(lane.asks, attributes)
         if lane.asks.service.reliable:
             own.nic.limit_in_flight(lane.asks, self._order.window or MAX_IN_FLIGHT)
-        self._heed_congestion(own, lane.asks)
+        self._control_congestion(own, lane.asks)
 
-    def _heed_congestion(self, own: End, qp: QueuePair) -> None:
-        """Tell of marks, and slow down when told. For CNPs alone, servers tell of each mark."""
+    def _control_congestion(self, own: End, qp: QueuePair) -> None:
+        """Send CNPs for marks, and react to CNPs. For CNPs alone, servers answer each mark."""
         order = self._order
         if order.verb is Verb.CNP and own in self.servers:
             own.nic.notify_congestion(qp, 0, order.cnp_dscp << 2)

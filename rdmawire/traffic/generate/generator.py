@@ -1,6 +1,6 @@
-"""Traffic into a capture: many rounds at once where that can be done, frame by frame elsewhere.
+"""Write traffic to a capture: many rounds at once if possible, otherwise frame by frame.
 
-Both ways write the same bytes.
+Both write the same bytes.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Final
 from rdmawire.capture import Writer
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.cm import connect
-from rdmawire.traffic.generate.rounds import Progress, Taker, Told, play
+from rdmawire.traffic.generate.rounds import OnProgress, Progress, Taker, play
 from rdmawire.traffic.generate.spec import Order, Verb
 from rdmawire.traffic.summary import Summary
 
@@ -20,15 +20,15 @@ MAX_LOST: Final = 1.5
 
 
 def generate(
-    order: Order, writer: Taker, told: Told = lambda *_: None, *, at_once: bool = True
+    order: Order, writer: Taker, on_progress: OnProgress = lambda *_: None, *, at_once: bool = True
 ) -> Summary:
-    """Write what is asked for, and say what it amounts to, but for the time that it took.
+    """Write the traffic of an order, and return its summary, without the wall time.
 
-    ``writer`` is a capture's, or whatever else has a method ``write`` that takes a record.
-    ``told`` hears how much is done, and of how much. Without ``at_once`` or NumPy, each frame is
-    made by itself.
+    ``writer`` is a capture's, or any object with a method ``write`` that takes a record.
+    ``on_progress`` is called with what is done, and the total. Without ``at_once`` or NumPy, each
+    frame is made by itself.
     """
-    progress = Progress(order, told)
+    progress = Progress(order, on_progress)
     repeat = _repeater(order) if at_once else None
     if repeat is not None and isinstance(writer, Writer):
         summary = repeat(order, writer, progress)
@@ -39,7 +39,7 @@ def generate(
 
 
 def _repeater(order: Order) -> Callable[[Order, Writer, Progress], Summary] | None:
-    """What makes many rounds at once, where that can be done."""
+    """Return the function that makes many rounds at once, if that is possible."""
     if order.verb is Verb.CM or not _repeats(order):
         return None
     try:
@@ -50,7 +50,7 @@ def _repeater(order: Order) -> Callable[[Order, Writer, Progress], Summary] | No
 
 
 def _repeats(order: Order) -> bool:
-    """Whether there are rounds that are alike, enough of them, and of a size to be kept."""
+    """Whether there are enough equal rounds, of a size that can be kept."""
     if order.marks is not None:
         return False
     lengths = [message.length for message in blend.messages(order)]

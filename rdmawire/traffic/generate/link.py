@@ -42,13 +42,13 @@ class Chance:
         self._lost: deque[int] = deque()  # numbers of frames, of those that were not sent yet
 
     def within(self, frames: int) -> tuple[int, ...]:
-        """Which of the next so many frames are lost: their places among these, from 0 on."""
+        """Return which of the next ``frames`` frames are lost, by their index from 0 on."""
         end = self._sent + frames
         self._draw(end)
         return tuple(takewhile(frames.__gt__, (number - self._sent for number in self._lost)))
 
     def first(self, frames: int) -> int | None:
-        """The place of the first that is lost among the next so many, if one is."""
+        """Return the index of the first lost frame among the next ones, if there is one."""
         end = self._sent + frames
         while not self._lost and self._drawn < end:
             self._draw(min(self._drawn + _AHEAD, end))
@@ -228,7 +228,7 @@ _SWITCH_MAC: Final = b"\x06\0\0\0"
 
 
 class Watcher(Protocol):
-    """Who is told of frames where the capture is taken."""
+    """Called with the frames at the capture point."""
 
     def frame(self, frame: bytes, now: int, lost: bool) -> None:
         """A frame that passes here, and whether it is one that never arrives."""
@@ -238,7 +238,7 @@ class Watcher(Protocol):
 
 
 def bth_place(order: Order) -> int:
-    """Where the BTH of each frame stands."""
+    """Return the offset of the BTH in each frame (bytes)."""
     network = IPv6.SIZE if order.ipv6 else IPv4.SIZE
     tag = 0 if order.vlan is None else VLAN.SIZE
     return Ethernet.SIZE + tag + network + UDP.SIZE

@@ -388,7 +388,7 @@ class Repetition:
         self._losses.pass_by(count * take.recording.sent)
         self._rounds += count
         self._sum = summary.added(self._sum, summary.repeated(take.summary, count))
-        self._progress.tell(self._sum)
+        self._progress.report(self._sum)
 
     def _write_part(self, messages: int, frames: int | None = None) -> None:
         """The beginning of a round, played by adapters that have not sent anything yet."""

@@ -1,4 +1,4 @@
-"""The conversation of adapters, two or many, played round by round."""
+"""Test traffic between adapters, two or many, round by round."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -50,7 +50,7 @@ class Conversation:
         return 0 if self._order.verb is Verb.CNP else self._setup.marked
 
     def play(self, count: int, losses: Losses, watcher: Watcher) -> None:
-        """The first so many messages of a round, until all is answered."""
+        """Post the first ``count`` messages of a round, and run until all are completed."""
         if self._order.verb is Verb.CNP:
             watcher = _CnpsOnly(watcher, bth_place(self._order))
         self._setup.watch(losses, watcher)
@@ -72,7 +72,7 @@ class Conversation:
 
 
 class _CnpsOnly:
-    """Sees what makes CNPs come, and tells of the CNPs alone."""
+    """Passes on the CNPs alone, not the frames that cause them."""
 
     def __init__(self, watcher: Watcher, bth: int) -> None:
         self._watcher = watcher
@@ -84,8 +84,8 @@ class _CnpsOnly:
             self._watcher.frame(frame, now, lost)
 
 
-Told = Callable[[int, int], object]
-"""Who is told how much is done, and how much that is of: frames, bytes, whatever there is."""
+OnProgress = Callable[[int, int], object]
+"""Called with what is done, and the total: frames, bytes or messages."""
 
 DATAGRAMS: Final = 5
 """Of one connection: REQ, REP, RTU, DREQ and DREP."""
@@ -111,19 +111,19 @@ class Counted(Protocol):
 
 
 class Progress:
-    """Tells what is done of an order."""
+    """Reports how much of an order is done."""
 
-    def __init__(self, order: Order, told: Told) -> None:
-        self._told = told
+    def __init__(self, order: Order, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
         self._count, self._total = _measure(order)
 
-    def tell(self, counted: Counted) -> None:
-        """So much was counted by now."""
-        self._told(min(self._count(counted), self._total), self._total)
+    def report(self, counted: Counted) -> None:
+        """Report what was counted so far."""
+        self._on_progress(min(self._count(counted), self._total), self._total)
 
     def end(self) -> None:
-        """All is done."""
-        self._told(self._total, self._total)
+        """Report that all is done."""
+        self._on_progress(self._total, self._total)
 
 
 def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
@@ -141,7 +141,7 @@ def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
 
 
 def _bytes(order: Order, count: int) -> int:
-    """Bytes of so many messages, and one for each."""
+    """Return the bytes of ``count`` messages, plus one for each."""
     lengths = [message.length for message in blend.messages(order)]
     rounds, part = divmod(count, len(lengths))
     return count + rounds * sum(lengths) + sum(lengths[:part])
@@ -149,7 +149,7 @@ def _bytes(order: Order, count: int) -> int:
 
 ETHERNET: Final = int(LinkType.ETHERNET)
 _OFTEN: Final = 1024
-"""Frames after which progress is told."""
+"""Frames between two reports of progress."""
 _LOST: Final[Options] = comments_on((FAULT_WORDS["drop"],))
 """The comment on frames that never arrive, where there is room for one."""
 
@@ -161,12 +161,12 @@ class Taker(Protocol):
 
 
 def lost_options(writer: Taker) -> Options:
-    """What is said of a frame that never arrives: a pcapng has room for it, a pcap has not."""
+    """Return the comment on a lost frame, for a pcapng; a pcap has no comments."""
     return () if getattr(writer, "format", "") == "pcap" else _LOST
 
 
 class Enough(Exception):
-    """All frames are there that were asked for: a watcher ends the run."""
+    """Raised to end a run when all requested frames are written."""
 
 
 class Output:
@@ -186,7 +186,7 @@ class Output:
         options = self._lost_options if lost else ()
         self._write(Record(frame, now, len(frame), ETHERNET, options=options))
         if not counter.frames % _OFTEN:
-            self._progress.tell(counter)
+            self._progress.report(counter)
         if counter.frames == self._most:
             raise Enough
 
@@ -195,12 +195,12 @@ class Output:
 
 
 def chance(order: Order) -> Chance:
-    """Which frames are lost."""
+    """Return the losses of an order."""
     return Chance(order.loss, Random(f"{order.seed}/losses"))  # noqa: S311 - must be repeatable
 
 
 def play(order: Order, writer: Taker, progress: Progress) -> Summary:
-    """Round after round."""
+    """Run all rounds, frame by frame."""
     conversation, losses = Conversation(order), chance(order)
     output = Output(writer, order.frames, progress)
     with suppress(Enough):
@@ -210,11 +210,11 @@ def play(order: Order, writer: Taker, progress: Progress) -> Summary:
     summary = summarise(output.counter, conversation.nics, now, lost=output.losses)
     if order.tap is CapturePoint.ARRIVED:
         return summary
-    return summary._replace(marks=conversation.marked)  # they come behind the tap
+    return summary._replace(marks=conversation.marked)  # set after the tap
 
 
 def rounds(order: Order, whole: int) -> Iterator[int]:
-    """How much each round has of what is asked for; without end, where frames are."""
+    """Yield the number of messages of each round; endless if the order counts frames."""
     left = order.messages
     while left is None or left > 0:
         yield whole if left is None else min(whole, left)
