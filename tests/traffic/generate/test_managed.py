@@ -53,7 +53,7 @@ def test_both_sides_begin_with_the_psn_and_the_mtu_that_are_asked_for(psn: int, 
     replies = [each for each in said if isinstance(each, REP)]
     assert [each.starting_psn for each in requests] == [psn] * 2
     assert [each.starting_psn for each in replies] == [psn] * 2
-    assert [each.path_packet_payload_mtu for each in requests] == [MTU[f"BYTES_{mtu}"]] * 2
+    assert [each.path_packet_payload_mtu for each in requests] == [MTU[f"MTU_{mtu}"]] * 2
 
 
 def test_many_at_a_time() -> None:
