@@ -57,18 +57,22 @@ class Lines:
 
     def frame(self, frame: Dissection) -> Iterator[str]:
         if self._trees:
-            for mood, line, name in tree(frame):
-                if name:
-                    label = self._paint(Mood.DIM, f"[{name}]")
-                    yield f"{self._paint(mood, f'{line:<{_NAMES_AT}}')}  {label}\n"
-                else:
-                    yield f"{self._paint(mood, line)}\n"
+            yield "".join(map(self._line, *zip(*tree(frame), strict=True)))
         else:
             found = summary(frame)
             yield f"{self._paint(found.mood, found.line())}\n"
         if self._bytes:
             for line in hex_dump(frame.data):
                 yield f"{line}\n"
+
+    def _line(self, mood: Mood, line: str, name: str) -> str:
+        """A line of a tree, with the name that filters take after it."""
+        if self._paint is plain:
+            return f"{line:<{_NAMES_AT}}  [{name}]\n" if name else f"{line}\n"
+        if not name:
+            return f"{self._paint(mood, line)}\n"
+        label = self._paint(Mood.DIM, f"[{name}]")
+        return f"{self._paint(mood, f'{line:<{_NAMES_AT}}')}  {label}\n"
 
     def heading(self, name: str) -> str:
         between, self._between = self._between, "\n"

@@ -37,6 +37,11 @@ def items(node: Node) -> Iterator[Item]:
     if header is not None:
         for each in _layout(type(header)):
             yield each.item(header, node.offset)
+    yield from _generated(node)
+
+
+def _generated(node: Node) -> Iterator[Item]:
+    """The derived fields."""
     for field, value in node.extras:
         if not field.hidden:
             text, word = field.text(value), field.word(value)
@@ -61,25 +66,38 @@ class _ItemLayout(NamedTuple):
     byte: int
     said: dict[Meaning, _Said]
     usual: _Said
+    label: str
+
+    def read(self, header: Header) -> tuple[Any, _Said]:
+        """The value in a header, and what its meaning comes to."""
+        row = self.row
+        if isinstance(row, Group):
+            return row.value_in(header), self.usual
+        said = self.usual if row.cases is None else self.said[row.meaning_in(header)]
+        return header[self.column], said  # type: ignore[index]
 
     def item(self, header: Header, offset: int) -> Item:
-        row, said = self.row, self.usual
-        if isinstance(row, Group):
-            value: Any = row.value_in(header)
-        else:
-            value = header[self.column]  # type: ignore[index]
-            if row.cases is not None:
-                said = self.said[row.meaning_in(header)]
-        name, show, write, word = said
+        value, (name, show, write, word) = self.read(header)
         text = ",".join(map(write, value)) if isinstance(value, tuple) else write(value)
-        at = offset + self.byte
+        at, row = offset + self.byte, self.row
         return Item(name, row.name, value, show, row.width, text, word(value), at, self.depth)
+
+    def line(self, header: Header, offset: int) -> tuple[str, str]:
+        """The line of a tree, and the field's name where the line does not begin with it."""
+        value, (name, show, write, word) = self.read(header)
+        text = ",".join(map(write, value)) if isinstance(value, tuple) else write(value)
+        if show.kind is _BYTES:
+            text = _shortened(text)
+        line = f"{offset + self.byte:>6}{self.label}{text}"
+        said = word(value)
+        return (f"{line}  {said}" if said else line), ("" if name == self.row.name else name)
 
 
 def _item_layout(table: type[Header], row: Row | Group, index: int, depth: int) -> _ItemLayout:
     meanings = list(row.meanings()) if isinstance(row, Row) else [row.meaning]
     said = {meaning: _say(table, row, meaning) for meaning in meanings}
-    return _ItemLayout(row, index, depth, row.bit // 8, said, said[row.meaning])
+    label = f"    {'  ' * depth}{row.name}: "
+    return _ItemLayout(row, index, depth, row.bit // 8, said, said[row.meaning], label)
 
 
 def _say(table: type[Header], row: Row | Group, meaning: Meaning) -> _Said:
@@ -114,6 +132,8 @@ def _layout(table: type[Header]) -> tuple[_ItemLayout, ...]:
     return tuple(items_)
 
 
+_BYTES = Kind.BYTES
+
 _LONGEST = 64
 """Bytes of a field shown in a tree; the rest is counted."""
 
@@ -126,8 +146,12 @@ def tree(frame: Dissection) -> Iterator[tuple[Mood, str, str]]:
     yield Mood.PLAIN, _heading(frame), ""
     for node in frame.nodes:
         yield Mood.BAD if node.reason else Mood.RDMA, f"{node.offset:6}  {_title(node)}", ""
-        for item in items(node):
-            yield _mood(item), _line(item), "" if item.title == item.name else item.name
+        if (header := node.header) is not None:
+            for row in _layout(type(header)):
+                line, name = row.line(header, node.offset)
+                yield Mood.PLAIN, line, name
+        for item in _generated(node):
+            yield _mood(item), _line(item), ""
     yield Mood.PLAIN, "", ""
 
 
@@ -147,20 +171,22 @@ def _title(node: Node) -> str:
 
 
 def _mood(item: Item) -> Mood:
-    """Whether the field is about something wrong."""
-    if item.offset >= 0:
-        return Mood.PLAIN
+    """Whether a derived field is about something wrong."""
     wrong = item.name.endswith(".status") and "bad" in (item.text, item.word)
     return Mood.BAD if wrong or item.name == "rdmawire.malformed" else Mood.PLAIN
 
 
 def _line(item: Item) -> str:
-    text = item.text
-    if item.show.kind is Kind.BYTES and len(text) > 2 * _LONGEST:
-        text = f"{text[: 2 * _LONGEST]}.. ({byte_count(len(text) // 2)})"
-    offset = item.offset if item.offset >= 0 else ""
+    text = _shortened(item.text) if item.show.kind is _BYTES else item.text
     word = f"  {item.word}" if item.word else ""
-    return f"{offset:>6}    {'  ' * item.depth}{item.title}: {text}{word}"
+    return f"{'':>6}    {item.title}: {text}{word}"
+
+
+def _shortened(text: str) -> str:
+    """Hexadecimal digits, the first :data:`_LONGEST` bytes of them."""
+    if len(text) <= 2 * _LONGEST:
+        return text
+    return f"{text[: 2 * _LONGEST]}.. ({byte_count(len(text) // 2)})"
 
 
 def hex_dump(data: bytes) -> Iterator[str]:
