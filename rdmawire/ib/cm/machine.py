@@ -1,24 +1,35 @@
-"""What moves connections: steps of the table, the clock, and what both need.
+"""What moves connections: steps of the table, what is done at each, and the clock.
 
-:mod:`~rdmawire.ib.cm.receive` finds out what a message is about, and
-:mod:`~rdmawire.ib.cm.actions` does what a row says; both work on this.
+:mod:`~rdmawire.ib.cm.receive` finds out what a message is about, and has a step done.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import NamedTuple
+from enum import IntEnum
+from errno import EINVAL
+from typing import NamedTuple, TypeVar
 
-from rdmawire.ib.cm.actions import REACTIONS
-from rdmawire.ib.cm.connection import CMSettings, Connection, Registry, duration
+from rdmawire.errors import VerbsError
+from rdmawire.ib.cm import event
+from rdmawire.ib.cm import messages as compose
+from rdmawire.ib.cm.connection import CMSettings, Connection, Registry, ack_timeout, duration
 from rdmawire.ib.cm.event import CMEvent, CMEventType
 from rdmawire.ib.cm.gsi import GeneralServices
 from rdmawire.ib.cm.messages import Heard
-from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, WAITS, CMState, Input, Wait
+from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, WAITS, CMState, Do, Input, Wait
 from rdmawire.ib.engine import Nic
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.verbs import Verbs
 from rdmawire.identifier import Drawn, Randomness, Source
+from rdmawire.memory.key import Access
 from rdmawire.validate import check_methods, check_time, check_type
 from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.enums import QPState, QPType
+from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask, check_values
 from rdmawire.verbs.timers import Timers
+from rdmawire.wire.cm import MRA, REJ, REP, SIDRREP
+from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.management import MTU
 
 DEFAULTS = CMSettings()
 
@@ -200,9 +211,9 @@ class Machine:
 
     def withdraw_request(self, conn: Connection) -> bool:
         """Remove the event of a peer's request. ``False`` if the owner has taken it already."""
-        for event in self._events:
-            if event.id == conn.id and event.TYPE is CMEventType.CONNECT_REQUEST:
-                self._events.remove(event)
+        for waiting in self._events:
+            if waiting.id == conn.id and waiting.TYPE is CMEventType.CONNECT_REQUEST:
+                self._events.remove(waiting)
                 return True
         return False
 
@@ -227,3 +238,280 @@ class Machine:
     def next_event(self) -> CMEvent | None:
         """The oldest event that nobody took yet."""
         return self._events.popleft() if self._events else None
+
+
+# What is done on the way from state to state: one function for each row of :class:`Do`.
+
+
+_M = QPAttrMask
+_READS = Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.FLUSH_GLOBAL | Access.FLUSH_PERSISTENT
+_CONNECTED = (QPType.RC, QPType.UC)
+_AT_REST = (QPState.RESET, QPState.INIT)
+
+
+def check_fit(qp: QueuePair, *, datagrams: bool, uc: bool | None = None) -> None:
+    """``VerbsError`` EINVAL for a queue pair of a type that the connection is not for."""
+    allowed = (QPType.UD,) if datagrams else _CONNECTED
+    if uc is not None:
+        allowed = (_CONNECTED[uc],)
+    if qp.type not in allowed:
+        names = " or ".join(kind.name for kind in allowed)
+        raise VerbsError(f"QP {qp.number:#x} is of type {qp.type.name}, not {names}", EINVAL)
+    if not datagrams and qp.state not in _AT_REST:
+        reason = f"QP {qp.number:#x} is in {qp.state.name}: connections begin in RESET or INIT"
+        raise VerbsError(reason, EINVAL)
+
+
+def bring_up(nic: Verbs, conn: Connection) -> None:
+    """To RTS by what was agreed upon; ``VerbsError``, and nothing changed, if that cannot be."""
+    qp = conn.qp
+    if qp is None:
+        raise VerbsError("the connection has no queue pair", EINVAL)
+    check_fit(qp, datagrams=False, uc=conn.uc)
+    attributes = _attributes(conn)
+    _climb(nic, qp, attributes)
+
+
+def bring_up_datagrams(nic: Verbs, qp: QueuePair, qkey: int) -> None:
+    """To RTS with this Q_Key, in the partition it is in, unless its owner saw to that."""
+    if qp.state in _AT_REST:
+        _climb(nic, qp, QPAttributes(qkey=qkey, pkey_index=qp.attributes.pkey_index))
+
+
+def take_down(nic: Verbs, conn: Connection) -> None:
+    """To ERR, which ends its work; one that its owner reset or destroyed is left alone."""
+    qp = conn.qp
+    if qp is not None and nic.device.qps.get(qp.number) is qp and qp.state is not QPState.RESET:
+        nic.modify_qp(qp, QPAttributes(qp_state=QPState.ERR), _M.STATE)
+
+
+def _climb(nic: Verbs, qp: QueuePair, attributes: QPAttributes) -> None:
+    """By INIT, which is entered anew, as rights and keys are known only now."""
+    first = QP_TRANSITIONS[qp.type, QPState.RESET, QPState.INIT].required
+    ready = QP_TRANSITIONS[qp.type, QPState.INIT, QPState.RTR].required
+    sending = QP_TRANSITIONS[qp.type, QPState.RTR, QPState.RTS].required
+    check_values(attributes, first | ready | sending, nic.device.profile)
+    steps = ((QPState.INIT, first), (QPState.RTR, ready), (QPState.RTS, sending))
+    for state, mask in steps:
+        nic.modify_qp(qp, attributes._replace(qp_state=state), mask | _M.STATE)
+
+
+def _attributes(conn: Connection) -> QPAttributes:
+    terms, timeout = conn.terms, conn.offer.timeout
+    access = Access.REMOTE_WRITE | (_READS if terms.responder_resources else 0)
+    return QPAttributes(
+        path_mtu=MTU(terms.path_mtu),
+        rq_psn=terms.rq_psn,
+        sq_psn=terms.sq_psn,
+        dest_qp_num=terms.remote_qpn,
+        pkey_index=conn.pkey_index,
+        qp_access_flags=access,
+        ah=conn.path,
+        max_rd_atomic=terms.initiator_depth,
+        max_dest_rd_atomic=terms.responder_resources,
+        timeout=terms.timeout if timeout is None else timeout,
+        retry_cnt=terms.retry_count,
+        rnr_retry=terms.rnr_retry_count,
+    )
+
+
+def peer_has_sent(conn: Connection) -> bool:
+    """Whether a packet of the peer's came in sequence: it is sure of the connection then."""
+    qp = conn.qp
+    return qp is not None and (qp.established or qp.inbound.epsn != conn.terms.rq_psn)
+
+
+Code = TypeVar("Code", bound=IntEnum)
+Reaction = Callable[[Machine, Connection, Heard | None], None]
+
+
+def _send_req(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    message = compose.req(conn, machine.nic.device, machine.settings)
+    machine.send(conn, conn.ask(message, machine.now))
+
+
+def _send_sidr_req(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, conn.ask(compose.sidr_req(conn, machine.nic.device), machine.now))
+
+
+def _send_rep(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, conn.ask(compose.rep(conn, machine.nic.device), machine.now))
+
+
+def _send_rtu(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, compose.rtu(conn))
+
+
+def _send_mra(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, compose.mra(conn, machine.settings))
+
+
+def _send_dreq(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, conn.ask(compose.dreq(conn), machine.now))
+
+
+def _send_drep(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, compose.drep(conn))
+
+
+def _send_sidr_rep(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    conn.again = compose.sidr_rep(conn)
+    machine.send(conn, conn.again)
+
+
+def _send_again(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, conn.again)
+
+
+def _refuse(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    message = compose.rej(conn, conn.reason, machine.nic.device, conn.last_words)
+    machine.send(conn, message)
+
+
+def _refuse_late(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, compose.rej(conn, RejectReason.TIMEOUT, machine.nic.device))
+
+
+def _refuse_stale(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, compose.rej(conn, RejectReason.STALE_CONNECTION, machine.nic.device))
+
+
+def _refuse_full(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.send(conn, compose.rej(conn, RejectReason.NO_RESOURCES, machine.nic.device))
+
+
+def _take_rep(machine: Machine, conn: Connection, heard: Heard | None) -> None:
+    """The peer's depths are ours exchanged, and never more than was asked for. IBA 12.7.29."""
+    if heard is None or not isinstance(heard.message, REP):
+        return
+    rep, terms = heard.message, conn.terms
+    conn.peer_id = rep.local_comm_id
+    conn.heard_data = rep.private_data
+    conn.terms = terms._replace(
+        remote_qpn=rep.local_qpn,
+        sq_psn=rep.starting_psn,
+        responder_resources=min(terms.responder_resources, rep.initiator_depth),
+        initiator_depth=min(terms.initiator_depth, rep.responder_resources),
+        timeout=ack_timeout(machine.settings.packet_life, rep.target_ack_delay),
+        rnr_retry_count=rep.rnr_retry_count,
+    )
+    conn.timewait = duration(conn.terms.timeout)
+    machine.registry.claim_peer(conn)
+    if conn.by_hand:
+        machine.tell(conn, _connect_response(conn))
+
+
+def _connect_response(conn: Connection) -> event.ConnectResponse:
+    return event.ConnectResponse(
+        id=conn.id,
+        responder_resources=conn.terms.responder_resources,
+        initiator_depth=conn.terms.initiator_depth,
+        remote_qpn=conn.terms.remote_qpn,
+        private_data=conn.heard_data,
+    )
+
+
+def _put_off(machine: Machine, conn: Connection, heard: Heard | None) -> None:
+    if heard is not None and isinstance(heard.message, MRA):
+        wait = duration(heard.message.service_timeout)
+        conn.answer_due = machine.now + wait + conn.period
+
+
+def _bring_up(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    bring_up(machine.nic, conn)
+
+
+def _take_down(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    take_down(machine.nic, conn)
+
+
+def _fall_silent(_: Machine, conn: Connection, __: Heard | None) -> None:
+    conn.silent = True
+    conn.qp = None
+
+
+def _tell_established(machine: Machine, conn: Connection, heard: Heard | None) -> None:
+    data = conn.heard_data if conn.active or heard is None else heard.private_data
+    machine.tell(conn, event.Established(conn.id, data))
+
+
+def _tell_resolved(machine: Machine, conn: Connection, heard: Heard | None) -> None:
+    if heard is not None and isinstance(heard.message, SIDRREP):
+        found = heard.message
+        resolved = event.Resolved(
+            id=conn.id,
+            path=conn.path,
+            remote_qpn=found.qpn,
+            remote_qkey=found.q_key,
+            private_data=found.private_data,
+        )
+        machine.tell(conn, resolved)
+
+
+def _tell_unresolved(machine: Machine, conn: Connection, heard: Heard | None) -> None:
+    if heard is not None and isinstance(heard.message, SIDRREP):
+        status = _named(SIDRStatus, heard.message.status)
+        machine.tell(conn, event.Unresolved(conn.id, status, heard.message.private_data))
+
+
+def _tell_unreachable(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.tell(conn, event.Unreachable(conn.id))
+
+
+def _tell_unanswered(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    if not machine.withdraw_request(conn):
+        machine.tell(conn, event.Unreachable(conn.id))
+
+
+def _tell_rejected(machine: Machine, conn: Connection, heard: Heard | None) -> None:
+    if heard is not None and isinstance(heard.message, REJ):
+        reason = _named(RejectReason, heard.message.reason)
+        machine.tell(conn, event.Rejected(conn.id, reason, heard.message.private_data))
+
+
+def _named(codes: type[Code], number: int) -> Code | int:
+    """A code of the wire by the standard's name, if it has one."""
+    return codes(number) if number in {*codes} else number
+
+
+def _tell_disconnected(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.tell(conn, event.Disconnected(conn.id))
+
+
+def _tell_cut_off(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.tell(conn, event.Disconnected(conn.id, timed_out=True))
+
+
+def _tell_timewait_exit(machine: Machine, conn: Connection, _: Heard | None) -> None:
+    machine.tell(conn, event.TimewaitExit(conn.id))
+
+
+REACTIONS: dict[Do, Reaction] = {
+    Do.SEND_REQ: _send_req,
+    Do.SEND_SIDR_REQ: _send_sidr_req,
+    Do.SEND_REP: _send_rep,
+    Do.SEND_RTU: _send_rtu,
+    Do.SEND_MRA: _send_mra,
+    Do.SEND_DREQ: _send_dreq,
+    Do.SEND_DREP: _send_drep,
+    Do.SEND_SIDR_REP: _send_sidr_rep,
+    Do.SEND_AGAIN: _send_again,
+    Do.REFUSE: _refuse,
+    Do.REFUSE_LATE: _refuse_late,
+    Do.REFUSE_STALE: _refuse_stale,
+    Do.REFUSE_FULL: _refuse_full,
+    Do.TAKE_REP: _take_rep,
+    Do.PUT_OFF: _put_off,
+    Do.BRING_UP: _bring_up,
+    Do.TAKE_DOWN: _take_down,
+    Do.FALL_SILENT: _fall_silent,
+    Do.TELL_ESTABLISHED: _tell_established,
+    Do.TELL_RESOLVED: _tell_resolved,
+    Do.TELL_UNRESOLVED: _tell_unresolved,
+    Do.TELL_UNREACHABLE: _tell_unreachable,
+    Do.TELL_UNANSWERED: _tell_unanswered,
+    Do.TELL_REJECTED: _tell_rejected,
+    Do.TELL_DISCONNECTED: _tell_disconnected,
+    Do.TELL_CUT_OFF: _tell_cut_off,
+    Do.TELL_TIMEWAIT_EXIT: _tell_timewait_exit,
+}

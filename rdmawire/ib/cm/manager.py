@@ -3,7 +3,7 @@
 Three layers meet here. Datagrams come and go by queue pair 1 (:mod:`~rdmawire.ib.cm.gsi`);
 :mod:`~rdmawire.ib.cm.receive` finds out what each is about; and a step of the table
 (:mod:`~rdmawire.ib.cm.state_machine`) moves one connection, with what
-:mod:`~rdmawire.ib.cm.actions` does on the way. The owner's calls and the clock are inputs of the
+:mod:`~rdmawire.ib.cm.machine` does on the way. The owner's calls and the clock are inputs of the
 same table.
 
 A request that comes twice is known by its sender's GID and communication id, everything else by
@@ -16,7 +16,6 @@ from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib.cm.actions import bring_up_datagrams, check_fit, peer_has_sent
 from rdmawire.ib.cm.connection import (
     CMSettings,
     Connection,
@@ -29,7 +28,15 @@ from rdmawire.ib.cm.connection import (
     has_ip_header,
 )
 from rdmawire.ib.cm.event import CMEvent
-from rdmawire.ib.cm.machine import DEFAULTS, Listener, Machine, Neighbours
+from rdmawire.ib.cm.machine import (
+    DEFAULTS,
+    Listener,
+    Machine,
+    Neighbours,
+    bring_up_datagrams,
+    check_fit,
+    peer_has_sent,
+)
 from rdmawire.ib.cm.messages import Heard, read, room_in, room_in_request
 from rdmawire.ib.cm.receive import Ignored, hear, is_understood
 from rdmawire.ib.cm.state_machine import CMState, Input

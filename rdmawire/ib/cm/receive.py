@@ -5,7 +5,7 @@ Nothing here raises, whatever a peer sends; what is not understood is counted.
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import event
@@ -18,6 +18,7 @@ from rdmawire.ib.cm.connection import (
     endpoints_in,
     has_ip_header,
 )
+from rdmawire.ib.cm.machine import Machine
 from rdmawire.ib.cm.messages import CLASS_VERSION, Heard
 from rdmawire.ib.cm.state_machine import CMState, Input
 from rdmawire.verbs.ah import LAST_PRIORITY, AddressHandle, is_ipv4, is_multicast
@@ -27,10 +28,6 @@ from rdmawire.wire.cm_code import Message, RejectReason, SIDRStatus, TransportSe
 from rdmawire.wire.cm_request import REQ, SIDRREQ
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import MTU
-
-if TYPE_CHECKING:
-    from rdmawire.ib.cm.machine import Machine
-
 
 _TRANSPORTS = {TransportService.RC: QPType.RC, TransportService.UC: QPType.UC}
 
@@ -63,55 +60,55 @@ def asked(heard: Heard) -> Asked:
 
 # Why a REQ is refused.
 
-Rule = Callable[["Machine", REQ, Asked], bool]
+Rule = Callable[[Machine, REQ, Asked], bool]
 
 
-def _other_version(_: "Machine", __: REQ, what: Asked) -> bool:
+def _other_version(_: Machine, __: REQ, what: Asked) -> bool:
     return what.heard.mad.class_version != CLASS_VERSION
 
 
-def _nobody_listens(machine: "Machine", _: REQ, what: Asked) -> bool:
+def _nobody_listens(machine: Machine, _: REQ, what: Asked) -> bool:
     return machine.listener(what.service_id, datagrams=False) is None
 
 
-def _other_host(machine: "Machine", _: REQ, what: Asked) -> bool:
+def _other_host(machine: Machine, _: REQ, what: Asked) -> bool:
     """The IP header names an address that is none of this port, or no address at all."""
     return not _is_for(machine, what)
 
 
-def _other_transport(_: "Machine", req: REQ, __: Asked) -> bool:
+def _other_transport(_: Machine, req: REQ, __: Asked) -> bool:
     return req.transport_service_type not in _TRANSPORTS
 
 
-def _other_gid(machine: "Machine", _: REQ, what: Asked) -> bool:
+def _other_gid(machine: Machine, _: REQ, what: Asked) -> bool:
     return what.heard.path.remote_gid not in machine.nic.gids
 
 
-def _other_sender(_: "Machine", __: REQ, what: Asked) -> bool:
+def _other_sender(_: Machine, __: REQ, what: Asked) -> bool:
     """The connection would be with somebody else than who asks for it."""
     local, remote = what.heard.path.local_gid, what.heard.path.remote_gid
     return local != what.heard.source or is_multicast(local) or is_ipv4(local) != is_ipv4(remote)
 
 
-def _no_hops(_: "Machine", __: REQ, what: Asked) -> bool:
+def _no_hops(_: Machine, __: REQ, what: Asked) -> bool:
     return what.heard.path.hop_limit == 0
 
 
-def _other_priority(_: "Machine", __: REQ, what: Asked) -> bool:
+def _other_priority(_: Machine, __: REQ, what: Asked) -> bool:
     """RoCE has eight service levels, the priorities of a VLAN tag."""
     return what.heard.path.sl > LAST_PRIORITY
 
 
-def _other_mtu(machine: "Machine", req: REQ, _: Asked) -> bool:
+def _other_mtu(machine: Machine, req: REQ, _: Asked) -> bool:
     most = machine.nic.device.profile.max_mtu
     return not MTU.MTU_256 <= req.path_packet_payload_mtu <= most
 
 
-def _other_partition(machine: "Machine", req: REQ, _: Asked) -> bool:
+def _other_partition(machine: Machine, req: REQ, _: Asked) -> bool:
     return machine.nic.device.pkey_index_of(req.p_key) is None
 
 
-def _no_room(machine: "Machine", _: REQ, what: Asked) -> bool:
+def _no_room(machine: Machine, _: REQ, what: Asked) -> bool:
     return not machine.has_room_for(what.service_id, what.heard.source, datagrams=False)
 
 
@@ -133,12 +130,12 @@ REFUSALS: tuple[tuple[RejectReason, Rule], ...] = (
 """What must not hold, in this order. IBA 12.6.7.2."""
 
 
-def refusal(machine: "Machine", req: REQ, what: Asked) -> RejectReason | None:
+def refusal(machine: Machine, req: REQ, what: Asked) -> RejectReason | None:
     """Why a REQ is refused out of hand, if so."""
     return next((reason for reason, broken in REFUSALS if broken(machine, req, what)), None)
 
 
-def sidr_refusal(machine: "Machine", what: Asked) -> SIDRStatus | None:
+def sidr_refusal(machine: Machine, what: Asked) -> SIDRStatus | None:
     """Why a SIDR_REQ is refused out of hand, if so."""
     if what.heard.mad.class_version != CLASS_VERSION:
         return SIDRStatus.UNSUPPORTED_VERSION
@@ -150,7 +147,7 @@ def sidr_refusal(machine: "Machine", what: Asked) -> SIDRStatus | None:
     return None
 
 
-def _is_for(machine: "Machine", what: Asked) -> bool:
+def _is_for(machine: Machine, what: Asked) -> bool:
     if not has_ip_header(what.service_id):
         return True
     return what.endpoints is not None and what.endpoints.destination in machine.nic.gids
@@ -159,7 +156,7 @@ def _is_for(machine: "Machine", what: Asked) -> bool:
 # What becomes of a request that is not.
 
 
-def connection_for(machine: "Machine", req: REQ, what: Asked) -> Connection:
+def connection_for(machine: Machine, req: REQ, what: Asked) -> Connection:
     """What this side knows of a connection that a peer asked for; the depths are exchanged."""
     path, profile = what.heard.path, machine.nic.device.profile
     handle = machine.path_to(what.heard)._replace(
@@ -193,7 +190,7 @@ def connection_for(machine: "Machine", req: REQ, what: Asked) -> Connection:
     return conn
 
 
-def look_for(machine: "Machine", req: SIDRREQ, what: Asked) -> Connection:
+def look_for(machine: Machine, req: SIDRREQ, what: Asked) -> Connection:
     """What this side knows of a peer that looks for a datagram service."""
     conn = _passive(machine, what, machine.path_to(what.heard))
     conn.peer_id = req.request_id
@@ -205,7 +202,7 @@ def look_for(machine: "Machine", req: SIDRREQ, what: Asked) -> Connection:
     return conn
 
 
-def _passive(machine: "Machine", what: Asked, path: AddressHandle) -> Connection:
+def _passive(machine: Machine, what: Asked, path: AddressHandle) -> Connection:
     conn = machine.new_connection(path, what.service_id)
     conn.active = False
     conn.since = machine.now
@@ -255,17 +252,17 @@ class Ignored(Enum):
     OUT_OF_STATE = "not expected in the state found"
 
 
-def hear(machine: "Machine", heard: Heard) -> Ignored | None:
+def hear(machine: Machine, heard: Heard) -> Ignored | None:
     """Do what a message asks for; say why, if that is nothing."""
     handler = _HANDLERS.get(type(heard.message), _unsupported)
     return handler(machine, heard)
 
 
-def _unsupported(_: "Machine", __: Heard) -> Ignored:
+def _unsupported(_: Machine, __: Heard) -> Ignored:
     return Ignored.UNSUPPORTED
 
 
-def _step(machine: "Machine", conn: Connection, what: Input, heard: Heard) -> Ignored | None:
+def _step(machine: Machine, conn: Connection, what: Input, heard: Heard) -> Ignored | None:
     if not machine.knows(conn, what):
         return Ignored.OUT_OF_STATE
     conn.answered = heard.tid
@@ -276,7 +273,7 @@ def _step(machine: "Machine", conn: Connection, what: Input, heard: Heard) -> Ig
 # Requests.
 
 
-def _on_req(machine: "Machine", heard: Heard) -> Ignored | None:
+def _on_req(machine: Machine, heard: Heard) -> Ignored | None:
     req = heard.message
     assert isinstance(req, REQ)
     known = machine.registry.requested(heard.source, req.local_comm_id, datagrams=False)
@@ -295,7 +292,7 @@ def _on_req(machine: "Machine", heard: Heard) -> Ignored | None:
     return None
 
 
-def _stale(machine: "Machine", heard: Heard, qpn: int) -> RejectReason | None:
+def _stale(machine: Machine, heard: Heard, qpn: int) -> RejectReason | None:
     """A queue pair that is connected here begins anew: the old connection is dead. IBA 12.9.8.3."""
     old = machine.registry.with_peer(heard.source, qpn)
     if old is None:
@@ -305,7 +302,7 @@ def _stale(machine: "Machine", heard: Heard, qpn: int) -> RejectReason | None:
     return RejectReason.STALE_CONNECTION
 
 
-def _on_sidr_req(machine: "Machine", heard: Heard) -> Ignored | None:
+def _on_sidr_req(machine: Machine, heard: Heard) -> Ignored | None:
     req = heard.message
     assert isinstance(req, SIDRREQ)
     known = machine.registry.requested(heard.source, req.request_id, datagrams=True)
@@ -327,7 +324,7 @@ def _on_sidr_req(machine: "Machine", heard: Heard) -> Ignored | None:
 # Answers, and whatever else is about a connection.
 
 
-def _on_rep(machine: "Machine", heard: Heard) -> Ignored | None:
+def _on_rep(machine: Machine, heard: Heard) -> Ignored | None:
     rep = heard.message
     assert isinstance(rep, REP)
     conn = _known(machine, heard)
@@ -345,7 +342,7 @@ def _on_rep(machine: "Machine", heard: Heard) -> Ignored | None:
     return ignored
 
 
-def _go_on(machine: "Machine", conn: Connection) -> None:
+def _go_on(machine: Machine, conn: Connection) -> None:
     """Let the connection stand, or refuse it where the queue pair cannot do what the peer says."""
     try:
         machine.step(conn, Input.ESTABLISH)
@@ -354,7 +351,7 @@ def _go_on(machine: "Machine", conn: Connection) -> None:
         machine.tell(conn, event.ConnectError(conn.id, str(error)))
 
 
-def _on_dreq(machine: "Machine", heard: Heard) -> Ignored | None:
+def _on_dreq(machine: Machine, heard: Heard) -> Ignored | None:
     """The end of a connection that is forgotten is answered too: the first DREP was lost."""
     dreq = heard.message
     assert isinstance(dreq, DREQ)
@@ -367,7 +364,7 @@ def _on_dreq(machine: "Machine", heard: Heard) -> Ignored | None:
     return _step(machine, conn, Input.DREQ, heard)
 
 
-def _on_rej(machine: "Machine", heard: Heard) -> Ignored | None:
+def _on_rej(machine: Machine, heard: Heard) -> Ignored | None:
     """Who gave up before an answer came knows no id of ours: IBA 12.6.7.2, timeout."""
     rej = heard.message
     assert isinstance(rej, REJ)
@@ -396,7 +393,7 @@ def _input_of(message: Header) -> Input | None:
     return _OTHERS.get(type(message))
 
 
-def _on_others(machine: "Machine", heard: Heard) -> Ignored | None:
+def _on_others(machine: Machine, heard: Heard) -> Ignored | None:
     conn, what = _known(machine, heard), _input_of(heard.message)
     if conn is None:
         return Ignored.UNKNOWN
@@ -405,7 +402,7 @@ def _on_others(machine: "Machine", heard: Heard) -> Ignored | None:
     return _step(machine, conn, what, heard)
 
 
-def _known(machine: "Machine", heard: Heard) -> Connection | None:
+def _known(machine: Machine, heard: Heard) -> Connection | None:
     """The connection that a message is about: this side's id, and the peer's GID and id fit."""
     mine, peers = heard.ids
     conn = machine.registry.get(mine)
@@ -414,7 +411,7 @@ def _known(machine: "Machine", heard: Heard) -> Connection | None:
     return conn if conn.peer_id in (0, peers) or not peers else None
 
 
-_HANDLERS: dict[type[Header], Callable[["Machine", Heard], Ignored | None]] = {
+_HANDLERS: dict[type[Header], Callable[[Machine, Heard], Ignored | None]] = {
     REQ: _on_req,
     SIDRREQ: _on_sidr_req,
     REP: _on_rep,

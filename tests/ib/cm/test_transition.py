@@ -6,8 +6,8 @@ from errno import EINVAL
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib.cm.actions import REACTIONS
 from rdmawire.ib.cm.connection import Connection
+from rdmawire.ib.cm.machine import REACTIONS
 from rdmawire.ib.cm.receive import Ignored
 from rdmawire.ib.cm.state_machine import CALLS, CM_TRANSITIONS, WAITS, CMState, Do, Input, Wait
 from rdmawire.verbs.enums import QPType
