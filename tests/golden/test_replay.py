@@ -49,7 +49,7 @@ def test_no_case_is_left_out() -> None:
     assert {name for name in played() for told in read(name) if not ends_of(told)} == set()
 
 
-def test_an_byte_that_differs_is_noticed() -> None:
+def test_a_byte_that_differs_is_noticed() -> None:
     told = next(told for told in read("rc") if told.name == "rc-read-ipv4")
     changed = told.told | {"server": told.told["server"] | {"memory_rkey": 0x1234_5678}}
     stage = replayed(told._replace(told=changed), SERVER)
