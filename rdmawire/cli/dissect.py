@@ -91,7 +91,7 @@ class Run:
     """Writes the frames of files, and counts them.
 
     ``count`` limits the frames of all files together; ``ports`` are the UDP destination ports of
-    RoCEv2. Frames that do not match the filter ``passes`` are neither display_path nor counted.
+    RoCEv2. Frames that do not match the filter ``passes`` are neither shown nor counted.
     """
 
     def __init__(
@@ -523,7 +523,7 @@ def command(
     """Show the frames of each FILE: pcap or pcapng, also compressed; - is standard input.
 
     Every checksum is verified: ICRC, VCRC, the CRC of MPA, and those of IPv4, UDP and TCP. A
-    malformed frame is display_path up to the error, with the reason.
+    malformed frame is shown up to the error, with the reason.
     """
     if options.json_is_asked(form, as_json=as_json):
         form = "json"
